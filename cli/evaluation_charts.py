@@ -13,12 +13,15 @@ if TYPE_CHECKING:
 COLOURS = {
     "joint": "tab:blue",
     "hetsev": "tab:orange",
+    "inss": "tab:red",
+    "oltunes": "tab:green",
     "hpa": "tab:gray",
     "hpa-cheapest": "tab:olive",
-    "inss": "tab:orange",
-    "gpulet": "tab:gray",
-    "gslice": "tab:olive",
+    "gpulet": "tab:cyan",
+    "gslice": "tab:pink",
     "igniter": "tab:brown",
+    "orion": "tab:purple",
+    "reserve-and-pack": "tab:brown",
 }
 PANELS = (
     ("within_per_second", "requests a second\nwithin the SLO"),

@@ -15,7 +15,8 @@ STYLE = (
 CLAIM_COLUMNS = ("id", "metric", "paper", "ratio", "holds", "paper_baseline", "best_baseline", "reproduced", "ours")
 RUN_COLUMNS = (
     "experiment", "planner", "seed", "requests", "violationsPercent", "worstServiceWithinSlo", "heldPerHour",
-    "usedMemoryPerHour", "utilisation", "usedUtilisation", "changes",
+    "usedMemoryPerHour", "utilisation", "usedUtilisation", "p99Ms", "accuracyLossPercent", "powerW",
+    "utilisationSpreadPercent", "changes",
 )  # fmt: skip
 
 

@@ -12,9 +12,10 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.accuracy.accuracy_row import AccuracyRow
-from benchmarks.accuracy.factor_baselines import BASELINES, PAIR, Predict
+from benchmarks.accuracy.factor_baselines import BASELINES, PAIR
 from benchmarks.accuracy.gavel import FILE, TYPES, family, read_gavel
 from benchmarks.missing_data import DataMissing
+from solvers.baselines.predictors import Predict
 from solvers.factors import FactorSample, learned
 from solvers.interference.candidate import Floats
 

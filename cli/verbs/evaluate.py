@@ -5,45 +5,41 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
 from cli import exits
 from cli.arguments import completes, whole
 from cli.charts import refuse_without_matplotlib
+from cli.evaluations import MEASURES, SystemEvaluation
 from cli.exits import Failed
 from cli.output import OutputTable, number, say
 from cli.quiet import ended_by_signals, quiet_log
 
-if TYPE_CHECKING:
-    from simulation.evaluate.claims import EvaluationClaim
-    from simulation.evaluate.measured import EvaluationResult, EvaluationRun
-
-ClaimsOf: TypeAlias = Callable[[Sequence["EvaluationResult"]], list["EvaluationClaim"]]
-SYSTEMS = (
-    "hetsev",
-    "inss",
-)
+ALL = "all"
 SEEDS = 3
 COLUMNS = ("ID", "METRIC", "PAPER", "RATIO", "HOLDS", "ITS BASELINE", "BEST BASELINE", "REPRODUCED", "OURS")
 EPILOG = """\
-Every run is the real control plane over a simulated fleet in virtual time, on a Postgres of its own: the paper's
-testbed from examples/, its loads, and each planner by its name. A claim holds where the ratio of the paper's baseline
-to the joint planner reaches the paper's figure and no baseline is better; one that does not is shown so.
-docs/evaluate.md explains the experiments and shows the figures.
+The paper's testbed from examples/, its loads, and each planner by its name. Runs of fleets are the real control plane
+over a simulated fleet in virtual time, on a Postgres of their own; those of morak are each planner's plan on simulated
+GPUs that always have work, and the paper's baselines as laws on the node. A claim holds where the ratio of the paper's
+baseline to the joint planner reaches the paper's figure and no baseline is better; one that does not is shown so.
+docs/evaluate.md explains the experiments and shows the figures. With "all", --out has a folder for each system.
 
 The same seeds give the same JSON on any machine.
 
 Examples:
   gpuwright evaluate hetsev
   gpuwright evaluate inss --json --out evaluated/
+  gpuwright evaluate morak
+  gpuwright evaluate oltunes --seeds 1
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
-    parser.add_argument("system", choices=SYSTEMS, help="the system whose paper is evaluated")
+    parser.add_argument("system", choices=(*MEASURES, ALL), help="whose paper is evaluated")
     parser.add_argument("--seeds", metavar="N", type=whole(1), default=SEEDS, help=f"of each run; default {SEEDS}")
     cores = len(os.sched_getaffinity(0))
     parser.add_argument(
@@ -60,50 +56,38 @@ def run(args: argparse.Namespace) -> int:
     from solvers.compiled import before_compiling
 
     before_compiling(lambda: say("compiling the planner's loops, this once: about a minute"))
-    from simulation.evaluate.play import play
-
-    try:
-        with quiet_log(), ended_by_signals():
-            runs, claims_of = _evaluation(args.system, range(args.seeds))
-            results = play(runs, args.processes, say)
-            claims = claims_of(results)
-    except (PostgresError, OSError, RuntimeError) as error:
-        raise Failed(str(error), exits.INTERNAL) from error
-    figures = {
-        "claims": [claim.figures() for claim in claims],
-        "runs": [result.figures() for result in results],
-    }
+    systems = tuple(MEASURES) if args.system == ALL else (args.system,)
+    figures: dict[str, list[Any]] = {"claims": [], "runs": []}
+    for system in systems:
+        try:
+            with quiet_log(), ended_by_signals():
+                found = MEASURES[system](range(args.seeds), args.processes)
+        except (PostgresError, OSError, RuntimeError) as error:
+            raise Failed(str(error), exits.INTERNAL) from error
+        own = found.figures()
+        figures = {name: values + own[name] for name, values in figures.items()}
+        if folder:
+            _write(folder / system if args.system == ALL else folder, system, found)
     if args.json:
         print(json.dumps(figures))
     else:
         _show(figures)
-    if folder:
-        from cli.evaluation_charts import draw_evaluation
-        from cli.evaluation_page import evaluation_page
-
-        try:
-            drawings = draw_evaluation(results, folder)
-            (folder / "index.html").write_text(evaluation_page(args.system, figures, drawings))
-            (folder / "evaluation.json").write_text(json.dumps(figures, indent=2) + "\n")
-        except OSError as error:
-            raise Failed(f"cannot write to {folder}: {error}", exits.INTERNAL) from None
-        say(f"written to {folder}: evaluation.json, index.html and {len(drawings)} drawings")
     return exits.OK
 
 
-def _evaluation(system: str, seeds: Sequence[int]) -> tuple[list[EvaluationRun], ClaimsOf]:
-    """Returns the runs of a paper's experiments, and what makes claims of their results."""
-    if system == "inss":
-        from simulation.evaluate.inss import inss_runs
-        from simulation.evaluate.inss_claims import inss_claims
-        from simulation.evaluate.inss_plans import plan_figures
+def _write(folder: Path, system: str, found: SystemEvaluation) -> None:
+    """Writes the figures, their drawings and the page of a system."""
+    from cli.evaluation_page import evaluation_page
 
-        plans = plan_figures(seeds)
-        return inss_runs(seeds), lambda results: inss_claims(results, plans)
-    from simulation.evaluate.hetsev import hetsev_runs
-    from simulation.evaluate.hetsev_claims import hetsev_claims
-
-    return hetsev_runs(seeds), hetsev_claims
+    figures = found.figures()
+    try:
+        folder.mkdir(exist_ok=True)
+        drawings = found.draw(folder)
+        (folder / "index.html").write_text(evaluation_page(system, figures, drawings))
+        (folder / "evaluation.json").write_text(json.dumps(figures, indent=2) + "\n")
+    except OSError as error:
+        raise Failed(f"cannot write to {folder}: {error}", exits.INTERNAL) from None
+    say(f"written to {folder}: evaluation.json, index.html and {len(drawings)} drawings")
 
 
 def _folder(name: str) -> Path:

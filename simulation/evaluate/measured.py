@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import fsum
+from statistics import pstdev
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from agents.contract.fields import LATENCY_EDGES_MS
 from app.manifests.offline import DeclaredFiles
-from simulation.evaluate.working import SmUse, memory_prices, sm_use
+from simulation.evaluate.working import SmUse, energy_mj, gpu_use, memory_prices, sm_use
 from simulation.fleet import SimulatedFleet, Total
 from simulation.measure.held import held_per_hour
 from simulation.measure.run import in_auto
@@ -67,6 +73,10 @@ class EvaluationResult:
     violations: int = 0  # late, refused, failed or turned away
     worst_service: float = 1.0  # the least share of a service's requests within its SLO
     changes: Mapping[str, int] = field(default_factory=dict)
+    p99_ms: float = 0.0  # of all answers
+    accuracy_loss_percent: float = 0.0  # of the service that loses most, from the best variant that it admits
+    power_w: float = 0.0  # of all GPUs, busy or idle
+    utilisation_spread_percent: float = 0.0  # standard deviation among GPUs of their mean share of SMs at work
 
     @property
     def violations_percent(self) -> float:
@@ -90,6 +100,10 @@ class EvaluationResult:
             "wholeMemoryPerHour": round(self.mean("whole_memory_per_hour"), 6),
             "utilisation": round(self.mean("utilisation"), 6),
             "usedUtilisation": round(self.mean("used_utilisation"), 6),
+            "p99Ms": round(self.p99_ms, 3),
+            "accuracyLossPercent": round(self.accuracy_loss_percent, 4),
+            "powerW": round(self.power_w, 3),
+            "utilisationSpreadPercent": round(self.utilisation_spread_percent, 4),
             "changes": dict(self.changes),
         }
 
@@ -108,13 +122,17 @@ def _measured(order: EvaluationRun, simulation: Simulation) -> EvaluationResult:
     fleet = simulation.fleet
     fleet.patient = True  # while the first copies come up
     before = last = _totals(fleet)
+    energy, busy, ticks = energy_mj(fleet), Counter[tuple[str, str]](), 0
     sampled_at, use = order.from_seconds, SmUse()
     for now in simulation.seconds(order.seconds, TICK_SECONDS):
         if now <= order.from_seconds:
             before = last = _totals(fleet)
+            energy = energy_mj(fleet)
             continue
         fleet.patient = False
         use += sm_use(fleet)
+        busy.update(gpu_use(fleet))
+        ticks += 1
         if now >= sampled_at + SAMPLE_SECONDS:
             totals = _totals(fleet)
             found.samples.append(_sample(fleet, now, totals, last, now - sampled_at, use))
@@ -123,9 +141,34 @@ def _measured(order: EvaluationRun, simulation: Simulation) -> EvaluationResult:
     ended, within = _ended(after, before)
     found.requests, found.violations = sum(ended.values()), sum(ended.values()) - sum(within.values())
     found.worst_service = min(within[name] / max(1, ended[name]) for name in after)
+    found.p99_ms = _p99_ms([after[name].counts - before[name].counts for name in after])
+    found.accuracy_loss_percent = max(_accuracy_loss(fleet, name, after[name], before[name]) for name in after)
+    found.power_w = (energy_mj(fleet) - energy) / 1000 / max(1.0, order.seconds - order.from_seconds)
+    found.utilisation_spread_percent = 100 * pstdev(busy[gpu] / max(1, ticks) for gpu in gpu_use(fleet))
     kinds = simulation.history.kinds(order.from_seconds)
     found.changes = {name: kinds[name] for name in CHANGES}
     return found
+
+
+def _p99_ms(by_service: Sequence[NDArray[np.int64]]) -> float:
+    """Returns the latency that 99 % of all answers do not exceed, between the edges of its class."""
+    counts = np.sum(by_service, axis=0)
+    whole = int(counts.sum())
+    if not whole:
+        return 0.0
+    edges = np.array([0.0, *LATENCY_EDGES_MS, LATENCY_EDGES_MS[-1]])
+    return float(np.interp(0.99 * whole, [0, *np.cumsum(counts)], edges))
+
+
+def _accuracy_loss(fleet: SimulatedFleet, name: str, after: Total, before: Total) -> float:
+    """Returns how far the mean accuracy of a service's answers is below its best variant's, in per cent."""
+    answered = after.answered - before.answered
+    service = fleet.truth.problem.services[name]
+    known = {variant.name: variant.accuracy for variant in fleet.truth.problem.models[service.model]}
+    best = max((known[variant] for variant in service.variants), default=0.0)
+    if not answered or not best:
+        return 0.0
+    return 100 * max(0.0, 1 - (after.accuracy_sum - before.accuracy_sum) / answered / best)
 
 
 def _totals(fleet: SimulatedFleet) -> dict[str, Total]:

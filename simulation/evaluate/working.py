@@ -47,6 +47,21 @@ def sm_use(fleet: SimulatedFleet) -> SmUse:
     return SmUse(working, used, gpus)
 
 
+def gpu_use(fleet: SimulatedFleet) -> dict[tuple[str, str], float]:
+    """Returns the share of each GPU's SMs that work at this moment, counted as `sm_use` does."""
+    problem = fleet.truth.problem
+    found = {(node.name, gpu): 0.0 for node in fleet.nodes.values() for gpu in node.uuids}
+    for node in fleet.nodes.values():
+        for copy in node.serving():
+            found[node.name, copy.gpu] += node.work[copy.id].busy_share * _needed_share(problem, node.name, copy)
+    return found
+
+
+def energy_mj(fleet: SimulatedFleet) -> int:
+    """Returns what all GPUs have drawn since the beginning."""
+    return sum(sum(node.energy_mj.values()) for node in fleet.nodes.values())
+
+
 def memory_prices(fleet: SimulatedFleet) -> tuple[dict[str, float], dict[str, float]]:
     """Returns by service the price an hour of the memory that its copies hold, and of all memory of their GPUs.
 

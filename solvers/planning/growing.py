@@ -58,17 +58,33 @@ class GrowingFleet:
             if self.accuracy(service, shape.variant) >= service.mean_accuracy
         ]
 
+    def best_first(self, service: Service) -> list[FleetShape]:
+        """Returns the accurate shapes, those first that carry most of what is short, and of these the smallest."""
+        wanted = self.short(service) or service.rate_per_second
+
+        def rank(shape: FleetShape) -> tuple[float, float, int]:
+            return -min(shape.rate_per_second, wanted), shape.share, shape.batch
+
+        return sorted(self.accurate_shapes(service), key=rank)
+
     def add(self, service: Service, shape: FleetShape, place: Place) -> Instance:
         """Places an instance on a GPU with room for it."""
-        self._made[service.name] += 1
+        name = self._new_name(service)
         self.rooms.put_on(place, shape, service)
         seat = Instance(
-            f"{service.name}/new-{self._made[service.name]}", service.name, *place, shape.variant, shape.batch, 0.0,
+            name, service.name, *place, shape.variant, shape.batch, 0.0,
             shape.sm_percent, shape.memory_gib, self.problem.type_of(place[0]).top_clock_mhz, 0.0,
         )  # fmt: skip
         self.seats.append(seat)
         self.rates[seat.id] = shape.rate_per_second
         return seat
+
+    def _new_name(self, service: Service) -> str:
+        while True:
+            self._made[service.name] += 1
+            name = f"{service.name}/new-{self._made[service.name]}"
+            if name not in self.rates:
+                return name
 
     def retune(self, seat: Instance, shape: FleetShape) -> None:
         """Gives an instance another batch; its GPU has memory for it."""

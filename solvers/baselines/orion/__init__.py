@@ -3,7 +3,8 @@
 Orion schedules kernels. Here shares of SMs stand for that: a latency-critical service has those up to its knee, and a
 throughput-oriented one runs beside it only if it needs compute where the other needs memory, or the other way round.
 Orion chooses no GPU, so any with room is taken, as in OLTunes' comparison (4.1.2). Ours: the two classes of work are
-services of priority 100 and more, and below; a service's variant and batch are those that carry most.
+services of priority 100 and more, and below; a service's shape is the smallest that carries its load, or
+the one that carries most.
 """
 
 from __future__ import annotations

@@ -32,9 +32,9 @@ def plan(problem: Problem, knowledge: Knowledge, budget: PlannerBudget) -> Plann
 
 
 def _able(fleet: GrowingFleet, service: Service) -> list[tuple[FleetShape, Place]]:
-    """Returns for each GPU that may take the service the shape that carries most there."""
+    """Returns for each GPU that may take the service the best shape there."""
     best: dict[Place, FleetShape] = {}
-    for shape in sorted(fleet.accurate_shapes(service), key=lambda known: (known.rate_per_second, -known.share)):
+    for shape in reversed(fleet.best_first(service)):
         for place in fleet.rooms.places_for(shape, service):
             if all(_may_share(fleet.problem, service, shape, line) for line in fleet.at(place)):
                 best[place] = shape

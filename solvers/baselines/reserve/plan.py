@@ -17,32 +17,32 @@ def plan(problem: Problem, knowledge: Knowledge, budget: PlannerBudget) -> Plann
     fleet = GrowingFleet(problem)
     fleet.stop_spare(lambda seat: fleet.rates[seat.id])
     for service in sorted(problem.services.values(), key=lambda service: (-service.priority, service.name)):
-        shapes = _allowed(fleet, service)
+        high_or_low = _allowed(fleet, service)
         for _ in range(MOST_ROUNDS):
-            if not fleet.is_lacking(service) or not (chosen := _tightest(fleet, service, shapes)):
+            if not fleet.is_lacking(service) or not (chosen := _tightest(fleet, service, high_or_low)):
                 break
             fleet.add(service, *chosen)
             fleet.count()
     return fleet.draft("high-end GPUs reserved, the others packed", WAITS)
 
 
-def _allowed(fleet: GrowingFleet, service: Service) -> list[FleetShape]:
+def _allowed(fleet: GrowingFleet, service: Service) -> set[FleetShape]:
     """Returns the shapes on reserved GPUs for a large service, and those elsewhere for any other."""
     shapes = fleet.accurate_shapes(service)
     prices = {pool.price_per_hour for pool in fleet.rooms.pools}
     high = [shape for shape in shapes if shape.pool.price_per_hour == max(prices)]
     low = [shape for shape in shapes if shape.pool.price_per_hour < max(prices)]
     if not high or not low:
-        return shapes
+        return set(shapes)
     largest = max(high, key=lambda shape: (shape.rate_per_second, -shape.sm_percent))
-    return high if largest.sm_percent >= HIGH_SM_PERCENT else low
+    return set(high if largest.sm_percent >= HIGH_SM_PERCENT else low)
 
 
 def _tightest(
-    fleet: GrowingFleet, service: Service, shapes: list[FleetShape]
+    fleet: GrowingFleet, service: Service, allowed: set[FleetShape]
 ) -> tuple[FleetShape, Place] | None:  # fmt: skip
-    """Returns the GPU with the least left after it that takes the shape of the highest rate."""
-    for shape in sorted(shapes, key=lambda known: (-known.rate_per_second, known.share, known.batch)):
-        if places := fleet.rooms.places_for(shape, service):
+    """Returns the GPU with the least left after it that takes the best shape."""
+    for shape in fleet.best_first(service):
+        if shape in allowed and (places := fleet.rooms.places_for(shape, service)):
             return shape, max(places, key=lambda place: (fleet.rooms.used_percent(place), place))
     return None

@@ -11,7 +11,7 @@ from solvers.planning.problem import Instance, Problem, Service
 BEST_AFFINITY = 100.0  # with an empty GPU
 
 
-def affinity(
+def mean_affinity(
     problem: Problem, service: Service, variant: str, batch: int, gpu_type: str, beside: Sequence[Instance]
 ) -> float:
     """Returns the mean affinity of a variant with the instances on a GPU."""
@@ -31,7 +31,7 @@ def suits(
     problem: Problem, service: Service, variant: str, batch: int, gpu_type: str, beside: Sequence[Instance]
 ) -> bool:
     """Returns isAffinityHigh of Algorithm 3."""
-    return affinity(problem, service, variant, batch, gpu_type, beside) >= THRESHOLD_AFFINITY
+    return mean_affinity(problem, service, variant, batch, gpu_type, beside) >= THRESHOLD_AFFINITY
 
 
 def is_high(problem: Problem, service: Service, variant: str) -> bool:

@@ -15,7 +15,7 @@ from solvers.planning.machines import GpuType
 from solvers.planning.problem import Problem, Service
 from solvers.planning.rooms import FleetShape
 
-CRITICAL_WEIGHT, ORIENTED_WEIGHT = 0.75, 0.25  # lambda of the two classes of work
+CRITICAL_WEIGHT, ORIENTED_WEIGHT = 0.6, 0.25  # lambda of the two classes of work
 ORIENTED_PRIORITY = 100  # services below it are throughput-oriented
 ALPHA = 0.5
 BEST_TYPES, BEST_RECORDS = 2, 3

@@ -3,14 +3,16 @@
 A task is an instance that a service lacks. The latency-critical queue goes first, then the throughput-oriented one,
 each by urgency (the SLO over the latency) and shortest first (O3); jobs follow, in the order of their own queue. The
 paper's tasks end, and a task without a place waits; services' instances stay, so that feedback is ours: what found no
-GPU takes the one of the highest affinity with room, on any type. Instances stop as Mudi's do.
+GPU takes any with room, those first where all suit each other, by the best candidate, then by affinity. Instances stop
+as Mudi's do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from solvers.oltunes.fleet.affinities import affinity, keeps_accuracy, suits
+from solvers.interference.affinity import THRESHOLD_AFFINITY
+from solvers.oltunes.fleet.affinities import keeps_accuracy, mean_affinity, suits
 from solvers.oltunes.fleet.candidates import TunedRecord, best_records, is_critical, scored
 from solvers.planning.growing import GrowingFleet
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
@@ -80,16 +82,17 @@ class _TunedFleet:
         return self.gathered > before
 
     def feed_back(self) -> bool:
-        """Places the first task that no gathering could, where its affinity is highest."""
+        """Places the first task that no gathering could, if possible where all suit each other."""
         for service in self._queue():
             admitted, rooms = self._admitted(service), self.grown.rooms
             found = [
-                (-self._affinity(service, record, place), rooms.used_percent(place), -record.score, number, place)
+                (affinity < THRESHOLD_AFFINITY, number, -affinity, rooms.used_percent(place), place)
                 for number, record in enumerate(admitted)
                 for place in rooms.places_for(record.shape, service)
+                for affinity in [self._affinity(service, record, place)]
             ]
             if found:
-                *_, number, place = min(found)
+                _, number, *_, place = min(found)
                 self.grown.add(service, admitted[number].shape, place)
                 self.fed_back += 1
                 return True
@@ -131,7 +134,7 @@ class _TunedFleet:
 
     def _affinity(self, service: Service, record: TunedRecord, place: Place) -> float:
         shape, beside = record.shape, self.grown.at(place)
-        return affinity(self.problem, service, shape.variant, shape.batch, shape.pool.gpu_type, beside)
+        return mean_affinity(self.problem, service, shape.variant, shape.batch, shape.pool.gpu_type, beside)
 
     def _tune(self, placed: Sequence[Instance]) -> None:
         """Raises the batch of one task that leaves memory unused, throughput-oriented work first (O5)."""

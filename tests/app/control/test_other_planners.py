@@ -134,6 +134,29 @@ def test_inss_runs_a_fleet_changes_batches_first_and_is_replayed(database_url: s
         assert replay(from_json(to_json(record)), Inline()).is_identical
 
 
+def test_oltunes_runs_a_fleet_adds_instances_as_the_load_rises_and_is_replayed(database_url: str) -> None:
+    world = small(gpus=4, rates=(60.0, 50.0), planner="oltunes", cycleSeconds=15)
+    shapes = {"shop/a": steps([1.0, 8.0], RISES_AT), "shop/b": steps([1.0, 1.0], RISES_AT)}
+    with simulated(database_url, world, all_noisy(shapes, 0.01)) as simulation:
+        simulation.advance(RISES_AT, 2.0)
+        before = running(simulation)
+        assert before
+        simulation.advance(RISES_AT / 2, 2.0)
+        assert before < running(simulation)  # what ran stays where it was
+        history = simulation.history.kinds(60.0)
+        assert history["move"] == history["resize"] == history["stop"] == 0
+        read = simulation.database.read
+        records = [read(lambda c, g=found: record_of(c, g)) for found in generations(simulation)]  # type: ignore[misc]
+    assert len(records) >= 2
+    for record in records:
+        assert record
+        assert record.recipe["planner"] == "oltunes"
+        assert record.plan
+        assert record.plan.certificate
+        assert record.plan.certificate.method.startswith("oltunes: idlest GPU first")
+        assert replay(from_json(to_json(record)), Inline()).is_identical
+
+
 def test_a_refused_plan_names_the_planner_and_its_rule(database_url: str) -> None:
     world = small(gpus=2, rates=(50.0,), planner="hetsev", powerBudgetW=82)
     with simulated(database_url, world, {"shop/a": steps([1.0], 60.0)}) as simulation:

@@ -1,0 +1,83 @@
+"""What `gpuwright evaluate` measures of each system: its runs, the claims made of them, and their drawings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cli.output import say
+
+if TYPE_CHECKING:
+    from simulation.evaluate.claims import EvaluationClaim
+    from simulation.evaluate.measured import EvaluationResult
+
+
+@dataclass(frozen=True, slots=True)
+class SystemEvaluation:
+    """What was measured of a system: its claims, its runs for the JSON, and their drawings."""
+
+    claims: Sequence[EvaluationClaim]
+    runs: Sequence[Mapping[str, Any]]
+    draw: Callable[[Path], list[str]]
+
+    def figures(self) -> dict[str, Any]:
+        return {"claims": [claim.figures() for claim in self.claims], "runs": list(self.runs)}
+
+
+def _hetsev(seeds: Sequence[int], processes: int) -> SystemEvaluation:
+    from simulation.evaluate.hetsev import hetsev_runs
+    from simulation.evaluate.hetsev_claims import hetsev_claims
+    from simulation.evaluate.play import play
+
+    results = play(hetsev_runs(seeds), processes, say)
+    return _of_fleets(hetsev_claims(results), results)
+
+
+def _inss(seeds: Sequence[int], processes: int) -> SystemEvaluation:
+    from simulation.evaluate.inss import inss_runs
+    from simulation.evaluate.inss_claims import inss_claims
+    from simulation.evaluate.inss_plans import plan_figures
+    from simulation.evaluate.play import play
+
+    plans = plan_figures(seeds)
+    results = play(inss_runs(seeds), processes, say)
+    return _of_fleets(inss_claims(results, plans), results)
+
+
+def _morak(seeds: Sequence[int], processes: int) -> SystemEvaluation:
+    from cli.morak_charts import draw_morak
+    from simulation.evaluate.morak import measure_morak, morak_runs
+    from simulation.evaluate.morak_claims import morak_claims
+    from simulation.evaluate.play import play_without_databases
+
+    results = play_without_databases(morak_runs(seeds), measure_morak, processes, say)
+    runs = [result.figures() for result in results]
+    return SystemEvaluation(morak_claims(results), runs, partial(draw_morak, results))
+
+
+def _oltunes(seeds: Sequence[int], processes: int) -> SystemEvaluation:
+    from simulation.evaluate.oltunes import oltunes_runs
+    from simulation.evaluate.oltunes_claims import oltunes_claims
+    from simulation.evaluate.oltunes_learning import learning_claims
+    from simulation.evaluate.oltunes_pairs import pair_claims
+    from simulation.evaluate.play import play
+
+    results = play(oltunes_runs(seeds), processes, say)
+    return _of_fleets([*learning_claims(seeds), *pair_claims(seeds), *oltunes_claims(results)], results)
+
+
+def _of_fleets(claims: Sequence[EvaluationClaim], results: Sequence[EvaluationResult]) -> SystemEvaluation:
+    from cli.evaluation_charts import draw_evaluation
+
+    return SystemEvaluation(claims, [result.figures() for result in results], partial(draw_evaluation, results))
+
+
+MEASURES: Mapping[str, Callable[[Sequence[int], int], SystemEvaluation]] = {
+    "hetsev": _hetsev,
+    "inss": _inss,
+    "morak": _morak,
+    "oltunes": _oltunes,
+}
