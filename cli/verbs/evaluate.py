@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cli import exits
 from cli.arguments import completes, whole
@@ -16,13 +18,20 @@ from cli.exits import Failed
 from cli.output import OutputTable, number, say
 from cli.quiet import ended_by_signals, quiet_log
 
-SYSTEMS = ("hetsev",)
+if TYPE_CHECKING:
+    from simulation.evaluate.claims import EvaluationClaim
+
+SYSTEMS = (
+    "hetsev",
+    "morak",
+)
 SEEDS = 3
 COLUMNS = ("ID", "METRIC", "PAPER", "RATIO", "HOLDS", "ITS BASELINE", "BEST BASELINE", "REPRODUCED", "OURS")
 EPILOG = """\
-Every run is the real control plane over a simulated fleet in virtual time, on a Postgres of its own: the paper's
-testbed from examples/, its loads, and each planner by its name. A claim holds where the ratio of the paper's baseline
-to the joint planner reaches the paper's figure and no baseline is better; one that does not is shown so.
+The paper's testbed from examples/, its loads, and each planner by its name. hetsev: every run is the real control
+plane over a simulated fleet in virtual time, on a Postgres of its own. morak: each planner's plan on simulated GPUs
+that always have work, and the paper's baselines as laws on the node. A claim holds where the ratio of the paper's
+baseline to the joint planner reaches the paper's figure and no baseline is better; one that does not is shown so.
 docs/evaluate.md explains the experiments and shows the figures.
 
 The same seeds give the same JSON on any machine.
@@ -30,6 +39,7 @@ The same seeds give the same JSON on any machine.
 Examples:
   gpuwright evaluate hetsev
   gpuwright evaluate hetsev --json --out evaluated/
+  gpuwright evaluate morak
 """
 
 
@@ -52,35 +62,69 @@ def run(args: argparse.Namespace) -> int:
     from solvers.compiled import before_compiling
 
     before_compiling(lambda: say("compiling the planner's loops, this once: about a minute"))
-    from simulation.evaluate.hetsev import hetsev_runs
-    from simulation.evaluate.hetsev_claims import hetsev_claims
-    from simulation.evaluate.play import play
-
     try:
         with quiet_log(), ended_by_signals():
-            results = play(hetsev_runs(range(args.seeds)), args.processes, say)
+            found = MEASURES[args.system](args)
     except (PostgresError, OSError, RuntimeError) as error:
         raise Failed(str(error), exits.INTERNAL) from error
     figures = {
-        "claims": [claim.figures() for claim in hetsev_claims(results)],
-        "runs": [result.figures() for result in results],
+        "claims": [claim.figures() for claim in found.claims],
+        "runs": list(found.runs),
     }
     if args.json:
         print(json.dumps(figures))
     else:
         _show(figures)
     if folder:
-        from cli.evaluation_charts import draw_evaluation
         from cli.evaluation_page import evaluation_page
 
         try:
-            drawings = draw_evaluation(results, folder)
+            drawings = found.draw(folder)
             (folder / "index.html").write_text(evaluation_page(args.system, figures, drawings))
             (folder / "evaluation.json").write_text(json.dumps(figures, indent=2) + "\n")
         except OSError as error:
             raise Failed(f"cannot write to {folder}: {error}", exits.INTERNAL) from None
         say(f"written to {folder}: evaluation.json, index.html and {len(drawings)} drawings")
     return exits.OK
+
+
+@dataclass(frozen=True, slots=True)
+class SystemEvaluation:
+    """What was measured of a system: its claims, its runs for the JSON, and their drawings."""
+
+    claims: Sequence[EvaluationClaim]
+    runs: Sequence[Mapping[str, Any]]
+    draw: Callable[[Path], list[str]]
+
+
+def _hetsev(args: argparse.Namespace) -> SystemEvaluation:
+    from cli.evaluation_charts import draw_evaluation
+    from simulation.evaluate.hetsev import hetsev_runs
+    from simulation.evaluate.hetsev_claims import hetsev_claims
+    from simulation.evaluate.play import play
+
+    results = play(hetsev_runs(range(args.seeds)), args.processes, say)
+    return SystemEvaluation(
+        hetsev_claims(results), [result.figures() for result in results], partial(draw_evaluation, results)
+    )
+
+
+def _morak(args: argparse.Namespace) -> SystemEvaluation:
+    from cli.morak_charts import draw_morak
+    from simulation.evaluate.morak import measure_morak, morak_runs
+    from simulation.evaluate.morak_claims import morak_claims
+    from simulation.evaluate.play import play_without_databases
+
+    results = play_without_databases(morak_runs(range(args.seeds)), measure_morak, args.processes, say)
+    return SystemEvaluation(
+        morak_claims(results), [result.figures() for result in results], partial(draw_morak, results)
+    )
+
+
+MEASURES: Mapping[str, Callable[[argparse.Namespace], SystemEvaluation]] = {
+    "hetsev": _hetsev,
+    "morak": _morak,
+}
 
 
 def _folder(name: str) -> Path:
