@@ -2,7 +2,7 @@
 
 Its default values (line 1) are the plan's. The paper has them small, "e.g. 1 and 600 MHz"; if latency is above its
 limit there, the algorithm never leaves them, as it has no branch for that. The pseudo code does not say how far a step
-goes: here to the next supported clock, and to twice or half the batch.
+goes: here to the next supported clock, and to `growth` times the batch or as much less.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from agents.policy.power.periods import GpuPeriod, InstancePeriod, PowerMove, Po
 from agents.policy.power.settings import PowerSettings
 
 
-def step(state: PowerState, period: GpuPeriod, settings: PowerSettings) -> PowerMove:
+def step(state: PowerState, period: GpuPeriod, settings: PowerSettings, growth: float = 2.0) -> PowerMove:
     """Runs one period; comments name the algorithm's lines."""
     # line 1: `kept` starts at the planned values
     clock = age_knob(state.clock, period.frame, period.clocks_mhz) if period.frame and period.clocks_mhz else None
@@ -35,10 +35,10 @@ def step(state: PowerState, period: GpuPeriod, settings: PowerSettings) -> Power
             if near:  # lines 5, 6
                 turn = turn or 1
             elif early:  # lines 7, 8
-                batches = _with(batches, instance, 2)
+                batches = _with(batches, instance, growth)
         elif peak > cap:  # line 11
             if near:  # lines 12, 13
-                batches = _with(batches, instance, 0.5)
+                batches = _with(batches, instance, 1 / growth)
             elif early:  # lines 14, 15
                 turn = turn or -1
     if clock and turn:
@@ -51,7 +51,10 @@ def _with(batches: dict[str, Knob], instance: InstancePeriod, factor: float) -> 
     knob = batches.get(instance.id)
     if knob is None:
         return batches
-    value = min(knob.highest, max(knob.lowest, int(knob.value * factor)))
+    value = (
+        max(knob.value + 1, int(knob.value * factor)) if factor > 1 else min(knob.value - 1, int(knob.value * factor))
+    )
+    value = min(knob.highest, max(knob.lowest, value))
     return {**batches, instance.id: replace(knob, value=value)}
 
 

@@ -11,7 +11,6 @@ from simulation.evaluate.measured import EvaluationResult, EvaluationSample, run
 from simulation.evaluate.oltunes import EXPERIMENTS, PLANNERS, bursts, oltunes_runs, oltunes_shapes
 from simulation.evaluate.oltunes_claims import oltunes_claims
 from simulation.evaluate.oltunes_pairs import CONV, IN_ORDER, IN_TURN, TOKEN, pair_claims, pairings, speedup
-from simulation.evaluate.systems import EVALUATED
 from solvers.planners.names import JOINT, OLTUNES, ORION, RESERVE
 
 
@@ -93,9 +92,3 @@ def test_pairs_take_the_printed_times() -> None:
     assert 1.1 < claim.values[IN_ORDER] < claim.values[OLTUNES]
     assert speedup([CONV, CONV], pairings()[OLTUNES]) == pytest.approx(2.3 / 2.35)
     assert speedup([TOKEN, CONV], pairings()[JOINT]) == pytest.approx(1.9 / 1.3)
-
-
-def test_systems_are_those_that_the_command_offers() -> None:
-    from cli.verbs.evaluate import SYSTEMS
-
-    assert set(EVALUATED) == set(SYSTEMS)

@@ -19,7 +19,9 @@ from solvers.planning.problem import GpuType, Instance, Knowledge, Problem, Runn
 from tests.solvers.hetsev.fleet.fleets import fleet
 
 NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
-PAPER = build_problem(of_files(Path(__file__).parents[4] / "examples" / "morak.yaml"))
+TESTBED = build_problem(of_files(Path(__file__).parents[4] / "examples" / "morak.yaml"))
+KINDS = {name: replace(kind, max_w=115.0) for name, kind in TESTBED.gpu_types.items()}  # a cap that binds
+PAPER = replace(TESTBED, gpu_types=KINDS)
 FEW = PlannerBudget(work=20)
 
 
