@@ -12,7 +12,7 @@ from cli.client import ApiClient
 from cli.contexts import resolve
 from cli.exits import Failed
 from cli.output import OutputTable, age, colour, number, plain, print_data, say
-from solvers.planning.plan_fields import held_gpus
+from solvers.planning.plan_fields import held_gpus, spell_changes
 
 EPILOG = """\
 A plan is named by its generation, the number that `history` shows; without one the plan in force is meant, and by
@@ -156,7 +156,7 @@ def history(items: list[dict[str, Any]]) -> Iterator[str]:
         [
             plan["generation"], age(plan["at"]), plan["state"], plan["lane"], plan.get("reason") or "",
             number(plan.get("resourceCost")), number(plan.get("unservedPerSecond")), _percent(plan.get("gap")),
-            _changes(plan.get("changes") or {}),
+            spell_changes(plan.get("changes") or {}) or "none",
             _some(plan.get("services") or []),
         ]
         for plan in items
@@ -262,11 +262,6 @@ def _why(unserved: Mapping[str, Any]) -> str:
         "; ".join(part for part in (unserved.get("reason"), change) if part)
         or f"see: gpuwright explain service {unserved.get('service')}"
     )
-
-
-def _changes(changes: Mapping[str, int]) -> str:
-    moved = [f"{changes[name]} {name}" for name in ("start", "stop", "move", "resize", "retune") if changes.get(name)]
-    return ", ".join(moved) or "none"
 
 
 def _percent(gap: float | None) -> str:

@@ -11,6 +11,13 @@ LARGEST = 1e12  # of any number, as in manifests
 LARGEST_SUM = 1e30  # of what adds up or multiplies such numbers
 SUMS = {"resourceCost", "unservedCost", "jobCost", "churnCost", "bound", "perHour"}
 CHANGES = ("keep", "retune", "resize", "start", "stop", "move")
+CHANGE_VERBS = {
+    "start": "start",
+    "stop": "stop",
+    "move": "move",
+    "resize": "resize",
+    "retune": "change batch or clock of",
+}
 
 
 class PlanFields:
@@ -90,3 +97,10 @@ def shown(value: JSON) -> str:
 def held_gpus(line: Mapping[str, Any]) -> list[int]:
     """Returns every GPU that an instance or a job of a plan's JSON holds on its node."""
     return list(line.get("gpus") or [line["gpu"]])
+
+
+def spell_changes(changes: Mapping[str, int]) -> str:
+    """Spells what a plan changes, `start 2 instances, move 5`; an empty text if it changes nothing."""
+    made = [(verb, changes[name]) for name, verb in CHANGE_VERBS.items() if changes.get(name)]
+    nouns = [f" instance{'s' if number != 1 else ''}" if at == 0 else "" for at, (_, number) in enumerate(made)]
+    return ", ".join(f"{verb} {number}{noun}" for (verb, number), noun in zip(made, nouns, strict=True))

@@ -55,8 +55,16 @@ class GeneratedClient:
 def client(server: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GeneratedClient]:
     folder = tmp_path_factory.mktemp("client")
     program = Path(sys.executable).with_name("openapi-python-client")
-    words = ["generate", "--path", OPENAPI / "openapi.json", "--config", OPENAPI / "client.yaml", "--meta", "none"]
-    written = ["--fail-on-warning", "--output-path", folder / PACKAGE]
+    words: list[str | Path] = [
+        "generate",
+        "--path",
+        OPENAPI / "openapi.json",
+        "--config",
+        OPENAPI / "client.yaml",
+        "--meta",
+        "none",
+    ]
+    written: list[str | Path] = ["--fail-on-warning", "--output-path", folder / PACKAGE]
     generated = subprocess.run([program, *words, *written], capture_output=True, text=True)
     assert generated.returncode == 0, generated.stdout + generated.stderr
     assert "WARNING" not in generated.stdout + generated.stderr

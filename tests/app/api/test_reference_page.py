@@ -59,6 +59,6 @@ def test_the_reference_is_readable_in_either_light(browser: Browser, server: Run
 
 
 def test_a_phone_shows_the_reference_without_scrolling_sideways(browser: Browser, server: RunningServer) -> None:
-    with opened(browser, server, **PHONE) as page:
+    with opened(browser, server, "", **PHONE) as page:
         page.goto("/docs#putService")
         assert page.evaluate("document.documentElement.scrollWidth") <= 390

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from app.control.answer.explain.wording import count, money, rate
+from solvers.planning.plan_fields import spell_changes
 
 JSON: TypeAlias = Any
 NAMED_LINES = 5  # of each list
@@ -15,11 +16,11 @@ UNEXPLAINED = "its reason is not known here; gpuwright explain service looks for
 def describe_plan(row: Mapping[str, JSON], plan: Mapping[str, JSON], held_back: Sequence[JSON]) -> list[str]:
     """Describes a recorded plan; `row` is what the store keeps besides its body."""
     changes = plan.get("changes") or {}
-    moved = [count(changes[name], name) for name in ("start", "stop", "move", "resize", "retune") if changes.get(name)]
+    moved = spell_changes(changes)
     because = f", reason: {row['reason']}" if row.get("reason") else ""
     sentences = [
         f"plan {row['generation']} ({row['lane']}{because}) is {row['state']}: "
-        + (f"{', '.join(moved)}; {changes.get('keep', 0)} kept" if moved else "it changes no instance")
+        + (f"{moved}; keep {changes.get('keep', 0)}" if moved else "it changes no instance")
     ]
     if row.get("message"):
         sentences.append(str(row["message"]))

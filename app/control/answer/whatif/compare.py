@@ -11,6 +11,7 @@ from app.control.answer.explain.wording import count, money, ms, rate, signed
 from app.control.formulate.question import Question
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
+from solvers.planning.plan_fields import spell_changes
 from solvers.planning.problem import Problem
 from solvers.planning.search.promise import keep
 
@@ -157,9 +158,9 @@ def describe_comparison(comparison: Mapping[str, JSON]) -> list[str]:
     lacking = [side["unservedPerSecond"] for side in (now, before, after)]
     if any(lacking):
         sentences.append(f"unserved: {', '.join(map(rate, lacking))} requests a second")
-    moved = [count(changes[name], name) for name in CHANGES[1:] if changes[name]]
+    moved = spell_changes(changes)
     sentences.append(
-        f"changes: {', '.join(moved)}; churn {money(comparison['churnCost'])}" if moved else "no instance would change"
+        f"it would {moved}; churn {money(comparison['churnCost'])}" if moved else "no instance would change"
     )
     if comparison["unserved"]:
         sentences.append(f"{count(len(comparison['unserved']), 'service')} would be unserved, {before['unserved']} now")

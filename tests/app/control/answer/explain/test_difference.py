@@ -66,7 +66,7 @@ def test_a_plan_is_spelled_with_its_proof() -> None:
     row = {"generation": 7, "lane": "full", "reason": "cycle", "state": "done", "message": ""}
     sentences = describe_plan(row, {"changes": {"start": 2, "keep": 3}, "certificate": certificate}, [])
     assert sentences == [
-        "plan 7 (full, reason: cycle) is done: 2 starts; 3 kept",
+        "plan 7 (full, reason: cycle) is done: start 2 instances; keep 3",
         "its GPUs cost 12 an hour; no plan can cost less than 11, 9.1 % away (exact)",
     ]
 
