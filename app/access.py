@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
@@ -85,6 +85,7 @@ class Principal:
     expires_at: datetime | None = None
     gateway: str = ""
     opened_by: str = ""  # of a console session: the token that opened it
+    form_key: bytes = field(default=b"", repr=False)  # of a console session: only its own forms carry proof of it
 
     @property
     def account(self) -> str:

@@ -1,4 +1,4 @@
-"""Sessions of the console: opened with a token or a one-time link, kept in a cookie, for reading alone."""
+"""Sessions of the console: opened with a token or a one-time link, kept in a cookie, with the rights of the token."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from app.tokens import Authenticator, NewToken
 
 COOKIE_PREFIX = "gwc"
 LINK_PREFIX = "gwl"
+FORM_PREFIX = "gwf"
 SESSION_SECONDS = 12 * 3600
 LINK_SECONDS = 60
 
@@ -48,7 +49,7 @@ class Sessions:
         expected = row.secret_hash if row else bytes(32)
         if not hmac.compare_digest(expected, hashed(COOKIE_PREFIX, secret)) or row is None:
             raise HttpProblem("unauthorized", "this session has ended")
-        return _principal(row)
+        return _principal(row, secret)
 
     def open(self, token: str) -> Opened:
         """Opens a session for the holder of this token."""
@@ -104,5 +105,8 @@ def hashed(prefix: str, secret: str) -> bytes:
     return tokens.hash_secret(f"{prefix}\0{secret}")
 
 
-def _principal(row: SessionRow) -> Principal:
-    return Principal(row.id, Scope.VIEWER, tenant=row.tenant, expires_at=row.expires_at, opened_by=row.parent)
+def _principal(row: SessionRow, secret: str = "") -> Principal:
+    key = hashed(FORM_PREFIX, secret) if secret else b""
+    return Principal(
+        row.id, Scope(row.scope), tenant=row.tenant, expires_at=row.expires_at, opened_by=row.parent, form_key=key
+    )

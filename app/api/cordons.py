@@ -25,6 +25,7 @@ from app.store.fleet import campaigns, cordons, reclaims
 from app.store.world import audit, events, objects
 from app.store.world.objects import StoredObject
 from app.world import declare, notices
+from app.world.write import Actor
 
 router = APIRouter(prefix="/api/v1", tags=["cordons"])
 
@@ -92,19 +93,7 @@ def uncordon(request: Request, who: Who, by: By, body: requests.Body, name: Name
     """Without `gpu`, uncordons the node and all its GPUs."""
     require(who, Noun.CORDON, AccessVerb.WRITE)
     given = _read(body)
-
-    def write(connection: Connection) -> Response:
-        lifted = cordons.lift(connection, name, cordons.ALL_GPUS if given.gpu is None else given.gpu)
-        if not lifted:
-            _refuse_to_lift(connection, name, given.gpu)
-            raise HttpProblem("not-found", f"{_named(name, given.gpu)} is not cordoned")
-        before = {"cordons": [cordoned.wire() for cordoned in lifted]}
-        audit.record(connection, [by.entry("uncordon", Noun.CORDON, name=name, before=before)])
-        message = f"{_named(name, given.gpu)} may be used again"
-        events.record(connection, [event_of(Reason.UNCORDON, message, kind="Node", name=name, about=str(given.gpu))])
-        return answer({"kind": "CordonList", "items": [cordoned.wire() for cordoned in lifted]})
-
-    return write_once(request, body, write)
+    return write_once(request, body, lambda connection: answer(lift(connection, by, name, given)))
 
 
 @router.post(
@@ -166,26 +155,43 @@ def _put(
 ) -> Response:  # fmt: skip
     require(who, Noun.CORDON, AccessVerb.WRITE)
     given = _read(body)
+    return write_once(request, body, lambda connection: answer(place(connection, by, name, mode, given)))
+
+
+def place(
+    connection: Connection, by: Actor, name: str, mode: Literal["cordon", "drain"], given: CordonRequest
+) -> dict[str, Any]:
+    """Keeps plans off a node or a GPU of it, or moves away what runs there; returns the cordon."""
+    require(by.principal, Noun.CORDON, AccessVerb.WRITE)
     if mode == "cordon" and given.deadline is not None:
         raise HttpProblem("bad-request", "a cordon has no deadline; drain the node to empty it by a deadline")
+    gpus = int(str(_existing(connection, name).spec["gpus"]))
+    if given.gpu is not None and given.gpu >= gpus:
+        raise HttpProblem("invalid", f"node {name} has {gpus} GPUs, 0 to {gpus - 1}; there is no GPU {given.gpu}")
+    if given.deadline is not None:
+        _check_deadline(connection, given.deadline, LONGEST_DRAIN)
+    gpu = cordons.ALL_GPUS if given.gpu is None else given.gpu
+    made = cordons.put(connection, name, gpu, mode, given.deadline, by.principal.id, given.message)
+    audit.record(connection, [by.entry(mode, Noun.CORDON, name=name, after=made.wire())])
+    if mode == "cordon":  # for a drain the leader reports how much has to leave
+        why = f": {given.message}" if given.message else ""
+        message = f"{_named(name, given.gpu)} gets no new instances or jobs{why}"
+        events.record(connection, [event_of(Reason.CORDON, message, kind="Node", name=name, about=str(given.gpu))])
+    return made.wire()
 
-    def write(connection: Connection) -> Response:
-        gpus = int(str(_existing(connection, name).spec["gpus"]))
-        if given.gpu is not None and given.gpu >= gpus:
-            raise HttpProblem("invalid", f"node {name} has {gpus} GPUs, 0 to {gpus - 1}; there is no GPU {given.gpu}")
-        if given.deadline is not None:
-            _check_deadline(connection, given.deadline, LONGEST_DRAIN)
-        gpu = cordons.ALL_GPUS if given.gpu is None else given.gpu
-        made = cordons.put(connection, name, gpu, mode, given.deadline, who.id, given.message)
-        audit.record(connection, [by.entry(mode, Noun.CORDON, name=name, after=made.wire())])
-        if mode == "cordon":  # for a drain the leader reports how much has to leave
-            message = f"{_named(name, given.gpu)} gets no new instances or jobs" + (
-                f": {given.message}" if given.message else ""
-            )
-            events.record(connection, [event_of(Reason.CORDON, message, kind="Node", name=name, about=str(given.gpu))])
-        return answer(made.wire())
 
-    return write_once(request, body, write)
+def lift(connection: Connection, by: Actor, name: str, given: CordonRequest) -> dict[str, Any]:
+    """Lets plans use a node or a GPU of it again; returns the cordons that are gone."""
+    require(by.principal, Noun.CORDON, AccessVerb.WRITE)
+    lifted = cordons.lift(connection, name, cordons.ALL_GPUS if given.gpu is None else given.gpu)
+    if not lifted:
+        _refuse_to_lift(connection, name, given.gpu)
+        raise HttpProblem("not-found", f"{_named(name, given.gpu)} is not cordoned")
+    wires = [cordoned.wire() for cordoned in lifted]
+    audit.record(connection, [by.entry("uncordon", Noun.CORDON, name=name, before={"cordons": wires})])
+    message = f"{_named(name, given.gpu)} may be used again"
+    events.record(connection, [event_of(Reason.UNCORDON, message, kind="Node", name=name, about=str(given.gpu))])
+    return {"kind": "CordonList", "items": wires}
 
 
 def _existing(connection: Connection, name: str) -> StoredObject:

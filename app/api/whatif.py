@@ -21,6 +21,7 @@ from app.control.domain.snapshot import DeclaredObject, Snapshot
 from app.manifests.model import Manifest
 from app.problem import HttpProblem
 from app.world.declare import declare
+from app.world.write import Actor
 
 router = APIRouter(prefix="/api/v1/whatif", tags=["whatif"])
 
@@ -37,6 +38,9 @@ class WhatIfRequest(BaseModel):
     add_gpu: Annotated[list[str], Field(alias="addGpu", max_length=50, description="a100=4: four more GPUs")] = []
     slo: Annotated[list[str], Field(max_length=100, description="shop/search=80ms")] = []
     rate: Annotated[list[str], Field(max_length=100, description="shop/search=x2, or =500")] = []
+    lose_node: Annotated[
+        list[str], Field(alias="loseNode", max_length=50, description="The name of a node that is gone")
+    ] = []
     planner: Annotated[
         Literal["", "joint", "hetsev", "mudi"],
         Field(description="Planner of the changed fleet, not the policy's"),
@@ -60,6 +64,12 @@ def what_if(
     """The body is that of an apply, or empty; it is checked as an apply checks it."""
     require(who, Noun.WHAT_IF, AccessVerb.WRITE)
     wanted = manifests(request, body) if body.strip() else []
+    return answer(answer_what_if(ctx, by, query, wanted))
+
+
+def answer_what_if(ctx: Context, by: Actor, query: WhatIfRequest, wanted: Sequence[Manifest] = ()) -> dict[str, Any]:
+    """Returns the comparison; refuses unknown names, and what no plan could be found for."""
+    require(by.principal, Noun.WHAT_IF, AccessVerb.WRITE)
     change = _parse_change(query, wanted)
 
     def read(connection: Connection) -> Snapshot:
@@ -71,6 +81,10 @@ def what_if(
         for name in (*change.slos_ms, *change.rates, *query.price_slo):
             if name not in known:
                 raise HttpProblem("not-found", f"there is no service {name}")
+        nodes = {declared.name for declared in snapshot.declared if declared.kind == "Node"}
+        for _, _, name in change.gone:
+            if name not in nodes:
+                raise HttpProblem("not-found", f"there is no node {name}")
         return snapshot
 
     snapshot = ctx.database.read(read)
@@ -81,12 +95,12 @@ def what_if(
         prices: Sequence[str] | None = tuple(query.price_slo) if query.price_slos or query.price_slo else None
         return WhatIf(snapshot, change, query.seconds, query.work, 0, prices, query.plan, query.objective)
 
-    comparison: dict[str, Any] = questions.ask(ctx, who, with_solvers(order), query.seconds)
+    comparison: dict[str, Any] = questions.ask(ctx, by.principal, with_solvers(order), query.seconds)
     if comparison.get("refused"):
         raise HttpProblem("invalid", comparison["failed"])
     if "failed" in comparison:
         raise HttpProblem("unavailable", f"the solver found no plan: {comparison['failed']}")
-    return answer(comparison)
+    return comparison
 
 
 def slo_price(ctx: Context, who: Principal, service: str) -> dict[str, Any] | None:
@@ -111,7 +125,8 @@ def _parse_change(query: WhatIfRequest, wanted: Sequence[Manifest]) -> WhatIfCha
         raise HttpProblem("bad-request", f"addGpu adds {sum(gpus.values())} GPUs; allowed: {MOST_GPUS} together")
     slos = {name: _ms(text) for name, text in _pairs(query.slo, "slo", SERVICE)}
     rates = {name: _rate(text) for name, text in _pairs(query.rate, "rate", SERVICE)}
-    return WhatIfChange(_declared(wanted), (), gpus, slos, rates, query.planner)
+    gone = tuple(("Node", "", name) for name in dict.fromkeys(query.lose_node))
+    return WhatIfChange(_declared(wanted), gone, gpus, slos, rates, query.planner)
 
 
 def _declared(wanted: Sequence[Manifest]) -> tuple[DeclaredObject, ...]:

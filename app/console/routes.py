@@ -5,11 +5,27 @@ from __future__ import annotations
 from fastapi import APIRouter, FastAPI
 
 from app.console import door, refusals
-from app.console.pages import audit, events, fleet, jobs, money, node, plans, service, services, what_if
+from app.console.pages import (
+    audit,
+    events,
+    fleet,
+    jobs,
+    money,
+    node,
+    node_actions,
+    plan,
+    plans,
+    service,
+    services,
+    what_if,
+)
 
 ROUTERS: tuple[APIRouter, ...] = (
     door.router,
-    *(page.router for page in (fleet, node, services, service, plans, money, events, audit, jobs, what_if)),
+    *(
+        page.router
+        for page in (fleet, node, node_actions, services, service, plans, plan, money, events, audit, jobs, what_if)
+    ),
 )
 
 

@@ -44,6 +44,8 @@ METRICS = RequestLane("metrics")
 PROBE = RequestLane("probe", body_limit=4 * KIB, anonymous=True)
 JOIN = RequestLane("join", body_limit=64 * KIB, anonymous=True, guarded=True)
 CONSOLE = RequestLane("console", body_limit=4 * KIB, heavy=True, page=True)
+# Waits for the solver: it must not keep the visitor's other pages waiting.
+QUESTION = RequestLane("question", body_limit=4 * KIB, page=True)
 SIGN_IN = RequestLane("sign-in", body_limit=4 * KIB, anonymous=True, guarded=True, page=True)
 
 _BY_PATH = {
@@ -61,6 +63,7 @@ _BY_PATH = {
 
 
 _HEAVY = ("/api/v1/slo", "/api/v1/overview", "/api/v1/plans", "/api/v1/explain/", "/api/v1/reports")
+_ASKING = ("/explain", "/price")  # pages of a service
 _PAGE = re.compile(r"/(?:(?:services|nodes|plans|money|events|audit|jobs|what-if|sign-out|time-zone)(?:/.*)?)?")
 
 
@@ -89,7 +92,7 @@ def lane_of(method: str, path: str) -> RequestLane:
     if path.startswith("/console/"):
         return PROBE
     if _PAGE.fullmatch(path):
-        return CONSOLE
+        return QUESTION if (method, path) == ("POST", "/what-if") or path.endswith(_ASKING) else CONSOLE
     if method == "GET" and path.startswith(_HEAVY):
         return HEAVY
     return GENERAL

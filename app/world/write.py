@@ -27,9 +27,11 @@ class Actor:
     principal: Principal
     request_id: str
     most_changes: int = 0  # that its account may make a day; 0: any number
+    via: str = ""  # what it was written with, if that was not the API
 
     def entry(self, verb: str, kind: str, **rest: Any) -> audit.AuditEntry:
         """Returns an audit entry of this actor."""
+        rest["detail"] = "; ".join(filter(None, (rest.get("detail"), self.via)))
         return audit.AuditEntry(
             request_id=self.request_id,
             principal=self.principal.id,

@@ -26,6 +26,8 @@ Examples:
   gpuwright plan approve                 roll out what waits for approval
   gpuwright plan pause                   take no further step of the rollout
   gpuwright plan rollback                bring nodes back to the plan before
+  gpuwright plan rollback --to 38        bring nodes back to plan 38
+  gpuwright plan resume --fleet          after a rollback: carry plans out by themselves again
 """
 OUTCOMES = {
     "approve": "approved: its rollout begins",
@@ -34,6 +36,7 @@ OUTCOMES = {
     "resume": "resumed",
     "abort": "aborted: nodes stay as they are now",
 }
+RESUME_FLEET = "gpuwright plan resume --fleet"
 WAITING = ("approve", "reject")
 MOST = 2**53
 SERVICES_SHOWN = 50
@@ -66,6 +69,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     ):
         sub = actions.add_parser(verb, help=help_text)
         sub.add_argument("generation", nargs="?", type=whole(1, MOST), metavar="PLAN", help="its generation")
+        if verb == "rollback":
+            earlier = "an earlier plan that was carried out; default the one that PLAN replaced"
+            sub.add_argument("--to", type=whole(1, MOST), metavar="EARLIER", help=earlier)
+        elif verb == "resume":
+            fleet = "after a rollback: let plans follow the policy's mode again"
+            sub.add_argument("--fleet", action="store_true", help=fleet)
         if verb != "rollback":
             sub.add_argument("-m", "--message", metavar="TEXT", default="", help="why, for the record")
     for sub in actions.choices.values():
@@ -78,11 +87,17 @@ def run(args: argparse.Namespace) -> int:
         if args.action == "history":
             page = client.get("/api/v1/plans", {"limit": args.limit})
             printed(args, page["items"], history(page["items"]))
+            _say_held(client)
         elif args.action == "show":
             plan = client.get(f"/api/v1/plans/{args.generation or 'current'}")
             if args.json:
                 args.output = "json"
             printed(args, plan, shown(plan))
+        elif args.action == "resume" and args.fleet:
+            if args.generation or args.message:
+                raise Failed("--fleet is about no single plan: it takes no PLAN and no message", exits.BAD_INPUT)
+            answer = client.send("DELETE", "/api/v1/plans/hold").json()
+            printed(args, answer, ["the fleet is resumed: plans follow the policy's mode again"])
         elif args.action == "diff":
             generation = args.generation or client.get("/api/v1/plans/current")["generation"]
             diff = client.get(f"/api/v1/plans/{generation}/diff", {"against": args.against})
@@ -96,7 +111,7 @@ def run(args: argparse.Namespace) -> int:
 def submit(client: ApiClient, args: argparse.Namespace) -> dict[str, Any]:
     """Sends the action for the plan that is meant."""
     generation = args.generation or _meant(client, args.action)
-    query = {} if args.action == "rollback" else {"message": args.message}
+    query = {"to": args.to} if args.action == "rollback" else {"message": args.message}
     answer: dict[str, Any] = client.send("POST", f"/api/v1/plans/{generation}/{args.action}", query).json()
     return answer
 
@@ -115,7 +130,8 @@ def sentence(action: str, answer: Mapping[str, Any]) -> str:
     """Returns a line that says what was done."""
     name = f"plan {answer['generation']}"
     if action == "rollback":
-        return f"{name}: the leader will go back to plan {answer['to']} (see: gpuwright plan history)"
+        then = f"then plans wait for approval until: {RESUME_FLEET}"
+        return f"{name}: the leader will go back to plan {answer['to']} (see: gpuwright plan history); {then}"
     return f"{name} {OUTCOMES[action]}"
 
 
@@ -124,6 +140,12 @@ def printed(args: argparse.Namespace, value: Any, lines: Iterator[str] | list[st
     if not print_data(value, args.output):
         for line in lines:
             print(line)
+
+
+def _say_held(client: ApiClient) -> None:
+    hold = client.get("/api/v1/plans/hold")
+    if hold["held"]:
+        say(f"plans wait for approval since the rollback by plan {hold['generation']}; end this: {RESUME_FLEET}")
 
 
 def history(items: list[dict[str, Any]]) -> Iterator[str]:

@@ -24,6 +24,7 @@ The world as it is now is planned twice, as it is and as it would be, with the s
 Examples:
   gpuwright what-if --add-gpu a100=4
   gpuwright what-if --slo shop/search=80ms --rate shop/ads=x2
+  gpuwright what-if --lose-node gpu-7
   gpuwright what-if -f changes.yaml             manifests, as apply takes them
   gpuwright what-if --planner hetsev            another planner for the same fleet
   gpuwright what-if --price-slos                what each promise costs an hour
@@ -40,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_file_arguments(parser, required=False)
     several = {"action": "append", "default": []}
     parser.add_argument("--add-gpu", metavar="TYPE=N", help="more GPUs of a type", **several)  # type: ignore[arg-type]
+    parser.add_argument("--lose-node", metavar="NODE", help="a node that is gone", **several)  # type: ignore[arg-type]
     parser.add_argument("--slo", metavar="SERVICE=TIME", help="another latency: 80ms, 1.5s", **several)  # type: ignore[arg-type]
     parser.add_argument("--rate", metavar="SERVICE=RATE", help="x2: twice the load; 500: requests a second", **several)  # type: ignore[arg-type]
     add_planner_argument(parser)
@@ -62,9 +64,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     prices = args.price_slos or bool(args.price_slo)
-    compares = bool(args.files or args.add_gpu or args.slo or args.rate or args.planner)
+    compares = bool(args.files or args.add_gpu or args.lose_node or args.slo or args.rate or args.planner)
     if not (compares or prices or args.objective):
-        allowed = "-f, --add-gpu, --slo, --rate, --planner, --price-slos or --objective"
+        allowed = "-f, --add-gpu, --lose-node, --slo, --rate, --planner, --price-slos or --objective"
         raise Failed(f"nothing to try: use {allowed}; see: gpuwright what-if --help")
     body = None
     if args.files:
@@ -74,6 +76,7 @@ def run(args: argparse.Namespace) -> int:
     with ApiClient(resolve(args)) as client:
         query = {
             "addGpu": args.add_gpu,
+            "loseNode": args.lose_node,
             "slo": [_of_tenant(client, change) for change in args.slo],
             "rate": [_of_tenant(client, change) for change in args.rate],
             "planner": args.planner,

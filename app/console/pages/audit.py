@@ -1,17 +1,71 @@
-"""The audit: the command that gives it."""
+"""The audit: who did what, by whom and in which outcome, the newest first."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, ClassVar
 
+import msgspec
 from fastapi import APIRouter, Request, Response
+from sqlalchemy import Connection
 
+from app.access import AccessVerb, Noun, require
+from app.api.requests import Ctx
+from app.console.links import subject_link
 from app.console.page_answer import show
+from app.console.page_request import PageQuery, read_text
 from app.console.visitor import Viewer
+from app.store.access import tokens
+from app.store.fleet import observed
+from app.store.world import audit
+from app.store.world.audit import AuditFilter
 
 router = APIRouter(include_in_schema=False)
 
+PAGE_ROWS = 50
+NEWEST = 2**62
+LONGEST_DETAIL = 300
+
+
+@dataclass(frozen=True, slots=True)
+class AuditPageQuery(PageQuery):
+    PATH: ClassVar[str] = "/audit"
+
+    principal: str = ""  # a token's id
+    verb: str = ""
+    kind: str = ""
+    name: str = ""  # of the object
+    before: str = ""  # older than this entry
+
 
 @router.get("/audit")
-def audit_page(request: Request, who: Viewer) -> Response:
-    return show(request, who, "audit.html", datetime.now(UTC))
+def audit_page(request: Request, ctx: Ctx, who: Viewer) -> Response:
+    require(who, Noun.AUDIT, AccessVerb.READ)
+    query = AuditPageQuery(**{name: read_text(request.query_params, name) for name in AuditPageQuery.__slots__})
+    number = query.before if query.before.isascii() and query.before.isdigit() and len(query.before) < 19 else ""
+    wanted = AuditFilter(principal=query.principal, verb=query.verb, kind=query.kind, name=query.name)
+
+    def read(connection: Connection) -> tuple[datetime, list[dict[str, Any]], dict[str, str]]:
+        rows = audit.page(connection, int(number or NEWEST), PAGE_ROWS + 1, wanted)
+        return observed.moment(connection), rows, tokens.labels(connection, {row["principal"] for row in rows})
+
+    at, rows, labels = ctx.database.read(read)
+    return show(
+        request, who, "audit.html", at, query=query, entries=[_line(row) for row in rows[:PAGE_ROWS]], labels=labels,
+        older=query.url(before=rows[PAGE_ROWS - 1]["id"]) if len(rows) > PAGE_ROWS else "",
+    )  # fmt: skip
+
+
+def _line(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns an entry with the address of its object, and what was there before and after as text."""
+    name = f"{row['tenant']}/{row['name']}" if row["tenant"] else row["name"]
+    kind = {"Cordon": "Node"}.get(row["kind"], row["kind"])
+    link = subject_link(kind, f"p{name}" if kind == "Plan" else name) if name else ""
+    states = {when: _text(row[when]) for when in ("before", "after") if row[when] is not None}
+    return {**row, "full_name": name, "link": link, "states": states, "detail": row["detail"][:LONGEST_DETAIL]}
+
+
+def _text(state: object) -> str:
+    return msgspec.json.format(msgspec.json.encode(state), indent=1).decode()

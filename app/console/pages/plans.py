@@ -1,20 +1,46 @@
-"""The plan in force: its cost and proof, and why it leaves out what it leaves out."""
+"""The list of plans, the newest first, and what waits for a person."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request, Response
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
 
+from fastapi import APIRouter, Request, Response
+from sqlalchemy import Connection
+
+from app.access import AccessVerb, Noun, may
+from app.api import plan_actions, plan_wire
 from app.api.requests import Ctx
-from app.console.data import ConsoleData, read_fleet
-from app.console.page_answer import show, shown_tenant
-from app.console.refusals import unknown_name
+from app.console import plan_page
+from app.console.forms import change, form_token, read_form
+from app.console.page_answer import show, shown_tenant, to_page
+from app.console.page_request import read_text
 from app.console.visitor import Viewer
-from app.control.domain.events import reason_of
-from app.store.plans import plan_reads
+from app.problem import HttpProblem
+from app.store.database import lease
+from app.store.database.lease import Lease
+from app.store.fleet import observed
+from app.store.plans import approval_hold, plan_reads
+from app.store.plans.approval_hold import ApprovalHold
 
 router = APIRouter(include_in_schema=False)
 
-MOST_REASONS = 30
+PAGE_ROWS = 40
+NEWEST = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class PlanList:
+    """A page of plans, and what is true of all."""
+
+    at: datetime
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    older: int = 0  # the page after this one begins before this plan; 0: there is none
+    in_force: int = 0
+    waiting: int = 0
+    hold: ApprovalHold | None = None
+    leader: Lease | None = None
 
 
 @router.get("/plans")
@@ -22,27 +48,41 @@ def plans_page(request: Request, ctx: Ctx, who: Viewer) -> Response:
     return _show(request, ctx, who)
 
 
-@router.get("/plans/{generation}")
-def plan_page(request: Request, ctx: Ctx, who: Viewer, generation: str) -> Response:
-    number = int(generation) if generation.isascii() and generation.isdigit() and len(generation) < 18 else 0
-    if not number or ctx.database.read(lambda connection: plan_reads.read_head(connection, number)) is None:
-        raise unknown_name("plan")
-    return _show(request, ctx, who)
+@router.post("/plans/resume")
+def resume_fleet(request: Request, ctx: Ctx, who: Viewer) -> Response:
+    """Ends the wait for approval after a rollback."""
+    read_form(request, who)
+    try:
+        change(request, who, plan_actions.resume_fleet)
+    except HttpProblem as problem:
+        if problem.status != 409:
+            raise
+        return _show(request, ctx, who, problem)
+    return to_page("/plans?done=resume-fleet")
 
 
-def _show(request: Request, ctx: Ctx, who: Viewer) -> Response:
+def _show(request: Request, ctx: Ctx, who: Viewer, refused: HttpProblem | None = None) -> Response:
     tenant = shown_tenant(who)
-    counted = ctx.windows.read(ctx.database, tenant)
-    data = ctx.database.read(lambda connection: read_fleet(connection, tenant, counted))
+    text = read_text(request.query_params, "before")
+    before = int(text) if text.isascii() and text.isdigit() and len(text) < 18 else 0
+    found = ctx.database.read(lambda connection: _read(connection, tenant, before or NEWEST))
+    writes = may(who, Noun.PLAN, AccessVerb.WRITE)
     return show(
-        request, who, "plans.html", data.at, data=data, why=_why_planned(data),
-        certificate=data.body.get("certificate") or {},
-        **{name: data.body.get(name, ())[:MOST_REASONS] for name in ("heldBack", "unserved", "unplaced")},
+        request, who, "plans.html", found.at, status=refused.status if refused else 200, plans=found, before=before,
+        form=form_token(who) if writes else "", refused=refused,
+        said=plan_page.said(request.query_params.get("done", ""), 0), why=plan_page.why_planned,
     )  # fmt: skip
 
 
-def _why_planned(data: ConsoleData) -> str:
-    """Returns a sentence that says what called for the plan in force."""
-    word = (data.plan or {}).get("reason") or ""
-    reason = reason_of(word)
-    return reason.sentence if reason else word
+def _read(connection: Connection, tenant: str, before: int) -> PlanList:
+    rows = plan_reads.page(connection, before, PAGE_ROWS + 1, tenant)
+    shown = [plan_wire.head(row, tenant) | {"moment": row["at"]} for row in rows[:PAGE_ROWS]]
+    return PlanList(
+        at=observed.moment(connection),
+        rows=shown,
+        older=shown[-1]["generation"] if len(rows) > PAGE_ROWS else 0,
+        in_force=plan_reads.in_force(connection),
+        waiting=0 if tenant else plan_reads.newest_waiting(connection),
+        hold=None if tenant else approval_hold.find(connection),
+        leader=None if tenant else lease.current(connection),
+    )

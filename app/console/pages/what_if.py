@@ -1,17 +1,102 @@
-"""What-if: the command that gives it."""
+"""What-if: asks what a change would cost and leave unserved, with the limits of the API; nothing is changed."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
 
 from fastapi import APIRouter, Request, Response
+from pydantic import ValidationError
+from sqlalchemy import Connection
 
-from app.console.page_answer import show
+from app.access import AccessVerb, Noun, Principal, may, require
+from app.api.requests import Ctx
+from app.api.whatif import WhatIfRequest, answer_what_if
+from app.console.forms import actor_of, form_token, read_form
+from app.console.page_answer import show, shown_tenant
 from app.console.visitor import Viewer
+from app.manifests.model import Kind
+from app.problem import HttpProblem
+from app.store.fleet import observed
+from app.store.world import objects
+from app.store.world.objects import Selection
 
 router = APIRouter(include_in_schema=False)
 
+MOST_SUGGESTED = 500
+MOST_SERVICES = 100
+SHOWN_AGAIN = (400, 404, 409, 422, 503)
+EMPTY = {"service": "", "rate": "", "slo": "", "gpu": "", "count": "", "node": ""}
+
 
 @router.get("/what-if")
-def what_if_page(request: Request, who: Viewer) -> Response:
-    return show(request, who, "what_if.html", datetime.now(UTC))
+def what_if_page(request: Request, ctx: Ctx, who: Viewer) -> Response:
+    return _show(request, ctx, who, EMPTY | {name: request.query_params.get(name, "")[:130] for name in EMPTY})
+
+
+@router.post("/what-if")
+def ask(request: Request, ctx: Ctx, who: Viewer) -> Response:
+    """Answers the question on the page itself, so that what was asked stays in the form."""
+    fields = {**EMPTY, **read_form(request, who)}
+    require(who, Noun.WHAT_IF, AccessVerb.WRITE)
+    try:
+        found = answer_what_if(ctx, actor_of(request, who), _question(fields))
+    except HttpProblem as problem:
+        if problem.status not in SHOWN_AGAIN:
+            raise
+        return _show(request, ctx, who, fields, refused=problem)
+    return _show(request, ctx, who, fields, found)
+
+
+def _question(fields: Mapping[str, str]) -> WhatIfRequest:
+    """Returns the question of the form; refuses an empty or incomplete one in the form's own words."""
+    service, gpu = fields["service"], fields["gpu"]
+    if not service and (fields["rate"] or fields["slo"]):
+        raise HttpProblem("invalid", "name the service whose rate or latency changes, as TENANT/NAME")
+    if service and not (fields["rate"] or fields["slo"]):
+        raise HttpProblem("invalid", f"give another rate or another latency for {service[:130]}")
+    if bool(gpu) is not bool(fields["count"]):
+        raise HttpProblem("invalid", "more GPUs need both their type and their number")
+    question = {
+        "rate": [f"{service}={fields['rate']}"] if fields["rate"] else [],
+        "slo": [f"{service}={fields['slo']}"] if fields["slo"] else [],
+        "addGpu": [f"{gpu}={fields['count']}"] if gpu else [],
+        "loseNode": [fields["node"]] if fields["node"] else [],
+    }
+    if not any(question.values()):
+        raise HttpProblem("invalid", "give at least one change: a rate, a latency, more GPUs or the loss of a node")
+    try:
+        return WhatIfRequest.model_validate(question)
+    except ValidationError as error:
+        raise HttpProblem("invalid", str(error.errors()[0]["msg"])) from None
+
+
+def _show(
+    request: Request, ctx: Ctx, who: Principal, fields: Mapping[str, str], found: Mapping[str, Any] | None = None,
+    refused: HttpProblem | None = None,
+) -> Response:  # fmt: skip
+    tenant = shown_tenant(who)
+    asks = may(who, Noun.WHAT_IF, AccessVerb.WRITE)
+
+    def read(connection: Connection) -> tuple[datetime, dict[str, list[str]]]:
+        return observed.moment(connection), _names(connection) if asks and not tenant else {}
+
+    at, names = ctx.database.read(read)
+    return show(
+        request, who, "what_if.html", at, status=refused.status if refused else 200, fields=fields, found=found,
+        refused=refused, form=form_token(who) if asks else "", names=names,
+        services=(found or {}).get("services", ())[:MOST_SERVICES], is_answer=request.method == "POST",
+    )  # fmt: skip
+
+
+def _names(connection: Connection) -> dict[str, list[str]]:
+    """Returns the names that the form suggests, by its field."""
+    kinds = {"service": Kind.SERVICE, "gpu": Kind.GPU_TYPE, "node": Kind.NODE}
+    return {
+        field: [
+            f"{known.tenant}/{known.name}" if known.tenant else known.name
+            for known in objects.page(connection, Selection(kind), ("", ""), MOST_SUGGESTED)
+        ]
+        for field, kind in kinds.items()
+    }

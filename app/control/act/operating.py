@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sqlalchemy import Connection
 
-from app.control.decide.decide import rejudge
+from app.control.decide.decide import judge_today, rejudge
 from app.control.domain.decision import Decision, PlanningLane, PlanState, RecipeKind, SolveOutcome, SolverAnswer
 from app.control.domain.events import NewEvent, Reason, event_of
 from app.control.domain.leading import FleetView
@@ -15,6 +17,10 @@ from app.control.rollout.life import roll_back
 from app.control.rollout.proposals import no_longer
 from app.control.rollout.rules_of import rules_of
 from app.store.plans import plan_reads
+from solvers.planning.kept_bound import without_bound
+from solvers.planning.plan import Plan
+
+MOST_BROKEN = 3  # rules that a refusal names
 
 
 def is_rollback_asked(store: PlannerStore) -> bool:
@@ -27,31 +33,37 @@ def is_rollback_asked(store: PlannerStore) -> bool:
 
 
 def roll_back_plan(store: PlannerStore, snapshot: Snapshot, look: FleetView) -> int:
-    """Brings back the plan before the one in force, if requested; returns the generation, 0 if nothing was done."""
+    """Brings back an earlier plan, if requested, as a new one that is judged on today's rates.
+
+    Returns its generation, 0 if nothing was done.
+    """
     if not snapshot.target:
         return 0
     request = store.database.read(lambda connection: _rollback_request(connection, snapshot.target))
     if request is None:
         return 0
-    base, who = request
-    earlier = store.database.read(lambda connection: read_plan(connection, base))
+    to, who = request
+    earlier = store.database.read(lambda connection: read_plan(connection, to))
     if earlier is None:
-        return _refused(store, snapshot, f"plan {base}, which came before it, is no longer stored")
+        return _refused(store, snapshot, f"plan {to} is no longer stored")
     owners = {manifest.full_name for manifest in snapshot.declared if manifest.kind in ("Service", "Job")}
     order = roll_back(earlier.desired, look.assigned, snapshot.nodes, owners, rules_of(snapshot.declared))
     decision = Decision(
         lane=PlanningLane.ROLLBACK,
-        plan=earlier.plan,
+        plan=_without_bound(earlier.plan, to),
         desired=snapshot.in_force,
-        answer=SolverAnswer(SolveOutcome.SOLVED, earlier.plan, recipe={"kind": RecipeKind.ROLLBACK, "to": base}),
+        answer=SolverAnswer(SolveOutcome.SOLVED, earlier.plan, recipe={"kind": RecipeKind.ROLLBACK, "to": to}),
         reason=Reason.ROLLBACK,
-        message=f"{who} asked to return to plan {base}",
+        message=f"{who} asked to return to plan {to}",
         state=PlanState.ROLLING,
     )
     found = rejudge(snapshot, decision, order.target, order.stuck)
     if found is None:
-        return _refused(store, snapshot, f"plan {base} would break a rule now")
-    event = event_of(Reason.ROLLED_BACK, found.message, kind="Plan", name=f"p{snapshot.target}")
+        broken = [str(violation) for violation in judge_today(snapshot, order.target).violations]
+        more = f"; and {len(broken) - MOST_BROKEN} more" if len(broken) > MOST_BROKEN else ""
+        return _refused(store, snapshot, f"plan {to} breaks rules today: {'; '.join(broken[:MOST_BROKEN])}{more}")
+    waits = "plans wait for approval until a person resumes the fleet"
+    event = event_of(Reason.ROLLED_BACK, f"{found.message}; {waits}", kind="Plan", name=f"p{snapshot.target}")
     (generation,) = store.record(snapshot, [found], [event])
     return generation
 
@@ -77,7 +89,15 @@ def expire_proposal(store: PlannerStore, snapshot: Snapshot) -> int:
 def _rollback_request(connection: Connection, generation: int) -> tuple[int, str] | None:
     row = plan_reads.read_head(connection, generation)
     wanted = (row or {}).get("asked", {}).get("rollback")
-    return (int(row["base"] or 0), str(wanted.get("by", "an operator"))) if row and wanted else None
+    return (int(wanted.get("to") or row["base"] or 0), str(wanted["by"])) if row and wanted else None
+
+
+def _without_bound(plan: Plan, generation: int) -> Plan:
+    """Returns the plan without the bound, which was proved for the fleet and the rates of then."""
+    if plan.certificate is None:
+        return plan
+    reason = f"it goes back to plan {generation}, which was made for the fleet and the rates of then"
+    return replace(plan, certificate=without_bound(plan.certificate, reason))
 
 
 def _refused(store: PlannerStore, snapshot: Snapshot, why: str) -> int:

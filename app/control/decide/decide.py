@@ -16,9 +16,8 @@ from app.control.decide.steady_jobs import keep_jobs_steady
 from app.control.domain.decision import Decision, HeldBackChange, PlanningLane, PlanValue, SolverAnswer
 from app.control.domain.desired import Desired
 from app.control.domain.events import Reason
-from app.control.domain.mode import mode_of
+from app.control.domain.mode import mode_of, service_mode
 from app.control.domain.snapshot import Snapshot
-from app.control.domain.specs import own_mode
 from app.control.formulate.formulate import formulate
 from app.control.formulate.predict import predict_instances, predict_paces
 from app.control.formulate.question import Question
@@ -30,8 +29,9 @@ from app.control.rollout.keeping import without
 from app.control.rollout.modes import by_mode
 from app.control.rollout.rules_of import rules_of
 from solvers.planners.names import JOINT
-from solvers.planning.judge import JudgedPlan
+from solvers.planning.judge import JudgedPlan, Verdict
 from solvers.planning.kept_bound import without_bound
+from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 from solvers.planning.search.promise import keep
 
@@ -115,7 +115,7 @@ def rollout_paused(snapshot: Snapshot, question: Question) -> HeldBackChange | N
 def own_modes(snapshot: Snapshot) -> dict[str, str]:
     """Returns the modes of the services that have one of their own."""
     services = (manifest for manifest in snapshot.declared if manifest.kind == "Service")
-    return {service.full_name: mode for service in services if (mode := own_mode(service.spec))}
+    return {service.full_name: mode for service in services if (mode := service_mode(snapshot, service.spec))}
 
 
 def modes_of(snapshot: Snapshot, owners: Collection[str]) -> frozenset[str]:
@@ -143,9 +143,7 @@ def rejudge(
 ) -> Decision | None:
     """Returns the decision with this target instead, judged and weighed again; None if the judge refuses it."""
     nodes = without_drains(snapshot.nodes)
-    question = formulate(replace(snapshot, in_force=desired, assigned=None, nodes=nodes))
-    plan, problem = question.plan_in_force, _from_here(snapshot, question.problem)
-    judged_plan = JudgedPlan(problem, plan, keep)
+    plan, problem, judged_plan = _judged_now(snapshot, desired)
     verdict = judged_plan.verdict()
     if not verdict.is_right:
         return None
@@ -167,6 +165,18 @@ def rejudge(
         verdict=verdict,
         value=_value_once_reclaimed(snapshot, desired) or value_plan(problem, plan, verdict),
     )
+
+
+def judge_today(snapshot: Snapshot, desired: Desired) -> Verdict:
+    """Returns the judge's verdict on a target, as the fleet and the rates are now."""
+    return _judged_now(snapshot, desired)[2].verdict()
+
+
+def _judged_now(snapshot: Snapshot, desired: Desired) -> tuple[Plan, Problem, JudgedPlan]:
+    nodes = without_drains(snapshot.nodes)
+    question = formulate(replace(snapshot, in_force=desired, assigned=None, nodes=nodes))
+    plan, problem = question.plan_in_force, _from_here(snapshot, question.problem)
+    return plan, problem, JudgedPlan(problem, plan, keep)
 
 
 def once_reclaimed(snapshot: Snapshot, desired: Desired) -> Question | None:

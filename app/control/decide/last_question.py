@@ -126,5 +126,6 @@ def rests_to_keep(snapshot: Snapshot, decision: Decision, is_proposed: bool) -> 
 
 
 def plan_conditions(snapshot: Snapshot) -> tuple[str, ...]:
-    """Returns what else an answer depends on: the mode, if a plan is being rolled out, and which services rest."""
-    return (mode_of(snapshot), "rolling" if snapshot.is_rolling else "", *sorted(snapshot.resting))
+    """Returns what else an answer depends on: the modes, if a plan is being rolled out, and which services rest."""
+    modes = (mode_of(snapshot), "held" if snapshot.is_held else "")
+    return (*modes, "rolling" if snapshot.is_rolling else "", *sorted(snapshot.resting))

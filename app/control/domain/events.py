@@ -111,6 +111,7 @@ class Reason(StrEnum):
         "A rollback was requested, but the earlier plan cannot be restored.",
     )
     ROLLED_BACK = "rolled_back", "warning", "An earlier plan was restored."
+    FLEET_RESUMED = "fleet_resumed", "info", "A person lets plans follow the policy's mode again after a rollback."
     STEP_TIMED_OUT = "step_timed_out", "warning", "A node did not make a change within the time limit of a step."
     STEP_RETRIED = (
         "step_retried",

@@ -171,7 +171,7 @@ class Snapshot:
     is_rolling: bool = False  # the plan in force is not fully rolled out
     is_paused: bool = False  # a person has paused the rollout of the plan in force
     is_stopped: bool = False  # the rollout of the plan in force ended without some of its changes
-    rolled_back_at: datetime | None = None  # when the plan in force was restored by a rollback
+    is_held: bool = False  # since a rollback, until a person resumes the fleet
     target: int = 0  # generation of the plan in force; 0: none yet
 
     @property

@@ -32,7 +32,7 @@ from app.control.observe.spending import SpendingCache
 from app.control.observe.world import WorldCache
 from app.nodes.detail import NodeDetail
 from app.store.fleet import cordons, observed
-from app.store.plans import pieces, plans
+from app.store.plans import approval_hold, pieces, plans
 from app.store.plans.plans import PlanInForce, RecentFailures
 from solvers.planning.plan import Unserved
 
@@ -113,7 +113,7 @@ class Observer:
             is_rolling=in_force is not None and in_force.state == "rolling",
             is_paused=in_force is not None and in_force.state == "paused",
             is_stopped=in_force is not None and in_force.state == "stopped",
-            rolled_back_at=in_force.at if in_force and in_force.lane == "rollback" else None,
+            is_held=approval_hold.find(connection) is not None,
             target=in_force.generation if in_force else 0,
         )
 

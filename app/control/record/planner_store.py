@@ -12,7 +12,7 @@ import msgspec
 from sqlalchemy import Connection
 
 from agents.contract.assignments import Assignment
-from app.control.domain.decision import Decision, PlanState, SolveOutcome
+from app.control.domain.decision import Decision, PlanningLane, PlanState, SolveOutcome
 from app.control.domain.desired import Desired, NodeDesired
 from app.control.domain.events import NewEvent
 from app.control.domain.leading import Deposed, FleetView, RolloutProgress
@@ -25,7 +25,7 @@ from app.store.database import lease
 from app.store.database.database import Database, Unavailable
 from app.store.fleet import assignments
 from app.store.fleet import observed as rows
-from app.store.plans import plan_reads, plans, retention
+from app.store.plans import approval_hold, plan_reads, plans, retention
 from app.store.world import events
 
 
@@ -114,6 +114,8 @@ class PlannerStore:
                 if generation is None:
                     raise Deposed(f"epoch {snapshot.epoch} is over")
                 found.append(generation)
+                if decision.lane is PlanningLane.ROLLBACK:
+                    approval_hold.begin(connection, generation)
                 if decision.state is PlanState.ROLLING:
                     base = generation
                 plans.record_cycle(

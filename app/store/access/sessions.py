@@ -23,21 +23,21 @@ _IS_LIVE = "{0}.revoked_at IS NULL AND ({0}.expires_at IS NULL OR {0}.expires_at
 LIVE = statement(
     "live_session",
     f"""
-    SELECT own.id, own.secret_hash, own.tenant, own.expires_at, own.created_by
+    SELECT own.id, own.secret_hash, own.scope, own.tenant, own.expires_at, own.created_by
     FROM token AS own JOIN token AS parent ON parent.id = own.created_by
     WHERE own.id = :id AND own.label = '{SESSION}' AND {_IS_LIVE.format("own")} AND {_IS_LIVE.format("parent")}
     """,
 )
-# A session only reads, whatever its token may do. The lock makes sign-ins with one token follow each
-# other, so that each of them counts the sessions of those before.
+# A session may do what its token may, but only by the forms of the console: the API does not accept it. The lock makes
+# sign-ins with one token follow each other, so that each of them counts the sessions of those before.
 _ROW = f"""
     INSERT INTO token (id, secret_hash, scope, tenant, label, created_by, expires_at)
-    SELECT :id, :secret_hash, 'viewer', parent.tenant, :label, parent.id,
+    SELECT :id, :secret_hash, parent.scope, parent.tenant, :label, parent.id,
         least(parent.expires_at, now() + make_interval(secs => CAST(:seconds AS double precision)))
     FROM token AS parent {{also}}
     WHERE parent.id = {{parent}} AND parent.scope IN ('viewer', 'operator', 'admin') AND {_IS_LIVE.format("parent")}
     FOR NO KEY UPDATE OF parent
-    RETURNING id, secret_hash, tenant, expires_at, created_by
+    RETURNING id, secret_hash, scope, tenant, expires_at, created_by
 """
 OPEN = statement("open_session", _ROW.format(also="", parent=":parent"))
 # If the same link comes twice at once, the second finds it used.
@@ -81,6 +81,7 @@ class SessionRow:
 
     id: str
     secret_hash: bytes
+    scope: str
     tenant: str
     expires_at: datetime
     parent: str  # the token that opened it
@@ -121,7 +122,7 @@ def _opened(connection: Connection, row: Row[Any] | None) -> SessionRow | None:
     """Returns the new session, and ends the oldest sessions of its token that are too many."""
     if row is None:
         return None
-    opened = SessionRow(row.id, row.secret_hash, row.tenant, row.expires_at, row.created_by)
+    opened = SessionRow(row.id, row.secret_hash, row.scope, row.tenant, row.expires_at, row.created_by)
     connection.execute(END_OLDEST, {"parent": opened.parent, "most": MOST_OF_A_TOKEN})
     return opened
 

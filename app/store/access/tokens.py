@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 
@@ -57,6 +57,7 @@ LIVE_AMONG = statement(
     WHERE id = ANY(CAST(:ids AS text[])) AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())
     """,
 )
+LABELS = statement("labels_of_tokens", "SELECT id, label FROM token WHERE id = ANY(CAST(:ids AS text[]))")
 INSERT = statement(
     "insert_token",
     f"""
@@ -113,6 +114,11 @@ def find_live(connection: Connection, token_id: str) -> TokenRow | None:
 def live_ids(connection: Connection, ids: Sequence[str]) -> set[str]:
     """Returns the live tokens among `ids`: one query for all waiting requests."""
     return set(connection.execute(LIVE_AMONG, {"ids": list(ids)}).scalars())
+
+
+def labels(connection: Connection, ids: Collection[str]) -> dict[str, str]:
+    """Returns the labels of the tokens that are still stored, by id."""
+    return {row.id: row.label for row in connection.execute(LABELS, {"ids": list(ids)})}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

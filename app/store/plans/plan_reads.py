@@ -61,7 +61,7 @@ ASK = statement(
     "ask_of_plan",
     """
     UPDATE plan SET asked = asked || jsonb_build_object(CAST(:what AS text), jsonb_build_object('by', CAST(:by AS text),
-        'at', moment())) WHERE generation = :generation RETURNING generation
+        'at', moment(), 'to', CAST(:to AS bigint))) WHERE generation = :generation RETURNING generation
     """,
 )
 WAITING = statement("newest_plan_waiting", "SELECT max(generation) FROM plan WHERE state = 'proposed'")
@@ -131,9 +131,10 @@ def clear_request(connection: Connection, generation: int, what: str) -> None:
     connection.execute(ANSWERED, {"generation": generation, "what": what})
 
 
-def store_request(connection: Connection, generation: int, what: str, by: str) -> bool:
-    """Stores a request that only the leader can carry out, and wakes it."""
-    is_stored = connection.execute(ASK, {"generation": generation, "what": what, "by": by}).scalar() is not None
+def store_request(connection: Connection, generation: int, what: str, by: str, to: int = 0) -> bool:
+    """Stores a request that only the leader can carry out, and wakes it. `to` is another plan that it names."""
+    values = {"generation": generation, "what": what, "by": by, "to": to}
+    is_stored = connection.execute(ASK, values).scalar() is not None
     if is_stored:
         wake(connection)
     return is_stored

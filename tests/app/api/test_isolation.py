@@ -47,6 +47,7 @@ NOUNS: dict[str, Kind | Noun] = {
     "/api/v1/gateways/{name}/counts": Noun.GATEWAY_COUNTS,
     "/api/v1/plans": Noun.PLAN,
     "/api/v1/plans/current": Noun.PLAN,
+    "/api/v1/plans/hold": Noun.PLAN,
     "/api/v1/plans/{generation}": Noun.PLAN,
     "/api/v1/plans/{generation}/diff": Noun.PLAN,
     "/api/v1/plans/{generation}/record": Noun.PLAN_RECORD,

@@ -139,7 +139,7 @@ def test_a_session_is_listed_among_tokens_and_can_be_revoked_by_itself(server: R
     cookie = session(server, token)
     own = cookie.split("_")[1]
     listed = {one["id"]: one for one in server.request("GET", "/api/v1/tokens?limit=500").json["items"]}
-    assert listed[own]["scope"] == "viewer"
+    assert listed[own]["scope"] == "operator"
     assert listed[own]["tenant"] == "shop"
     assert listed[own]["createdBy"] == token.split("_")[1]
     assert listed[own]["expiresAt"]

@@ -1,0 +1,73 @@
+"""What an operator does with a node: cordon, drain, uncordon, each by a form on the node's page."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from fastapi import APIRouter, Request, Response
+from sqlalchemy import Connection
+
+from app.access import AccessVerb, Noun, require
+from app.api import cordons
+from app.api.cordons import CordonRequest
+from app.api.requests import Ctx
+from app.console.forms import change, read_form, read_message
+from app.console.links import node_link
+from app.console.page_answer import to_page
+from app.console.pages.node import show_node
+from app.console.visitor import Viewer
+from app.problem import HttpProblem
+from app.store.database import clock
+from app.world.write import Actor
+
+router = APIRouter(include_in_schema=False)
+
+MOST_HOURS = 24 * 365.0
+SHOWN_AGAIN = (400, 404, 409, 422)
+
+
+@router.post("/nodes/{name}/{verb}")
+def act(request: Request, ctx: Ctx, who: Viewer, name: str, verb: str) -> Response:
+    """Cordons, drains or uncordons the node or one of its GPUs."""
+    fields = read_form(request, who)
+    require(who, Noun.CORDON, AccessVerb.WRITE)
+    if verb not in ("cordon", "drain", "uncordon"):
+        raise HttpProblem("not-found", f"There is no action {verb[:40]} of a node.")
+
+    def write(connection: Connection, by: Actor) -> object:
+        given = CordonRequest(gpu=_gpu(fields.get("gpu", "")), message=read_message(fields))
+        if verb == "uncordon":
+            return cordons.lift(connection, by, name, given)
+        if hours := _hours(fields.get("hours", "")):
+            given.deadline = clock.now(connection) + timedelta(hours=hours)
+        return cordons.place(connection, by, name, "drain" if verb == "drain" else "cordon", given)
+
+    try:
+        change(request, who, write)
+    except HttpProblem as problem:
+        if problem.status not in SHOWN_AGAIN:
+            raise
+        return show_node(request, ctx, who, name, problem)
+    return to_page(f"{node_link(name)}?done={verb}")
+
+
+def _gpu(text: str) -> int | None:
+    """Returns the GPU that is meant; None for the whole node."""
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) <= 4):
+        raise HttpProblem("invalid", f"GPU {text[:20]!r} is not understood; allowed: a number, or nothing for all GPUs")
+    return int(text)
+
+
+def _hours(text: str) -> float | None:
+    """Returns the hours until the deadline; None for none."""
+    if not text:
+        return None
+    try:
+        hours = float(text)
+    except ValueError:
+        hours = 0.0
+    if not 0 < hours <= MOST_HOURS:
+        raise HttpProblem("invalid", f"the deadline {text[:20]!r} is not understood; allowed: hours, up to 8760")
+    return hours

@@ -1,0 +1,128 @@
+"""A form of the console changes something only for its own session, from its own page, within the token's rights."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from urllib.parse import urlencode
+
+import pytest
+
+from app.access import Principal, Scope
+from app.console.forms import form_token
+from tests.app.console.visits import FORM, session, visit
+from tests.support.planned import Planned
+from tests.support.server import Reply, RunningServer
+
+
+@pytest.fixture(scope="module")
+def server(planned: Planned) -> Iterator[RunningServer]:
+    yield planned.server
+    planned.server.request("POST", "/api/v1/nodes/node-1/uncordon", {})
+
+
+@pytest.fixture(scope="module")
+def operator(server: RunningServer) -> str:
+    return session(server, server.token("operator"))
+
+
+def proof(server: RunningServer, cookie: str, path: str = "/nodes/node-1") -> str:
+    found = re.search(r'name="form" value="([^"]+)"', visit(server, cookie, path).text)
+    return found[1] if found else ""
+
+
+def post(server: RunningServer, cookie: str, path: str, fields: dict[str, str], **headers: str) -> Reply:
+    sent = {**FORM, "Cookie": cookie, **headers}
+    return server.request("POST", path, urlencode(fields).encode(), token="", headers=sent)
+
+
+def cordoned(server: RunningServer) -> list[str]:
+    return [line["mode"] for line in server.request("GET", "/api/v1/cordons?node=node-1").json["items"]]
+
+
+def test_a_form_of_the_page_is_accepted_and_audited_under_the_token(server: RunningServer) -> None:
+    token = server.token("operator")
+    cookie = session(server, token)
+    done = post(server, cookie, "/nodes/node-1/cordon", {"form": proof(server, cookie), "message": "fan is loud"})
+    assert (done.status, done.headers["location"]) == (303, "/nodes/node-1?done=cordon")
+    assert cordoned(server) == ["cordon"]
+    assert "You cordoned it" in visit(server, cookie, done.headers["location"]).text
+    entry = server.request("GET", "/api/v1/audit?verb=cordon&limit=1").json["items"][0]
+    assert (entry["principal"], entry["scope"]) == (token.split("_")[1], "operator")
+    assert entry["detail"] == f"from the console, session {cookie.split('_')[1]}"
+    again = post(server, cookie, "/nodes/node-1/uncordon", {"form": proof(server, cookie)})
+    assert again.status == 303
+    refused = post(server, cookie, "/nodes/node-1/uncordon", {"form": proof(server, cookie)})
+    assert refused.status == 404
+    assert "is not cordoned" in refused.text
+
+
+@pytest.mark.parametrize("path", ["/nodes/node-1/drain", "/plans/1/abort", "/plans/1/rollback", "/what-if"])
+def test_a_forged_form_is_refused(server: RunningServer, operator: str, path: str) -> None:
+    own = proof(server, operator)
+    other = proof(server, session(server, server.token("operator")))
+    assert own
+    for wrong in ("", "x", other, own[:-4], own[::-1], "é"):
+        refused = post(server, operator, path, {"form": wrong})
+        assert refused.status == 403, wrong
+        assert "does not belong to your session" in refused.text
+    fields = {"form": own}
+    for headers in (
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Origin": "http://evil.example"},
+    ):
+        assert post(server, operator, path, fields, **headers).status == 403
+    assert post(server, "", path, fields).headers["location"].startswith("/sign-in")
+    assert cordoned(server) == []
+    assert server.request("GET", "/api/v1/audit?verb=abort").json["items"] == []
+
+
+@pytest.mark.parametrize("scope", [{"scope": "viewer"}, {"scope": "operator", "tenant": "shop"}])
+def test_whoever_may_not_write_sees_no_button_and_is_refused(server: RunningServer, scope: dict[str, str]) -> None:
+    cookie = session(server, server.token(**scope))
+    own = _own_proof(cookie)
+    for page in ("/plans", "/plans/1", "/nodes/node-1", "/what-if"):
+        assert 'name="form"' not in visit(server, cookie, page).text
+    for path in ("/plans/1/pause", "/plans/1/rollback", "/plans/resume", "/nodes/node-1/drain", "/what-if"):
+        refused = post(server, cookie, path, {"form": own, "to": "1"})
+        assert refused.status == 403, path
+        assert "may not write" in refused.text
+    assert cordoned(server) == []
+
+
+def _own_proof(cookie: str) -> str:
+    """The token that the session's forms would carry, made from its cookie as the server does it."""
+    from app.sessions import FORM_PREFIX, hashed
+
+    secret = cookie.partition("=")[2].split("_", 2)[2]
+    return form_token(Principal("s", Scope.VIEWER, form_key=hashed(FORM_PREFIX, secret)))
+
+
+def test_each_page_carries_another_text_of_the_same_proof(server: RunningServer, operator: str) -> None:
+    assert proof(server, operator) != proof(server, operator)
+
+
+def test_only_admins_read_the_audit(server: RunningServer, operator: str) -> None:
+    assert visit(server, operator, "/audit").status == 403
+    admin = session(server, server.admin_token)
+    page = visit(server, admin, "/audit?kind=Session&verb=sign%20in").text
+    assert "sign in" in page
+    assert "No entry matches" in visit(server, admin, "/audit?name=nosuch").text
+    assert visit(server, admin, "/audit?before=nonsense").status == 200
+
+
+def test_a_question_without_a_change_or_about_nothing_known_says_what_is_missing(
+    server: RunningServer, operator: str
+) -> None:
+    for fields, words in (
+        ({}, "give at least one change"),
+        ({"service": "shop/a"}, "give another rate or another latency for shop/a"),
+        ({"rate": "x2"}, "name the service"),
+        ({"service": "shop/a", "rate": "2x"}, "did you mean `x2`"),
+        ({"node": "node-9"}, "there is no node node-9"),
+        ({"gpu": "v100-16gb"}, "both their type and their number"),
+    ):
+        reply = post(server, operator, "/what-if", {"form": proof(server, operator), **fields})
+        assert reply.status in (400, 404, 422)
+        assert words in reply.text
