@@ -21,7 +21,7 @@ from app.nodes.pace import WorkPace
 from app.store.access import join_tokens, rotation, sessions, tokens
 from app.store.database import clock, partitions, turns, versions
 from app.store.database.database import Unavailable
-from app.store.fleet import campaigns, gateways, node_state, refusals, service_hours
+from app.store.fleet import campaigns, fleet_minutes, gateways, node_state, refusals, service_hours
 from app.store.money import quarantine, retention, rollups
 from app.store.world import audit, change_counts, changes, events, idempotency
 
@@ -164,6 +164,7 @@ class Housekeeping:
         self._repeat(lambda c: events.prune(c, EVENT_DAYS, PRUNED_AT_ONCE))
         self._repeat(lambda c: idempotency.prune(c, settings.idempotency_hours * 3600, PRUNED_AT_ONCE) > 0)
         self._database.write(change_counts.forget)
+        self._repeat(lambda c: fleet_minutes.forget(c, PRUNED_AT_ONCE))
         self._database.write(lambda c: campaigns.forget(c, CAMPAIGN_AGE))
         self._repeat(lambda c: _prune_changes(c, settings.change_retention_hours * 3600))
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gzip
 from datetime import datetime
+from zoneinfo import ZoneInfo
 
 from fastapi import Request, Response
 
 from app.access import AccessVerb, Noun, Principal, Reach, require
-from app.console.frame import PageFrame, known_zone
+from app.console.frame import PageFrame, zone_of
 from app.console.rendering import render
 from app.http import cookies
 from app.http.answers import PAGE_HEADERS
@@ -21,10 +22,15 @@ def shown_tenant(who: Principal) -> str:
     return who.tenant if require(who, Noun.OVERVIEW, AccessVerb.READ) is Reach.OWN else ""
 
 
+def zone_of_reader(request: Request) -> ZoneInfo:
+    """Returns the time zone that the reader has chosen, else UTC."""
+    return zone_of(cookies.zone_of(request.scope) or "UTC")
+
+
 def frame_of(request: Request, who: Principal, at: datetime) -> PageFrame:
     """Returns the frame of the page that is asked for."""
     path, query = request.url.path, request.url.query
-    zone = known_zone(cookies.zone_of(request.scope) or "UTC")
+    zone = zone_of_reader(request).key
     return PageFrame(at, shown_tenant(who), zone, path, f"{path}{'?' if query else ''}{query}")
 
 

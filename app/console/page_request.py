@@ -7,6 +7,8 @@ from dataclasses import dataclass, fields, replace
 from typing import ClassVar
 from urllib.parse import urlencode
 
+from app.console.charts.ranges import DAY, read_range
+
 SORTS = ("worst", "name", "rate", "attained", "instances", "cost")
 STATES = ("unserved", "late", "kept", "quiet")
 SEVERITIES = ("alarm", "warning", "info")
@@ -50,6 +52,7 @@ class PageQuery:
 class FleetQuery(PageQuery):
     service: str = ""  # the only one coloured on the map
     fleet: int = 1  # page of the map
+    range: str = DAY.name  # of the charts
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +86,11 @@ class JobsQuery(PageQuery):
 
 
 def read_fleet_query(query: Mapping[str, str]) -> FleetQuery:
-    return FleetQuery(service=read_text(query, "service"), fleet=read_number(query, "fleet"))
+    return FleetQuery(
+        service=read_text(query, "service"),
+        fleet=read_number(query, "fleet"),
+        range=read_range(query.get("range", "")).name,
+    )
 
 
 def read_services_query(query: Mapping[str, str]) -> ServicesQuery:

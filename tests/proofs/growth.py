@@ -109,6 +109,7 @@ GROWTH = (
     TableGrowth("pending_hour", "hours that are not rolled up", lambda f: 2),
     TableGrowth("service_load", "one hour, in rows of 10 seconds", lambda f: f.services * 2 * 360),
     TableGrowth("service_load_hour", "31 days", lambda f: f.last(31) * 24 * f.services),
+    TableGrowth("fleet_minute", "32 days, a row for each minute", lambda f: f.last(32) * 1440),
     TableGrowth("gateway_state", "a row for each gateway, until 7 days of silence", lambda f: f.gateways),
     TableGrowth("traffic_limit", "a row for each limited service", lambda f: f.services / 10),
     TableGrowth("cordon", "a row for each cordoned node or GPU, until its node is deleted", lambda f: f.nodes / 10),

@@ -1,15 +1,21 @@
-"""The first page: what needs attention, figures, the map of the fleet, the last events."""
+"""The first page: what needs attention, figures, charts, the map of the fleet, the last events."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from fastapi import APIRouter, Request, Response
 from sqlalchemy import Connection
 
 from app.api.requests import Ctx
+from app.console.charts.drawing import TimeChart
+from app.console.charts.ranges import read_range
+from app.console.charts.reading import read_fleet_charts
+from app.console.charts.section import draw_section
 from app.console.data import ConsoleData, read_fleet, read_money
 from app.console.fleet_page import fleet_values
 from app.console.money import Money
-from app.console.page_answer import show, shown_tenant
+from app.console.page_answer import show, shown_tenant, zone_of_reader
 from app.console.page_request import read_fleet_query
 from app.console.visitor import Viewer
 
@@ -21,9 +27,13 @@ def fleet_page(request: Request, ctx: Ctx, who: Viewer) -> Response:
     query, tenant = read_fleet_query(request.query_params), shown_tenant(who)
     counted = ctx.windows.read(ctx.database, tenant)
 
-    def read(connection: Connection) -> tuple[ConsoleData, Money]:
-        found = read_fleet(connection, tenant, counted)
-        return found, read_money(connection, who, found.at, ctx.settings.currency)
+    span, currency = read_range(query.range), ctx.settings.currency
 
-    data, money = ctx.database.read(read)
-    return show(request, who, "fleet_page.html", data.at, **fleet_values(data, money, query))
+    def read(connection: Connection) -> tuple[ConsoleData, Money, Sequence[TimeChart]]:
+        found = read_fleet(connection, tenant, counted)
+        drawn = read_fleet_charts(connection, span, found.at, tenant, currency)
+        return found, read_money(connection, who, found.at, currency), drawn
+
+    data, money, charts = ctx.database.read(read)
+    section = draw_section(charts, span, zone_of_reader(request), lambda name: query.url("charts", range=name))
+    return show(request, who, "fleet_page.html", data.at, charts=section, **fleet_values(data, money, query))

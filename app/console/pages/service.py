@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -12,8 +13,12 @@ from sqlalchemy import Connection
 from app.access import AccessVerb, Noun, Principal, may
 from app.api import explain, overview, plan_wire, whatif
 from app.api.requests import Ctx
+from app.console.charts.drawing import TimeChart
+from app.console.charts.ranges import read_range
+from app.console.charts.reading import read_service_charts
+from app.console.charts.section import draw_section
 from app.console.data import ConsoleData, read_services
-from app.console.page_answer import show, shown_tenant
+from app.console.page_answer import show, shown_tenant, zone_of_reader
 from app.console.refusals import unknown_name
 from app.console.services import make_rows
 from app.console.visitor import Viewer
@@ -48,18 +53,22 @@ def service_page(request: Request, ctx: Ctx, who: Viewer, tenant: str, name: str
     full, own = f"{tenant}/{name}", shown_tenant(who)
     counted = ctx.windows.read(ctx.database, own)
 
-    def read(connection: Connection) -> tuple[ConsoleData, ServiceHistory]:
+    span = read_range(request.query_params.get("range", ""))
+
+    def read(connection: Connection) -> tuple[ConsoleData, ServiceHistory, Sequence[TimeChart]]:
         found = read_services(connection, own, counted)
         chosen = next((line for line in found.services if line["service"] == full), None)
         if chosen is None:
             raise unknown_name("service")
-        return found, _history(connection, chosen, tenant, name, own)
+        charts = read_service_charts(connection, span, found.at, full, chosen["percentile"])
+        return found, _history(connection, chosen, tenant, name, own), charts
 
-    data, history = ctx.database.read(read)
+    data, history, charts = ctx.database.read(read)
     row = next(row for row in make_rows(data) if row.name == full)
     instances = [line for line in data.body.get("instances", ()) if line["service"] == full]
     return show(
         request, who, "service.html", data.at, service=row, history=history, currency=ctx.settings.currency,
+        charts=draw_section(charts, span, zone_of_reader(request), lambda name: f"?range={name}#charts"),
         instances=instances[:MOST_INSTANCES], more=max(0, len(instances) - MOST_INSTANCES),
         may_price=may(who, Noun.WHAT_IF, AccessVerb.WRITE),
     )  # fmt: skip

@@ -25,7 +25,7 @@ from app.control.tell.conditions import CycleFacts, make_statements
 from app.control.tell.degrade import Degraded, find_degraded
 from app.control.tell.figures import ATTAINED_IN, LastAnswer, make_figures
 from app.control.tell.gateway_limits import GatewayLimits
-from app.control.tell.held import held_per_hour
+from app.control.tell.held import held_per_hour, planned_gpus
 from app.control.tell.history import AnnouncedHistory
 from app.control.tell.money import Addition, find_empty_nodes, find_releasable
 from app.control.tell.outcome import CycleOutcome
@@ -36,7 +36,8 @@ from app.control.tell.sums import PlanSums, add_up
 from app.manifests.model import Key, Kind
 from app.store.database import lease
 from app.store.database.database import Database, Unavailable
-from app.store.fleet import endpoints, gateways, observed
+from app.store.fleet import endpoints, fleet_minutes, gateways, observed
+from app.store.fleet.fleet_minutes import FleetCost
 from app.store.plans import idle_nodes, outlook
 from app.store.world import events
 from solvers.planning.plan import Releasable
@@ -119,6 +120,8 @@ class Announcer:
         free = find_releasable(outcome.question.problem, empty, _idle_minutes(outcome.snapshot))
         held = held_per_hour(outcome.snapshot, observed.held_gpus(connection))
         outlook.put(connection, outlook.MONEY, encode_money(free, announced.rent, held))
+        planned = held_per_hour(outcome.snapshot, planned_gpus(outcome.plan))
+        fleet_minutes.keep_cost(connection, FleetCost(held, planned, self._answer.least_cost(outcome)))
         found = self._history.find_events(connection, announced, free)
         events.record(connection, found)
         return AnnouncementResult(free, held, _job_statuses(outcome.snapshot, job_rows.read(connection)), found)

@@ -37,6 +37,12 @@ class LastAnswer:
         for name, reason in outcome.blamed.items():
             self.reasons[name] = Unserved(name, 0.0, reason)
 
+    def least_cost(self, outcome: CycleOutcome) -> float | None:
+        """Returns the least price an hour of GPUs by which as much is served; None where no bound holds any more."""
+        if not self.certificate or self.certificate.bound is None or outcome.changed_since_bound:
+            return None
+        return max(0.0, self.certificate.bound - self.certificate.cost.unserved)
+
 
 def make_figures(
     announced: Announcement, facts: CycleFacts, answer: LastAnswer, free: Sequence[Releasable], held_per_hour: float,

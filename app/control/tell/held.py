@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from math import fsum
 
@@ -9,6 +10,8 @@ from app.control.domain.snapshot import DeclaredObject, Snapshot
 from app.control.domain.specs import Spec, gpu_count, gpu_type_of, memory_gib, node_price, pricing_of, purchase_of
 from app.manifests.prices import pays_whole_node
 from app.store.fleet.observed import HeldGpu
+from solvers.planning.plan import Plan
+from solvers.planning.problem import Instance
 
 
 def held_per_hour(snapshot: Snapshot, held: Iterable[HeldGpu]) -> float:
@@ -28,6 +31,18 @@ def held_per_hour(snapshot: Snapshot, held: Iterable[HeldGpu]) -> float:
     of_gpus = [_price(specs[gpu.node], gpu_types, gpu if pricing == "share" else None) for gpu in single]
     of_nodes = [gpu_count(specs[node]) * _price(specs[node], gpu_types, None) for node in sorted(whole)]
     return fsum(of_gpus + of_nodes)
+
+
+def planned_gpus(plan: Plan) -> list[HeldGpu]:
+    """Returns every GPU on which the plan has an instance of a service, to be priced as those that are held."""
+    found: dict[tuple[str, int], list[Instance]] = defaultdict(list)
+    for instance in plan.instances:
+        for place in instance.places:
+            found[place].append(instance)
+    return [
+        HeldGpu(node, gpu, fsum(each.sm_percent for each in there), fsum(each.memory_gib for each in there))
+        for (node, gpu), there in found.items()
+    ]
 
 
 def _price(node: Spec, gpu_types: Mapping[str, Spec], share: HeldGpu | None) -> float:

@@ -42,6 +42,7 @@ class LoadBucket(msgspec.Struct):
     tokens_out: int = 0
     paced: int = 0  # answers whose pace of tokens was compared with the promise
     pace_late: int = 0  # of those, slower
+    planned: float | None = None  # requests that the plan in force was made for; None: unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,19 +105,28 @@ NEW_REPORTS = statement(
     ORDER BY ordinal
     """,
 )
-# A leader that took over within these seconds may have stored its own: the first row stays.
+# A leader that took over within these seconds may have stored its own: the first row stays, and only it counts for the
+# fleet.
 KEEP = statement(
     "keep_loads",
     """
-    INSERT INTO service_load (tenant, service, at, seconds, requests, answers, errors, latency_counts, slow, source,
-        tokens_in, tokens_out, paced, pace_late)
-    SELECT tenant, service, at, seconds, requests, answers, errors, latency_counts, slow, source, tokens_in,
-           tokens_out, paced, pace_late
-    FROM jsonb_to_recordset(CAST(:buckets AS jsonb)) AS bucket (
-        tenant text, service text, at timestamptz, seconds double precision, requests double precision,
-        answers double precision, errors bigint, latency_counts bigint[], slow double precision, source text,
-        tokens_in bigint, tokens_out bigint, paced bigint, pace_late bigint)
-    ON CONFLICT (tenant, service, at) DO NOTHING
+    WITH kept AS (
+        INSERT INTO service_load (tenant, service, at, seconds, requests, answers, errors, latency_counts, slow, source,
+            tokens_in, tokens_out, paced, pace_late, planned)
+        SELECT tenant, service, at, seconds, requests, answers, errors, latency_counts, slow, source, tokens_in,
+               tokens_out, paced, pace_late, planned
+        FROM jsonb_to_recordset(CAST(:buckets AS jsonb)) AS bucket (
+            tenant text, service text, at timestamptz, seconds double precision, requests double precision,
+            answers double precision, errors bigint, latency_counts bigint[], slow double precision, source text,
+            tokens_in bigint, tokens_out bigint, paced bigint, pace_late bigint, planned double precision)
+        ON CONFLICT (tenant, service, at) DO NOTHING
+        RETURNING at, answers, errors, slow
+    )
+    INSERT INTO fleet_minute AS known (minute, answers, errors, slow)
+    SELECT date_trunc('minute', at), sum(answers), sum(errors), sum(slow) FROM kept GROUP BY 1 ORDER BY 1
+    ON CONFLICT (minute) DO UPDATE SET
+        answers = coalesce(known.answers, 0) + excluded.answers, errors = coalesce(known.errors, 0) + excluded.errors,
+        slow = coalesce(known.slow, 0) + excluded.slow
     """,
 )
 COURSES = statement(
@@ -180,10 +190,10 @@ ROLL_UP = statement(
         RETURNING *
     )
     INSERT INTO service_load_hour AS known (tenant, service, hour, seconds, requests, answers, errors, slow, tokens_in,
-        tokens_out, paced, pace_late)
+        tokens_out, paced, pace_late, planned)
     SELECT tenant, service, date_trunc('hour', at - interval '1 microsecond', 'UTC') AS hour, sum(seconds),
            sum(requests), sum(answers), sum(errors), sum(slow), sum(tokens_in), sum(tokens_out), sum(paced),
-           sum(pace_late)
+           sum(pace_late), CASE WHEN count(planned) = count(*) THEN sum(planned) END
     FROM old GROUP BY tenant, service, hour
     ON CONFLICT (tenant, service, hour) DO UPDATE SET
         seconds = known.seconds + excluded.seconds, requests = known.requests + excluded.requests,

@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from app.store.database.database import statement
+from app.store.money.usage import MOST_POWER_W
 
 FINISHED = timedelta(seconds=75)  # a minute and the report that ends it
 QUIET = timedelta(seconds=15)  # a minute that still receives reports is not over, whatever its clock says
@@ -62,6 +63,8 @@ DISCARD = statement(
     WHERE report_minute.minute = done.minute AND report_minute.node = done.node
     """,
 )
+# A GPU's minute that is reported once more counts once for the fleet: `before` is as it was before this statement.
+# Impossible power is not believed, as in the ledger.
 EXPAND = statement(
     "expand_minutes",
     """
@@ -91,6 +94,19 @@ EXPAND = statement(
             sm_clock_mhz = excluded.sm_clock_mhz, throttle_reasons = excluded.throttle_reasons,
             reason = excluded.reason, fenced = excluded.fenced, limits = excluded.limits
         WHERE kept.ordinal < excluded.ordinal
+        RETURNING minute, node, gpu, utilization_percent, power_mean_w
+    ), fleet AS (
+        INSERT INTO fleet_minute AS known (minute, gpus, busy_gpus, power_w)
+        SELECT minute, count(*), sum(utilization_percent) / 100,
+               sum(CASE WHEN power_mean_w <= :most_power_w THEN power_mean_w ELSE 0 END)
+        FROM gpus
+        WHERE NOT EXISTS (SELECT FROM gpu_minute AS before
+                          WHERE (before.node, before.minute, before.gpu) = (gpus.node, gpus.minute, gpus.gpu))
+        GROUP BY minute ORDER BY minute
+        ON CONFLICT (minute) DO UPDATE SET
+            gpus = coalesce(known.gpus, 0) + excluded.gpus,
+            busy_gpus = coalesce(known.busy_gpus, 0) + excluded.busy_gpus,
+            power_w = coalesce(known.power_w, 0) + excluded.power_w
     ), instances AS (
         INSERT INTO instance_minute AS kept
         SELECT minute, node, id, ordinal, gpu, coalesce(tenant, ''), coalesce(service, ''), coalesce(job, ''),
@@ -191,7 +207,7 @@ def expand(connection: Connection, reports: str) -> None:
 
     `reports` is JSON: [{"minute", "node", "ordinal", "gpus": [...], "instances": [...]}], fields as reported.
     """
-    connection.execute(EXPAND, {"reports": reports})
+    connection.execute(EXPAND, {"reports": reports, "most_power_w": MOST_POWER_W})
 
 
 def assigned_lately(connection: Connection, reported: Collection[tuple[str, str]]) -> set[tuple[str, str]]:

@@ -26,6 +26,7 @@ from app.control.tell.token_shares import TokenShares
 from app.store.database.lease import Lease
 from app.store.fleet.fleet_map import MapNode
 from app.store.world.events import RecordedEvent
+from tests.app.console.charts.full import full_charts
 
 AT = datetime(2026, 6, 1, 12, tzinfo=UTC)
 NOW = FleetQuery()
@@ -34,6 +35,7 @@ FRAME = PageFrame(AT)
 QUIET = {"said": "", "refused": None, "form": "", "cordons": []}  # nothing was done, and nothing may be
 LEADER = Lease("planner-1", 3, 7, AT, AT + timedelta(seconds=10), True)
 MOST_BYTES = 300_000
+CHARTS = full_charts(AT)
 NO_SHARES = TokenShares()
 
 
@@ -66,7 +68,7 @@ def seen(services: list[dict[str, Any]], nodes: list[MapNode], **body: Any) -> C
 
 
 def page(data: ConsoleData, booked: Money, query: FleetQuery) -> str:
-    return render("fleet_page.html", frame=FRAME, **fleet_values(data, booked, query))
+    return render("fleet_page.html", frame=FRAME, charts=CHARTS, **fleet_values(data, booked, query))
 
 
 def table(data: ConsoleData, query: ServicesQuery = TABLE) -> str:
@@ -76,7 +78,7 @@ def table(data: ConsoleData, query: ServicesQuery = TABLE) -> str:
 
 
 def service_page(row: ServiceRow, shares: TokenShares = NO_SHARES) -> str:
-    values: dict[str, Any] = {"history": ServiceHistory(shares, [], []), "instances": [], "more": 0}
+    values: dict[str, Any] = {"history": ServiceHistory(shares, [], []), "instances": [], "more": 0, "charts": CHARTS}
     return render("service.html", frame=FRAME, service=row, currency="EUR", may_price=False, **values)
 
 

@@ -94,6 +94,19 @@ def test_a_minute_becomes_one_row_a_gpu_and_instance(database: Database) -> None
     assert count(database, "report_minute") == 0
 
 
+def test_the_fleet_has_each_gpus_minute_once_however_often_it_is_reported(database: Database) -> None:
+    busy = {"utilizationPercent": 50.0, "powerMeanW": 200.0}
+    for node in ("node-1", "node-2"):
+        put(database, report(node, 4, HOUR, gpus=[{"index": 0, **busy}, {"index": 1, **busy}]))
+    expand_finished(database)
+    put(database, report("node-2", 5, HOUR, gpus=[{"index": 0, **busy}, {"index": 1, **busy}]))
+    put(database, report("node-3", 1, HOUR, gpus=[{"index": 0, "utilizationPercent": 100.0, "powerMeanW": 1e9}]))
+    expand_finished(database)
+    assert rows(database, "SELECT * FROM fleet_minute") == [
+        (HOUR, None, None, None, 5, 3.0, 800.0, None, None, None)
+    ], "impossible power is not believed"
+
+
 def test_a_minute_that_still_receives_reports_is_left(database: Database) -> None:
     put(database, report("node-1", 1, HOUR), quiet_seconds=2)
     put(database, report("node-2", 1, this_minute()))

@@ -98,6 +98,8 @@ class Loads:
                 if full:
                     self._full.append(full)
                     forecast = self._forecasts.get(window.name)
+                    if forecast and forecast.planned > 0:
+                        full.planned = forecast.planned * full.seconds
                     window.outlook.add(window.samples[-1], forecast.rate if forecast else 0.0)
         self._last = max(at, self._last or at)
 

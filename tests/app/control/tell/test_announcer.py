@@ -23,7 +23,7 @@ from app.manifests.reader import Document
 from app.manifests.validate import validate
 from app.store.database import lease
 from app.store.database.database import Database
-from app.store.fleet import endpoints
+from app.store.fleet import endpoints, fleet_minutes
 from app.store.plans import outlook
 from app.store.world import events, objects
 from app.store.world.events import EventFilter
@@ -111,6 +111,9 @@ def test_a_fleet_that_serves_says_so_and_names_what_could_be_given_back(database
     assert limits["shop/search"].in_time
     assert all("/" in place and most > 0 for place, most in limits["shop/search"].in_time.items())
     assert database.read(lambda c: outlook.get(c, outlook.MONEY)) == {"heldPerHour": 0.0, "releasable": []}
+    [cost] = database.read(lambda c: fleet_minutes.points(c, NOON, NOON + timedelta(hours=1), timedelta(minutes=1)))
+    assert (cost.begins, cost.held_cost, cost.planned_cost) == (NOON, 0.0, 1.2)
+    assert cost.bound is not None and 0 < cost.bound <= 1.2
     assert announced(database, telling, after(200.0, minute=2))
     free = database.read(lambda c: outlook.get(c, outlook.MONEY))["releasable"]
     assert len(free) == 2

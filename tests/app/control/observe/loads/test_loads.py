@@ -175,6 +175,19 @@ def test_buckets_hold_what_came_and_are_given_once() -> None:
     assert loads.full() == []
 
 
+def test_buckets_have_the_planned_rate_once_a_plan_is_known() -> None:
+    loads = Loads()
+    run(loads, 0, 31)
+    assert {bucket.planned for bucket in loads.full()} == {None}
+    expected(loads, 31, planned=0.0)
+    run(loads, 31, 61)
+    assert {bucket.planned for bucket in loads.full()} == {None}, "no plan is in force"
+    expected(loads, 61, planned=25.0)
+    run(loads, 61, 91)
+    full = loads.full()
+    assert full and all(bucket.planned == pytest.approx(25.0 * bucket.seconds) for bucket in full)
+
+
 def test_a_new_leader_continues_from_the_stored_history() -> None:
     old = Loads()
     run(old, 0, 2400, lambda _: 5.0)

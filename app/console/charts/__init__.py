@@ -1,0 +1,1 @@
+"""Charts of time, drawn as SVG by the server."""

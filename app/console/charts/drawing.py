@@ -1,0 +1,197 @@
+"""Draws a chart of time: lines with gaps where nothing is known, or stacked bars; and the same data in words. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
+
+from app.console.charts.scales import ValueAxis, time_ticks, value_axis
+from app.console.wording import number
+
+# In the drawing's own units; charts.html draws the grid between the same places.
+LEFT, RIGHT, TOP, BOTTOM = 62.0, 572.0, 12.0, 176.0  # of what lies between the axes
+BAR_SHARE = 0.8  # of a step's width
+
+Values = Sequence[float | None]
+Write = Callable[[float | None], str]
+
+
+@dataclass(frozen=True, slots=True)
+class TimeSeries:
+    """A name in words, and a value for each step of time; None: unknown. `look` is a CSS class."""
+
+    name: str
+    values: Values
+    look: str
+    is_promise: bool = False  # the same at every step, whatever happened
+
+
+@dataclass(frozen=True, slots=True)
+class TimeChart:
+    """What a chart shows: series over the same steps of time, the oldest step first."""
+
+    id: str
+    title: str
+    unit: str
+    begins: Sequence[datetime]
+    step: timedelta
+    series: Sequence[TimeSeries]
+    is_stacked: bool = False  # bars, one series on top of the other; else lines
+    floor: float | None = 0.0  # where the value axis begins; None: below the least value
+    top: float | None = None  # where it ends; None: above the greatest value
+    write: Write = number
+    scale: float = 1.0  # of the marks of the axis: 100 where values are shares and marks are percent
+    note: str = ""
+
+    @property
+    def measured(self) -> Sequence[TimeSeries]:
+        """Returns the series that say something happened; a promise alone does not."""
+        return [line for line in self.series if not line.is_promise]
+
+
+@dataclass(frozen=True, slots=True)
+class LegendLine:
+    """A series in the legend, with its latest known value; of bars, with their sum."""
+
+    look: str
+    name: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChartDrawing:
+    """A chart ready for the template."""
+
+    id: str
+    title: str
+    unit: str
+    note: str
+    sentence: str  # the latest value and the range of each series
+    is_empty: bool
+    is_stacked: bool
+    value_ticks: tuple[tuple[float, str], ...]  # (y, words)
+    time_ticks: tuple[tuple[float, str], ...]  # (x, words)
+    paths: tuple[tuple[str, str], ...]  # (class, path)
+    legend: tuple[LegendLine, ...]
+    rows: tuple[tuple[str, tuple[str, ...]], ...]  # (time in words, values), newest first
+
+
+def draw_chart(chart: TimeChart, span: str, zone: tzinfo = UTC) -> ChartDrawing:
+    """Draws a chart; `span` names its range of time in words, as in `the last 24 hours`."""
+    ends = chart.begins[-1] + chart.step
+    axis = value_axis([value * chart.scale for value in _heights(chart)], chart.floor, chart.top)
+    length = (ends - chart.begins[0]).total_seconds()
+
+    def x(moment: datetime) -> float:
+        return LEFT + (RIGHT - LEFT) * (moment - chart.begins[0]).total_seconds() / length
+
+    known = [
+        index for index in range(len(chart.begins)) if any(line.values[index] is not None for line in chart.measured)
+    ]
+    paths = _bars(chart, axis, x) if chart.is_stacked else _lines(chart, axis, x)
+    return ChartDrawing(
+        id=chart.id,
+        title=chart.title,
+        unit=chart.unit,
+        note=chart.note,
+        sentence=_sentence(chart, span, zone),
+        is_empty=not known,
+        is_stacked=chart.is_stacked,
+        value_ticks=tuple((round(_y(axis.place(tick)), 1), axis.label(tick)) for tick in axis.ticks),
+        time_ticks=tuple((round(x(at), 1), words) for at, words in time_ticks(chart.begins[0], ends, zone)),
+        paths=tuple(paths),
+        legend=tuple(
+            LegendLine(series.look, series.name, chart.write(_summary(chart, series.values))) for series in chart.series
+        ),
+        rows=tuple(
+            (_words(chart.begins[index], chart.step, zone),
+             tuple(chart.write(series.values[index]) for series in chart.series))
+            for index in reversed(known)
+        ),
+    )  # fmt: skip
+
+
+def _heights(chart: TimeChart) -> list[float]:
+    """Returns every height that the axis has to reach."""
+    if not chart.is_stacked:
+        return [value for series in chart.series for value in series.values if value is not None]
+    columns = zip(*(series.values for series in chart.series), strict=True)
+    return [sum(value or 0.0 for value in column) for column in columns]
+
+
+def _lines(chart: TimeChart, axis: ValueAxis, x: Callable[[datetime], float]) -> Iterator[tuple[str, str]]:
+    """Draws each series from middle to middle of its steps; a lone value becomes a dot by its round ends."""
+    middle = chart.step / 2
+    for series in chart.series:
+        parts, is_open = [], False
+        for begin, value in zip(chart.begins, series.values, strict=True):
+            if value is None:
+                is_open = False
+                continue
+            place = f"{_short(x(begin + middle))} {_short(_y(axis.place(value * chart.scale)))}"
+            parts.append(f"L{place}" if is_open else f"M{place}h0")
+            is_open = True
+        if parts:
+            yield f"line {series.look}", "".join(parts)
+
+
+def _bars(chart: TimeChart, axis: ValueAxis, x: Callable[[datetime], float]) -> Iterator[tuple[str, str]]:
+    """Draws the series on top of each other, the first one at the bottom."""
+    bases = [0.0] * len(chart.begins)
+    wide = (RIGHT - LEFT) / len(chart.begins)
+    for series in chart.series:
+        parts = []
+        for index, value in enumerate(series.values):
+            if not value or value < 0:
+                continue
+            low, high = axis.place(bases[index] * chart.scale), axis.place((bases[index] + value) * chart.scale)
+            left = x(chart.begins[index]) + wide * (1 - BAR_SHARE) / 2
+            across, up = _short(wide * BAR_SHARE), _short((high - low) * (BOTTOM - TOP))
+            parts.append(f"M{_short(left)} {_short(_y(low))}v-{up}h{across}v{up}z")
+            bases[index] += value
+        if parts:
+            yield f"bar {series.look}", "".join(parts)
+
+
+def _sentence(chart: TimeChart, span: str, zone: tzinfo) -> str:
+    """Says for each series the latest value, and between which values it was; of bars, their sum."""
+    facts = []
+    for series in chart.series:
+        known = [value for value in series.values if value is not None]
+        if not known:
+            facts.append(f"{series.name}: unknown")
+            continue
+        index, latest = _latest(series.values)
+        if chart.is_stacked:
+            facts.append(f"{series.name}: {chart.write(sum(known))} in all")
+            continue
+        when = _words(chart.begins[index], chart.step, zone)
+        between = f"between {chart.write(min(known))} and {chart.write(max(known))}"
+        facts.append(f"{series.name}: {chart.write(latest)} at {when}, {between}")
+    return f"{chart.title}, {chart.unit}, {span}. {'; '.join(facts)}."
+
+
+def _summary(chart: TimeChart, values: Values) -> float | None:
+    """Returns the latest known value; of bars, their sum."""
+    if not chart.is_stacked:
+        return _latest(values)[1]
+    return sum(value for value in values if value is not None)
+
+
+def _latest(values: Values) -> tuple[int, float | None]:
+    """Returns the last known value with its step; None where nothing is known."""
+    return next(((at, values[at]) for at in range(len(values) - 1, -1, -1) if values[at] is not None), (0, None))
+
+
+def _words(moment: datetime, step: timedelta, zone: tzinfo) -> str:
+    local = moment.astimezone(zone)
+    return f"{local.day} {local:%b}" if step >= timedelta(days=1) else f"{local.day} {local:%b %H:%M}"
+
+
+def _y(share: float) -> float:
+    return BOTTOM - (BOTTOM - TOP) * share
+
+
+def _short(value: float) -> str:
+    return f"{value:.1f}".removesuffix(".0")

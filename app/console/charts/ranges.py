@@ -1,0 +1,39 @@
+"""The ranges of time that charts show, each in steps, so that a chart has little more than 100 points."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class TimeRange:
+    """A range of time up to now. Loads are kept by the hour after some hours: they have longer steps."""
+
+    name: str  # in the address
+    words: str
+    length: timedelta
+    step: timedelta
+    load_step: timedelta
+
+    def begins(self, now: datetime, step: timedelta) -> list[datetime]:
+        """Returns the beginning of each step, the oldest first; the last one contains now."""
+        last = EPOCH + (now - EPOCH) // step * step
+        return [last - step * back for back in range(self.length // step, -1, -1)]
+
+
+MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
+DAY = TimeRange("24h", "24 hours", 24 * HOUR, 15 * MINUTE, HOUR)
+RANGES = (
+    TimeRange("1h", "hour", HOUR, MINUTE, MINUTE),
+    DAY,
+    TimeRange("7d", "7 days", 168 * HOUR, 2 * HOUR, 2 * HOUR),
+    TimeRange("30d", "30 days", 720 * HOUR, 6 * HOUR, 6 * HOUR),
+)
+
+
+def read_range(name: str) -> TimeRange:
+    """Returns the range of this name; a day for any other."""
+    return next((known for known in RANGES if known.name == name), DAY)

@@ -1,0 +1,58 @@
+"""The loads of a service, or of all services of a tenant, by steps of time: rate, planned rate, answers in time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import Connection
+
+from app.store.database.database import statement
+
+
+@dataclass(frozen=True, slots=True)
+class LoadPoint:
+    """Means over a step of time; None: nothing is known of it. `attained` is a share of 1."""
+
+    begins: datetime
+    rate: float | None  # requests per second
+    planned: float | None  # the rate that the plan in force was made for
+    attained: float | None
+
+
+# A bucket ends at `at` and belongs to the step that it ends in; an hour begins at `hour`. Steps of an hour or more take
+# hours whole; shorter ones lie in the last hours, of which buckets are kept.
+_POINTS = """
+    SELECT date_bin(CAST(:step AS interval), at, '1970-01-01Z') AS begins,
+           sum(requests) / nullif(sum(seconds), 0) AS rate,
+           CASE WHEN count(planned) = count(*) THEN sum(planned) / nullif(sum(seconds), 0) END AS planned,
+           greatest(0, sum(answers) - sum(slow)) / nullif(sum(answers) + sum(errors), 0) AS attained
+    FROM (
+        SELECT at - interval '1 microsecond' AS at, seconds, requests, planned, answers, errors, slow FROM service_load
+        WHERE tenant = :tenant {of_service}
+            AND at > CAST(:since AS timestamptz) AND at <= CAST(:until AS timestamptz)
+        UNION ALL
+        SELECT hour, seconds, requests, planned, answers, errors, slow FROM service_load_hour
+        WHERE tenant = :tenant {of_service}
+            AND hour >= CAST(:since AS timestamptz) AND hour < CAST(:until AS timestamptz)
+    ) AS load
+    GROUP BY begins ORDER BY begins
+"""
+OF_SERVICE = statement("load_points_of_service", _POINTS.format(of_service="AND service = :service"))
+OF_TENANT = statement("load_points_of_tenant", _POINTS.format(of_service=""))
+
+
+def of_service(
+    connection: Connection, tenant: str, service: str, since: datetime, until: datetime, step: timedelta
+) -> list[LoadPoint]:
+    """Returns a point for each step of this time of which something is known, the oldest first."""
+    values = {"tenant": tenant, "service": service, "since": since, "until": until, "step": step}
+    return [LoadPoint(*row) for row in connection.execute(OF_SERVICE, values)]
+
+
+def of_tenant(
+    connection: Connection, tenant: str, since: datetime, until: datetime, step: timedelta
+) -> list[LoadPoint]:
+    """Returns the points of all services of a tenant together; their rates say little, as services differ."""
+    values = {"tenant": tenant, "since": since, "until": until, "step": step}
+    return [LoadPoint(*row) for row in connection.execute(OF_TENANT, values)]

@@ -1,0 +1,155 @@
+"""The charts on their pages: over each range, with the data as a table, for each reader its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from playwright.sync_api import Browser
+
+from app.store.database.urls import libpq_url
+from tests.app.console.test_browser import PHONE, opened, violations
+from tests.app.console.test_page import words
+from tests.app.console.visits import session, visit
+from tests.support.planned import Planned
+from tests.support.server import RunningServer
+
+WIDE = {"width": 1440, "height": 900}
+FILL = """
+    DELETE FROM fleet_minute;
+    INSERT INTO fleet_minute
+    SELECT date_trunc('minute', moment()) - n * interval '1 minute', 12.5, 11.25, 10, 4, 1, 800, 100, 0, 5
+    FROM generate_series(0, 4000) AS n WHERE n < 1000 OR n > 2000;
+    INSERT INTO service_load (tenant, service, at, seconds, requests, answers, errors, latency_counts, slow, planned)
+    SELECT tenant, service, moment() - n * interval '10 seconds', 10, requests, requests, 0, '{}', 5, 2222
+    FROM (VALUES ('shop', 'a', 1230), ('lab', 'x', 4560)) AS load (tenant, service, requests),
+         generate_series(1, 300) AS n ON CONFLICT DO NOTHING;
+    INSERT INTO cost_day
+    SELECT date_trunc('day', moment(), 'UTC') - day * interval '1 day', 'node-0', 0, 1, 'v100', 'eu', 'owned', tenant,
+           service, job, 'm', kind, 'measured', 1, nano
+    FROM (VALUES ('shop', 'a', '', 'used', 7770000000), ('lab', 'x', '', 'used', 3330000000),
+                 ('lab', '', 'train', 'used', 1110000000), ('', '', '', 'idle', 2220000000)
+         ) AS cost (tenant, service, job, kind, nano), generate_series(0, 33) AS day;
+"""
+
+
+@pytest.fixture(scope="module")
+def server(planned: Planned) -> Iterator[RunningServer]:
+    with psycopg.connect(libpq_url(planned.server.database_url), autocommit=True) as connection:
+        connection.execute(FILL.encode())
+        yield planned.server
+        connection.execute(b"DELETE FROM cost_day; DELETE FROM fleet_minute")
+
+
+@pytest.fixture(scope="module")
+def viewer(server: RunningServer) -> str:
+    return session(server, server.token("viewer"))
+
+
+def charts(html: str) -> dict[str, str]:
+    """The figures of a page by their titles."""
+    return {re.findall(r"<figcaption>([^<]+?) <", part)[0]: part for part in html.split('<figure class="chart">')[1:]}
+
+
+@pytest.mark.parametrize("name", ["1h", "24h", "7d", "30d"])
+def test_the_fleet_has_its_charts_over_each_range(server: RunningServer, viewer: str, name: str) -> None:
+    page = visit(server, viewer, f"/?range={name}").text
+    found = charts(page)
+    assert list(found) == ["Cost", "Answers within the SLO", "GPUs busy", "Power", "Changes"]
+    cost = words(found["Cost"])
+    assert "Held now 12.50 Planned 11.25 Least possible 10.00" in cost
+    assert "between 12.50 and 12.50" in cost
+    assert "95.00 %" in words(found["Answers within the SLO"])
+    assert "25.0 %" in words(found["GPUs busy"])
+    assert f'href="/{"" if name == "24h" else f"?range={name}"}#charts" aria-current="true"' in page
+
+
+def test_a_time_without_data_is_a_gap_of_the_line(server: RunningServer, viewer: str) -> None:
+    def parts(name: str) -> int:
+        cost = charts(visit(server, viewer, f"/?range={name}").text)["Cost"]
+        path: str = re.findall(r'class="line t0" d="([^"]+)"', cost)[0]
+        return path.count("M")
+
+    assert (parts("1h"), parts("7d")) == (1, 2)
+
+
+def test_times_are_those_of_the_reader(server: RunningServer, viewer: str) -> None:
+    cookie = f"{viewer}; gpuwright-zone=Asia/Kathmandu"
+    table = charts(visit(server, cookie, "/?range=7d").text)["Cost"]
+    assert re.search(r'<th scope="row">\d+ \w{3} \d\d:45<td>', table)
+
+
+def test_a_service_has_its_rate_with_the_planned_one_and_its_promise(server: RunningServer, viewer: str) -> None:
+    for name in ("1h", "24h", "7d", "30d"):
+        page = visit(server, viewer, f"/services/shop/a?range={name}").text
+        rate = words(charts(page)["Rate"])
+        assert "Planned for" in rate and re.search(r"Requests \d", rate), name
+        assert "Promised now 98.00 %" in words(charts(page)["Answers within the SLO"])
+    assert visit(server, viewer, "/services/shop/a?range=nonsense").status == 200
+
+
+def test_money_has_the_trend_of_a_month_and_tables_whose_numbers_are_those_of_the_csv(
+    server: RunningServer, viewer: str
+) -> None:
+    page = visit(server, viewer, "/money").text
+    found = charts(page)
+    assert list(found) == ["Cost by tenant", "Cost by service and job"]
+    assert "shop 233.10 lab 133.20 Idle parts of GPUs 66.60" in words(found["Cost by tenant"])
+    text = words(page)
+    assert "Booked today, since 00:00 UTC 14.43" in text
+    assert re.search(r"shop 7\.77 \d+\.\d\d lab 4\.44", text), "by tenant"
+    assert re.search(r"shop/a 7\.77 .* lab/x 3\.33 .* lab/train job 1\.11 .* Idle parts of GPUs 2\.22", text)
+    sheet = visit(server, viewer, "/money/today.csv")
+    assert sheet.headers["content-type"].startswith("text/csv")
+    assert "attachment" in sheet.headers["content-disposition"]
+    lines = sheet.text.splitlines()
+    assert lines[0].startswith("tenant,service,job,kind,gpu_hours,cost")
+    assert [line.split(",")[5] for line in lines if line.startswith("shop,a,")] == ["7.770000000"]
+    assert visit(server, viewer, "/money/year.csv").status in (404, 422)
+
+
+def test_a_tenant_sees_the_charts_of_its_own(server: RunningServer) -> None:
+    own = session(server, server.token("viewer", tenant="shop"))
+    assert list(charts(visit(server, own, "/?range=1h").text)) == ["Answers within the SLO"]
+    assert visit(server, own, "/services/lab/x").status == 404
+    money = visit(server, own, "/money").text
+    assert list(charts(money)) == ["Cost by service and job"]
+    for text in (words(money), visit(server, own, "/money/month.csv").text):
+        assert "shop" in text and "lab" not in text and "dle" not in text.replace("middle", "")
+
+
+CHART_PAGES = ("/?range=1h", "/?range=7d", "/services/shop/a?range=1h", "/money")
+
+
+@pytest.mark.parametrize("look", ["light", "dark", "phone"])
+def test_charts_are_read_by_eye_by_ear_and_on_a_phone(
+    browser: Browser, server: RunningServer, viewer: str, look: str
+) -> None:
+    options: dict[str, Any] = PHONE if look == "phone" else {"color_scheme": look, "viewport": WIDE}
+    with opened(browser, server, viewer.partition("=")[2], **options) as page:
+        for path in CHART_PAGES:
+            page.goto(path)
+            assert page.evaluate("document.documentElement.scrollWidth") <= (390 if look == "phone" else 1440), path
+            assert violations(page) == [], path
+            for summary in page.locator("figure summary").all():
+                summary.click()
+            assert violations(page) == [], f"{path} with its tables"
+            chart = page.get_by_role("img").first.bounding_box()
+            assert chart is not None and chart["height"] >= 120, path
+
+
+def test_a_range_is_chosen_by_keyboard_alone(browser: Browser, server: RunningServer, viewer: str) -> None:
+    with opened(browser, server, viewer.partition("=")[2]) as page:
+        page.goto("/services/shop/a")
+        page.get_by_role("link", name="7d").focus()
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/services/shop/a?range=7d#charts")
+        assert page.get_by_role("heading", name="The last 7 days").is_visible()
+        page.keyboard.press("Tab")  # on from the heading that the address names
+        page.locator("figure summary").first.focus()
+        page.keyboard.press("Enter")
+        assert page.get_by_role("region", name="Rate as a table").is_visible()
+        assert page.get_by_role("img", name="Rate").is_visible()

@@ -1,0 +1,168 @@
+"""What charts of time read: means over steps, gaps where nothing is known, and only what is the caller's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, text
+
+from app.console.charts.ranges import RANGES
+from app.console.charts.reading import read_fleet_charts
+from app.store.database.database import Database
+from app.store.fleet import fleet_minutes, load_points, loads
+from app.store.fleet.fleet_minutes import FleetCost
+from app.store.fleet.load_points import LoadPoint
+from app.store.fleet.loads import LoadBucket
+from app.store.money import cost_days
+from app.store.money.cost_days import DayCost
+from app.store.plans import change_points
+from app.store.plans.change_points import ChangePoint
+
+NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
+MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
+
+
+@pytest.fixture
+def connection(database_url: str) -> Iterator[Connection]:
+    database = Database(database_url, pool_size=1, direct=True)
+    with database.engine.connect() as connection:
+        yield at(connection, NOON)
+    database.close()
+
+
+def at(connection: Connection, moment: datetime) -> Connection:
+    connection.execute(text("SELECT set_config('gpuwright.moment', :moment, false)"), {"moment": moment.isoformat()})
+    return connection
+
+
+def bucket(ago: timedelta, service: str = "search", tenant: str = "shop", **fields: Any) -> LoadBucket:
+    known: dict[str, Any] = {
+        "seconds": 10.0, "requests": 100.0, "errors": 0, "slow": 5.0, "latency_counts": [], "answers": 100.0,
+        "planned": 120.0,
+    }  # fmt: skip
+    return LoadBucket(tenant, service, NOON - ago, **(known | fields))
+
+
+def test_the_cost_of_a_minute_is_that_of_its_last_cycle_and_a_step_has_the_mean_of_its_minutes(
+    connection: Connection,
+) -> None:
+    for second, held in ((0, 9.0), (30, 10.0), (70, 20.0), (3600, 30.0)):
+        cost = FleetCost(held, held - 1, held - 2 if second < 3600 else None)
+        fleet_minutes.keep_cost(at(connection, NOON + timedelta(seconds=second)), cost)
+    found = fleet_minutes.points(connection, NOON, NOON + 2 * HOUR, 10 * MINUTE)
+    assert [(point.begins, point.held_cost, point.planned_cost, point.bound) for point in found] == [
+        (NOON, 15.0, 14.0, 13.0),
+        (NOON + HOUR, 30.0, 29.0, None),
+    ]
+    assert {(point.busy, point.power_w, point.attained) for point in found} == {(None, None, None)}
+
+
+def test_a_bucket_counts_once_for_the_fleet_and_errors_are_not_answered_in_time(connection: Connection) -> None:
+    kept = [bucket(2 * MINUTE), bucket(2 * MINUTE, "other", errors=100, slow=0.0)]
+    loads.keep(connection, kept)
+    loads.keep(connection, [*kept, bucket(MINUTE, "other", answers=0.0, slow=0.0)])
+    found = fleet_minutes.points(connection, NOON - HOUR, NOON, MINUTE)
+    assert [(point.begins, point.attained) for point in found] == [
+        (NOON - 2 * MINUTE, 195 / 300),
+        (NOON - MINUTE, None),
+    ]
+
+
+def test_minutes_of_gpus_count_once_all_nodes_had_time_to_report_them(connection: Connection) -> None:
+    for ago, busy in ((10, 3.0), (9, 1.0), (2, 0.5)):
+        connection.execute(
+            text("INSERT INTO fleet_minute (minute, gpus, busy_gpus, power_w) VALUES (:minute, 4, :busy, 1000)"),
+            {"minute": NOON - ago * MINUTE, "busy": busy},
+        )
+    found = fleet_minutes.points(connection, NOON - HOUR, NOON, MINUTE)
+    assert [(point.busy, point.power_w) for point in found] == [(0.75, 1000), (0.25, 1000), (None, None)]
+
+
+def test_minutes_that_no_chart_reaches_are_forgotten(connection: Connection) -> None:
+    for days in (33, 31, 0):
+        fleet_minutes.keep_cost(at(connection, NOON - timedelta(days=days)), FleetCost(1.0, 1.0, 1.0))
+    at(connection, NOON)
+    assert (fleet_minutes.forget(connection, 10), fleet_minutes.forget(connection, 10)) == (1, 0)
+
+
+def test_a_service_has_its_rate_and_planned_rate_before_and_after_its_buckets_become_hours(
+    connection: Connection,
+) -> None:
+    loads.keep(connection, [bucket(0 * MINUTE), bucket(10 * MINUTE, requests=300.0), bucket(4 * HOUR)])
+    loads.keep(connection, [bucket(10 * MINUTE, "other"), bucket(10 * MINUTE, tenant="lab")])
+    before = load_points.of_service(connection, "shop", "search", NOON - 24 * HOUR, NOON, HOUR)
+    assert before == [
+        LoadPoint(NOON - 5 * HOUR, 10.0, 12.0, 0.95),  # it ended at 8:00
+        LoadPoint(NOON - HOUR, 20.0, 12.0, 0.95),
+    ]
+    loads.roll_up(connection)
+    assert load_points.of_service(connection, "shop", "search", NOON - 24 * HOUR, NOON, HOUR) == before
+    fine = load_points.of_service(connection, "shop", "search", NOON - HOUR, NOON, MINUTE)
+    assert [point.begins for point in fine] == [NOON - 11 * MINUTE, NOON - MINUTE]
+
+
+def test_an_hour_with_a_bucket_without_a_planned_rate_has_none(connection: Connection) -> None:
+    loads.keep(connection, [bucket(4 * HOUR + MINUTE), bucket(4 * HOUR, planned=None)])
+    loads.roll_up(connection)
+    loads.keep(connection, [bucket(4 * HOUR + 2 * MINUTE)])
+    loads.roll_up(connection)
+    [point] = load_points.of_service(connection, "shop", "search", NOON - 24 * HOUR, NOON, HOUR)
+    assert (point.rate, point.planned) == (10.0, None)
+
+
+def test_a_tenant_sees_how_its_own_services_answered_and_nothing_of_the_fleet(connection: Connection) -> None:
+    loads.keep(connection, [bucket(MINUTE, slow=50.0), bucket(MINUTE, "other"), bucket(MINUTE, tenant="lab")])
+    fleet_minutes.keep_cost(connection, FleetCost(9.0, 8.0, 7.0))
+    for span in RANGES:
+        [chart] = read_fleet_charts(connection, span, NOON, "shop")
+        assert chart.id == "attained"
+        assert [value for value in chart.series[0].values if value is not None] == [(200 - 55) / 200], span.name
+        assert len(read_fleet_charts(connection, span, NOON)) == 5
+
+
+def test_only_changes_of_plans_that_were_carried_out_count(connection: Connection) -> None:
+    changes = '{"keep": 9, "start": 3, "stop": 1, "resize": 2}'
+    for generation, (state, minute) in enumerate(
+        [("done", 1), ("superseded", 2), ("advisory", 3), ("expired", 4), ("rolling", 70), ("rejected", 71)]
+    ):
+        connection.execute(
+            text(
+                "INSERT INTO plan (generation, epoch, at, lane, state, snapshot, body, desired, changes)"
+                " VALUES (:generation, 1, :at, 'full', :state, '{}', '', '', CAST(:changes AS jsonb))"
+            ),
+            {"generation": generation, "at": NOON + minute * MINUTE, "state": state, "changes": changes},
+        )
+    assert change_points.points(connection, NOON, NOON + 2 * HOUR, HOUR) == [
+        ChangePoint(NOON, 6, 2, 0, 4),
+        ChangePoint(NOON + HOUR, 3, 1, 0, 2),
+    ]
+
+
+def test_the_days_of_money_name_the_most_expensive_and_sum_up_the_others(connection: Connection) -> None:
+    today = NOON.replace(hour=0)
+    lines = [
+        ("shop", "search", "used", 5), ("shop", "chat", "used", 3), ("lab", "x", "used", 1), ("", "", "idle", 4),
+        ("", "", "unallocated", 2),
+    ]  # fmt: skip
+    for day in (today, today - timedelta(days=1), today - timedelta(days=40)):
+        for tenant, service, kind, cost in lines:
+            connection.execute(
+                text(
+                    "INSERT INTO cost_day VALUES (:day, 'n', 0, 1, 'l4', 'eu', 'owned', :tenant, :service, '', 'm', "
+                    ":kind, 'measured', 1, :nano)"
+                ),
+                {"day": day, "tenant": tenant, "service": service, "kind": kind, "nano": cost * 10**9},
+            )
+    first = today - timedelta(days=29)
+    found = cost_days.by_tenant(connection, first, today, 2)
+    assert [line for line in found if line.day == today] == [
+        DayCost(today, "", 3.0), DayCost(today, "__idle__", 4.0), DayCost(today, "shop", 8.0)
+    ]  # fmt: skip
+    assert {line.day for line in found} == {today, today - timedelta(days=1)}
+    works = cost_days.by_work(connection, today, today, 9)
+    assert {line.name for line in works} == {"shop/search", "shop/chat", "lab/x", "__idle__", "__unallocated__"}
+    own = cost_days.by_work(connection, first, today, 1, "shop")
+    assert [(line.name, line.cost) for line in own if line.day == today] == [("", 3.0), ("shop/search", 5.0)]
