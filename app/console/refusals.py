@@ -12,7 +12,7 @@ from app.console import links
 from app.console.page_answer import show, to_page
 from app.console.visitor import NotSignedIn
 from app.http import errors
-from app.http.lanes import lane_of
+from app.http.lanes import lane_of_scope
 from app.problem import HttpProblem
 
 FRAMED = (403, 404)  # refusals that keep the navigation around them
@@ -23,7 +23,7 @@ def install(app: FastAPI) -> None:
     no_route = app.router.default
 
     async def unknown_path(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and lane_of(scope["method"], scope["path"]).page:
+        if scope["type"] == "http" and lane_of_scope(scope).page:
             if scope["method"] == "GET" and scope["state"]["principal"] is None:
                 raise NotSignedIn
             raise HttpProblem("not-found", f"There is no page at {scope['path'][: links.LONGEST]}.")
@@ -50,7 +50,7 @@ async def _to_sign_in(request: Request, _error: Exception) -> Response:
 async def _refuse(request: Request, error: Exception) -> Response:
     who = request.scope["state"].get("principal")
     problem = errors.problem_of(error)
-    is_page = lane_of(request.method, request.url.path).page
+    is_page = lane_of_scope(request.scope).page
     if not is_page or who is None or problem.status not in FRAMED:
         return await errors.answer(request, error)
     return show(request, who, "refusal.html", datetime.now(UTC), status=problem.status, problem=problem)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
-from app.http.lanes import lane_of
+from app.http.lanes import lane_of_scope
 from app.http.redact import redact
 from app.problem import HttpProblem
 
@@ -63,4 +63,4 @@ def headers_of(
 
 
 def _is_page(scope: Mapping[str, Any]) -> bool:
-    return lane_of(scope.get("method", ""), scope.get("path", "")).page
+    return lane_of_scope(scope).page

@@ -16,7 +16,7 @@ from app.http.callers import Authenticate, Callers, Remembered, peer_of
 from app.http.capacity import Capacity
 from app.http.errors import problem_of, unavailable
 from app.http.head import Head, check_head
-from app.http.lanes import KIB, METRICS, SIGN_IN, RequestLane, lane_of
+from app.http.lanes import KIB, METRICS, SIGN_IN, RequestLane, lane_of_scope
 from app.http.logs import REQUEST_ID
 from app.http.shares import FairShares, Slots
 from app.http.tracing import Tracing, configure
@@ -94,7 +94,7 @@ class Gate:
             return
         head = Head(scope)
         peer = peer_of(scope.get("client"), head.forwarded, self._proxies)
-        visit = Visit(scope, send, lane_of(scope["method"], scope["path"]), head.request_id, peer)
+        visit = Visit(scope, send, lane_of_scope(scope), head.request_id, peer)
         scope.setdefault("state", {})["request_id"] = visit.request_id
         REQUEST_ID.set(visit.request_id)
         metrics.IN_FLIGHT.inc()

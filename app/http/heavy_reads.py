@@ -23,7 +23,7 @@ from app.http import cookies, logs
 from app.http.bodies import Receive
 from app.http.errors import unavailable
 from app.http.gate import ASGIApp
-from app.http.lanes import KIB, lane_of
+from app.http.lanes import KIB, lane_of_scope
 from app.http.visit import RouteName, Scope, Send
 from app.settings import Settings
 from app.worker.process import WorkerProcess
@@ -40,7 +40,8 @@ LATE_SECONDS = 120.0  # longer than any statement may take
 MOST_ORDER_BYTES = 8 * KIB  # all orders at once fit into the pipe, so that the event loop never waits for the process
 PASSED_ON = ("type", "asgi", "http_version", "scheme", "server", "client", "root_path", "method", "path", "raw_path",
              "query_string")  # fmt: skip
-HEADERS = frozenset({b"accept-encoding", b"host", b"x-forwarded-proto"})  # all that the routes look at; no secrets
+# All that the routes look at; no secrets.
+HEADERS = frozenset({b"accept", b"accept-encoding", b"host", b"x-forwarded-proto"})
 
 JUST_ENDED = "the process that answers this request has just ended; send it again shortly"
 
@@ -233,7 +234,7 @@ def _is_heavy(scope: Scope) -> bool:
     path = scope["path"]
     return (
         scope["method"] == "GET"
-        and lane_of("GET", path).heavy
+        and lane_of_scope(scope).heavy
         and not path.startswith(EXPLAIN)
         and not path.endswith(ASKING)
         and scope["state"]["principal"] is not None

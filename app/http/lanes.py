@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from agents.contract.fields import MOST_REPORT_BYTES
 
@@ -58,10 +61,20 @@ _BY_PATH = {
 
 
 _HEAVY = ("/api/v1/slo", "/api/v1/overview", "/api/v1/plans", "/api/v1/explain/", "/api/v1/reports")
+_PAGE = re.compile(r"/(?:(?:services|nodes|plans|money|events|audit|jobs|what-if|sign-out|time-zone)(?:/.*)?)?")
+
+
+def lane_of_scope(scope: Mapping[str, Any]) -> RequestLane:
+    """Returns the lane of a request; a browser that asks for an unknown path gets a page that says so."""
+    lane = lane_of(scope.get("method", ""), scope.get("path", ""))
+    if lane is GENERAL and not scope.get("path", "").startswith("/api/"):
+        accepted = next((value for name, value in scope.get("headers", ()) if name == b"accept"), b"")
+        return CONSOLE if b"text/html" in accepted else GENERAL
+    return lane
 
 
 def lane_of(method: str, path: str) -> RequestLane:
-    """Returns the lane of a request."""
+    """Returns the lane of a request by its path."""
     if path.startswith("/api/v1/nodes/"):
         return _lane_of_node(method, path)
     if path.startswith("/api/v1/gateways/") and path.endswith("/counts"):
@@ -75,8 +88,8 @@ def lane_of(method: str, path: str) -> RequestLane:
         return JOIN
     if path.startswith("/console/"):
         return PROBE
-    if not path.startswith("/api"):
-        return CONSOLE  # also what does not exist: people get a page that says so
+    if _PAGE.fullmatch(path):
+        return CONSOLE
     if method == "GET" and path.startswith(_HEAVY):
         return HEAVY
     return GENERAL

@@ -113,6 +113,7 @@ def test_what_does_not_exist_is_a_page_that_says_so(server: RunningServer, viewe
         assert "Not found There is no " in words(reply.text)
         assert '<nav aria-label="Pages">' in reply.text
         assert visit(server, "", path).headers["location"] == f"/sign-in?to={path}"
+    assert server.request("GET", "/nowhere", token="").status == 401, "to a program, not to a browser"
     assert visit(server, viewer, "/api/v1/nowhere").headers["content-type"] == "application/problem+json"
 
 

@@ -28,7 +28,7 @@ def session(server: RunningServer, token: str) -> str:
 
 
 def visit(server: RunningServer, cookie: str, path: str = "/", method: str = "GET") -> Reply:
-    return server.request(method, path, token="", headers={"Cookie": cookie})
+    return server.request(method, path, token="", headers={"Cookie": cookie, "Accept": "text/html"})
 
 
 def link(server: RunningServer, token: str) -> str:
