@@ -17,7 +17,8 @@ from app.store.fleet import fleet_map, observed, telemetry
 from app.store.fleet.fleet_map import MapNode
 from app.store.fleet.loads import WindowSums
 from app.store.money import report_queries
-from app.store.plans import outlook, plan_reads
+from app.store.plans import approval_hold, outlook, plan_reads
+from app.store.plans.approval_hold import ApprovalHold
 from app.store.world import events
 from app.store.world.events import EventFilter, RecordedEvent
 
@@ -45,6 +46,7 @@ class ConsoleData:
     cycle: dict[str, Any] | None = None  # the last one
     held_per_hour: float | None = None  # the price of the GPUs that hold copies of services
     waiting: int = 0  # the plan that waits for approval
+    hold: ApprovalHold | None = None  # since a rollback
 
 
 def read_planned(connection: Connection, tenant: str) -> ConsoleData:
@@ -83,6 +85,7 @@ def read_fleet(connection: Connection, tenant: str, counted: WindowSums) -> Cons
         cycle=next(iter(plan_reads.cycles(connection, 1)), None),
         held_per_hour=outlook.get(connection, outlook.MONEY).get("heldPerHour"),
         waiting=plan_reads.newest_waiting(connection),
+        hold=approval_hold.find(connection),
     )
 
 

@@ -96,6 +96,9 @@ def _planner(data: ConsoleData) -> Iterator[TroubleLine]:
         text = f"the rollout of plan {data.plan['generation']} is {state}"
         message = str(data.plan.get("message") or "")
         yield TroubleLine("warning", text, message, plan_link(data.plan["generation"]))
+    if data.hold:
+        text = f"since the rollback by plan {data.hold.generation} every plan waits for approval"
+        yield TroubleLine("warning", text, "resume the fleet on the page of plans", PLANS)
     if data.waiting:
         text = f"plan {data.waiting} waits for approval"
         yield TroubleLine("warning", text, f"gpuwright plan approve {data.waiting}", plan_link(data.waiting))

@@ -30,7 +30,6 @@ from app.worker.process import WorkerProcess
 
 MODULE = "app.reader"
 EXPLAIN = "/api/v1/explain/"  # has a process of its own
-ASKING = ("/explain", "/price")  # pages of the console that ask the same process
 MOST_AT_ONCE = 4  # and connections to the database
 WINDOW_SECONDS = 10.0
 MOST_SECONDS = 1.0  # that the heavy reads of a window take in this process; with more the other one starts
@@ -236,7 +235,6 @@ def _is_heavy(scope: Scope) -> bool:
         scope["method"] == "GET"
         and lane_of_scope(scope).heavy
         and not path.startswith(EXPLAIN)
-        and not path.endswith(ASKING)
         and scope["state"]["principal"] is not None
     )
 

@@ -57,14 +57,13 @@ _BY_PATH = {
     "/healthz": PROBE,
     "/readyz": PROBE,
     "/openapi.json": PROBE,
-    "/docs": PROBE,
-    "/docs/reference.css": PROBE,
     "/favicon.ico": PROBE,
     "/sign-in": SIGN_IN,
 }
 
 
 _HEAVY = ("/api/v1/slo", "/api/v1/overview", "/api/v1/plans", "/api/v1/explain/", "/api/v1/reports")
+_ASKING = ("/explain", "/price")  # pages of a service
 _PAGE = re.compile(r"/(?:(?:services|nodes|plans|money|events|audit|jobs|what-if|sign-out|time-zone)(?:/.*)?)?")
 
 
@@ -92,10 +91,8 @@ def lane_of(method: str, path: str) -> RequestLane:
         return JOIN
     if path.startswith("/console/"):
         return PROBE
-    if (method, path) == ("POST", "/what-if"):
-        return QUESTION
     if _PAGE.fullmatch(path):
-        return CONSOLE
+        return QUESTION if (method, path) == ("POST", "/what-if") or path.endswith(_ASKING) else CONSOLE
     if method == "GET" and path.startswith(_HEAVY):
         return HEAVY
     return GENERAL

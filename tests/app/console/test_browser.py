@@ -31,7 +31,7 @@ def server(planned: Planned) -> RunningServer:
 
 @pytest.fixture(scope="module")
 def cookie(server: RunningServer) -> str:
-    return session(server, server.token("viewer")).partition("=")[2]
+    return session(server, server.admin_token).partition("=")[2]
 
 
 @contextmanager

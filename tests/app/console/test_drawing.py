@@ -32,6 +32,7 @@ AT = datetime(2026, 6, 1, 12, tzinfo=UTC)
 NOW = FleetQuery()
 TABLE = ServicesQuery()
 FRAME = PageFrame(AT)
+QUIET = {"said": "", "refused": None, "form": "", "cordons": []}  # nothing was done, and nothing may be
 LEADER = Lease("planner-1", 3, 7, AT, AT + timedelta(seconds=10), True)
 MOST_BYTES = 300_000
 CHARTS = full_charts(AT)
@@ -121,7 +122,7 @@ def test_nodes_under_notice_are_named_with_the_time_that_is_left_and_their_silen
     )  # fmt: skip
     assert said(whole) == [("alarm", "1 node is silent"), ("warning", "3 nodes are to be reclaimed")]
     chosen = describe_node(replace(whole, nodes=[node for node in nodes if node.name == "n-2"]), {})
-    assert f"to be reclaimed in 50{THIN}s" in render("node.html", frame=FRAME, node=chosen, events=[])
+    assert f"to be reclaimed in 50{THIN}s" in render("node.html", frame=FRAME, node=chosen, events=[], **QUIET)
 
 
 def test_where_not_one_node_is_heard_the_server_is_suspected_too() -> None:
@@ -247,7 +248,7 @@ def test_a_page_is_small_however_large_the_fleet() -> None:
         for name, drawn in (
             ("fleet", page(whole, Money(), chosen)),
             ("services", table(whole)),
-            ("node", render("node.html", frame=FRAME, node=one_node, events=[])),
+            ("node", render("node.html", frame=FRAME, node=one_node, events=[], **QUIET)),
         ):
             assert len(drawn.encode()) <= MOST_BYTES, (name, nodes, gpus, len(drawn))
 

@@ -44,9 +44,9 @@ def test_what_is_unserved_is_said_first_with_the_service_that_is_short(server: R
 def test_the_page_says_the_plan_with_its_reasons_the_fleet_and_what_services_cost(
     server: RunningServer, viewer: str
 ) -> None:
-    page = visit(server, viewer, "/plans").text
     plan = server.request("GET", "/api/v1/plans/current").json
-    assert f"plan {plan['generation']}, {plan['state']}" in words(page)
+    page = visit(server, viewer, f"/plans/{plan['generation']}").text
+    assert f"Plan {plan['generation']}: {plan['state']}" in words(page)
     assert plan["unserved"][0]["reason"] in words(page)
     assert "4 of 4 GPUs in use" in words(visit(server, viewer).text)
     page = visit(server, viewer, "/services").text
