@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ SEVERAL = {batch: tuple((sm, ms * (0.25 + 0.75 * batch / 8)) for sm, ms in ((20,
            for batch in (1, 2, 4, 8)}  # fmt: skip
 
 
-def batched(rate: float, **fields: object) -> Problem:
+def batched(rate: float, **fields: Any) -> Problem:
     """Returns the fleet with four batches to choose from, on its fast GPUs alone."""
     problem = fleet(rate, **fields)
     profiles = {
