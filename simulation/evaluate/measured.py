@@ -26,6 +26,7 @@ from solvers.planners.names import JOINT
 TICK_SECONDS = 5.0
 WORK = 40  # of each search of a cycle by the joint planner
 SAMPLE_SECONDS = 30.0
+ACCURACY_DIGITS = 9  # a sum of millions of accuracies is no more exact
 CYCLE_SECONDS = 15.0  # of the planners that scale by thresholds, as kube-controller-manager has it
 CHANGES = ("start", "stop", "move", "resize", "retune")
 
@@ -168,7 +169,7 @@ def _accuracy_loss(fleet: SimulatedFleet, name: str, after: Total, before: Total
     best = max((known[variant] for variant in service.variants), default=0.0)
     if not answered or not best:
         return 0.0
-    return 100 * max(0.0, 1 - (after.accuracy_sum - before.accuracy_sum) / answered / best)
+    return round(100 * max(0.0, 1 - (after.accuracy_sum - before.accuracy_sum) / answered / best), ACCURACY_DIGITS)
 
 
 def _totals(fleet: SimulatedFleet) -> dict[str, Total]:

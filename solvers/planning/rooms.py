@@ -133,7 +133,7 @@ class FleetRooms:
         return 100 - int(self.free_sm[self._at[place]])
 
     def pool_of(self, place: Place) -> GpuPool:
-        return self.pools[self._pool[self._at[place]]]
+        return self.pools[int(self._pool[self._at[place]])]
 
     def idle_places(self, shape: FleetShape, service: Service) -> list[Place]:
         """Returns the GPUs of the shape's pool on which nothing runs and an instance fits."""
