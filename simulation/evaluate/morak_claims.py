@@ -18,7 +18,7 @@ TRUTH = (
 )
 LIMITED = (
     "From GoogLeNet's printed figures alone sharing a GPU serves 1,860 instead of 1,600 requests a second, 1.16 times: "
-    "by them no method reaches the paper's ratio to one that uses batch 64 at a full clock."
+    "no printed figure shows more. The batches and clocks of the paper's baselines are not printed."
 )
 SATURATED = (
     "Every instance has a full batch waiting, so that its latency is the time of a batch, as in the paper's equations. "
