@@ -38,8 +38,8 @@ function status(word, isPaused) {
 // Fetches the page and replaces these parts of it; returns false if there was no answer.
 async function load(address, parts, isWanted) {
   try {
-    const answer = await fetch(address, { headers: { accept: "text/html" }, cache: "no-store" });
-    if (answer.redirected) return location.assign(answer.url);
+    const answer = await fetch(address, { headers: { accept: "text/html" }, cache: "no-store", redirect: "manual" });
+    if (answer.type === "opaqueredirect") return location.reload(); // the session has ended: its page says so once
     if (answer.status >= 500 || answer.status === 429) throw new Error(String(answer.status));
     const next = new DOMParser().parseFromString(await answer.text(), "text/html");
     if (!isWanted()) return;
