@@ -16,11 +16,10 @@ OFTEN_CHOSEN = (
 
 @dataclass(frozen=True, slots=True)
 class NavigationEntry:
-    """A page of the navigation; `of_fleet`: not for tenants."""
+    """A page of the navigation."""
 
     label: str
     path: str
-    of_fleet: bool = False
 
     def holds(self, here: str) -> bool:
         """Returns whether an address belongs to this entry."""
@@ -33,9 +32,9 @@ NAVIGATION = (
     NavigationEntry("Plans", "/plans"),
     NavigationEntry("Money", "/money"),
     NavigationEntry("Events", "/events"),
-    NavigationEntry("Audit", "/audit", of_fleet=True),
+    NavigationEntry("Audit", "/audit"),
     NavigationEntry("Jobs", "/jobs"),
-    NavigationEntry("What-if", "/what-if", of_fleet=True),
+    NavigationEntry("What-if", "/what-if"),
 )
 
 
@@ -48,11 +47,12 @@ class PageFrame:
     zone: str = "UTC"
     path: str = "/"
     back: str = "/"  # the whole address, to come back to
+    refused: frozenset[str] = frozenset()  # paths of pages that the reader's token may not see
 
     @property
     def navigation(self) -> list[tuple[NavigationEntry, bool]]:
         """Returns the entries, each with whether the page belongs to it."""
-        shown = [entry for entry in NAVIGATION if not (self.tenant and entry.of_fleet)]
+        shown = [entry for entry in NAVIGATION if entry.path not in self.refused]
         return [(entry, entry.holds(self.path)) for entry in shown]
 
     @property

@@ -8,12 +8,13 @@ from zoneinfo import ZoneInfo
 
 from fastapi import Request, Response
 
-from app.access import AccessVerb, Noun, Principal, Reach, require
+from app.access import AccessVerb, Noun, Principal, Reach, may, require
 from app.console.frame import PageFrame, zone_of
 from app.console.rendering import render
 from app.http import cookies
 from app.http.answers import PAGE_HEADERS
 
+NEEDED = {"/audit": (Noun.AUDIT, AccessVerb.READ), "/what-if": (Noun.WHAT_IF, AccessVerb.WRITE)}
 SMALL = 1400  # bytes: a single packet, which compression makes no faster
 
 
@@ -31,7 +32,9 @@ def frame_of(request: Request, who: Principal, at: datetime) -> PageFrame:
     """Returns the frame of the page that is asked for."""
     path, query = request.url.path, request.url.query
     zone = zone_of_reader(request).key
-    return PageFrame(at, shown_tenant(who), zone, path, f"{path}{'?' if query else ''}{query}")
+    back = f"{path}{'?' if query else ''}{query}"
+    refused = frozenset(page for page, (noun, verb) in NEEDED.items() if not may(who, noun, verb))
+    return PageFrame(at, shown_tenant(who), zone, path, back, refused)
 
 
 def show(
@@ -43,7 +46,7 @@ def show(
 
 
 def html_answer(request: Request, html: str, status: int = 200, cookie: str = "") -> Response:
-    """Returns HTML under the policy of every page. It holds no secret, so compression leaks nothing."""
+    """Returns HTML under the policy of every page. Proofs in forms are masked each time: compression leaks nothing."""
     content = html.encode()
     headers = {**PAGE_HEADERS, "Vary": "Accept-Encoding, Cookie"}
     if cookie:

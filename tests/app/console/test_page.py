@@ -55,6 +55,18 @@ def test_the_page_says_the_plan_with_its_reasons_the_fleet_and_what_services_cos
         assert f'data-label="Cost/h">{one["pricePerHour"]:,.2f}' in row[: row.index("</tr>")]
 
 
+@pytest.mark.parametrize(("scope", "tenant"), [("viewer", ""), ("operator", ""), ("admin", ""), ("operator", "shop")])
+def test_the_navigation_offers_only_pages_that_the_token_may_see(
+    server: RunningServer, scope: str, tenant: str
+) -> None:
+    cookie = session(server, server.token(scope, tenant=tenant))
+    navigation = visit(server, cookie).text.partition("<nav")[2].partition("</nav>")[0]
+    offered = re.findall(r'href="([^"]+)"', navigation)
+    assert {path: visit(server, cookie, path).status for path in offered} == dict.fromkeys(offered, 200)
+    assert ("/audit" in offered) == (scope == "admin")
+    assert ("/what-if" in offered) == (scope != "viewer" and not tenant)
+
+
 def test_the_price_of_held_gpus_stands_beside_the_planned_cost(server: RunningServer, viewer: str) -> None:
     assert "Held GPUs per hour 0.00" in words(visit(server, viewer).text), "no node reports a copy"
     with psycopg.connect(libpq_url(server.database_url), autocommit=True) as connection:
