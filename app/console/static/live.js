@@ -39,7 +39,8 @@ function status(word, isPaused) {
 async function load(address, parts, isWanted) {
   try {
     const answer = await fetch(address, { headers: { accept: "text/html" }, cache: "no-store", redirect: "manual" });
-    if (answer.type === "opaqueredirect") return location.reload(); // the session has ended: its page says so once
+    // To the sign-in form: followed by the browser itself, so that the form can say that the session has ended.
+    if (answer.type === "opaqueredirect") return location.reload();
     if (answer.status >= 500 || answer.status === 429) throw new Error(String(answer.status));
     const next = new DOMParser().parseFromString(await answer.text(), "text/html");
     if (!isWanted()) return;
