@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import http.client
 import re
+import time
 from collections.abc import Iterator
 from urllib.parse import urlencode
 
@@ -10,6 +12,7 @@ import pytest
 
 from app.access import Principal, Scope
 from app.console.forms import form_token
+from app.http.gate import SLOW_BODY_SECONDS
 from tests.app.console.visits import FORM, session, visit
 from tests.support.planned import Planned
 from tests.support.server import Reply, RunningServer
@@ -88,6 +91,25 @@ def test_whoever_may_not_write_sees_no_button_and_is_refused(server: RunningServ
         refused = post(server, cookie, path, {"form": own, "to": "1"})
         assert refused.status == 403, path
         assert "may not write" in refused.text
+    assert cordoned(server) == []
+
+
+def test_a_form_whose_session_ends_while_it_trickles_in_changes_nothing(server: RunningServer) -> None:
+    made = server.request("POST", "/api/v1/tokens", {"scope": "operator"}).json
+    cookie = session(server, made["token"])
+    body = urlencode({"form": proof(server, cookie)}).encode()
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
+    connection.putrequest("POST", "/nodes/node-1/cordon")
+    for name, value in {**FORM, "Cookie": cookie, "Content-Length": str(len(body))}.items():
+        connection.putheader(name, value)
+    connection.endheaders(body[:10])
+    time.sleep(2 * SLOW_BODY_SECONDS)
+    assert server.request("DELETE", f"/api/v1/tokens/{made['id']}").status == 200
+    connection.send(body[10:])
+    answer = connection.getresponse()
+    assert answer.status == 303
+    assert (answer.getheader("location") or "").startswith("/sign-in")
+    connection.close()
     assert cordoned(server) == []
 
 
