@@ -118,7 +118,7 @@ _READ_ALL: Grants = {
     (Noun.MONEY, AccessVerb.READ): Reach.ALL,
     (Noun.OVERVIEW, AccessVerb.READ): Reach.ALL,
     (Noun.CAMPAIGN, AccessVerb.READ): Reach.ALL,
-    (Noun.SIGN_IN_LINK, AccessVerb.WRITE): Reach.OWN,  # its session reads what the token reads
+    (Noun.SIGN_IN_LINK, AccessVerb.WRITE): Reach.OWN,  # its session has the rights of the token
 }
 _OPERATE: Grants = {
     **_READ_ALL,
