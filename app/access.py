@@ -93,6 +93,11 @@ class Principal:
         return self.opened_by or self.id
 
     @property
+    def party(self) -> str:
+        """Returns the id that shares of work count by: all tokens of a tenant share theirs, as do a token's sessions."""
+        return self.tenant or self.account
+
+    @property
     def role(self) -> Role:
         return Role(f"tenant {self.scope}") if self.tenant else Role(self.scope)
 

@@ -125,6 +125,11 @@ def test_each_page_carries_another_text_of_the_same_proof(server: RunningServer,
     assert proof(server, operator) != proof(server, operator)
 
 
+def test_sessions_of_a_token_and_tokens_of_a_tenant_share_their_part_of_the_work() -> None:
+    assert Principal("session", Scope.VIEWER, opened_by="token").party == Principal("token", Scope.VIEWER).party
+    assert Principal("a", Scope.VIEWER, tenant="shop").party == Principal("b", Scope.OPERATOR, tenant="shop").party
+
+
 def test_only_admins_read_the_audit(server: RunningServer, operator: str) -> None:
     assert visit(server, operator, "/audit").status == 403
     admin = session(server, server.admin_token)
