@@ -94,7 +94,7 @@ class Principal:
 
     @property
     def party(self) -> str:
-        """Returns the id that shares of work count by: all tokens of a tenant share theirs, as do a token's sessions."""
+        """Returns the id that shares of work count by: a tenant's tokens share theirs, as do a token's sessions."""
         return self.tenant or self.account
 
     @property

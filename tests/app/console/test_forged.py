@@ -87,6 +87,8 @@ def test_whoever_may_not_write_sees_no_button_and_is_refused(server: RunningServ
     own = _own_proof(cookie)
     for page in ("/plans", "/plans/1", "/nodes/node-1", "/what-if"):
         assert 'name="form"' not in visit(server, cookie, page).text
+    for made_up in ("/plans?done=resume-fleet", "/plans/1?done=abort", "/nodes/node-1?done=drain"):
+        assert 'class="said"' not in visit(server, cookie, made_up).text
     for path in ("/plans/1/pause", "/plans/1/rollback", "/plans/resume", "/nodes/node-1/drain", "/what-if"):
         refused = post(server, cookie, path, {"form": own, "to": "1"})
         assert refused.status == 403, path
