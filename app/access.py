@@ -93,6 +93,11 @@ class Principal:
         return self.opened_by or self.id
 
     @property
+    def party(self) -> str:
+        """Returns the id that shares of work count by: a tenant's tokens share theirs, as do a token's sessions."""
+        return self.tenant or self.account
+
+    @property
     def role(self) -> Role:
         return Role(f"tenant {self.scope}") if self.tenant else Role(self.scope)
 
@@ -118,7 +123,7 @@ _READ_ALL: Grants = {
     (Noun.MONEY, AccessVerb.READ): Reach.ALL,
     (Noun.OVERVIEW, AccessVerb.READ): Reach.ALL,
     (Noun.CAMPAIGN, AccessVerb.READ): Reach.ALL,
-    (Noun.SIGN_IN_LINK, AccessVerb.WRITE): Reach.OWN,  # its session reads what the token reads
+    (Noun.SIGN_IN_LINK, AccessVerb.WRITE): Reach.OWN,  # its session has the rights of the token
 }
 _OPERATE: Grants = {
     **_READ_ALL,

@@ -69,9 +69,7 @@ def _parsed(
     tenant = key.tenant if key else who.tenant
     try:
         # All tokens of a tenant share one place in the queue.
-        found = context(request).parser.parse(
-            body, media, limits, "body", tenant or "default", key, who.tenant or who.id
-        )
+        found = context(request).parser.parse(body, media, limits, "body", tenant or "default", key, who.party)
     except ManifestsRefused as refused:
         raise _refusal(refused) from None
     except WorkersBusy:

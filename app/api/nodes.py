@@ -108,7 +108,7 @@ async def take_report(ctx: Context, scope: Scope, node: str) -> bytes:
 async def _audit_refusal(ctx: Context, state: Mapping[str, Any], node: str) -> None:
     """Audits a report for another node: its agent is broken, or its token stolen."""
     who: Principal = state["principal"]
-    if AUDITED_REFUSALS.take(who.tenant or who.id, time.monotonic()):
+    if AUDITED_REFUSALS.take(who.party, time.monotonic()):
         metrics.REFUSED.labels("not_audited").inc()
         return
     entry = Actor(who, state["request_id"]).entry(

@@ -27,7 +27,7 @@ RETRY = {"Retry-After": "5"}
 def ask(ctx: Context, who: Principal, order: Aside, seconds: float) -> Any:
     """Returns the answer; 503 where too many questions wait, or the process died over this one."""
     try:
-        return with_solvers(lambda: ctx.desk.ask(order, seconds, who.tenant or who.id))
+        return with_solvers(lambda: ctx.desk.ask(order, seconds, who.party))
     except WorkersBusy:
         raise HttpProblem(
             "unavailable", "too many questions are being answered; ask again shortly", headers=RETRY

@@ -91,7 +91,10 @@ async def static_file(name: Annotated[str, Path(max_length=40)]) -> Response:
 
 
 def _field(request: Request, name: str) -> str:
-    fields = parse_qs(body(request).decode("latin-1"), max_num_fields=5)
+    try:
+        fields = parse_qs(body(request).decode("latin-1"), max_num_fields=5)
+    except ValueError:
+        raise HttpProblem("bad-request", "The form could not be read.") from None
     return fields.get(name, [""])[0].strip()
 
 

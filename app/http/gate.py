@@ -150,9 +150,8 @@ class Gate:
             if head.has_body:
                 began = time.monotonic()
                 await self._read(body, head, lane, "" if principal else holder, receive)
-                if principal and not lane.page and time.monotonic() - began > SLOW_BODY_SECONDS:
-                    # The token may have been revoked while the body trickled in.
-                    await self._callers.principal(head.authorization, visit.peer)
+                if principal and time.monotonic() - began > SLOW_BODY_SECONDS:
+                    await self._check_again(visit, head)
                 receive = replayed(body.data, receive)
             visit.scope["state"]["body"] = body.data
             await self._enter(visit, holder, receive)
@@ -173,6 +172,13 @@ class Gate:
         finally:
             if address:
                 self._anonymous_open.give(address, 1)
+
+    async def _check_again(self, visit: Visit, head: Head) -> None:
+        """Looks whether the token or the session has ended while the body trickled in."""
+        if visit.lane.page:
+            visit.scope["state"]["principal"] = await self._visitor(visit)
+        else:
+            await self._callers.principal(head.authorization, visit.peer)
 
     async def _visitor(self, visit: Visit) -> Principal | None:
         """Returns the principal of a page's session; None without a session: the page then shows the sign-in form."""
@@ -275,10 +281,8 @@ class Gate:
         problem = problem_of(error)
         if visit.started:
             return  # the server cuts the connection, so that the client does not take half of the answer for all of it
-        if head.has_body and (head.length is None or head.length > SMALL_BODY or problem.status == 408):
-            await visit.refuse(problem, close=True)
-        else:
-            await visit.refuse(problem)
+        is_unread = head.has_body and (head.length is None or head.length > SMALL_BODY or problem.status == 408)
+        await visit.refuse(problem, close=is_unread)
 
 
 def replayed(body: bytes, receive: Receive) -> Receive:

@@ -57,13 +57,15 @@ _BY_PATH = {
     "/healthz": PROBE,
     "/readyz": PROBE,
     "/openapi.json": PROBE,
+    "/docs": PROBE,
+    "/docs/reference.css": PROBE,
     "/favicon.ico": PROBE,
     "/sign-in": SIGN_IN,
 }
 
 
 _HEAVY = ("/api/v1/slo", "/api/v1/overview", "/api/v1/plans", "/api/v1/explain/", "/api/v1/reports")
-_ASKING = ("/explain", "/price")  # pages of a service
+_ASKING = re.compile(r"/services/[^/]+/[^/]+/(?:explain|price)")
 _PAGE = re.compile(r"/(?:(?:services|nodes|plans|money|events|audit|jobs|what-if|sign-out|time-zone)(?:/.*)?)?")
 
 
@@ -92,7 +94,7 @@ def lane_of(method: str, path: str) -> RequestLane:
     if path.startswith("/console/"):
         return PROBE
     if _PAGE.fullmatch(path):
-        return QUESTION if (method, path) == ("POST", "/what-if") or path.endswith(_ASKING) else CONSOLE
+        return QUESTION if (method, path) == ("POST", "/what-if") or _ASKING.fullmatch(path) else CONSOLE
     if method == "GET" and path.startswith(_HEAVY):
         return HEAVY
     return GENERAL

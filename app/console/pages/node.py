@@ -50,9 +50,10 @@ def show_node(
     if not data.nodes:
         raise unknown_name("node")
     kept_off = [] if tenant else ctx.database.read(lambda connection: cordons.list_cordons(connection, name))
+    writes = may(who, Noun.CORDON, AccessVerb.WRITE)
     return show(
         request, who, "node.html", data.at, status=refused.status if refused else 200,
         node=describe_node(data, minutes), events=happened, cordons=kept_off, refused=refused,
-        form=form_token(who) if may(who, Noun.CORDON, AccessVerb.WRITE) else "",
-        said=DONE.get(request.query_params.get("done", ""), ""),
+        form=form_token(who) if writes else "",
+        said=DONE.get(request.query_params.get("done", ""), "") if writes else "",
     )  # fmt: skip

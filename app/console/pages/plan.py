@@ -94,7 +94,7 @@ def _show(
     tenant, against = shown_tenant(who), _given(request.query_params.get("against", ""))
     found = ctx.database.read(lambda connection: _read(connection, tenant, generation, against))
     writes = may(who, Noun.PLAN, AccessVerb.WRITE)
-    done = request.query_params.get("done", "") if request.method == "GET" else ""
+    done = request.query_params.get("done", "") if writes and request.method == "GET" else ""
     plan = found.plan
     return show(
         request, who, "plan.html", found.at, status=refused.status if refused else 200, page=found, plan=plan,

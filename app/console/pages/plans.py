@@ -70,7 +70,7 @@ def _show(request: Request, ctx: Ctx, who: Viewer, refused: HttpProblem | None =
     return show(
         request, who, "plans.html", found.at, status=refused.status if refused else 200, plans=found, before=before,
         form=form_token(who) if writes else "", refused=refused,
-        said=plan_page.said(request.query_params.get("done", ""), 0), why=plan_page.why_planned,
+        said=plan_page.said(request.query_params.get("done", "") if writes else "", 0), why=plan_page.why_planned,
     )  # fmt: skip
 
 

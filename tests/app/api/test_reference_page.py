@@ -19,6 +19,8 @@ def test_the_reference_names_every_operation_and_schema_and_needs_no_token(serve
     assert answer.status == 200
     assert "script-src 'self'" in answer.headers["content-security-policy"]
     assert "<script" not in answer.text
+    style = server.request("GET", "/docs/reference.css", token="", headers={"Accept": "text/css,*/*;q=0.1"})
+    assert style.status == 200
     document = json.loads(DOCUMENT.read_text())
     for operations in document["paths"].values():
         for operation in operations.values():

@@ -12,7 +12,7 @@ from app.main import assemble
 from app.settings import Settings
 from app.store.access.sessions import MOST_OF_A_TOKEN
 from app.store.database.urls import libpq_url
-from tests.app.console.visits import cookie_of, link, session, sign_in, visit
+from tests.app.console.visits import FORM, cookie_of, link, session, sign_in, visit
 from tests.support.planned import Planned
 from tests.support.server import RunningServer
 
@@ -120,6 +120,14 @@ def test_a_form_of_another_site_signs_nobody_in_or_out(server: RunningServer) ->
     out = server.request("POST", "/sign-out", token="", headers={"Cookie": cookie, **elsewhere})
     assert out.status == 403
     assert visit(server, cookie).status == 200
+
+
+def test_a_form_with_too_many_fields_is_refused(server: RunningServer) -> None:
+    for path in ("/sign-in", "/time-zone"):
+        body = b"zone=UTC&" * 6
+        cookie = session(server, server.token("viewer"))
+        refused = server.request("POST", path, body, token="", headers={**FORM, "Cookie": cookie})
+        assert refused.status == 400, path
 
 
 def test_a_session_ends_when_it_is_signed_out_and_when_its_token_is_revoked(server: RunningServer) -> None:

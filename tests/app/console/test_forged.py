@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import http.client
 import re
+import time
 from collections.abc import Iterator
 from urllib.parse import urlencode
 
@@ -10,6 +12,7 @@ import pytest
 
 from app.access import Principal, Scope
 from app.console.forms import form_token
+from app.http.gate import SLOW_BODY_SECONDS
 from tests.app.console.visits import FORM, session, visit
 from tests.support.planned import Planned
 from tests.support.server import Reply, RunningServer
@@ -84,10 +87,31 @@ def test_whoever_may_not_write_sees_no_button_and_is_refused(server: RunningServ
     own = _own_proof(cookie)
     for page in ("/plans", "/plans/1", "/nodes/node-1", "/what-if"):
         assert 'name="form"' not in visit(server, cookie, page).text
+    for made_up in ("/plans?done=resume-fleet", "/plans/1?done=abort", "/nodes/node-1?done=drain"):
+        assert 'class="said"' not in visit(server, cookie, made_up).text
     for path in ("/plans/1/pause", "/plans/1/rollback", "/plans/resume", "/nodes/node-1/drain", "/what-if"):
         refused = post(server, cookie, path, {"form": own, "to": "1"})
         assert refused.status == 403, path
         assert "may not write" in refused.text
+    assert cordoned(server) == []
+
+
+def test_a_form_whose_session_ends_while_it_trickles_in_changes_nothing(server: RunningServer) -> None:
+    made = server.request("POST", "/api/v1/tokens", {"scope": "operator"}).json
+    cookie = session(server, made["token"])
+    body = urlencode({"form": proof(server, cookie)}).encode()
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
+    connection.putrequest("POST", "/nodes/node-1/cordon")
+    for name, value in {**FORM, "Cookie": cookie, "Content-Length": str(len(body))}.items():
+        connection.putheader(name, value)
+    connection.endheaders(body[:10])
+    time.sleep(2 * SLOW_BODY_SECONDS)
+    assert server.request("DELETE", f"/api/v1/tokens/{made['id']}").status == 200
+    connection.send(body[10:])
+    answer = connection.getresponse()
+    assert answer.status == 303
+    assert (answer.getheader("location") or "").startswith("/sign-in")
+    connection.close()
     assert cordoned(server) == []
 
 
@@ -101,6 +125,11 @@ def _own_proof(cookie: str) -> str:
 
 def test_each_page_carries_another_text_of_the_same_proof(server: RunningServer, operator: str) -> None:
     assert proof(server, operator) != proof(server, operator)
+
+
+def test_sessions_of_a_token_and_tokens_of_a_tenant_share_their_part_of_the_work() -> None:
+    assert Principal("session", Scope.VIEWER, opened_by="token").party == Principal("token", Scope.VIEWER).party
+    assert Principal("a", Scope.VIEWER, tenant="shop").party == Principal("b", Scope.OPERATOR, tenant="shop").party
 
 
 def test_only_admins_read_the_audit(server: RunningServer, operator: str) -> None:
