@@ -36,8 +36,10 @@ def test_the_fleet_has_sixteen_gpus_twelve_services_and_two_jobs() -> None:
 
 def test_it_is_declared_once_and_found_again(database_url: str, tmp_path: Path) -> None:
     database = Database(database_url, pool_size=1, direct=True)
-    first = declared(database, tmp_path, FleetSize(), said_nothing)
+    said: list[str] = []
+    first = declared(database, tmp_path, FleetSize(), said.append)
     assert first is not None
+    assert said == ["declaring the simulated fleet"]
     assert sorted(first.nodes) == ["a100-1", "l4-1", "t4-1", "t4-2"]
     assert first.real_node == "t4-2"
     assert sorted(first.real_services) == ["media/archive-search", "media/captions"]
@@ -48,7 +50,7 @@ def test_it_is_declared_once_and_found_again(database_url: str, tmp_path: Path) 
 
 def test_a_fleet_of_language_models_streams_to_four_services_of_a_real_node(database_url: str, tmp_path: Path) -> None:
     database = Database(database_url, pool_size=1, direct=True)
-    made = declared(database, tmp_path, FleetSize(llm=True), said_nothing)
+    made = declared(database, tmp_path, FleetSize(llm=True), lambda line: None)
     assert made is not None
     assert (made.real_node, made.real_kind, len(made.real_services)) == ("h100-1", "h100-80gb", 4)
     sources = [LoadSource.of(words) for words in made.load]

@@ -12,6 +12,7 @@ from app.store.plans import plans
 from app.store.plans.plans import PlanDraft
 from app.store.world import events
 from solvers.planning.plan import Plan, Unplaced, Unserved
+from solvers.planning.plan_fields import CHANGES
 from solvers.planning.problem import Instance, PlacedJob
 from tests.support.reports import instance, note_assigned, report, send
 from tests.support.server import RunningServer
@@ -72,4 +73,7 @@ def _plan() -> PlanDraft:
     solved_by = {"outcome": "solved", "heldBack": [held_back]}
     services = ["lab/classify", "shop/search", SERVICE]
     body = msgspec.json.encode(whole)
-    return PlanDraft("full", "done", body, b"{}", [b"{}"], message=CANARY, services=services, solved_by=solved_by)
+    return PlanDraft(
+        "full", "done", body, b"{}", [b"{}"], message=CANARY, services=services, solved_by=solved_by,
+        changes=dict.fromkeys(CHANGES, 1),
+    )  # fmt: skip

@@ -111,6 +111,7 @@ GROWTH = (
     TableGrowth("service_load_hour", "31 days", lambda f: f.last(31) * 24 * f.services),
     TableGrowth("fleet_minute", "32 days, a row for each minute", lambda f: f.last(32) * 1440),
     TableGrowth("gateway_state", "a row for each gateway, until 7 days of silence", lambda f: f.gateways),
+    TableGrowth("approval_hold", "one row at most, until the fleet is resumed", lambda f: 1),
     TableGrowth("traffic_limit", "a row for each limited service", lambda f: f.services / 10),
     TableGrowth("cordon", "a row for each cordoned node or GPU, until its node is deleted", lambda f: f.nodes / 10),
     TableGrowth("campaign", "400 days; one at a time on each node", lambda f: f.nodes * 4),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import threading
 from collections.abc import Callable
@@ -66,7 +67,9 @@ def test_a_decision_nobody_announced_arrives_all_the_same(
     def silently(connection: object) -> None:
         execute = connection.execute  # type: ignore[attr-defined]
         version = execute(text("UPDATE version SET value = value + 1 WHERE name = 'assignment' RETURNING value"))
-        row = {"node": node, "version": version.scalar(), "body": f'{{"node":"{node}"}}'}
+        number = version.scalar()
+        body = {"node": node, "version": number, "epoch": 1, "generation": 1}
+        row = {"node": node, "version": number, "body": json.dumps(body)}
         execute(text("INSERT INTO assignment VALUES (:node, 1, 1, :version, :body, now())"), row)
 
     database.write(silently)

@@ -140,6 +140,7 @@ def exercise(database: Database) -> None:
     database.read(lambda c: tokens.find_live(c, "t7"))
     database.read(lambda c: tokens.node_has_token(c, "node-7"))
     database.read(lambda c: tokens.live_ids(c, ["t7", "t8"]))
+    database.read(lambda c: tokens.labels(c, ["t7", "t8"]))
     database.read(lambda c: tokens.page(c, "t7", 101))
     declared = world_of(3, "planned")
     database.write(lambda c: declare.declare(c, ACTOR, declared))
