@@ -141,10 +141,6 @@ class FleetRooms:
             return []
         return [self.places[at] for at in np.flatnonzero(self._able(shape, service) & (self._clients == 0))]
 
-    def fits_on(self, place: Place, shape: FleetShape, service: Service) -> bool:
-        """Returns whether an instance fits on this GPU."""
-        return bool(self._able(shape, service)[self._at[place]]) and self._tenant_room(shape, service) > 0
-
     @property
     def has_idle(self) -> bool:
         """Returns whether nothing runs on some GPU of the fleet."""

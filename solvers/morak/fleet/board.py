@@ -147,7 +147,7 @@ class MorakBoard:
 
     def admits(self, gpu: MorakGpu, seat: Instance) -> bool:
         """Returns whether nodes, tenants and other instances leave room for a new instance there."""
-        return self.rooms.fits_on(gpu.place, self._shape(gpu, seat), self.problem.services[seat.service])
+        return self.rooms.can_hold(gpu.place, self._shape(gpu, seat), self.problem.services[seat.service])
 
     def take(self, gpu: MorakGpu, seat: Instance) -> None:
         self.rooms.put_on(gpu.place, self._shape(gpu, seat), self.problem.services[seat.service])

@@ -65,7 +65,8 @@ class MorakItems:
             for service in problem.services.values()
             for variant, profile in _profiles(problem, service, pool)
         }
-        self.batches = sorted({batch for profile in self.profiles.values() for batch in profile.latency_ms})
+        batches = {batch for profile in self.profiles.values() for batch in profile.latency_ms}
+        self.batches = sorted(batches) or [1]  # a job needs a column, also where no service has a profile
         policy = problem.policy
         self._loads = [policy.utilization * step / LOAD_STEPS for step in range(LOAD_STEPS, 1, -1)]
         self._column = np.repeat(np.array(self.batches, np.int64), len(self._loads))

@@ -45,7 +45,7 @@ class _TunedFleet:
         self.problem = problem
         self.grown = GrowingFleet(problem)
         self.gathered = self.fed_back = self.tuned = 0
-        load = sum(seat.sm_percent for seat in self.grown.seats) / (100 * len(self.grown.rooms.places))
+        load = sum(seat.sm_percent for seat in self.grown.seats) / max(1, 100 * len(self.grown.rooms.places))
         self.records: Mapping[str, Sequence[TunedRecord]] = {
             name: scored(problem, service, self.grown.shapes[name], self.grown.short(service), min(1.0, load))
             for name, service in problem.services.items()

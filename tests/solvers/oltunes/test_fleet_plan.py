@@ -158,3 +158,10 @@ def test_leftover_memory_goes_to_a_larger_batch_of_throughput_oriented_work() ->
 
 def test_the_same_question_has_the_same_plan() -> None:
     assert planned(problem_of(rate=900.0)) == planned(problem_of(rate=900.0))
+
+
+def test_a_fleet_without_gpus_leaves_everything_unserved() -> None:
+    problem = problem_of()
+    draft = plan(replace(problem, nodes={}), {}, PlannerBudget())
+    assert not draft.instances
+    assert {line.service for line in draft.unserved} == set(problem.services)

@@ -15,7 +15,7 @@ from solvers.morak.power import share_at_knee
 from solvers.planners.ask import judge_draft
 from solvers.planning.plan import Plan
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
-from solvers.planning.problem import GpuType, Instance, Knowledge, Problem, RunningState
+from solvers.planning.problem import GpuType, Instance, Knowledge, PlacedJob, Problem, RunningState
 from tests.solvers.hetsev.fleet.fleets import fleet
 
 NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
@@ -142,3 +142,15 @@ def test_shares_come_from_knees_and_measurements(kind: GpuType) -> None:
         curves = profile.latency_ms.values()
         allowed = {share_at_knee(curve) for curve in curves} | {sm for curve in curves for sm, _ in curve}
         assert line.sm_percent in allowed
+
+
+def test_a_job_runs_on_where_no_service_has_a_profile() -> None:
+    problem = build_problem(of_files(Path(__file__).parents[4] / "examples" / "mudi.yaml"))
+    job = next(iter(problem.jobs.values()))
+    node = next(node for node in problem.nodes.values() if node.gpu_type in job.profiles)
+    sm_percent = job.profiles[node.gpu_type].units_per_second[0][0]
+    runs = PlacedJob(job.name, node.name, node.gpus[0], sm_percent, 1.0)
+    problem = replace(problem, profiles={}, state=RunningState(NOON, (), (runs,)))
+    draft = plan(problem, {}, FEW)
+    assert not draft.instances
+    assert {line.service for line in draft.unserved} == set(problem.services)
