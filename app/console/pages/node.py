@@ -54,5 +54,6 @@ def show_node(
         request, who, "node.html", data.at, status=refused.status if refused else 200,
         node=describe_node(data, minutes), events=happened, cordons=kept_off, refused=refused,
         form=form_token(who) if may(who, Noun.CORDON, AccessVerb.WRITE) else "",
+        may_ask=may(who, Noun.WHAT_IF, AccessVerb.WRITE),
         said=DONE.get(request.query_params.get("done", ""), ""),
     )  # fmt: skip
