@@ -44,7 +44,8 @@ def templates() -> Environment:
     made.filters |= {
         "number": wording.number, "percent": wording.percent, "money": wording.money, "age": wording.age,
         "words": wording.words, "changes": spell_changes, "time": _time, "ago": _ago,
-        "service_link": links.service_link, "node_link": links.node_link, "plan_link": links.plan_link, "job_link": links.job_link,
+        "service_link": links.service_link, "node_link": links.node_link, "plan_link": links.plan_link,
+        "job_link": links.job_link,
     }  # fmt: skip
     made.globals |= {"address": address, "subject_link": links.subject_link}
     return made

@@ -32,6 +32,7 @@ AT = datetime(2026, 6, 1, 12, tzinfo=UTC)
 NOW = FleetQuery()
 TABLE = ServicesQuery()
 FRAME = PageFrame(AT)
+# Nothing was done, and nothing may be.
 QUIET: dict[str, Any] = {
     "may_ask": False,
     "said": "",
