@@ -78,12 +78,16 @@ def rollout_lines(head: Mapping[str, Any]) -> list[str]:
     rollout = head.get("rollout") or {}
     if not rollout:
         return []
-    lines = [f"{number(rollout.get('steps', 0))} steps made"]
-    lines += [f"{number(len(rollout[name]))} instances {words}" for name, words in PROGRESS if rollout.get(name)]
+    lines = [f"{_count(rollout.get('steps', 0), 'step')} made"]
+    lines += [f"{_count(len(rollout[name]), 'instance')} {words}" for name, words in PROGRESS if rollout.get(name)]
     for name, words in (("left_out", "left out, as a step failed"), ("freed", "left out, as they blocked each other")):
         if rollout.get(name):
             lines.append(f"{words}: {', '.join(map(str, rollout[name][:10]))}")
     return lines
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{number(count)} {noun}{'s' if count != 1 else ''}"
 
 
 def why_planned(head: Mapping[str, Any]) -> str:

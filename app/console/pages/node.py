@@ -56,4 +56,5 @@ def show_node(
         node=describe_node(data, minutes), events=happened, cordons=kept_off, refused=refused,
         form=form_token(who) if writes else "",
         said=DONE.get(request.query_params.get("done", ""), "") if writes else "",
+        may_ask=may(who, Noun.WHAT_IF, AccessVerb.WRITE),
     )  # fmt: skip

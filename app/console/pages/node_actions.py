@@ -23,7 +23,16 @@ from app.world.write import Actor
 router = APIRouter(include_in_schema=False)
 
 MOST_HOURS = 24 * 365.0
+VERBS = ("cordon", "drain", "uncordon")
 SHOWN_AGAIN = (400, 404, 409, 422)
+
+
+@router.get("/nodes/{name}/{verb}")
+def back_to_node(name: str, verb: str, _who: Viewer) -> Response:
+    """Leads to the node from the address that a refused form leaves in the browser."""
+    if verb not in VERBS:
+        raise HttpProblem("not-found", f"There is no page {verb[:40]} of a node.")
+    return to_page(node_link(name))
 
 
 @router.post("/nodes/{name}/{verb}")
@@ -31,7 +40,7 @@ def act(request: Request, ctx: Ctx, who: Viewer, name: str, verb: str) -> Respon
     """Cordons, drains or uncordons the node or one of its GPUs."""
     fields = read_form(request, who)
     require(who, Noun.CORDON, AccessVerb.WRITE)
-    if verb not in ("cordon", "drain", "uncordon"):
+    if verb not in VERBS:
         raise HttpProblem("not-found", f"There is no action {verb[:40]} of a node.")
 
     def write(connection: Connection, by: Actor) -> object:

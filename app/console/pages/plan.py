@@ -54,6 +54,14 @@ def plan_page_of(request: Request, ctx: Ctx, who: Viewer, generation: str) -> Re
     return _show(request, ctx, who, _number(generation))
 
 
+@router.get("/plans/{generation}/{verb}")
+def back_to_plan(generation: str, verb: str, _who: Viewer) -> Response:
+    """Leads to the plan from the address that a refused form leaves in the browser."""
+    if verb not in (*ACTIONS, "rollback"):
+        raise HttpProblem("not-found", f"There is no page {verb[:40]} of a plan.")
+    return to_page(plan_link(_number(generation)))
+
+
 @router.post("/plans/{generation}/rollback")
 def roll_back(request: Request, ctx: Ctx, who: Viewer, generation: str) -> Response:
     """Asks the leader to go back to an earlier plan."""
@@ -100,7 +108,7 @@ def _show(
         request, who, "plan.html", found.at, status=refused.status if refused else 200, page=found, plan=plan,
         form=form_token(who) if writes else "", refused=refused, said=plan_page.said(done, generation),
         why=plan_page.why_planned(plan), progress=plan_page.rollout_lines(plan), against=against,
-        certificate=plan.get("certificate") or {}, most=MOST_REASONS,
+        certificate=plan.get("certificate") or {}, most=MOST_REASONS, currency=ctx.settings.currency,
         services=(found.difference or {}).get("services", ())[:MOST_SERVICES],
     )  # fmt: skip
 

@@ -48,6 +48,12 @@ def plans_page(request: Request, ctx: Ctx, who: Viewer) -> Response:
     return _show(request, ctx, who)
 
 
+@router.get("/plans/resume")
+def back_to_plans(_who: Viewer) -> Response:
+    """Leads to the list from the address that a refused form leaves in the browser."""
+    return to_page("/plans")
+
+
 @router.post("/plans/resume")
 def resume_fleet(request: Request, ctx: Ctx, who: Viewer) -> Response:
     """Ends the wait for approval after a rollback."""
@@ -69,6 +75,7 @@ def _show(request: Request, ctx: Ctx, who: Viewer, refused: HttpProblem | None =
     writes = may(who, Noun.PLAN, AccessVerb.WRITE)
     return show(
         request, who, "plans.html", found.at, status=refused.status if refused else 200, plans=found, before=before,
+        currency=ctx.settings.currency,
         form=form_token(who) if writes else "", refused=refused,
         said=plan_page.said(request.query_params.get("done", "") if writes else "", 0), why=plan_page.why_planned,
     )  # fmt: skip

@@ -87,6 +87,7 @@ def _show(
         request, who, "what_if.html", at, status=refused.status if refused else 200, fields=fields, found=found,
         refused=refused, form=form_token(who) if asks else "", names=names,
         services=(found or {}).get("services", ())[:MOST_SERVICES], is_answer=request.method == "POST",
+        currency=ctx.settings.currency,
     )  # fmt: skip
 
 

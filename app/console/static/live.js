@@ -1,5 +1,5 @@
-// Keeps the page up to date: every 15 s, unless the user types or selects; focus and opened details stay as they are.
-// Filters apply while they are changed; without scripts their button does it.
+// Keeps the page up to date: every 15 s, unless the user types, selects or has filled in a form; focus and opened
+// details stay as they are. Filters apply while they are changed; without scripts their button does it.
 "use strict";
 const EVERY_MS = 15000;
 const TYPED_MS = 300;
@@ -8,9 +8,12 @@ const live = document.getElementById("live");
 let asked = 0;
 let lost = "";
 
+// Returns why the page must stay as it is; empty where it may be replaced.
 function busy() {
   const at = document.activeElement;
-  return !getSelection().isCollapsed || (at && at.matches("input, select, textarea"));
+  if (!getSelection().isCollapsed || (at && at.matches("input, select, textarea"))) return "while you type or select";
+  const fields = [...document.querySelectorAll("main form:not(.find) input:not([type=hidden])")];
+  return fields.some((field) => field.value !== field.defaultValue) ? "until you send or empty the form" : "";
 }
 
 function focused() {
@@ -64,7 +67,8 @@ async function load(address, parts, isWanted) {
 
 function refresh() {
   if (document.hidden || document.querySelector("main[data-still]")) return;
-  if (busy()) return status("Paused while you type or select, as of", true);
+  const why = busy();
+  if (why) return status(`Paused ${why}, as of`, true);
   const order = ++asked;
   load(location.href, ["main", "#at"], () => order === asked && !busy());
 }
@@ -75,6 +79,14 @@ function filter(form) {
   history.replaceState(null, "", query ? `${form.getAttribute("action")}?${query}` : form.getAttribute("action"));
   const order = ++asked;
   load(location.href, ["#found", "#at"], () => order === asked);
+}
+
+// Takes what was just done out of the address, so that it is reported once, and not to others by the link.
+function forgetDone() {
+  const here = new URL(location.href);
+  if (!here.searchParams.has("done")) return;
+  here.searchParams.delete("done");
+  history.replaceState(null, "", here);
 }
 
 function offerOwnZone() {
@@ -100,6 +112,7 @@ document.addEventListener("submit", (event) => {
 });
 document.addEventListener("visibilitychange", refresh);
 offerOwnZone();
+forgetDone();
 if (document.querySelector("main[data-still]")) status("As of", false);
 else status("Live,", false);
 setInterval(refresh, EVERY_MS);

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 
 from tests.app.console.test_browser import PHONE, opened, violations
-from tests.app.console.visits import session
+from tests.app.console.visits import session, visit
 from tests.support.planned import Planned, planned_fleet
 from tests.support.postgres import DatabaseServer
 from tests.support.server import RunningServer
@@ -131,4 +131,59 @@ def test_a_plan_is_approved_by_keyboard_alone(browser: Browser, fleet: Planned) 
             if page.evaluate("document.activeElement.textContent") == f"Approve plan {plan}":
                 break
         page.keyboard.press("Enter")
-        page.wait_for_url(f"**/plans/{plan}?done=approve")
+        page.get_by_role("status").filter(has_text=f"You approved plan {plan}").wait_for()
+
+
+def test_what_was_done_is_reported_once_and_not_by_the_address(browser: Browser, fleet: Planned) -> None:
+    server = fleet.server
+    with opened(browser, server, signed_in(server, server.token("operator"))) as page:
+        page.clock.install()
+        page.goto("/nodes/node-0?done=cordon")
+        page.wait_for_url("**/nodes/node-0")
+        assert said(page).startswith("You cordoned it")
+        page.clock.run_for(16_000)
+        expect(page.get_by_text("You cordoned it")).to_have_count(0)
+
+
+def test_a_form_that_is_filled_in_keeps_its_fields_until_it_is_sent(browser: Browser, fleet: Planned) -> None:
+    """Or a drain of one GPU would become a drain of the node when the page refreshes before the button is pressed."""
+    server = fleet.server
+    with opened(browser, server, signed_in(server, server.token("operator"))) as page:
+        page.clock.install()
+        page.goto("/nodes/node-0")
+        page.locator("summary", has_text="Drain").click()
+        field = page.locator("#gpu-drain")
+        field.fill("1")
+        page.get_by_role("button", name="Drain node-0").focus()
+        page.clock.run_for(16_000)
+        page.get_by_text("Paused until you send or empty the form").wait_for()
+        assert field.input_value() == "1"
+        field.fill("")
+        field.blur()
+        page.clock.run_for(16_000)
+        expect(page.locator("#live")).to_have_text("Live,")
+
+
+def test_a_refusal_stays_and_its_address_leads_back_to_the_page(browser: Browser, fleet: Planned) -> None:
+    server = fleet.server
+    with opened(browser, server, signed_in(server, server.token("operator")), refused=(422,)) as page:
+        page.clock.install()
+        page.goto("/nodes/node-0")
+        page.locator("summary", has_text="Cordon").first.click()
+        page.locator("#gpu-cordon").fill("first")
+        page.get_by_role("button", name="Cordon node-0").click()
+        refusal = page.get_by_role("alert").filter(has_text="Refused: GPU 'first' is not understood")
+        refusal.wait_for()
+        page.clock.run_for(31_000)
+        assert refusal.is_visible()
+        page.goto("/nodes/node-0/cordon")
+        page.wait_for_url("**/nodes/node-0")
+    cookie = session(server, server.token("operator"))
+    for path, page_of_it in (
+        ("/plans/1/approve", "/plans/1"),
+        ("/plans/1/rollback", "/plans/1"),
+        ("/plans/resume", "/plans"),
+    ):
+        reply = visit(server, cookie, path)
+        assert (reply.status, reply.headers["location"]) == (303, page_of_it)
+    assert visit(server, cookie, "/nodes/node-0/erase").status == 404

@@ -111,6 +111,17 @@ def test_money_has_the_trend_of_a_month_and_tables_whose_numbers_are_those_of_th
     assert visit(server, viewer, "/money/year.csv").status in (404, 422)
 
 
+def test_before_the_first_booking_of_a_month_money_still_has_its_trend(server: RunningServer, viewer: str) -> None:
+    month = "day >= date_trunc('month', moment(), 'UTC')"
+    with psycopg.connect(libpq_url(server.database_url), autocommit=True) as connection:
+        connection.execute(f"CREATE TABLE of_month AS SELECT * FROM cost_day WHERE {month}".encode())
+        connection.execute(f"DELETE FROM cost_day WHERE {month}".encode())
+        page = visit(server, viewer, "/money").text
+        connection.execute(b"INSERT INTO cost_day SELECT * FROM of_month; DROP TABLE of_month")
+    assert "Nothing is booked this month yet" in page
+    assert list(charts(page)) == ["Cost by tenant", "Cost by service and job"]
+
+
 def test_a_tenant_sees_the_charts_of_its_own(server: RunningServer) -> None:
     own = session(server, server.token("viewer", tenant="shop"))
     assert list(charts(visit(server, own, "/?range=1h").text)) == ["Answers within the SLO"]

@@ -32,7 +32,14 @@ AT = datetime(2026, 6, 1, 12, tzinfo=UTC)
 NOW = FleetQuery()
 TABLE = ServicesQuery()
 FRAME = PageFrame(AT)
-QUIET: dict[str, Any] = {"said": "", "refused": None, "form": "", "cordons": []}  # nothing was done, and nothing may be
+# Nothing was done, and nothing may be.
+QUIET: dict[str, Any] = {
+    "may_ask": False,
+    "said": "",
+    "refused": None,
+    "form": "",
+    "cordons": [],
+}  # nothing was done, and nothing may be
 LEADER = Lease("planner-1", 3, 7, AT, AT + timedelta(seconds=10), True)
 MOST_BYTES = 300_000
 CHARTS = full_charts(AT)

@@ -99,6 +99,32 @@ def test_a_node_and_a_service_have_pages_of_their_own(server: RunningServer, vie
     assert f"{placed['node']}/{placed['gpu']}" in words(visit(server, viewer, "/services/shop/a").text)
 
 
+def test_pages_lead_on_to_what_is_asked_next(server: RunningServer, viewer: str) -> None:
+    operator = session(server, server.token("operator"))
+    for page, link in (
+        ("/services/shop/a", "/what-if?service=shop/a"),
+        ("/nodes/node-0", "/what-if?node=node-0"),
+    ):
+        assert f'href="{link}"' in visit(server, operator, page).text
+        assert link not in visit(server, viewer, page).text, "its token may not ask"
+        assert f'value="{link.partition("=")[2]}"' in visit(server, operator, link).text
+
+
+def test_a_state_keeps_its_capitals_and_amounts_have_their_currency(server: RunningServer, viewer: str) -> None:
+    assert "Slo" not in visit(server, viewer, "/services/shop/a").text
+    assert "its slo" not in visit(server, viewer, "/services/shop/a").text
+    assert "Cost per hour EUR" in words(visit(server, viewer, "/plans").text)
+    assert "EUR an hour" in words(visit(server, viewer, "/plans/1").text)
+
+
+def test_the_end_of_the_list_of_plans_is_not_taken_for_a_fleet_without_plans(
+    server: RunningServer, viewer: str
+) -> None:
+    page = words(visit(server, viewer, "/plans?before=1").text)
+    assert "No plan is older." in page
+    assert "There is no plan yet" not in page
+
+
 def test_services_are_found_by_name_state_and_order(server: RunningServer, viewer: str) -> None:
     def listed(query: str) -> list[str]:
         page = visit(server, viewer, f"/services{query}").text
