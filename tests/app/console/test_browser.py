@@ -21,7 +21,7 @@ PAGES = (
     "/?service=shop/a", "/nodes/node-0", "/services", "/services/shop/a", "/services/shop/a/explain", "/plans",
     "/money", "/events", "/audit", "/jobs", "/what-if",
 )  # fmt: skip
-PHONE = {"viewport": {"width": 390, "height": 844}, "device_scale_factor": 2, "is_mobile": True}
+PHONE: dict[str, Any] = {"viewport": {"width": 390, "height": 844}, "device_scale_factor": 2, "is_mobile": True}
 
 
 @pytest.fixture(scope="module")
