@@ -117,6 +117,17 @@ def test_a_state_keeps_its_capitals_and_amounts_have_their_currency(server: Runn
     assert "EUR an hour" in words(visit(server, viewer, "/plans/1").text)
 
 
+def test_an_event_that_came_again_says_since_when(server: RunningServer, viewer: str) -> None:
+    with psycopg.connect(libpq_url(server.database_url), autocommit=True) as connection:
+        connection.execute(
+            "INSERT INTO event (at, last_at, times, reason, kind, name, message, fingerprint) "
+            "VALUES (moment() - interval '2 hours', moment(), 7, 'operator', 'Node', 'node-0', 'again', 'again')"
+        )
+        page = words(visit(server, viewer, "/events").text)
+        connection.execute("DELETE FROM event WHERE fingerprint = 'again'")
+    assert re.search(r"\W7 since [-0-9 ]*\d\d:\d\d:\d\d ", page)
+
+
 def test_the_end_of_the_list_of_plans_is_not_taken_for_a_fleet_without_plans(
     server: RunningServer, viewer: str
 ) -> None:
