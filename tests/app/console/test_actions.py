@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -109,7 +110,7 @@ def test_a_question_is_answered_with_three_plans_in_money_and_unserved_load(brow
 
 
 @pytest.mark.parametrize("options", [{"color_scheme": "light"}, {"color_scheme": "dark"}, PHONE], ids=str)
-def test_the_pages_of_actions_shut_nobody_out(browser: Browser, fleet: Planned, options: dict[str, object]) -> None:
+def test_the_pages_of_actions_shut_nobody_out(browser: Browser, fleet: Planned, options: dict[str, Any]) -> None:
     server = fleet.server
     plan = server.request("GET", "/api/v1/plans?limit=1").json["items"][0]["generation"]
     with opened(browser, server, signed_in(server, server.admin_token), **options) as page:
