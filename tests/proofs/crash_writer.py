@@ -109,7 +109,7 @@ class Writer:
             body = body | {"metadata": {"labels": {"write": key}}}
         elif method == "PUT":
             body = manifest(kind, last, body["spec"], tenant, write=key)
-        reply = self._send(method, path, body, key, headers)
+        reply = self._send(method, path, body, key, headers, hangs_up=not refusals)
         if reply.status in refusals:
             return
         if reply.status not in (200, 201):
@@ -124,9 +124,22 @@ class Writer:
         self.effects.append((key, "update" if name in self.standing else "create", *name))
         self.standing[name] = key
 
-    def _send(self, method: str, path: str, body: Any, key: str, headers: dict[str, str] | None = None) -> Reply:
+    def _send(
+        self,
+        method: str,
+        path: str,
+        body: Any,
+        key: str,
+        headers: dict[str, str] | None = None,
+        hangs_up: bool = True,
+    ) -> Reply:
+        """Sends a request until it is answered, sometimes after one like it whose answer is not awaited.
+
+        A refusal is not kept under its key: the request that is still under way may succeed after it, once another
+        writer has changed what it was refused for. Requests that may be refused are therefore sent alone.
+        """
         given = {"Idempotency-Key": key, "X-Request-Id": key} | (headers or {})
-        if self._rng.random() < HANGS_UP:
+        if hangs_up and self._rng.random() < HANGS_UP:
             self._caller.drop(method, path, body, given)  # perhaps done, perhaps under way, perhaps never arrived
         reply = self._caller.insist(method, path, body, given)
         self.statuses[reply.status] = self.statuses.get(reply.status, 0) + 1

@@ -23,7 +23,7 @@ FEW = SolveBudget(seconds=None, work=5)
 def test_every_name_plans_and_manifests_know_the_same_names() -> None:
     assert {JOINT, *DRAFTERS} == {*PLANNERS, *BASELINES}
     assert get_args(PolicySpec.model_fields["planner"].annotation) == PLANNERS
-    with pytest.raises(UnknownPlanner, match="allowed: joint, hetsev, mudi, oltunes"):
+    with pytest.raises(UnknownPlanner, match="allowed: joint, hetsev, mudi, inss, morak, oltunes"):
         drafter_of("someone")
 
 
