@@ -157,7 +157,7 @@ def _usable_gpus(snapshot: Snapshot) -> dict[str, tuple[int, ...]]:
 
 
 def _repartition(snapshot: Snapshot) -> tuple[Place, ...]:
-    """Returns the GPUs that their nodes ask to divide anew."""
+    """Returns the GPUs that their nodes ask to have divided again."""
     nodes = snapshot.nodes.values()
     return tuple((facts.name, gpu) for facts in nodes for gpu in facts.repartition_gpus)
 

@@ -1,7 +1,7 @@
 """Plans a fleet as Morak does: GPUs are split once, by the exact search over model, SM%, batch and clock (K1, K4).
 
 What runs keeps its SM%; batches and clocks follow the load (K2). Instances are added where they carry most of what is
-short, and a GPU is divided anew when its node asks for it, as Algorithm 1 does after three failures.
+short, and a GPU is divided again when its node asks for it, as Algorithm 1 does after three failures.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def plan(problem: Problem, knowledge: Knowledge, budget: PlannerBudget) -> Plann
     instances, rests = carry(problem, board.seats, jobs)
     unserved = tuple(Unserved(name, rate, _why(board, name)) for name, rate in sorted(rests.items()))
     words = [f"exact search of splits, batches and clocks: {_count(added, 'instance')} added"]
-    words += [f"{_count(len(again), 'GPU')} divided anew"] if again else []
+    words += [f"{_count(len(again), 'GPU')} divided again"] if again else []
     words += ["clocks and batches kept"] if is_kept and not added else []
     return PlannerDraft(tuple(instances), unserved, "; ".join(words), divided.knowledge())
 

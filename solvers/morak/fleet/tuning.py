@@ -14,7 +14,7 @@ from solvers.morak.power.knapsack import Front, exact
 from solvers.morak.power.options import PowerOption
 from solvers.planning.carried import accepted_rates
 
-HEADROOM = 1.1  # of a service's rate: what is chosen anew carries so much
+HEADROOM = 1.1  # of a service's rate: what is newly chosen carries so much
 SPARE_SHARE = 1.25  # of the rate: what must remain before an instance stops
 WATTS_SHARE = 1.1  # settings that draw more than so many times the least are replaced
 KNAPSACK_SUMS = 200_000

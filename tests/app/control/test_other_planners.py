@@ -108,7 +108,7 @@ def test_morak_runs_a_fleet_keeps_its_shares_adds_instances_and_is_replayed(data
     answer = solved(Solve(formulate(replace(snapshot, nodes=asking)).problem, None, 5), alone=True)
     assert answer.plan
     assert answer.plan.certificate
-    assert "1 GPU divided anew" in answer.plan.certificate.method
+    assert "1 GPU divided again" in answer.plan.certificate.method
     assert set(answer.knowledge["morak"]["divided"]) == {before[0][0]}
 
 

@@ -101,14 +101,14 @@ def test_a_gpu_is_divided_anew_at_its_nodes_request_once_in_five_minutes() -> No
     place = first.instances[0].place
     there = {line.id: line.sm_percent for line in first.instances if line.place == place}
     divided, draft = planned(PAPER, first, repartition=(place,))
-    assert "1 GPU divided anew" in draft.method
+    assert "1 GPU divided again" in draft.method
     assert {line.id: line.sm_percent for line in divided.instances if line.place == place} != there
     others = {key: value for key, value in splits(first).items() if value[:2] != place}
     assert others.items() <= splits(divided).items()
     _, soon = planned(PAPER, divided, draft.knowledge, repartition=(place,), now=NOON + timedelta(seconds=200))
     assert "divided" not in soon.method
     _, later = planned(PAPER, divided, soon.knowledge, repartition=(place,), now=NOON + timedelta(seconds=301))
-    assert "1 GPU divided anew" in later.method
+    assert "1 GPU divided again" in later.method
     _, forgotten = planned(PAPER, divided, later.knowledge, now=NOON + timedelta(hours=2))
     assert not forgotten.knowledge
 
