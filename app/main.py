@@ -38,6 +38,7 @@ from app.api.overreach import audited_overreach
 from app.api.report_bypass import ReportBypass
 from app.api.requests import known_parameters
 from app.console import routes as console
+from app.console.refusals import refusal_page
 from app.context import Context
 from app.control.answer.ready import GetReady, import_needed
 from app.housekeeping import Housekeeping
@@ -70,6 +71,7 @@ def create_app(settings: Settings) -> Gate:
         authenticate=authenticator.principal,
         remembered=authenticator.cached,
         admitted=context.sessions.principal,
+        refusal_page=refusal_page,
     )
 
 

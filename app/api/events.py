@@ -39,7 +39,7 @@ class EventQuery(BaseModel):
     cursor: Annotated[str, Field(max_length=1000)] = ""
 
 
-@router.get("", summary="What happened, newest first; repetitions within an hour are counted as one event")
+@router.get("", summary="What happened, the last first; repetitions within an hour are counted as one event")
 def list_events(ctx: Ctx, who: Who, query: Annotated[EventQuery, Query()]) -> Response:
     """A tenant sees only its own events."""
     is_own = require(who, Noun.EVENT, AccessVerb.READ, query.tenant) is Reach.OWN

@@ -1,4 +1,4 @@
-"""Audits refused writes of agents and gateways: their tokens are misused, by a fault or by a thief."""
+"""Audits refused writes of agents, gateways and forms of the console: misused tokens, by a fault or by a thief."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from app.nodes import metrics
 from app.problem import HttpProblem
 from app.store.database.database import Unavailable
 from app.store.world import audit
+from app.store.world.audit import AuditEntry
 
 AUDITED = Buckets(0.1, 20.0)  # by token: the audit is kept for a year, and 20 entries suffice
 
@@ -33,13 +34,18 @@ async def audited_overreach(request: Request) -> AsyncIterator[None]:
 
 
 async def _record(request: Request, who: Principal) -> None:
-    if AUDITED.take(who.id, time.monotonic()):
-        metrics.REFUSED.labels("not_audited").inc()
-        return
     path = request.url.path[:200]
     detail = f"the token of {who.scope} {who.node or who.gateway} may not {request.method} {path}"
     name = str(request.path_params.get("name", ""))[:63]
     entry = actor(request).entry("write", _kind(path), name=name, outcome="refused", detail=detail)
+    await record_refusal(request, entry)
+
+
+async def record_refusal(request: Request, entry: AuditEntry) -> None:
+    """Records a refused write, of each token only so often."""
+    if AUDITED.take(entry.principal, time.monotonic()):
+        metrics.REFUSED.labels("not_audited").inc()
+        return
     try:
         await run_in_threadpool(context(request).database.write, lambda c: audit.record(c, [entry]))
     except Unavailable:

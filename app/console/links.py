@@ -23,7 +23,7 @@ def plan_link(generation: int | str) -> str:
 
 def job_link(name: str) -> str:
     """Returns the address of the list of jobs with this job alone, tenant/name."""
-    return f"/jobs?{urlencode({'find': name}, safe='/')}"
+    return f"/jobs?{urlencode({'name': name}, safe='/')}"
 
 
 def subject_link(kind: str, name: str) -> str:

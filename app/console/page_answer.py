@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Mapping
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
@@ -15,6 +16,7 @@ from app.http import cookies
 from app.http.answers import PAGE_HEADERS
 
 NEEDED = {"/audit": (Noun.AUDIT, AccessVerb.READ), "/what-if": (Noun.WHAT_IF, AccessVerb.WRITE)}
+NO_HEADERS: Mapping[str, str] = {}
 SMALL = 1400  # bytes: a single packet, which compression makes no faster
 
 
@@ -45,10 +47,12 @@ def show(
     return html_answer(request, render(template, frame=frame_of(request, who, at), **values), status, cookie)
 
 
-def html_answer(request: Request, html: str, status: int = 200, cookie: str = "") -> Response:
+def html_answer(
+    request: Request, html: str, status: int = 200, cookie: str = "", more: Mapping[str, str] = NO_HEADERS
+) -> Response:
     """Returns HTML under the policy of every page. Proofs in forms are masked each time: compression leaks nothing."""
     content = html.encode()
-    headers = {**PAGE_HEADERS, "Vary": "Accept-Encoding, Cookie"}
+    headers = {**more, **PAGE_HEADERS, "Vary": "Accept-Encoding, Cookie"}
     if cookie:
         headers["Set-Cookie"] = cookie
     if len(content) > SMALL and "gzip" in request.headers.get("accept-encoding", ""):

@@ -81,6 +81,7 @@ class JobsQuery(PageQuery):
     PATH: ClassVar[str] = "/jobs"
 
     find: str = ""  # part of tenant/name
+    name: str = ""  # exactly tenant/name
     phase: str = ""
     page: int = 1
 
@@ -116,6 +117,7 @@ def read_events_query(query: Mapping[str, str]) -> EventsQuery:
 def read_jobs_query(query: Mapping[str, str]) -> JobsQuery:
     return JobsQuery(
         find=read_text(query, "find").lower(),
+        name=read_text(query, "name"),
         phase=read_choice(query, "phase", PHASES),
         page=read_number(query, "page"),
     )

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from app.api.plan_actions import ACTED_UPON, EVER_IN_FORCE, MOVES
-from app.console.wording import number
+from app.console.wording import count
 from app.control.domain.events import reason_of
 
 LABELS = {
     "approve": "Approve", "reject": "Reject", "pause": "Pause", "resume": "Resume", "abort": "Abort",
 }  # fmt: skip
+CONFIRMED = ("approve", "reject")  # a page asks first; other actions are undone by another one
 EFFECTS = {
     "approve": "Its rollout begins.",
     "reject": "It is discarded, and nothing changes.",
@@ -46,6 +47,11 @@ class PlanForm:
     effect: str
     to: int = 0
 
+    @property
+    def is_confirmed(self) -> bool:
+        """Returns whether a page of its own asks first."""
+        return self.verb in CONFIRMED
+
 
 def plan_forms(head: Mapping[str, Any], in_force: int, is_base_kept: bool) -> list[PlanForm]:
     """Returns what an operator may do with the plan in its state."""
@@ -78,16 +84,14 @@ def rollout_lines(head: Mapping[str, Any]) -> list[str]:
     rollout = head.get("rollout") or {}
     if not rollout:
         return []
-    lines = [f"{_count(rollout.get('steps', 0), 'step')} made"]
-    lines += [f"{_count(len(rollout[name]), 'instance')} {words}" for name, words in PROGRESS if rollout.get(name)]
+    lines = [f"{count(rollout.get('steps', 0), 'step', 'steps')} made"]
+    lines += [
+        f"{count(len(rollout[name]), 'instance', 'instances')} {words}" for name, words in PROGRESS if rollout.get(name)
+    ]
     for name, words in (("left_out", "left out, as a step failed"), ("freed", "left out, as they blocked each other")):
         if rollout.get(name):
             lines.append(f"{words}: {', '.join(map(str, rollout[name][:10]))}")
     return lines
-
-
-def _count(count: int, noun: str) -> str:
-    return f"{number(count)} {noun}{'s' if count != 1 else ''}"
 
 
 def why_planned(head: Mapping[str, Any]) -> str:
@@ -95,3 +99,13 @@ def why_planned(head: Mapping[str, Any]) -> str:
     word = head.get("reason") or ""
     reason = reason_of(word)
     return reason.sentence if reason else word
+
+
+def spell_owners(names: Sequence[str], jobs: Mapping[str, bool]) -> str:
+    """Returns `3 services, 1 job`: how many of each a plan changes; `jobs` knows those that are still declared."""
+    kinds = (
+        (sum(jobs.get(name) is False for name in names), "service", "services"),
+        (sum(jobs.get(name) is True for name in names), "job", "jobs"),
+        (sum(name not in jobs for name in names), "deleted since", "deleted since"),
+    )
+    return ", ".join(count(*kind) for kind in kinds if kind[0])

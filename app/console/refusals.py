@@ -1,21 +1,29 @@
-"""Refusals as pages: unknown paths and names say so with status 404; without a session the sign-in form comes first."""
+"""Refusals as pages; without a session the sign-in form comes first. Refused forms are audited."""
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
 from datetime import UTC, datetime
+from typing import Any
 
 from fastapi import FastAPI, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from app.access import Noun, Principal
+from app.api import overreach
 from app.console import links
-from app.console.page_answer import show, to_page
+from app.console.forms import actor_of
+from app.console.page_answer import frame_of, html_answer, to_page
+from app.console.rendering import render
 from app.console.visitor import NotSignedIn
 from app.http import errors
 from app.http.lanes import lane_of_scope
 from app.problem import HttpProblem
 
-FRAMED = (403, 404)  # refusals that keep the navigation around them
+# Of a path, the kind that the audit names; its verb and name follow from the path.
+KINDS = {"plans": Noun.PLAN, "nodes": Noun.CORDON, "what-if": Noun.WHAT_IF}
+LONGEST_NAME = 63
 
 
 def install(app: FastAPI) -> None:
@@ -31,7 +39,8 @@ def install(app: FastAPI) -> None:
 
     app.router.default = unknown_path
     app.add_exception_handler(NotSignedIn, _to_sign_in)
-    app.add_exception_handler(HttpProblem, _refuse)
+    for kind in errors.KINDS:
+        app.add_exception_handler(kind, _refuse)
 
 
 def unknown_name(what: str) -> HttpProblem:
@@ -41,6 +50,16 @@ def unknown_name(what: str) -> HttpProblem:
     )
 
 
+def refusal_page(problem: HttpProblem, scope: MutableMapping[str, Any]) -> str:
+    """Returns the page of a refusal; for a visitor with a session the navigation is around it."""
+    request, who = Request(scope), scope["state"].get("principal")
+    values = {"problem": problem, "request_id": scope["state"].get("request_id", "")}
+    if who is None:
+        return render("refusal_alone.html", **values)
+    frame = frame_of(request, who, datetime.now(UTC))
+    return render("refusal.html", frame=frame, is_repeatable=request.method == "GET", **values)
+
+
 async def _to_sign_in(request: Request, _error: Exception) -> Response:
     query = request.url.query
     back = f"{request.url.path}{'?' if query else ''}{query}" if request.method == "GET" else "/"
@@ -48,9 +67,22 @@ async def _to_sign_in(request: Request, _error: Exception) -> Response:
 
 
 async def _refuse(request: Request, error: Exception) -> Response:
-    who = request.scope["state"].get("principal")
-    problem = errors.problem_of(error)
-    is_page = lane_of_scope(request.scope).page
-    if not is_page or who is None or problem.status not in FRAMED:
+    if not lane_of_scope(request.scope).page:
         return await errors.answer(request, error)
-    return show(request, who, "refusal.html", datetime.now(UTC), status=problem.status, problem=problem)
+    problem = errors.problem_of_request(request, error)
+    who: Principal | None = request.scope["state"].get("principal")
+    if who is not None and request.method == "POST" and problem.status == 403:
+        await _audit(request, who, problem)
+    return html_answer(request, refusal_page(problem, request.scope), problem.status, more=problem.headers)
+
+
+async def _audit(request: Request, who: Principal, problem: HttpProblem) -> None:
+    """Records that a form was refused: it was forged, or its token may not do that."""
+    first, *rest = request.url.path.strip("/").split("/")
+    verb = rest[-1] if rest else {"what-if": "ask"}.get(first, first)
+    name = rest[0] if len(rest) > 1 else "fleet" if rest else ""
+    kind = str(KINDS.get(first, "Session"))
+    entry = actor_of(request, who).entry(
+        verb[:LONGEST_NAME], kind, name=name[:LONGEST_NAME], outcome="refused", detail=problem.detail
+    )
+    await overreach.record_refusal(request, entry)

@@ -14,19 +14,17 @@ from app.console.pages import (
     node,
     node_actions,
     plan,
+    plan_actions,
     plans,
     service,
     services,
     what_if,
 )
 
-ROUTERS: tuple[APIRouter, ...] = (
-    door.router,
-    *(
-        page.router
-        for page in (fleet, node, node_actions, services, service, plans, plan, money, events, audit, jobs, what_if)
-    ),
-)
+PAGES = (
+    fleet, node, node_actions, services, service, plans, plan, plan_actions, money, events, audit, jobs, what_if,
+)  # fmt: skip
+ROUTERS: tuple[APIRouter, ...] = (door.router, *(page.router for page in PAGES))
 
 
 def install(app: FastAPI) -> None:

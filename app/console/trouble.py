@@ -8,13 +8,14 @@ from datetime import timedelta
 
 from app.console.data import ConsoleData
 from app.console.fleet import FleetPicture
-from app.console.links import node_link, plan_link
+from app.console.links import job_link, node_link, plan_link, service_link
 from app.console.page_request import ServicesQuery
 from app.console.services import ServiceRow
-from app.console.wording import age, number
+from app.console.wording import age, count, number
 from app.control.domain.events import Reason, reason_of
 
 PLANS = "/plans"
+MAP = "#fleet"  # nodes with trouble come first there
 NAMED_OBJECTS = 3
 ALARM_BURN_RATE = 6.0  # times as fast as the allowance of a month lasts
 CYCLE_LATE = timedelta(minutes=15)
@@ -22,18 +23,29 @@ FAILED = (Reason.SOLVER_OUT_OF_TIME, Reason.SOLVER_CRASHED, Reason.SOLVER_WRONG)
 
 
 @dataclass(frozen=True, slots=True)
+class TroubleSubject:
+    """A service, node or job in trouble, with a few words about it."""
+
+    name: str
+    link: str
+    words: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class TroubleLine:
-    """A line and its link; its severity is `alarm` or `warning`."""
+    """A line and its link; its severity is `alarm` or `warning`. The first subjects are named, `more` are not."""
 
     severity: str
     text: str
-    names: str
     link: str
+    note: str = ""
+    subjects: tuple[TroubleSubject, ...] = ()
+    more: int = 0
 
 
 def find_troubles(data: ConsoleData, rows: Sequence[ServiceRow], fleet: FleetPicture) -> list[TroubleLine]:
     """Returns alarms before warnings."""
-    found = [*_unserved(rows), *_fleet(fleet), *_planner(data), *_late(rows)]
+    found = [*_unserved(rows), *_fleet(fleet), *_planner(data), *_late(rows), *_unplaced(data)]
     return sorted(found, key=lambda line: line.severity != "alarm")
 
 
@@ -42,9 +54,9 @@ def _unserved(rows: Sequence[ServiceRow]) -> Iterator[TroubleLine]:
     if short:
         short.sort(key=lambda row: (-row.unserved, row.name))
         lost = sum(row.unserved for row in short)
-        text = f"{_count(len(short), 'service is', 'services are')} not fully served"
+        text = f"{count(len(short), 'service is', 'services are')} not fully served"
         text += f", {number(lost)} requests a second short" if lost else ""
-        yield TroubleLine("alarm", text, _listed([row.name for row in short]), ServicesQuery(state="unserved").url())
+        yield _named("alarm", text, ServicesQuery(state="unserved").url(), _services(short))
 
 
 def _late(rows: Sequence[ServiceRow]) -> Iterator[TroubleLine]:
@@ -52,66 +64,70 @@ def _late(rows: Sequence[ServiceRow]) -> Iterator[TroubleLine]:
     if late:
         late.sort(key=lambda row: -(row.burn or 0.0))
         burning = [row for row in late if (row.burn or 0.0) >= ALARM_BURN_RATE]
-        text = f"{_count(len(late), 'service is', 'services are')} below the SLO in the last 30 minutes"
+        text = f"{count(len(late), 'service is', 'services are')} below the SLO in the last 30 minutes"
         link = ServicesQuery(state="late").url()
-        yield TroubleLine("alarm" if burning else "warning", text, _listed([row.name for row in late]), link)
+        yield _named("alarm" if burning else "warning", text, link, _services(late))
 
 
 def _fleet(fleet: FleetPicture) -> Iterator[TroubleLine]:
+    silent = [TroubleSubject(name, node_link(name), duration) for name, duration in fleet.silent]
     if fleet.unheard:
         text = f"no node reports: all {fleet.nodes} are silent; the fault may be this server's"
-        yield TroubleLine("alarm", text, _listed([name for name, _ in fleet.silent]), "#fleet")
-    elif fleet.silent:
-        never = sum(duration == "never reported" for _, duration in fleet.silent)
-        severity = "warning" if never == len(fleet.silent) else "alarm"
-        text = f"{_count(len(fleet.silent), 'node is', 'nodes are')} silent"
-        named = [f"{name} ({duration})" for name, duration in fleet.silent]
-        yield TroubleLine(severity, text, _listed(named), node_link(fleet.silent[0][0]))
+        yield _named("alarm", text, MAP, silent)
+    elif silent:
+        never = sum(subject.words == "never reported" for subject in silent)
+        severity = "warning" if never == len(silent) else "alarm"
+        yield _named(severity, f"{count(len(silent), 'node is', 'nodes are')} silent", MAP, silent)
     if fleet.reclaimed:
-        named = [f"{name} ({when})" for name, when in fleet.reclaimed]
-        text = f"{_count(len(fleet.reclaimed), 'node is', 'nodes are')} to be reclaimed"
-        yield TroubleLine("warning", text, _listed(named), node_link(fleet.reclaimed[0][0]))
+        leaving = [TroubleSubject(name, node_link(name), when) for name, when in fleet.reclaimed]
+        yield _named("warning", f"{count(len(leaving), 'node is', 'nodes are')} to be reclaimed", MAP, leaving)
     if fleet.ailing:
-        named = [f"{node}/{index} ({why.replace('_', ' ')})" for node, index, why in fleet.ailing]
-        text = f"{_count(len(fleet.ailing), 'GPU is', 'GPUs are')} unhealthy"
-        yield TroubleLine("alarm", text, _listed(named), node_link(fleet.ailing[0][0]))
+        ailing = [
+            TroubleSubject(f"{node}/{index}", node_link(node), why.replace("_", " "))
+            for node, index, why in fleet.ailing
+        ]
+        yield _named("alarm", f"{count(len(ailing), 'GPU is', 'GPUs are')} unhealthy", MAP, ailing)
 
 
 def _planner(data: ConsoleData) -> Iterator[TroubleLine]:
     if data.tenant:
         return
     if data.leader is None:
-        yield TroubleLine("alarm", "no planner has ever led", "gpuwright planner starts one", PLANS)
+        yield TroubleLine("alarm", "no planner has ever led", PLANS, "gpuwright planner starts one")
     elif not data.leader.held:
         silent = age((data.at - data.leader.renewed_at).total_seconds())
-        yield TroubleLine("alarm", f"no planner has led for {silent}", f"the last was {data.leader.holder}", PLANS)
+        yield TroubleLine("alarm", f"no planner has led for {silent}", PLANS, f"the last was {data.leader.holder}")
     reason = reason_of(data.cycle["reason"]) if data.cycle else None
     if reason in FAILED and reason is not None:
-        yield TroubleLine(reason.severity, "the last cycle made no plan", reason.sentence, PLANS)
+        yield TroubleLine(reason.severity, "the last cycle made no plan", PLANS, reason.sentence)
     elif data.cycle and data.at - data.cycle["at"] > CYCLE_LATE:
         late = age((data.at - data.cycle["at"]).total_seconds())
-        yield TroubleLine("warning", f"the last cycle was {late} ago", "", PLANS)
+        yield TroubleLine("warning", f"the last cycle was {late} ago", PLANS)
     state = data.plan["state"] if data.plan else ""
     if data.plan and state in ("stopped", "paused"):
         text = f"the rollout of plan {data.plan['generation']} is {state}"
         message = str(data.plan.get("message") or "")
-        yield TroubleLine("warning", text, message, plan_link(data.plan["generation"]))
+        yield TroubleLine("warning", text, plan_link(data.plan["generation"]), message)
     if data.hold:
         text = f"since the rollback by plan {data.hold.generation} every plan waits for approval"
-        yield TroubleLine("warning", text, "resume the fleet on the page of plans", PLANS)
+        yield TroubleLine("warning", text, PLANS, "resume the fleet on the page of plans")
     if data.waiting:
         text = f"plan {data.waiting} waits for approval"
-        yield TroubleLine("warning", text, f"gpuwright plan approve {data.waiting}", plan_link(data.waiting))
-    lost = len(data.body.get("unplaced", ()))
-    if lost:
-        names = _listed([line["job"] for line in data.body["unplaced"]])
-        yield TroubleLine("warning", f"{_count(lost, 'job has', 'jobs have')} no place", names, "/jobs")
+        yield TroubleLine("warning", text, plan_link(data.waiting), f"gpuwright plan approve {data.waiting}")
 
 
-def _count(count: int, singular: str, many: str) -> str:
-    return f"{number(count)} {singular if count == 1 else many}"
+def _unplaced(data: ConsoleData) -> Iterator[TroubleLine]:
+    waiting = [TroubleSubject(line["job"], job_link(line["job"])) for line in data.body.get("unplaced", ())]
+    if waiting:
+        yield _named("warning", f"{count(len(waiting), 'job has', 'jobs have')} no place", "/jobs", waiting)
 
 
-def _listed(names: Sequence[str]) -> str:
-    more = len(names) - NAMED_OBJECTS
-    return ", ".join(names[:NAMED_OBJECTS]) + (f" and {number(more)} more" if more > 0 else "")
+def _services(rows: Sequence[ServiceRow]) -> list[TroubleSubject]:
+    return [TroubleSubject(row.name, service_link(row.name)) for row in rows]
+
+
+def _named(severity: str, text: str, link: str, subjects: Sequence[TroubleSubject]) -> TroubleLine:
+    """Returns a line that names the first subjects; the line itself leads to the only one there is."""
+    link = subjects[0].link if len(subjects) == 1 else link
+    more = max(0, len(subjects) - NAMED_OBJECTS)
+    return TroubleLine(severity, text, link, subjects=tuple(subjects[:NAMED_OBJECTS]), more=more)

@@ -17,6 +17,11 @@ def number(value: float | None) -> str:
     return f"{value:,.{digits}f}".replace(",", THIN)
 
 
+def count(found: int, singular: str, plural: str) -> str:
+    """Returns 1 service, or 2 services."""
+    return f"{number(found)} {singular if found == 1 else plural}"
+
+
 def percent(share: float | None, digits: int = 1) -> str:
     """Formats a share of 1; a share below 1 never becomes 100 %."""
     if share is None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from html import escape
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
 
 from app.http.lanes import lane_of_scope
@@ -13,6 +12,7 @@ from app.problem import HttpProblem
 
 MEDIA = b"application/problem+json"
 PAGE = b"text/html; charset=utf-8"
+RefusalPage = Callable[[HttpProblem, MutableMapping[str, Any]], str]  # of a refusal and the scope of its request
 LONGEST_INSTANCE = 512
 # A page may load our own style sheet, script and pictures: nothing inline, nothing from elsewhere.
 POLICY = (
@@ -27,12 +27,6 @@ PAGE_HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-_HTML = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title} - gpuwright</title><link rel="stylesheet" href="/console/console.css"></head>
-<body class="door"><main><h1>{title}</h1><p>{detail}</p><p><a href="">Try again</a></p>
-<p class="quiet">{status} · request {request_id}</p></main></body></html>
-"""
 
 
 def instance_of(scope: Mapping[str, Any]) -> str:
@@ -41,19 +35,18 @@ def instance_of(scope: Mapping[str, Any]) -> str:
     return redact(raw[:LONGEST_INSTANCE].decode("latin-1"))
 
 
-def encoded(problem: HttpProblem, scope: Mapping[str, Any]) -> bytes:
-    """Returns the encoded document; JSON is ASCII with escapes, so that no control character is sent back."""
+def encoded(problem: HttpProblem, scope: MutableMapping[str, Any], page: RefusalPage | None = None) -> bytes:
+    """Returns the page for a browser, where `page` makes one; for programs JSON: ASCII, without control characters."""
+    if page is not None and _is_page(scope):
+        return page(problem, scope).encode()
     request_id = scope.get("state", {}).get("request_id", "")
-    if _is_page(scope):
-        fields = {"title": problem.title, "detail": problem.detail, "status": problem.status, "request_id": request_id}
-        return _HTML.format(**{name: escape(str(value)) for name, value in fields.items()}).encode()
     return json.dumps(problem.body(instance_of(scope), request_id), default=str).encode()
 
 
 def headers_of(
-    problem: HttpProblem, body: bytes, scope: Mapping[str, Any], *, close: bool = False
+    problem: HttpProblem, body: bytes, scope: Mapping[str, Any], *, page: RefusalPage | None = None, close: bool = False
 ) -> list[tuple[bytes, bytes]]:
-    is_page = _is_page(scope)
+    is_page = page is not None and _is_page(scope)
     headers = [(b"content-type", PAGE if is_page else MEDIA), (b"content-length", str(len(body)).encode())]
     extra_headers = problem.headers | (PAGE_HEADERS if is_page else {})
     headers += [(name.lower().encode(), value.encode("latin-1")) for name, value in extra_headers.items()]

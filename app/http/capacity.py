@@ -27,6 +27,8 @@ class Capacity:
     working_each: int = 16
     heavy: int = 4  # of them: reads of the whole plan, of all loads, or of a month of money
     heavy_each: int = 1
+    asking: int = 8  # of them: pages that wait for the solver; a snapshot of a large fleet takes tens of megabytes
+    asking_each: int = 2
     queue: int = 1024
     queue_seconds: float = 10.0
     long: int = 4096  # watches and long polls

@@ -47,31 +47,33 @@ _SLUGS = {
 }
 
 
+KINDS = (
+    HttpProblem, HTTPException, RequestValidationError, Unavailable, PoolTimeout, DBAPIError, psycopg.Error, Exception,
+)  # fmt: skip
+
+
 def install(app: FastAPI) -> None:
     """Makes `app` answer every error with problem+json."""
     app.router.redirect_slashes = False  # the redirect would repeat the Host header back
-    for kind in (
-        HttpProblem,
-        HTTPException,
-        RequestValidationError,
-        Unavailable,
-        PoolTimeout,
-        DBAPIError,
-        psycopg.Error,
-    ):
+    for kind in KINDS:
         app.add_exception_handler(kind, answer)
-    app.add_exception_handler(Exception, answer)
 
 
 async def answer(request: Request, error: Exception) -> Response:
     """Answers an exception of a route with its problem."""
-    problem = problem_of(error)
-    if problem.status == 405:
-        problem.headers["Allow"] = ", ".join(_allowed(request))
+    problem = problem_of_request(request, error)
     body = answers.encoded(problem, request.scope)
     response = Response(body, problem.status)
     response.raw_headers = answers.headers_of(problem, body, request.scope)
     return response
+
+
+def problem_of_request(request: Request, error: Exception) -> HttpProblem:
+    """Returns the problem of a request that has reached the routes: they know which methods its path allows."""
+    problem = problem_of(error)
+    if problem.status == 405:
+        problem.headers["Allow"] = ", ".join(_allowed(request))
+    return problem
 
 
 def problem_of(error: Exception) -> HttpProblem:

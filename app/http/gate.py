@@ -10,6 +10,7 @@ from typing import Any
 
 from app.access import AccessVerb, Noun, Principal, reach
 from app.http import cookies, metrics
+from app.http.answers import RefusalPage
 from app.http.bodies import Disconnected, HeldBody, Receive
 from app.http.buckets import Buckets, sign_in_buckets, too_many
 from app.http.callers import Authenticate, Callers, Remembered, peer_of
@@ -37,7 +38,8 @@ class Gate:
 
     A route finds in `scope["state"]`: `principal`, `body` (all of it) and `request_id`. `authenticate` may
     block (it runs in a thread); `remembered` must not, and answers None for a token it has to look up. `admitted`
-    does for the cookies of pages what `authenticate` does for tokens; a cookie is looked at nowhere else.
+    does for the cookies of pages what `authenticate` does for tokens; a cookie is looked at nowhere else. A browser
+    gets a refusal as `refusal_page` makes it.
     """
 
     def __init__(
@@ -48,11 +50,13 @@ class Gate:
         authenticate: Authenticate,
         remembered: Remembered = lambda header: None,
         admitted: Authenticate | None = None,
+        refusal_page: RefusalPage | None = None,
         capacity: Capacity | None = None,
         tracing: Tracing | None = None,
     ) -> None:
         limits = capacity or Capacity()
         self._app = app
+        self._refusal_page = refusal_page
         self._settings = settings
         self._capacity = limits
         self._proxies = settings.proxies()
@@ -72,6 +76,7 @@ class Gate:
         self._anonymous_unsent = UnsentAnswers(limits.anonymous_unsent_bytes, limits.anonymous_unsent_bytes_each)
         self._working = Slots(limits.working, limits.working_each, limits.queue)
         self._heavy = Slots(limits.heavy, limits.heavy_each, limits.queue)
+        self._asking = Slots(limits.asking, limits.asking_each, limits.queue)
         self._long = FairShares(limits.long, limits.long_each)
         self._long_tasks: set[asyncio.Task[Any]] = set()
         self._draining = False
@@ -94,7 +99,7 @@ class Gate:
             return
         head = Head(scope)
         peer = peer_of(scope.get("client"), head.forwarded, self._proxies)
-        visit = Visit(scope, send, lane_of_scope(scope), head.request_id, peer)
+        visit = Visit(scope, send, lane_of_scope(scope), head.request_id, peer, self._refusal_page)
         scope.setdefault("state", {})["request_id"] = visit.request_id
         REQUEST_ID.set(visit.request_id)
         metrics.IN_FLIGHT.inc()
@@ -222,6 +227,9 @@ class Gate:
             await self._run(visit, receive)  # never behind the queue of other requests
         elif lane.heavy:
             async with self._place(self._heavy, holder), self._place(self._working, holder):
+                await self._run(visit, receive)
+        elif lane.asks:
+            async with self._place(self._asking, holder), self._place(self._working, holder):
                 await self._run(visit, receive)
         else:
             async with self._place(self._working, holder):

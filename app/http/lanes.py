@@ -25,6 +25,7 @@ class RequestLane:
     streams: bool = False  # its answer is sent while it is made; any other is sent once it is complete
     guarded: bool = False  # brings a secret in its body or query: wrong ones count as failed authentications
     heavy: bool = False  # reads much: few at a time, one for each caller, so that others get the processor, too
+    asks: bool = False  # waits for the solver, for which it decodes a snapshot: few at a time, apart from other pages
     page: bool = False  # for a browser: a visitor without a session passes without a principal; refusals are pages
 
 
@@ -44,8 +45,7 @@ METRICS = RequestLane("metrics")
 PROBE = RequestLane("probe", body_limit=4 * KIB, anonymous=True)
 JOIN = RequestLane("join", body_limit=64 * KIB, anonymous=True, guarded=True)
 CONSOLE = RequestLane("console", body_limit=4 * KIB, heavy=True, page=True)
-# Waits for the solver: it must not keep the visitor's other pages waiting.
-QUESTION = RequestLane("question", body_limit=4 * KIB, page=True)
+QUESTION = RequestLane("question", body_limit=4 * KIB, asks=True, page=True)
 SIGN_IN = RequestLane("sign-in", body_limit=4 * KIB, anonymous=True, guarded=True, page=True)
 
 _BY_PATH = {

@@ -49,6 +49,7 @@ class Visit:
     """
 
     __slots__ = (
+        "_refusal_page",
         "_send",
         "_stored",
         "ended",
@@ -67,7 +68,15 @@ class Visit:
 
     unlogged = 0  # refusals since the last line about a refusal
 
-    def __init__(self, scope: Scope, send: Send, lane: RequestLane, wanted_id: str | None, peer: str) -> None:
+    def __init__(
+        self,
+        scope: Scope,
+        send: Send,
+        lane: RequestLane,
+        wanted_id: str | None,
+        peer: str,
+        refusal_page: answers.RefusalPage | None = None,
+    ) -> None:
         self.scope = scope
         self.lane = lane
         self.method: str = scope["method"]
@@ -81,6 +90,7 @@ class Visit:
         self.sent_bytes = 0
         self.started_at = time.perf_counter()
         self._send = send
+        self._refusal_page = refusal_page
         self._stored: list[Message] = []
 
     async def send(self, message: Message) -> None:
@@ -130,8 +140,8 @@ class Visit:
     async def refuse(self, problem: HttpProblem, *, close: bool = False) -> None:
         """Sends a refusal in place of an answer that was not started."""
         self._stored.clear()
-        body = answers.encoded(problem, self.scope)
-        headers = answers.headers_of(problem, body, self.scope, close=close)
+        body = answers.encoded(problem, self.scope, self._refusal_page)
+        headers = answers.headers_of(problem, body, self.scope, page=self._refusal_page, close=close)
         await self.send({"type": "http.response.start", "status": problem.status, "headers": headers})
         await self.send({"type": "http.response.body", "body": b"" if self.method == "HEAD" else body})
         await self.deliver()

@@ -2,7 +2,8 @@
 
     python -m tests.proofs.console --shots docs/console
 
-Two nodes are silenced and a GPU is broken on purpose, so that there is something to see.
+A month of history is made up behind it. Two nodes are silenced and a GPU is broken on purpose, so that there is
+something to see. It fails where axe finds a violation, or the first paint of a page takes longer than a second.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -22,6 +25,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from cli.fleet import generated
 from simulation.run import simulated
+from tests.proofs import console_history
 from tests.support.postgres import DatabaseServer, postgres_of_the_wheel
 from tests.support.server import RunningServer, running_server
 
@@ -31,6 +35,8 @@ LOOKS: dict[str, dict[str, Any]] = {
     "dark": {"color_scheme": "dark", "viewport": {"width": 1440, "height": 900}},
     "phone": {"color_scheme": "light", "viewport": {"width": 390, "height": 844}, "is_mobile": True},
 }
+SHOWN = ("service", "money")  # pages with pictures in the documentation, besides Fleet
+MOST_PAINT_MS = 1000.0
 SPOIL = """
     UPDATE node_state SET received_at = received_at - interval '190 seconds'
     WHERE node IN (SELECT node FROM node_state ORDER BY node LIMIT 2);
@@ -74,7 +80,12 @@ def _look(browser: Browser, server: RunningServer, look: str, shots: Path | None
     service = page.locator("#found tbody th a").first.get_attribute("href") or ""
     page.goto(service)
     node = page.locator("#instances tbody th a").first.get_attribute("href") or ""
-    paths = {"fleet": "/", "services": "/services", "service": service, "node": node, "events": "/events"}
+    page.goto("/plans")
+    plan = page.locator("main p a").first.get_attribute("href") or ""
+    paths = {
+        "fleet": "/", "services": "/services", "service": service, "node": node, "plans": "/plans", "plan": plan,
+        "money": "/money", "events": "/events",
+    }  # fmt: skip
     found = [_measure(page, look, name, path, shots, visits) for name, path in paths.items()]
     context.close()
     return found
@@ -82,7 +93,7 @@ def _look(browser: Browser, server: RunningServer, look: str, shots: Path | None
 
 def _measure(page: Page, look: str, name: str, path: str, shots: Path | None, visits: int) -> Figures:
     times = [_visit(page, path) for _ in range(visits)]
-    if shots is not None and (name == "fleet" or look == "light"):
+    if shots is not None and (name == "fleet" or (look == "light" and name in SHOWN)):
         page.screenshot(path=shots / f"{look if name == 'fleet' else name}.png")
     page.evaluate((files("axe_playwright_python") / "axe.min.js").read_text())
     broken: Any = page.evaluate("axe.run()")
@@ -123,16 +134,19 @@ def town(postgres: DatabaseServer, gpus: int, services: int, seconds: float, sho
     """A fleet planned for so many seconds of virtual time, looked at."""
     url = postgres.create()
     with simulated(url, generated(gpus, services)) as simulation:
+        simulation.planner.lead()
+        console_history.leave_room(url)
         simulation.advance(seconds)
         at = simulation.clock.now()
+    postgres.stands_at(url, at)
+    console_history.fill(url)
     with psycopg.connect(url) as connection:
         connection.execute(SPOIL.encode())
-    postgres.stands_at(url, at)
     with running_server(url, GPUWRIGHT_DATABASE_DIRECT="1") as server:
         return measured(server, shots)
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--gpus", type=int, default=1000)
     parser.add_argument("--services", type=int, default=300)
@@ -141,10 +155,22 @@ def main() -> None:
     args = parser.parse_args()
     began = time.monotonic()
     with TemporaryDirectory() as folder, postgres_of_the_wheel(Path(folder)) as postgres:
-        for figures in town(postgres, args.gpus, args.services, args.seconds, args.shots):
-            print(json.dumps(asdict(figures)))
+        found = town(postgres, args.gpus, args.services, args.seconds, args.shots)
+    for figures in found:
+        print(json.dumps(asdict(figures)))
     print(f"{time.monotonic() - began:.0f} s")
+    failures = failures_of(found)
+    for failure in failures:
+        print(f"FAILED: {failure}", file=sys.stderr)
+    return 1 if failures else 0
+
+
+def failures_of(found: Sequence[Figures]) -> list[str]:
+    """Returns what breaks a rule, in words."""
+    broken = [f"{one.look} {one.path}: axe finds {', '.join(one.violations)}" for one in found if one.violations]
+    late = [one for one in found if one.first_paint_ms > MOST_PAINT_MS]
+    return broken + [f"{one.look} {one.path}: first painted after {one.first_paint_ms:.0f} ms" for one in late]
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

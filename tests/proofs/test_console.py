@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.proofs.console import CHROMIUM, town
+from tests.proofs.console import CHROMIUM, MOST_PAINT_MS, town
 from tests.support.postgres import DatabaseServer, need
 from tests.support.soak import SOAK, scaled
 
 MOST_BYTES = 300_000
-MOST_PAINT_MS = 1000
 
 
 @pytest.mark.long

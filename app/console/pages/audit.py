@@ -64,7 +64,15 @@ def _line(row: Mapping[str, Any]) -> dict[str, Any]:
     kind = {"Cordon": "Node"}.get(row["kind"], row["kind"])
     link = subject_link(kind, f"p{name}" if kind == "Plan" else name) if name else ""
     states = {when: _text(row[when]) for when in ("before", "after") if row[when] is not None}
-    return {**row, "full_name": name, "link": link, "states": states, "detail": row["detail"][:LONGEST_DETAIL]}
+    detail = row["detail"][:LONGEST_DETAIL]
+    return {**row, "full_name": name, "link": link, "states": states, "detail": detail, "gpus": _gpus(row)}
+
+
+def _gpus(row: Mapping[str, Any]) -> str:
+    """Returns `GPU 1` where a cordon or drain was of that GPU alone; empty where it was of the whole node."""
+    before = (row["before"] or {}).get("cordons", ())
+    places = [line.get("gpu") for line in (row["after"], *before) if line] if row["kind"] == Noun.CORDON else []
+    return f"GPU {', '.join(map(str, places))}" if places and None not in places else ""
 
 
 def _text(state: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -23,10 +24,11 @@ from app.store.world.events import EventFilter, RecordedEvent
 router = APIRouter(include_in_schema=False)
 
 MOST_EVENTS = 30
+LONGEST_GPU = 4  # digits
 DONE = {
-    "cordon": "You cordoned it: nothing new is placed there.",
-    "drain": "You asked to drain it: what runs there moves away, new copies first.",
-    "uncordon": "You uncordoned it: plans may use it again.",
+    "cordon": "You cordoned {it}: nothing new is placed there.",
+    "drain": "You asked to drain {it}: what runs there moves away, new copies first.",
+    "uncordon": "You uncordoned {it}: plans may use it again.",
 }
 
 
@@ -55,6 +57,13 @@ def show_node(
         request, who, "node.html", data.at, status=refused.status if refused else 200,
         node=describe_node(data, minutes), events=happened, cordons=kept_off, refused=refused,
         form=form_token(who) if writes else "",
-        said=DONE.get(request.query_params.get("done", ""), "") if writes else "",
+        said=_said(request.query_params) if writes else "",
         may_ask=may(who, Noun.WHAT_IF, AccessVerb.WRITE),
     )  # fmt: skip
+
+
+def _said(query: Mapping[str, str]) -> str:
+    """Returns what the operator has just done; empty for an unknown word."""
+    gpu = query.get("gpu", "")
+    it = f"GPU {gpu}" if gpu.isascii() and gpu.isdigit() and len(gpu) <= LONGEST_GPU else "it"
+    return DONE.get(query.get("done", ""), "").format(it=it)

@@ -1,38 +1,64 @@
-"""What an operator does with a node: cordon, drain, uncordon, each by a form on the node's page."""
+"""What an operator does with a node: cordon, drain, uncordon, by forms on its page; before a drain a page asks."""
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from fastapi import APIRouter, Request, Response
 from sqlalchemy import Connection
 
-from app.access import AccessVerb, Noun, require
+from app.access import AccessVerb, Noun, may, require
 from app.api import cordons
 from app.api.cordons import CordonRequest
 from app.api.requests import Ctx
-from app.console.forms import change, read_form, read_message
+from app.console.confirm import Confirmation, confirm_drain
+from app.console.data import read_planned
+from app.console.forms import change, form_token, read_form, read_message
 from app.console.links import node_link
-from app.console.page_answer import to_page
+from app.console.page_answer import show, to_page
 from app.console.pages.node import show_node
+from app.console.refusals import unknown_name
 from app.console.visitor import Viewer
 from app.problem import HttpProblem
 from app.store.database import clock
+from app.store.fleet import fleet_map
 from app.world.write import Actor
 
 router = APIRouter(include_in_schema=False)
 
 MOST_HOURS = 24 * 365.0
 VERBS = ("cordon", "drain", "uncordon")
+MOST_AFFECTED = 100  # services and jobs that are listed
 SHOWN_AGAIN = (400, 404, 409, 422)
 
 
 @router.get("/nodes/{name}/{verb}")
-def back_to_node(name: str, verb: str, _who: Viewer) -> Response:
-    """Leads to the node from the address that a refused form leaves in the browser."""
+def confirm(request: Request, ctx: Ctx, who: Viewer, name: str, verb: str) -> Response:
+    """Asks before a drain, with what must move; otherwise leads to the node, which has the other forms."""
     if verb not in VERBS:
         raise HttpProblem("not-found", f"There is no page {verb[:40]} of a node.")
-    return to_page(node_link(name))
+    if verb != "drain" or not may(who, Noun.CORDON, AccessVerb.WRITE):
+        return to_page(node_link(name))
+    given = request.query_params
+
+    def read(connection: Connection) -> tuple[datetime, Confirmation]:
+        found = fleet_map.named_nodes(connection, [name])
+        if not found:
+            raise unknown_name("node")
+        gpu, gpus = _gpu(given.get("gpu", "").strip()), found[0].gpus
+        if gpu is not None and gpu >= gpus:
+            raise HttpProblem("invalid", f"node {name} has {gpus} GPUs, 0 to {gpus - 1}; there is no GPU {gpu}")
+        data = read_planned(connection, "")
+        hours, message = _hours(given.get("hours", "").strip()), read_message({"message": given.get("message", "")})
+        return data.at, confirm_drain(name, gpu, hours, message.strip(), data.body)
+
+    try:
+        at, ask = ctx.database.read(read)
+    except HttpProblem as problem:
+        if problem.slug != "invalid":
+            raise
+        return show_node(request, ctx, who, name, problem)
+    return show(request, who, "confirm.html", at, ask=ask, form=form_token(who), most=MOST_AFFECTED)
 
 
 @router.post("/nodes/{name}/{verb}")
@@ -57,7 +83,8 @@ def act(request: Request, ctx: Ctx, who: Viewer, name: str, verb: str) -> Respon
         if problem.status not in SHOWN_AGAIN:
             raise
         return show_node(request, ctx, who, name, problem)
-    return to_page(f"{node_link(name)}?done={verb}")
+    gpu = fields.get("gpu", "")
+    return to_page(f"{node_link(name)}?done={verb}{f'&gpu={gpu}' if gpu else ''}")
 
 
 def _gpu(text: str) -> int | None:

@@ -9,14 +9,12 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from sqlalchemy import Connection
 
-from app.access import AccessVerb, Noun, may, require
-from app.api import plan_actions
+from app.access import AccessVerb, Noun, may
 from app.api.plans import read_difference, read_whole
 from app.api.requests import Ctx
 from app.console import plan_page
-from app.console.forms import change, form_token, read_form, read_message
-from app.console.links import plan_link
-from app.console.page_answer import show, shown_tenant, to_page
+from app.console.forms import form_token
+from app.console.page_answer import show, shown_tenant
 from app.console.refusals import unknown_name
 from app.console.visitor import Viewer
 from app.problem import HttpProblem
@@ -31,8 +29,6 @@ router = APIRouter(include_in_schema=False)
 MOST_REASONS = 30
 MOST_SERVICES = 200
 MOST_EVENTS = 30
-SHOWN_AGAIN = (400, 404, 409, 422)  # refusals that the page shows; 403 has a page of its own
-ACTIONS = {move.verb: move for move in plan_actions.MOVES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,56 +47,15 @@ class PlanPage:
 
 @router.get("/plans/{generation}")
 def plan_page_of(request: Request, ctx: Ctx, who: Viewer, generation: str) -> Response:
-    return _show(request, ctx, who, _number(generation))
+    return show_plan(request, ctx, who, read_plan_number(generation))
 
 
-@router.get("/plans/{generation}/{verb}")
-def back_to_plan(generation: str, verb: str, _who: Viewer) -> Response:
-    """Leads to the plan from the address that a refused form leaves in the browser."""
-    if verb not in (*ACTIONS, "rollback"):
-        raise HttpProblem("not-found", f"There is no page {verb[:40]} of a plan.")
-    return to_page(plan_link(_number(generation)))
-
-
-@router.post("/plans/{generation}/rollback")
-def roll_back(request: Request, ctx: Ctx, who: Viewer, generation: str) -> Response:
-    """Asks the leader to go back to an earlier plan."""
-    fields, number = read_form(request, who), _number(generation)
-    require(who, Noun.PLAN, AccessVerb.WRITE)
-    to = _number(fields.get("to", ""))
-    try:
-        change(request, who, lambda connection, by: plan_actions.ask_rollback(connection, by, number, to))
-    except HttpProblem as problem:
-        return _refused(request, ctx, who, number, problem)
-    return to_page(f"{plan_link(number)}?done=rollback")
-
-
-@router.post("/plans/{generation}/{verb}")
-def act(request: Request, ctx: Ctx, who: Viewer, generation: str, verb: str) -> Response:
-    """Approves, rejects, pauses, resumes or aborts the plan."""
-    fields, number, action = read_form(request, who), _number(generation), ACTIONS.get(verb)
-    if action is None:
-        raise HttpProblem("not-found", f"There is no action {verb[:40]} of a plan.")
-    require(who, Noun.PLAN, AccessVerb.WRITE)
-    message = read_message(fields)
-    try:
-        change(request, who, lambda connection, by: plan_actions.move(connection, by, number, action, message))
-    except HttpProblem as problem:
-        return _refused(request, ctx, who, number, problem)
-    return to_page(f"{plan_link(number)}?done={verb}")
-
-
-def _refused(request: Request, ctx: Ctx, who: Viewer, generation: int, problem: HttpProblem) -> Response:
-    if problem.status not in SHOWN_AGAIN:
-        raise problem
-    return _show(request, ctx, who, generation, problem)
-
-
-def _show(
+def show_plan(
     request: Request, ctx: Ctx, who: Viewer, generation: int, refused: HttpProblem | None = None
 ) -> Response:  # fmt: skip
+    """Shows the plan, with what may be done with it; `refused` says why the last attempt was not made."""
     tenant, against = shown_tenant(who), _given(request.query_params.get("against", ""))
-    found = ctx.database.read(lambda connection: _read(connection, tenant, generation, against))
+    found = ctx.database.read(lambda connection: read_page(connection, tenant, generation, against))
     writes = may(who, Noun.PLAN, AccessVerb.WRITE)
     done = request.query_params.get("done", "") if writes and request.method == "GET" else ""
     plan = found.plan
@@ -113,7 +68,8 @@ def _show(
     )  # fmt: skip
 
 
-def _read(connection: Connection, tenant: str, generation: int, against: int | None) -> PlanPage:
+def read_page(connection: Connection, tenant: str, generation: int, against: int | None) -> PlanPage:
+    """Reads a plan with what it changes; `against` is the plan to compare it with, by default its base."""
     row = plan_reads.read_head(connection, generation)
     if row is None:
         raise unknown_name("plan")
@@ -137,7 +93,7 @@ def _read(connection: Connection, tenant: str, generation: int, against: int | N
     )
 
 
-def _number(text: str) -> int:
+def read_plan_number(text: str) -> int:
     """Returns the number of a plan; an unknown plan for what is no number."""
     number = _given(text)
     if not number:

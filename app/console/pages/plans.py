@@ -23,6 +23,7 @@ from app.store.database.lease import Lease
 from app.store.fleet import observed
 from app.store.plans import approval_hold, plan_reads
 from app.store.plans.approval_hold import ApprovalHold
+from app.store.world import job_list
 
 router = APIRouter(include_in_schema=False)
 
@@ -84,6 +85,9 @@ def _show(request: Request, ctx: Ctx, who: Viewer, refused: HttpProblem | None =
 def _read(connection: Connection, tenant: str, before: int) -> PlanList:
     rows = plan_reads.page(connection, before, PAGE_ROWS + 1, tenant)
     shown = [plan_wire.head(row, tenant) | {"moment": row["at"]} for row in rows[:PAGE_ROWS]]
+    jobs = job_list.are_jobs(connection, {name for plan in shown for name in plan["services"]})
+    for plan in shown:
+        plan["owners"] = plan_page.spell_owners(plan["services"], jobs)
     return PlanList(
         at=observed.moment(connection),
         rows=shown,

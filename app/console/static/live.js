@@ -86,6 +86,7 @@ function forgetDone() {
   const here = new URL(location.href);
   if (!here.searchParams.has("done")) return;
   here.searchParams.delete("done");
+  here.searchParams.delete("gpu");
   history.replaceState(null, "", here);
 }
 

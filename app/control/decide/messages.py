@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from app.control.domain.decision import Decision, HeldBackChange, PlanState
 from app.control.domain.events import NewEvent, Reason, event_of
+from solvers.planning.plan_fields import CHANGE_VERBS, spell_changes
 
 MOST_SPELLED = 5  # held-back changes, in a message
 
@@ -19,8 +20,8 @@ def spell_held_back(held: Sequence[HeldBackChange]) -> str:
 def events_of(decision: Decision, parts: Sequence[Decision]) -> list[NewEvent]:
     """Returns the events of a decision and its parts."""
     changes = decision.plan.changes
-    counts = [(getattr(changes, name), name) for name in ("start", "stop", "move", "resize", "retune")]
-    message = ", ".join(f"{count} {name}" for count, name in counts if count) or "only weights change"
+    message = spell_changes({name: getattr(changes, name) for name in CHANGE_VERBS})
+    message = message or "only the shares of requests change"
     planned = event_of(Reason.PLANNED, message, kind="Plan")
     if decision.answer.is_addition:
         planned = event_of(Reason.FALLBACK_PLANNED, f"{decision.message}: {message}", kind="Plan")

@@ -1,4 +1,8 @@
-"""Events, each at most once an hour: repetitions are counted, and the newest message is stored."""
+"""Events, each at most once an hour: repetitions are counted, and the newest message is stored.
+
+An event that happens again gets a new id, so that lists by id begin with what happened last. The cursor of a later page
+then neither misses an event nor shows it twice.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +33,14 @@ RECORD = statement(
             fingerprint text, times int, reason text, severity text, kind text, tenant text, name text, message text,
             generation bigint)
     ), known AS (
-        SELECT DISTINCT ON (fingerprint) id, fingerprint FROM event JOIN happened USING (fingerprint)
+        SELECT DISTINCT ON (fingerprint) fingerprint, at FROM event JOIN happened USING (fingerprint)
         WHERE at > moment() - interval '1 hour' ORDER BY fingerprint, at DESC
     ), again AS (
-        UPDATE event SET times = event.times + happened.times, last_at = greatest(event.last_at, moment()),
-            message = happened.message, generation = coalesce(happened.generation, event.generation)
-        FROM known JOIN happened USING (fingerprint) WHERE event.id = known.id
+        UPDATE event SET id = DEFAULT, last_at = greatest(event.last_at, moment()),
+            times = event.times + happened.times, message = happened.message,
+            generation = coalesce(happened.generation, event.generation)
+        FROM known JOIN happened USING (fingerprint)
+        WHERE event.fingerprint = known.fingerprint AND event.at = known.at  -- which no other writer changes
     )
     INSERT INTO event (at, last_at, times, reason, severity, kind, tenant, name, message, generation, fingerprint)
     SELECT moment(), moment(), times, reason, severity, kind, tenant, name, message, generation, fingerprint
@@ -153,7 +159,7 @@ def record(connection: Connection, events: Sequence[NewEvent]) -> None:
 
 
 def recent(connection: Connection, wanted: EventFilter = EventFilter(), limit: int = 100) -> list[RecordedEvent]:
-    """Returns the events that the filter lets through, newest first."""
+    """Returns the events that the filter lets through, the one that happened last first."""
     conditions = {name: value for name in _CONDITIONS if (value := getattr(wanted, name))}
     rows = connection.execute(recent_statement(conditions), {**conditions, "limit": limit})
     return [RecordedEvent(*row) for row in rows]

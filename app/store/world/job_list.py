@@ -1,7 +1,8 @@
-"""The jobs of a tenant or of all, those that need attention first."""
+"""The jobs of a tenant or of all, those that need attention first; and which names are those of jobs."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from sqlalchemy import Connection
@@ -15,17 +16,34 @@ LISTED = statement(
     WHERE kind = 'Job' AND (CAST(:tenant AS text) = '' OR tenant = :tenant)
         AND (CAST(:phase AS text) = '' OR status ->> 'phase' = :phase)
         AND (CAST(:find AS text) = '' OR position(:find IN tenant || '/' || name) > 0)
+        AND (CAST(:name AS text) = '' OR tenant || '/' || name = :name)
     ORDER BY array_position(ARRAY['failed', 'preempted', 'queued', 'starting', 'running', 'finished'],
                             status ->> 'phase') NULLS FIRST, tenant, name
     LIMIT :most OFFSET :after
     """,
 )
 
+KINDS = statement(
+    "kinds_of_work",
+    """
+    SELECT object.tenant || '/' || object.name AS full_name, max(kind) = 'Job' AS is_job
+    FROM unnest(CAST(:names AS text[])) AS wanted (name)
+    JOIN object ON kind IN ('Service', 'Job') AND object.tenant = split_part(wanted.name, '/', 1)
+        AND object.name = split_part(wanted.name, '/', 2)
+    GROUP BY full_name
+    """,
+)
+
 
 def listed(
-    connection: Connection, tenant: str, most: int, after: int = 0, phase: str = "", find: str = ""
+    connection: Connection, tenant: str, most: int, after: int = 0, phase: str = "", find: str = "", name: str = ""
 ) -> list[tuple[str, dict[str, Any]]]:
-    """Returns jobs, tenant/name, with their status: those of a phase, or whose name has a part, if one is given."""
-    wanted = {"tenant": tenant, "most": most, "after": after, "phase": phase, "find": find}
+    """Returns jobs, tenant/name, with their status: of a phase, with a part in their name, or of one whole name."""
+    wanted = {"tenant": tenant, "most": most, "after": after, "phase": phase, "find": find, "name": name}
     rows = connection.execute(LISTED, wanted)
     return [(f"{row.tenant}/{row.name}", row.status or {}) for row in rows]
+
+
+def are_jobs(connection: Connection, names: Collection[str]) -> dict[str, bool]:
+    """Returns of each tenant/name that is declared whether it is a job alone; what has been deleted is left out."""
+    return {row.full_name: row.is_job for row in connection.execute(KINDS, {"names": sorted(names)})}

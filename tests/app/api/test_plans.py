@@ -199,7 +199,7 @@ def test_news_displace_no_alarm_from_the_overview(fleet: Planned) -> None:
 
     alarm = events.NewEvent("solver_crashed", "alarm", "the solver's process ended with SIGKILL")
     missed = events.NewEvent("slo_missed", "warning", "too many requests are late", "Service", "shop", "a")
-    news = [events.NewEvent("planned", "info", "1 start", "Plan", "", f"p{number}") for number in range(20)]
+    news = [events.NewEvent("planned", "info", "start 1 instance", "Plan", "", f"p{number}") for number in range(20)]
     database = Database(fleet.server.database_url, pool_size=1)
     database.write(lambda connection: events.record(connection, [alarm, missed, *news]))
     told = ask(fleet, "/api/v1/overview")["events"]

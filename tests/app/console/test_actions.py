@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -40,6 +41,19 @@ def said(page: Page) -> str:
     return page.get_by_role("status").filter(has_text="You").inner_text()
 
 
+def confirm(page: Page, label: str, button: str, reason: str = "") -> None:
+    """Follows the link to the page that asks, gives the reason and presses the button."""
+    page.get_by_role("link", name=label).click()
+    agree(page, button, reason)
+
+
+def agree(page: Page, button: str, reason: str = "") -> None:
+    page.get_by_role("heading", name=f"{button}?").wait_for()
+    if reason:
+        page.get_by_label("Why (for the record)").fill(reason)
+    page.get_by_role("button", name=button, exact=True).click()
+
+
 def decide(page: Page, summary: str, button: str, reason: str = "") -> None:
     """Opens the fold, gives the reason and presses the button."""
     fold = page.locator(f"details.act:has(summary:text-is('{summary}'))")
@@ -57,16 +71,16 @@ def test_an_approve_a_reject_a_rollback_and_a_drain_by_mouse_are_in_the_audit(br
         page.goto("/")
         page.get_by_role("link", name="Plans", exact=True).click()
         page.get_by_role("link", name=f"Plan {first}", exact=True).click()
-        decide(page, "Approve", f"Approve plan {first}")
+        confirm(page, "Approve", f"Approve plan {first}")
         assert said(page) == f"You approved plan {first}. Its rollout begins."
         second = propose(fleet, 260.0)
         page.goto(f"/plans/{second}")
-        decide(page, "Reject", f"Reject plan {second}", "too dear")
+        confirm(page, "Reject", f"Reject plan {second}", "too dear")
         assert said(page).startswith(f"You rejected plan {second}")
         page.get_by_text("too dear").first.wait_for()
         third = propose(fleet, 420.0)
         page.goto(f"/plans/{third}")
-        decide(page, "Approve", f"Approve plan {third}")
+        confirm(page, "Approve", f"Approve plan {third}")
         decide(page, f"Roll back to plan {first}", f"Roll back to plan {first}")
         assert said(page).startswith(f"You asked to go back from plan {third}")
         fleet.simulation.planner.cycle()
@@ -75,7 +89,12 @@ def test_an_approve_a_reject_a_rollback_and_a_drain_by_mouse_are_in_the_audit(br
         assert said(page).startswith("You resumed the fleet")
         assert page.get_by_role("button", name="Resume the fleet").count() == 0
         page.goto("/nodes/node-1")
-        decide(page, "Drain", "Drain node-1", "new fans")
+        decide(page, "Drain", "Show what must move", "new fans")
+        page.get_by_role("heading", name="What must move").wait_for()
+        page.get_by_text(re.compile(r"^\d+ instances of \d services? must move\.$")).wait_for()
+        assert page.get_by_label("Why (for the record)").input_value() == "new fans"
+        assert server.request("GET", "/api/v1/cordons").json["items"] == [], "it has only asked"
+        agree(page, "Drain node node-1")
         assert said(page).startswith("You asked to drain it")
         page.get_by_text("The node: being drained").wait_for()
         page.get_by_role("link", name="Audit", exact=True).click()
@@ -129,8 +148,14 @@ def test_a_plan_is_approved_by_keyboard_alone(browser: Browser, fleet: Planned) 
         page.goto(f"/plans/{plan}")
         for _ in range(40):
             page.keyboard.press("Tab")
-            if page.evaluate("document.activeElement.textContent") == f"Approve plan {plan}":
+            if page.evaluate("document.activeElement.textContent").startswith("Approve "):
                 break
+        page.keyboard.press("Enter")
+        page.wait_for_url(f"**/plans/{plan}/approve")
+        assert violations(page) == []
+        page.get_by_label("Why (for the record)").focus()
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.textContent") == f"Approve plan {plan}"
         page.keyboard.press("Enter")
         page.get_by_role("status").filter(has_text=f"You approved plan {plan}").wait_for()
 
@@ -155,7 +180,7 @@ def test_a_form_that_is_filled_in_keeps_its_fields_until_it_is_sent(browser: Bro
         page.locator("summary", has_text="Drain").click()
         field = page.locator("#gpu-drain")
         field.fill("1")
-        page.get_by_role("button", name="Drain node-0").focus()
+        page.get_by_role("button", name="Show what must move").focus()
         page.clock.run_for(16_000)
         page.get_by_text("Paused until you send or empty the form").wait_for()
         assert field.input_value() == "1"
@@ -181,10 +206,40 @@ def test_a_refusal_stays_and_its_address_leads_back_to_the_page(browser: Browser
         page.wait_for_url("**/nodes/node-0")
     cookie = session(server, server.token("operator"))
     for path, page_of_it in (
-        ("/plans/1/approve", "/plans/1"),
+        ("/plans/1/pause", "/plans/1"),
         ("/plans/1/rollback", "/plans/1"),
         ("/plans/resume", "/plans"),
     ):
         reply = visit(server, cookie, path)
         assert (reply.status, reply.headers["location"]) == (303, page_of_it)
     assert visit(server, cookie, "/nodes/node-0/erase").status == 404
+
+
+def test_before_a_drain_of_one_gpu_a_page_names_it_without_scripts_and_on_a_phone(
+    browser: Browser, fleet: Planned
+) -> None:
+    server = fleet.server
+    cookie = signed_in(server, server.token("operator"))
+    with opened(browser, server, cookie, java_script_enabled=False) as page:
+        page.goto("/nodes/node-0")
+        page.locator("summary", has_text="Drain").click()
+        page.locator("#gpu-drain").fill("1")
+        page.get_by_role("button", name="Show what must move").click()
+        agree(page, "Drain GPU 1 of node node-0")
+        assert said(page).startswith("You asked to drain GPU 1:")
+        page.get_by_text("GPU 1: being drained").wait_for()
+    assert server.request("POST", "/api/v1/nodes/node-0/uncordon", {}).status == 200
+    admin = session(server, server.admin_token)
+    assert "node-0</a> GPU 1" in visit(server, admin, "/audit?verb=drain&name=node-0").text
+    assert "node-0</a> GPU 1" in visit(server, admin, "/audit?verb=uncordon&name=node-0").text
+    for query, words in (("gpu=9", "there is no GPU 9"), ("hours=soon", "is not understood")):
+        refused = visit(server, f"gpuwright={cookie}", f"/nodes/node-0/drain?{query}")
+        assert (refused.status, words in refused.text) == (422, True), query
+    viewer = session(server, server.token("viewer"))
+    assert visit(server, viewer, "/nodes/node-0/drain").headers["location"] == "/nodes/node-0"
+    assert visit(server, f"gpuwright={cookie}", "/nodes/nosuch/drain").status == 404
+    with opened(browser, server, cookie, **PHONE) as page:
+        page.goto("/nodes/node-0/drain?hours=2")
+        page.get_by_text("It should be empty within 2 hours.").wait_for()
+        assert violations(page) == []
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

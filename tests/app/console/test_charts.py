@@ -101,6 +101,7 @@ def test_money_has_the_trend_of_a_month_and_tables_whose_numbers_are_those_of_th
     text = words(page)
     assert "Booked today, since 00:00 UTC 14.43" in text
     assert re.search(r"shop 7\.77 \d+\.\d\d lab 4\.44", text), "by tenant"
+    assert 'data-label="This month"' in page, "a phone shows each amount with its name"
     assert re.search(r"shop/a 7\.77 .* lab/x 3\.33 .* lab/train job 1\.11 .* Idle parts of GPUs 2\.22", text)
     sheet = visit(server, viewer, "/money/today.csv")
     assert sheet.headers["content-type"].startswith("text/csv")

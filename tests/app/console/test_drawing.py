@@ -145,6 +145,18 @@ def test_a_planner_that_is_gone_or_fails_is_said() -> None:
     assert others == [("alarm", "the last cycle made no plan"), ("warning", "plan 8 waits for approval")]
 
 
+def test_each_silent_node_is_a_link_and_a_tenants_jobs_without_a_place_need_attention() -> None:
+    whole = seen([], [node(f"n-{number}", silent_seconds=600) for number in range(5)] + [node("n-9")])
+    html = page(whole, Money(), NOW)
+    for name in ("n-0", "n-1", "n-2"):
+        assert f'<a href="/nodes/{name}">{name}</a> (for 10{THIN}min)' in html
+    assert "and 2 more" in html
+    body = {"unplaced": [{"job": "shop/train", "reason": "no room"}]}
+    own = replace(seen([], []), tenant="shop", body=body)
+    assert said(own) == [("warning", "1 job has no place")]
+    assert '<a href="/jobs?name=shop/train">shop/train</a>' in page(own, Money(), NOW)
+
+
 def test_a_box_is_filled_from_below_and_never_beyond_its_top() -> None:
     residents = [instance(f"shop/{name}", "n-1", 0, share) for name, share in (("a", 50), ("b", 30), ("c", 60))]
     drawn = draw_fleet(seen([], [node("n-1", gpus=1)], instances=residents), NOW).groups[0].drawn[0]

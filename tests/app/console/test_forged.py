@@ -78,7 +78,42 @@ def test_a_forged_form_is_refused(server: RunningServer, operator: str, path: st
         assert post(server, operator, path, fields, **headers).status == 403
     assert post(server, "", path, fields).headers["location"].startswith("/sign-in")
     assert cordoned(server) == []
-    assert server.request("GET", "/api/v1/audit?verb=abort").json["items"] == []
+    assert server.request("GET", "/api/v1/audit?verb=abort&outcome=done").json["items"] == []
+
+
+def refused_of(server: RunningServer, token: str) -> list[dict[str, str]]:
+    path = f"/api/v1/audit?outcome=refused&limit=100&principal={token.split('_')[1]}"
+    found: list[dict[str, str]] = server.request("GET", path).json["items"]
+    return found
+
+
+def test_a_refused_form_is_audited_with_what_it_asked_for(server: RunningServer) -> None:
+    token = server.token("operator")
+    cookie = session(server, token)
+    post(server, cookie, "/plans/1/abort", {"form": "forged"})
+    post(server, cookie, "/sign-out", {}, **{"Sec-Fetch-Site": "cross-site"})
+    (foreign, forged) = refused_of(server, token)
+    assert (forged["verb"], forged["kind"], forged["name"]) == ("abort", "Plan", "1")
+    assert "does not belong to your session" in forged["detail"]
+    assert f"from the console, session {cookie.split('_')[1]}" in forged["detail"]
+    assert (foreign["verb"], foreign["kind"]) == ("sign-out", "Session")
+    viewing = server.token("viewer")
+    own = session(server, viewing)
+    for path in ("/nodes/node-1/drain", "/plans/resume", "/what-if"):
+        assert post(server, own, path, {"form": _own_proof(own)}).status == 403
+    assert [(entry["verb"], entry["kind"], entry["name"]) for entry in refused_of(server, viewing)] == [
+        ("ask", "WhatIf", ""), ("resume", "Plan", "fleet"), ("drain", "Cordon", "node-1"),
+    ]  # fmt: skip
+    shown = visit(server, session(server, server.admin_token), "/audit?verb=drain").text
+    assert '<span class="alarm-text">refused</span>' in shown
+
+
+def test_a_flood_of_refused_forms_leaves_few_entries(server: RunningServer) -> None:
+    token = server.token("operator")
+    cookie = session(server, token)
+    for _ in range(30):
+        assert post(server, cookie, "/plans/1/abort", {"form": "forged"}).status == 403
+    assert 15 <= len(refused_of(server, token)) <= 25
 
 
 @pytest.mark.parametrize("scope", [{"scope": "viewer"}, {"scope": "operator", "tenant": "shop"}])

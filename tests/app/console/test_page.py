@@ -166,6 +166,36 @@ def test_what_does_not_exist_is_a_page_that_says_so(server: RunningServer, viewe
     assert visit(server, viewer, "/api/v1/nowhere").headers["content-type"] == "application/problem+json"
 
 
+def test_a_method_that_a_page_does_not_have_is_refused_by_a_page(server: RunningServer, viewer: str) -> None:
+    reply = visit(server, viewer, "/services", "DELETE")
+    assert (reply.status, reply.headers["content-type"]) == (405, "text/html; charset=utf-8")
+    assert (reply.headers["allow"], reply.headers["content-security-policy"][:18]) == ("GET", "default-src 'none'")
+    assert '<nav aria-label="Pages">' in reply.text
+    assert '<nav aria-label="Pages">' not in visit(server, "", "/services", "DELETE").text
+
+
+def test_plans_say_how_many_services_they_change_and_events_what_they_do(server: RunningServer, viewer: str) -> None:
+    assert re.search(r"\d services: lab/x, ", words(visit(server, viewer, "/plans").text))
+    assert re.search(r"Plan start \d+ instances", words(visit(server, viewer, "/events?find=planned").text))
+
+
+def test_a_link_to_a_job_shows_no_other_whose_name_it_begins(server: RunningServer, viewer: str) -> None:
+    with psycopg.connect(libpq_url(server.database_url), autocommit=True) as connection:
+        for name in ("train", "train-2"):
+            connection.execute(
+                "INSERT INTO object (uid, kind, tenant, name, labels, spec, status, generation, resource_version,"
+                " selectable, created_at, updated_at)"
+                " VALUES (gen_random_uuid(), 'Job', 'lab', %s, '{}', '{}', '{}', 1, 1, '{}', now(), now())",
+                [name],
+            )
+        found = [words(visit(server, viewer, f"/jobs?{query}").text) for query in ("name=lab/train", "find=lab/train")]
+        none = visit(server, viewer, "/jobs?name=lab/trai").text
+        connection.execute("DELETE FROM object WHERE kind = 'Job' AND tenant = 'lab'")
+    assert ["train-2" in page for page in found] == [False, True]
+    assert "Only the job lab/train" in found[0]
+    assert "There is no such job" in none
+
+
 def test_a_tenants_viewer_sees_its_own_and_nothing_by_which_another_could_be_named(server: RunningServer) -> None:
     cookie = session(server, server.token("viewer", tenant="shop"))
     whole = visit(server, session(server, server.token("viewer")), "/services").text

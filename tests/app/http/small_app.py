@@ -128,6 +128,14 @@ def api() -> FastAPI:
 
     at_once: list[None] = []
 
+    @app.get("/services/{tenant}/{name}/price")
+    def price(tenant: str, name: str, seconds: float = 0.0) -> dict[str, int | str]:
+        return heavy(seconds)
+
+    @app.get("/services")
+    def page() -> dict[str, str]:
+        return {}
+
     @app.get("/api/v1/slo")
     def heavy(seconds: float = 0.0, kibibytes: int = 0) -> dict[str, int | str]:
         at_once.append(None)
@@ -173,7 +181,13 @@ def run(options: dict[str, Any], log_path: str, say: Connection) -> None:
             given[name] = Path(given[name])
     settings = Settings(**given)
     logs.configure(options.get("level", "INFO"), secrets=(f"postgresql://u:{CANARY}@db/x",))
-    gate = Gate(api(), settings=settings, authenticate=authenticate, capacity=Capacity(**options.get("capacity", {})))
+    gate = Gate(
+        api(),
+        settings=settings,
+        authenticate=authenticate,
+        admitted=lambda cookie: authenticate(f"Bearer {cookie}"),
+        capacity=Capacity(**options.get("capacity", {})),
+    )
 
     def ready(listening: RunningServer) -> None:
         say.send(listening.port)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 
-from tests.app.http.conftest import Start, request
+from tests.app.http.conftest import Client, Start, request
+from tests.app.http.small_app import token
 
 MIB = 1024 * 1024
 
@@ -55,6 +56,26 @@ def test_case_30_heavy_reads_of_one_token_follow_each_other_and_of_all_are_few_a
     slow.send(request("GET", "/api/v1/slo?seconds=0.3"))
     assert server.ask("GET", "/api/v1/services").status == 200
     assert slow.answer().status == 200
+
+
+def test_pages_that_ask_the_solver_are_few_at_a_time_for_each_token_and_delay_none_of_its_other_pages(
+    start: Start,
+) -> None:
+    server = start(capacity={"asking": 3, "asking_each": 2})
+
+    def open_pages(who: str, count: int) -> list[Client]:
+        clients = [server.client() for _ in range(count)]
+        for client in clients:
+            price = request("GET", "/services/shop/a/price?seconds=0.2", None, Cookie=f"gpuwright={token(who)}")
+            client.send(price)
+        return clients
+
+    asking = open_pages("admin", 6)
+    cookie = f"gpuwright={token('admin')}"
+    assert server.ask("GET", "/services", None, Cookie=cookie).status == 200
+    assert {client.answer().json["at_once"] for client in asking} <= {1, 2}
+    both = open_pages("admin", 4) + open_pages("other", 4)
+    assert {client.answer().json["at_once"] for client in both} <= {1, 2, 3}
 
 
 def test_case_22_clients_that_do_not_read_their_answers_keep_no_place(start: Start) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -79,6 +80,31 @@ def test_events_are_found_by_what_they_are_about_and_page_backwards(connection: 
     older = events.recent(connection, EventFilter(before=newest.id))
     assert len(older) == 2
     assert all(one.id < newest.id for one in older)
+
+
+def test_what_happened_last_comes_first_and_a_page_goes_on_where_the_one_before_ended(connection: Connection) -> None:
+    for minute, service in enumerate(("shop/a", "shop/b", "shop/c", "shop/d")):
+        events.record(at(connection, NOON + timedelta(minutes=minute)), [unserved(1.0, service)])
+    first = events.recent(connection, limit=2)
+    assert [event.name for event in first] == ["d", "c"]
+    events.record(at(connection, NOON + timedelta(minutes=30)), [unserved(2.0, "shop/a"), unserved(2.0, "shop/c")])
+    assert {event.name for event in events.recent(connection, limit=2)} == {"a", "c"}, "they have just happened again"
+    rest = events.recent(connection, EventFilter(before=first[-1].id))
+    assert [event.name for event in rest] == ["b"], "neither those that moved to the front nor the first page again"
+    assert len(events.recent(connection)) == 4
+
+
+def test_the_same_recorded_by_two_at_once_is_counted_twice(database_url: str) -> None:
+    database = Database(database_url, pool_size=2, direct=True)
+    database.write(lambda connection: events.record(connection, [unserved(1.0)]))
+    with ThreadPoolExecutor() as threads, database.engine.begin() as first:
+        events.record(first, [unserved(2.0)])
+        second = threads.submit(database.write, lambda connection: events.record(connection, [unserved(3.0)]))
+        wait([second], timeout=0.2)  # it waits for the row
+        first.commit()
+        second.result()
+    assert [event.times for event in database.read(events.recent)] == [3]
+    database.close()
 
 
 def test_old_events_go_a_portion_at_a_time(connection: Connection) -> None:
