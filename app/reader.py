@@ -66,7 +66,7 @@ async def _carry_out(app: ASGIApp, order: ReadOrder, send: Callable[[object], No
 
 async def answer(app: ASGIApp, order: ReadOrder) -> ReadAnswer:
     """Lets the routes answer an order."""
-    from app.http.gate import replayed
+    from app.http.bodies import replayed
     from app.http.heavy_reads import ReadAnswer
     from app.http.logs import REQUEST_ID
     from app.http.visit import route_of

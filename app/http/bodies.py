@@ -91,3 +91,17 @@ def too_large(limit: int) -> HttpProblem:
     metrics.REFUSED_BODIES.labels("too-large").inc()
     shown = f"{limit // MIB} MiB" if limit >= MIB else f"{limit // KIB} KiB"
     return HttpProblem("too-large", f"the body is over the {shown} that this path takes")
+
+
+def replayed(body: bytes, receive: Receive) -> Receive:
+    """Returns a `receive` for a route that reads the body itself; after the body it waits for the client to leave."""
+    given = False
+
+    async def again() -> Any:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return again

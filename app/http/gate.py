@@ -11,7 +11,7 @@ from typing import Any
 from app.access import AccessVerb, Noun, Principal, reach
 from app.http import cookies, metrics
 from app.http.answers import RefusalPage
-from app.http.bodies import Disconnected, HeldBody, Receive
+from app.http.bodies import Disconnected, HeldBody, Receive, replayed
 from app.http.buckets import Buckets, sign_in_buckets, too_many
 from app.http.callers import Authenticate, Callers, Remembered, peer_of
 from app.http.capacity import Capacity
@@ -225,11 +225,9 @@ class Gate:
             await self._stay(visit, holder, receive)
         elif lane.node or lane.anonymous:
             await self._run(visit, receive)  # never behind the queue of other requests
-        elif lane.heavy:
-            async with self._place(self._heavy, holder), self._place(self._working, holder):
-                await self._run(visit, receive)
-        elif lane.asks:
-            async with self._place(self._asking, holder), self._place(self._working, holder):
+        elif lane.heavy or lane.asks:
+            few = self._heavy if lane.heavy else self._asking
+            async with self._place(few, holder), self._place(self._working, holder):
                 await self._run(visit, receive)
         else:
             async with self._place(self._working, holder):
@@ -291,17 +289,3 @@ class Gate:
             return  # the server cuts the connection, so that the client does not take half of the answer for all of it
         is_unread = head.has_body and (head.length is None or head.length > SMALL_BODY or problem.status == 408)
         await visit.refuse(problem, close=is_unread)
-
-
-def replayed(body: bytes, receive: Receive) -> Receive:
-    """Returns a `receive` for a route that reads the body itself; after the body it waits for the client to leave."""
-    given = False
-
-    async def again() -> Any:
-        nonlocal given
-        if given:
-            return await receive()
-        given = True
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return again

@@ -22,12 +22,19 @@ FUNCTIONS = """
                            WHERE EXTRACT(ISODOW FROM at AT TIME ZONE 'UTC' + h * interval '1 hour') > 5))
             * (0.985 + 0.03 * pg_temp.chance(date_bin('20 minutes', at, '1970-01-01Z') :: text))
     $$;
-    CREATE TEMP TABLE present AS SELECT pg_temp.level(date_bin('20 minutes', moment(), '1970-01-01Z')) AS level;
-    CREATE FUNCTION pg_temp.wave(at timestamptz) RETURNS float8 LANGUAGE sql STABLE AS $$
-        SELECT pg_temp.level(at) / level FROM present
-    $$;
     CREATE FUNCTION pg_temp.step(at timestamptz) RETURNS timestamptz LANGUAGE sql IMMUTABLE AS $$
         SELECT date_bin('20 minutes', at, '1970-01-01Z')
+    $$;
+    CREATE TEMP TABLE point AS
+    SELECT at, pg_temp.step(at) AS step, level / (SELECT pg_temp.level(pg_temp.step(moment()))) AS wave,
+           pg_temp.chance(at :: text) AS luck
+    FROM (SELECT at, pg_temp.level(at) AS level
+          FROM generate_series(date_trunc('minute', moment() - interval '31 days'), moment(), interval '1 minute') AS at
+         ) AS levels;
+    CREATE UNIQUE INDEX ON point (at);
+    ANALYZE point;
+    CREATE FUNCTION pg_temp.wave(wanted timestamptz) RETURNS float8 LANGUAGE sql STABLE AS $$
+        SELECT wave FROM point WHERE at = wanted
     $$;
     CREATE TEMP TABLE now_costs AS
     SELECT CAST(solved_by -> 'amounts' ->> 'resourceCost' AS float8) AS planned, bound, gap,
@@ -47,11 +54,8 @@ FLEET = """
            120000 * load * (0.003 + 0.004 * greatest(0, load - 1) + CASE
                WHEN minute BETWEEN moment() - interval '8 hours' AND moment() - interval '7 hours 20 minutes' THEN 0.03
                ELSE 0.0015 * luck END)
-    FROM (SELECT minute, pg_temp.step(minute) AS plan, pg_temp.wave(minute) AS load,
-                 pg_temp.wave(pg_temp.step(minute)) AS level,
-                 pg_temp.chance(minute :: text) AS luck
-          FROM generate_series(date_trunc('minute', moment() - interval '31 days'), moment(), interval '1 minute')
-              AS minute) AS minutes, now_costs AS costs;
+    FROM (SELECT point.at AS minute, point.step AS plan, point.wave AS load, planned.wave AS level, point.luck
+          FROM point JOIN point AS planned ON planned.at = point.step) AS minutes, now_costs AS costs;
 """
 # Most services miss a part of what their SLO allows; every sixtieth has missed more in the last half hour.
 SERVICES = """
@@ -66,19 +70,19 @@ SERVICES = """
     SELECT tenant, name, at, 60, asked, asked, 0,
            asked * allowed * CASE WHEN place % 60 = 7 AND at > moment() - interval '50 minutes' THEN 1.2 + 2 * missed
                                   ELSE missed * (0.5 + pg_temp.chance(name || at)) END,
-           60 * rate * pg_temp.wave(pg_temp.step(at)) * 1.1
-    FROM (SELECT served.*, at,
-                 60 * rate * pg_temp.wave(at) * (0.95 + 0.1 * pg_temp.chance(at :: text || name)) AS asked
-          FROM served, generate_series(date_trunc('hour', moment()) - interval '59 minutes', moment(),
-                                       interval '1 minute') AS at) AS minutes;
+           60 * rate * planned * 1.1
+    FROM (SELECT served.*, point.at, planned.wave AS planned,
+                 60 * rate * point.wave * (0.95 + 0.1 * pg_temp.chance(name || point.at)) AS asked
+          FROM served, point JOIN point AS planned ON planned.at = point.step
+          WHERE point.at > date_trunc('hour', moment()) - interval '1 hour') AS minutes;
     INSERT INTO service_load_hour (tenant, service, hour, seconds, requests, answers, errors, slow, planned)
     SELECT tenant, name, hour, 3600, asked, asked, 0, asked * allowed * missed * (0.5 + pg_temp.chance(name || hour)),
            asked * 1.1
-    FROM (SELECT served.*, hour,
-                 3600 * rate * pg_temp.wave(hour) * (0.95 + 0.1 * pg_temp.chance(hour :: text || name)) AS asked
-          FROM served, generate_series(date_trunc('hour', moment()) - interval '30 days',
-                                       date_trunc('hour', moment()) - interval '2 hours', interval '1 hour') AS hour
-         ) AS hours;
+    FROM (SELECT served.*, at AS hour,
+                 3600 * rate * wave * (0.95 + 0.1 * pg_temp.chance(name || at)) AS asked
+          FROM served, point
+          WHERE at = date_trunc('hour', at) AND at BETWEEN date_trunc('hour', moment()) - interval '30 days'
+              AND date_trunc('hour', moment()) - interval '2 hours') AS hours;
 """
 PLANS = f"""
     UPDATE plan SET changes = '{{"start": 9, "move": 2, "stop": 1, "resize": 6}}';
