@@ -139,7 +139,7 @@ def town(postgres: DatabaseServer, gpus: int, services: int, seconds: float, sho
         simulation.advance(seconds)
         at = simulation.clock.now()
     postgres.stands_at(url, at)
-    console_history.fill(url)
+    console_history.fill(url, at)
     with psycopg.connect(url) as connection:
         connection.execute(SPOIL.encode())
     with running_server(url, GPUWRIGHT_DATABASE_DIRECT="1") as server:

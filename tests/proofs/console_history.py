@@ -5,7 +5,12 @@ It ends in what the simulation has found: the cost of the plan in force, the rat
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import psycopg
+
+from app.store.database import partitions
+from app.store.database.database import Database
 
 PAST_PLANS = 2160  # a plan every 20 minutes of a month
 
@@ -85,7 +90,7 @@ SERVICES = """
               AND date_trunc('hour', moment()) - interval '2 hours') AS hours;
 """
 PLANS = f"""
-    UPDATE plan SET changes = '{{"start": 9, "move": 2, "stop": 1, "resize": 6}}';
+    UPDATE plan SET changes = '{{"start": 4, "move": 1, "stop": 1, "resize": 3}}';
     INSERT INTO plan (generation, epoch, at, lane, state, reason, base, snapshot, body, desired, method, solved_by,
                       cost, bound, gap, changes, services)
     SELECT n, 1, at, 'full', 'superseded', 'cycle', n - 1, '[]', '', '', 'exact',
@@ -105,23 +110,24 @@ PLANS = f"""
 """
 # Five parts in six are used, by service as its weight is; the rest is idle within GPUs, or on GPUs that nothing uses.
 MONEY = """
+    CREATE TEMP TABLE share AS
+    SELECT tenant, name AS service, 'used' AS kind,
+           power(pg_temp.chance(name), 3) / sum(power(pg_temp.chance(name), 3)) OVER () * 5 / 6 AS share FROM served
+    UNION ALL VALUES ('', '', 'idle', 0.1), ('', '', 'unallocated', 1.0 / 15);
+    CREATE TEMP TABLE hour_cost AS
+    SELECT at AS hour, 1e9 * planned * wave AS nano FROM point, now_costs
+    WHERE at = date_trunc('hour', at) AND at <= moment() - interval '1 hour'
+        AND at >= date_trunc('day', moment(), 'UTC') - interval '30 days';
+    INSERT INTO cost_hour
+    SELECT hour, 'node', 0, 1, 'v100-pcie-16gb', 'eu', 'owned', tenant, service, '', '', kind, 'measured', 1,
+           CAST(share * nano AS bigint)
+    FROM hour_cost, share WHERE hour >= date_trunc('day', moment(), 'UTC');
     INSERT INTO cost_day
     SELECT day, 'node', 0, 1, 'v100-pcie-16gb', 'eu', 'owned', tenant, service, '', '', kind, 'measured', 1,
-           CAST(1e9 * share * costs.planned * sum AS bigint)
-    FROM (SELECT date_trunc('day', hour, 'UTC') AS day,
-                 sum(pg_temp.wave(hour)) AS sum
-          FROM generate_series(date_trunc('day', moment(), 'UTC') - interval '30 days', moment() - interval '1 hour',
-                               interval '1 hour') AS hour GROUP BY 1) AS days,
-         now_costs AS costs,
-         (SELECT tenant, name AS service, 'used' AS kind,
-                 power(pg_temp.chance(name), 3) / sum(power(pg_temp.chance(name), 3)) OVER () * 5 / 6 AS share
-          FROM served
-          UNION ALL VALUES ('', '', 'idle', 0.1), ('', '', 'unallocated', 1.0 / 15)) AS shares;
+           CAST(share * nano AS bigint)
+    FROM (SELECT date_trunc('day', hour, 'UTC') AS day, sum(nano) AS nano FROM hour_cost GROUP BY 1) AS days, share;
     INSERT INTO saving (hour, tenant, generation, plan_nano, one_per_gpu_nano, hetsev_nano, largest_nano, held_nano)
-    SELECT hour, 'bench', 1, cost, cost * 2.6, cost * 1.4, cost * 1.9, cost * 1.01
-    FROM generate_series(date_trunc('day', moment(), 'UTC'), moment() - interval '1 hour', interval '1 hour') AS hour,
-         now_costs AS costs,
-         LATERAL (SELECT 1e9 * costs.planned * pg_temp.wave(hour) AS cost) AS point;
+    SELECT hour, 'bench', 1, nano, nano * 2.6, nano * 1.4, nano * 1.9, nano * 1.01 FROM hour_cost;
 """
 
 
@@ -131,8 +137,11 @@ def leave_room(url: str) -> None:
         connection.execute(f"UPDATE lease SET generation = {PAST_PLANS}".encode())
 
 
-def fill(url: str) -> None:
-    """Puts the month before the moment at which the database is."""
+def fill(url: str, at: datetime) -> None:
+    """Puts the month before this moment, at which the database is."""
+    database = Database(url, pool_size=1, direct=True)
+    database.write(lambda connection: partitions.ensure(connection, [at]))
+    database.close()
     with psycopg.connect(url) as connection:
         for sql in (FUNCTIONS, FLEET, SERVICES, PLANS, MONEY):
             connection.execute(sql.encode())
