@@ -36,7 +36,9 @@ LOOKS: dict[str, dict[str, Any]] = {
     "phone": {"color_scheme": "light", "viewport": {"width": 390, "height": 844}, "is_mobile": True},
 }
 SHOWN = ("service", "money")  # pages with pictures in the documentation, besides Fleet
+VISITS = 7  # of each page in each look
 MOST_PAINT_MS = 1000.0
+PATIENCE_MS = 300_000.0  # a guard: the figures say how long a page took
 SPOIL = """
     UPDATE node_state SET received_at = received_at - interval '190 seconds'
     WHERE node IN (SELECT node FROM node_state ORDER BY node LIMIT 2);
@@ -60,7 +62,7 @@ class Figures:
     violations: tuple[str, ...]
 
 
-def measured(server: RunningServer, shots: Path | None, visits: int = 7) -> list[Figures]:
+def measured(server: RunningServer, shots: Path | None, visits: int) -> list[Figures]:
     """Every look at each page, as a viewer who has just signed in."""
     with sync_playwright() as started:
         browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
@@ -71,6 +73,7 @@ def measured(server: RunningServer, shots: Path | None, visits: int = 7) -> list
 
 def _look(browser: Browser, server: RunningServer, look: str, shots: Path | None, visits: int) -> list[Figures]:
     context = browser.new_context(base_url=server.url, **LOOKS[look])
+    context.set_default_timeout(PATIENCE_MS)
     page = context.new_page()
     page.goto("/sign-in")
     page.get_by_label("Token").fill(server.token("viewer"))
@@ -130,7 +133,9 @@ def _visit(page: Page, path: str) -> dict[str, float]:
     return times
 
 
-def town(postgres: DatabaseServer, gpus: int, services: int, seconds: float, shots: Path | None) -> list[Figures]:
+def town(
+    postgres: DatabaseServer, gpus: int, services: int, seconds: float, shots: Path | None, visits: int = VISITS
+) -> list[Figures]:
     """A fleet planned for so many seconds of virtual time, looked at."""
     url = postgres.create()
     with simulated(url, generated(gpus, services)) as simulation:
@@ -143,7 +148,7 @@ def town(postgres: DatabaseServer, gpus: int, services: int, seconds: float, sho
     with psycopg.connect(url) as connection:
         connection.execute(SPOIL.encode())
     with running_server(url, GPUWRIGHT_DATABASE_DIRECT="1") as server:
-        return measured(server, shots)
+        return measured(server, shots, visits)
 
 
 def main() -> int:
