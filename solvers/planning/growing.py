@@ -77,7 +77,7 @@ class GrowingFleet:
         self.rooms.put_on(place, shape, service)
         seat = Instance(
             self.rooms.names.numbered(service.name), service.name, *place, shape.variant, shape.batch, 0.0,
-            shape.sm_percent, shape.memory_gib, self.problem.type_of(place[0]).top_clock_mhz, 0.0,
+            shape.sm_percent, shape.memory_gib, self.rooms.clock_mhz(place), 0.0,
         )  # fmt: skip
         self.seats.append(seat)
         self.rates[seat.id] = shape.rate_per_second

@@ -96,8 +96,10 @@ class FleetRooms:
         self._closed = np.zeros(count, dtype=bool)  # by a dedicated service
         self._tenant_gpus: dict[str, float] = defaultdict(float)
         self._tenant_price: dict[str, float] = defaultdict(float)
+        self._clocks: dict[Place, float] = {}
         for gpu in gpus_with(problem, seats, jobs).values():
             at = self._at[gpu.node.name, gpu.index]
+            self._clocks[self.places[at]] = gpu.clock_mhz
             for line in gpu.residents:
                 assert line.service
                 self._hold(at, line.instance.sm_percent, line.instance.memory_gib, line.pressure, line.top_w)
@@ -133,6 +135,10 @@ class FleetRooms:
         if not self._tenant_room(shape, service):
             return []
         return [self.places[at] for at in np.flatnonzero(self._able(shape, service))]
+
+    def clock_mhz(self, place: Place) -> float:
+        """Returns the clock that a new instance has there: that of what runs, or the highest."""
+        return self._clocks.get(place, self.problem.type_of(place[0]).top_clock_mhz)
 
     def used_percent(self, place: Place) -> int:
         """Returns the SM% of a GPU that are taken."""

@@ -95,7 +95,7 @@ class _Fleet:
             self.seats.append(
                 Instance(
                     self.rooms.names.numbered(name), name, *place, shape.variant, shape.batch, 0.0, shape.sm_percent,
-                    shape.memory_gib, self.problem.type_of(place[0]).top_clock_mhz, 0.0,
+                    shape.memory_gib, self.rooms.clock_mhz(place), 0.0,
                 )
             )  # fmt: skip
         self._count()

@@ -84,9 +84,11 @@ class MorakBoard:
     def drawn_w(self, gpu: MorakGpu, seats: Sequence[Instance]) -> float:
         """Returns the watts above idle with these instances and all jobs busy, at the clock of the instances."""
         found = gpus_with(self.problem, seats, gpu.jobs).values()
+        drawn = 0.0
         for held in found:
             slow_down(held, self.problem.policy)  # a job has the clock of its neighbours
-        return sum(watts(line, held) for held in found for line in (*held.residents, *held.jobs)) * gpu.margin
+            drawn += sum(watts(line, held) for line in held.residents) + sum(watts(job, held) for job in held.jobs)
+        return drawn * gpu.margin
 
     def options(self, gpu: MorakGpu, wanted: Mapping[str, float], *, grows: bool) -> list[PowerOption]:
         """Returns the options of a GPU by rising watts and worth, all with what runs there besides the first one.
