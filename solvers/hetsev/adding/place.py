@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import count
 from math import inf
 
 import numpy as np
@@ -105,6 +106,7 @@ class Placer:
     def __init__(self, problem: Problem, rooms: FreeRooms, offered: OfferedShapes) -> None:
         self.problem, self.rooms, self.looked_at = problem, rooms, 0
         self._offered = offered
+        self._taken = {line.id for line in (problem.state.running if problem.state else ())}
         self._number = {place: at for at, place in enumerate(rooms.places)}
 
     def add(self, service: Service, missing: float, running: int) -> list[Seat]:
@@ -241,12 +243,20 @@ class Placer:
             seat.line = line
         return True
 
+    def _name(self, service: str, serial: int, node: str, gpu: int) -> str:
+        """Returns a name that nothing has, also not what an earlier addition started there."""
+        found = next(
+            name for number in count(serial) if (name := f"{service}+{number}@{node}/{gpu}") not in self._taken
+        )  # fmt: skip
+        self._taken.add(found)
+        return found
+
     def _seated(self, service: Service, room: GpuRoom, shape: AddedShape, serial: int) -> Seat:
         node, gpu = self.rooms.places[room.number]
         offer = shape.offer
         line = Instance(
-            f"{service.name}+{serial}@{node}/{gpu}", service.name, node, gpu, offer.profile.variant, shape.batch, 0.0,
-            shape.sm_percent, shape.memory_gib, room.clock_mhz, shape.rate_per_second,
+            self._name(service.name, serial, node, gpu), service.name, node, gpu, offer.profile.variant, shape.batch,
+            0.0, shape.sm_percent, shape.memory_gib, room.clock_mhz, shape.rate_per_second,
         )  # fmt: skip
         alone_ms = float(offer.exec_ms[list(offer.batches).index(shape.batch), shape.sm_percent])
         pressure = float(offer.pressure[shape.sm_percent])
