@@ -130,7 +130,9 @@ def row(percentile: float, batch: int, prompt: bool = False, variation: float = 
     """Returns the row of limits of a batch."""
     if not 1 <= batch <= grids.MOST:
         raise OutsideTheTable(f"batch {batch} is outside 1..{grids.MOST}")
-    rows = limits(percentile, [batch], variation)
+    rows = _bursty_rows(percentile, variation) if variation > 0.0 else _rows(percentile)
+    if batch not in rows.made:
+        rows = limits(percentile, [batch], variation)
     return (rows.prompt if prompt else rows.loads)[batch]
 
 

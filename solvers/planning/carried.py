@@ -9,11 +9,12 @@ from solvers.latency import latency_at, max_rate, timeout_for
 from solvers.planning.judge import Resident
 from solvers.planning.judge.plan_lines import gpus_with
 from solvers.planning.judge.readings import slow_down
+from solvers.planning.judge.services import counted_apart
 from solvers.planning.plan import NONE_UNSERVED_SHARE
 from solvers.planning.problem import Instance, PlacedJob, Problem, Service
 from solvers.planning.search.realise import even
 
-ROUNDING_SHARE = 1e-9  # of a rate
+ROUNDING_SHARE = 1e-8  # of a rate: beside jobs, the same is computed in another order, within 1e-9 a step
 
 
 def is_admitted(problem: Problem, line: Instance) -> bool:
@@ -53,15 +54,36 @@ def carry(
     unserved: dict[str, float] = {}
     for name, own in mine.items():
         service = problem.services[name]
-        if len(own) < service.min_instances:
+        limited = _apart(problem, service, own)
+        if len(limited) < service.min_instances:
             unserved[name] = service.rate_per_second
             continue
-        shares = spread_rate(service, [rate for _, rate in own])
-        found += [replace(seat, rate_per_second=share) for (seat, _), share in zip(own, shares, strict=True)]
+        shares = spread_rate(service, [rate for _, rate in limited])
+        found += [replace(seat, rate_per_second=share) for (seat, _), share in zip(limited, shares, strict=True)]
         rest = service.rate_per_second - sum(shares)
         if rest > NONE_UNSERVED_SHARE * service.rate_per_second:
             unserved[name] = rest
     return _predicted(problem, found, jobs), unserved
+
+
+def _apart(problem: Problem, service: Service, own: Sequence[tuple[Instance, float]]) -> list[tuple[Instance, float]]:
+    """Limits instances so that the minInstances largest are on as many GPUs, nodes or regions as `spread` asks for.
+
+    Returns none where they are on fewer.
+    """
+    least = service.min_instances
+    if least < 2:
+        return list(own)
+    best: dict[object, float] = {}
+    first: dict[object, int] = {}
+    for number, (seat, rate) in enumerate(own):
+        if rate > best.get(key := counted_apart(problem, service, seat), 0.0):
+            best[key], first[key] = rate, number
+    if len(best) < least:
+        return []
+    most = sorted(best.values(), reverse=True)[least - 1]
+    free = set(first.values())
+    return [(seat, rate if number in free else min(rate, most)) for number, (seat, rate) in enumerate(own)]
 
 
 def spread_rate(service: Service, most: Sequence[float]) -> list[float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -12,9 +11,16 @@ from solvers.planning.plan import Unserved
 from solvers.planning.planner_draft import PlannerDraft
 from solvers.planning.problem import Instance, Place, PlacedJob, Problem, Service
 from solvers.planning.rooms import FleetRooms, FleetShape
+from solvers.planning.runnable import NO_SHAPE
+from solvers.planning.stopping import spare_instances
 
-SPARE_SHARE = 1.25  # of the load: what must remain before an instance stops
+CRITICAL_PRIORITY = 100  # services below it are throughput-oriented work
 EXACTLY = 1e-9
+
+
+def is_critical(service: Service) -> bool:
+    """Returns whether a service is latency-critical work, as systems with two classes of work know it."""
+    return service.priority >= CRITICAL_PRIORITY
 
 
 class GrowingFleet:
@@ -30,7 +36,6 @@ class GrowingFleet:
             service.name: knee_shapes(problem, service, self.rooms.pools) for service in problem.services.values()
         }
         self.rates: dict[str, float] = {}  # by instance
-        self._made: Counter[str] = Counter()
         self.count()
 
     def of(self, service: str) -> list[Instance]:
@@ -69,22 +74,14 @@ class GrowingFleet:
 
     def add(self, service: Service, shape: FleetShape, place: Place) -> Instance:
         """Places an instance on a GPU with room for it."""
-        name = self._new_name(service)
         self.rooms.put_on(place, shape, service)
         seat = Instance(
-            name, service.name, *place, shape.variant, shape.batch, 0.0,
-            shape.sm_percent, shape.memory_gib, self.problem.type_of(place[0]).top_clock_mhz, 0.0,
+            self.rooms.names.numbered(service.name), service.name, *place, shape.variant, shape.batch, 0.0,
+            shape.sm_percent, shape.memory_gib, self.rooms.clock_mhz(place), 0.0,
         )  # fmt: skip
         self.seats.append(seat)
         self.rates[seat.id] = shape.rate_per_second
         return seat
-
-    def _new_name(self, service: Service) -> str:
-        while True:
-            self._made[service.name] += 1
-            name = f"{service.name}/new-{self._made[service.name]}"
-            if name not in self.rates:
-                return name
 
     def retune(self, seat: Instance, shape: FleetShape) -> None:
         """Gives an instance another batch; its GPU has memory for it."""
@@ -96,11 +93,9 @@ class GrowingFleet:
     def stop_spare(self, worth: Callable[[Instance], float]) -> None:
         """Stops instances, those of the least worth first, while the others of their service carry a quarter more."""
         for service in self.problem.services.values():
-            for seat in sorted(self.of(service.name), key=lambda line: (worth(line), line.id)):
-                rest = [line for line in self.of(service.name) if line is not seat]
-                carried = sum(self.rates[line.id] for line in rest)
-                if len(rest) >= max(1, service.min_instances) and carried >= SPARE_SHARE * service.rate_per_second:
-                    self.seats.remove(seat)
+            ranked = sorted(self.of(service.name), key=lambda line: (worth(line), line.id))
+            gone = spare_instances(service, [(line.id, self.rates[line.id]) for line in ranked])
+            self.seats = [line for line in self.seats if line.id not in gone]
         self.rooms = self._rooms()
         self.count()
 
@@ -131,7 +126,7 @@ class GrowingFleet:
     def _why(self, name: str, waits: str) -> str:
         service, shapes = self.problem.services[name], self.shapes[name]
         if not shapes:
-            return "no GPU type of the fleet keeps its SLO in any profiled shape"
+            return NO_SHAPE
         if any(self.rooms.room_for(shape, service) for shape in shapes):
             return waits
         smallest = min(shapes, key=lambda shape: (shape.sm_percent, shape.memory_gib))

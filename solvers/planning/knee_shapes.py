@@ -10,6 +10,7 @@ import numpy as np
 from solvers.latency import limits
 from solvers.planning.problem import Curve, Problem, Profile, Service
 from solvers.planning.rooms import FleetShape, GpuPool
+from solvers.planning.runnable import runnable_profiles
 from solvers.planning.search.promise import accepted_loads
 
 STEP_SM_PERCENT = 10
@@ -19,14 +20,10 @@ SHARED_PRESSURE = 0.7  # of all on a shared GPU, that rates allow for
 
 def knee_shapes(problem: Problem, service: Service, pools: list[GpuPool]) -> list[FleetShape]:
     """Returns every batch at every tenth of the SMs up to its knee that carries anything within the SLO."""
-    templates = {variant.name: variant.template for variant in problem.models[service.model]}
     return [
         shape
         for pool in pools
-        if service.gpu_types is None or pool.gpu_type in service.gpu_types
-        for variant in service.variants
-        if pool.offers(templates.get(variant))
-        and (profile := problem.profiles.get((service.model, variant, pool.gpu_type)))
+        for profile in runnable_profiles(problem, service, pool)
         for shape in _of_profile(problem, service, profile, pool)
     ]
 

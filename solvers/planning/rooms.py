@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from solvers.planning.judge.plan_lines import gpus_with
-from solvers.planning.problem import Instance, Place, PlacedJob, Problem, Service
+from solvers.planning.new_names import NewNames
+from solvers.planning.problem import Instance, Node, Place, PlacedJob, Problem, Service
 
 Ints = NDArray[np.int64]
 SLACK = 1e-9
@@ -29,6 +30,10 @@ class GpuPool:
     gpu_type: str
     price_per_hour: float
     templates: frozenset[str] | None
+
+    @classmethod
+    def of(cls, node: Node) -> GpuPool:
+        return cls(node.gpu_type, node.price_per_hour, node.templates)
 
     def offers(self, template: str | None) -> bool:
         return template is None or self.templates is None or template in self.templates
@@ -63,13 +68,14 @@ class FleetRooms:
     def __init__(
         self, problem: Problem, seats: Iterable[Instance], jobs: Iterable[PlacedJob], most_pressure: float = inf
     ) -> None:
-        self.problem = problem
+        self.problem, seats = problem, tuple(seats)
+        self.names = NewNames(problem, seats)
         self._most_pressure = most_pressure  # of all on a shared GPU
         self.places: list[Place] = [(node.name, gpu) for node in problem.nodes.values() for gpu in node.gpus]
         self._at = {place: number for number, place in enumerate(self.places)}
         nodes = [problem.nodes[name] for name, _ in self.places]
         types = [problem.gpu_types[node.gpu_type] for node in nodes]
-        pools = [GpuPool(node.gpu_type, node.price_per_hour, node.templates) for node in nodes]
+        pools = [GpuPool.of(node) for node in nodes]
         self.pools = list(dict.fromkeys(pools))
         numbers = {pool: number for number, pool in enumerate(self.pools)}
         self._pool = np.array([numbers[pool] for pool in pools], dtype=np.int64)
@@ -90,8 +96,10 @@ class FleetRooms:
         self._closed = np.zeros(count, dtype=bool)  # by a dedicated service
         self._tenant_gpus: dict[str, float] = defaultdict(float)
         self._tenant_price: dict[str, float] = defaultdict(float)
+        self._clocks: dict[Place, float] = {}
         for gpu in gpus_with(problem, seats, jobs).values():
             at = self._at[gpu.node.name, gpu.index]
+            self._clocks[self.places[at]] = gpu.clock_mhz
             for line in gpu.residents:
                 assert line.service
                 self._hold(at, line.instance.sm_percent, line.instance.memory_gib, line.pressure, line.top_w)
@@ -127,6 +135,10 @@ class FleetRooms:
         if not self._tenant_room(shape, service):
             return []
         return [self.places[at] for at in np.flatnonzero(self._able(shape, service))]
+
+    def clock_mhz(self, place: Place) -> float:
+        """Returns the clock that a new instance has there: that of what runs, or the highest."""
+        return self._clocks.get(place, self.problem.type_of(place[0]).top_clock_mhz)
 
     def used_percent(self, place: Place) -> int:
         """Returns the SM% of a GPU that are taken."""

@@ -5,23 +5,17 @@ from __future__ import annotations
 from solvers.latency import max_rate
 from solvers.planning.problem import Instance, Place, Problem, Profile, Service
 from solvers.planning.rooms import FleetRooms, FleetShape, GpuPool
+from solvers.planning.runnable import NO_SHAPE, runnable_profiles
 
 
 def whole_gpu_shapes(problem: Problem, service: Service, pools: list[GpuPool]) -> list[FleetShape]:
     """Returns for each pool the variant and batch that carry most within the SLO; pools without any are left out."""
-    templates = {variant.name: variant.template for variant in problem.models[service.model]}
     found = []
     for pool in pools:
-        if service.gpu_types is not None and pool.gpu_type not in service.gpu_types:
-            continue
-        profiles = [
-            profile
-            for variant in service.variants
-            if pool.offers(templates.get(variant))
-            and (profile := problem.profiles.get((service.model, variant, pool.gpu_type)))
-        ]
         shapes = [
-            _shape(problem, service, profile, batch, pool) for profile in profiles for batch in profile.latency_ms
+            _shape(problem, service, profile, batch, pool)
+            for profile in runnable_profiles(problem, service, pool)
+            for batch in profile.latency_ms
         ]
         best = max(shapes, key=lambda shape: shape.rate_per_second, default=None)
         if best is not None and best.rate_per_second > 0:
@@ -33,7 +27,7 @@ def start_on(place: Place, shape: FleetShape, service: Service, rooms: FleetRoom
     """Places a new instance on this idle GPU, at its highest clock and without a rate yet."""
     rooms.put_on(place, shape, service)
     return Instance(
-        f"{service.name}/new-{place[0]}-{place[1]}", service.name, *place, shape.variant, shape.batch, 0.0,
+        rooms.names.at(service.name, place), service.name, *place, shape.variant, shape.batch, 0.0,
         shape.sm_percent, shape.memory_gib, rooms.problem.type_of(place[0]).top_clock_mhz, 0.0,
     )  # fmt: skip
 
@@ -42,7 +36,7 @@ def why_no_gpu(problem: Problem, service: Service, rooms: FleetRooms) -> str:
     """Names what keeps another instance with a GPU of its own off the fleet; empty where nothing does."""
     shapes = whole_gpu_shapes(problem, service, rooms.pools)
     if not shapes:
-        return "no GPU type of the fleet keeps its SLO in any profiled shape"
+        return NO_SHAPE
     if any(rooms.idle_places(shape, service) for shape in shapes):
         return ""
     if not rooms.has_idle:

@@ -37,7 +37,9 @@ class PrepareAdding(Aside):
         """Prepares; what fails here fails again, and is reported, where something is to be added."""
         try:
             if not has_language_models(self.problem):
-                _adder(self.problem).add()  # compiled loops and tables are warm after a first round
+                adder = _adder(self.problem)
+                adder.add()  # compiled loops and tables are warm after a first round
+                adder.prepare()
         except Exception:
             return False
         return True

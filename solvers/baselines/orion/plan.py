@@ -5,12 +5,11 @@ from __future__ import annotations
 from random import Random
 
 from solvers.interference.affinity import COMPUTE_INTENSIVE_RATIO, compute_to_memory
-from solvers.planning.growing import GrowingFleet
+from solvers.planning.growing import GrowingFleet, is_critical
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
 from solvers.planning.problem import Instance, Knowledge, Place, Problem, Service
 from solvers.planning.rooms import FleetShape
 
-HIGH_PRIORITY = 100
 MOST_ROUNDS = 200
 WAITS = "waits: each GPU has a high-priority client, or one that needs the same of it"
 
@@ -43,7 +42,7 @@ def _able(fleet: GrowingFleet, service: Service) -> list[tuple[FleetShape, Place
 
 def _may_share(problem: Problem, service: Service, shape: FleetShape, line: Instance) -> bool:
     other = problem.services[line.service]
-    if service.priority >= HIGH_PRIORITY and other.priority >= HIGH_PRIORITY:
+    if is_critical(service) and is_critical(other):
         return False
     mine = _computes(problem, service, shape.variant, shape.batch, shape.pool.gpu_type)
     return mine != _computes(problem, other, line.variant, line.batch, shape.pool.gpu_type)

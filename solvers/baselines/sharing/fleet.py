@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import TypeAlias
 
@@ -13,7 +14,8 @@ from solvers.planning.judge.readings import value_at
 from solvers.planning.plan import Unserved
 from solvers.planning.planner_draft import PlannerDraft
 from solvers.planning.problem import Instance, Knowledge, Place, PlacedJob, Problem, Profile, Service
-from solvers.planning.rooms import FleetRooms, FleetShape, GpuPool
+from solvers.planning.rooms import FleetRooms, FleetShape
+from solvers.planning.runnable import runnable_profiles
 from solvers.planning.whole_gpus import whole_gpu_shapes
 
 MOVED_SHARE = 0.1  # of a rate, since the last placement
@@ -36,8 +38,11 @@ class SharedShape:
 class SharingFleet:
     """The GPUs while instances are placed."""
 
-    def __init__(self, problem: Problem, jobs: Sequence[PlacedJob]) -> None:
+    def __init__(self, problem: Problem, running: Sequence[Instance], jobs: Sequence[PlacedJob]) -> None:
         self.problem = problem
+        self._known: dict[tuple[str, Place], list[str]] = defaultdict(list)
+        for line in running:
+            self._known[line.service, line.place].append(line.id)
         self.rooms = FleetRooms(problem, (), jobs)
         self.seats: list[Instance] = []
         self.shape_of = cache(self._shape)
@@ -51,16 +56,8 @@ class SharingFleet:
 
     def profile_at(self, name: str, place: Place) -> Profile | None:
         """Returns the profile of the first variant of a service that this GPU may run."""
-        service, node = self.problem.services[name], self.problem.nodes[place[0]]
-        pool = GpuPool(node.gpu_type, node.price_per_hour, node.templates)
-        if service.gpu_types is not None and pool.gpu_type not in service.gpu_types:
-            return None
-        templates = {variant.name: variant.template for variant in self.problem.models[service.model]}
-        for variant in service.variants:
-            profile = self.problem.profiles.get((service.model, variant, pool.gpu_type))
-            if profile and pool.offers(templates.get(variant)):
-                return profile
-        return None
+        service = self.problem.services[name]
+        return next(iter(runnable_profiles(self.problem, service, self.rooms.pool_of(place))), None)
 
     def batches(self, name: str, place: Place) -> list[int]:
         profile = self.profile_at(name, place)
@@ -85,11 +82,16 @@ class SharingFleet:
         self.rooms.put_on(place, self._as_fleet(shape, name, place), self.problem.services[name])
         self.seats.append(
             Instance(
-                f"{name}/new-{place[0]}-{place[1]}", name, *place, shape.profile.variant, shape.batch, 0.0,
+                self._name(name, place), name, *place, shape.profile.variant, shape.batch, 0.0,
                 shape.sm_percent, shape.profile.memory_gib[shape.batch],
                 self.problem.type_of(place[0]).top_clock_mhz, 0.0,
             )
         )  # fmt: skip
+
+    def _name(self, service: str, place: Place) -> str:
+        """Returns the name of an instance that runs there, or a new one."""
+        own = self._known[service, place]
+        return own.pop() if own else self.rooms.names.at(service, place)
 
     def parts(self, service: Service) -> list[float]:
         """Returns the rates of the instances of a service, none above what a whole GPU of the best type carries."""
@@ -100,9 +102,9 @@ class SharingFleet:
         return [service.rate_per_second / count] * count
 
     def _as_fleet(self, shape: SharedShape, name: str, place: Place) -> FleetShape:
-        demand, node = shape.profile.demand, self.problem.nodes[place[0]]
+        demand = shape.profile.demand
         return FleetShape(
-            GpuPool(node.gpu_type, node.price_per_hour, node.templates), shape.profile.variant, shape.batch,
+            self.rooms.pool_of(place), shape.profile.variant, shape.batch,
             shape.sm_percent, shape.profile.memory_gib[shape.batch], value_at(demand.pressure, shape.sm_percent),
             value_at(demand.power_w, shape.sm_percent), demand.cpu_cores, demand.host_memory_gib, shape.exec_ms,
             shape.profile.start_seconds, shape.per_second,
@@ -119,18 +121,12 @@ def shared(problem: Problem, knowledge: Knowledge, fill: FillFleet, method: str)
     instances, rests = carry(problem, running, jobs)
     is_near = all(abs(placed_for.get(name, 0.0) / rate - 1) <= MOVED_SHARE for name, rate in rates.items())
     if rests and not is_near:
-        fleet = SharingFleet(problem, jobs)
+        fleet = SharingFleet(problem, running, jobs)
         fill(fleet)
-        known = {(line.service, line.place): line.id for line in running}
-        seats = [_renamed(seat, known.get((seat.service, seat.place), seat.id)) for seat in fleet.seats]
-        instances, rests = carry(problem, seats, jobs)
+        instances, rests = carry(problem, fleet.seats, jobs)
         placed_for = rates
     unserved = tuple(Unserved(name, rate, NO_PLACE) for name, rate in sorted(rests.items()))
     return PlannerDraft(tuple(instances), unserved, method, {"rates": placed_for})
-
-
-def _renamed(seat: Instance, name: str) -> Instance:
-    return replace(seat, id=name)
 
 
 def leftovers(fleet: SharingFleet, name: str, step: int) -> Iterator[tuple[Place, SharedShape]]:

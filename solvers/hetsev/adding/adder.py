@@ -14,14 +14,14 @@ from time import monotonic
 
 import numpy as np
 
-from solvers.hetsev.adding.place import Placer
+from solvers.hetsev.adding.place import OfferedShapes, Placer
 from solvers.hetsev.adding.rooms import FreeRooms, Seat
-from solvers.hetsev.adding.shapes import ProfileShapes, most_carried, shapes_of
+from solvers.hetsev.adding.shapes import most_carried, shapes_of
 from solvers.latency import latency_at, timeout_for
 from solvers.planning.judge import JudgedPlan, PlanEdit, Verdict, Violation
 from solvers.planning.judge.services import AVAILABILITY_RULES
 from solvers.planning.plan import NONE_UNSERVED_SHARE, Certificate, Plan, Unplaced, Unserved, unserved_rest
-from solvers.planning.problem import Instance, Problem, ProfileKey
+from solvers.planning.problem import Instance, Problem
 from solvers.planning.replan.rates import shared
 from solvers.planning.search.promise import keep
 
@@ -42,9 +42,10 @@ class Adder:
     judged: JudgedPlan
     rooms: FreeRooms
     lines: Mapping[str, list[Instance]]  # by service
-    shapes: Mapping[ProfileKey, ProfileShapes]
+    offered: OfferedShapes
     known: frozenset[tuple[str, str]]  # the rules that the running plan breaks already, and where
     late: frozenset[str]  # services with an instance that does not keep its SLO
+    _applied: PlanEdit | None = None  # what the last answer changed in the judged plan
 
     @classmethod
     def of(cls, problem: Problem) -> Adder:
@@ -62,7 +63,7 @@ class Adder:
             found.where.split(" on ")[0] for found in broken if found.rule in ("slo_holds", "utilization_holds")
         )
         return cls(
-            problem, judged, FreeRooms.of(problem, judged), lines, shapes_of(problem, used),
+            problem, judged, FreeRooms.of(problem, judged), lines, OfferedShapes(problem, shapes_of(problem, used)),
             frozenset((found.where, found.rule) for found in broken), late,
         )  # fmt: skip
 
@@ -73,20 +74,33 @@ class Adder:
         moved = self._moved(problem)
         held: set[str] = set()
         for left in range(TRIES, -1, -1):
+            self._restore()
             adding = _Adding(self, problem, held if left else set(moved))
             for name in moved:
                 adding.serve(name)
-            edit = adding.edit()
-            verdict = self.judged.apply(edit, problem)
+            self._applied = adding.edit()
+            verdict = self.judged.apply(self._applied, problem)
             plan = self._plan(problem, adding, verdict, monotonic() - began)
-            unserved = {entry.service: entry for entry in unserved_rest(self.problem, self._all_lines())}
-            back = {name: unserved.get(name) for name in edit.unserved}
-            self.judged.apply(PlanEdit(stop=edit.start, start=edit.stop, unserved=back), self.problem)
             refused = self.refused(verdict)
             if not refused or not left:
                 break
             held |= adding.at_fault(refused) or set(moved)
         return plan, verdict
+
+    def prepare(self) -> None:
+        """Reads everything that no rate changes."""
+        self._restore()
+        self.offered.read_all()
+
+    def _restore(self) -> None:
+        """Makes what runs the judged plan again: not before the next question, since an answer is waited for."""
+        edit = self._applied
+        if edit is None:
+            return
+        unserved = {entry.service: entry for entry in unserved_rest(self.problem, self._all_lines())}
+        back = {name: unserved.get(name) for name in edit.unserved}
+        self.judged.apply(PlanEdit(stop=edit.start, start=edit.stop, unserved=back), self.problem)
+        self._applied = None
 
     def refused(self, verdict: Verdict) -> list[Violation]:
         """Returns the rules that an addition broke; as in a quick step, copies may be nearer than promised."""
@@ -128,7 +142,7 @@ class _Adding:
     def __init__(self, adder: Adder, problem: Problem, held: Collection[str]) -> None:
         self.problem, self._held, self._adder = problem, held, adder
         self.rooms = adder.rooms.copied(problem)
-        self.placer = Placer(problem, self.rooms, adder.shapes)
+        self.placer = Placer(problem, self.rooms, adder.offered)
         self.unserved: dict[str, Unserved] = {}
         self.now: dict[int, Instance] = {}  # by `id()` of a line that runs: the line as it is now
         self.new: list[Instance] = []
@@ -138,14 +152,17 @@ class _Adding:
         """Carries the rate of a service: by what runs as far as that goes, then by new instances."""
         service = self.problem.services[name]
         seats = self._seats(name)
-        for seat, cap in zip(seats, self._caps(seats), strict=True):
-            seat.line = replace(seat.line, rate_per_second=max(cap, LEAST_SHARE * seat.line.rate_per_second))
-        missing = service.rate_per_second - sum(seat.line.rate_per_second for seat in seats)
+        caps = self._caps(seats)
+        carried = [max(cap, LEAST_SHARE * seat.line.rate_per_second) for seat, cap in zip(seats, caps, strict=True)]
+        missing = service.rate_per_second - sum(carried)
         if missing > NONE_UNSERVED_SHARE * service.rate_per_second and name not in self._held:
-            seats += self.placer.add(service, missing, len(seats))
-        self._share(seats, service.rate_per_second, service.min_instances)
-        carried = sum(seat.line.rate_per_second for seat in seats)
-        rest = service.rate_per_second - carried
+            for seat, rate in zip(seats, carried, strict=True):
+                seat.line = replace(seat.line, rate_per_second=rate)
+            if added := self.placer.add(service, missing, len(seats)):
+                seats += added
+                caps = self._caps(seats)
+        self._share(seats, caps, service.rate_per_second, service.min_instances)
+        rest = service.rate_per_second - sum(seat.line.rate_per_second for seat in seats)
         if rest > NONE_UNSERVED_SHARE * service.rate_per_second:
             self.unserved[name] = Unserved(name, rest, NO_ROOM, WHAT_HELPS)
 
@@ -191,30 +208,28 @@ class _Adding:
         room = self.rooms.room(at)
         return room.exec_ms(self.problem.policy, seat, room.pressure(), float(self.rooms.sm[at]))
 
-    def _share(self, seats: list[Seat], rate: float, least: int) -> None:
+    def _share(self, seats: list[Seat], caps: list[float], rate: float, least: int) -> None:
         """Shares the rate among all instances so that as few as possible get another one."""
         if not seats:
             return
-        caps = np.array(self._caps(seats))
         now = np.array([seat.before.rate_per_second if seat.before else 0.0 for seat in seats])
-        caps = np.maximum(caps, LEAST_SHARE * now)
-        rates = shared(now, caps, rate, least if len(seats) >= least else 1)
+        rates = shared(now, np.maximum(caps, LEAST_SHARE * now), rate, least if len(seats) >= least else 1)
         for seat, each in zip(seats, rates.tolist(), strict=True):
             if seat.before and abs(each - seat.before.rate_per_second) <= SAME_SHARE * each:
-                seat.line = self._timed(seat, seat.before)
+                seat.line = self._timed(seat, seat.before, seat.before.rate_per_second)
             else:
-                seat.line = self._timed(seat, replace(seat.line, rate_per_second=each))
+                seat.line = self._timed(seat, seat.line, each)
 
-    def _timed(self, seat: Seat, line: Instance) -> Instance:
-        """Returns the line with the batch timeout that its rate needs; as it is where none is enough."""
+    def _timed(self, seat: Seat, line: Instance, rate: float) -> Instance:
+        """Returns the line with a rate and the batch timeout that it needs; with its own where none is enough."""
         judged = self._exec_ms(seat) * (1 + self.problem.policy.exec_margin)
         service = seat.service
-        found = timeout_for(
-            line.batch, judged, service.slo_ms, service.percentile, line.rate_per_second, service.variation
-        )  # fmt: skip
+        found = timeout_for(line.batch, judged, service.slo_ms, service.percentile, rate, service.variation)
         if found is None or abs(found - line.batch_timeout_ms) <= SAME_SHARE * max(1.0, found):
+            found = line.batch_timeout_ms
+        if (rate, found) == (line.rate_per_second, line.batch_timeout_ms):
             return line
-        return replace(line, batch_timeout_ms=found)
+        return replace(line, rate_per_second=rate, batch_timeout_ms=found)
 
     def _predicted(self, seat: Seat) -> Instance:
         exec_ms, service, line = self._exec_ms(seat), seat.service, seat.line

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import count
 from math import inf
 
 import numpy as np
@@ -34,6 +35,17 @@ ANY_RATE = 1e-12
 SAME_SHARE = 1e-9
 
 
+@dataclass(frozen=True, slots=True)
+class ServiceOffer:
+    """The shapes of one variant of a service on a type of GPU, and what they carry alone."""
+
+    shapes: ProfileShapes
+    gpu_type: str
+    carried: Floats  # [batch, SM%], alone
+    rows: Floats  # the loads that its batches accept
+    least_sm: int  # with which it carries anything
+
+
 @dataclass
 class Menu:
     """The shapes of one variant of a service on a type of GPU, and the GPUs that are open to it."""
@@ -53,23 +65,55 @@ class Menu:
         return self.best
 
 
-class Placer:
-    """Adds instances one by one."""
+class OfferedShapes:
+    """The shapes that each service may run on idle GPUs: they depend on no rate, and are read once for each."""
 
-    def __init__(self, problem: Problem, rooms: FreeRooms, shapes: Mapping[ProfileKey, ProfileShapes]) -> None:
-        self.problem, self.rooms, self.looked_at = problem, rooms, 0
-        self._shapes = shapes
-        self._number = {place: at for at, place in enumerate(rooms.places)}
-        self._price = {
+    def __init__(self, problem: Problem, shapes: Mapping[ProfileKey, ProfileShapes]) -> None:
+        self._problem, self._shapes = problem, shapes
+        self._known: dict[str, list[ServiceOffer]] = {}
+        self.price = {
             kind: min((node.price_per_hour for node in problem.nodes.values() if node.gpu_type == kind), default=inf)
             for kind in problem.gpu_types
         }
+
+    def read_all(self) -> None:
+        for service in self._problem.services.values():
+            self.of(service)
+
+    def of(self, service: Service) -> list[ServiceOffer]:
+        """Returns what the service may run, by GPU type and variant."""
+        if service.name not in self._known:
+            self._known[service.name] = [found for kind in self.price for found in self._on(service, kind)]
+        return self._known[service.name]
+
+    def _on(self, service: Service, gpu_type: str) -> Iterator[ServiceOffer]:
+        if self.price[gpu_type] == inf or (service.gpu_types is not None and gpu_type not in service.gpu_types):
+            return
+        kind, policy = self._problem.gpu_types[gpu_type], self._problem.policy
+        alone = OfferedRoom(100, kind.memory_gib, 0.0, kind.max_w - kind.idle_w)
+        for variant in service.variants:
+            if offer := self._shapes.get((service.model, variant, gpu_type)):
+                carried = rates(policy, service, offer, alone)
+                if carried.any():
+                    # Where shares are priced, the less of a GPU is left, the faster all are.
+                    least = 0 if policy.pricing == "share" else least_sm(carried, ANY_RATE)
+                    yield ServiceOffer(offer, gpu_type, carried, load_rows(service, offer), least)
+
+
+class Placer:
+    """Adds instances one by one."""
+
+    def __init__(self, problem: Problem, rooms: FreeRooms, offered: OfferedShapes) -> None:
+        self.problem, self.rooms, self.looked_at = problem, rooms, 0
+        self._offered = offered
+        self._taken = {line.id for line in (problem.state.running if problem.state else ())}
+        self._number = {place: at for at, place in enumerate(rooms.places)}
 
     def add(self, service: Service, missing: float, running: int) -> list[Seat]:
         """Returns new instances for what is missing, as far as there is room."""
         added: list[Seat] = []
         wanted = service.min_instances - running  # so many at least, where there is none
-        menus = [menu for kind in self._price for menu in self._menus(service, kind)]
+        menus = self._menus(service)
         for whole in (True, False):
             open_ = list(menus)
             while missing > NONE_UNSERVED_SHARE * service.rate_per_second or (0 < len(added) < wanted):
@@ -89,23 +133,15 @@ class Placer:
                     other.gpus = self.rooms.still_open(service, other.gpus, last)
         return added
 
-    def _menus(self, service: Service, gpu_type: str) -> Iterator[Menu]:
-        """Yields what the service may run on a type of GPU, by variant."""
-        if self._price[gpu_type] == inf:
-            return
-        kind = self.problem.gpu_types[gpu_type]
-        alone = OfferedRoom(100, kind.memory_gib, 0.0, kind.max_w - kind.idle_w)
-        for offer in self._offers(service, gpu_type):
-            carried = rates(self.problem.policy, service, offer, alone)
-            if carried.any():
-                gpus = self.rooms.open_to(service, gpu_type, offer.template)
-                yield Menu(
-                    offer,
-                    gpu_type,
-                    carried,
-                    load_rows(service, offer),
-                    gpus[self._able(offer, gpus, self._least_sm(carried, ANY_RATE))],
-                )
+    def _menus(self, service: Service) -> list[Menu]:
+        """Returns what the service may run, with the GPUs that are open to it."""
+        is_open = self.rooms.open_to(service)
+        found = []
+        for each in self._offered.of(service):
+            gpus = self.rooms.open_of_type(is_open, each.gpu_type, each.shapes.template)
+            gpus = gpus[self._able(each.shapes, gpus, each.least_sm)]
+            found.append(Menu(each.shapes, each.gpu_type, each.carried, each.rows, gpus))
+        return found
 
     def _choice(self, service: Service, missing: float, menus: list[Menu]) -> tuple[Menu, int] | None:
         """Returns the type of GPU, with a variant, and the number of instances that HetSev's heuristic starts."""
@@ -122,7 +158,7 @@ class Placer:
                 throughput_per_second=best.rate_per_second,
                 exec_ms=0.0,  # every shape of a menu keeps the SLO
                 gpu_memory_gib=share * memory_gib,
-                price_per_gib=self._price[menu.gpu_type] / memory_gib,
+                price_per_gib=self._offered.price[menu.gpu_type] / memory_gib,
                 most=len(menu.gpus),
             )
             kinds[name] = (kind, menu)
@@ -130,13 +166,6 @@ class Placer:
         problem = ScalingProblem(missing, ScalingPromise(service.slo_ms, service.percentile), types)
         choice = greedy.out(problem, dict.fromkeys(kinds, 0), 1.0)
         return (kinds[choice[0]][1], choice[1]) if choice else None
-
-    def _offers(self, service: Service, gpu_type: str) -> Iterator[ProfileShapes]:
-        if service.gpu_types is not None and gpu_type not in service.gpu_types:
-            return
-        for variant in service.variants:
-            if offer := self._shapes.get((service.model, variant, gpu_type)):
-                yield offer
 
     def _placed(self, service: Service, menu: Menu, part: float, whole: bool, serial: int) -> Seat | None:
         """Places one instance on the first candidate that takes it; None if none does."""
@@ -214,12 +243,20 @@ class Placer:
             seat.line = line
         return True
 
+    def _name(self, service: str, serial: int, node: str, gpu: int) -> str:
+        """Returns a name that nothing has, also not what an earlier addition started there."""
+        found = next(
+            name for number in count(serial) if (name := f"{service}+{number}@{node}/{gpu}") not in self._taken
+        )  # fmt: skip
+        self._taken.add(found)
+        return found
+
     def _seated(self, service: Service, room: GpuRoom, shape: AddedShape, serial: int) -> Seat:
         node, gpu = self.rooms.places[room.number]
         offer = shape.offer
         line = Instance(
-            f"{service.name}+{serial}@{node}/{gpu}", service.name, node, gpu, offer.profile.variant, shape.batch, 0.0,
-            shape.sm_percent, shape.memory_gib, room.clock_mhz, shape.rate_per_second,
+            self._name(service.name, serial, node, gpu), service.name, node, gpu, offer.profile.variant, shape.batch,
+            0.0, shape.sm_percent, shape.memory_gib, room.clock_mhz, shape.rate_per_second,
         )  # fmt: skip
         alone_ms = float(offer.exec_ms[list(offer.batches).index(shape.batch), shape.sm_percent])
         pressure = float(offer.pressure[shape.sm_percent])

@@ -172,20 +172,21 @@ class FreeRooms:
             self.gpus_left[tenant] -= share
             self.price_left[tenant] -= share * price_per_hour
 
-    def open_to(self, service: Service, gpu_type: str, template: str | None) -> NDArray[np.int64]:
-        """Returns the GPUs of a type on which this service may run, as far as that does not depend on a shape."""
-        gpus = self._of_type(gpu_type)
-        able: NDArray[np.bool_] = ~self.is_closed[gpus] & (self.clients[gpus] > 0)
-        nodes = self.node[gpus]
-        if template is not None:
-            able &= self._offering(template)[nodes]
+    def open_to(self, service: Service) -> NDArray[np.bool_]:
+        """Tells for each GPU if this service may run there, as far as that does not depend on a shape."""
+        able: NDArray[np.bool_] = ~self.is_closed & (self.clients > 0)
         if service.availability.max_spot_share < 1:
-            able &= ~np.array([self.problem.nodes[name].purchase == "spot" for name in self.nodes])[nodes]
+            able &= ~np.array([self.problem.nodes[name].purchase == "spot" for name in self.nodes])[self.node]
         if service.cells is not None:
-            able &= np.array([self.problem.nodes[name].cell in service.cells for name in self.nodes])[nodes]
-        shut = np.zeros(len(self.places), dtype=np.bool_)
-        shut[self._shut(service)] = True
-        return gpus[able & ~shut[gpus]]
+            able &= np.array([self.problem.nodes[name].cell in service.cells for name in self.nodes])[self.node]
+        able[self._shut(service)] = False
+        return able
+
+    def open_of_type(self, is_open: NDArray[np.bool_], gpu_type: str, template: str | None) -> NDArray[np.int64]:
+        """Returns the open GPUs of a type whose nodes offer a template."""
+        gpus = self._of_type(gpu_type)
+        found: NDArray[np.int64] = gpus[is_open[gpus]]
+        return found if template is None else found[self._offering(template)[self.node[found]]]
 
     def _offering(self, template: str) -> NDArray[np.bool_]:
         """Tells for each node if it offers a template."""

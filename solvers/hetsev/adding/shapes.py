@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 
 import numpy as np
@@ -66,7 +66,7 @@ class OfferedRoom:
 
     def with_more(self, pressure: float) -> OfferedRoom:
         """Returns the same beside more pressure."""
-        return replace(self, pressure=self.pressure + pressure)
+        return OfferedRoom(self.sm_percent, self.memory_gib, self.pressure + pressure, self.watts, self.slower)
 
 
 def rates(policy: Policy, service: Service, offer: ProfileShapes, around: OfferedRoom) -> Floats:

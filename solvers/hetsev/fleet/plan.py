@@ -20,6 +20,7 @@ from solvers.planning.plan import Unserved
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
 from solvers.planning.problem import Instance, Knowledge, PlacedJob, Problem
 from solvers.planning.rooms import FleetRooms, FleetShape
+from solvers.planning.runnable import NO_SHAPE
 
 MOST_ROUNDS = 200  # of counting and placing; each places an instance or finds a shape without room
 Starts = list[tuple[str, FleetShape]]  # of a service each
@@ -51,7 +52,6 @@ class _Fleet:
         self.seats = list(seats)
         self.rooms = FleetRooms(problem, seats, jobs, PRESSURE)
         self._jobs = jobs
-        self._made: Counter[str] = Counter()
         order = sorted(problem.services.values(), key=lambda service: (-service.priority, service.name))
         shapes = {service.name: fleet_shapes(problem, service, self.rooms.pools) for service in order}
         self.counts = {service.name: InstanceCounts(service, shapes[service.name], [], []) for service in order}
@@ -92,11 +92,10 @@ class _Fleet:
             if place is None:
                 self.counts[name].full.add(shape)
                 continue
-            self._made[name] += 1
             self.seats.append(
                 Instance(
-                    f"{name}/new-{self._made[name]}", name, *place, shape.variant, shape.batch, 0.0, shape.sm_percent,
-                    shape.memory_gib, self.problem.type_of(place[0]).top_clock_mhz, 0.0,
+                    self.rooms.names.numbered(name), name, *place, shape.variant, shape.batch, 0.0, shape.sm_percent,
+                    shape.memory_gib, self.rooms.clock_mhz(place), 0.0,
                 )
             )  # fmt: skip
         self._count()
@@ -117,7 +116,7 @@ class _Fleet:
         """Returns why a part of a service's rate is unserved."""
         counts = self.counts[name]
         if not counts.shapes:
-            return "no GPU type of the fleet keeps its SLO in any profiled shape"
+            return NO_SHAPE
         since = memory.watch(name).over_since
         if memory.now is not None and since is not None and not counts.full:
             waited = memory.now - since

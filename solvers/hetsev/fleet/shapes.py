@@ -14,6 +14,7 @@ import numpy as np
 from solvers.latency import limits
 from solvers.planning.problem import Curve, Problem, Profile, Service
 from solvers.planning.rooms import FleetShape, GpuPool
+from solvers.planning.runnable import runnable_profiles
 from solvers.planning.search.promise import accepted_loads
 
 STEP_SM_PERCENT = 10
@@ -22,16 +23,11 @@ PRESSURE = 0.7  # of all on a shared GPU; beside it, times grow by 18 % at a sen
 
 def fleet_shapes(problem: Problem, service: Service, pools: list[GpuPool]) -> dict[GpuPool, list[FleetShape]]:
     """Returns the shapes of a service by pool, those of the lowest price for their rate first."""
-    templates = {variant.name: variant.template for variant in problem.models[service.model]}
     found: dict[GpuPool, list[FleetShape]] = {}
     for pool in pools:
-        if service.gpu_types is not None and pool.gpu_type not in service.gpu_types:
-            continue
         shapes = [
             shape
-            for variant in service.variants
-            if pool.offers(templates.get(variant))
-            and (profile := problem.profiles.get((service.model, variant, pool.gpu_type)))
+            for profile in runnable_profiles(problem, service, pool)
             for shape in _of_profile(problem, service, profile, pool)
         ]
         if shapes:

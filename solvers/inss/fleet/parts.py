@@ -18,6 +18,7 @@ from solvers.inss.throughput import Speed, ThroughputGpuType, ThroughputModel, T
 from solvers.planning.judge.readings import value_at
 from solvers.planning.problem import Place, Problem, Profile, Service
 from solvers.planning.rooms import GpuPool
+from solvers.planning.runnable import runnable_profiles
 
 SM_STEPS = tuple(range(10, 101, 10))
 PENALTY = 100.0  # omega of reward (3)
@@ -108,15 +109,13 @@ class FleetLayout:
 
 def _speeds(problem: Problem, service: Service, pools: Sequence[GpuPool]) -> PoolSpeeds | None:
     """Returns the variant that carries most on a whole GPU, or None if none keeps the SLO anywhere."""
-    templates = {variant.name: variant.template for variant in problem.models[service.model]}
+    runnable = {pool: {each.variant: each for each in runnable_profiles(problem, service, pool)} for pool in pools}
     best: PoolSpeeds | None = None
     for variant in service.variants:
         profiles, most = {}, 0.0
-        for pool in pools:
-            profile = problem.profiles.get((service.model, variant, pool.gpu_type))
-            if profile is None or not pool.offers(templates.get(variant)):
-                continue
-            if service.gpu_types is not None and pool.gpu_type not in service.gpu_types:
+        for pool, known in runnable.items():
+            profile = known.get(variant)
+            if profile is None:
                 continue
             carried = max(
                 carried_per_second(problem, service, batch, curve[-1][1]) for batch, curve in profile.latency_ms.items()

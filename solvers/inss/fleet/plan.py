@@ -19,12 +19,12 @@ from solvers.planning.plan import Unserved
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
 from solvers.planning.problem import Instance, Knowledge, Place, PlacedJob, Problem
 from solvers.planning.rooms import FleetRooms, GpuPool
+from solvers.planning.runnable import NO_SHAPE
 from solvers.planning.whole_gpus import whole_gpu_shapes
 from solvers.proof import Proof
 
 MOST_ROUNDS = 3  # of dividing services into more parts
 WORTHWHILE_SHARE = 0.02  # of all rates, normalised: a new placement must serve so much more
-NOWHERE = "no GPU type of the fleet keeps its SLO in any profiled shape"
 NO_ROOM = "the most throughput within InSS's constraints leaves this part of its rate out"
 
 
@@ -75,7 +75,7 @@ def _placed(problem: Problem, running: Sequence[Instance], jobs: Sequence[Placed
         outcome = serve(layout.as_throughput(parts))
         seats, without = seated(layout, outcome.answer, running, jobs)
         instances, rests = carry(problem, rebatched(problem, seats, jobs).seats, jobs)
-        reasons = {name: NOWHERE for name in problem.services if name not in parts}
+        reasons = {name: NO_SHAPE for name in problem.services if name not in parts}
         reasons |= _why(layout, without, seats, jobs)
         found = CarriedFleet(instances, rests, _method(outcome.proof), reasons)
         if best is None or found.missing(problem) < best.missing(problem):
@@ -99,9 +99,8 @@ def _layout(problem: Problem, jobs: Sequence[PlacedJob]) -> FleetLayout:
     busy = {job.place for job in jobs}
     places: dict[GpuPool, list[Place]] = defaultdict(list)
     for place in rooms.places:
-        node = problem.nodes[place[0]]
         if place not in busy:
-            places[GpuPool(node.gpu_type, node.price_per_hour, node.templates)].append(place)
+            places[rooms.pool_of(place)].append(place)
     return FleetLayout(problem, rooms.pools, places)
 
 

@@ -23,7 +23,9 @@ def seated(
     """
     problem = layout.problem
     place_of = _matched(layout, answer, running)
-    known = {(line.service, line.place): line for line in running}
+    known: dict[tuple[str, Place], list[str]] = defaultdict(list)
+    for line in running:
+        known[line.service, line.place].append(line.id)
     rooms = FleetRooms(problem, (), jobs)
     found: list[Instance] = []
     without: list[str] = []
@@ -38,10 +40,11 @@ def seated(
             without.append(service.name)
             continue
         rooms.put_on(place, shape, service)
-        line = known.get((service.name, place))
+        own = known[service.name, place]
+        name = own.pop() if own else rooms.names.at(service.name, place)
         found.append(
             Instance(
-                line.id if line else f"{service.name}/new-{place[0]}-{place[1]}", service.name, *place, shape.variant,
+                name, service.name, *place, shape.variant,
                 shape.batch, 0.0, shape.sm_percent, shape.memory_gib, problem.type_of(place[0]).top_clock_mhz, 0.0,
             )
         )  # fmt: skip

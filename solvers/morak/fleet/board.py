@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
@@ -12,7 +12,7 @@ from solvers.morak.power.greedy import narrowed
 from solvers.morak.power.options import IDLE, PowerOption, enumerated
 from solvers.planning.carried import accepted_rates
 from solvers.planning.judge.plan_lines import gpus_with
-from solvers.planning.judge.readings import watts
+from solvers.planning.judge.readings import slow_down, watts
 from solvers.planning.problem import Instance, Place, PlacedJob, Problem
 from solvers.planning.rooms import FleetRooms, FleetShape, GpuPool
 
@@ -55,7 +55,7 @@ class MorakBoard:
         pools = {pool: MorakItems(problem, pool) for pool in self.rooms.pools}
         self.gpus: dict[Place, MorakGpu] = {}
         for node in problem.nodes.values():
-            items = pools[GpuPool(node.gpu_type, node.price_per_hour, node.templates)]
+            items = pools[GpuPool.of(node)]
             for place in ((node.name, gpu) for gpu in node.gpus):
                 own = tuple(job for job in jobs if job.place == place)
                 self.gpus[place] = MorakGpu(place, items, own, divided.margin(place), bool(own))
@@ -63,12 +63,16 @@ class MorakBoard:
             self.gpus[seat.place].seats.append(seat)
             self.gpus[seat.place].was_used = True
         self._found: dict[object, list[PowerOption]] = {}
-        self._made = 0
         self._too_many: dict[GpuPool, int] = {}  # new items, with which a search did not end
 
     @property
     def seats(self) -> list[Instance]:
         return [seat for gpu in self.gpus.values() for seat in gpu.seats]
+
+    def keep(self, names: Collection[str]) -> None:
+        """Drops all instances but these."""
+        for gpu in self.gpus.values():
+            gpu.seats = [seat for seat in gpu.seats if seat.id in names]
 
     def carried(self, gpu: MorakGpu, seats: Sequence[Instance]) -> dict[str, float]:
         """Returns what these instances carry there, by service."""
@@ -78,14 +82,19 @@ class MorakBoard:
         return found
 
     def drawn_w(self, gpu: MorakGpu, seats: Sequence[Instance]) -> float:
-        """Returns the watts above idle with all of it busy, at the clock of these instances."""
+        """Returns the watts above idle with these instances and all jobs busy, at the clock of the instances."""
         found = gpus_with(self.problem, seats, gpu.jobs).values()
-        return sum(watts(line, held) for held in found for line in held.residents) * gpu.margin
+        drawn = 0.0
+        for held in found:
+            slow_down(held, self.problem.policy)  # a job has the clock of its neighbours
+            drawn += sum(watts(line, held) for line in held.residents) + sum(watts(job, held) for job in held.jobs)
+        return drawn * gpu.margin
 
     def options(self, gpu: MorakGpu, wanted: Mapping[str, float], *, grows: bool) -> list[PowerOption]:
-        """Returns the options of a GPU by rising watts and worth, all with what runs there besides the idle one.
+        """Returns the options of a GPU by rising watts and worth, all with what runs there besides the first one.
 
-        A GPU that `grows` may take instances of each service with a wanted rate on its free SMs.
+        The first leaves the jobs alone there. A GPU that `grows` may take instances of each service with a wanted rate
+        on its free SMs.
         """
         fixed, jobs = gpu.fixed, gpu.jobs
         more = tuple(sorted(name for name, rate in wanted.items() if rate > 0 and name not in gpu.refused))
@@ -93,8 +102,15 @@ class MorakBoard:
         rates = tuple((name, wanted.get(name, 0.0)) for name in names)
         key = (gpu.items.pool, fixed, tuple((job.job, job.sm_percent) for job in jobs), gpu.margin, rates, grows)
         if key not in self._found:
-            self._found[key] = self._searched(gpu, dict(rates), more if grows else ())
+            found = self._searched(gpu, dict(rates), more if grows else ())
+            self._found[key] = self._beside_jobs(gpu, found) if jobs else found
         return self._found[key]
+
+    def _beside_jobs(self, gpu: MorakGpu, options: list[PowerOption]) -> list[PowerOption]:
+        """Counts what jobs draw without instances, at the highest clock: instances at a lower one may draw less."""
+        alone = PowerOption(self.drawn_w(gpu, ()), 0.0)
+        others = options[1:]
+        return others if others and others[0].watts <= alone.watts else [alone, *others]
 
     def _searched(self, gpu: MorakGpu, wanted: Mapping[str, float], more: Sequence[str]) -> list[PowerOption]:
         """Enumerates every split with all measured shares; with those at the knees alone where that is too much."""
@@ -122,10 +138,13 @@ class MorakBoard:
         return narrowed(table, cap_w, most, self.sets)[0]
 
     def seated(
-        self, gpu: MorakGpu, option: PowerOption, reused: Mapping[tuple[Place, str, str], str]
+        self, gpu: MorakGpu, option: PowerOption, reused: Mapping[tuple[Place, str, str], Sequence[str]]
     ) -> list[Instance]:
-        """Returns the instances of an option: those that run with their new batch and clock, then the new ones."""
-        left = list(gpu.seats)
+        """Returns the instances of an option: those that run with their new batch and clock, then the new ones.
+
+        Those on GPUs that are divided again have `reused` names, by place, service and variant.
+        """
+        left, taken = list(gpu.seats), {seat.id for seat in gpu.seats}
         found = []
         for resident in option.residents:
             if resident.model.endswith(" "):
@@ -137,8 +156,9 @@ class MorakBoard:
                 left.remove(same[0])
                 seat = same[0]
             else:
-                self._made += 1
-                name = reused.get((gpu.place, service, variant), f"{service}/new-{self._made}")
+                free = [name for name in reused.get((gpu.place, service, variant), ()) if name not in taken]
+                name = free[0] if free else self.rooms.names.numbered(service)
+                taken.add(name)
                 seat = Instance(
                     name, service, *gpu.place, variant, 1, 0.0, resident.sm_percent, memory, option.clock_mhz, 0.0
                 )

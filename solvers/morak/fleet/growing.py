@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import inf
 
 import numpy as np
 
 from solvers.morak.fleet.board import MorakBoard, MorakGpu
+from solvers.morak.fleet.items import price_weight
 from solvers.morak.fleet.tuning import HEADROOM, KNAPSACK_SUMS, room_w
 from solvers.morak.power.knapsack import Front, exact
 from solvers.morak.power.options import PowerOption
@@ -19,17 +20,19 @@ MOST_ROUNDS = 400
 Rates = dict[str, float]
 
 
-def grow(board: MorakBoard, reused: Mapping[tuple[Place, str, str], str]) -> int:
+def grow(board: MorakBoard, reused: Mapping[tuple[Place, str, str], Sequence[str]]) -> int:
     """Adds instances until no GPU can carry more of what is short; returns how many it added."""
     return _Growth(board, reused).run()
 
 
 class _Growth:
-    def __init__(self, board: MorakBoard, reused: Mapping[tuple[Place, str, str], str]) -> None:
+    def __init__(self, board: MorakBoard, reused: Mapping[tuple[Place, str, str], Sequence[str]]) -> None:
         self._board, self._reused = board, reused
         services = board.problem.services
         self._carried = {place: board.carried(gpu, gpu.seats) for place, gpu in board.gpus.items() if gpu.seats}
-        self._watts = {place: board.drawn_w(board.gpus[place], board.gpus[place].seats) for place in self._carried}
+        self._watts = {
+            place: board.drawn_w(gpu, gpu.seats) for place, gpu in board.gpus.items() if gpu.seats or gpu.jobs
+        }
         self._target: Rates = {}
         for name, service in services.items():
             have = sum(carried.get(name, 0.0) for carried in self._carried.values())
@@ -71,38 +74,38 @@ class _Growth:
         return accepted
 
     def _ranked(self, rest: Rates) -> list[tuple[float, MorakGpu, PowerOption]]:
-        found: list[tuple[MorakGpu, list[PowerOption]]] = []
+        found: list[tuple[MorakGpu, PowerOption, list[PowerOption]]] = []
         for gpu in self._board.gpus.values():
             options = self._board.options(gpu, self._wanted(gpu, rest), grows=True)
             now = PowerOption(self._watts.get(gpu.place, 0.0), self._worth(gpu, rest, gpu.seats))
             better = [o for o in options if o.worth_per_second > now.worth_per_second * (1 + EXACTLY)]
-            better = [o for o in better if o.watts > now.watts] or better[-1:]
             if better:
-                found.append((gpu, [now, *better]))
+                thrifty = [o for o in better if o.watts <= now.watts]
+                found.append((gpu, now, [*(thrifty[-1:] or [now]), *better[len(thrifty) :]]))
         ranked = [
-            (option.worth_per_second - options[0].worth_per_second, gpu, option)
-            for (gpu, options), option in zip(found, self._within_budget(found), strict=True)
-            if option is not options[0]
+            (option.worth_per_second - now.worth_per_second, gpu, option)
+            for (gpu, now, _), option in zip(found, self._within_budget(found), strict=True)
+            if option is not now
         ]
         return sorted(ranked, key=lambda entry: (-self._per_price(entry[1], entry[0]), -entry[0], entry[1].place))
 
     def _per_price(self, gpu: MorakGpu, gain: float) -> float:
         return inf if gpu.was_used or gpu.seats else gain / gpu.items.pool.price_per_hour
 
-    def _within_budget(self, found: list[tuple[MorakGpu, list[PowerOption]]]) -> list[PowerOption]:
-        room = room_w(self._board)
+    def _within_budget(self, found: list[tuple[MorakGpu, PowerOption, list[PowerOption]]]) -> list[PowerOption]:
+        room = room_w(self._board, self._board.gpus.values())
         if room is None:
-            return [options[-1] for _, options in found]
+            return [options[-1] for *_, options in found]
         room -= sum(self._watts.values())
         fronts = [
-            Front(np.array([max(0.0, o.watts - options[0].watts) for o in options]),
+            Front(np.array([max(0.0, o.watts - now.watts) for o in options]),
                   np.array([o.worth_per_second for o in options]), 1)
-            for _, options in found
+            for _, now, options in found
         ]  # fmt: skip
         if room <= 0 or not fronts:
-            return [options[0] for _, options in found]
+            return [options[0] for *_, options in found]
         picks = exact(fronts, room, KNAPSACK_SUMS).picks
-        return [options[pick[0]] for (_, options), pick in zip(found, picks, strict=True)]
+        return [options[pick[0]] for (*_, options), pick in zip(found, picks, strict=True)]
 
     def _wanted(self, gpu: MorakGpu, rest: Rates) -> Rates:
         """Returns what a GPU may carry of each rate: what is short, and what it carries now."""
@@ -116,7 +119,7 @@ class _Growth:
     def _worth(self, gpu: MorakGpu, rest: Rates, seats: list[Instance]) -> float:
         wanted, services = self._wanted(gpu, rest), self._board.problem.services
         carried = self._board.carried(gpu, seats) if seats else {}
-        return sum(gpu.items.weight(services[name]) * min(rate, wanted[name]) for name, rate in carried.items())
+        return sum(price_weight(services[name]) * min(rate, wanted[name]) for name, rate in carried.items())
 
     def _gain(self, gpu: MorakGpu, option: PowerOption, rest: Rates) -> tuple[float, list[Instance]]:
         """Returns what an option adds, and its instances without those that have no room or carry nothing."""

@@ -21,8 +21,9 @@ from solvers.morak.power.knees import share_at_knee
 from solvers.morak.power.options import PowerTables
 from solvers.morak.power.problem import PoweredModel
 from solvers.planning.judge.readings import value_at
-from solvers.planning.problem import GpuType, PlacedJob, Problem, Profile, Service
+from solvers.planning.problem import GpuType, PlacedJob, Problem, Service
 from solvers.planning.rooms import GpuPool
+from solvers.planning.runnable import runnable_profiles
 
 Numbers: TypeAlias = NDArray[np.float64]
 LOAD_STEPS = 8  # of the policy's utilization; the lowest of them is left out
@@ -54,6 +55,11 @@ class _Row:
     power_w: Numbers
 
 
+def price_weight(service: Service) -> float:
+    """Returns the worth of a request a second, as the judge prices what is unserved."""
+    return service.unserved_weight * service.priority / 100
+
+
 class MorakItems:
     """The rows of all items of a pool of GPUs; they are computed once."""
 
@@ -61,9 +67,9 @@ class MorakItems:
         self.problem, self.pool = problem, pool
         self.type: GpuType = problem.gpu_types[pool.gpu_type]
         self.profiles = {
-            (service.name, variant): profile
+            (service.name, profile.variant): profile
             for service in problem.services.values()
-            for variant, profile in _profiles(problem, service, pool)
+            for profile in runnable_profiles(problem, service, pool)
         }
         batches = {batch for profile in self.profiles.values() for batch in profile.latency_ms}
         self.batches = sorted(batches) or [1]  # a job needs a column, also where no service has a profile
@@ -73,10 +79,6 @@ class MorakItems:
         self._rows: dict[MorakItem, _Row] = {}
         self._longest: dict[tuple[float, float, float], Numbers] = {}
         self._clocks = np.array(self.type.clocks_mhz) / self.type.top_clock_mhz
-
-    def weight(self, service: Service) -> float:
-        """Returns the worth of a request a second, as the judge prices what is unserved."""
-        return service.unserved_weight * service.priority / 100
 
     @cached_property
     def knees(self) -> Mapping[str, tuple[MorakItem, ...]]:
@@ -123,7 +125,7 @@ class MorakItems:
         models = {name: number for number, name in enumerate(dict.fromkeys(map(self._model, entries)))}
         services = self.problem.services
         most = [
-            self.weight(services[entry.name]) * wanted.get(entry.name, 0.0) if entry.name in services else 0.0
+            price_weight(services[entry.name]) * wanted.get(entry.name, 0.0) if entry.name in services else 0.0
             for entry in entries
         ]
         columns = len(self._column)
@@ -171,7 +173,7 @@ class MorakItems:
         loads = np.tile(np.array(self._loads), len(self.batches))
         with np.errstate(divide="ignore", invalid="ignore"):
             exec_ms = np.where(longest > 0, np.repeat(alone, steps) / longest, inf)
-            worth = np.where(longest > 0, self.weight(service) * loads * self._column * 1000 / longest, 0.0)
+            worth = np.where(longest > 0, price_weight(service) * loads * self._column * 1000 / longest, 0.0)
         return _Row(
             exec_ms, np.repeat(memory, steps), value_at(demand.pressure, sm), demand.sensitivity, worth,
             (1 / self._clocks) ** demand.clock_exponent,
@@ -200,15 +202,3 @@ class MorakItems:
             np.full(columns, JOB_MS), memory, value_at(demand.pressure, sm), 0.0, np.zeros(columns),
             np.ones(len(self._clocks)), value_at(demand.power_w, sm) * self._clocks**demand.power_exponent,
         )  # fmt: skip
-
-
-def _profiles(problem: Problem, service: Service, pool: GpuPool) -> list[tuple[str, Profile]]:
-    if service.gpu_types is not None and pool.gpu_type not in service.gpu_types:
-        return []
-    templates = {variant.name: variant.template for variant in problem.models[service.model]}
-    return [
-        (variant, profile)
-        for variant in service.variants
-        if pool.offers(templates.get(variant))
-        and (profile := problem.profiles.get((service.model, variant, pool.gpu_type)))
-    ]

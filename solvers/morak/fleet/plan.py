@@ -6,37 +6,65 @@ short, and a GPU is divided again when its node asks for it, as Algorithm 1 does
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from solvers.morak.fleet.board import MorakBoard
 from solvers.morak.fleet.growing import grow
-from solvers.morak.fleet.items import MorakItems
+from solvers.morak.fleet.items import MorakItems, price_weight
 from solvers.morak.fleet.memory import DividedGpus
 from solvers.morak.fleet.tuning import HEADROOM, spare, tune
 from solvers.planning.carried import carry, is_admitted
 from solvers.planning.plan import Unserved
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
 from solvers.planning.problem import Instance, Knowledge, Place, PlacedJob, Problem
+from solvers.planning.runnable import NO_SHAPE
 
 SETS_PER_WORK = 1_000  # residents of a GPU that the search may examine, for each unit of work
 
 
 def plan(problem: Problem, knowledge: Knowledge, budget: PlannerBudget) -> PlannerDraft:
-    """Returns Morak's next plan; throughput above a service's rate is worth nothing."""
+    """Returns Morak's next plan; throughput above a service's rate is worth nothing.
+
+    Where watts are short, jobs that may be stopped leave theirs to the services.
+    """
+    jobs = problem.state.jobs if problem.state else ()
+    found = _planned(problem, knowledge, budget, jobs)
+    staying = tuple(job for job in jobs if not problem.jobs[job.job].is_preemptible)
+    if problem.policy.power_budget_w is None or not found.unserved or len(staying) == len(jobs):
+        return found
+    alone = _planned(problem, knowledge, budget, staying)
+    return min(found, alone, key=lambda draft: _missing(problem, draft))
+
+
+def _missing(problem: Problem, draft: PlannerDraft) -> float:
+    """Returns what the draft leaves unserved, as the judge prices it."""
+    services = problem.services
+    return sum(price_weight(services[entry.service]) * entry.rate_per_second for entry in draft.unserved)
+
+
+def _planned(problem: Problem, knowledge: Knowledge, budget: PlannerBudget, jobs: Sequence[PlacedJob]) -> PlannerDraft:
+    """Returns the plan beside these jobs."""
     state = problem.state
     divided = DividedGpus.recall(knowledge, state.now if state else None)
     running = [line for line in (state.running if state else ()) if is_admitted(problem, line)]
-    jobs = state.jobs if state else ()
     again = divided.divide({line.place for line in running} & set(state.repartition if state else ()))
     sets = max(1, budget.work) * SETS_PER_WORK
     kept = _without_spare(problem, [line for line in running if line.place not in again], jobs, divided, sets)
     board = MorakBoard(problem, kept, jobs, divided, sets)
     is_kept = tune(board)
-    reused = {(line.place, line.service, line.variant): line.id for line in running if line.place in again}
+    reused: dict[tuple[Place, str, str], list[str]] = defaultdict(list)
+    for line in running:
+        if line.place in again:
+            reused[line.place, line.service, line.variant].append(line.id)
     for place in again:
         board.gpus[place].was_used = True
     added = grow(board, reused)
     instances, rests = carry(problem, board.seats, jobs)
+    while problem.policy.power_budget_w is not None and len(instances) < len(board.seats):
+        board.keep({line.id for line in instances})  # a job without them has the highest clock again
+        tune(board)
+        instances, rests = carry(problem, board.seats, jobs)
     unserved = tuple(Unserved(name, rate, _why(board, name)) for name, rate in sorted(rests.items()))
     words = [f"exact search of splits, batches and clocks: {_count(added, 'instance')} added"]
     words += [f"{_count(len(again), 'GPU')} divided again"] if again else []
@@ -59,7 +87,7 @@ def _why(board: MorakBoard, name: str) -> str:
     pools: Mapping[int, MorakItems] = {id(gpu.items): gpu.items for gpu in board.gpus.values()}
     shares = [item for items in pools.values() for item in items.shares.get(name, ())]
     if not shares:
-        return "no GPU type of the fleet keeps its SLO in any profiled shape"
+        return NO_SHAPE
     least = min(item.sm_percent for item in shares)
     free = max((gpu.free_percent for gpu in board.gpus.values() if name in gpu.items.shares), default=0)
     if free < least:

@@ -5,6 +5,7 @@ Settings that carry the load stay until others draw a tenth less: a node needs n
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from math import inf
 
 import numpy as np
@@ -13,9 +14,9 @@ from solvers.morak.fleet.board import MorakBoard, MorakGpu
 from solvers.morak.power.knapsack import Front, exact
 from solvers.morak.power.options import PowerOption
 from solvers.planning.carried import accepted_rates
+from solvers.planning.stopping import spare_instances
 
 HEADROOM = 1.1  # of a service's rate: what is newly chosen carries so much
-SPARE_SHARE = 1.25  # of the rate: what must remain before an instance stops
 WATTS_SHARE = 1.1  # settings that draw more than so many times the least are replaced
 KNAPSACK_SUMS = 200_000
 
@@ -25,13 +26,9 @@ def spare(board: MorakBoard) -> set[str]:
     best = _best_rates(board)
     gone: set[str] = set()
     for service in board.problem.services.values():
-        own = [seat for seat in board.seats if seat.service == service.name]
-        total, left = sum(best[seat.id] for seat in own), len(own)
-        for seat in sorted(own, key=lambda seat: (best[seat.id], seat.id)):
-            rest = total - best[seat.id]
-            if left > max(1, service.min_instances) and rest >= SPARE_SHARE * service.rate_per_second:
-                gone.add(seat.id)
-                total, left = rest, left - 1
+        own = [seat.id for seat in board.seats if seat.service == service.name]
+        ranked = sorted(own, key=lambda name: (best[name], name))
+        gone |= spare_instances(service, [(name, best[name]) for name in ranked])
     return gone
 
 
@@ -60,12 +57,17 @@ def tune(board: MorakBoard) -> bool:
     return False
 
 
-def room_w(board: MorakBoard) -> float | None:
-    """Returns the watts of the budget above the idle draw of all GPUs and above what jobs draw; None without one."""
+def room_w(board: MorakBoard, gpus: Collection[MorakGpu]) -> float | None:
+    """Returns the watts above idle that the budget leaves to these GPUs beside the jobs on all others.
+
+    None without a budget.
+    """
     budget = board.problem.policy.power_budget_w
     if budget is None:
         return None
-    return budget - sum(gpu.items.type.idle_w for gpu in board.gpus.values())
+    own = {gpu.place for gpu in gpus}
+    of_jobs = sum(board.drawn_w(gpu, ()) for gpu in board.gpus.values() if gpu.jobs and gpu.place not in own)
+    return budget - sum(gpu.items.type.idle_w for gpu in board.gpus.values()) - of_jobs
 
 
 def _best_rates(board: MorakBoard) -> dict[str, float]:
@@ -84,7 +86,7 @@ def _best_rates(board: MorakBoard) -> dict[str, float]:
 
 def _within_budget(board: MorakBoard, gpus: list[MorakGpu], options: list[list[PowerOption]]) -> list[PowerOption]:
     """Returns an option for each GPU: the best one, or what the knapsack over the budget's watts has chosen."""
-    room = room_w(board)
+    room = room_w(board, gpus)
     if room is None:
         return [found[-1] for found in options]
     fronts = [
@@ -109,7 +111,7 @@ def _is_better(board: MorakBoard, gpus: list[MorakGpu], fresh: list[PowerOption]
         for into, seats in ((carried, gpu.seats), (possible, board.seated(gpu, option, {}))):
             for name, rate in board.carried(gpu, seats).items():
                 into[name] += rate
-    room = room_w(board)
+    room = room_w(board, gpus)
     if room is not None and now > room:
         return True
     short = any(

@@ -50,7 +50,7 @@ class MudiDevice:
         """
         found = [job.profiles.get(self.type.name) for job in jobs]
         measured = [profile for profile in found if profile]
-        if len(measured) < len(jobs) or len(jobs) > self.problem.policy.jobs_per_gpu:
+        if len(measured) < len(jobs) or len(jobs) > self.problem.policy.jobs_per_gpu or not self.residents:
             return None
         free_gib = self.type.memory_gib - sum(profile.memory_gib for profile in measured)
         alone = self._seats(0.0, 100, free_gib)

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from solvers.planning.carried import spread_rate
 from solvers.planning.problem import Instance, Problem, Service
 from solvers.planning.rooms import FleetRooms, FleetShape
+from solvers.planning.stopping import spare_instances
 from solvers.planning.whole_gpus import start_on, whole_gpu_shapes
 
-SPARE_SHARE = 1.25  # of the load: what must remain before an instance stops
 USED_SHARE = 0.999  # of what a whole GPU carries
 
 
@@ -45,13 +45,8 @@ def _without_spare(
     problem: Problem, service: Service, seats: list[tuple[Instance, float]]
 ) -> list[tuple[Instance, float]]:
     dearest = sorted(seats, key=lambda entry: (-problem.nodes[entry[0].node].price_per_hour, entry[0].id))
-    for entry in dearest:
-        rest = [other for other in seats if other is not entry]
-        if len(rest) < max(1, service.min_instances):
-            break
-        if sum(most for _, most in rest) >= SPARE_SHARE * service.rate_per_second:
-            seats = rest
-    return seats
+    gone = spare_instances(service, [(seat.id, most) for seat, most in dearest])
+    return [entry for entry in seats if entry[0].id not in gone]
 
 
 def _start(service: Service, shapes: Sequence[FleetShape], rooms: FleetRooms) -> tuple[Instance, float] | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from solvers.mudi.fleet.devices import MudiDevice
+from solvers.mudi.fleet.devices import DeviceShares, MudiDevice
 from solvers.mudi.fleet.instances import numbered
 from solvers.mudi.fleet.shapes import MudiResident
 from solvers.planning.carried import carry, is_admitted
@@ -76,16 +77,28 @@ def _place_jobs(problem: Problem, devices: dict[Place, MudiDevice], running: Ite
     """
     rooms = _NodeRooms(problem, devices)
     runs_at = {job.job: job.place for job in running}
+    for place, jobs in _staying(problem, running).items():
+        rooms.stay(devices.setdefault(place, MudiDevice(problem, place, [])), jobs)
 
     def rank(job: Job) -> tuple[bool, bool, float, str]:
         return job.is_preemptible, job.name not in runs_at, -job.priority, job.name
 
     rest = []
-    for job in sorted(problem.jobs.values(), key=rank):
+    placed = {job.name for device in devices.values() for job in device.jobs}
+    for job in sorted((job for name, job in problem.jobs.items() if name not in placed), key=rank):
         own = devices.get(runs_at[job.name]) if job.name in runs_at else None
         if not (own and rooms.put(own, job)) and not any(rooms.put(device, job) for device in _ranked(devices, job)):
             rest.append(Unplaced(job.name, NO_ROOM))
     return rest
+
+
+def _staying(problem: Problem, running: Iterable[PlacedJob]) -> dict[Place, list[PlacedJob]]:
+    """Returns the running jobs that must stay, by GPU."""
+    found: dict[Place, list[PlacedJob]] = defaultdict(list)
+    for job in sorted(running, key=lambda job: job.job):
+        if not problem.jobs[job.job].is_preemptible:
+            found[job.place].append(job)
+    return found
 
 
 def _ranked(devices: dict[Place, MudiDevice], job: Job) -> list[MudiDevice]:
@@ -102,12 +115,35 @@ class _NodeRooms:
     """CPU cores and host memory of each node, less what runs there."""
 
     def __init__(self, problem: Problem, devices: dict[Place, MudiDevice]) -> None:
+        self._problem = problem
         self._cores = {name: node.cpu_cores for name, node in problem.nodes.items()}
         self._gib = {name: node.host_memory_gib for name, node in problem.nodes.items()}
         for device in devices.values():
             for resident in device.residents:
                 self._cores[device.place[0]] -= resident.profile.demand.cpu_cores
                 self._gib[device.place[0]] -= resident.profile.demand.host_memory_gib
+
+    def stay(self, device: MudiDevice, placed: Sequence[PlacedJob]) -> None:
+        """Leaves running jobs on a GPU; its services make room for them where not all limits and SLOs hold."""
+        jobs = [self._problem.jobs[job.job] for job in placed]
+        if not device.residents or not all(self.put(device, job) for job in jobs):
+            self._empty(device)
+            device.jobs, device.shares = jobs, DeviceShares((), tuple(placed))
+            for job in jobs:
+                self._use(device, job, 1)
+
+    def _empty(self, device: MudiDevice) -> None:
+        for resident in device.residents:
+            self._cores[device.place[0]] += resident.profile.demand.cpu_cores
+            self._gib[device.place[0]] += resident.profile.demand.host_memory_gib
+        for job in device.jobs:
+            self._use(device, job, -1)
+        device.residents = []
+
+    def _use(self, device: MudiDevice, job: Job, times: int) -> None:
+        demand = job.profiles[device.type.name].demand
+        self._cores[device.place[0]] -= times * demand.cpu_cores
+        self._gib[device.place[0]] -= times * demand.host_memory_gib
 
     def put(self, device: MudiDevice, job: Job) -> bool:
         """Puts a job on a GPU if all of its limits and SLOs hold."""
@@ -123,8 +159,7 @@ class _NodeRooms:
             return False
         device.jobs.append(job)
         device.shares = shares
-        self._cores[node] -= demand.cpu_cores
-        self._gib[node] -= demand.host_memory_gib
+        self._use(device, job, 1)
         return True
 
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from solvers.planning.growing import is_critical
 from solvers.planning.machines import GpuType
 from solvers.planning.problem import Problem, Service
 from solvers.planning.rooms import FleetShape
 
 CRITICAL_WEIGHT, ORIENTED_WEIGHT = 0.6, 0.25  # lambda of the two classes of work
-ORIENTED_PRIORITY = 100  # services below it are throughput-oriented
 ALPHA = 0.5
 BEST_TYPES, BEST_RECORDS = 2, 3
 
@@ -27,11 +27,6 @@ class TunedRecord:
 
     shape: FleetShape
     score: float
-
-
-def is_critical(service: Service) -> bool:
-    """Returns whether the service is latency-critical work."""
-    return service.priority >= ORIENTED_PRIORITY
 
 
 def estimated_power_w(gpu: GpuType, sm_percent: float, memory_gib: float, latency_seconds: float) -> float:

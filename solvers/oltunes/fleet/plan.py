@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 
 from solvers.interference.affinity import THRESHOLD_AFFINITY
 from solvers.oltunes.fleet.affinities import keeps_accuracy, mean_affinity, suits
-from solvers.oltunes.fleet.candidates import TunedRecord, best_records, is_critical, scored
-from solvers.planning.growing import GrowingFleet
+from solvers.oltunes.fleet.candidates import TunedRecord, best_records, scored
+from solvers.planning.growing import GrowingFleet, is_critical
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
 from solvers.planning.problem import Instance, Knowledge, Place, Problem, Service
 

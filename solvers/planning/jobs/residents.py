@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -67,9 +67,12 @@ class Residents:
         found: Floats = (1 + self.sensitivity * among.pressure) * outside
         return found
 
-    def bearable(self, among: Neighbours) -> Floats:
-        """Returns the slow-down at which each keeps its SLO and, if energy has a price, draws no more than now."""
-        now = self.slowdown(among)
+    def bearable(self, among: Neighbours, staying: Floats) -> Floats:
+        """Returns the slow-down at which each keeps its SLO and, if energy has a price, draws no more than now.
+
+        `staying` is the pressure that jobs which must stay put on each.
+        """
+        now = self.slowdown(replace(among, pressure=among.pressure + staying))
         most = np.zeros(len(self.gpu))
         if len(most):
             most_slowdown(
@@ -80,7 +83,7 @@ class Residents:
         if self.problem.policy.energy_price_per_kwh > 0:
             # Slower services are busy longer and would pay for that energy; jobs may not change resourceCost.
             most = np.where(self.watts > 0, np.minimum(most, now), most)
-        return np.maximum(most, now)
+        return np.maximum(most, self.slowdown(among))
 
     def busy(self, among: Neighbours) -> Floats:
         """Returns the fraction of time that each is busy if nothing waits for its batch to fill."""

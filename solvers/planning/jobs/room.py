@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -12,6 +12,7 @@ from solvers.planning.jobs.arrays import SEATS, JobBoard, JobFleet, Jobs, board
 from solvers.planning.jobs.kernels import KEPT
 from solvers.planning.jobs.residents import Neighbours, Residents
 from solvers.planning.judge.billing import is_billed_whole, whole_price
+from solvers.planning.judge.readings import value_at
 from solvers.planning.problem import Curve, Instance, Job, Node, Place, PlacedJob, Policy, Problem, WrongProblem
 from solvers.planning.search.tables import SM, Floats, Ints, everywhere
 
@@ -50,7 +51,7 @@ def room(problem: Problem, instances: Sequence[Instance]) -> Room:
         if instance.place not in number_of:
             raise WrongProblem(f"instance {instance.id} runs on {instance.node}/{instance.gpu}, which is not there")
     residents = Residents(problem, instances, number_of)
-    fleet, drawn_w = _fleet(problem, nodes, residents)
+    fleet, drawn_w = _fleet(problem, nodes, residents, number_of)
     jobs = tuple(problem.jobs[name] for name in sorted(problem.jobs))
     stays = _stays(problem, jobs)
     cores, hosted = np.zeros((2, len(nodes)))
@@ -73,7 +74,9 @@ def room(problem: Problem, instances: Sequence[Instance]) -> Room:
     )
 
 
-def _fleet(problem: Problem, nodes: Sequence[Node], residents: Residents) -> tuple[JobFleet, float]:
+def _fleet(
+    problem: Problem, nodes: Sequence[Node], residents: Residents, number_of: Mapping[Place, int]
+) -> tuple[JobFleet, float]:
     """Returns what services leave of each GPU, and the watts that the fleet draws without jobs if they are limited."""
     policy, gpu_types = problem.policy, problem.gpu_types
     node_of = np.repeat(np.arange(len(nodes)), [node.gpu_count for node in nodes]).astype(np.int64)
@@ -95,7 +98,7 @@ def _fleet(problem: Problem, nodes: Sequence[Node], residents: Residents) -> tup
     price[on] = 0.0
     sharing = policy.share_pressure if policy.pricing == "share" else 0.0
     among = Neighbours(pressure[on] - residents.pressure, spare[on], sharing)
-    most = residents.bearable(among)
+    most = residents.bearable(among, _staying_pressure(problem, number_of, gpus)[on])
     more_w, drawn_w = np.zeros(gpus), 0.0
     if policy.power_budget_w is not None:
         busy = residents.watts * residents.busy(among)
@@ -124,6 +127,17 @@ def _fleet(problem: Problem, nodes: Sequence[Node], residents: Residents) -> tup
         share_pressure=sharing,
     )
     return fleet, drawn_w
+
+
+def _staying_pressure(problem: Problem, number_of: Mapping[Place, int], gpus: int) -> Floats:
+    """Returns by GPU the pressure of the running jobs that must stay, and a little more than rounding takes off it."""
+    found = np.zeros(gpus)
+    for placed in problem.state.jobs if problem.state else ():
+        job, at = problem.jobs[placed.job], number_of.get(placed.place)
+        profile = job.profiles.get(problem.nodes[placed.node].gpu_type)
+        if at is not None and profile and not job.is_preemptible:
+            found[at] += value_at(profile.demand.pressure, placed.sm_percent) + 2 * KEPT
+    return found
 
 
 def _site(problem: Problem, node: Node) -> Site:

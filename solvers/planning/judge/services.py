@@ -8,7 +8,7 @@ from math import fsum
 from solvers.planning.judge.readings import Resident
 from solvers.planning.judge.tolerances import RATE_SHARE, SUM_SHARE, SURVIVING_UTILIZATION
 from solvers.planning.plan import Unserved
-from solvers.planning.problem import Problem, Service
+from solvers.planning.problem import Instance, Problem, Service
 
 
 def unserved_rate(service: Service, claims: Sequence[Unserved]) -> float:
@@ -77,8 +77,9 @@ def largest_apart(
     if least < 2 or len(lines) < least:
         return None
     edge = sorted((line.instance.rate_per_second for line in lines), reverse=True)[least - 1]
-    over = [_apart(problem, line) for line in lines if line.instance.rate_per_second > edge * (1 + SUM_SHARE)]
-    level = {_apart(problem, line) for line in lines if abs(line.instance.rate_per_second - edge) <= edge * SUM_SHARE}
+    rated = [(counted_apart(problem, service, line.instance), line.instance.rate_per_second) for line in lines]
+    over = [at for at, rate in rated if rate > edge * (1 + SUM_SHARE)]
+    level = {at for at, rate in rated if abs(rate - edge) <= edge * SUM_SHARE}
     places = set(over)
     if len(places) == len(over) and len(places | level) >= least:
         return None
@@ -86,12 +87,12 @@ def largest_apart(
     return f"its {least} largest instances run on {min(least - 1, len(places | level))} {noun}, not on {least}"
 
 
-def _apart(problem: Problem, line: Resident) -> object:
+def counted_apart(problem: Problem, service: Service, instance: Instance) -> object:
     """Returns the GPU, node or region of an instance, whichever the service counts."""
-    spread = line.service.availability.spread if line.service else "gpu"
+    spread = service.availability.spread
     if spread == "gpu":
-        return line.instance.place
-    node = line.instance.node
+        return instance.place
+    node = instance.node
     return problem.nodes[node].region if spread == "region" and node in problem.nodes else node
 
 

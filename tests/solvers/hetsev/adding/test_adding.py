@@ -111,3 +111,17 @@ def test_a_fleet_on_which_nothing_runs_gets_a_plan() -> None:
     verdict = judge(problem, plan, simulate=False, keeps=keep)
     assert not [found for found in verdict.violations if found.rule not in AVAILABILITY_RULES]
     assert plan.instances
+
+
+def test_a_second_addition_names_no_instance_as_the_first_did() -> None:
+    for seed in range(30):
+        problem = running(seed)
+        policy = replace(problem.policy, same_model_per_gpu=4, clients_per_gpu=48)
+        problem = replace(problem, policy=policy)
+        for rise in (1.6, 3.0):
+            rates = {name: rise * service.rate_per_second for name, service in problem.services.items()}
+            plan, _ = Adder.of(problem).add(rates)
+            names = [line.id for line in plan.instances]
+            assert len(set(names)) == len(names)
+            now = problem.state.now if problem.state else None
+            problem = replace(problem.with_rates(rates), state=RunningState(now, plan.instances, plan.jobs))
