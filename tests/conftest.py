@@ -16,6 +16,7 @@ import pytest
 from hypothesis import settings
 
 from tests.support import scratch
+from tests.support.order import import_from_another_place, put_longest_first
 from tests.support.postgres import (
     DatabaseServer,
     GivenDatabase,
@@ -78,14 +79,23 @@ sys.dont_write_bytecode = False
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
     """What is imported and collected stays for good: no collection of garbage need look through it, now or later."""
     gc.disable()
     try:
+        if worker := getattr(session.config, "workerinput", None):
+            place, workers = int(worker["workerid"].removeprefix("gw")), worker["workercount"]
+            import_from_another_place(session.config.args, place / workers)
         return (yield)
     finally:
         gc.freeze()
         gc.enable()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):
+        put_longest_first(items)
 
 
 KINDS_OF_DATABASE = ["embedded-18", "debian-15", "pgbouncer"]

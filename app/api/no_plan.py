@@ -6,8 +6,8 @@ from sqlalchemy import Connection
 
 from app.control.answer.explain.plan import explain_cycles
 from app.nodes.reporting_condition import PATIENCE
-from app.store.database import lease
-from app.store.fleet import fleet_map, observed
+from app.store.database import clock, lease
+from app.store.fleet import fleet_map
 from app.store.plans import plan_reads
 from app.store.world.objects import rfc3339
 
@@ -26,7 +26,7 @@ def explain_no_plan(connection: Connection) -> str:
     newest = [{**cycle, "at": rfc3339(cycle["at"])} for cycle in plan_reads.cycles(connection, 1)]
     if newest and newest[0]["outcome"] not in QUIET:
         return f"there is no plan yet; {explain_cycles(newest)[0]}"
-    nodes, at = fleet_map.nodes(connection), observed.moment(connection)
+    nodes, at = fleet_map.nodes(connection), clock.moment(connection)
     if not nodes:
         return NO_NODES
     if not any(node.received_at and at - node.received_at <= PATIENCE for node in nodes):

@@ -21,8 +21,8 @@ from app.control.answer.explain.shares import costs_of_services
 from app.control.formulate.pose import pose
 from app.control.tell import slo
 from app.problem import HttpProblem
-from app.store.database import lease
-from app.store.fleet import loads, observed, telemetry
+from app.store.database import clock, lease
+from app.store.fleet import loads, telemetry
 from app.store.fleet.loads import WindowSums
 from app.store.fleet.routed import count_routed
 from app.store.plans import outlook, plan_reads, plans
@@ -71,7 +71,7 @@ def _whole(connection: Connection, tenant: str, counted: WindowSums) -> dict[str
 
 def _troubles(connection: Connection) -> list[dict[str, Any]]:
     """Returns the alarms of the last hour, then its warnings, each the newest first; news cannot displace them."""
-    since = observed.moment(connection) - TROUBLES_WITHIN
+    since = clock.moment(connection) - TROUBLES_WITHIN
     found = events.recent(connection, EventFilter(severities=["alarm", "warning"], since=since), MOST_TROUBLES)
     found.sort(key=lambda event: (event.severity == "alarm", event.last_at), reverse=True)
     return [

@@ -11,9 +11,9 @@ from sqlalchemy import Connection
 from app.access import AccessVerb, Noun, Principal, Reach, require
 from app.api import overview, plan_wire
 from app.console.money import Money, summarize_money
-from app.store.database import lease
+from app.store.database import clock, lease
 from app.store.database.lease import Lease
-from app.store.fleet import fleet_map, observed, telemetry
+from app.store.fleet import fleet_map, telemetry
 from app.store.fleet.fleet_map import MapNode
 from app.store.fleet.loads import WindowSums
 from app.store.money import report_queries
@@ -51,7 +51,7 @@ class ConsoleData:
 
 def read_planned(connection: Connection, tenant: str) -> ConsoleData:
     """Reads the plan in force, or the tenant's part of it."""
-    at = observed.moment(connection)
+    at = clock.moment(connection)
     generation = plan_reads.in_force(connection) or plan_reads.newest(connection)
     row = plan_reads.read_head(connection, generation) if generation else None
     body = plan_wire.body(connection, generation) if generation else None

@@ -125,7 +125,7 @@ def test_case_31_killed_at_any_statement_the_rerun_succeeds(
         targets = [*reversed(schema.VERSIONS[:-1]), schema.BASE]
     ran = subprocess.run(
         [sys.executable, "-c", DIES, url, str(longer), str(step), *targets],
-        capture_output=True, text=True, timeout=240, check=True,
+        capture_output=True, text=True, timeout=840, check=True,
     )  # fmt: skip
     outcomes = [line.split() for line in ran.stdout.splitlines()]
     for target in targets:

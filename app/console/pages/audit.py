@@ -18,7 +18,7 @@ from app.console.page_answer import show
 from app.console.page_request import PageQuery, read_text
 from app.console.visitor import Viewer
 from app.store.access import tokens
-from app.store.fleet import observed
+from app.store.database import clock
 from app.store.world import audit
 from app.store.world.audit import AuditFilter
 
@@ -49,7 +49,7 @@ def audit_page(request: Request, ctx: Ctx, who: Viewer) -> Response:
 
     def read(connection: Connection) -> tuple[datetime, list[dict[str, Any]], dict[str, str]]:
         rows = audit.page(connection, int(number or NEWEST), PAGE_ROWS + 1, wanted)
-        return observed.moment(connection), rows, tokens.labels(connection, {row["principal"] for row in rows})
+        return clock.moment(connection), rows, tokens.labels(connection, {row["principal"] for row in rows})
 
     at, rows, labels = ctx.database.read(read)
     return show(

@@ -11,7 +11,7 @@ from app.api.requests import Ctx
 from app.console.page_answer import show, shown_tenant
 from app.console.page_request import EVENT_KINDS, SEVERITIES, EventsQuery, read_events_query
 from app.console.visitor import Viewer
-from app.store.fleet import observed
+from app.store.database import clock
 from app.store.world import events
 from app.store.world.events import EventFilter, RecordedEvent
 
@@ -26,7 +26,7 @@ def events_page(request: Request, ctx: Ctx, who: Viewer) -> Response:
 
     def read(connection: Connection) -> tuple[datetime, list[RecordedEvent]]:
         wanted = _filter(query, own)
-        return observed.moment(connection), events.recent(connection, wanted, PAGE_ROWS + 1) if wanted else []
+        return clock.moment(connection), events.recent(connection, wanted, PAGE_ROWS + 1) if wanted else []
 
     at, found = ctx.database.read(read)
     return show(

@@ -13,7 +13,7 @@ from app.console.jobs import job_lines
 from app.console.page_answer import show, shown_tenant
 from app.console.page_request import PHASES, read_jobs_query
 from app.console.visitor import Viewer
-from app.store.fleet import observed
+from app.store.database import clock
 from app.store.world import job_list
 
 router = APIRouter(include_in_schema=False)
@@ -28,7 +28,7 @@ def jobs_page(request: Request, ctx: Ctx, who: Viewer) -> Response:
 
     def read(connection: Connection) -> tuple[datetime, list[tuple[str, dict[str, Any]]]]:
         found = job_list.listed(connection, tenant, PAGE_ROWS + 1, after, query.phase, query.find, query.name)
-        return observed.moment(connection), found
+        return clock.moment(connection), found
 
     at, found = ctx.database.read(read)
     return show(

@@ -20,7 +20,7 @@ from app.console.money_page import BY, MoneyTable, make_table, span_of
 from app.console.page_answer import show
 from app.console.visitor import Viewer
 from app.reports import sheets
-from app.store.fleet import observed
+from app.store.database import clock
 from app.store.money import report_queries
 from app.store.money.report_queries import REPORTS, ReportQuery
 
@@ -35,7 +35,7 @@ def money_page(request: Request, ctx: Ctx, who: Viewer) -> Response:
     tenant, currency = _tenant_of(who), ctx.settings.currency
 
     def read(connection: Connection) -> tuple[datetime, Money, MoneyTable, Sequence[TimeChart]]:
-        at = observed.moment(connection)
+        at = clock.moment(connection)
         table = make_table(*(_rows(connection, _query(span, at, tenant)) for span in ("today", "month")))
         charts = read_money_charts(connection, at, tenant, currency)
         return at, read_money(connection, who, at, currency), table, charts
@@ -50,7 +50,7 @@ def money_sheet(ctx: Ctx, who: Viewer, span: Literal["today", "month"]) -> Respo
     tenant = _tenant_of(who)
 
     def read(connection: Connection) -> tuple[ReportQuery, list[dict[str, Any]]]:
-        query = _query(span, observed.moment(connection), tenant)
+        query = _query(span, clock.moment(connection), tenant)
         return query, _rows(connection, query)
 
     query, rows = ctx.database.read(read)

@@ -18,7 +18,7 @@ from app.console.page_answer import show, shown_tenant
 from app.console.refusals import unknown_name
 from app.console.visitor import Viewer
 from app.problem import HttpProblem
-from app.store.fleet import observed
+from app.store.database import clock
 from app.store.plans import approval_hold, plan_reads
 from app.store.plans.approval_hold import ApprovalHold
 from app.store.world import events
@@ -82,7 +82,7 @@ def read_page(connection: Connection, tenant: str, generation: int, against: int
     about = EventFilter(kind="Plan", name=f"p{generation}")
     is_base_kept = bool(row["base"]) and plan_reads.read_head(connection, row["base"]) is not None
     return PlanPage(
-        at=observed.moment(connection),
+        at=clock.moment(connection),
         moment=row["at"],
         plan=plan,
         difference=difference,

@@ -18,9 +18,8 @@ from app.console.page_answer import show, shown_tenant, to_page
 from app.console.page_request import read_text
 from app.console.visitor import Viewer
 from app.problem import HttpProblem
-from app.store.database import lease
+from app.store.database import clock, lease
 from app.store.database.lease import Lease
-from app.store.fleet import observed
 from app.store.plans import approval_hold, plan_reads
 from app.store.plans.approval_hold import ApprovalHold
 from app.store.world import job_list
@@ -89,7 +88,7 @@ def _read(connection: Connection, tenant: str, before: int) -> PlanList:
     for plan in shown:
         plan["owners"] = plan_page.spell_owners(plan["services"], jobs)
     return PlanList(
-        at=observed.moment(connection),
+        at=clock.moment(connection),
         rows=shown,
         older=shown[-1]["generation"] if len(rows) > PAGE_ROWS else 0,
         in_force=plan_reads.in_force(connection),

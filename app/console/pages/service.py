@@ -26,7 +26,8 @@ from app.context import Context
 from app.control.domain.events import reason_of
 from app.control.tell.token_shares import TokenShares, token_shares
 from app.problem import HttpProblem
-from app.store.fleet import loads, observed
+from app.store.database import clock
+from app.store.fleet import loads
 from app.store.plans import plan_reads
 from app.store.world import events
 from app.store.world.events import EventFilter, RecordedEvent
@@ -106,7 +107,7 @@ def _require(ctx: Context, who: Principal, tenant: str, name: str) -> datetime:
     own = shown_tenant(who)
 
     def read(connection: Connection) -> tuple[datetime, bool]:
-        return observed.moment(connection), f"{tenant}/{name}" in dict(slos(connection, own))
+        return clock.moment(connection), f"{tenant}/{name}" in dict(slos(connection, own))
 
     at, is_known = ctx.database.read(read)
     if not is_known:

@@ -18,7 +18,7 @@ from app.console.page_answer import show, shown_tenant
 from app.console.visitor import Viewer
 from app.manifests.model import Kind
 from app.problem import HttpProblem
-from app.store.fleet import observed
+from app.store.database import clock
 from app.store.world import objects
 from app.store.world.objects import Selection
 
@@ -80,7 +80,7 @@ def _show(
     asks = may(who, Noun.WHAT_IF, AccessVerb.WRITE)
 
     def read(connection: Connection) -> tuple[datetime, dict[str, list[str]]]:
-        return observed.moment(connection), _names(connection) if asks and not tenant else {}
+        return clock.moment(connection), _names(connection) if asks and not tenant else {}
 
     at, names = ctx.database.read(read)
     return show(

@@ -31,6 +31,7 @@ from app.control.observe.silence import Silence
 from app.control.observe.spending import SpendingCache
 from app.control.observe.world import WorldCache
 from app.nodes.detail import NodeDetail
+from app.store.database import clock
 from app.store.fleet import cordons, observed
 from app.store.plans import approval_hold, pieces, plans
 from app.store.plans.plans import PlanInForce, RecentFailures
@@ -85,7 +86,7 @@ class Observer:
 
     def snapshot(self, connection: Connection, epoch: int, expecting: ExpectLoads) -> Snapshot:
         """Returns everything that a decision is made from, as of one moment."""
-        at = observed.moment(connection)
+        at = clock.moment(connection)
         declared = self.world(connection)
         in_force = plans.in_force(connection)
         target, planned = self.target(connection, in_force)
@@ -153,7 +154,7 @@ class Observer:
             self._details[node] = msgspec.convert(detail, NodeDetail)
             self._details_at = max(self._details_at, at)
         received = observed.generations(connection)
-        now = observed.moment(connection)
+        now = clock.moment(connection)
         silent_seconds = self.silence.seconds({node: at for node, _, at in received}, now)
         known = silent_seconds.keys()
         instances: dict[str, InstanceStatus] = {}

@@ -21,10 +21,9 @@ from app.control.measure import metrics
 from app.control.observe.observer import ExpectLoads, Observer
 from app.control.observe.silence import Silence
 from app.control.record.encoding import plan_row, snapshot_parts
-from app.store.database import lease
+from app.store.database import clock, lease
 from app.store.database.database import Database, Unavailable
 from app.store.fleet import assignments
-from app.store.fleet import observed as rows
 from app.store.plans import approval_hold, plan_reads, plans, retention
 from app.store.world import events
 
@@ -65,7 +64,7 @@ class PlannerStore:
         with self._reading:
             try:
                 if self._is_new:
-                    self._observer = Observer(Silence(self.database.read(rows.moment)))
+                    self._observer = Observer(Silence(self.database.read(clock.moment)))
                     self._is_new = False
                 return self.database.read(lambda connection: fn(connection, self._observer))
             except Unavailable:
@@ -87,7 +86,7 @@ class PlannerStore:
             plan = plans.in_force(c)
             target, _ = observer.target(c, plan)
             return FleetView(
-                rows.moment(c), observer.world(c), plan, target, observer.assigned(c), observer.fleet_status(c)
+                clock.moment(c), observer.world(c), plan, target, observer.assigned(c), observer.fleet_status(c)
             )
 
         found: FleetView = self.read(read)
@@ -222,8 +221,8 @@ class PlannerStore:
         return self.database.write(write)
 
     def moment(self) -> datetime:
-        """Returns the database's time."""
-        return self.database.read(rows.moment)
+        """Returns the database's time, or the simulation's."""
+        return self.database.simulated_moment() or self.database.read(clock.moment)
 
     def proven_shapes(self) -> frozenset[str]:
         """Returns the shapes whose first instance passed its trial."""

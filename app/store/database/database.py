@@ -18,7 +18,7 @@ from sqlalchemy import Connection, Engine, TextClause, create_engine, event, tex
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from app.store.database import guards
+from app.store.database import guards, simulated
 from app.store.database.urls import sqlalchemy_url
 
 T = TypeVar("T")
@@ -72,7 +72,6 @@ XID_STATUS = statement(
     "FROM pg_control_checkpoint()",
 )
 LOCAL_GUARDS = statement("guards", guards.OF_TRANSACTION)
-SET_MOMENT = statement("set_moment", "SELECT set_config('gpuwright.moment', :moment, false)")
 
 
 class Database:
@@ -110,10 +109,10 @@ class Database:
             connect_args=connect,
             json_serializer=lambda value: msgspec.json.encode(value).decode(),
         )
-        self._autocommit = self.engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._autocommit = self.engine.execution_options(isolation_level=simulated.AUTOCOMMIT)
         if direct:
             event.listen(self.engine, "connect", _guard_session)
-        event.listen(self.engine, "rollback", _forget_moment)
+        event.listen(self.engine, "rollback", simulated.forget_moment)
         event.listen(self.engine, "before_cursor_execute", _started)
         event.listen(self.engine, "after_cursor_execute", self._finished)
 
@@ -134,6 +133,10 @@ class Database:
         It takes a single round trip, for what is done a hundred times a second.
         """
         return self._retried(lambda: self._repeatable_once(fn))
+
+    def simulated_moment(self) -> datetime | None:
+        """Returns the simulation's time; None where the database's clock counts."""
+        return self._moment() if self._moment else None
 
     def close(self) -> None:
         self.engine.dispose()
@@ -162,9 +165,8 @@ class Database:
 
     def _tell_moment(self, connection: Connection) -> None:
         """Sets the time of the session, if it is another one; a rollback takes it back."""
-        if self._moment is not None and connection.info.get("moment") != (moment := self._moment()):
-            connection.execute(SET_MOMENT, {"moment": moment.isoformat()})
-            connection.info["moment"] = moment
+        if self._moment is not None:
+            simulated.set_moment(connection, self._moment())
 
     def _write_once(self, fn: Callable[[Connection], T], repeatable: bool) -> T:
         if not self._writers.acquire(timeout=POOL_WAIT_SECONDS):
@@ -289,11 +291,6 @@ def _guard_session(dbapi_connection: Any, _record: Any) -> None:
     with dbapi_connection.cursor() as cursor:
         cursor.execute(guards.OF_SESSION)
     dbapi_connection.commit()
-
-
-def _forget_moment(connection: Connection) -> None:
-    if not connection.invalidated:
-        connection.info.pop("moment", None)
 
 
 def _started(conn: Connection, *_: Any) -> None:

@@ -11,7 +11,6 @@ from sqlalchemy import Connection
 
 from app.store.database.database import statement
 
-MOMENT = statement("moment", "SELECT moment()")
 OBJECT_VERSION = statement("object_version", "SELECT value, floor FROM version WHERE name = 'object'")
 WORLD = statement(
     "declared_world",
@@ -87,12 +86,6 @@ class HeldGpu:
     gpu: int
     sm_percent: float
     memory_gib: float
-
-
-def moment(connection: Connection) -> datetime:
-    """Returns the database's time, or the simulation's."""
-    found: datetime = connection.execute(MOMENT).scalar_one()
-    return found
 
 
 def object_version(connection: Connection) -> tuple[int, int]:

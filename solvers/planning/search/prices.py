@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from solvers.planning.search.dual import SUM, raise_worths
 from solvers.planning.search.tables import Floats, Tables
 
 if TYPE_CHECKING:
@@ -30,23 +31,13 @@ def resource_dual(
     whichever is more) over SM%; pools have so many GPUs. Its dual has one variable a pool, raised here step by step
     where demand passes supply.
     """
-    extra, averaged = np.zeros(len(price)), np.zeros(len(price))
+    worths = np.zeros((3, len(price)))
     if not len(price):
-        return most.copy(), extra
-    counts = np.maximum(counts, 1e-9)
-    rows = np.arange(len(need))
+        return most.copy(), worths[SUM]
     scale = float(price.max(initial=1e-9))
-    for step in range(steps):
-        costs = share * (price + extra)
-        at = costs.argmin(axis=1)
-        least = costs[rows, at]
-        served = least < most
-        used = np.bincount(at[served], (need * share[rows, at])[served], minlength=len(price))
-        excess = np.clip((used - counts) / counts, -1.0, 1.0)
-        extra = np.maximum(0.0, extra + 0.3 * scale / (1 + step / 12) * excess)
-        if step >= steps // 2:
-            averaged += extra
-    extra = averaged / (steps - steps // 2)
+    given = (np.ascontiguousarray(array, float) for array in (share, price, np.maximum(counts, 1e-9), need, most))
+    raise_worths(*given, scale, steps, worths)
+    extra = worths[SUM] / (steps - steps // 2)
     cheapest: Floats = (share * (price + extra)).min(axis=1)
     return np.minimum(cheapest, most), extra
 
