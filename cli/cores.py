@@ -131,7 +131,7 @@ def running_cores(node: CoresNode, data_dir: Path, settings: Settings, server: s
 def cores_screen(node: CoresNode, gateway: str) -> str:
     """Returns the lines about the node and the gateway."""
     return (
-        f"  node      {NODE}: {node.cores} CPU cores, models from {node.models}\n"
+        f"  node      {NODE}: {node.cores} CPU core{'' if node.cores == 1 else 's'}, models from {node.models}\n"
         f"  gateway   http://{gateway}/TENANT/SERVICE/..."
     )
 

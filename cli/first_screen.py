@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from cli.fleet import DeclaredFleet
@@ -46,15 +47,10 @@ def fleet_screen(fleet: DeclaredFleet, gateway: str) -> str:
     return "\n".join(lines)
 
 
-def ending(with_fleet: bool) -> str:
-    """Returns the commands to type next."""
-    from cli.main import BY_NAME
-
-    commands = [*NEXT_EMPTY]
-    if with_fleet:
-        usable = [(command, about) for verb, command, about in NEXT if verb in BY_NAME]
-        width = max(len(command) for command, _ in usable)
-        commands = [f"{command:{width}}    {about}" for command, about in usable]
+def ending(commands_next: Sequence[tuple[str, str]]) -> str:
+    """Returns the commands to type next, each with what it is for, and how to stop."""
+    width = max(len(command) for command, _ in commands_next)
+    commands = [f"{command:{width}}    {about}" for command, about in commands_next]
     lines = ["", "Next, in another terminal:"]
     lines += [f"  {command}" for command in (*_activation(), *commands)]
     lines += ["", "Ctrl-C stops it and keeps the data.", ""]
@@ -73,17 +69,20 @@ def reachable(url: str) -> str:
 
 
 NEXT_EMPTY = (
-    "gpuwright apply -f examples/quickstart.yaml",
-    "gpuwright get services",
-    "gpuwright --help",
+    ("gpuwright apply -f examples/quickstart.yaml", "declare GPUs, models, services and jobs"),
+    ("gpuwright get services", "what was promised"),
+    ("gpuwright explain plan", "what was planned, or what is missing"),
 )
-
-
-NEXT = (
-    ("top", "gpuwright top", "what runs, what it costs, what was decided"),
-    ("get", "gpuwright get services -A", "what was promised"),
-    ("explain", "gpuwright explain service shop/search", "why there, why so many"),
-    ("what-if", "gpuwright what-if --rate shop/search=x2", "what twice the load would cost"),
-    ("drain", "gpuwright drain l4-1", "empty a node without losing a request"),
-    ("edit", "gpuwright edit service shop/search", "another rate or SLO, and watch it follow"),
+NEXT_CORES = (
+    ("gpuwright profile MODEL --file FILE.onnx --on here --apply", "measure a model"),
+    ("gpuwright apply -f SERVICE.yaml", "promise its latency"),
+    ("gpuwright explain plan", "what was planned, or what is missing"),
+)
+NEXT_FLEET = (
+    ("gpuwright top", "what runs, what it costs, what was decided"),
+    ("gpuwright get services -A", "what was promised"),
+    ("gpuwright explain service shop/search", "why there, why so many"),
+    ("gpuwright what-if --rate shop/search=x2", "what twice the load would cost"),
+    ("gpuwright drain l4-1", "empty a node without losing a request"),
+    ("gpuwright edit service shop/search", "another rate or SLO, and watch it follow"),
 )

@@ -25,6 +25,7 @@ KEPT = "fleet.json"
 MEMORY = "truth.json"  # what the truth of simulated GPUs knows of models
 REAL_TEMPLATE = "gpuwright-serve"
 LLM_TEMPLATE = "gpuwright-llm"
+NAMED_WAITING = 3  # services that the line about those that still wait names
 REAL_KINDS = {REAL_TEMPLATE: "t4", LLM_TEMPLATE: "h100-80gb"}  # of the real node's simulated GPUs
 LOAD_SHARE = 0.5  # of a generated fleet: its load moves by a third
 
@@ -275,6 +276,13 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def spell_waiting(waiting: tuple[str, ...], services: int) -> str:
+    """Counts the services that wait, names the first of them, and says where the reason is."""
+    more = f" and {len(waiting) - NAMED_WAITING} more" if len(waiting) > NAMED_WAITING else ""
+    names = f"{', '.join(waiting[:NAMED_WAITING])}{more}"
+    return f"{len(waiting)} of {services} services still wait: {names}; why: gpuwright explain plan"
+
+
 def await_served(settings: Settings, say: Say, began: float, ended: threading.Event) -> None:
     """Reports once that every service is served, and after which time."""
     from app.store.database.database import Database, Unavailable
@@ -294,7 +302,6 @@ def await_served(settings: Settings, say: Say, began: float, ended: threading.Ev
                 return
             if seconds > reported_seconds + 60:
                 reported_seconds = seconds
-                names = ", ".join(found.waiting[:3])
-                say(f"after {seconds:.0f} s {len(found.waiting)} of {found.services} services still wait: {names}")
+                say(f"after {seconds:.0f} s {spell_waiting(found.waiting, found.services)}")
     finally:
         database.close()

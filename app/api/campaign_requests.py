@@ -31,6 +31,7 @@ from app.world import declare
 
 ID_BYTES = 5
 LEAST_SECONDS = 3.0
+CLOSED = {"cordon": "is cordoned", "drain": "is being drained"}  # modes of an operator's that keep campaigns off
 MOST_NEIGHBOUR_SETTINGS = 2000
 Batches = Annotated[list[Annotated[int, Field(ge=1, le=256)]], Field(min_length=1, max_length=32)]
 Shares = Annotated[list[Annotated[int, Field(ge=1, le=100)]], Field(min_length=1, max_length=32)]
@@ -182,9 +183,14 @@ def _gpu(connection: Connection, node: StoredObject, wanted: int | None) -> int:
     count = int(str(node.spec["gpus"]))
     if wanted is not None and wanted >= count:
         raise HttpProblem("invalid", f"node {node.name} has GPUs 0..{count - 1}; there is no GPU {wanted}")
-    noticed = [found for found in cordons.list_cordons(connection, node.name) if found.mode == cordons.RECLAIM]
-    if noticed:
+    marks = cordons.list_cordons(connection, node.name)
+    if any(mark.mode == cordons.RECLAIM for mark in marks):
         raise HttpProblem("conflict", f"node {node.name} will be reclaimed, so nothing is measured there")
-    if wanted is not None:
-        return wanted
-    return min(range(min(count, 1024)), key=lambda gpu: (len(guard.occupants(connection, node.name, gpu)), gpu))
+    closed = {mark.gpu: CLOSED[mark.mode] for mark in marks if mark.mode in CLOSED}
+    gpus = range(min(count, 1024)) if wanted is None else [wanted]
+    usable = [gpu for gpu in gpus if not {gpu, cordons.ALL_GPUS} & closed.keys()]
+    if not usable:
+        place = node.name if wanted is None or cordons.ALL_GPUS in closed else f"{node.name}/{wanted}"
+        why = closed.get(cordons.ALL_GPUS) or closed[gpus[0]]
+        raise HttpProblem("conflict", f"{place} {why}, so nothing is measured there; first: gpuwright uncordon {place}")
+    return min(usable, key=lambda gpu: (len(guard.occupants(connection, node.name, gpu)), gpu))

@@ -12,9 +12,13 @@ from app.store.plans import plan_reads
 from app.store.world.objects import rfc3339
 
 NONE_YET = "there is no plan yet"  # a tenant learns no more than this
-NO_PLANNER = "there is no plan yet, and no planner leads; start one with: gpuwright planner"
+NO_PLANNER = (
+    "there is no plan yet, and no planner leads: one that `gpuwright up` has just started takes some seconds; "
+    "elsewhere start one with: gpuwright planner"
+)
 NO_NODES = "there is no plan yet: no node is declared; see: gpuwright apply, gpuwright token join"
 QUIET = ("unchanged", "nothing", "solved")  # outcomes of cycles that say nothing of what is missing
+FIRST_CYCLE = "its first cycle has not ended; after an installation it compiles its loops first, a minute or two"
 AGENTS = "an agent has to run there, see: gpuwright token join, gpuwright agent join"
 
 
@@ -32,4 +36,6 @@ def explain_no_plan(connection: Connection) -> str:
     if not any(node.received_at and at - node.received_at <= PATIENCE for node in nodes):
         none = "the declared node does not report" if len(nodes) == 1 else f"none of the {len(nodes)} nodes reports"
         return f"there is no plan yet: {none}; {AGENTS}"
+    if not newest:
+        return f"there is no plan yet: planner {leader.holder} leads, and {FIRST_CYCLE}"
     return f"there is no plan yet; {explain_cycles(newest)[0]}"

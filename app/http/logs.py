@@ -61,6 +61,30 @@ class JsonLine(logging.Formatter):
         return _ENCODE(line)
 
 
+class LogStream(logging.StreamHandler[Any]):
+    """Writes lines to a stream. Those that cannot be written, as on a full disk, are lost, which stderr says once."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        super().__init__(stream)
+        self._lost = 0  # lines since the last one that was written
+
+    def emit(self, record: logging.LogRecord) -> None:
+        lost = self._lost
+        super().emit(record)
+        if self._lost == lost:
+            self._lost = 0
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 (logging calls it so)
+        error = sys.exc_info()[1]
+        if not isinstance(error, OSError):
+            super().handleError(record)
+            return
+        self._lost += 1
+        if self._lost == 1 and self.stream is not sys.stderr:
+            with suppress(OSError):
+                sys.stderr.write(f"gpuwright: cannot write the log: {error.strerror}; its lines are lost meanwhile\n")
+
+
 def event(logger: logging.Logger, level: int, name: str, fields: Mapping[str, Any]) -> None:
     """Does `logger.log(level, name, extra=fields)` without looking up the caller, for frequent events."""
     record = logging.LogRecord(logger.name, level, "", 0, name, None, None)
@@ -75,7 +99,7 @@ def configure(level: str = "INFO", *, secrets: tuple[str, ...] = ()) -> None:
     """
     for secret in secrets:
         _hide(secret)
-    handler = logging.StreamHandler(sys.stderr)
+    handler = LogStream(sys.stderr)
     handler.setFormatter(JsonLine())
     root = logging.getLogger()
     root.handlers[:] = [handler]

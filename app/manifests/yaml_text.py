@@ -273,7 +273,9 @@ def _place(source: str, mark: Any) -> str:
 
 def _syntax(error: yaml.MarkedYAMLError, source: str) -> ManifestFault:
     mark = error.problem_mark or error.context_mark
-    context = f" {escaped(error.context)}" if error.context else ""
+    began = error.context_mark
+    since = f" that begins at {began.line + 1}:{began.column + 1}" if began else ""
+    context = f": {escaped(error.context)}{since}" if error.context else ""
     message = f"this is not YAML{context}: {escaped(error.problem or 'unreadable')}"
     if error.problem and "'\\t'" in error.problem:
         message += " (indent with spaces)"

@@ -5,12 +5,17 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cli import exits, readers
 from cli.arguments import completes
 from cli.exits import Failed
+
+if TYPE_CHECKING:
+    from app.store.database.inspection import DatabaseFinding
 
 EPILOG = """\
 The database is the one in --data-dir if that is given, else the one of DATABASE_URL, else the one in ./.gpuwright;
@@ -25,6 +30,7 @@ Examples:
   DATABASE_URL=postgresql://gpuwright@db/gpuwright gpuwright db migrate
 """
 DATABASE_LABEL = "gpuwright db token"
+LEAST_FREE_GIB = 0.1  # six segments of the write-ahead log
 MARKS = {"ok": "ok", "note": "note", "wrong": "WRONG"}
 
 
@@ -93,10 +99,10 @@ def database_url(data_dir: Path | None, *, create: bool) -> Iterator[str]:
     from app.postgres.faults import PostgresError
     from app.postgres.lock import FolderInUseError
 
-    if data_dir is None and os.environ.get("DATABASE_URL"):
+    folder = _folder(data_dir)
+    if folder is None:
         yield os.environ["DATABASE_URL"]
         return
-    folder = (data_dir or Path(".gpuwright")).expanduser().resolve()
     if not create and not (folder / "postgres").exists():
         raise Failed(f"there is no database in {folder}; name another folder with --data-dir, or set DATABASE_URL")
     server = EmbeddedPostgres(folder)
@@ -130,9 +136,30 @@ def _check(args: argparse.Namespace, url: str) -> int:
     from cli.output import OutputTable
 
     findings = inspect(url, os.environ.get("DATABASE_LISTEN_URL", ""))
+    if folder := _folder(args.data_dir):
+        findings.append(check_disk(folder))
     table = OutputTable(["WHAT", "FOUND", "VERDICT", "ADVICE"])
     table.rows([[found.name, found.value, MARKS[found.verdict], found.advice] for found in findings])
     return exits.NO if any(finding.verdict == "wrong" for finding in findings) else exits.OK
+
+
+def _folder(data_dir: Path | None) -> Path | None:
+    """Returns the data folder; None if the database is that of DATABASE_URL."""
+    if data_dir is None and os.environ.get("DATABASE_URL"):
+        return None
+    return (data_dir or Path(".gpuwright")).expanduser().resolve()
+
+
+def check_disk(folder: Path, least_gib: float = LEAST_FREE_GIB) -> DatabaseFinding:
+    """Returns the free space of a data folder's disk; too little is wrong, as writes are refused once it is full."""
+    from app.store.database.inspection import DatabaseFinding
+
+    usage = shutil.disk_usage(folder)
+    free, total = usage.free / 2**30, usage.total / 2**30
+    value = f"{free:.1f} of {total:.1f} GiB are free"
+    if free >= least_gib:
+        return DatabaseFinding("disk", value)
+    return DatabaseFinding("disk", value, "wrong", f"writes are refused once it is full; free some space at {folder}")
 
 
 def _backup(args: argparse.Namespace, url: str) -> int:

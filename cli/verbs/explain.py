@@ -137,7 +137,8 @@ def _alternatives(shape: Mapping[str, Any]) -> None:
     right = [choice for choice in shape.get("alternatives") or () if choice["right"]][:ALTERNATIVES_SHOWN]
     if not right:
         return
-    print(f"instead of {plain(shape['instance']['id'])}:")
+    instance = shape["instance"]
+    print(plain(f"instead of {instance['service']} on {instance['node']}/{instance['gpu']}:"))
     OutputTable(["  GPU TYPE", "INSTANCES", "VARIANT", "BATCH", "SM%", "NEW GPUS", "ADDS/H"]).rows(
         [
             f"  {choice['gpuType']}", choice["instances"], choice["variant"], choice["batch"], choice["smPercent"],

@@ -68,3 +68,5 @@ def _print(items: Sequence[Mapping[str, Any]], notes: Any) -> None:
             print(f"{item['instance']}: {plain(line)}" if several else plain(line), flush=True)
         if notes is not None and not item["answered"]:
             print(f"node {item['node']} does not answer for {item['instance']}", file=notes)
+    if notes is not None and not all(item["answered"] for item in items):
+        print("a node without an agent does not answer: one that is away, or that `gpuwright up` simulates", file=notes)

@@ -20,7 +20,16 @@ from cli import exits
 from cli.arguments import completes, whole
 from cli.cores import CoresNode, cores_node, cores_screen, declare_cores, running_cores
 from cli.exits import Failed
-from cli.first_screen import console_line, ending, first_screen, fleet_screen, reachable
+from cli.first_screen import (
+    NEXT_CORES,
+    NEXT_EMPTY,
+    NEXT_FLEET,
+    console_line,
+    ending,
+    first_screen,
+    fleet_screen,
+    reachable,
+)
 from cli.fleet import DeclaredFleet, FleetSize, await_served, declared, planning, running
 from cli.own_database import admin_token, connects_directly, console_link, migrate, own_database
 from cli.planner_argument import add_planner_argument
@@ -137,7 +146,7 @@ def run(args: argparse.Namespace) -> int:
                     else:
                         children.enter_context(planning(data_dir, settings, say))
                         print(PLANS_YOURS, flush=True)
-                    print(ending(fleet is not None), flush=True)
+                    print(ending(NEXT_FLEET if fleet else NEXT_CORES if cores else NEXT_EMPTY), flush=True)
 
                 listen(settings, ready)
         say(f"stopped; the data is safe in {data_dir}")

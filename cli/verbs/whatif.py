@@ -122,7 +122,7 @@ def lines(answer: Mapping[str, Any], *, compare: bool) -> Iterator[str]:
             yield plain(f"unserved: {rest['service']}: {rate}: {rest['reason']}{change}")
         after = answer["after"]
         if after["bound"] is not None and not after["unserved"]:  # else it holds a penalty, which is no cost
-            yield f"no plan could cost less than {number(after['bound'])} an hour then"
+            yield f"after the change no plan can cost less than {number(after['bound'])} an hour"
     if "sloPrices" in answer:
         _prices(answer["sloPrices"])
     if "front" in answer:

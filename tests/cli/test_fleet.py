@@ -13,7 +13,7 @@ import pytest
 
 from app.manifests.model import Kind
 from app.store.database.database import Database
-from cli.fleet import DeclaredFleet, FleetSize, declared, fleet_file, generated
+from cli.fleet import DeclaredFleet, FleetSize, declared, fleet_file, generated, spell_waiting
 from simulation import world as worlds
 from simulation.load_generator import LoadSource
 from tests.simulation.worlds import small
@@ -112,3 +112,8 @@ def _that_name(folder: Path) -> list[str]:
             if str(folder) in command:
                 found.append(command)
     return found
+
+
+def test_services_that_wait_are_counted_and_some_named() -> None:
+    assert spell_waiting(("a/b",), 12) == "1 of 12 services still wait: a/b; why: gpuwright explain plan"
+    assert "4 of 12 services still wait: a/1, a/2, a/3 and 1 more;" in spell_waiting(("a/1", "a/2", "a/3", "a/4"), 12)

@@ -95,4 +95,5 @@ def _blocked_places(snapshot: Snapshot, found: Decision) -> list[Place]:
 def _spell(context: BatchContext, found: Decision) -> str:
     saved = context.cost - found.verdict.cost.total if found.verdict else 0.0
     churn = found.value.churn - context.churn if found.value else 0.0
-    return f"a batch of moves saves {saved:.4g} an hour; its churn costs {churn:.4g}"
+    price = f"its churn costs {churn:.4g}" if churn > 0 else "it adds no churn"
+    return f"a batch of moves saves {saved:.4g} an hour; {price}"

@@ -259,5 +259,7 @@ def _need_for_misses(name: str, plan: PlannedLoad, reading: LoadReading) -> Capa
     rate = reading.rate_per_second
     wanted = max(plan.rate_per_second, rate) * TUNING.raise_factor
     late = 1 - (reading.within_slo if reading.within_slo is not None else 1.0)
-    message = f"{late:.1%} of answers are late at {rate:.4g} requests/s; {plan.rate_per_second:.4g} were planned for"
+    message = (
+        f"{100 * late:.3g} % of answers are late at {rate:.4g} requests/s; {plan.rate_per_second:.4g} were planned for"
+    )
     return CapacityNeed(name, StepTrigger.SLO_MISSED, wanted, wanted, message)

@@ -252,7 +252,7 @@ def translate_error(error: DBAPIError) -> Exception:
     """Returns Unavailable for an error that waiting or freeing space would resolve, else the error itself."""
     match error.orig:
         case pg.DiskFull():
-            return Unavailable("the database's disk is full")
+            return Unavailable("the database's disk is full: free some space there")
         case pg.QueryCanceled():
             return TooSlow("a statement exceeded its time limit: the database is too busy, or this asks for too much")
         case pg.LockNotAvailable() | pg.IdleInTransactionSessionTimeout():

@@ -20,6 +20,10 @@ from solvers.planning.explain.rounding import rounded_down
 from solvers.planning.explain.worth import Worth, worth
 from solvers.planning.problem import Limit, Policy, Service
 
+REFUSED = (
+    "what other services leave has room for its whole rate, but a plan that only adds it breaks a rule; "
+    "the next search, which may move others, may serve it"
+)
 LIMITED = "the limit of"
 LIMITED_BY = {  # by the source of a limit
     "declared": LIMITED,
@@ -104,7 +108,8 @@ def _crowded(case: RelaxedCase, fleet: FleetCapacity, able: Sequence[NodeKind]) 
     lifts = _lifts(case)
     most, needed = _needed(case, lifts, so_far * (1 + 1e-6))
     if not needed:
-        return UnservedReason(_full(case, fleet, able, so_far))
+        has_room = so_far >= service.rate_per_second * ENOUGH_SHARE
+        return UnservedReason(REFUSED if has_room else _full(case, fleet, able, so_far))
     words = "; and ".join(lift.words for lift in needed)
     if most >= service.rate_per_second * ENOUGH_SHARE:
         raised = tenant_limit(case, inf) if len(needed) == 1 and needed[0].words.startswith(LIMITED) else None

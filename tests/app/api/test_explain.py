@@ -64,7 +64,7 @@ def test_before_the_first_plan_it_is_said_what_came_of_trying(server: RunningSer
         assert reply.status == 404
         return str(reply.json["detail"])
 
-    assert asked() == "there is no plan yet, and no planner leads; start one with: gpuwright planner"
+    assert asked().startswith("there is no plan yet, and no planner leads: one that `gpuwright up` has just started")
     database = Database(server.database_url, pool_size=1)
     try:
         epoch = database.write(lambda c: lease.take(c, "a planner", 60.0))

@@ -95,6 +95,24 @@ def test_a_request_that_makes_no_sense_is_refused_by_name(
     assert cordons(server) == []
 
 
+def test_a_cordoned_gpu_is_refused_and_another_one_chosen(server: RunningServer) -> None:
+    server.request("POST", "/api/v1/nodes/node-1/cordon", {"gpu": 0})
+    refused = ask(server, gpu=0)
+    assert refused.status == 409
+    assert refused.json["detail"].startswith("node-1/0 is cordoned, so nothing is measured there")
+    campaign = asked(server)
+    assert cordons(server) == [("node-1", 0, "cordon"), ("node-1", 1, "profile")]
+    server.request("DELETE", f"/api/v1/campaigns/{campaign.id}")
+    server.request("POST", "/api/v1/nodes/node-1/drain", {})
+    assert (
+        ask(server)
+        .json["detail"]
+        .endswith("node-1 is being drained, so nothing is measured there; first: gpuwright uncordon node-1")
+    )
+    server.request("POST", "/api/v1/nodes/node-1/uncordon", {})
+    assert cordons(server) == []
+
+
 def test_a_campaign_reserves_its_gpu_until_it_ends(server: RunningServer) -> None:
     campaign = asked(server, gpu=2)
     assert cordons(server) == [("node-1", 2, "profile")]

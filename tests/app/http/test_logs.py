@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import logging
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.http.logs import JsonLine, event
+from app.http.logs import JsonLine, LogStream, event
 from app.http.redact import hide, redact
 from tests.app.http.conftest import Running, Start, request
 from tests.app.http.small_app import CANARY, token
@@ -32,6 +34,21 @@ def stream() -> Iterator[io.StringIO]:
     log.setLevel(logging.DEBUG)
     yield stream
     log.removeHandler(handler)
+
+
+def test_lines_that_a_full_disk_refuses_are_lost_with_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    record = logging.makeLogRecord({"msg": "request"})
+    written = io.StringIO()
+    handler = LogStream(written)
+    with contextlib.suppress(OSError), Path("/dev/full").open("w", buffering=1) as full:  # its close fails, too
+        handler.stream = full
+        for _ in range(3):
+            handler.handle(record)
+    lost = "gpuwright: cannot write the log: No space left on device; its lines are lost meanwhile\n"
+    assert capsys.readouterr().err == lost
+    handler.stream = written
+    handler.handle(record)
+    assert written.getvalue() == "request\n"
 
 
 def only(stream: io.StringIO) -> dict[str, Any]:

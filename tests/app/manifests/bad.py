@@ -281,7 +281,10 @@ UNREADABLE = {
     "null as key": (b"~: 2", "is not a valid key"),
     "true as key": (b"true: 2", "is not a valid key"),
     "a tab": (b"a:\n\tb: 1", "not YAML"),
-    "an open list": (b"a: [1, 2", "not YAML"),
+    "an open list": (
+        b"a: [1, 2",
+        "not YAML: while parsing a flow sequence that begins at 1:4: did not find expected ',' or ']'",
+    ),
     "a wrong indent": (b"a:\n  b: 1\n c: 2", "not YAML"),
     "65 levels": (b"a: " + b"[" * 64 + b"]" * 64, "nested deeper"),
 }

@@ -11,6 +11,7 @@ from app.embedded import EmbeddedPostgres
 from app.store.database import schema
 from app.store.database.versions import LEAP_BY
 from cli.main import main
+from cli.verbs.db import check_disk
 from tests.support.postgres import DatabaseServer, GivenDatabase, at_database
 
 
@@ -75,6 +76,13 @@ def test_check_fails_where_durability_is_off(
     assert main(["db", "check"]) == 1
     assert "set synchronous_commit = on" in capsys.readouterr().out
     postgres.drop(url)
+
+
+def test_check_measures_the_disk_of_a_data_folder(tmp_path: Path) -> None:
+    assert check_disk(tmp_path, least_gib=0).verdict == "ok"
+    finding = check_disk(tmp_path, least_gib=1e9)
+    assert finding.verdict == "wrong"
+    assert finding.advice.endswith(f"free some space at {tmp_path}")
 
 
 def test_check_fails_on_an_unknown_schema(

@@ -143,7 +143,7 @@ def test_what_if_compares_and_prices(run: Run, tmp_path: Path) -> None:
         "GPUs cost 4.8 an hour in the plan in force, 4.8 in the best plan for today, "
         "9.6 in the best plan for the change: +4.8 to today's"
     )
-    assert done.lines[1].startswith("GPUs in use 4, 4, 8; instances ")
+    assert done.lines[1].startswith("GPUs that services use 4, 4, 8; instances ")
     assert done.lines[2].startswith("unserved: ") and "penalty" not in done.out
     file = tmp_path / "changes.yaml"
     file.write_text(

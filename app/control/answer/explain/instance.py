@@ -95,7 +95,8 @@ def describe_alternative(other: Alternative) -> str:
     """Describes an alternative: `2 instances of fp16 on a100 (node-3/0), batch 16 at 25 % of its SMs`."""
     first = other.first
     where = f"{first.node}/{first.gpu}" + (f" and {len(other.instances) - 1} more" if len(other.instances) > 1 else "")
-    opened = ", an empty GPU" if other.opens else ""
+    empty = ", an empty GPU" if len(other.instances) == 1 else ", with GPUs that are empty now"
+    opened = empty if other.opens else ""
     return (
         f"{count(len(other.instances), 'instance')} of {first.variant} on {other.gpu_type} ({where}{opened}), "
         f"batch {first.batch} at {first.sm_percent} % of its SMs"

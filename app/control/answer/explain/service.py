@@ -104,8 +104,9 @@ def describe_service(problem: Problem, why: ServiceWhy) -> list[str]:
         sentences = [f"{why.name} needs {slo}; nothing of it is served"]
     else:
         slowest = max(instance.latency_ms for instance in why.instances)
+        carry = "carries" if len(why.instances) == 1 else "carry"
         sentences = [
-            f"{why.name} needs {slo}; {count(len(why.instances), 'instance')} on {_types(problem, why)} carry "
+            f"{why.name} needs {slo}; {count(len(why.instances), 'instance')} on {_types(problem, why)} {carry} "
             f"{rate(served)} a second at {ms(slowest)} or less, for {money(why.cost_per_hour)} an hour"
         ]
         sentences += [
