@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -25,7 +23,6 @@ KEPT = "fleet.json"
 MEMORY = "truth.json"  # what the truth of simulated GPUs knows of models
 REAL_TEMPLATE = "gpuwright-serve"
 LLM_TEMPLATE = "gpuwright-llm"
-NAMED_WAITING = 3  # services that the line about those that still wait names
 REAL_KINDS = {REAL_TEMPLATE: "t4", LLM_TEMPLATE: "h100-80gb"}  # of the real node's simulated GPUs
 LOAD_SHARE = 0.5  # of a generated fleet: its load moves by a third
 
@@ -274,34 +271,3 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-def spell_waiting(waiting: tuple[str, ...], services: int) -> str:
-    """Counts the services that wait, names the first of them, and says where the reason is."""
-    more = f" and {len(waiting) - NAMED_WAITING} more" if len(waiting) > NAMED_WAITING else ""
-    names = f"{', '.join(waiting[:NAMED_WAITING])}{more}"
-    return f"{len(waiting)} of {services} services still wait: {names}; why: gpuwright explain plan"
-
-
-def await_served(settings: Settings, say: Say, began: float, ended: threading.Event) -> None:
-    """Reports once that every service is served, and after which time."""
-    from app.store.database.database import Database, Unavailable
-    from simulation.progress import read_progress
-
-    database = Database(settings.database_url, pool_size=1, direct=settings.database_direct)
-    reported_seconds = 0.0
-    try:
-        while not ended.wait(1.0):
-            try:
-                found = database.read(read_progress)
-            except Unavailable:
-                continue
-            seconds = time.monotonic() - began
-            if found.services and not found.waiting:
-                say(f"all {found.services} services are served after {seconds:.0f} s, by {found.copies} instances")
-                return
-            if seconds > reported_seconds + 60:
-                reported_seconds = seconds
-                say(f"after {seconds:.0f} s {spell_waiting(found.waiting, found.services)}")
-    finally:
-        database.close()

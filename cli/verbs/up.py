@@ -30,7 +30,8 @@ from cli.first_screen import (
     fleet_screen,
     reachable,
 )
-from cli.fleet import DeclaredFleet, FleetSize, await_served, declared, planning, running
+from cli.first_service import await_served
+from cli.fleet import DeclaredFleet, FleetSize, declared, planning, running
 from cli.own_database import admin_token, connects_directly, console_link, migrate, own_database
 from cli.planner_argument import add_planner_argument
 from cli.truth import add_truth_arguments, truth_order

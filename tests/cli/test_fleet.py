@@ -13,7 +13,8 @@ import pytest
 
 from app.manifests.model import Kind
 from app.store.database.database import Database
-from cli.fleet import DeclaredFleet, FleetSize, declared, fleet_file, generated, spell_waiting
+from cli.first_service import spell_waiting
+from cli.fleet import DeclaredFleet, FleetSize, declared, fleet_file, generated
 from simulation import world as worlds
 from simulation.load_generator import LoadSource
 from tests.simulation.worlds import small

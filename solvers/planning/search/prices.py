@@ -35,8 +35,8 @@ def resource_dual(
     if not len(price):
         return most.copy(), worths[SUM]
     scale = float(price.max(initial=1e-9))
-    given = (np.ascontiguousarray(array, float) for array in (share, price, np.maximum(counts, 1e-9), need, most))
-    raise_worths(*given, scale, steps, worths)
+    ready = [np.ascontiguousarray(array, float) for array in (share, price, np.maximum(counts, 1e-9), need, most)]
+    raise_worths(ready[0], ready[1], ready[2], ready[3], ready[4], scale, steps, worths)
     extra = worths[SUM] / (steps - steps // 2)
     cheapest: Floats = (share * (price + extra)).min(axis=1)
     return np.minimum(cheapest, most), extra

@@ -99,7 +99,7 @@ def test_the_binding_limit_is_named(limit: str) -> None:
 
 def test_room_that_the_judge_refuses_is_not_called_too_small() -> None:
     other = replace(BIG.services["shop/a"], name="shop/b", rate_per_second=1.0)
-    problem = replace(BIG, services=BIG.services | {"shop/b": other})
+    problem = replace(BIG, services={**BIG.services, "shop/b": other})
     plan = Plan((), (), (Unserved("shop/a", 50.0),))  # it forgets shop/b, so every plan that keeps the rest is wrong
     (left,) = explain.explained(problem, plan)
     assert left.reason.startswith("what other services leave has room for its whole rate, but a plan that only adds")
