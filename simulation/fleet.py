@@ -21,6 +21,7 @@ from simulation.whole import WholeNode
 from solvers.planning.problem import Node
 
 NONE: Ints = np.zeros(len(LATENCY_EDGES_MS) + 1, dtype=np.int64)
+NO_TIMES: Floats = np.zeros(0)
 RAMP_SECONDS = 30.0  # until all who will ask do ask
 EXEC_NOISE_SHARE = 0.01  # as a share of a batch's time: less than the margin that plans keep
 
@@ -90,6 +91,7 @@ class SimulatedFleet:
         self.clock = clock
         self.shapes = dict(shapes or {})
         self.poisson = poisson
+        self.requests: Mapping[str, Floats] | None = None  # times of a trace, ascending; None: they are drawn by rates
         self.patient = patient  # requests to a service begin once it is served, and then ramp up
         self.left_out = frozenset(left_out)  # nodes and services outside this simulation
         make = make_node or light_nodes(truth, clock, seed)
@@ -163,13 +165,11 @@ class SimulatedFleet:
 
     def _arrive(self, name: str, ready: list[tuple[NodeCopy, CopyWork]], since: float, until: float) -> None:
         total = self.services[name]
-        expected = self.rate(name, (since + until) / 2) * (until - since)
-        if self.patient:
-            if not ready and name not in self._begun:
-                return
-            begun = self._begun.setdefault(name, since)
-            expected *= min(1.0, (until - begun) / RAMP_SECONDS)
-        whole = int(self._rng.poisson(expected)) if self.poisson else int(expected + self._rng.random())
+        if self.patient and not ready and name not in self._begun:
+            return
+        begun = self._begun.setdefault(name, since) if self.patient else None
+        played = None if self.requests is None else _between(self.requests.get(name, NO_TIMES), since, until)
+        whole = self._count(name, since, until, begun) if played is None else len(played)
         total.requests += whole
         if not ready:
             total.refused += whole
@@ -178,16 +178,28 @@ class SimulatedFleet:
         weights = np.array([max(copy.wanted.rate_per_second, 1e-9) for copy, _ in ready])
         weights /= weights.sum()
         if name in self.most_open:
-            arrivals = np.sort(self._rng.uniform(since, until, whole))
+            arrivals = np.sort(self._rng.uniform(since, until, whole)) if played is None else played
             first = self._rng.choice(len(ready), whole, p=weights)
             turned = admit_arrivals(ready, arrivals, first, self.most_open[name], self.most_by_copy)
             total.turned_away += turned
             total.errors += turned
             return
+        if played is not None:
+            chosen = self._rng.choice(len(ready), whole, p=weights)
+            for number, (_, work) in enumerate(ready):
+                work.arrive(played[chosen == number])
+            return
         shares = self._rng.multinomial(whole, weights)
         for (_, work), share in zip(ready, shares, strict=True):
             if share:
                 work.arrive(np.sort(self._rng.uniform(since, until, int(share))))
+
+    def _count(self, name: str, since: float, until: float, begun: float | None) -> int:
+        """Draws how many requests arrive; fewer while those who ask have only just begun."""
+        expected = self.rate(name, (since + until) / 2) * (until - since)
+        if begun is not None:
+            expected *= min(1.0, (until - begun) / RAMP_SECONDS)
+        return int(self._rng.poisson(expected)) if self.poisson else int(expected + self._rng.random())
 
     def _set_times(self, node: LightNode) -> None:
         """Sets how long a batch of each copy takes, beside what runs on its GPU by now."""
@@ -272,3 +284,9 @@ class SimulatedFleet:
 
 def _batch(copy: NodeCopy) -> float:
     return copy.wanted.batch.planned if copy.wanted.batch else 1.0
+
+
+def _between(times: Floats, since: float, until: float) -> Floats:
+    """Returns the times from `since` on and before `until`."""
+    first, last = np.searchsorted(times, (since, until))
+    return times[first:last]

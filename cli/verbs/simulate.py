@@ -31,6 +31,7 @@ from simulation.measure.allowed import (
 if TYPE_CHECKING:
     from app.manifests.offline import DeclaredFiles
     from simulation.measure.run import SimulationReport
+    from simulation.serving import Floats
     from simulation.shapes import Shape
     from simulation.truths import TruthOrder
 
@@ -56,6 +57,7 @@ Examples:
   gpuwright simulate -f examples/fleet.yaml
   gpuwright simulate -f fleet/ --load wave --hours 24 --seed 3 --json
   gpuwright simulate -f fleet/ --rates yesterday.csv --hours 6 --out simulated/
+  gpuwright simulate -f fleet/ --requests trace.csv --no-comparison
 """
 
 
@@ -65,6 +67,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     load = parser.add_mutually_exclusive_group()
     columns = "the columns seconds,service,ratePerSecond (tenant/name; linear between rows)"
     completes(load.add_argument("--rates", metavar="FILE.csv", help=f"the load as CSV with {columns}"), "files")
+    played = "the load as CSV, a row for each request, which are played one by one: seconds,service"
+    completes(load.add_argument("--requests", metavar="FILE.csv", help=played), "files")
     load.add_argument("--load", choices=LOADS, default="moving", help="the load of all services; default moving")
     parser.add_argument("--hours", metavar="H", type=positive, default=1.0, help="of virtual time; default 1")
     parser.add_argument("--seed", metavar="N", type=whole(0), default=0, help="of load and searches; default 0")
@@ -97,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         _show(found.figures)
     if out:
-        _write(out, found, f"{args.rates or args.load}, seed {args.seed}")
+        _write(out, found, f"{args.rates or args.requests or args.load}, seed {args.seed}")
     return exits.OK
 
 
@@ -113,7 +117,7 @@ def _simulate(args: argparse.Namespace, truth: TruthOrder) -> SimulationReport:
         )
     if args.reclaim_every is not None:
         _check_reclaims(args.reclaim_every, world)
-    shapes = _shapes(args, world)
+    shapes, requests = _load(args, world)
     from app.postgres.faults import PostgresError
     from solvers.compiled import before_compiling
 
@@ -124,7 +128,7 @@ def _simulate(args: argparse.Namespace, truth: TruthOrder) -> SimulationReport:
     every = args.reclaim_every and 60 * args.reclaim_every
     order = SimulationOrder(
         world, shapes, args.hours, args.seed, args.work, reclaim_every_seconds=every, truth=truth,
-        is_compared=not args.no_comparison, planner=args.planner or "",
+        is_compared=not args.no_comparison, planner=args.planner or "", requests=requests,
     )  # fmt: skip
     try:
         with quiet_log(), ended_by_signals(), own_database("gpuwright-simulate-", say) as url:
@@ -140,26 +144,31 @@ def _check_reclaims(minutes: float, world: DeclaredFiles) -> None:
         raise Failed("--reclaim-every needs a Node with purchase spot, and the files declare none")
 
 
-def _shapes(args: argparse.Namespace, world: DeclaredFiles) -> Mapping[str, Shape]:
-    """Returns the load of every service, by name or from the file."""
+def _load(args: argparse.Namespace, world: DeclaredFiles) -> tuple[Mapping[str, Shape], Mapping[str, Floats] | None]:
+    """Returns the load of every service, by name or from a file, and the times of its requests if that is a trace."""
     from app.control.formulate.problem import build_problem
+    from simulation.measure import rates, requests
+    from simulation.measure.load_tables import LoadRefused
     from simulation.measure.loads import named_load
-    from simulation.measure.rates import RatesRefused, as_shapes, read_rates
 
-    rates = {name: service.rate_per_second for name, service in build_problem(world).services.items()}
-    if not rates:
+    declared_rates = {name: service.rate_per_second for name, service in build_problem(world).services.items()}
+    if not declared_rates:
         raise Failed("the files declare no Service, so there is nothing to simulate")
-    if busiest := [name for name, rate in sorted(rates.items()) if rate > MOST_RATE_PER_SECOND]:
-        name = busiest[0]
-        raise Failed(f"{name} declares ratePerSecond {rates[name]:g}: at most {MOST_RATE_PER_SECOND:,} are simulated")
-    if not args.rates:
-        return named_load(args.load, rates, args.hours, args.seed)
+    if busiest := [name for name, rate in sorted(declared_rates.items()) if rate > MOST_RATE_PER_SECOND]:
+        what = f"{busiest[0]} declares ratePerSecond {declared_rates[busiest[0]]:g}"
+        raise Failed(f"{what}: at most {MOST_RATE_PER_SECOND:,} are simulated")
+    file = args.rates or args.requests
+    if not file:
+        return named_load(args.load, declared_rates, args.hours, args.seed), None
     try:
-        return as_shapes(read_rates(_text(args.rates), args.rates, rates), rates)
-    except RatesRefused as refused:
+        if args.rates:
+            return rates.as_shapes(rates.read_rates(_text(file), file, declared_rates), declared_rates), None
+        trace = requests.read_requests(_text(file), file, declared_rates)
+        return requests.as_shapes(trace, declared_rates), trace
+    except LoadRefused as refused:
         count = len(refused.faults)
         faults = "1 fault" if count == 1 else f"{count} faults"
-        raise Failed(f"{faults} in {args.rates}", particulars=refused.faults) from None
+        raise Failed(f"{faults} in {file}", particulars=refused.faults) from None
 
 
 def _text(file: str) -> str:
@@ -169,7 +178,7 @@ def _text(file: str) -> str:
     except OSError as error:
         raise Failed(f"cannot read {file}: {reason(error)}") from None
     if len(data) > MOST_RATES_BYTES:
-        raise Failed(f"{file} is over {MOST_RATES_BYTES >> 20} MB; give fewer rows, rates are linear between them")
+        raise Failed(f"{file} is over {MOST_RATES_BYTES >> 20} MB; give fewer rows")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-import csv
-import math
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from io import StringIO
 
 from simulation.measure.allowed import MOST_RATE_PER_SECOND
+from simulation.measure.load_tables import MOST_SECONDS, number_to, read_table, unknown_service
 from simulation.shapes import Shape
 
 COLUMNS = ("seconds", "service", "ratePerSecond")
-MOST_FAULTS = 20
-MOST_NAMES = 10
-MOST_SECONDS = 1e9
-
-
-class RatesRefused(Exception):
-    """The text does not give a load; `faults` name each place, what is there, and what is allowed."""
-
-    def __init__(self, faults: list[str]) -> None:
-        super().__init__("; ".join(faults))
-        self.faults = tuple(faults)
 
 
 @dataclass(slots=True)
@@ -45,21 +32,9 @@ class RateCurve:
 
 
 def read_rates(text: str, source: str, services: Collection[str]) -> dict[str, RateCurve]:
-    """Returns the curve of each service that the text names. Raises RatesRefused with up to 20 faults."""
-    faults: list[str] = []
+    """Returns the curve of each service that the text names. Raises LoadRefused."""
     curves: dict[str, RateCurve] = {}
-    try:
-        for line, row in _rows(text, source):
-            if fault := _take(row, services, curves):
-                faults.append(f"{source}:{line}: {fault}")
-                if len(faults) >= MOST_FAULTS:
-                    break
-    except csv.Error as error:
-        faults.append(f"{source}: {error}")
-    if not faults and not curves:
-        faults.append(f"{source} has no row below its header; give at least one: seconds,service,ratePerSecond")
-    if faults:
-        raise RatesRefused(faults)
+    read_table(text, source, COLUMNS, (), lambda row: _take(row, services, curves))
     return curves
 
 
@@ -72,30 +47,12 @@ def _shape(curve: RateCurve, declared: float) -> Shape:
     return lambda seconds: curve.at(seconds) / declared
 
 
-def _rows(text: str, source: str) -> Iterator[tuple[int, dict[str, str | None]]]:
-    """Yields each row with its line. Raises RatesRefused if the header lacks a column, or has another or one twice."""
-    reader = csv.DictReader(StringIO(text.removeprefix("\ufeff")), strict=True, skipinitialspace=True)
-    header = [name.strip() for name in reader.fieldnames or ()]
-    allowed = f"the header must have the columns {','.join(COLUMNS)}, each once"
-    missing = [name for name in COLUMNS if name not in header]
-    if missing:
-        raise RatesRefused([f"{source}:1: no column {', '.join(missing)}; {allowed}"])
-    strange = [name for place, name in enumerate(header) if name not in COLUMNS or name in header[:place]]
-    if strange:
-        raise RatesRefused([f"{source}:1: column {strange[0]!r} is not expected there; {allowed}"])
-    reader.fieldnames = header
-    for row in reader:
-        yield reader.line_num, row
-
-
-def _take(row: Mapping[str, str | None], services: Collection[str], curves: dict[str, RateCurve]) -> str:
+def _take(row: Mapping[str, str], services: Collection[str], curves: dict[str, RateCurve]) -> str:
     """Adds a row to its curve; returns its fault instead if it has one."""
-    if None in row or None in row.values():
-        return f"the row has another number of fields than the header, which has {len(COLUMNS)}"
-    name = (row["service"] or "").strip()
+    name = row["service"].strip()
     if name not in services:
-        return f"service {name!r} is not declared in the manifests; declared: {_listed(services)}"
-    seconds, rate = _number(row["seconds"], MOST_SECONDS), _number(row["ratePerSecond"], MOST_RATE_PER_SECOND)
+        return unknown_service(name, services)
+    seconds, rate = number_to(row["seconds"], MOST_SECONDS), number_to(row["ratePerSecond"], MOST_RATE_PER_SECOND)
     if seconds is None:
         return f"seconds {row['seconds']!r} is not allowed: a number from 0 to {MOST_SECONDS:g}"
     if rate is None:
@@ -109,17 +66,3 @@ def _take(row: Mapping[str, str | None], services: Collection[str], curves: dict
     curve.seconds.append(seconds)
     curve.rates.append(rate)
     return ""
-
-
-def _number(text: str | None, most: float) -> float | None:
-    try:
-        value = float(text or "")
-    except ValueError:
-        return None
-    return value if math.isfinite(value) and 0 <= value <= most else None
-
-
-def _listed(names: Collection[str]) -> str:
-    found = sorted(names)
-    more = len(found) - MOST_NAMES
-    return ", ".join(found[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")

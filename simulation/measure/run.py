@@ -6,11 +6,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Any
 
 from app.control.decide.last_question import CycleResult
 from app.control.domain.times import cycle_seconds, start_seconds
 from app.control.formulate.question import Question
+from app.control.jobs.rows import read as read_job_states
 from app.manifests.model import JSON, Key, Kind, Manifest
 from app.manifests.offline import DeclaredFiles
 from app.store.plans import plan_reads
@@ -28,7 +30,9 @@ from simulation.measure.held import held_per_hour, is_waiting, planned_per_hour
 from simulation.measure.known import RememberingSolver
 from simulation.measure.peers import plan_static_peak, scale_by_hpa
 from simulation.measure.sampler import FreshSampler, SampleOrder
+from simulation.measure.working import FleetUse
 from simulation.run import Simulation, simulated
+from simulation.serving import Floats
 from simulation.shapes import NOISE_SECONDS, Shape
 from simulation.spot import ReclaimRounds
 from simulation.truths import PLANNER, TruthOrder
@@ -58,6 +62,7 @@ class SimulationOrder:
     truth: TruthOrder = PLANNER
     is_compared: bool = True  # with fresh plans and peers, which take most of the time
     planner: str = ""  # instead of the policy's
+    requests: Mapping[str, Floats] | None = None  # a trace: the times of each service's requests
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +99,7 @@ def simulate(database_url: str, order: SimulationOrder, say: Say = lambda line: 
         FreshSampler(order.work, order.seed) as sampler,
         simulated(database_url, world, order.shapes, seed=order.seed, work=order.work, physics=physics) as simulation,
     ):
+        simulation.fleet.requests = order.requests
         simulation.fleet.patient = True  # while the first copies come up
         run = _MeasuredRun(simulation, sampler, order, say)
         run.run()
@@ -118,6 +124,7 @@ class _MeasuredRun:
         self._question: Question | None = None  # of the last cycle
         self._found: list[Plan] = []  # since the last sample
         self._cycles = 0
+        self._use: FleetUse | None = None  # from the first measurement on
         every = order.reclaim_every_seconds
         self._reclaims = ReclaimRounds(simulation, every, order.seed) if every else None
 
@@ -133,8 +140,10 @@ class _MeasuredRun:
             if self.order.is_compared and now >= sample_at:
                 sample_at += SAMPLE_SECONDS
                 self._sample(now)
+            self._use = self._use or FleetUse(self.simulation.fleet)
             if now >= view_at:
                 view_at += VIEW_SECONDS
+                self._use.look()
                 view = self.simulation.planner.store.view()
                 planned = planned_per_hour(self.simulation.fleet.truth.problem, view)
                 waiting = is_waiting(view)
@@ -163,6 +172,8 @@ class _MeasuredRun:
             "changes": {name: kinds[name] for name in ("start", "stop", "move", "resize", "retune")},
             "rollouts": {name: states[name] for name in ("done", "stopped", "superseded")},
             "unservedWhileCompleteKnown": self.unserved_while_complete_known,
+            **(self._use.figures() if self._use else {}),
+            "jobs": self._jobs(),
             **({"reclaims": self._reclaims.figures()} if self._reclaims else {}),
             **({"peers": self.peers()} if self.order.is_compared else {}),
         }
@@ -178,6 +189,14 @@ class _MeasuredRun:
             "staticPeak": static.figures(),
             "hpa80": scale_by_hpa(problem, fleet.rate, starts, began, until).figures(),
         }
+
+    def _jobs(self) -> dict[str, float | None]:
+        """Returns how many jobs are done, and how long they took on average since they were declared."""
+        states = self.simulation.database.read(read_job_states).values()
+        ends = [state.finished_at for state in states if state.finished_at]
+        began = self.simulation.clock.began
+        mean = round(fmean((end - began).total_seconds() for end in ends), 3) if ends else None
+        return {"done": len(ends), "meanCompletionSeconds": mean}
 
     def counts(self) -> dict[str, RequestCounts]:
         return {name: _counts(total) for name, total in self.simulation.fleet.services.items()}

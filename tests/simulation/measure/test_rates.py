@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from simulation.measure.rates import RatesRefused, as_shapes, read_rates
+from simulation.measure.load_tables import LoadRefused
+from simulation.measure.rates import as_shapes, read_rates
 
 SERVICES = {"shop/a": 50.0, "shop/b": 10.0}
 HEADER = "seconds,service,ratePerSecond\n"
 
 
 def faults_of(text: str) -> tuple[str, ...]:
-    with pytest.raises(RatesRefused) as refused:
+    with pytest.raises(LoadRefused) as refused:
         read_rates(text, "r.csv", SERVICES)
     return refused.value.faults
 

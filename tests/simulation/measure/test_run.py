@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+import pytest
+
 from simulation.measure.loads import named_load
+from simulation.measure.requests import as_shapes
 from simulation.measure.run import SimulationOrder, SimulationReport, in_auto, simulate
 from simulation.truths import PLANNER, TruthOrder
 from simulation.world import of_documents
-from tests.simulation.worlds import gpu_type, model, node, policy, profile, service
+from tests.simulation.worlds import document, gpu_type, model, node, policy, profile, service
 from tests.support.postgres import DatabaseServer
 
 FIELDS = {
     "hours", "heldPerHour", "plannedPerHour", "freshPerHour", "boundPerHour", "freshInHindsightPerHour",
     "boundInHindsightPerHour", "requests", "lateRequests", "shedRequests", "attainment", "minutesAboveFresh125",
     "peers", "plans", "changes", "rollouts", "unservedWhileCompleteKnown", "waitingMinutes", "seconds",
-    "requestsPerSecondPerCore",
+    "requestsPerSecondPerCore", "energyKwh", "utilisation", "jobs",
 }  # fmt: skip
 OF_THE_MACHINE = {"seconds", "requestsPerSecondPerCore"}
 
@@ -50,6 +54,32 @@ def test_figures_agree_with_each_other_and_with_their_seed(postgres: DatabaseSer
     assert found["requests"] >= found["lateRequests"] + found["shedRequests"]
     assert min(shares["worstHour"] for shares in found["attainment"].values()) > 0.95
     assert [moment.at for moment in samples.fresh] == [300.0]
+
+
+def test_a_trace_is_played_request_by_request_and_a_job_is_done(postgres: DatabaseServer) -> None:
+    """A job of 200 steps at 2 a second ends after some 100 s; requests come to shop/a alone, two at each moment."""
+    speeds = {"v100-16gb": {"stepsPerSecond": {"50": 2.0, "100": 2.0}, "memoryGib": 2}}
+    job = document("Job", "tune", {"type": "training", "steps": 200, "profiles": speeds}, "shop")
+    documents = [gpu_type(), policy(), node("node-0"), model("a"), profile("a"), service("a", 20.0)]
+    world = of_documents([*documents, model("b"), profile("b"), service("b", 5.0), job])
+    times = np.repeat(np.arange(0.05, 600.0, 0.1), 2)
+    trace = {"shop/a": times}
+    asked = SimulationOrder(
+        world, as_shapes(trace, {"shop/a": 20.0, "shop/b": 5.0}), 1 / 6, 3, 2, 10.0, is_compared=False, requests=trace
+    )
+    url = postgres.create()
+    try:
+        figures = simulate(url, asked).figures
+    finally:
+        postgres.drop(url)
+    hours = (600 - 300) / 3600
+    assert figures["requests"] == pytest.approx(np.count_nonzero(times >= 300), abs=20)  # some wait at either end
+    assert figures["attainment"]["shop/b"]["share"] == 1.0
+    assert figures["jobs"]["done"] == 1
+    assert 100 <= figures["jobs"]["meanCompletionSeconds"] <= 300
+    assert 2 * 40 * hours <= 1000 * figures["energyKwh"] <= 2 * 300 * hours  # two GPUs, between idle and full power
+    assert 0 < figures["utilisation"]["mean"] < 1
+    assert 0 <= figures["utilisation"]["spread"] <= 0.5
 
 
 def test_a_run_without_comparison_has_the_same_figures_of_its_own(postgres: DatabaseServer) -> None:

@@ -1,15 +1,19 @@
-"""Reads from a simulated fleet how many SMs work, and what the GPU memory of its instances costs."""
+"""Reads from a simulated fleet how many SMs work, what it draws, and what the GPU memory of its instances costs."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
+from statistics import fmean, pstdev
 
 import numpy as np
 
-from agents.keeper.copies import NodeCopy
+from agents.keeper.copies import NodeCopy, Stage
 from simulation.fleet import SimulatedFleet
 from solvers.planning.problem import Problem
+
+MJ_IN_A_KWH = 3.6e9  # millijoules
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +51,42 @@ def sm_use(fleet: SimulatedFleet) -> SmUse:
     return SmUse(working, used, gpus)
 
 
-def gpu_use(fleet: SimulatedFleet) -> dict[tuple[str, str], float]:
-    """Returns the share of each GPU's SMs that work at this moment, counted as `sm_use` does."""
+class FleetUse:
+    """What all GPUs of a fleet have drawn, and how much of each one's SMs worked, since the measurement began."""
+
+    def __init__(self, fleet: SimulatedFleet) -> None:
+        self._fleet, self._drawn_mj, self._moments = fleet, energy_mj(fleet), 0
+        self._working: Counter[tuple[str, str]] = Counter()
+
+    def look(self) -> None:
+        """Counts this moment."""
+        self._working.update(gpu_use(self._fleet, with_jobs=True))
+        self._moments += 1
+
+    def figures(self) -> dict[str, object]:
+        """Returns kilowatt-hours, and the mean share of SMs at work with its standard deviation among GPUs."""
+        shares = [self._working[gpu] / max(1, self._moments) for gpu in gpu_use(self._fleet)]
+        use = {"mean": fmean(shares), "spread": pstdev(shares)} if shares else {"mean": 0.0, "spread": 0.0}
+        return {
+            "energyKwh": round((energy_mj(self._fleet) - self._drawn_mj) / MJ_IN_A_KWH, 6),
+            "utilisation": {name: round(share, 6) for name, share in use.items()},
+        }
+
+
+def gpu_use(fleet: SimulatedFleet, *, with_jobs: bool = False) -> dict[tuple[str, str], float]:
+    """Returns the share of each GPU's SMs that work at this moment, counted as `sm_use` does.
+
+    A job that runs keeps all of its SMs at work.
+    """
     problem = fleet.truth.problem
     found = {(node.name, gpu): 0.0 for node in fleet.nodes.values() for gpu in node.uuids}
     for node in fleet.nodes.values():
         for copy in node.serving():
             found[node.name, copy.gpu] += node.work[copy.id].busy_share * _needed_share(problem, node.name, copy)
+        for copy in node.alive() if with_jobs else ():
+            if copy.stage is Stage.READY and not copy.served:
+                for gpu in copy.devices:
+                    found[node.name, gpu] += copy.wanted.sm_percent / 100
     return found
 
 

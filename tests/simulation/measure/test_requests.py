@@ -1,0 +1,48 @@
+"""A trace of requests in a file: sorted times by service, and every fault named with its line and what is allowed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from simulation.measure.load_tables import LoadRefused
+from simulation.measure.requests import as_shapes, read_requests
+
+SERVICES = {"shop/a": 2.0, "shop/b": 10.0}
+
+
+def test_requests_come_in_any_order_with_or_without_tokens() -> None:
+    found = read_requests("service,seconds\nshop/a,7.5\nshop/b,1\nshop/a,2\n", "t.csv", SERVICES)
+    assert {name: list(times) for name, times in found.items()} == {"shop/a": [2.0, 7.5], "shop/b": [1.0]}
+    with_tokens = "seconds,service,inputTokens,outputTokens\n3,shop/a,100,20\n"
+    assert list(read_requests(with_tokens, "t.csv", SERVICES)["shop/a"]) == [3.0]
+
+
+def test_the_rate_of_a_trace_is_that_of_the_requests_around() -> None:
+    shapes = as_shapes({"shop/a": np.arange(0.0, 600.0, 0.25)}, SERVICES)
+    assert shapes["shop/a"](300.0) == pytest.approx(4.0 / SERVICES["shop/a"], rel=0.02)
+    assert shapes["shop/a"](900.0) == shapes["shop/b"](300.0) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        (
+            "seconds\n1\n",
+            "t.csv:1: no column service; the header must have the columns seconds,service, each once",
+        ),
+        ("seconds,service,tokens\n", "column 'tokens' is not expected there"),
+        ("seconds,service\n", "t.csv has no row below its header; give at least one: seconds,service"),
+        (
+            "seconds,service\n1,shop/c\n",
+            "t.csv:2: service 'shop/c' is not declared in the manifests; declared: shop",
+        ),
+        ("seconds,service\nx,shop/a\n", "t.csv:2: seconds 'x' is not allowed: a number from 0 to 1e+09"),
+        ("seconds,service\n1,shop/a,3\n", "t.csv:2: the row has another number of fields than the header, which has 2"),
+    ],
+)
+def test_a_fault_names_its_line_and_what_is_allowed(text: str, fault: str) -> None:
+    with pytest.raises(LoadRefused) as refused:
+        read_requests(text, "t.csv", SERVICES)
+    (found,) = refused.value.faults
+    assert fault in found
