@@ -14,6 +14,7 @@ from cli.arguments import add_file_arguments, completes, positive, whole
 from cli.charts import refuse_without_matplotlib
 from cli.contexts import reason
 from cli.exits import Failed
+from cli.load_file import RATES_COLUMNS, read_curves, simulated_rates
 from cli.output import OutputTable, number, say
 from cli.planner_argument import add_planner_argument
 from cli.quiet import ended_by_signals, quiet_log
@@ -22,8 +23,6 @@ from simulation.measure.allowed import (
     LEAST_RECLAIM_MINUTES,
     LOADS,
     MOST_HOURS,
-    MOST_RATE_PER_SECOND,
-    MOST_RATES_BYTES,
     WARM_UP_MINUTES,
     WORK,
 )
@@ -63,8 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     add_file_arguments(parser)
     load = parser.add_mutually_exclusive_group()
-    columns = "the columns seconds,service,ratePerSecond (tenant/name; linear between rows)"
-    completes(load.add_argument("--rates", metavar="FILE.csv", help=f"the load as CSV with {columns}"), "files")
+    completes(load.add_argument("--rates", metavar="FILE.csv", help=f"the load as CSV with {RATES_COLUMNS}"), "files")
     load.add_argument("--load", choices=LOADS, default="moving", help="the load of all services; default moving")
     parser.add_argument("--hours", metavar="H", type=positive, default=1.0, help="of virtual time; default 1")
     parser.add_argument("--seed", metavar="N", type=whole(0), default=0, help="of load and searches; default 0")
@@ -105,12 +103,6 @@ def _simulate(args: argparse.Namespace, truth: TruthOrder) -> SimulationReport:
     world = declared.world(args)
     if not world.of(Kind.NODE):
         raise Failed("no Node is declared in the files: there is nothing to simulate on")
-    models = [manifest for manifest in world.of(Kind.SERVICE) if "tokens" in manifest.spec]
-    if models:
-        named = f"{models[0].tenant}/{models[0].name}"
-        raise Failed(
-            f"{named} promises times of tokens; simulate has no truth of language models: plan them with solve"
-        )
     if args.reclaim_every is not None:
         _check_reclaims(args.reclaim_every, world)
     shapes = _shapes(args, world)
@@ -142,38 +134,13 @@ def _check_reclaims(minutes: float, world: DeclaredFiles) -> None:
 
 def _shapes(args: argparse.Namespace, world: DeclaredFiles) -> Mapping[str, Shape]:
     """Returns the load of every service, by name or from the file."""
-    from app.control.formulate.problem import build_problem
     from simulation.measure.loads import named_load
-    from simulation.measure.rates import RatesRefused, as_shapes, read_rates
+    from simulation.measure.rates import as_shapes
 
-    rates = {name: service.rate_per_second for name, service in build_problem(world).services.items()}
-    if not rates:
-        raise Failed("the files declare no Service, so there is nothing to simulate")
-    if busiest := [name for name, rate in sorted(rates.items()) if rate > MOST_RATE_PER_SECOND]:
-        name = busiest[0]
-        raise Failed(f"{name} declares ratePerSecond {rates[name]:g}: at most {MOST_RATE_PER_SECOND:,} are simulated")
+    rates = simulated_rates(world, "simulate")
     if not args.rates:
         return named_load(args.load, rates, args.hours, args.seed)
-    try:
-        return as_shapes(read_rates(_text(args.rates), args.rates, rates), rates)
-    except RatesRefused as refused:
-        count = len(refused.faults)
-        faults = "1 fault" if count == 1 else f"{count} faults"
-        raise Failed(f"{faults} in {args.rates}", particulars=refused.faults) from None
-
-
-def _text(file: str) -> str:
-    try:
-        with Path(file).open("rb") as opened:
-            data = opened.read(MOST_RATES_BYTES + 1)
-    except OSError as error:
-        raise Failed(f"cannot read {file}: {reason(error)}") from None
-    if len(data) > MOST_RATES_BYTES:
-        raise Failed(f"{file} is over {MOST_RATES_BYTES >> 20} MB; give fewer rows, rates are linear between them")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise Failed(f"{file} is not UTF-8: byte 0x{data[error.start]:02x} at offset {error.start}") from None
+    return as_shapes(read_curves(args.rates, rates), rates)
 
 
 def _folder(name: str) -> Path:
