@@ -18,11 +18,15 @@ MEANINGS = (
     (OK, "done; for `diff`, no difference; for `solve`, all is served"),
     (
         NO,
-        "the answer is no: `diff` found differences, `verify` broken rules, an object does not exist, `wait` timed out",
+        "the answer is no: `diff` found differences, `verify` broken rules, an object does not exist, "
+        "`wait` timed out, `size` confirmed nothing",
     ),
     (BAD_INPUT, "wrong usage, or an input that is invalid (every fault is listed); any error of `diff`"),
     (REFUSED, "the server refused: token (401), rights (403), conflict (409), changed meanwhile (412)"),
-    (UNSERVED, "`solve`: the plan leaves requests unserved and gives the reasons"),
+    (
+        UNSERVED,
+        "`solve`: the plan leaves requests unserved and gives the reasons; `size`: the same of all GPUs to rent",
+    ),
     (UNREACHABLE, "the server cannot be reached, is overloaded (429, 503) or failed (5xx)"),
     (INTERNAL, "an error in gpuwright itself; `-v` shows where"),
     (INTERRUPTED, "interrupted with Ctrl-C"),

@@ -58,6 +58,7 @@ VERBS = (
     CommandVerb(
         "simulate", "cli.verbs.simulate", "Plan", "run files as a fleet in virtual time: cost, SLOs, changes", "planner"
     ),
+    CommandVerb("size", "cli.verbs.size", "Plan", "what to rent for a load, confirmed by simulation", "planner"),
     CommandVerb(
         "evaluate",
         "cli.verbs.evaluate",

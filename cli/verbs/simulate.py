@@ -14,6 +14,7 @@ from cli.arguments import add_file_arguments, completes, positive, whole
 from cli.charts import refuse_without_matplotlib
 from cli.contexts import reason
 from cli.exits import Failed
+from cli.load_file import RATES_COLUMNS, read_curves, read_trace, simulated_rates
 from cli.output import OutputTable, number, say
 from cli.planner_argument import add_planner_argument
 from cli.quiet import ended_by_signals, quiet_log
@@ -22,8 +23,6 @@ from simulation.measure.allowed import (
     LEAST_RECLAIM_MINUTES,
     LOADS,
     MOST_HOURS,
-    MOST_RATE_PER_SECOND,
-    MOST_RATES_BYTES,
     WARM_UP_MINUTES,
     WORK,
 )
@@ -65,8 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     add_file_arguments(parser)
     load = parser.add_mutually_exclusive_group()
-    columns = "the columns seconds,service,ratePerSecond (tenant/name; linear between rows)"
-    completes(load.add_argument("--rates", metavar="FILE.csv", help=f"the load as CSV with {columns}"), "files")
+    completes(load.add_argument("--rates", metavar="FILE.csv", help=f"the load as CSV with {RATES_COLUMNS}"), "files")
     played = "the load as CSV, a row for each request, which are played one by one: seconds,service"
     completes(load.add_argument("--requests", metavar="FILE.csv", help=played), "files")
     load.add_argument("--load", choices=LOADS, default="moving", help="the load of all services; default moving")
@@ -109,12 +107,6 @@ def _simulate(args: argparse.Namespace, truth: TruthOrder) -> SimulationReport:
     world = declared.world(args)
     if not world.of(Kind.NODE):
         raise Failed("no Node is declared in the files: there is nothing to simulate on")
-    models = [manifest for manifest in world.of(Kind.SERVICE) if "tokens" in manifest.spec]
-    if models:
-        named = f"{models[0].tenant}/{models[0].name}"
-        raise Failed(
-            f"{named} promises times of tokens; simulate has no truth of language models: plan them with solve"
-        )
     if args.reclaim_every is not None:
         _check_reclaims(args.reclaim_every, world)
     shapes, requests = _load(args, world)
@@ -146,43 +138,16 @@ def _check_reclaims(minutes: float, world: DeclaredFiles) -> None:
 
 def _load(args: argparse.Namespace, world: DeclaredFiles) -> tuple[Mapping[str, Shape], Mapping[str, Floats] | None]:
     """Returns the load of every service, by name or from a file, and the times of its requests if that is a trace."""
-    from app.control.formulate.problem import build_problem
     from simulation.measure import rates, requests
-    from simulation.measure.load_tables import LoadRefused
     from simulation.measure.loads import named_load
 
-    declared_rates = {name: service.rate_per_second for name, service in build_problem(world).services.items()}
-    if not declared_rates:
-        raise Failed("the files declare no Service, so there is nothing to simulate")
-    if busiest := [name for name, rate in sorted(declared_rates.items()) if rate > MOST_RATE_PER_SECOND]:
-        what = f"{busiest[0]} declares ratePerSecond {declared_rates[busiest[0]]:g}"
-        raise Failed(f"{what}: at most {MOST_RATE_PER_SECOND:,} are simulated")
-    file = args.rates or args.requests
-    if not file:
-        return named_load(args.load, declared_rates, args.hours, args.seed), None
-    try:
-        if args.rates:
-            return rates.as_shapes(rates.read_rates(_text(file), file, declared_rates), declared_rates), None
-        trace = requests.read_requests(_text(file), file, declared_rates)
+    declared_rates = simulated_rates(world, "simulate")
+    if args.requests:
+        trace = read_trace(args.requests, declared_rates)
         return requests.as_shapes(trace, declared_rates), trace
-    except LoadRefused as refused:
-        count = len(refused.faults)
-        faults = "1 fault" if count == 1 else f"{count} faults"
-        raise Failed(f"{faults} in {file}", particulars=refused.faults) from None
-
-
-def _text(file: str) -> str:
-    try:
-        with Path(file).open("rb") as opened:
-            data = opened.read(MOST_RATES_BYTES + 1)
-    except OSError as error:
-        raise Failed(f"cannot read {file}: {reason(error)}") from None
-    if len(data) > MOST_RATES_BYTES:
-        raise Failed(f"{file} is over {MOST_RATES_BYTES >> 20} MB; give fewer rows")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise Failed(f"{file} is not UTF-8: byte 0x{data[error.start]:02x} at offset {error.start}") from None
+    if args.rates:
+        return rates.as_shapes(read_curves(args.rates, declared_rates), declared_rates), None
+    return named_load(args.load, declared_rates, args.hours, args.seed), None
 
 
 def _folder(name: str) -> Path:

@@ -12,6 +12,7 @@ ProfilesName: TypeAlias = Literal["declared", "measured", "complete"]
 PROFILES: tuple[ProfilesName, ...] = get_args(ProfilesName)
 WORK = 60  # of each search of a cycle
 WARM_UP_MINUTES = 5  # figures count from then on
+SIMULATIONS = 20  # of one sizing
 LEAST_RECLAIM_MINUTES = 1
 MOST_HOURS = 31 * 24
 MOST_RATE_PER_SECOND = 100_000  # of a service; each request is simulated

@@ -72,9 +72,9 @@ def pose_rental(problem: Problem, plan: Plan, price_per_hour: Mapping[str, float
         return None
     served = {instance.service for instance in plan.instances}
     wanted = {name: _unserved_part(problem.services[name], rate, name in served) for name, rate in rates.items()}
-    nodes = _nodes(problem, spare, price_per_hour)
+    nodes = rentable_nodes(problem, spare, price_per_hour)
     question = replace(problem, nodes=nodes, services=wanted, jobs={}, state=None, spare={})
-    counts = _counts(question, spare)
+    counts = useful_counts(question, spare)
     nodes = {name: node for name, node in nodes.items() if int(name.rsplit("-", 1)[1]) <= counts[node.gpu_type]}
     if not nodes:
         return None
@@ -105,14 +105,7 @@ def join_names(names: Sequence[str]) -> str:
     return f"{', '.join(names[:NAMED_SERVICES])} and {len(names) - NAMED_SERVICES} more"
 
 
-def _unserved_part(service: Service, rate: float, is_served: bool) -> Service:
-    """Returns the unserved part of a service; where instances run already, one more is enough."""
-    least = 1 if is_served else service.min_instances
-    rules = ANYWHERE if is_served else service.availability
-    return replace(service, rate_per_second=rate, min_instances=least, availability=rules)
-
-
-def _nodes(problem: Problem, spare: Mapping[str, int], price_per_hour: Mapping[str, float]) -> dict[str, Node]:
+def rentable_nodes(problem: Problem, spare: Mapping[str, int], price_per_hour: Mapping[str, float]) -> dict[str, Node]:
     """Returns a node for each GPU that could be rented: a part of one like the cheapest of its type."""
     like: dict[str, Node] = {}
     for node in sorted(problem.nodes.values(), key=lambda node: (node.price_per_hour, node.name)):
@@ -130,7 +123,7 @@ def _nodes(problem: Problem, spare: Mapping[str, int], price_per_hour: Mapping[s
     return found
 
 
-def _counts(question: Problem, spare: Mapping[str, int]) -> dict[str, int]:
+def useful_counts(question: Problem, spare: Mapping[str, int]) -> dict[str, int]:
     """Returns how many GPUs of each type could be of use, so that the solver looks at no more."""
     wanted: dict[str, float] = defaultdict(float)
     for gpu_type in spare:
@@ -142,6 +135,13 @@ def _counts(question: Problem, spare: Mapping[str, int]) -> dict[str, int]:
             if each < inf:
                 wanted[gpu_type] += max(GENEROUS_FACTOR * each * service.rate_per_second, service.min_instances)
     return {gpu_type: min(spare[gpu_type], MOST_RENTED_GPUS, ceil(wanted[gpu_type])) for gpu_type in spare}
+
+
+def _unserved_part(service: Service, rate: float, is_served: bool) -> Service:
+    """Returns the unserved part of a service; where instances run already, one more is enough."""
+    least = 1 if is_served else service.min_instances
+    rules = ANYWHERE if is_served else service.availability
+    return replace(service, rate_per_second=rate, min_instances=least, availability=rules)
 
 
 def _rest(limit: Limit, used: GpuUsage) -> Limit:

@@ -1,0 +1,153 @@
+"""`gpuwright size`: what to rent for a load, by plans of its highest moments, confirmed by simulation."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cli import declared, exits
+from cli.arguments import add_file_arguments, completes, whole
+from cli.contexts import reason
+from cli.exits import Failed
+from cli.load_file import RATES_COLUMNS, read_curves, simulated_rates
+from cli.output import OutputTable, as_yaml, number, plain, say
+from cli.quiet import ended_by_signals, quiet_log
+from simulation.measure.allowed import MOST_HOURS, SIMULATIONS, WORK
+
+if TYPE_CHECKING:
+    from app.manifests.model import Manifest
+    from simulation.sizing.run import SizingOrder, SizingReport
+
+EPILOG = """\
+Rented are GPUs of the types that say how many there are (spec.rentable of a GpuType), at their price an hour, in
+addition to the declared Nodes, which cost nothing more. Jobs are left out: they take what services leave.
+
+Plans find the cheapest rental that carries every minute of the load. Then the real planner runs the fleet with it under
+the whole load, in virtual time: every service must keep its SLO at its percentile, and nothing may be turned away. A
+rental that fails gets more GPUs; of one that holds, each type is tried with one GPU less. docs/size.md has the rest.
+
+Exit code 0 when a simulation confirmed the rental, 1 when none did, 3 when all GPUs to rent do not carry the load, 2
+for bad input. The same input, seed, work and simulations give the same JSON on any machine, but for `seconds`.
+
+Examples:
+  gpuwright size -f fleet.yaml --rates yesterday.csv
+  gpuwright size -f fleet.yaml --rates yesterday.csv --json
+  gpuwright size -f fleet.yaml --rates yesterday.csv --simulations 5 -o rented.yaml
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EPILOG
+    add_file_arguments(parser)
+    rates = parser.add_argument(
+        "--rates", metavar="FILE.csv", required=True, help=f"the load as CSV with {RATES_COLUMNS}"
+    )
+    completes(rates, "files")
+    simulations = f"to run at most; default {SIMULATIONS}"
+    parser.add_argument("--simulations", metavar="N", type=whole(1, 1000), default=SIMULATIONS, help=simulations)
+    parser.add_argument("--seed", metavar="N", type=whole(0), default=0, help="of load and searches; default 0")
+    work = f"of each search of a simulated cycle; default {WORK}. A search for what to rent takes 37 times as much"
+    parser.add_argument("--work", metavar="N", type=whole(1), default=WORK, help=work)
+    parser.add_argument("--json", action="store_true", help="the answer as one JSON object on stdout")
+    nodes = "also write the rented GPUs to this file, as Nodes of one GPU each"
+    completes(parser.add_argument("-o", "--output", metavar="FILE", help=nodes), "files")
+
+
+def run(args: argparse.Namespace) -> int:
+    found = _size(args, _order(args))
+    if args.output:
+        _write(args.output, found.nodes)
+    if args.json:
+        print(json.dumps(found.figures))
+    else:
+        _show(found.figures)
+    if "unserved" in found.figures:
+        return exits.UNSERVED
+    return exits.OK if found.figures["confirmedBySimulation"] else exits.NO
+
+
+def _order(args: argparse.Namespace) -> SizingOrder:
+    world = declared.world(args)
+    curves = read_curves(args.rates, simulated_rates(world, "size"))
+    from simulation.sizing.moments import trace_seconds
+    from simulation.sizing.run import SizingOrder
+
+    if trace_seconds(curves) > MOST_HOURS * 3600:
+        hours = trace_seconds(curves) / 3600
+        raise Failed(f"{args.rates} ends after {hours:.6g} hours: at most {MOST_HOURS} are simulated")
+    return SizingOrder(world, curves, args.seed, args.work, args.simulations)
+
+
+def _size(args: argparse.Namespace, order: SizingOrder) -> SizingReport:
+    from app.postgres.faults import PostgresError
+    from simulation.own_databases import own_databases
+    from simulation.sizing.rental import RentalMarket, RentalRefused
+    from simulation.sizing.run import size
+    from solvers.compiled import before_compiling
+
+    before_compiling(lambda: say("compiling the planner's loops, this once: about a minute"))
+    try:
+        RentalMarket.of(order.declared)  # before a database is started for it
+        with quiet_log(), ended_by_signals(), own_databases("gpuwright-size-") as databases:
+            return size(databases, order, say)
+    except RentalRefused as refused:
+        raise Failed(str(refused)) from None
+    except (PostgresError, OSError) as error:
+        raise Failed(str(error), exits.INTERNAL) from error
+
+
+def _write(file: str, nodes: Iterable[Manifest]) -> None:
+    from app.manifests.model import API_VERSION
+
+    documents = [
+        {"apiVersion": API_VERSION, "kind": str(node.kind), "metadata": {"name": node.name}, "spec": dict(node.spec)}
+        for node in nodes
+    ]
+    try:
+        Path(file).write_text("\n---\n".join(map(as_yaml, documents)) + "\n")
+    except OSError as error:
+        raise Failed(f"cannot write {file}: {reason(error)}", exits.INTERNAL) from None
+
+
+def _show(figures: Mapping[str, Any]) -> None:
+    """Prints the answer for people: what to rent, how services fared with it, and what else was tried."""
+    for entry in figures.get("unserved", ()):
+        why = f": {entry['reason']}" if entry["reason"] else ""
+        change = f"; least change: {entry['relaxation']}" if entry["relaxation"] else ""
+        lacking = f"{entry['service']}: {number(entry['ratePerSecond'])} a second at second {entry['seconds']:g}"
+        print(plain(f"unserved with all that may be rented: {lacking}{why}{change}"))
+    if not figures["tried"]:
+        return
+    OutputTable(("SERVICE", "WITHIN SLO", "WORST HOUR")).rows(
+        (name, f"{100 * shares['share']:.2f} %", f"{100 * shares['worstHour']:.2f} %")
+        for name, shares in sorted(figures["attainment"].items())
+    )
+    print()
+    OutputTable(("TRIED", "AN HOUR", "TURNED AWAY", "KEPT", "WHY NOT")).rows(map(_tried, figures["tried"]))
+    print()
+    print(_answer(figures))
+
+
+def _tried(trial: Mapping[str, Any]) -> tuple[str, ...]:
+    turned_away = number(trial["shedRequests"]) if trial["simulated"] else ""
+    kept = "yes" if trial["kept"] else "no"
+    return _gpus(trial["gpus"]), number(trial["costPerHour"]), turned_away, kept, trial["why"]
+
+
+def _answer(figures: Mapping[str, Any]) -> str:
+    rental, cost = _gpus(figures["gpus"]), number(figures["costPerHour"])
+    if not figures["confirmedBySimulation"]:
+        more = "more simulations may find one (--simulations)" if figures["moreHelps"] else "more GPUs do not help"
+        return f"no rental was confirmed; the nearest is {rental} at {cost} an hour; {more}"
+    bound = f"no plan of its largest moment costs less than {number(figures['boundPerHour'])}"
+    less = "one GPU less of any type fails" if figures["oneLessFails"] else "not every GPU less was tried"
+    shed = figures["shedAnyway"]
+    anyway = f"; up to {number(shed)} requests are turned away with more GPUs, too: load rises too fast" if shed else ""
+    return f"rent {rental} at {cost} an hour: confirmed by simulation; {less}; {bound}{anyway}"
+
+
+def _gpus(counts: Mapping[str, int]) -> str:
+    return " and ".join(f"{count} {name}" for name, count in counts.items()) or "nothing"

@@ -1,0 +1,161 @@
+"""`size` from files alone: the rental against judge and simulation, what it prints and writes, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from app.control.formulate.problem import build_problem
+from app.manifests.model import Kind
+from cli.main import main
+from cli.verbs import size
+from simulation.world import of_documents, of_files
+from solvers.planning.judge import judge
+from solvers.planning.solve import SolveBudget, find
+from tests.cli.offline import process
+from tests.simulation.sizing.worlds import HEADER, ROWS, curves, documents, fleet_of
+
+PRICES = {"small": 1.0, "big": 2.5}
+PROMISED = 0.98
+
+
+class Answered(NamedTuple):
+    """What the verb printed and wrote."""
+
+    figures: dict[str, Any]
+    progress: str
+    nodes: Path
+
+
+@pytest.fixture(scope="module")
+def answered(tmp_path_factory: pytest.TempPathFactory) -> Answered:
+    folder = tmp_path_factory.mktemp("size")
+    (folder / "fleet.json").write_text(json.dumps(documents()))
+    (folder / "rates.csv").write_text(HEADER + ROWS)
+    words = ["--rates", str(folder / "rates.csv"), "--work", "1", "--json", "-o", str(folder / "rented.yaml")]
+    done = process(folder, "size", "-f", str(folder / "fleet.json"), *words)
+    assert done.code == 0, done.err
+    return Answered(json.loads(done.out), done.err, folder / "rented.yaml")
+
+
+def unserved_at(counts: dict[str, int], second: float) -> tuple[bool, float]:
+    """Returns whether a right plan of these GPUs leaves nothing unserved at a second, and the bound of any plan."""
+    rates = {name: curve.at(second) for name, curve in curves().items()}
+    problem = build_problem(fleet_of(counts, rates))
+    plan = find(problem, SolveBudget(None, 40), alone=True).plan
+    assert plan.certificate
+    return bool(plan.unserved) or not judge(problem, plan).is_right, plan.certificate.bound or 0.0
+
+
+def test_the_answer_was_confirmed_and_costs_what_its_gpus_cost(answered: Answered) -> None:
+    found = answered.figures
+    assert found["confirmedBySimulation"] is True
+    assert found["costPerHour"] == sum(PRICES[name] * count for name, count in found["gpus"].items())
+    assert found["boundPerHour"] <= found["costPerHour"]
+    assert set(found["attainment"]) == {"shop/a", "shop/b"}
+    assert min(shares["share"] for shares in found["attainment"].values()) >= PROMISED
+    (kept,) = [trial for trial in found["tried"] if trial["gpus"] == found["gpus"]]
+    assert (kept["kept"], kept["shedRequests"], kept["why"]) == (True, 0, "")
+    assert kept["requests"] > 100_000
+    assert "simulation 1 of at most 20: " in answered.progress
+
+
+def test_the_rental_carries_every_moment_by_the_judge(answered: Answered) -> None:
+    for second in (0, 60, 120, 180):
+        assert unserved_at(answered.figures["gpus"], second)[0] is False, second
+
+
+def test_one_gpu_less_of_each_type_is_refused_by_judge_or_simulation(answered: Answered) -> None:
+    found = answered.figures
+    assert found["oneLessFails"] is True
+    for name, count in found["gpus"].items():
+        fewer = {kind: gpus for kind, gpus in {**found["gpus"], name: count - 1}.items() if gpus}
+        (trial,) = [trial for trial in found["tried"] if trial["gpus"] == fewer]
+        assert trial["kept"] is False
+        assert trial["why"]
+        if trial["simulated"]:
+            assert min(shares["share"] for shares in trial["attainment"].values()) < PROMISED or trial["shedRequests"]
+        else:
+            price = sum(PRICES[kind] * gpus for kind, gpus in fewer.items())
+            judged = [unserved_at(fewer, at) for at in (0, 60, 180)]
+            assert any(is_short and bound > price for is_short, bound in judged)
+
+
+def test_the_rented_nodes_are_written_as_manifests_that_complete_the_fleet(answered: Answered, tmp_path: Path) -> None:
+    (tmp_path / "fleet.json").write_text(json.dumps(documents()))
+    fleet = of_files(tmp_path / "fleet.json", answered.nodes)
+    rented = [str(node.spec["gpuType"]) for node in fleet.of(Kind.NODE)]
+    assert {name: rented.count(name) for name in set(rented)} == answered.figures["gpus"]
+    assert fleet.manifests.keys() > of_documents(documents()).manifests.keys()
+
+
+def test_the_table_for_people_has_services_what_was_tried_and_the_answer(
+    answered: Answered, capsys: pytest.CaptureFixture[str]
+) -> None:
+    size._show(answered.figures)
+    shown = capsys.readouterr().out
+    assert "SERVICE" in shown
+    assert "TURNED AWAY" in shown
+    assert shown.splitlines()[-1].startswith(
+        "rent 1 big and 2 small at 4.5 an hour: confirmed by simulation; one GPU less"
+    )
+
+
+def test_an_answer_that_no_simulation_confirmed_says_so(answered: Answered, capsys: pytest.CaptureFixture[str]) -> None:
+    size._show({**answered.figures, "confirmedBySimulation": False})
+    assert "no rental was confirmed; the nearest is 1 big and 2 small" in capsys.readouterr().out
+    size._show({**answered.figures, "confirmedBySimulation": False, "moreHelps": False})
+    assert capsys.readouterr().out.endswith("more GPUs do not help\n")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[str, str]:
+    (tmp_path / "fleet.json").write_text(json.dumps(documents()))
+    (tmp_path / "rates.csv").write_text(HEADER + ROWS)
+    return str(tmp_path / "fleet.json"), str(tmp_path / "rates.csv")
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main(["size", *words]) == 2
+    return capsys.readouterr().err
+
+
+def test_what_cannot_be_sized_is_refused_before_anything_starts(
+    files: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fleet, rates = files
+    assert "--rates" in refused(capsys, "-f", fleet)
+    lost = tmp_path / "lost.csv"
+    lost.write_text(HEADER + "0,shop/lost,3\n")
+    assert "service 'shop/lost' is not declared in the manifests" in refused(capsys, "-f", fleet, "--rates", str(lost))
+    lost.write_text(HEADER + "1e8,shop/a,3\n")
+    assert "ends after 27777.8 hours: at most 744" in refused(capsys, "-f", fleet, "--rates", str(lost))
+    Path(fleet).write_text(json.dumps(documents(small=0, big=0)))
+    nothing = refused(capsys, "-f", fleet, "--rates", rates)
+    assert "no GPU may be rented: give at least one GpuType spec.rentable" in nothing
+    assert "a whole number from 1 to 1000" in refused(capsys, "-f", fleet, "--rates", rates, "--simulations", "0")
+
+
+def test_a_load_that_all_gpus_do_not_carry_names_the_service_and_what_is_missing(
+    files: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rates = tmp_path / "much.csv"
+    rates.write_text(HEADER + "0,shop/a,20\n0,shop/b,20\n60,shop/b,9000\n")
+    assert main(["size", "-f", files[0], "--rates", str(rates), "--work", "1", "--json"]) == 3
+    found = json.loads(capsys.readouterr().out)
+    assert (found["gpus"], found["costPerHour"], found["confirmedBySimulation"]) == ({}, None, False)
+    entry = next(entry for entry in found["unserved"] if entry["service"] == "shop/b")
+    assert 7000 < entry["ratePerSecond"] < 9000
+    assert entry["reason"]
+    size._show(found)
+    assert "unserved with all that may be rented: shop/b: " in capsys.readouterr().out
+
+
+def test_the_verb_loads_nothing_large_before_it_knows_what_is_asked(tmp_path: Path) -> None:
+    helped = process(tmp_path, "size", "--help")
+    assert helped.code == 0
+    assert "gpuwright size -f fleet.yaml --rates yesterday.csv --json" in helped.out
+    assert helped.peak_mb < 60
