@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from cli.chart_files import prepare_drawing, save_chart
 from cli.exits import Failed
 
 MOST_NAMES = 9  # drawn separately; the rest is summed up
@@ -28,10 +29,7 @@ def draw(report: Mapping[str, Any], figure: str, file: Path) -> None:
         raise Failed("the report is empty for that time, so there is nothing to draw")
     if not figure:
         figure = [key for key in items[0] if key not in ("name", "start", "properties")][-1]
-    import matplotlib
-
-    matplotlib.use("agg")
-    matplotlib.rcParams.update({"svg.hashsalt": "gpuwright", "svg.fonttype": "none"})  # the same figures, the same file
+    prepare_drawing()
     from matplotlib import pyplot
 
     values: dict[tuple[str, str], float] = {}
@@ -47,9 +45,7 @@ def draw(report: Mapping[str, Any], figure: str, file: Path) -> None:
     unit = f" ({report['currency']})" if "ost" in figure or figure == "saved" else ""
     axes.set_title(f"{report['report']}: {figure}{unit}, {report['timeZone']}", loc="left", fontsize=10)
     axes.spines[["top", "right"]].set_visible(False)
-    canvas.tight_layout()
-    canvas.savefig(file, metadata={"Date": None} if file.suffix == ".svg" else None)
-    pyplot.close(canvas)
+    save_chart(canvas, file)
 
 
 def _bars(axes: Any, values: Mapping[tuple[str, str], float]) -> None:

@@ -37,7 +37,7 @@ class Children:
         self._soonest_seconds = soonest_seconds
         self._running: list[_Child] = []
         self._ending = threading.Event()
-        self._turn = threading.Lock()  # what is started is known, or not started any more
+        self._turn = threading.Lock()  # no child is restarted once all are being ended
 
     def start(
         self,

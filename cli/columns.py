@@ -101,7 +101,7 @@ def ms(value: object) -> str:
 
 
 def promise(slo: object) -> str:
-    """Returns the latency of an SLO; of one of tokens that of the first token, and the time of each further one."""
+    """Returns the latency of an SLO; for an SLO of tokens, the times of the first token and of each further token."""
     if not isinstance(slo, Mapping):
         return ""
     if "latencyMs" in slo:

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cli.chart_files import make_plain, prepare_drawing, save_chart
+
 if TYPE_CHECKING:
     from simulation.measure.figures import RunSamples
 
@@ -27,10 +29,7 @@ def write_costs(samples: RunSamples, file: Path) -> None:
 
 def draw_costs(samples: RunSamples, figures: Mapping[str, Any], title: str, file: Path) -> None:
     """Draws held, planned, fresh and bound as step lines over the hours."""
-    import matplotlib
-
-    matplotlib.use("agg")
-    matplotlib.rcParams.update({"svg.hashsalt": "gpuwright", "svg.fonttype": "none"})  # the same figures, the same file
+    prepare_drawing()
     from matplotlib import pyplot
 
     lines = {
@@ -49,12 +48,9 @@ def draw_costs(samples: RunSamples, figures: Mapping[str, Any], title: str, file
     axes.set(xlabel="hours", ylabel="cost an hour")
     axes.set_ylim(bottom=0)
     axes.set_title(title, loc="left", fontsize=10)
-    axes.grid(visible=True, alpha=0.3)
-    axes.spines[["top", "right"]].set_visible(False)
+    make_plain(axes)
     axes.legend(fontsize=8, loc="lower right")
-    canvas.tight_layout()
-    canvas.savefig(file, metadata={"Date": None})
-    pyplot.close(canvas)
+    save_chart(canvas, file)
 
 
 def _rows(samples: RunSamples) -> Iterator[tuple[float, ...]]:

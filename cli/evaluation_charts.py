@@ -7,6 +7,8 @@ from math import fsum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cli.chart_files import make_plain, prepare_drawing, save_chart
+
 if TYPE_CHECKING:
     from simulation.evaluate.measured import EvaluationResult
 
@@ -30,24 +32,20 @@ PANELS = (
     ("instances", "instances"),
     ("held_per_hour", "held an hour"),
 )
-ENDINGS = (".svg", ".png")
 
 
 def draw_evaluation(results: Sequence[EvaluationResult], folder: Path) -> list[str]:
     """Draws each experiment's first seed over time, and the bills of "cost"; returns the names without endings."""
-    import matplotlib
-
-    matplotlib.use("agg")
-    matplotlib.rcParams.update({"svg.hashsalt": "gpuwright", "svg.fonttype": "none"})  # the same figures, the same file
+    prepare_drawing()
     names = []
     for experiment in dict.fromkeys(result.experiment for result in results):
         runs = [result for result in results if result.experiment == experiment]
         first = min(run.seed for run in runs)
         names.append(experiment)
-        _save(_over_time([run for run in runs if run.seed == first], experiment), folder / experiment)
+        save_chart(_over_time([run for run in runs if run.seed == first], experiment), folder / experiment)
         if experiment == "cost":
             names.append("cost-by-service")
-            _save(_by_service(runs), folder / "cost-by-service")
+            save_chart(_by_service(runs), folder / "cost-by-service")
     return names
 
 
@@ -61,7 +59,7 @@ def _over_time(runs: Sequence[EvaluationResult], title: str) -> Any:
             axes.plot([s.at for s in run.samples], values, label=run.planner, color=COLOURS.get(run.planner), lw=1.2)
         axes.set_ylabel(label, fontsize=8)
         axes.set_ylim(bottom=0)
-        _plain(axes)
+        make_plain(axes)
     panels[0].legend(fontsize=8, frameon=False, ncols=4)
     panels[0].set_title(f"{title}, seed {runs[0].seed}", loc="left", fontsize=10)
     panels[-1].set_xlabel("seconds")
@@ -85,7 +83,7 @@ def _by_service(runs: Sequence[EvaluationResult]) -> Any:
     axes.set_xticks(range(len(services)), services)
     axes.set_ylabel("GPU memory billed,\nshare of the largest", fontsize=8)
     axes.legend(fontsize=8, frameon=False, ncols=4)
-    _plain(axes)
+    make_plain(axes)
     return canvas
 
 
@@ -96,17 +94,3 @@ def _bill(runs: Sequence[EvaluationResult], planner: str, service: str) -> float
         billed_memory(planner, sample)[service] for run in runs if run.planner == planner for sample in run.samples
     ]
     return fsum(bills) / len(bills)
-
-
-def _plain(axes: Any) -> None:
-    axes.grid(visible=True, alpha=0.3)
-    axes.spines[["top", "right"]].set_visible(False)
-
-
-def _save(canvas: Any, file: Path) -> None:
-    from matplotlib import pyplot
-
-    canvas.tight_layout()
-    for ending in ENDINGS:
-        canvas.savefig(file.with_suffix(ending), metadata={"Date": None} if ending == ".svg" else None)
-    pyplot.close(canvas)

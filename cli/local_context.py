@@ -60,7 +60,7 @@ def name_of(data_dir: Path) -> str:
 
 
 def _is_of_another(known: Mapping[str, str] | None, entry: Mapping[str, str]) -> bool:
-    """Tells whether the context is of another control plane, or of a server that is elsewhere or answers."""
+    """Returns whether the context is of another control plane, or of a server that is elsewhere or answers."""
     if known is None or known.get("tokenFile") == entry["tokenFile"]:
         return False
     parts = urlsplit(known.get("server", ""))

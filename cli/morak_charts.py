@@ -7,6 +7,8 @@ from math import fsum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cli.chart_files import make_plain, prepare_drawing, save_chart
+
 if TYPE_CHECKING:
     from simulation.evaluate.morak import MorakResult
 
@@ -18,18 +20,14 @@ DRAWINGS = (
     ("throughput", 100.0, "whole_gpu_share", "requests a second, share of\nwhole uncapped GPUs; 150 W, 100 ms"),
     ("energy", 300.0, "joules_per_request", "joules a request, share of\nthe most; 150 W, 300 ms"),
 )
-ENDINGS = (".svg", ".png")
 
 
 def draw_morak(results: Sequence[MorakResult], folder: Path) -> list[str]:
     """Draws both figures, means over the seeds; returns their names without endings."""
-    import matplotlib
-
-    matplotlib.use("agg")
-    matplotlib.rcParams.update({"svg.hashsalt": "gpuwright", "svg.fonttype": "none"})  # the same figures, the same file
+    prepare_drawing()
     for name, limit_ms, field, label in DRAWINGS:
         runs = [result for result in results if result.limit_ms == limit_ms]
-        _save(_bars(runs, field, label, is_share=name == "energy"), folder / name)
+        save_chart(_bars(runs, field, label, is_share=name == "energy"), folder / name)
     return [name for name, *_ in DRAWINGS]
 
 
@@ -55,19 +53,9 @@ def _bars(runs: Sequence[MorakResult], field: str, label: str, *, is_share: bool
     axes.set_xticks(range(len(networks)), networks)
     axes.set_ylabel(label, fontsize=8)
     axes.legend(fontsize=8, frameon=False, ncols=6)
-    axes.grid(visible=True, alpha=0.3)
-    axes.spines[["top", "right"]].set_visible(False)
+    make_plain(axes)
     return canvas
 
 
 def _mean(values: Sequence[float]) -> float:
     return fsum(values) / max(1, len(values))
-
-
-def _save(canvas: Any, file: Path) -> None:
-    from matplotlib import pyplot
-
-    canvas.tight_layout()
-    for ending in ENDINGS:
-        canvas.savefig(file.with_suffix(ending), metadata={"Date": None} if ending == ".svg" else None)
-    pyplot.close(canvas)

@@ -11,7 +11,6 @@ from agents.contract.assignments import AssignedInstance, Assignment
 from simulation.fleet import SimulatedFleet, Total
 
 What = Literal["start", "stop", "move", "resize", "retune"]
-TINY = 1e-9
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ def inventory(node: LightNode) -> Inventory:
 
 
 def brings_others(node: LightNode) -> bool:
-    """Tells if its world has templates or runtimes of its own: then the node lists none, and so offers all."""
+    """Returns whether its world has templates or runtimes of its own: then the node lists none, and so offers all."""
     problem = node.truth.problem
     variants = {variant.template for known in problem.models.values() for variant in known}
     return not {*variants, *(job.template for job in problem.jobs.values())} <= {None, *TEMPLATES}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TypeAlias
 
 Shape: TypeAlias = Callable[[float], float]  # seconds since the beginning -> factor of the declared rate
@@ -22,11 +22,6 @@ def wave(low: float, high: float, period_seconds: float, phase: float = 0.0) -> 
     """Returns a daily wave from low to high and back, which begins at its lowest if the phase is 0."""
     middle, swing = (high + low) / 2, (high - low) / 2
     return lambda seconds: middle - swing * math.cos(2 * math.pi * (seconds / period_seconds + phase))
-
-
-def steps(factors: Sequence[float], step_seconds: float) -> Shape:
-    """Returns one factor after the other, in a loop."""
-    return lambda seconds: factors[int(seconds // step_seconds) % len(factors)]
 
 
 def spike(begins: float, times: float = 4.0, ramp_seconds: float = 30.0, hold_seconds: float = 600.0) -> Shape:

@@ -111,7 +111,7 @@ class Assignment(Struct, rename="camel", omit_defaults=True, gc=False):
     plan: Annotated[str, Meta(max_length=100)] = ""
     instances: Annotated[tuple[AssignedInstance, ...], Meta(max_length=4096)] = ()
     gpus: Annotated[tuple[AssignedGpu, ...], Meta(max_length=1024)] = ()
-    handover: Reason = "overlap"  # Handover; an unknown word counts as strict
+    handover: Reason = "overlap"  # or "strict"; an unknown word counts as strict
     handover_seconds: Amount = 120.0
     clients_per_gpu: Count = 48
     same_model_per_gpu: Count = 1

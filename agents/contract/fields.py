@@ -84,10 +84,6 @@ Address = Annotated[str, Meta(max_length=100, pattern=r"^[!-~]*$(?!\n)")]  # hos
 Health = Literal["ok", "degraded", "failed", "unknown"]
 
 
-# How far a copy of an instance has come in starting or stopping.
-Stage = Literal["starting", "verifying", "warming", "routing", "ready", "draining", "ending", "gone"]
+# Stages of a copy, in starting and in stopping.
 UP_STAGES = ("routing", "ready")  # gateways send requests to these copies
 LEAVING_STAGES = ("draining", "ending")  # these copies still answer, and get no new requests
-
-
-Handover = Literal["overlap", "strict"]

@@ -117,7 +117,7 @@ class Copy(Struct, rename="camel", omit_defaults=True, gc=False):
     id: Identifier
     instance: Identifier
     gpu: GpuIndex
-    stage: Reason  # Stage
+    stage: Reason  # of agents.keeper.copies.Stage
     sm_percent: Percent = 0.0
     memory_gib: Amount = 0.0
     address: Address = ""

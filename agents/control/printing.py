@@ -14,13 +14,13 @@ from agents.talk.link import Link, LinkError
 
 ANSWER_SECONDS = 10.0
 LOOK_SECONDS = 0.25  # between two looks for more
-GONE = (403, 404, 409, 422)  # no repetition would be answered otherwise
+GONE = (403, 404, 409, 422)  # asking again would not change the answer
 
 log = logging.getLogger(__name__)
 
 
 class Printing:
-    """Keeps the requests that are not answered yet; an answer that cannot be sent is dropped, and the reader asks."""
+    """Keeps the requests that are not answered yet; an answer that cannot be sent is dropped: readers ask again."""
 
     def __init__(self, read: Callable[[LogWanted], LogText], node: str) -> None:
         self._read = read

@@ -96,7 +96,7 @@ class CopyCounters:
             self._history.popleft()
 
     def units(self, copy: str) -> float:
-        """Returns a job's units as its newest answer has them; 0: none."""
+        """Returns a job's units by its newest answer; 0 without an answer."""
         served = self._served.get(copy)
         return (served.steps if served else None) or 0.0
 

@@ -31,7 +31,7 @@ from app.world import declare
 
 ID_BYTES = 5
 LEAST_SECONDS = 3.0
-CLOSED = {"cordon": "is cordoned", "drain": "is being drained"}  # modes of an operator's that keep campaigns off
+CLOSED = {"cordon": "is cordoned", "drain": "is being drained"}  # what an operator has done to keep campaigns off
 MOST_NEIGHBOUR_SETTINGS = 2000
 Batches = Annotated[list[Annotated[int, Field(ge=1, le=256)]], Field(min_length=1, max_length=32)]
 Shares = Annotated[list[Annotated[int, Field(ge=1, le=100)]], Field(min_length=1, max_length=32)]

@@ -42,7 +42,7 @@ async def _record(request: Request, who: Principal) -> None:
 
 
 async def record_refusal(request: Request, entry: AuditEntry) -> None:
-    """Records a refused write, of each token only so often."""
+    """Records a refused write, at a limited rate for each token."""
     if AUDITED.take(entry.principal, time.monotonic()):
         metrics.REFUSED.labels("not_audited").inc()
         return

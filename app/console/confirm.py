@@ -33,8 +33,8 @@ class Confirmation:
     back_name: str
     effects: Sequence[str]
     affected: Sequence[AffectedLine] = ()
-    fields: Mapping[str, str] = field(default_factory=dict)  # that go along
-    message: str = ""  # why, as far as it was given
+    fields: Mapping[str, str] = field(default_factory=dict)  # sent along, hidden
+    message: str = ""  # the reason, if the visitor has given it
 
 
 def confirm_plan(

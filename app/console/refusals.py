@@ -21,7 +21,7 @@ from app.http import errors
 from app.http.lanes import lane_of_scope
 from app.problem import HttpProblem
 
-# Of a path, the kind that the audit names; its verb and name follow from the path.
+# The noun that the audit names, by the first part of a path; the other parts give verb and name.
 KINDS = {"plans": Noun.PLAN, "nodes": Noun.CORDON, "what-if": Noun.WHAT_IF}
 LONGEST_NAME = 63
 

@@ -36,7 +36,7 @@ def instance_of(scope: Mapping[str, Any]) -> str:
 
 
 def encoded(problem: HttpProblem, scope: MutableMapping[str, Any], page: RefusalPage | None = None) -> bytes:
-    """Returns the page for a browser, where `page` makes one; for programs JSON: ASCII, without control characters."""
+    """Returns the page that `page` makes for a browser; otherwise JSON, in ASCII without control characters."""
     if page is not None and _is_page(scope):
         return page(problem, scope).encode()
     request_id = scope.get("state", {}).get("request_id", "")

@@ -102,7 +102,7 @@ class GuardedConnection(HttpToolsProtocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            # Answered as if it had not asked; what follows is no HTTP we know, so it is the last request.
+            # Answered as if it had not asked to upgrade; what follows may be another protocol, so no more is read.
             self._finish_after_answer()
         except httptools.HttpParserError as error:
             refusal = self._refusal
@@ -162,7 +162,7 @@ class GuardedConnection(HttpToolsProtocol):
             raise self._refused(MalformedRequest(400, "too many requests are pipelined"))
         self.phase = "body"
         self.since = self.loop.time()
-        self.floor.idle.pop(self, None)  # not before: a head that trickles in is no reason to keep anyone
+        self.floor.idle.pop(self, None)  # not before: a connection whose head trickles in may still be closed as idle
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:

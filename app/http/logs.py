@@ -62,7 +62,7 @@ class JsonLine(logging.Formatter):
 
 
 class LogStream(logging.StreamHandler[Any]):
-    """Writes lines to a stream. Those that cannot be written, as on a full disk, are lost, which stderr says once."""
+    """Writes lines to a stream. Lines that cannot be written, as on a full disk, are lost; stderr says so once."""
 
     def __init__(self, stream: IO[str]) -> None:
         super().__init__(stream)

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from app.manifests.fleet import GpuTypeSpec, NodeSpec, PolicySpec, TenantSpec
-from app.manifests.model import JSON, Kind
+from app.manifests.model import Kind
 from app.manifests.served import ModelSpec, ProfileSpec
 from app.manifests.spec import Spec
 from app.manifests.work import JobSpec, ServiceSpec, StateSpec
@@ -23,11 +23,6 @@ SPECS: Mapping[Kind, type[Spec]] = {
     Kind.TENANT: TenantSpec,
     Kind.STATE: StateSpec,
 }
-
-
-def parse(kind: Kind, spec: Mapping[str, JSON]) -> Spec:
-    """Returns a spec that was validated before as its class."""
-    return SPECS[kind].model_validate(spec)
 
 
 @cache

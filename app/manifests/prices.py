@@ -20,7 +20,7 @@ def price_per_hour(gpu_type: Mapping[str, Any], region: str, purchase: str) -> f
 
 
 def pays_whole_node(pricing: str, purchase: str) -> bool:
-    """Tells if all of a node is paid while a service runs on it, by the policy's pricing and the node's purchase."""
+    """Returns whether a whole node is paid while a service runs on it, by the policy's pricing and its purchase."""
     return pricing == "node" and purchase in ("onDemand", "spot")
 
 

@@ -90,7 +90,7 @@ class StoredDetails:
         self._last: dict[str, tuple[int, bytes, float]] = {}  # newest ordinal, its fingerprint, when to write again
 
     def is_known(self, node: str, ordinal: int, fingerprint: bytes, now: float) -> bool:
-        """Tells if the report right before this one had the same detail and is stored."""
+        """Returns whether the report right before this one had the same detail and is stored."""
         before = self._last.get(node)
         return before is not None and before[0] == ordinal - 1 and before[1] == fingerprint and now < before[2]
 

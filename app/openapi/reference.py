@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 SCHEMAS = "#/components/schemas/"
-RESPONSES = "#/components/responses/"
 LIMITS = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<", "maxLength": "length <="}
 
 

@@ -106,7 +106,7 @@ def write(
 
 
 def _retire_nodes(connection: Connection, actor: Actor, nodes: Sequence[str]) -> None:
-    """Revokes the tokens of deleted nodes and lifts their cordons and notices: declared again, a node has none."""
+    """Revokes the tokens of deleted nodes and lifts their cordons and notices: a node declared again has none."""
     tokens.revoke_of_nodes(connection, nodes)
     for node in nodes:
         reclaims.forget(connection, node)

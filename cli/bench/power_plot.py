@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from cli.chart_files import prepare_drawing
+
 COLOURS = {"ours": "tab:blue", "printed": "tab:orange", "plan": "tab:gray"}
 LINES = (":", "--", "-", "-.")
 Rows = Sequence[Mapping[str, Any]]
@@ -13,10 +15,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 def draw(rows: Rows, setpoints: Mapping[str, Rows], traces: Mapping[str, Rows], file: Path) -> None:
     """Draws six panels."""
-    import matplotlib
-
-    matplotlib.use("agg")
-    matplotlib.rcParams.update({"svg.hashsalt": "gpuwright", "svg.fonttype": "none"})  # the same figures, the same file
+    prepare_drawing()
     from matplotlib import pyplot
 
     figure, panels = pyplot.subplots(2, 3, figsize=(13, 7.5))

@@ -17,7 +17,6 @@ from solvers.planners.names import INSS, JOINT
 TABLE = "interpolation"
 METHODS = {INSS: "local regression", TABLE: None, JOINT: None}  # of `fit`; None: what fits best
 CLOCK_MHZ = 1650
-PAPER_WORST_PERCENT = 3.861  # of both tables; the text says "less than 4 %"
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,11 +40,11 @@ class CrossCheck:
 
     @property
     def is_proved(self) -> bool:
-        """Tells if no plan costs less than the one found."""
+        """Returns whether no plan costs less than the one found."""
         return self.cost <= self.bound + TOLERANCE_SHARE * max(1.0, self.bound)
 
     def is_above(self, cost: float) -> bool:
-        """Tells if a plan of this cost contradicts the bound."""
+        """Returns whether a plan of this cost contradicts the bound."""
         return cost < self.bound - TOLERANCE_SHARE * max(1.0, self.bound)
 
 

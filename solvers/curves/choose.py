@@ -88,7 +88,7 @@ def _gains(fitted: Fitted, settings: Sequence[Setting], highest_clock_mhz: int) 
 def _accurate(
     measurements: Sequence[Measurement], curve: LatencyCurve, settings: Sequence[Setting], accuracy: float
 ) -> bool:
-    """Tells if the curve errs at most `accuracy`: by its own deviations, on left-out measurements and on the last ones.
+    """Returns whether the curve errs at most `accuracy`: by its deviations, on left-out and on the last measurements.
 
     A measurement that is left out lies among others, and the form was chosen with it in view. The last ones were
     measured where the curve was least sure, so they show what it is worth where nothing is measured.

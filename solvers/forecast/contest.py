@@ -25,7 +25,7 @@ MEMORY = 0.01
 
 @dataclass(frozen=True, slots=True)
 class ExpectedRate:
-    """What a rate will be: its middle, and what it exceeds only in the share 1 - quantile of times."""
+    """A forecast of a rate: its median, and the rate that it exceeds only in the share 1 - quantile of cases."""
 
     middle: float
     upper: float

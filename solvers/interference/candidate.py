@@ -33,7 +33,7 @@ class InterferenceCandidate:
     most_observations: int | None = None
 
     def suits(self, observations: Sequence[SlowdownObservation], traits: Traits) -> bool:
-        """Tells if it can be fitted to these observations."""
+        """Returns whether it can be fitted to these observations."""
         if self.most_observations is not None and len(observations) > self.most_observations:
             return False
         if not self.takes_relative and any(each.run.against is not None for each in observations):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from solvers.latency.bursts import MOST_BURSTINESS, burstiness_of, variation_of
+from solvers.latency.bursts import burstiness_of, variation_of
 from solvers.latency.limits import LatencyTable, OutsideTheTable, limits, used_loads
 from solvers.latency.rates import busy_fraction, latency_at, max_bursty_rate, max_rate, patient_timeouts, timeout_for
 
 __all__ = [
-    "MOST_BURSTINESS",
     "LatencyTable",
     "OutsideTheTable",
     "burstiness_of",

@@ -18,7 +18,6 @@ Floats: TypeAlias = NDArray[np.float64]
 
 FOLDER = Path(__file__).parent
 CHANGES_PER_SLO = 2.0  # from quiet to burst and back: a phase lasts an SLO in the mean
-MOST_BURSTINESS = 50.0
 DIGIT = 1e-3  # of a logarithm
 LEAST_PERCENTILE = 90.0  # below it bursts take as large a share as here: queues are too long to compute
 SURE = 0.99  # of an interpolated load is accepted, so that none is beyond the exact chain

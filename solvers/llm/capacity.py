@@ -109,7 +109,7 @@ def _keeps(
     requests: int,
     deviations: float,
 ) -> bool:
-    """Tells if the promise is kept; this many standard deviations more requests may fail than it admits."""
+    """Returns whether the promise is kept; this many standard deviations more requests may fail than it admits."""
     stream = _stream(lengths, requests)
     if (stream.inputs + stream.outputs > limits.kv_tokens).mean() > TOO_LONG_SHARE:
         return False

@@ -14,7 +14,6 @@ Integers = NDArray[np.int64]
 
 SHIFT = 21
 PLACES = 1 << SHIFT  # a heap's entry is the iteration in which a request ends, times this, plus the request
-NEVER = np.iinfo(np.int64).max
 
 
 @njit("void(int64[::1], int64, int64)", inner=True)

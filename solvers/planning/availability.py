@@ -29,7 +29,7 @@ class Availability:
     max_spot_share: float = 1.0  # of the rate, at most, on spot nodes
 
     def binds(self, min_instances: int) -> bool:
-        """Tells if it asks for more than different GPUs."""
+        """Returns whether it asks for more than different GPUs."""
         is_apart = self.spread != "gpu" and min_instances > 1
         return is_apart or self.survive_nodes > 0 or self.max_spot_share < 1
 

@@ -25,7 +25,7 @@ NO_GPU = "language models hold every GPU"
 
 
 def has_language_models(problem: Problem) -> bool:
-    """Tells if any service's SLO counts tokens."""
+    """Returns whether any service's SLO counts tokens."""
     return any(service.tokens is not None for service in problem.services.values())
 
 

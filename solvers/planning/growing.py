@@ -19,7 +19,7 @@ EXACTLY = 1e-9
 
 
 def is_critical(service: Service) -> bool:
-    """Returns whether a service is latency-critical work, as systems with two classes of work know it."""
+    """Returns whether a service is latency-critical work, for systems that know two classes of work."""
     return service.priority >= CRITICAL_PRIORITY
 
 

@@ -14,5 +14,5 @@ def gpu_indexes(count: int) -> tuple[int, ...]:
 
 @lru_cache(maxsize=1024)  # a fleet has few different ones
 def are_rising(gpus: tuple[int, ...]) -> bool:
-    """Tells if these are indexes from 0, each higher than the one before."""
+    """Returns whether these are indexes from 0, each higher than the one before."""
     return all(index >= 0 for index in gpus[:1]) and all(before < after for before, after in pairwise(gpus))

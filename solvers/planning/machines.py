@@ -55,7 +55,7 @@ class Node:
         return len(self.gpus)
 
     def has_gpu(self, index: float) -> bool:
-        """Tells if one of its GPUs has this index, which may come from an untrusted plan."""
+        """Returns whether one of its GPUs has this index, which may come from an untrusted plan."""
         at = bisect_left(self.gpus, index)
         return at < len(self.gpus) and self.gpus[at] == index
 
@@ -65,5 +65,5 @@ class Node:
 
     @property
     def is_paid_anyway(self) -> bool:
-        """Tells if its GPUs cost a job nothing."""
+        """Returns whether its GPUs cost a job nothing."""
         return self.purchase in ("owned", "reserved") or self.pricing == "paid"

@@ -118,7 +118,7 @@ class _MixedDraft:
 
 
 def has_rest(problem: Problem) -> bool:
-    """Tells if there are services besides language models."""
+    """Returns whether there are services besides language models."""
     return any(service.tokens is None for service in problem.services.values())
 
 

@@ -1,4 +1,4 @@
-"""Names new instances of a plan so that each name is used once, also beside what runs."""
+"""Gives the new instances of a plan names that no other instance has, running or new."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from solvers.planning.problem import Instance, Place, Problem
 
 
 class NewNames:
-    """The names that instances have, and those that were given."""
+    """The names of all instances so far, running and new."""
 
     def __init__(self, problem: Problem, seats: Iterable[Instance] = ()) -> None:
         running = problem.state.running if problem.state else ()
@@ -27,7 +27,7 @@ class NewNames:
                 return name
 
     def at(self, service: str, place: Place) -> str:
-        """Returns a name by the GPU of the instance; with a number where that is taken."""
+        """Returns a name by the GPU of the instance, with a number if that name is taken."""
         name = f"{service}/new-{place[0]}-{place[1]}"
         found = next(each for n in count(1) if (each := name if n == 1 else f"{name}-{n}") not in self._taken)
         self._taken.add(found)

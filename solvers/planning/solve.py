@@ -215,7 +215,7 @@ def _notes(workers: list[Worker], *, is_proved: bool, is_short: bool) -> str:
 
 
 def _is_better(draft: SearchDraft, best: SearchDraft) -> bool:
-    """Tells if the draft is cheaper by more than rounding; of two drafts of the same cost, the proved one is better."""
+    """Returns whether the draft is cheaper by more than rounding; at equal cost, a proved draft is better."""
     if draft.method == EXACT:
         return draft.cost <= best.cost + CLOSED_SHARE * max(1.0, best.cost)
     return draft.cost < best.cost - CLOSED_SHARE * max(1.0, best.cost)

@@ -1,4 +1,4 @@
-"""Decides which instances of a service may stop: ours, for planners whose papers do not say when any does."""
+"""Decides which instances of a service may stop, for planners whose papers leave that open."""
 
 from __future__ import annotations
 

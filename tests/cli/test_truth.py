@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from cli import truth
 from simulation.measure import allowed
 
 
 def test_the_command_line_offers_the_truths_that_the_simulation_knows() -> None:
     assert allowed.TRUTHS == truth.TRUTHS
-    assert allowed.PROFILES == truth.PROFILES
+    assert get_args(allowed.ProfilesName) == truth.PROFILES

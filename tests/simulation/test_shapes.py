@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from simulation.shapes import NOISE_SECONDS, moving, noisy, spike, steady, steps, wave
+from simulation.shapes import NOISE_SECONDS, moving, noisy, spike, steady, wave
 from tests.simulation.worlds import all_noisy
 
 
@@ -18,11 +18,6 @@ def test_a_day_goes_from_low_to_high_and_back() -> None:
     assert shape(0) == pytest.approx(0.25)
     assert shape(43200) == pytest.approx(1.0)
     assert shape(86400) == pytest.approx(0.25)
-
-
-def test_steps_follow_each_other_and_begin_again() -> None:
-    shape = steps((1.0, 2.0), 60)
-    assert [shape(at) for at in (0, 59, 60, 120)] == [1, 1, 2, 1]
 
 
 def test_noise_lasts_for_seconds_and_stays_small() -> None:

@@ -7,11 +7,10 @@ import math
 from app.manifests.offline import DeclaredFiles
 from simulation.history import AssignmentChange, History, attained_shares
 from simulation.run import simulated
-from simulation.shapes import steps
 from simulation.world import of_documents, truth_of
 from solvers.latency import max_rate
 from tests.simulation.optimum import Day, PlanSequence, ServiceShape, optimum
-from tests.simulation.worlds import all_noisy, gpu_type, model, node, policy, service
+from tests.simulation.worlds import all_noisy, gpu_type, model, node, policy, service, steps
 from tests.support.soak import SOAK
 
 STEPS = 24 if SOAK else 8

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.manifests.model import Key
@@ -78,3 +78,8 @@ def withdraw(database: Database, key: Key) -> None:
 def all_noisy(shapes: Mapping[str, Shape], sigma: float, seed: int = 0) -> dict[str, Shape]:
     """Adds deviations of its own to each service."""
     return {name: noisy(shape, sigma, f"{seed} {name}") for name, shape in shapes.items()}
+
+
+def steps(factors: Sequence[float], step_seconds: float) -> Shape:
+    """Returns one factor after the other, in a loop."""
+    return lambda seconds: factors[int(seconds // step_seconds) % len(factors)]

@@ -34,7 +34,7 @@ class Xid:
 _RESET = "drain it and reset it: nvidia-smi --gpu-reset -i UUID"
 _REBOOT = "reboot the node; if it comes back, have the card and its slot looked at"
 
-_LISTED = (
+LISTED = (
     Xid(46, Weight.RESET, "the GPU stopped processing", _RESET),
     Xid(48, Weight.RESET, "an uncorrectable (double-bit) memory error", _RESET),
     Xid(54, Weight.REPAIR, "auxiliary power is not connected", "check the power cables of the card"),
@@ -77,13 +77,8 @@ _OF_APPLICATIONS = (
     8, 11, 13, 31, 32, 37, 38, 39, 40, 41, 43, 44, 45, 60, 66, 67, 68, 69, 70, 71, 72, 75, 76, 77, 80,
     *range(82, 87), 88, 89, *range(96, 110), *range(126, 136), 137, 139, 141, 142, 152, 153, 160, 161,
 )  # fmt: skip
-_BY_CODE = {xid.code: xid for xid in _LISTED}
+_BY_CODE = {xid.code: xid for xid in LISTED}
 _BY_CODE |= {code: Xid(code, Weight.APPLICATION, "an application failed") for code in _OF_APPLICATIONS}
-
-
-def listed() -> tuple[Xid, ...]:
-    """Returns the codes that concern the GPU itself, ascending."""
-    return tuple(sorted(_LISTED, key=lambda xid: xid.code))
 
 
 def meaning(code: int) -> Xid:

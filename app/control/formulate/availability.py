@@ -60,7 +60,7 @@ class _Asked:
 
 @lru_cache(maxsize=4)
 def _is_served(asked: _Asked) -> bool:
-    """Tells if some plan keeps the rules and serves everything. A cycle asks the same several times."""
+    """Returns whether some plan keeps the rules and serves everything. A cycle asks the same several times."""
     from solvers.planning.parts import is_served  # needs the planner's loops: only after a loss
 
     return is_served(asked.problem)

@@ -30,7 +30,6 @@ from app.manifests.offline import DeclaredFiles
 from app.manifests.uncertain import MEAN_QUANTILE
 from solvers.planning.problem import (
     Demand,
-    Limit,
     Node,
     Place,
     Problem,
@@ -45,15 +44,10 @@ LEAST_RATE_PER_SECOND = 0.01  # a service without requests is kept warm all the 
 CARRIED_SHARE = 1e-6  # of a rate: if no more is left, pinned instances carry all of it
 
 
-def pose(
-    snapshot: Snapshot,
-    limits: Mapping[str, Limit] | None = None,
-    jobs: Mapping[str, float] | None = None,
-) -> Question:
+def pose(snapshot: Snapshot, jobs: Mapping[str, float] | None = None) -> Question:
     """Returns the problem of this moment.
 
-    `limits` are the tenants' limits where they are now lower than declared. `jobs` gives the remaining work of each job
-    that may be placed; without it these are all jobs that are not finished.
+    `jobs` gives the remaining work of each job that may be placed; without it these are all jobs that are not finished.
     """
     usable = _usable_gpus(snapshot)
     whole = _world(snapshot, usable)
@@ -79,7 +73,6 @@ def pose(
             for name, job in whole.jobs.items()
             if name in units_left and name not in running_jobs
         },
-        limits=whole.limits if limits is None else limits,
         state=RunningState(now=snapshot.at),
     )
     running, placed = running_instances(snapshot.in_force, problem)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from app.control.jobs import rows
 from app.control.jobs.ends import predicted_end
-from app.control.jobs.life import JobsStep, advance_jobs, removed_jobs
+from app.control.jobs.life import JobsStep, advance_jobs
 from app.control.jobs.order import JobTask, sort_tasks
 from app.control.jobs.queue import JobQueue, apply_answer, queue_jobs
 from app.control.jobs.state import (
@@ -45,7 +45,6 @@ __all__ = [
     "job_status",
     "predicted_end",
     "queue_jobs",
-    "removed_jobs",
     "rows",
     "sort_tasks",
     "work_of",

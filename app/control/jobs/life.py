@@ -7,7 +7,7 @@ the newer process reports, and a report that arrives late or twice changes nothi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from math import exp
@@ -277,11 +277,6 @@ class _Life:
 
     def _tell(self, reason: Reason, message: str = "") -> None:
         self.events.append(event_of(reason, message, kind="Job", name=self.work.job))
-
-
-def removed_jobs(states: Mapping[str, JobState], works: Mapping[str, JobWork]) -> Sequence[str]:
-    """Returns the jobs that are no longer declared."""
-    return sorted(states.keys() - works.keys())
 
 
 def _clock(moment: datetime) -> str:

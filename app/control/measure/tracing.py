@@ -11,7 +11,6 @@ from app.control.measure import metrics
 from app.http import tracing
 from app.settings import Settings
 
-WHOLE = "cycle"
 _collected: list[tracing.Tracing] = []  # at most a single tracer: a planner is a single process
 
 

@@ -14,7 +14,7 @@ NOW = statement("now", "SELECT date_trunc('milliseconds', moment())")
 
 
 def moment(connection: Connection) -> datetime:
-    """Returns the database's time, or the simulation's, which is known without a question."""
+    """Returns the database's time, or the simulation's, which takes no query."""
     found: datetime = moment_of(connection) or connection.execute(MOMENT).scalar_one()
     return found
 

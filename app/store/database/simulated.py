@@ -1,4 +1,4 @@
-"""The time of a simulation, which its sessions on Postgres have instead of the clock's."""
+"""The time of a simulation, which its Postgres sessions use instead of the clock."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SET = text("/* set_moment */ SELECT set_config('gpuwright.moment', :moment, fals
 
 
 def set_moment(connection: Connection, moment: datetime) -> None:
-    """Sets the session's time, unless it is that already."""
+    """Sets the session's time, unless it is set to that already."""
     if connection.info.get("moment") != moment:
         connection.execute(SET, {"moment": moment.isoformat()})
         connection.info["moment"] = moment

@@ -56,7 +56,7 @@ def put(
 
 
 def in_force(connection: Connection, node: str) -> Cordon | None:
-    """Returns the notice of a node that counts: the one with the earliest deadline."""
+    """Returns a node's notice in force: the one with the earliest deadline."""
     return next((found for found in cordons.list_cordons(connection, node) if found.mode == cordons.RECLAIM), None)
 
 

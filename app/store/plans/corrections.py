@@ -63,10 +63,6 @@ ONE = statement(
     FROM correction WHERE model = :model AND variant = :variant AND gpu_type = :gpu_type
     """,
 )
-FORGET = statement(
-    "forget_correction",
-    "DELETE FROM correction WHERE model = :model AND variant = :variant AND gpu_type = :gpu_type",
-)
 
 
 def keep(connection: Connection, rows: Sequence[CorrectionRow]) -> None:
@@ -84,8 +80,3 @@ def read_one(connection: Connection, model: str, variant: str, gpu_type: str) ->
     """Returns the correction of a profile; None where nothing was measured."""
     row = connection.execute(ONE, {"model": model, "variant": variant, "gpu_type": gpu_type}).first()
     return CorrectionRow(*row) if row else None
-
-
-def forget(connection: Connection, model: str, variant: str, gpu_type: str) -> None:
-    """Deletes a correction, so that its profile counts unchanged again."""
-    connection.execute(FORGET, {"model": model, "variant": variant, "gpu_type": gpu_type})

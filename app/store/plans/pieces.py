@@ -30,7 +30,7 @@ TOUCH = statement(
     WHERE hash = ANY(CAST(:hashes AS bytea[])) AND kept_at < moment() - interval '30 minutes'
     """,
 )
-# A piece is kept for an hour even if nothing refers to it: a decision that does may be about to be written.
+# A piece is kept for an hour even if nothing refers to it: a decision that refers to it may be about to be written.
 PRUNE = statement(
     "prune_pieces",
     """

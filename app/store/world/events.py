@@ -159,7 +159,7 @@ def record(connection: Connection, events: Sequence[NewEvent]) -> None:
 
 
 def recent(connection: Connection, wanted: EventFilter = EventFilter(), limit: int = 100) -> list[RecordedEvent]:
-    """Returns the events that the filter lets through, the one that happened last first."""
+    """Returns the events that the filter lets through, latest first."""
     conditions = {name: value for name in _CONDITIONS if (value := getattr(wanted, name))}
     rows = connection.execute(recent_statement(conditions), {**conditions, "limit": limit})
     return [RecordedEvent(*row) for row in rows]

@@ -1,4 +1,4 @@
-"""The jobs of a tenant or of all, those that need attention first; and which names are those of jobs."""
+"""The jobs of a tenant or of all, those that need attention first; and which names only jobs have."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ KINDS = statement(
 def listed(
     connection: Connection, tenant: str, most: int, after: int = 0, phase: str = "", find: str = "", name: str = ""
 ) -> list[tuple[str, dict[str, Any]]]:
-    """Returns jobs, tenant/name, with their status: of a phase, with a part in their name, or of one whole name."""
+    """Returns jobs (tenant/name) with their status; filtered by phase, by a part of the name or by the whole name."""
     wanted = {"tenant": tenant, "most": most, "after": after, "phase": phase, "find": find, "name": name}
     rows = connection.execute(LISTED, wanted)
     return [(f"{row.tenant}/{row.name}", row.status or {}) for row in rows]
 
 
 def are_jobs(connection: Connection, names: Collection[str]) -> dict[str, bool]:
-    """Returns of each tenant/name that is declared whether it is a job alone; what has been deleted is left out."""
+    """Returns for each declared tenant/name whether only a job has it; deleted names are left out."""
     return {row.full_name: row.is_job for row in connection.execute(KINDS, {"names": sorted(names)})}

@@ -14,7 +14,6 @@ Table = NDArray[np.float64]
 
 LEAST_WASTE, FRAGMENTATION, BEST_FIT = 0, 1, 2
 CPU, MEMORY, MILLI, GPUS, TYPES = 0, 1, 2, 3, 4  # columns of a request; TYPES holds a bit for each GPU type
-NOWHERE, HELD_BACK = -1, -2
 
 
 @njit("boolean(int64[:], int64[:], int64, int64, int64[:])")

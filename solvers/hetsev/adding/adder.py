@@ -93,7 +93,7 @@ class Adder:
         self.offered.read_all()
 
     def _restore(self) -> None:
-        """Makes what runs the judged plan again: not before the next question, since an answer is waited for."""
+        """Takes the last answer out of the judged plan, before the next question, so that no answer waits for it."""
         edit = self._applied
         if edit is None:
             return

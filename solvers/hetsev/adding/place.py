@@ -43,7 +43,7 @@ class ServiceOffer:
     gpu_type: str
     carried: Floats  # [batch, SM%], alone
     rows: Floats  # the loads that its batches accept
-    least_sm: int  # with which it carries anything
+    least_sm: int  # below it nothing is carried
 
 
 @dataclass
@@ -214,7 +214,7 @@ class Placer:
         )
 
     def _neighbours_bear(self, room: GpuRoom, shape: AddedShape) -> bool:
-        """Tells if all that runs there keeps its SLO at its rate beside one more; notes their batch timeouts."""
+        """Returns whether all that runs there keeps its SLO at its rate beside one more; notes their batch timeouts."""
         policy = self.problem.policy
         more = float(shape.offer.pressure[shape.sm_percent])
         if more >= room.unbearable and policy.pricing == "gpu":

@@ -173,7 +173,7 @@ class FreeRooms:
             self.price_left[tenant] -= share * price_per_hour
 
     def open_to(self, service: Service) -> NDArray[np.bool_]:
-        """Tells for each GPU if this service may run there, as far as that does not depend on a shape."""
+        """Returns for each GPU whether this service may run there in some shape, as far as rules without shapes say."""
         able: NDArray[np.bool_] = ~self.is_closed & (self.clients > 0)
         if service.availability.max_spot_share < 1:
             able &= ~np.array([self.problem.nodes[name].purchase == "spot" for name in self.nodes])[self.node]
@@ -249,7 +249,7 @@ class FreeRooms:
         return self.rooms[at]
 
     def admits(self, service: Service, at: int, sm_percent: int) -> bool:
-        """Tells if the tenant's limit allows so much more of this GPU."""
+        """Returns whether the tenant's limit allows so much more of this GPU."""
         if service.tenant not in self.gpus_left:
             return True
         share = self._share(service, at, sm_percent)

@@ -158,7 +158,7 @@ class Convergence:
             yield s.best
 
     def _refutes(self, choice: Floats) -> bool:
-        """Tells if prices were found at which a choice of GPUs is refuted."""
+        """Returns whether prices were found at which a choice of GPUs is refuted."""
         s, f, master = self.search, self.search.fleet, self.master
         most, centre, weight = -np.inf, s.centre, TUNING.weight
         master.move(centre)

@@ -44,7 +44,7 @@ class GpuCounts:
 
     @staticmethod
     def applies(f: BoundFleet) -> bool:
-        """Tells if whole GPUs are paid for, and their choices are few."""
+        """Returns whether whole GPUs are paid for, and their choices are few."""
         pools = f.tables.pools
         is_whole = f.tables.problem.policy.pricing == "gpu" and bool((f.fixed > 0.0).all())
         most = MOST_NODE_CHOICES if any(pool.node_sizes for pool in pools) else MOST_CHOICES

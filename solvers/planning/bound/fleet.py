@@ -66,7 +66,7 @@ class BoundFleet:
 
     @property
     def scales(self) -> bool:
-        """Tells if the worth of a GPU is in proportion to the prices of rates."""
+        """Returns whether the worth of a GPU is in proportion to the prices of rates."""
         return not any(m.share_price > 0.0 or m.energy.any() for m in self.markets)
 
     def work_of_class(self, m: Market) -> int:

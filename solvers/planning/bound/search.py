@@ -76,7 +76,7 @@ class BoundSearch:
 
     @property
     def is_by_counts(self) -> bool:
-        """Tells if choices of GPUs prove more than any prices alone: then no limit of prices is one of the bound."""
+        """Returns whether choices of GPUs prove more than prices alone: then no limit of prices limits the bound."""
         return self.best.bound > self.sums.above(self.rough)
 
     def _raise_to(self, bound: float) -> None:

@@ -1,4 +1,4 @@
-"""Tells which problems are small and plain enough to be proved, and if the proved plan obeys every rule."""
+"""Decides which problems are small and plain enough to be proved, and whether the proved plan obeys every rule."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MOST_CHOICES = 50_000  # of how many GPUs of each pool
 
 
 def applies(t: Tables) -> bool:
-    """Tells if `prove` is worth starting: if the cost takes few values and the patterns of GPUs can be listed."""
+    """Returns whether `prove` is worth starting: the cost takes few values, and patterns of GPUs can be listed."""
     policy = t.problem.policy
     return (
         policy.pricing == "gpu"
@@ -25,7 +25,7 @@ def applies(t: Tables) -> bool:
 
 
 def is_whole(t: Tables) -> bool:
-    """Tells if the search covers every rule that can bind.
+    """Returns whether the search covers every rule that can bind.
 
     It ignores minInstances, availability, mean accuracies, CPU and host memory of nodes, tenants' limits, energy and
     the fleet's watts: without them a bound stays a bound, but the plan found may break them.

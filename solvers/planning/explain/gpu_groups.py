@@ -110,7 +110,7 @@ def used_gpu(problem: Problem, gpu: JudgedGpu) -> FreeGpu:
 
 
 def is_borne(problem: Problem, gpu: FreeGpu, instances: Sequence[Instance]) -> bool:
-    """Tells if what runs there bears it as it is: where shares are priced, strangers on spare SMs slow it."""
+    """Returns whether what runs there bears it as it is: where shares are priced, strangers on spare SMs slow it."""
     outside = outside_of(problem.policy, gpu.sm_percent)
     alone, feels, beside, most = gpu.neighbours.T
     now = alone * (1 + feels * beside) * (1 + feels * outside)

@@ -173,7 +173,7 @@ def _looked_at(problem: Problem, group: GpuGroup, terms: ServiceTerms, notes: No
 
 
 def admits(gpu: FreeGpu, service: Service, policy: Policy) -> bool:
-    """Tells if the rules on neighbours and types admit the service on this GPU at all."""
+    """Returns whether the rules on neighbours and types admit the service on this GPU at all."""
     return not (
         (service.gpu_types is not None and gpu.gpu_type.name not in service.gpu_types)
         or gpu.residents >= policy.clients_per_gpu

@@ -82,11 +82,11 @@ class RemainingLimits:
         return cls(capacity, terms.service.is_dedicated, gpus, price, watts)
 
     def is_used_up(self) -> bool:
-        """Tells if no shape at all is allowed any more."""
+        """Returns whether no shape at all is allowed any more."""
         return self.gpus < self._share(1) or self.watts <= 0
 
     def admits(self, options: ShapeOptions, gpu: int) -> bool:
-        """Tells if the limits allow the smallest shape of a GPU; the node is checked by `has_room`."""
+        """Returns whether the limits allow the smallest shape of a GPU; the node is checked by `has_room`."""
         if self.watts < inf and options.least_w[gpu] > self.watts:
             return False
         share = self._share(options.least_sm[gpu])
@@ -101,7 +101,7 @@ class RemainingLimits:
         )
 
     def has_room(self, node: str, options: ShapeOptions, row: int) -> bool:
-        """Tells if the node has the CPU cores and the host memory of a shape."""
+        """Returns whether the node has the CPU cores and the host memory of a shape."""
         demand = _demand(options, row)
         return bool(
             demand.cpu_cores <= self.capacity.cpu_cores[node] - self.cores_used[node]

@@ -97,7 +97,7 @@ def _tops(shapes: ShapeOptions, worth: ShapeWorth) -> _Tops:
 
 
 def _too_few(looked: list[ShapeOptions], tops: list[_Tops], own: Sequence[float], rate: float, least: int) -> bool:
-    """Tells if all GPUs together, each at its best, cannot carry the rate or are too few for the instances wanted."""
+    """Returns whether all GPUs, each at its best, cannot carry the rate or are too few for the instances wanted."""
     most, count = sum(own), len(own)
     for shapes, top in zip(looked, tops, strict=True):
         many = np.array([len(shapes.group.gpus[gpu].places) for gpu in top.gpu.tolist()])

@@ -12,7 +12,7 @@ MOST_PLACEMENTS = 30_000
 
 
 def is_small(s: JobPlacement) -> bool:
-    """Tells if all placements can be tried."""
+    """Returns whether all placements can be tried."""
     free = [job for job in range(len(s.room.jobs)) if job not in s.room.stays]
     return len(free) * log(len(s.room.places) + 1) <= log(MOST_PLACEMENTS)
 
@@ -50,6 +50,6 @@ def _descend(
 
 
 def _is_paid(s: JobPlacement, gpu: int) -> bool:
-    """Tells if one of the jobs that share its price may open it, or stays there."""
+    """Returns whether one of the jobs that share its price may open it, or stays there."""
     price = float(s.room.fleet.price[gpu])
     return any(job in s.room.stays or may_open(s.room.jobs[job], price) for job in s.sharing(gpu))

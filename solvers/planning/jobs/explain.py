@@ -24,7 +24,7 @@ def unplaced(s: JobPlacement) -> tuple[Unplaced, ...]:
 
 
 def is_late(s: JobPlacement, job: int) -> bool:
-    """Tells if the job must stay where it runs, too slowly for its deadline."""
+    """Returns whether the job must stay where it runs, too slowly for its deadline."""
     spec, state = s.room.jobs[job], s.room.problem.state
     if spec.deadline is None or state is None or state.now is None or s.board.home[job] < 0:
         return False

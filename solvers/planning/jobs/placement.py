@@ -135,7 +135,7 @@ class JobPlacement:
     # Looks
 
     def fits(self, job: int, gpu: int) -> bool:
-        """Tells if a job may run next to those on a GPU; `added` then returns what that adds."""
+        """Returns whether a job may run next to those on a GPU; `added` then returns what that adds."""
         self.work += 1
         fleet, work = self.room.fleet, self.room.work
         return bool(try_beside(fleet, work, self.board, gpu, job, self.frugality, self.tries, self._trial))
@@ -176,7 +176,7 @@ class JobPlacement:
 
 
 def less(value: Value, other: Value) -> bool:
-    """Tells if the first value is less: by cost, then by waiting jobs, then by seconds a unit."""
+    """Returns whether the first value is less: by cost, then by waiting jobs, then by seconds a unit."""
     if abs(value[0] - other[0]) > NEAR_SHARE * max(1.0, abs(other[0])):
         return value[0] < other[0]
     if value[1] != other[1]:
@@ -192,7 +192,7 @@ def penalty(job: Job, policy: Policy) -> float:
 
 
 def may_open(job: Job, price: float) -> bool:
-    """Tells if a GPU at this price may be opened for a job."""
+    """Returns whether a GPU at this price may be opened for a job."""
     if job.max_price_per_hour is not None:
         return price <= job.max_price_per_hour
     return job.deadline is not None

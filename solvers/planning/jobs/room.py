@@ -130,7 +130,7 @@ def _fleet(
 
 
 def _staying_pressure(problem: Problem, number_of: Mapping[Place, int], gpus: int) -> Floats:
-    """Returns by GPU the pressure of the running jobs that must stay, and a little more than rounding takes off it."""
+    """Returns by GPU the pressure of the running jobs that must stay, with a margin for rounding."""
     found = np.zeros(gpus)
     for placed in problem.state.jobs if problem.state else ():
         job, at = problem.jobs[placed.job], number_of.get(placed.place)

@@ -148,7 +148,7 @@ def push_aside(s: JobPlacement, budget: int) -> None:
 
 
 def may_not_pay(s: JobPlacement, job: int, other: int, gpu: int) -> bool:
-    """Tells if the GPU was opened, and without `other` no job is left whose price allows it."""
+    """Returns whether the GPU was opened, and without `other` no job is left whose price allows it."""
     price = float(s.room.fleet.price[gpu])
     rest = [third for third in s.sharing(gpu) if third != other]
     return price > 0 and not any(may_open(s.room.jobs[candidate], price) for candidate in [*rest, job])
@@ -167,7 +167,7 @@ def move(s: JobPlacement, budget: int) -> None:
 
 
 def leaves_unpaid(s: JobPlacement, job: int) -> bool:
-    """Tells if other jobs share a GPU that only this job may open."""
+    """Returns whether other jobs share a GPU that only this job may open."""
     gpu = int(s.board.home[job])
     rest = [other for other in s.sharing(gpu) if other != job]
     price = float(s.room.fleet.price[gpu])

@@ -8,7 +8,7 @@ PAID_SHARE = 1e-6  # of its price counts a GPU that is paid anyway: of plans ali
 
 
 def is_billed_whole(node: Node, policy: Policy) -> bool:
-    """Tells if all of a node is paid while a service runs on any GPU of it; where shares are priced, none is.
+    """Returns whether all of a node is paid while a service runs on any GPU of it; where shares are priced, none is.
 
     A node of one GPU is paid by GPU, which is the same.
     """

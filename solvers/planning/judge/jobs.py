@@ -64,13 +64,13 @@ LINE_RULES = (job_exists, job_gpu_exists, job_profiled, job_template_offered, jo
 
 
 def is_opened_for_jobs(gpu: JudgedGpu, policy: Policy) -> bool:
-    """Tells if only jobs pay for this GPU by itself: no service runs there, and its node is not paid in another way."""
+    """Returns whether only jobs pay for this GPU: no service runs there, and nothing else pays for its node."""
     is_free = gpu.node.is_paid_anyway or is_billed_whole(gpu.node, policy)
     return bool(gpu.jobs) and not gpu.residents and not is_free
 
 
 def is_node_opened_for_jobs(node: Node, gpus: Sequence[JudgedGpu]) -> bool:
-    """Tells if only jobs pay for a node that is billed whole: none of its GPUs has a service, one has a job."""
+    """Returns whether only jobs pay for a node that is billed whole: none of its GPUs has a service, one has a job."""
     is_used = any(gpu.jobs for gpu in gpus) and not any(gpu.residents for gpu in gpus)
     return is_used and not node.is_paid_anyway
 

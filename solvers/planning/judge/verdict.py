@@ -32,5 +32,5 @@ class Verdict:
 
     @property
     def is_right(self) -> bool:
-        """Tells if the plan breaks no rule."""
+        """Returns whether the plan breaks no rule."""
         return not self.violations

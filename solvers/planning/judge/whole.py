@@ -29,7 +29,7 @@ MOST_SEQUENCES = 256
 
 
 def is_whole(line: Resident) -> bool:
-    """Tells if this is an instance of a language model, which holds whole GPUs."""
+    """Returns whether this is an instance of a language model, which holds whole GPUs."""
     return line.service is not None and line.service.tokens is not None
 
 
@@ -164,7 +164,7 @@ def rules_of(line: Resident) -> Rules:
 
 
 def is_sound(problem: Problem, line: Resident) -> bool:
-    """Tells if an instance's tokens can be simulated; one that cannot be breaks another rule."""
+    """Returns whether an instance's tokens can be simulated; one that cannot be breaks another rule."""
     node = problem.nodes.get(line.instance.node)
     if node is None or not all(node.has_gpu(index) for _, index in line.instance.places):
         return False

@@ -107,7 +107,7 @@ def _partly(begun: Divider, work: int) -> Iterator[tuple[_Worth, Division]]:
 
 
 def is_served(problem: Problem) -> bool:
-    """Tells if a quick search finds a plan that serves everything by the rules, which do not ask for SLOs in a loss."""
+    """Returns whether a quick search finds a plan that serves everything; in a loss the rules ask for no SLOs."""
     begun = divider(problem, problem.state.running if problem.state else ())
     if begun is None:
         return True

@@ -165,7 +165,7 @@ class Divider:
         ]
 
     def _splits(self, service: Service, rate: float, firm: Sequence[Node], others: Sequence[Node]) -> bool:
-        """Tells if a part on spot nodes saves anything; with several instances asked for, all stay on the others."""
+        """Returns whether a part on spot nodes saves anything; several required instances all stay on other nodes."""
         spot, cost = service.availability.max_spot_share, self.estimate.cost
         if service.min_instances > 1 and self.problem.policy.same_model_per_gpu > 1:
             return False

@@ -74,7 +74,7 @@ class Division:
 
     @property
     def is_part_of_rates(self) -> bool:
-        """Tells if parts of mixed services are to carry less than their rates."""
+        """Returns whether parts of mixed services are to carry less than their rates."""
         return any(sum(part.share for part in self.parts[name]) < 1 - 1e-9 for name in self.mixed)
 
     @cached_property

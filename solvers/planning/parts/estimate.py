@@ -30,7 +30,7 @@ class Estimate:
     known: dict[tuple[int, float], float] = field(default_factory=dict)  # GPUs, by offer and rate
 
     def can_run(self, service: str, node: str) -> bool:
-        """Tells if the node could carry any of the service."""
+        """Returns whether the node could carry any of the service."""
         offers = self.offers.get((self.t.number_of[service], self.sites[node]), ())
         return any(self.carries[offer] for offer in offers)
 

@@ -27,7 +27,7 @@ def least_groups(service: Service) -> int:
 
 
 def by_region(service: Service) -> bool:
-    """Tells if the groups are regions."""
+    """Returns whether the groups are regions."""
     return service.availability.spread == "region" and service.min_instances > 1
 
 

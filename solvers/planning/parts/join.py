@@ -94,7 +94,7 @@ def _apart(problem: Problem, service: Service, line: Instance) -> object:
 
 
 def _leads(rates: Floats, keys: Sequence[object], least: int) -> bool:
-    """Tells if the largest are apart and each carries half an even share."""
+    """Returns whether the largest are apart and each carries half an even share."""
     order = np.argsort(-rates, kind="stable")
     leaders = order[:least]
     apart = len({keys[i] for i in leaders}) == len(leaders) == least

@@ -111,7 +111,7 @@ def spare(d: RunningBoard, service: int, seats: Seats) -> Seats:
 
 
 def may_go(d: RunningBoard, gpu: int, slot: int) -> bool:
-    """Tells if the others keep their SLOs: where shares are priced, strangers use the SMs that become free."""
+    """Returns whether the others keep their SLOs: where shares are priced, strangers use the SMs that become free."""
     if not d.w.share_pressure or d.b.count[gpu] == 1:
         return True
     profile = d.w.offer_profile[d.b.offer[gpu, slot]]
@@ -203,7 +203,7 @@ def _fit_in(d: RunningBoard, service: int, need: float, worth: float, part: floa
 
 
 def _allowed(d: RunningBoard, service: int, gpu: int, slot: int, offer: int, sm: int) -> bool:
-    """Tells if the tenant's limit and the node still allow an option after those that were taken."""
+    """Returns whether the tenant's limit and the node still allow an option after those that were taken."""
     w, x = d.w, d.x
     tenant, profile, node = w.service_tenant[service], w.offer_profile[offer], d.b.node[gpu]
     grown = sm - (int(d.b.sm[gpu, slot]) if slot >= 0 else 0)

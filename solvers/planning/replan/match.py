@@ -146,7 +146,7 @@ def _most_in_common(
 
 
 def _nodes_hold(problem: Problem, lines: Sequence[Instance]) -> bool:
-    """Tells if every node still has enough cores and host memory."""
+    """Returns whether every node still has enough cores and host memory."""
     cores: dict[str, float] = defaultdict(float)
     hosted: dict[str, float] = defaultdict(float)
     for line in lines:

@@ -168,7 +168,7 @@ def _columns(
 
 
 def admits(problem: Problem, group: LinkedNodes, shape: WideShape) -> bool:
-    """Tells if nodes of this group may run an instance of this shape at all."""
+    """Returns whether nodes of this group may run an instance of this shape at all."""
     node, cells = group.node, problem.services[shape.service].cells
     return (
         node.gpu_type == shape.gpu_type

@@ -132,7 +132,7 @@ def _server(
 
 
 def keeps_tokens(problem: Problem, service: Service, instance: Instance) -> bool:
-    """Tells if an instance carries its rate, by the capacity that plans are made with."""
+    """Returns whether an instance carries its rate, by the capacity that plans are made with."""
     return instance.rate_per_second <= carried_by(problem, service, instance) * (1 + 1e-9)
 
 
@@ -148,6 +148,6 @@ def _clocks(problem: Problem, gpu: GpuType) -> Sequence[float]:
 
 
 def _is_cool(problem: Problem, gpu: GpuType) -> bool:
-    """Tells if no language model is too hot for this type of GPU at its highest clock."""
+    """Returns whether no language model is too hot for this type of GPU at its highest clock."""
     profiles = [profile for profile in problem.profiles.values() if profile.iteration and profile.gpu_type == gpu.name]
     return all(at_most(gpu.idle_w + busy_w(profile, gpu, gpu.top_clock_mhz), gpu.max_w) for profile in profiles)

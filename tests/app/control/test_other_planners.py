@@ -11,8 +11,8 @@ from app.control.solve.inline import Inline
 from app.control.solve.orders import Solve, solved
 from app.store.plans import plan_reads
 from simulation.run import Simulation, simulated
-from simulation.shapes import steps
-from tests.simulation.worlds import all_noisy, small
+from simulation.shapes import steady
+from tests.simulation.worlds import all_noisy, small, steps
 
 RISES_AT = 240.0
 RISEN_AT = 120.0
@@ -155,7 +155,7 @@ def test_oltunes_runs_a_fleet_adds_instances_as_the_load_rises_and_is_replayed(d
 
 def test_a_refused_plan_names_the_planner_and_its_rule(database_url: str) -> None:
     world = small(gpus=2, rates=(50.0,), planner="hetsev", powerBudgetW=82)
-    with simulated(database_url, world, {"shop/a": steps([1.0], 60.0)}) as simulation:
+    with simulated(database_url, world, {"shop/a": steady}) as simulation:
         simulation.advance(10.0, 2.0)
         assert simulation.last
         assert simulation.last.outcome is SolveOutcome.WRONG

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from app.manifests.kinds import parse
+from app.manifests.kinds import SPECS
 from app.manifests.model import Kind
 from app.manifests.reader import OFFLINE, read
 from app.manifests.validate import validate
@@ -131,7 +131,7 @@ def test_a_spec_keeps_what_was_written_and_reads_with_the_contracts_defaults() -
     (manifest,), faults = validate(read(text.encode(), "yaml"))
     assert not faults
     assert manifest.spec == {"movePrice": 1}
-    policy = parse(Kind.POLICY, manifest.spec)
+    policy = SPECS[Kind.POLICY].model_validate(manifest.spec)
     written = next(document.value for document in read(EXAMPLE.encode(), "yaml") if document.source == "input#7")
     assert isinstance(written, dict)
     later = {"movePrice": 1, "carbon": None, "shareAcrossTenants": True}
@@ -141,7 +141,7 @@ def test_a_spec_keeps_what_was_written_and_reads_with_the_contracts_defaults() -
 def test_tables_are_read_with_whole_numbers_as_keys() -> None:
     documents = read(EXAMPLE.encode(), "yaml")
     spec = documents[3].value["spec"]  # type: ignore[index,call-overload]
-    profile = parse(Kind.PROFILE, spec)  # type: ignore[arg-type]
+    profile = SPECS[Kind.PROFILE].model_validate(spec)
     assert profile.latency_ms[8][40] == 27.5  # type: ignore[attr-defined]
     assert profile.pressure == 0.7  # type: ignore[attr-defined]
 

@@ -35,7 +35,7 @@ NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
 
 
 def keeps(problem: Problem, residents: Sequence[Resident]) -> list[bool]:
-    """Tells which instances keep their SLO and their utilization by the product's functions."""
+    """Returns which instances keep their SLO and their utilization by the product's functions."""
     found = []
     for resident in residents:
         instance, service = resident.instance, resident.service
@@ -48,7 +48,7 @@ def keeps(problem: Problem, residents: Sequence[Resident]) -> list[bool]:
 
 
 def could_keep(problem: Problem, residents: Sequence[Resident]) -> list[bool]:
-    """Tells which keep their SLO under some timeout."""
+    """Returns which keep their SLO under some timeout."""
     margin, utilization = 1 + problem.policy.exec_margin, problem.policy.utilization * (1 + 1e-9)
     found = []
     for resident in residents:

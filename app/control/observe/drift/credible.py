@@ -1,4 +1,4 @@
-"""Tells whether the batch times that a server reports can be true, by what its node and gateway counted besides."""
+"""Checks the batch times that a server reports against what its node and its gateway counted."""
 
 from __future__ import annotations
 

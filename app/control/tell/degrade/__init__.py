@@ -6,7 +6,7 @@ least before it leaves anything unserved, and then what weighs least. Gateways q
 
 from __future__ import annotations
 
-from app.control.tell.degrade.degradation import Degraded, Why, find_degraded
+from app.control.tell.degrade.degradation import Degraded, find_degraded
 from app.control.tell.degrade.shedding import Shedding, SloTarget, plan_shedding
 
-__all__ = ["Degraded", "Shedding", "SloTarget", "Why", "find_degraded", "plan_shedding"]
+__all__ = ["Degraded", "Shedding", "SloTarget", "find_degraded", "plan_shedding"]

@@ -20,9 +20,6 @@ class Degraded:
     message: str
 
 
-Why = Mapping[str, Degraded]  # by service
-
-
 def find_degraded(
     problem: Problem,
     plan: Plan,

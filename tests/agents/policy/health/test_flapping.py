@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.policy.health import GpuObservation, HealthSettings, HealthState, observe, verdict
-from agents.policy.health.xids import Weight, listed, meaning
+from agents.policy.health.xids import LISTED, Weight, meaning
 from agents.seams.device import GpuReading, MpsState, Trouble
 
 TUNED = HealthSettings(
@@ -105,9 +105,9 @@ def test_every_verdict_says_why_and_a_clock_going_backwards_lifts_nothing(
 
 
 def test_every_listed_xid_says_what_it_is_and_what_to_do_and_is_no_applications() -> None:
-    codes = [xid.code for xid in listed()]
+    codes = [xid.code for xid in LISTED]
     assert codes == sorted(set(codes))
-    for xid in listed():
+    for xid in LISTED:
         assert xid.what
         assert xid.do
         assert xid.weight is not Weight.APPLICATION

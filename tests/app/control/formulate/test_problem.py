@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from app.control.formulate.problem import POLICY_FIELDS, build_problem, planning_policy
-from app.manifests.kinds import parse
+from app.manifests.kinds import SPECS
 from app.manifests.model import Kind
 from app.manifests.offline import Input, load
 from solvers.planning.availability import Availability
@@ -53,7 +53,7 @@ def test_a_problem_of_nodes_that_are_billed_whole_is_read_back_as_it_was() -> No
 
 
 def test_the_policys_defaults_are_those_of_manifests() -> None:
-    wire = parse(Kind.POLICY, {}).model_dump(by_alias=True)
+    wire = SPECS[Kind.POLICY].model_validate({}).model_dump(by_alias=True)
     assert wire["pricing"] == "node"  # which the nodes of a problem have, not its policy
     assert {name: wire[alias] for name, alias in POLICY_FIELDS.items()} | {"pricing": "gpu", "money_weight": 1.0} == {
         field.name: getattr(Policy(), field.name) for field in fields(Policy)

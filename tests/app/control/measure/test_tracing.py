@@ -12,7 +12,7 @@ PHASES = ("observe", "pose", "solve", "judge", "hold_back", "record")
 def test_a_cycle_is_one_trace_with_a_span_for_each_phase(collector: tuple[str, Spans]) -> None:  # noqa: F811
     endpoint, received = collector
     tracing.configure(Settings(otlp_endpoint=endpoint))
-    with tracing.phase(tracing.WHOLE):
+    with tracing.phase("cycle"):
         for name in PHASES:
             with tracing.phase(name):
                 tracing.note(outcome="solved")

@@ -19,7 +19,7 @@ from solvers.planning.judge.streams import BLOCKS, stream
 def in_plain_python(
     units: list[float], batch: int, exec_s: float, timeout_s: float, rate: float, slo_s: float
 ) -> list[bool]:
-    """Tells which requests are done within the SLO, following the contract sentence by sentence."""
+    """Returns which requests are done within the SLO, following the contract sentence by sentence."""
     waiting: list[float] = []
     done: list[bool] = []
     arrivals = [unit / rate for unit in units]

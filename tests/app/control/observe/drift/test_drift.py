@@ -113,15 +113,3 @@ def test_a_new_leader_continues_from_the_stored_history(database: Database) -> N
     new.restore(map(from_row, database.read(corrections.read_all)))
     assert new.known == old.known
     assert run(new, 1.15, 60, start=60) == [1.15]
-
-
-def test_a_correction_can_be_taken_back_by_hand(database: Database) -> None:
-    old = Drift()
-    run(old, 1.15, 30)
-    database.write(
-        lambda connection: corrections.keep(
-            connection, [to_row(correction, at(0)) for correction in old.known.values()]
-        )
-    )
-    database.write(lambda connection: corrections.forget(connection, "resnet", "fp16", "v100"))
-    assert database.read(corrections.read_all) == []
