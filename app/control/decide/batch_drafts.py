@@ -127,8 +127,13 @@ def judge_batches(context: BatchContext, found: Decision) -> Decision | None:
 
 def batches_again(context: BatchContext, recipe: Mapping[str, Any], solver: BatchMaker) -> Decision:
     """Returns the decision with the batches of a recipe, as it was made."""
-    groups = tuple(_from_json(item) for item in recipe.get(RECIPE_KEY, ()))
+    groups = groups_in(recipe)
     return (with_batches(context, groups, solver) if groups else None) or context.decision
+
+
+def groups_in(recipe: Mapping[str, Any]) -> GroupRow:
+    """Returns the groups of the batches of a recipe."""
+    return tuple(_from_json(item) for item in recipe.get(RECIPE_KEY, ()))
 
 
 def _with_bound(plan: Plan, searched: Plan | None) -> Plan:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
+from typing import TypeAlias
 
-from app.control.decide.batch_drafts import BatchContext, judge_batches, leads_to, write_batches
+from app.control.decide.batch_drafts import BatchContext, groups_in, judge_batches, leads_to, write_batches
 from app.control.decide.effort import effort
-from app.control.decide.regret import RegretAccounts
+from app.control.decide.regret import RegretAccounts, most_waiting
 from app.control.domain.decision import Decision, SolveOutcome
 from app.control.domain.ports import BatchMaker, PlanSolver
 from app.control.domain.snapshot import Snapshot
@@ -20,8 +22,12 @@ from solvers.planning.problem import Place
 
 log = logging.getLogger(__name__)
 
-TRIES = 32  # groups of GPUs in a cycle, besides those that are known
+PricedBatch: TypeAlias = tuple[Batch, float]  # with the price at which it is due
+
+TRIES = 32  # groups of GPUs in a cycle, besides those that are known; as many as GPUs in use, if there are more
 URGENT_TRIES = 16
+MOST_TRIES = 128
+MOST_JOINED = 3  # batches on other GPUs that are made beside the first in the same cycle
 MOST_SHIFTED = 3  # GPUs of a batch whose changes block each other
 MOST_DRAFTS = 5  # of a batch whose changes block each other
 
@@ -33,7 +39,8 @@ def add_due_batches(
     decision, now = context.decision, context.snapshot.at
     if not context.allows_batches:
         return decision, regrets
-    tries = URGENT_TRIES if context.is_urgent else TRIES
+    used = len({instance.place for instance in context.plan.instances})
+    tries = URGENT_TRIES if context.is_urgent else max(TRIES, min(MOST_TRIES, used))
     answer = solver.find_batches(
         context.question.problem, context.plan, regrets.groups, tries=tries, seed=int(now.timestamp()),
         seconds=context.most_seconds,
@@ -41,12 +48,47 @@ def add_due_batches(
     if answer.outcome is not SolveOutcome.SOLVED:
         log.warning("no_batches", extra={"outcome": answer.outcome, "error": answer.message})
         return decision, regrets
-    regrets = regrets.measured(now, answer.batches)
-    for batch in regrets.due(now)[: context.most_rehearsed]:
-        if found := _possible(context, batch, regrets.most_price(batch, now), solver):
-            return replace(found, message=_spell(context, found)), regrets.made(batch)
+    regrets = regrets.measured(now, answer.batches, most_waiting(used))
+    due = regrets.due(now)
+    for batch in due[: context.most_rehearsed]:
+        most_price = regrets.most_price(batch, now)
+        if found := _possible(context, batch, most_price, solver):
+            others = [(other, regrets.most_price(other, now)) for other in due if other is not batch]
+            found, made = _joined(context, (batch, most_price), found, others, solver)
+            for each in made:
+                regrets = regrets.made(each)
+            return replace(found, message=_spell(context, found)), regrets
         regrets = regrets.refused(batch)
     return decision, regrets
+
+
+def _joined(
+    context: BatchContext, first: PricedBatch, found: Decision, others: Iterable[PricedBatch], solver: BatchMaker
+) -> tuple[Decision, list[Batch]]:
+    """Returns the decision with a few more batches on other GPUs, and the batches that are made.
+
+    In a large fleet several are due at once, and while the rollout of a single one goes on the others would wait.
+    """
+    made = [first[0]]
+    most_price, tried = first[1], 0
+    for batch, price in others:
+        if tried == MOST_JOINED:
+            break
+        if not all(batch.places.isdisjoint(each.places) for each in made):
+            continue
+        tried += 1
+        both = write_batches(context, (*groups_in(found.answer.recipe), *batch.groups), solver)
+        both = judge_batches(context, both) if both and leads_to(context, both) else None
+        gain_per_hour = sum(each.gain_per_hour for each in (*made, batch))
+        if both and _is_cheaper(both, found) and _is_due(context, gain_per_hour, both, most_price + price):
+            made, most_price, found = [*made, batch], most_price + price, both
+    return found, made
+
+
+def _is_cheaper(decision: Decision, other: Decision) -> bool:
+    if decision.verdict is None or other.verdict is None:
+        return False
+    return decision.verdict.cost.total < other.verdict.cost.total
 
 
 def _possible(context: BatchContext, batch: Batch, most_price: float, solver: BatchMaker) -> Decision | None:
@@ -63,7 +105,7 @@ def _possible(context: BatchContext, batch: Batch, most_price: float, solver: Ba
         if leads_to(context, found):
             found = judge_batches(context, found)
             is_whole = groups == batch.groups
-            return found if found and (is_whole or _is_due(context, batch, found, most_price)) else None
+            return found if found and (is_whole or _is_due(context, batch.gain_per_hour, found, most_price)) else None
         blocked = _blocked_places(context.snapshot, found)
         if not blocked:
             return None
@@ -75,13 +117,13 @@ def _possible(context: BatchContext, batch: Batch, most_price: float, solver: Ba
     return None
 
 
-def _is_due(context: BatchContext, batch: Batch, found: Decision, most_price: float) -> bool:
-    """Returns whether the price is within the part of what the batch may cost that belongs to what is saved."""
+def _is_due(context: BatchContext, gain_per_hour: float, found: Decision, most_price: float) -> bool:
+    """Returns whether the price is within the part of what the gain may cost that belongs to what is saved."""
     if found.verdict is None or found.value is None:
         return False
     saved = context.cost - found.verdict.cost.total
     price = found.value.churn - context.churn + effort(context.question, found.plan.changes) - context.effort
-    return price <= most_price * min(1.0, saved / batch.gain_per_hour)
+    return price <= most_price * min(1.0, saved / gain_per_hour)
 
 
 def _blocked_places(snapshot: Snapshot, found: Decision) -> list[Place]:

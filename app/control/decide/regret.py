@@ -20,8 +20,14 @@ from solvers.planning.problem import Place
 LEAD_HOURS = DEFAULT.swing_seconds / 3600
 BETWEEN_SIDESTEPS = timedelta(minutes=5)
 LONGEST_GAP_HOURS = 0.05  # between two measurements: of a longer one, the rest is not counted
-MOST_WAITING = 6  # batches: those that save most for their price
+LEAST_WAITING = 6  # of the most batches that may wait: those that save most for their price
+GPUS_A_BATCH = 4  # in use, for each batch that may wait in a large fleet
 LEAST_PRICE = 1e-6  # a price
+
+
+def most_waiting(gpus: int) -> int:
+    """Returns how many batches may wait in a fleet with so many GPUs in use."""
+    return max(LEAST_WAITING, gpus // GPUS_A_BATCH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +108,7 @@ class RegretAccounts:
     def groups(self) -> tuple[GroupRow, ...]:
         return tuple(entry.batch.groups for entry in self.waiting)
 
-    def measured(self, now: datetime, found: Iterable[Batch]) -> RegretAccounts:
+    def measured(self, now: datetime, found: Iterable[Batch], most: int = LEAST_WAITING) -> RegretAccounts:
         """Returns the accounts after a new measurement, with what batches would have saved since the last one.
 
         A batch that is not possible any more loses as much as it would have gained, so that loads that go back and
@@ -125,7 +131,7 @@ class RegretAccounts:
             elif (regret := entry.after(-hours)) > 0:
                 new[entry.batch.groups] = replace(entry, regret=regret, is_possible=False)
         best = sorted(new.values(), key=lambda waiting: (-waiting.gain_per_price, waiting.batch.groups))
-        return replace(self, at=now, waiting=tuple(best[:MOST_WAITING]))
+        return replace(self, at=now, waiting=tuple(best[:most]))
 
     @property
     def is_refused(self) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.control.decide.batch_drafts import MOST_REHEARSED, URGENT_SECONDS, BatchContext, batches_again
+from app.control.decide.batch_drafts import MOST_REHEARSED, URGENT_SECONDS, BatchContext, batches_again, groups_in
 from app.control.decide.batches import TRIES, URGENT_TRIES, add_due_batches
 from app.control.decide.decide import draft_changes, hold_back
 from app.control.decide.least_change import follow_rates
@@ -24,7 +24,7 @@ from app.control.rollout.rules_of import rules_of
 from app.control.solve.inline import Inline
 from app.manifests.model import Kind
 from simulation.world import of_files
-from solvers.planning.batches.batch import GroupRow
+from solvers.planning.batches.batch import Batch, GroupRow
 from solvers.planning.plan import Plan, Unserved
 from solvers.planning.problem import Problem
 
@@ -107,6 +107,23 @@ class Listening(Inline):
         return super().find_batches(problem, plan, known, tries=tries, seed=seed, seconds=seconds)
 
 
+class Choosing(Inline):
+    """A solver that finds these batches alone."""
+
+    def __init__(self, batches: tuple[Batch, ...]) -> None:
+        super().__init__()
+        self._batches = batches
+
+    def find_batches(
+        self, problem: Problem, plan: Plan, known: Sequence[GroupRow], *, tries: int, seed: int, seconds: float
+    ) -> SolverAnswer:
+        return SolverAnswer(SolveOutcome.SOLVED, batches=self._batches)
+
+    def due(self) -> tuple[Batch, ...]:
+        """Returns them in the order in which they are made."""
+        return NO_REGRETS.measured(START, self._batches).due(START)
+
+
 @pytest.fixture(scope="module")
 def found(context: BatchContext) -> Decision:
     return add_due_batches(context, NO_REGRETS, SOLVER)[0]
@@ -175,6 +192,22 @@ def test_where_a_lack_is_left_more_batches_are_rehearsed(context: BatchContext, 
         return replace(urgent, decision=replace(urgent.decision, plan=replace(urgent.decision.plan, unserved=lacks)))
 
     assert [found.most_rehearsed for found in (left(0.0), left(1.0), context)] == [1, MOST_REHEARSED, MOST_REHEARSED]
+
+
+def test_batches_on_different_gpus_that_are_due_at_once_are_made_in_one_cycle(context: BatchContext) -> None:
+    answer = SOLVER.find_batches(context.question.problem, context.plan, (), tries=64, seed=1, seconds=SECONDS)
+    single = [batch for batch in answer.batches if len(batch.places) == 1]
+    apart = sorted({batch.places: batch for batch in single}.values(), key=lambda batch: batch.gain_per_hour)[:2]
+    assert len(apart) == 2
+    chosen = Choosing(tuple(apart))
+    decision, regrets = add_due_batches(context, NO_REGRETS, chosen)
+    assert groups_in(decision.answer.recipe) == tuple(group for batch in chosen.due() for group in batch.groups)
+    assert regrets.waiting == ()
+    for batch in apart:
+        alone, _ = add_due_batches(context, NO_REGRETS, Choosing((batch,)))
+        assert cost(decision) < cost(alone)
+    again = batches_again(context, decision.answer.recipe, SOLVER)
+    assert (again.desired, cost(again)) == (decision.desired, cost(decision))
 
 
 def test_a_rollout_under_way_is_not_replaced_for_batches_alone(urgent: BatchContext) -> None:
