@@ -49,7 +49,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     simulations = f"to run at most; default {SIMULATIONS}"
     parser.add_argument("--simulations", metavar="N", type=whole(1, 1000), default=SIMULATIONS, help=simulations)
     parser.add_argument("--seed", metavar="N", type=whole(0), default=0, help="of load and searches; default 0")
-    work = f"of each search of a simulated cycle; default {WORK}. A search for what to rent takes 37 times as much"
+    work = (
+        f"of each search of a simulated cycle; default {WORK}. A search for what to rent takes up to ten times as much"
+    )
     parser.add_argument("--work", metavar="N", type=whole(1), default=WORK, help=work)
     parser.add_argument("--json", action="store_true", help="the answer as one JSON object on stdout")
     nodes = "also write the rented GPUs to this file, as Nodes of one GPU each"

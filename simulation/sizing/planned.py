@@ -7,13 +7,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from simulation.measure.allowed import WORK
-from simulation.measure.fresh import FRESH_WORK_FACTOR, at_rates, serves_all
+from simulation.measure.fresh import at_rates, serves_all
 from simulation.sizing.moments import LoadMoment
 from simulation.sizing.rental import Rental, RentalMarket
 from solvers.planning.plan import Plan, Unserved
 from solvers.planning.problem import Problem
 from solvers.planning.solve import SolveBudget, find
 
+WORK_FACTOR = 10  # times the work of a cycle, where the first plan is not enough
 MOST_KNOWN_PLANS = 50
 MOST_STARTS = 3  # moments from which a rental grows
 ROUNDING_SHARE = 1e-6  # of a price
@@ -50,7 +51,7 @@ class RentalPlanner:
     def __init__(self, market: RentalMarket, moments: Sequence[LoadMoment], work: int = WORK, seed: int = 0) -> None:
         self._market = market
         self._moments = moments
-        self._budget = SolveBudget(None, FRESH_WORK_FACTOR * work, seed)
+        self._first, self._full = SolveBudget(None, work, seed), SolveBudget(None, WORK_FACTOR * work, seed)
         self._known: list[Plan] = []  # the newest last
         self._answers: dict[tuple[Rental, float, float], UncarriedMoment | None] = {}  # by second and factor
         self._bounds: dict[tuple[float, float], float] = {}  # of rentals, by a moment's second and its factor
@@ -94,7 +95,7 @@ class RentalPlanner:
         counts = {name: min(count, left[name]) for name, count in self._market.useful(rates).items()}
         while True:
             problem = self._market.problem(rental, rates, counts)
-            plan = find(problem, self._budget, alone=True).plan
+            plan = find(problem, self._full, alone=True).plan
             if not plan.unserved or counts == left:
                 break
             counts = {name: min(max(1, 2 * count), left[name]) for name, count in counts.items()}
@@ -142,7 +143,9 @@ class RentalPlanner:
             scaled = at_rates(problem, known)
             if scaled and serves_all(problem, scaled):
                 return None
-        plan = find(problem, self._budget, alone=True).plan
+        plan = find(problem, self._first, alone=True).plan
+        if plan.unserved:
+            plan = find(problem, self._full, alone=True).plan
         if plan.unserved:
             return UncarriedMoment(moment.seconds, plan.unserved)
         self._know(plan)
