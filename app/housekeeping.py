@@ -21,7 +21,7 @@ from app.nodes.pace import WorkPace
 from app.store.access import join_tokens, rotation, sessions, tokens
 from app.store.database import clock, partitions, turns, versions
 from app.store.database.database import Unavailable
-from app.store.fleet import campaigns, fleet_minutes, gateways, node_state, refusals, service_hours
+from app.store.fleet import campaigns, fleet_minutes, gateways, loads, node_state, refusals, service_hours
 from app.store.money import quarantine, retention, rollups
 from app.store.world import audit, change_counts, changes, events, idempotency
 
@@ -29,6 +29,7 @@ ROLLUP_RETENTION = timedelta(days=400)
 DAYS_AHEAD = 2
 NODES_AT_ONCE = 20
 SERVICES_AT_ONCE = 20
+LOADS_AT_ONCE = 500  # services
 PRUNED_AT_ONCE = 5000
 MOST_ALONE = 500  # nodes, after one of several has failed
 EVENT_DAYS = 30.0
@@ -57,6 +58,7 @@ class Housekeeping:
             (self.guard_campaigns, 5, 5),
             (self.note_token_use, 20, 30),
             (self.roll_up_hours, 60, 300),
+            (self.roll_up_loads, 75, 300),
             (self.account, 30, 60),
             (self.end_usage, 90, 60),
             (self.prune, 120, 600),
@@ -120,6 +122,11 @@ class Housekeeping:
             if self._pace.stopped:
                 return  # the hour is not complete, and stays pending
             self._database.write(partial(rollups.mark_done, pending=pending))
+
+    def roll_up_loads(self) -> None:
+        """Makes one row of each past hour of a service's load, and deletes hours that no window reaches."""
+        self._repeat(_turn("roll_up_loads", lambda c: loads.roll_up(c, LOADS_AT_ONCE)))
+        self._repeat(_turn("forget_loads", lambda c: loads.forget(c, PRUNED_AT_ONCE)))
 
     def _roll_up(self, pending: rollups.PendingHour) -> None:
         """Rolls up a few nodes at a time, then services. Two replicas at the same hour write the same rows in turn."""

@@ -54,6 +54,21 @@ def days(context: Context, *offsets: int) -> set[str]:
     return {f"gpu_minute_{day}" for day in run(context, f"SELECT {wanted}")[0]}
 
 
+def test_past_hours_of_load_become_a_row_each_and_old_ones_go(context: Context, housekeeping: Housekeeping) -> None:
+    run(
+        context,
+        """
+        INSERT INTO service_load (tenant, service, at, seconds, requests, answers)
+        SELECT 'shop', 'search', date_trunc('hour', now()) - ago + n * interval '10 seconds', 10, 5, 4
+        FROM unnest(ARRAY[interval '5 hours', interval '40 days']) AS ago, generate_series(1, 30) AS n
+        """,
+    )
+    for _ in range(2):
+        housekeeping.roll_up_loads()
+    assert run(context, "SELECT 1 FROM service_load") == []
+    assert run(context, "SELECT seconds, requests, answers FROM service_load_hour") == [(300, 150, 120)]
+
+
 def test_partitions_are_there_before_they_are_needed(context: Context, housekeeping: Housekeeping) -> None:
     for _ in range(2):
         housekeeping.make_partitions()

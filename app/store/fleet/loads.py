@@ -181,13 +181,20 @@ _SPENT = f"""
 """
 SPENT = statement("answered_in_windows", _SPENT.format(of_tenant=""))
 SPENT_OF_TENANT = statement("answered_in_windows_of_tenant", _SPENT.format(of_tenant=_OF_TENANT))
-# Past hours become one row a service; what a later leader adds to an hour is added to its row.
+# The oldest past hour of some services becomes a row each; what a later leader adds to an hour is added to its row.
 ROLL_UP = statement(
     "roll_up_loads",
     """
-    WITH old AS (
-        DELETE FROM service_load WHERE at <= date_trunc('hour', moment() - CAST(:after AS interval), 'UTC')
-        RETURNING *
+    WITH oldest AS (
+        SELECT date_trunc('hour', min(at) - interval '1 microsecond', 'UTC') + interval '1 hour' AS ended
+        FROM service_load WHERE at <= date_trunc('hour', moment() - CAST(:after AS interval), 'UTC')
+    ), chosen AS (
+        SELECT DISTINCT tenant, service FROM service_load WHERE at <= (SELECT ended FROM oldest) LIMIT :services
+    ), old AS (
+        DELETE FROM service_load USING chosen
+        WHERE service_load.tenant = chosen.tenant AND service_load.service = chosen.service
+            AND at <= (SELECT ended FROM oldest)
+        RETURNING service_load.*
     )
     INSERT INTO service_load_hour AS known (tenant, service, hour, seconds, requests, answers, errors, slow, tokens_in,
         tokens_out, paced, pace_late, planned)
@@ -203,7 +210,14 @@ ROLL_UP = statement(
         pace_late = known.pace_late + excluded.pace_late
     """,
 )
-FORGET = statement("forget_loads", "DELETE FROM service_load_hour WHERE hour < moment() - CAST(:after AS interval)")
+FORGET = statement(
+    "forget_loads",
+    """
+    DELETE FROM service_load_hour WHERE (tenant, service, hour) IN (
+        SELECT tenant, service, hour FROM service_load_hour
+        WHERE hour < moment() - CAST(:after AS interval) LIMIT :limit)
+    """,
+)
 
 
 def new_reports(connection: Connection, since: datetime | None, known: Sequence[tuple[str, int]]) -> list[ReportRow]:
@@ -261,11 +275,11 @@ def _added(sums: Sums, more: Sums) -> Sums:
     return sums[0] + more[0], sums[1] + more[1], sums[2] + more[2]
 
 
-def roll_up(connection: Connection, after: timedelta = timedelta(hours=2)) -> None:
-    """Rolls up the buckets of hours that ended so long ago into one row an hour."""
-    connection.execute(ROLL_UP, {"after": after})
+def roll_up(connection: Connection, services: int, after: timedelta = timedelta(hours=2)) -> int:
+    """Rolls the oldest hour that ended so long ago up into a row each, for some services; returns how many rows."""
+    return connection.execute(ROLL_UP, {"services": services, "after": after}).rowcount
 
 
-def forget(connection: Connection, after: timedelta = timedelta(days=32)) -> None:
-    """Deletes hours that no window reaches."""
-    connection.execute(FORGET, {"after": after})
+def forget(connection: Connection, limit: int, after: timedelta = timedelta(days=32)) -> int:
+    """Deletes some hours that no window reaches; returns how many."""
+    return connection.execute(FORGET, {"limit": limit, "after": after}).rowcount

@@ -122,15 +122,20 @@ def test_buckets_are_kept_once_and_read_as_a_course(database: Database) -> None:
     assert course.observed_seconds == 30
 
 
+def roll_up(database: Database) -> None:
+    while database.write(lambda connection: loads.roll_up(connection, 1)):
+        pass
+
+
 def test_hours_that_are_over_are_one_row_and_lose_nothing(database: Database) -> None:
     old = [bucket(timedelta(hours=10, seconds=10 * number)) for number in range(100)]
     database.repeatable(lambda connection: loads.keep(connection, [*old, bucket(timedelta(seconds=5))]))
     before = database.read(lambda connection: loads.answers_within(connection, timedelta(days=1)))
     for _ in range(2):
-        database.write(loads.roll_up)
+        roll_up(database)
     late = bucket(timedelta(hours=10, seconds=5))
     database.repeatable(lambda connection: loads.keep(connection, [late]))
-    database.write(loads.roll_up)
+    roll_up(database)
     (after,) = database.read(lambda connection: loads.answers_within(connection, timedelta(days=1)))
     assert (before[0].requests, before[0].answers, before[0].errors, before[0].slow) == (101 * 100.5, 9999, 101, 252.5)
     assert (after.requests, after.answers, after.errors, after.slow) == (102 * 100.5, 102 * 99, 102, 255)
@@ -140,6 +145,6 @@ def test_hours_that_are_over_are_one_row_and_lose_nothing(database: Database) ->
 
 def test_hours_that_no_window_reaches_are_dropped(database: Database) -> None:
     database.repeatable(lambda connection: loads.keep(connection, [bucket(timedelta(days=40))]))
-    database.write(loads.roll_up)
-    database.write(loads.forget)
+    roll_up(database)
+    database.write(lambda connection: loads.forget(connection, 100))
     assert database.read(lambda connection: loads.answers_within(connection, timedelta(days=60))) == []
