@@ -51,12 +51,8 @@ def advance_jobs(
     assigned: Mapping[str, JobPlace],
     readings: Iterable[JobReading],
     now: datetime,
-    why: Mapping[str, str] | None = None,
 ) -> JobsStep:
-    """Advances all jobs by what was assigned and reported.
-
-    `assigned` are the current places of jobs, `why` the reasons of jobs that lost their place.
-    """
+    """Advances all jobs by what was reported and by `assigned`, their current places."""
     by_job: dict[str, list[JobReading]] = {}
     job_of = {place.instance: job for job, place in assigned.items()}
     job_of |= {state.instance: name for name, state in states.items()}
@@ -68,7 +64,7 @@ def advance_jobs(
     for name, work in sorted(works.items()):
         life = _Life(states.get(name), work, now)
         life.follow_manifest()
-        life.follow_assignment(assigned.get(name), (why or {}).get(name, ""))
+        life.follow_assignment(assigned.get(name))
         for reading in sorted(by_job.get(name, ()), key=lambda reading: (reading.order, reading.at)):
             life.follow_reading(reading)
         life.conclude()
@@ -101,8 +97,8 @@ class _Life:
             self.state = replace(self.state, finished_at=None)
             self._tell(Reason.JOB_QUEUED, "its manifest was changed")
 
-    def follow_assignment(self, place: JobPlace | None, why: str) -> None:
-        """The job got a place, another place, or lost its place."""
+    def follow_assignment(self, place: JobPlace | None) -> None:
+        """The job got a place, another place, or lost its place: then the plan that left it out has said why."""
         state = self.state
         if state.phase in OVER:
             return
@@ -115,7 +111,9 @@ class _Life:
                 self.state, per_second=0.0, is_down=False, failed_at=None, preemptions=state.preemptions + ran
             )
             if ran:
-                self._tell(Reason.JOB_PREEMPTED, f"at {self._progress()}{f': {why}' if why else ''}")
+                self._tell(
+                    Reason.JOB_PREEMPTED, f"at {self._progress()}{f': {why}' if (why := state.need.reason) else ''}"
+                )
             return
         if place.instance == state.instance and state.phase not in WAITING:
             return

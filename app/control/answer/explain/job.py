@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from types import MappingProxyType
 
 from app.control.answer.explain.wording import money
 from app.control.domain.snapshot import JobProgress
@@ -32,18 +30,13 @@ class JobWhy:
 NO_FACTS = JobProgress()
 
 
-def why_job(
-    problem: Problem,
-    plan: Plan,
-    name: str,
-    now: datetime,
-    facts: JobProgress = NO_FACTS,
-    waiting: Mapping[str, str] = MappingProxyType({}),
-) -> JobWhy:
-    """Explains a job of a plan; `waiting` holds the jobs that the queue keeps back, and why."""
+def why_job(problem: Problem, plan: Plan, name: str, now: datetime, facts: JobProgress = NO_FACTS) -> JobWhy:
+    """Explains a job of a plan. One that rests after a failed attempt is in no problem; its facts say why."""
     job = problem.jobs.get(name)
     if job is None:
-        reason = waiting.get(name) or ("it is finished" if facts.phase == "finished" else f"it is {facts.phase}")
+        if facts.reason:
+            return _resting(name, facts.reason, facts.relaxation)
+        reason = "it is finished" if facts.phase == "finished" else f"it is {facts.phase}"
         return JobWhy(name, None, "", 0.0, None, reason, "", (f"{name} is not in this plan: {reason}",))
     placed = next((line for line in plan.jobs if line.job == name), None)
     return _placed(problem, plan, job, placed, now) if placed else _waiting(plan, job)
@@ -105,6 +98,9 @@ def _elsewhere(problem: Problem, job: Job, here: str, units: str) -> str:
 def _waiting(plan: Plan, job: Job) -> JobWhy:
     unplaced = next((line for line in plan.unplaced if line.job == job.name), None)
     reason = (unplaced.reason if unplaced else "") or ("the services leave no room, and no empty GPU is used for it")
-    relaxation = unplaced.relaxation if unplaced else ""
-    sentences = [f"{job.name} waits: {reason}"] + ([f"least change that helps: {relaxation}"] if relaxation else [])
-    return JobWhy(job.name, None, "", job.units, None, reason, relaxation, tuple(sentences))
+    return _resting(job.name, reason, unplaced.relaxation if unplaced else "", job.units)
+
+
+def _resting(name: str, reason: str, relaxation: str, units: float = 0.0) -> JobWhy:
+    sentences = [f"{name} waits: {reason}"] + ([f"least change that helps: {relaxation}"] if relaxation else [])
+    return JobWhy(name, None, "", units, None, reason, relaxation, tuple(sentences))

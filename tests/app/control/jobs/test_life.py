@@ -14,6 +14,7 @@ from app.control.domain.events import Reason
 from app.control.domain.readings import JobReading
 from app.control.domain.specs import RETRIES
 from app.control.jobs import JobPhase, JobPlace, JobsStep, JobState, JobWork, advance_jobs, job_status, predicted_end
+from app.control.jobs.state import JobNeed
 from tests.support.soak import SOAK
 
 MOST_FAILURES = RETRIES + 1
@@ -44,9 +45,9 @@ class Course:
     events: list[tuple[str, str]] = field(default_factory=list)
 
     def go(self, seconds: float, place: JobPlace | None, *readings: JobReading, why: str = "") -> JobState:
-        found: JobsStep = advance_jobs(
-            self.states, {J: self.work}, {J: place} if place else {}, readings, at(seconds), {J: why} if why else {}
-        )
+        if why:
+            self.states = {J: replace(self.states[J], need=JobNeed(why))}
+        found: JobsStep = advance_jobs(self.states, {J: self.work}, {J: place} if place else {}, readings, at(seconds))
         self.states = found.states
         self.events += [(event.reason, event.message) for event in found.events]
         return found.states[J]

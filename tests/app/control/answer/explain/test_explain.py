@@ -10,6 +10,7 @@ import pytest
 from app.control.answer.explain.job import why_job
 from app.control.answer.explain.service import describe_service, why_service
 from app.control.answer.explain.shares import costs_of_services
+from app.control.domain.snapshot import JobProgress
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Node, Problem
@@ -96,6 +97,13 @@ def test_a_job_that_waits_says_why_and_one_that_runs_says_where() -> None:
 
 def test_a_finished_job_is_not_called_waiting() -> None:
     problem, plan = planned(0)
-    assert why_job(problem, plan, "lab/gone", NOON, waiting={"lab/gone": "its tenant's limit is reached"}).reason == (
-        "its tenant's limit is reached"
+    assert why_job(problem, plan, "lab/gone", NOON, JobProgress("finished")).reason == "it is finished"
+
+
+def test_a_job_that_rests_after_a_failed_attempt_says_why_it_failed() -> None:
+    problem, plan = planned(0)
+    facts = JobProgress("queued", reason="its tenant's limit is reached", relaxation="limit.gpus: 2 of tenant lab")
+    assert why_job(problem, plan, "lab/rests", NOON, facts).sentences == (
+        "lab/rests waits: its tenant's limit is reached",
+        "least change that helps: limit.gpus: 2 of tenant lab",
     )
