@@ -58,6 +58,15 @@ def _morak(seeds: Sequence[int], processes: int) -> SystemEvaluation:
     return SystemEvaluation(morak_claims(results), runs, partial(draw_morak, results))
 
 
+def _mudi(seeds: Sequence[int], processes: int) -> SystemEvaluation:
+    from simulation.evaluate.mudi import mudi_runs
+    from simulation.evaluate.mudi_claims import mudi_claims
+    from simulation.evaluate.play import play
+
+    results = play(mudi_runs(seeds), processes, say)
+    return _of_fleets(mudi_claims(results), results)
+
+
 def _oltunes(seeds: Sequence[int], processes: int) -> SystemEvaluation:
     from simulation.evaluate.oltunes import oltunes_runs
     from simulation.evaluate.oltunes_claims import oltunes_claims
@@ -77,6 +86,7 @@ def _of_fleets(claims: Sequence[EvaluationClaim], results: Sequence[EvaluationRe
 
 MEASURES: Mapping[str, Callable[[Sequence[int], int], SystemEvaluation]] = {
     "hetsev": _hetsev,
+    "mudi": _mudi,
     "inss": _inss,
     "morak": _morak,
     "oltunes": _oltunes,

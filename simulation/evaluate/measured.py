@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import fsum
-from statistics import pstdev
+from statistics import fmean, pstdev
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from agents.contract.fields import LATENCY_EDGES_MS
 from app.manifests.offline import DeclaredFiles
 from simulation.fleet import SimulatedFleet, Total
 from simulation.measure.held import held_per_hour
+from simulation.measure.jobs import seconds_of_jobs
 from simulation.measure.run import in_auto
 from simulation.measure.working import SmUse, energy_mj, gpu_use, memory_prices, sm_use
 from simulation.run import Simulation, simulated
@@ -78,6 +79,9 @@ class EvaluationResult:
     accuracy_loss_percent: float = 0.0  # of the service that loses most, from the best variant that it admits
     power_w: float = 0.0  # of all GPUs, busy or idle
     utilisation_spread_percent: float = 0.0  # standard deviation among GPUs of their mean share of SMs at work
+    sms_at_work_percent: float = 0.0  # of all GPUs, those of jobs included
+    jobs_done: int = 0
+    completion_seconds: float = 0.0  # of jobs, on average; one that is not done counts until the end of the run
 
     @property
     def violations_percent(self) -> float:
@@ -105,6 +109,9 @@ class EvaluationResult:
             "accuracyLossPercent": round(self.accuracy_loss_percent, 4),
             "powerW": round(self.power_w, 3),
             "utilisationSpreadPercent": round(self.utilisation_spread_percent, 4),
+            "smsAtWorkPercent": round(self.sms_at_work_percent, 4),
+            "jobsDone": self.jobs_done,
+            "completionSeconds": round(self.completion_seconds, 3),
             "changes": dict(self.changes),
         }
 
@@ -124,6 +131,7 @@ def _measured(order: EvaluationRun, simulation: Simulation) -> EvaluationResult:
     fleet.patient = True  # while the first copies come up
     before = last = _totals(fleet)
     energy, busy, ticks = energy_mj(fleet), Counter[tuple[str, str]](), 0
+    at_work = 0.0
     sampled_at, use = order.from_seconds, SmUse()
     for now in simulation.seconds(order.seconds, TICK_SECONDS):
         if now <= order.from_seconds:
@@ -133,6 +141,7 @@ def _measured(order: EvaluationRun, simulation: Simulation) -> EvaluationResult:
         fleet.patient = False
         use += sm_use(fleet)
         busy.update(gpu_use(fleet))
+        at_work += fmean(gpu_use(fleet, with_jobs=True).values())
         ticks += 1
         if now >= sampled_at + SAMPLE_SECONDS:
             totals = _totals(fleet)
@@ -146,6 +155,10 @@ def _measured(order: EvaluationRun, simulation: Simulation) -> EvaluationResult:
     found.accuracy_loss_percent = max(_accuracy_loss(fleet, name, after[name], before[name]) for name in after)
     found.power_w = (energy_mj(fleet) - energy) / 1000 / max(1.0, order.seconds - order.from_seconds)
     found.utilisation_spread_percent = 100 * pstdev(busy[gpu] / max(1, ticks) for gpu in gpu_use(fleet))
+    found.sms_at_work_percent = 100 * at_work / max(1, ticks)
+    jobs = seconds_of_jobs(simulation)
+    found.jobs_done = sum(seconds is not None for seconds in jobs.values())
+    found.completion_seconds = fsum(seconds or order.seconds for seconds in jobs.values()) / max(1, len(jobs))
     kinds = simulation.history.kinds(order.from_seconds)
     found.changes = {name: kinds[name] for name in CHANGES}
     return found

@@ -6,13 +6,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean
 from typing import Any
 
 from app.control.decide.last_question import CycleResult
 from app.control.domain.times import cycle_seconds, start_seconds
 from app.control.formulate.question import Question
-from app.control.jobs.rows import read as read_job_states
 from app.manifests.model import JSON, Key, Kind, Manifest
 from app.manifests.offline import DeclaredFiles
 from app.store.plans import plan_reads
@@ -27,6 +25,7 @@ from simulation.measure.figures import (
 )
 from simulation.measure.fresh import serves_all
 from simulation.measure.held import held_per_hour, is_waiting, planned_per_hour
+from simulation.measure.jobs import job_figures
 from simulation.measure.known import RememberingSolver
 from simulation.measure.peers import plan_static_peak, scale_by_hpa
 from simulation.measure.sampler import FreshSampler, SampleOrder
@@ -173,7 +172,7 @@ class _MeasuredRun:
             "rollouts": {name: states[name] for name in ("done", "stopped", "superseded")},
             "unservedWhileCompleteKnown": self.unserved_while_complete_known,
             **(self._use.figures() if self._use else {}),
-            "jobs": self._jobs(),
+            "jobs": job_figures(self.simulation),
             **({"reclaims": self._reclaims.figures()} if self._reclaims else {}),
             **({"peers": self.peers()} if self.order.is_compared else {}),
         }
@@ -189,14 +188,6 @@ class _MeasuredRun:
             "staticPeak": static.figures(),
             "hpa80": scale_by_hpa(problem, fleet.rate, starts, began, until).figures(),
         }
-
-    def _jobs(self) -> dict[str, float | None]:
-        """Returns how many jobs are done, and how long they took on average since they were declared."""
-        states = self.simulation.database.read(read_job_states).values()
-        ends = [state.finished_at for state in states if state.finished_at]
-        began = self.simulation.clock.began
-        mean = round(fmean((end - began).total_seconds() for end in ends), 3) if ends else None
-        return {"done": len(ends), "meanCompletionSeconds": mean}
 
     def counts(self) -> dict[str, RequestCounts]:
         return {name: _counts(total) for name, total in self.simulation.fleet.services.items()}

@@ -1,0 +1,77 @@
+"""Mudi's claims M9, computed from the results of its experiments."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from math import fsum
+from typing import TypeAlias
+
+from simulation.evaluate.claims import EvaluationClaim, PaperMeasure
+from simulation.evaluate.measured import EvaluationResult
+from simulation.evaluate.mudi import CLUSTER, SATURATED
+from solvers.planners.names import GPULET, GSLICE, MUDI
+
+Value: TypeAlias = Callable[[EvaluationResult], float]
+
+TESTBED = (
+    "The slides print SLOs, models and trainings; times, rates and how long trainings take are derived "
+    "(examples/mudi.yaml), and a training takes a sixtieth of its time there. All wait from the start."
+)
+UP_TO = "The slides say 'up to', and not against which baseline."
+COUNTED = "A training that is not done counts until the end of the run, which favours planners that finish few."
+
+
+def mudi_claims(results: Sequence[EvaluationResult]) -> list[EvaluationClaim]:
+    """Returns the claims; each value is the mean over the seeds."""
+    runs: dict[str, dict[str, list[EvaluationResult]]] = defaultdict(lambda: defaultdict(list))
+    for result in results:
+        runs[result.experiment][result.planner].append(result)
+
+    def claim(experiment: str, measure: PaperMeasure, value: Value) -> EvaluationClaim:
+        found = runs[experiment]
+        means = {planner: fsum(map(value, mine)) / len(mine) for planner, mine in found.items()}
+        return EvaluationClaim(measure, means, len(next(iter(found.values()))))
+
+    return [claim(experiment, measure, value) for experiment, measure, value in _MEASURES]
+
+
+def _measure(metric: str, paper: float, baseline: str, note: str, **fields: bool) -> PaperMeasure:
+    return PaperMeasure("M9", metric, paper, baseline, MUDI, "scaled", f"{TESTBED} {note}", **fields)
+
+
+_MEASURES: Sequence[tuple[str, PaperMeasure, Value]] = (
+    (
+        CLUSTER,
+        _measure("SLO violations, %", 0.5, GSLICE, "The small cluster's figure.", is_limit=True),
+        lambda run: run.violations_percent,
+    ),
+    (
+        CLUSTER,
+        _measure("SLO violations, %, GSLICE to ours", 6.0, GSLICE, UP_TO),
+        lambda run: run.violations_percent,
+    ),
+    (
+        CLUSTER,
+        _measure("completion time of trainings, s, GSLICE to ours", 2.27, GSLICE, f"{UP_TO} {COUNTED}"),
+        lambda run: run.completion_seconds,
+    ),
+    (
+        CLUSTER,
+        _measure(
+            "SMs at work, %, ours to GSLICE's", 1.37, GSLICE,
+            "A training that runs keeps all its SMs at work, an instance those that its batches need.",
+            is_more_better=True,
+        ),
+        lambda run: run.sms_at_work_percent,
+    ),
+    (
+        SATURATED,
+        _measure(
+            "requests within SLO a second at three times the rates, ours to gpulet's", 2.03, GPULET,
+            f"{UP_TO} The slides raise the load until an SLO is not kept; here each gets more than it can serve.",
+            is_more_better=True,
+        ),
+        lambda run: run.mean("within_per_second"),
+    ),
+)  # fmt: skip

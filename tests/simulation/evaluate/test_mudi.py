@@ -1,0 +1,104 @@
+"""Mudi's experiments: trainings are drawn by their shares, each planner gets the same ones, and claims follow."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+import pytest
+
+from app.manifests.model import Kind
+from simulation.evaluate import testbeds
+from simulation.evaluate.measured import EvaluationResult, EvaluationSample, run_evaluation
+from simulation.evaluate.mudi import (
+    CLUSTER,
+    EXPERIMENTS,
+    PLANNERS,
+    RATES,
+    SATURATED,
+    SHORTENED,
+    TRAININGS,
+    MudiExperiment,
+    mudi_runs,
+    mudi_shapes,
+    mudi_world,
+)
+from simulation.evaluate.mudi_claims import mudi_claims
+from solvers.planners.names import GPULET, GSLICE, JOINT, MUDI, RESERVE
+
+
+def test_every_planner_gets_the_same_services_and_trainings_on_twelve_gpus() -> None:
+    runs = mudi_runs([0, 1])
+    assert len(runs) == len(EXPERIMENTS) * len(PLANNERS) * 2
+    for run in runs:
+        assert [node.spec["gpus"] for node in run.world.of(Kind.NODE)] == [4, 4, 4]
+        times = next(known.times for known in EXPERIMENTS if known.name == run.experiment)
+        declared = {f"{service.tenant}/{service.name}": service.spec for service in run.world.of(Kind.SERVICE)}
+        assert {name: spec["ratePerSecond"] for name, spec in declared.items()} == {
+            name: rate * times for name, rate in RATES.items()
+        }
+    trainings = {run.seed: {job.name for job in run.world.of(Kind.JOB)} for run in runs}
+    for run in runs:
+        assert {job.name for job in run.world.of(Kind.JOB)} == trainings[run.seed]
+    assert trainings[0] != trainings[1]
+
+
+def test_trainings_are_shortened_and_drawn_by_their_shares() -> None:
+    tasks = {task.name: task for task in testbeds.testbed("mudi", {}).of(Kind.JOB)}
+    drawn = Counter[str]()
+    for seed in range(100):
+        jobs = mudi_world(EXPERIMENTS[0], seed).of(Kind.JOB)
+        assert len(jobs) == TRAININGS
+        for job in jobs:
+            name = job.name.rsplit("-", 1)[0]
+            drawn[name] += 1
+            assert float(str(job.spec["steps"])) == pytest.approx(
+                float(str(tasks[name].spec["steps"])) / SHORTENED, abs=1
+            )
+    whole = sum(float(task.labels["share"]) for task in tasks.values())
+    for name, task in tasks.items():
+        assert drawn[name] / drawn.total() == pytest.approx(float(task.labels["share"]) / whole, abs=0.03)
+
+
+def test_loads_move_by_a_fifth_and_are_seeded() -> None:
+    first, again, other = (mudi_shapes(seed) for seed in (0, 0, 1))
+    for name in first:
+        values = [[shapes[name](float(at)) for at in range(0, 600, 10)] for shapes in (first, again, other)]
+        assert values[0] == values[1] != values[2]
+        assert 0.7 < min(values[0]) < max(values[0]) < 1.3
+
+
+def test_a_run_counts_the_trainings_that_are_done(database_url: str) -> None:
+    run = next(run for run in mudi_runs([0], [GSLICE]) if run.experiment == CLUSTER)
+    found = run_evaluation(
+        type(run)(run.experiment, run.planner, run.seed, run.world, run.shapes, 200.0, 60.0), database_url
+    )
+    assert 0 < found.jobs_done < TRAININGS
+    assert 0 < found.completion_seconds < 200
+    assert found.figures()["jobsDone"] == found.jobs_done
+    assert 0 < found.mean("utilisation") < found.sms_at_work_percent / 100 <= 1
+
+
+def result(planner: str, experiment: MudiExperiment, within: float, late: int, seconds: float) -> EvaluationResult:
+    bills: Mapping[str, float] = {"a": 1.0}
+    sample = EvaluationSample(150.0, 90.0, within, 0.0, 1.0, 1.0, 1.0, bills, bills, 0.5, 0.6, 3)
+    found = EvaluationResult(experiment.name, planner, 0, [sample], 1000, late)
+    found.completion_seconds, found.sms_at_work_percent = seconds, 5000 / seconds
+    return found
+
+
+def test_claims_follow_from_the_results() -> None:
+    values = {GSLICE: (60.0, 25, 300.0), GPULET: (40.0, 30, 280.0), RESERVE: (20.0, 9, 400.0), MUDI: (70.0, 6, 150.0)}
+    values[JOINT] = (90.0, 4, 100.0)
+    results = [result(planner, experiment, *own) for experiment in EXPERIMENTS for planner, own in values.items()]
+    claims = mudi_claims(results)
+    assert {claim.measure.id for claim in claims} == {"M9"}
+    kept, fewer, sooner, busier, more = claims
+    assert (kept.values[JOINT], kept.holds) == (0.4, True)
+    assert fewer.ratio == pytest.approx(6.25)
+    assert fewer.holds
+    assert (sooner.ratio, sooner.holds) == (3.0, True)
+    assert busier.holds
+    assert (more.ratio, more.holds) == (2.25, True)
+    assert more.figures()["reproduced"] == 70.0
+    assert {experiment.name for experiment in EXPERIMENTS} == {CLUSTER, SATURATED}
