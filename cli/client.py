@@ -45,11 +45,11 @@ class ServerAnswer:
 
 
 class Unreachable(Exception):
-    """No answer came; `refused` means that trying again is of no use."""
+    """No answer came; `refused` means that trying again is of no use, `absent` also that no server was found there."""
 
-    def __init__(self, message: str, *, refused: bool = False) -> None:
+    def __init__(self, message: str, *, refused: bool = False, absent: bool = False) -> None:
         super().__init__(message)
-        self.refused = refused
+        self.refused, self.absent = refused or absent, absent
 
 
 class ApiClient:
@@ -205,9 +205,10 @@ class ApiClient:
     def unreachable(self, error: Unreachable) -> Failed:
         """Returns the failure that names the server and the next step."""
         local = self._host in ("127.0.0.1", "localhost", "::1")
-        step = "; start it with: gpuwright up" if local and error.refused else ""
-        if not local and error.refused:
-            step = "; is the address right? see: gpuwright config contexts"
+        step = ""
+        if error.absent:
+            step = "start it with: gpuwright up" if local else "is the address right? see: gpuwright config contexts"
+            step = f"; {step}"
         return Failed(f"cannot reach {self.connection.server}: {error}{step}", UNREACHABLE)
 
     def _headers(self) -> dict[str, str]:
@@ -256,11 +257,11 @@ class ApiClient:
 
     def _failure(self, error: Exception) -> Unreachable:
         if isinstance(error, ConnectionRefusedError):
-            return Unreachable("connection refused", refused=True)
+            return Unreachable("connection refused", absent=True)
         if isinstance(error, TimeoutError):
             return Unreachable(f"no answer within {self.connection.request_seconds:g} s")
         if isinstance(error, socket.gaierror):
-            return Unreachable(f"the host name {self._host} cannot be resolved", refused=True)
+            return Unreachable(f"the host name {self._host} cannot be resolved", absent=True)
         if type(error).__name__ == "SSLCertVerificationError":
             why = getattr(error, "verify_message", "") or "it cannot be verified"
             return Unreachable(

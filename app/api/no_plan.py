@@ -18,7 +18,10 @@ NO_PLANNER = (
 )
 NO_NODES = "there is no plan yet: no node is declared; see: gpuwright apply, gpuwright token join"
 QUIET = ("unchanged", "nothing", "solved")  # outcomes of cycles that say nothing of what is missing
-FIRST_CYCLE = "its first cycle has not ended; after an installation it compiles its loops first, a minute or two"
+FIRST_CYCLE = (
+    "its first cycle has not ended; after an installation it compiles its loops first, a minute or two, and longer "
+    "where other work keeps the cores busy"
+)
 AGENTS = "an agent has to run there, see: gpuwright token join, gpuwright agent join"
 
 

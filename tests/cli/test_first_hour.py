@@ -33,7 +33,7 @@ def plain_server() -> Iterator[int]:
 def test_https_to_a_server_that_speaks_http_is_answered_with_the_right_address(plain_server: int) -> None:
     with (
         ApiClient(ServerContext(f"https://127.0.0.1:{plain_server}")) as client,
-        pytest.raises(Failed, match=f"speaks http and not https; use http://127.0.0.1:{plain_server}"),
+        pytest.raises(Failed, match=f"speaks http and not https; use http://127.0.0.1:{plain_server}$"),
     ):
         client.get("/api/v1/services")
 
