@@ -26,6 +26,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from cli.fleet import generated
 from simulation.run import simulated
 from tests.proofs import console_history
+from tests.support.patience import PATIENCE_MS
 from tests.support.postgres import DatabaseServer, postgres_of_the_wheel
 from tests.support.server import RunningServer, running_server
 
@@ -38,7 +39,6 @@ LOOKS: dict[str, dict[str, Any]] = {
 SHOWN = ("service", "money")  # pages with pictures in the documentation, besides Fleet
 VISITS = 7  # of each page in each look
 MOST_PAINT_MS = 1000.0
-PATIENCE_MS = 300_000.0  # a guard: the figures say how long a page took
 SPOIL = """
     UPDATE node_state SET received_at = received_at - interval '190 seconds'
     WHERE node IN (SELECT node FROM node_state ORDER BY node LIMIT 2);

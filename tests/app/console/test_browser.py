@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, BrowserContext, Page
 
 from app.store.database.urls import libpq_url
 from tests.app.console.visits import link, session
+from tests.support.patience import PATIENCE_MS
 from tests.support.planned import Planned
 from tests.support.server import RunningServer
 
@@ -40,6 +41,7 @@ def opened(
 ) -> Iterator[Page]:
     """A page of a new visitor; anything that the browser complains of fails the test, but for these refusals."""
     context: BrowserContext = browser.new_context(base_url=server.url, **options)
+    context.set_default_timeout(PATIENCE_MS)
     if cookie:
         context.add_cookies([{"name": "gpuwright", "value": cookie, "url": server.url, "sameSite": "Strict"}])
     page = context.new_page()

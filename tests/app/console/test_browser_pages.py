@@ -9,6 +9,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.app.console.test_browser import PHONE, opened, violations
 from tests.app.console.visits import session
+from tests.support.patience import PATIENCE_MS
 from tests.support.planned import Planned
 from tests.support.server import RunningServer
 
@@ -109,6 +110,7 @@ def test_times_are_shown_in_the_zone_that_was_chosen(browser: Browser, server: R
 
 def test_a_lost_server_is_reported_and_the_page_recovers(browser: Browser, server: RunningServer, cookie: str) -> None:
     context = browser.new_context(base_url=server.url)
+    context.set_default_timeout(PATIENCE_MS)
     context.add_cookies([{"name": "gpuwright", "value": cookie, "url": server.url, "sameSite": "Strict"}])
     page = context.new_page()
     page.clock.install()
