@@ -30,7 +30,7 @@ about: It answers and never gets warm.
 argv: ["{python}", -I, -m, agents.programs.serve.main, "--port={port}", "--name=m", "--latency=1:100=1"]
 health: {path: /healthz}
 warmUp: {path: /no-such-page}
-startSeconds: 0.5
+startSeconds: 4
 drainSeconds: 1
 """
 OUTSIDE = """\

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import io
 import json
 import re
 import signal
@@ -203,7 +204,7 @@ def test_a_client_who_reads_nothing_is_cut_off_and_harms_no_other() -> None:
 def test_arguments_out_of_range_are_refused(words: tuple[str, str]) -> None:
     from agents.programs.llm.main import main
 
-    with contextlib.redirect_stderr(None), pytest.raises(SystemExit):
+    with contextlib.redirect_stderr(io.StringIO()), pytest.raises(SystemExit):
         main(list(words))
 
 
