@@ -67,6 +67,7 @@ class GpuDevice:
     power_max_w: float
     power_default_w: float
     abilities: frozenset[Ability]
+    part_of: str = ""  # of a MIG device: the UUID of its GPU
 
 
 @dataclass(frozen=True, slots=True)

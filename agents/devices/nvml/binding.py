@@ -12,6 +12,7 @@ from typing import Any
 
 import pynvml
 
+from agents.devices.nvml.partitions import list_devices
 from agents.devices.nvml.troubles import translate, trouble
 from agents.devices.nvml.worker import DriverCall, DriverHangs, DriverThread
 from agents.seams.device import DeviceError, Trouble
@@ -24,13 +25,20 @@ _EVENTS = -1  # no index
 
 @dataclass(slots=True)
 class NvmlSlot:
-    """One of NVML's indexes; it may point to another GPU after NVML is opened again."""
+    """A GPU, or a MIG device of one, at one of NVML's indexes, which may be another GPU's once NVML is opened again."""
 
-    index: int
-    worker: DriverThread
+    index: int  # among the devices of this node
+    worker: DriverThread  # of its GPU
     generation: int
     uuid: str = ""
     handle: Any = None
+    gpu_uuid: str = ""  # of a MIG device
+    gpu_handle: Any = None
+
+    @property
+    def whole_handle(self) -> Any:
+        """Returns the handle of the whole GPU, which answers what NVML does not know of a MIG device."""
+        return self.gpu_handle if self.gpu_uuid else self.handle
 
 
 class _Reopened(Exception):
@@ -42,7 +50,9 @@ class _Enumeration:
     """The result of the last enumeration."""
 
     slots: dict[str, NvmlSlot] = field(default_factory=dict)
+    gpus: dict[int, tuple[str, ...]] = field(default_factory=dict)  # NVML's index -> its devices
     troubles: dict[str, Trouble] = field(default_factory=dict)  # of known GPUs that are missing now
+    silent: int = 0  # GPUs that do not say what they are
 
 
 class Binding:
@@ -76,6 +86,11 @@ class Binding:
     def slots(self) -> dict[str, NvmlSlot]:
         """Returns the last enumeration by UUID."""
         return dict(self._enumeration.slots)
+
+    @property
+    def silent(self) -> int:
+        """Returns how many GPUs did not say what they are when they were enumerated."""
+        return self._enumeration.silent
 
     def enumerate(self) -> dict[str, NvmlSlot]:
         """Finds every GPU again. One that is lost or hangs is left out and hides no other."""
@@ -154,33 +169,37 @@ class Binding:
         """Returns True if a known GPU, or an index that should have one, is missing."""
         count = int(self._of_driver("count the GPUs", pynvml.nvmlDeviceGetCount))
         before = self._enumeration
-        names = {slot.index: uuid for uuid, slot in before.slots.items()}
         now = _Enumeration(troubles=dict(before.troubles))
         jobs: list[tuple[int, DriverCall | None]] = []
         for index in range(count):
             worker = self._workers.setdefault(index, DriverThread(f"nvml-{index}"))
             try:
-                jobs.append((index, worker.start(partial(_named, index))))
+                jobs.append((index, worker.start(partial(list_devices, index))))
             except DriverHangs:
                 jobs.append((index, None))
         until = time.monotonic() + self._deadline_seconds
-        unnamed = False
+        first = 0  # index of the GPU's first device: those of a silent GPU keep theirs, and so do those after it
         for index, job in jobs:
-            slot = NvmlSlot(index, self._workers[index], self.generation)
-            found = self._outcome(names.get(index, ""), slot, job, until)
+            worker, known = self._workers[index], before.gpus.get(index, ())
+            found = self._outcome(next(iter(known), ""), NvmlSlot(index, worker, self.generation), job, until)
             if isinstance(found, DeviceError):
-                unnamed = True
-                if index in names:
-                    now.troubles[names[index]] = found.trouble
-            else:
-                slot.uuid, slot.handle = found
-                now.slots[slot.uuid] = slot
+                now.silent += 1
+                now.gpus[index] = known
+                now.troubles |= dict.fromkeys(known, found.trouble)
+                first += max(1, len(known))
+                continue
+            for number, device in enumerate(found, first):
+                now.slots[device.uuid] = NvmlSlot(
+                    number, worker, self.generation, device.uuid, device.handle, device.gpu_uuid, device.gpu_handle
+                )
+            now.gpus[index] = tuple(device.uuid for device in found)
+            first += len(found)
         for uuid in before.slots:
             now.troubles.setdefault(uuid, Trouble.LOST)
         for uuid in now.slots:
             now.troubles.pop(uuid, None)
         self._enumeration = now
-        return unnamed or bool(now.troubles)
+        return bool(now.silent or now.troubles)
 
     def _outcome(self, uuid: str, slot: NvmlSlot, job: DriverCall | None, until: float) -> Any:
         try:
@@ -215,8 +234,3 @@ class Binding:
 def _wait_here(here: threading.Event, may_continue: threading.Event, seconds: float) -> None:
     here.set()
     may_continue.wait(seconds)
-
-
-def _named(index: int) -> tuple[str, Any]:
-    handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-    return str(pynvml.nvmlDeviceGetUUID(handle)), handle

@@ -94,4 +94,4 @@ class NvmlDevice:
         return self._gpus[uuid]
 
     def _probed(self, slot: NvmlSlot) -> GpuDevice:
-        return probe_gpu(slot.index, slot.uuid, slot.handle, shutil.which(PROGRAM) is not None)
+        return probe_gpu(slot, shutil.which(PROGRAM) is not None)

@@ -27,7 +27,7 @@ class Events:
         self._slice_seconds = min(SLICE_SECONDS, binding.deadline_seconds / 4)
         self._closing = threading.Event()
         self._set: Any = None
-        self._uuids: dict[int, str] = {}  # keyed by the handle's address
+        self._uuids: dict[int, list[str]] = {}  # keyed by the address of the GPU's handle
         self._of: tuple[int, frozenset[str]] = (0, frozenset())
 
     def wait(self, seconds: float) -> tuple[XidEvent, ...]:
@@ -74,11 +74,12 @@ class Events:
             return
         self._free()
         made = self._worker.do(pynvml.nvmlEventSetCreate, self._binding.deadline_seconds)
-        uuids: dict[int, str] = {}
+        uuids: dict[int, list[str]] = {}
         for uuid, slot in slots.items():
             with suppress(DeviceError):  # it reports none, or is gone
-                self._binding.call(uuid, "register for events", _register, made)
-                uuids[_address(slot.handle)] = uuid
+                if _address(slot.whole_handle) not in uuids:  # MIG devices share the errors of their GPU
+                    self._binding.call(uuid, "register for events", _register, slot.whole_handle, made)
+                uuids.setdefault(_address(slot.whole_handle), []).append(uuid)
         self._set, self._uuids, self._of = made, uuids, now
         if not uuids:
             self._free()
@@ -90,12 +91,12 @@ class Events:
                 self._worker.do(lambda: pynvml.nvmlEventSetFree(held), self._binding.deadline_seconds)
 
 
-def _register(handle: Any, event_set: Any) -> None:
+def _register(handle: Any, whole_handle: Any, event_set: Any) -> None:
     pynvml.nvmlDeviceGetMemoryInfo(handle)  # a lost GPU may register successfully and still break the set
-    pynvml.nvmlDeviceRegisterEvents(handle, pynvml.nvmlEventTypeXidCriticalError, event_set)
+    pynvml.nvmlDeviceRegisterEvents(whole_handle, pynvml.nvmlEventTypeXidCriticalError, event_set)
 
 
-def _drained(event_set: Any, uuids: dict[int, str], seconds: float) -> tuple[XidEvent, ...]:
+def _drained(event_set: Any, uuids: dict[int, list[str]], seconds: float) -> tuple[XidEvent, ...]:
     found: list[XidEvent] = []
     wait_ms = round(seconds * 1000)
     while True:
@@ -105,9 +106,8 @@ def _drained(event_set: Any, uuids: dict[int, str], seconds: float) -> tuple[Xid
             if trouble(error) is Trouble.TIMEOUT or found:
                 return tuple(found)
             raise
-        uuid = uuids.get(_address(data.device))
-        if data.eventType == pynvml.nvmlEventTypeXidCriticalError and uuid is not None:
-            found.append(XidEvent(uuid, int(data.eventData)))
+        if data.eventType == pynvml.nvmlEventTypeXidCriticalError:
+            found += [XidEvent(uuid, int(data.eventData)) for uuid in uuids.get(_address(data.device), ())]
         wait_ms = 0
 
 

@@ -6,21 +6,29 @@ from typing import Any
 
 import pynvml
 
+from agents.devices.nvml.binding import NvmlSlot
 from agents.devices.nvml.reading import GIB, clock_reasons, ecc_uncorrected
 from agents.devices.nvml.troubles import read_if_reported
 from agents.seams.device import Ability, GpuDevice
 
 VOLTA = (7, 0)  # the first architecture with lockable clocks and limits per MPS client
+OF_THE_WHOLE_GPU = (
+    Ability.READ_POWER, Ability.READ_ENERGY, Ability.LOCK_CLOCKS, Ability.CAP_POWER, Ability.COMPUTE_MODE,
+)  # fmt: skip
 CORES_PER_SM = {(7, 0): 64, (7, 2): 64, (7, 5): 64, (8, 0): 64}  # 128 in all later ones
 
 
-def probe_gpu(index: int, uuid: str, handle: Any, has_mps: bool) -> GpuDevice:
-    """Returns the GPU behind a handle; raises NVMLError when it is gone."""
-    capability = read_if_reported(pynvml.nvmlDeviceGetCudaComputeCapability, handle) or (0, 0)
-    clocks = _clocks_mhz(handle)
+def probe_gpu(slot: NvmlSlot, has_mps: bool) -> GpuDevice:
+    """Returns the GPU or MIG device of a slot; raises NVMLError when it is gone.
+
+    MIG devices of a GPU share its clock, power and compute mode, so none of them sets or measures these.
+    """
+    handle, whole, is_part = slot.handle, slot.whole_handle, bool(slot.gpu_uuid)
+    capability = read_if_reported(pynvml.nvmlDeviceGetCudaComputeCapability, whole) or (0, 0)
+    clocks = () if is_part else _clocks_mhz(handle)
     constraints = read_if_reported(pynvml.nvmlDeviceGetPowerManagementLimitConstraints, handle) or [0, 0]
     limit = read_if_reported(pynvml.nvmlDeviceGetPowerManagementLimit, handle)
-    events = read_if_reported(pynvml.nvmlDeviceGetSupportedEventTypes, handle) or 0
+    events = read_if_reported(pynvml.nvmlDeviceGetSupportedEventTypes, whole) or 0
     since_volta = tuple(capability) >= VOLTA
     tried = {
         Ability.READ_POWER: read_if_reported(pynvml.nvmlDeviceGetPowerUsage, handle) is not None,
@@ -33,19 +41,27 @@ def probe_gpu(index: int, uuid: str, handle: Any, has_mps: bool) -> GpuDevice:
         Ability.EVENTS: bool(events & pynvml.nvmlEventTypeXidCriticalError),
         Ability.MPS: since_volta and has_mps,
     }
+    if is_part:
+        tried |= dict.fromkeys(OF_THE_WHOLE_GPU, False)
+        constraints = [0, 0]
     return GpuDevice(
-        index=index,
-        uuid=uuid,
+        index=slot.index,
+        uuid=slot.uuid,
         name=str(read_if_reported(pynvml.nvmlDeviceGetName, handle) or ""),
-        pci=_pci(handle),
+        pci=_pci(whole),
         memory_gib=pynvml.nvmlDeviceGetMemoryInfo(handle).total / GIB,
         sm_count=_sm_count(handle, capability),
         clocks_mhz=clocks,
         power_min_w=constraints[0] / 1000,
         power_max_w=constraints[1] / 1000,
-        power_default_w=(read_if_reported(pynvml.nvmlDeviceGetPowerManagementDefaultLimit, handle) or 0) / 1000,
+        power_default_w=0.0 if is_part else _default_limit_w(handle),
         abilities=frozenset(ability for ability, works in tried.items() if works),
+        part_of=slot.gpu_uuid,
     )
+
+
+def _default_limit_w(handle: Any) -> float:
+    return (read_if_reported(pynvml.nvmlDeviceGetPowerManagementDefaultLimit, handle) or 0) / 1000
 
 
 def _clocks_mhz(handle: Any) -> tuple[int, ...]:

@@ -49,9 +49,8 @@ def ask_driver(has_mps: bool) -> DriverFacts:
 
     binding = Binding(deadline_seconds=DEADLINE_SECONDS)
     try:
-        named = binding.enumerate()
-        nameless = binding.nvml.nvmlDeviceGetCount() - len(named)
-        answers = binding.together(lambda slot: probe_gpu(slot.index, slot.uuid, slot.handle, has_mps))
+        binding.enumerate()
+        answers = binding.together(lambda slot: probe_gpu(slot, has_mps))
         modes: dict[str, int] = {}
         for uuid in answers:
             try:
@@ -61,7 +60,7 @@ def ask_driver(has_mps: bool) -> DriverFacts:
         gpus = [answer for answer in answers.values() if isinstance(answer, GpuDevice)]
         troubles = tuple(answer for answer in answers.values() if isinstance(answer, DeviceError))
         in_order = tuple(sorted(gpus, key=lambda gpu: gpu.index))
-        return DriverFacts(binding.driver_version(), in_order, troubles, nameless, modes)
+        return DriverFacts(binding.driver_version(), in_order, troubles, binding.silent, modes)
     finally:
         binding.close()
 
@@ -94,6 +93,9 @@ def describe_gpus(facts: DriverFacts) -> Iterator[DoctorFinding]:
         name = f"gpu {gpu.index}"
         text = f"{gpu.name}, {gpu.memory_gib:.0f} GiB, {gpu.sm_count} SMs, {gpu.uuid}"
         lacks = [ability for ability in WITHOUT if ability not in gpu.abilities]
+        if gpu.part_of:
+            text += f", a MIG device of {gpu.part_of}, whose clock and power all its devices share"
+            lacks = [ability for ability in lacks if ability in NEEDED]
         if not lacks:
             yield ok(name, text)
             continue

@@ -4,6 +4,8 @@
  * $GPUWRIGHT_NVML_STUB/gpuN/KEY          one value; a missing key is NOT_SUPPORTED
  * $GPUWRIGHT_NVML_STUB/gpuN/absent       not seen when NVML is opened
  * $GPUWRIGHT_NVML_STUB/gpuN/lost         every call answers GPU_IS_LOST
+ * $GPUWRIGHT_NVML_STUB/gpuN/mig_mode     "CURRENT PENDING"
+ * $GPUWRIGHT_NVML_STUB/gpuN/migK/KEY     one value of its MIG device K, as of a GPU; no such device without its uuid
  * $GPUWRIGHT_NVML_STUB/gpuN/pids/PID     "BYTES MPS": a process with a context; BYTES of -1: not said
  * $GPUWRIGHT_NVML_STUB/gpuN/fault.CALL   "error CODE", "hang" (until the file is gone) or "ignored" (setters)
  * $GPUWRIGHT_NVML_STUB/events/NNN        "N XID": an event of gpuN, taken once
@@ -22,8 +24,10 @@ enum {
   OK = 0, UNINITIALIZED = 1, INVALID = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, SMALL = 7, TIMEOUT = 10, LOST = 15
 };
 #define MOST 16
+#define MOST_PARTS 7
 
-struct device { int number; };
+struct device { int number, part; }; /* part: of a MIG device, from 1; 0: the GPU */
+static struct device parts[MOST][MOST_PARTS];
 static struct device devices[MOST]; /* handles stay what they are; which GPU an index is depends on the opening */
 static int present[MOST], count, opened;
 
@@ -49,7 +53,8 @@ static int read_text(const char *path, char *text, size_t size) {
 }
 
 static void path_of(const struct device *device, const char *key, char *path, size_t size) {
-  snprintf(path, size, "%s/gpu%d/%s", root(), device->number, key);
+  if (device->part) snprintf(path, size, "%s/gpu%d/mig%d/%s", root(), device->number, device->part - 1, key);
+  else snprintf(path, size, "%s/gpu%d/%s", root(), device->number, key);
 }
 
 static int text_of(const struct device *device, const char *key, char *text, size_t size) {
@@ -113,7 +118,7 @@ static int obstacle(const struct device *device, const char *call, int *ignored)
     if (!strcmp(text, "ignored")) { if (ignored) *ignored = 1; break; }
     pause_ms(10); /* hang */
   }
-  return has(device, "lost") ? LOST : OK;
+  return has(&devices[device->number], "lost") ? LOST : OK;
 }
 #define CHECK(device) do { int code = obstacle(device, __func__, NULL); if (code) return code; } while (0)
 
@@ -151,6 +156,28 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned int index, struct device **device) {
   if (index >= (unsigned)count) return INVALID;
   CHECK(&devices[present[index]]);
   *device = &devices[present[index]];
+  return OK;
+}
+
+int nvmlDeviceGetMigMode(struct device *device, unsigned *current, unsigned *pending) {
+  char text[64];
+  CHECK(device);
+  if (device->part || !text_of(device, "mig_mode", text, sizeof text)) return NOT_SUPPORTED;
+  return sscanf(text, "%u %u", current, pending) == 2 ? OK : INVALID;
+}
+int nvmlDeviceGetMaxMigDeviceCount(struct device *device, unsigned *most) {
+  CHECK(device);
+  *most = device->part ? 0 : MOST_PARTS;
+  return OK;
+}
+int nvmlDeviceGetMigDeviceHandleByIndex(struct device *device, unsigned index, struct device **answer) {
+  CHECK(device);
+  if (device->part || index >= MOST_PARTS) return INVALID;
+  struct device *part = &parts[device->number][index];
+  part->number = device->number;
+  part->part = (int)index + 1;
+  if (!has(part, "uuid")) return NOT_FOUND;
+  *answer = part;
   return OK;
 }
 

@@ -35,8 +35,16 @@ H100: dict[str, str | int] = {
 }
 
 
+# A slice of it: three sevenths. It has no clock, power or compute mode of its own.
+PART: dict[str, str | int] = {"name": "NVIDIA H100 80GB HBM3 MIG 3g.40gb", "sm_count": 60, "memory_bytes": 40 * GIB}
+
+
 def uuid_of(number: int) -> str:
     return f"GPU-{number:08x}-1111-2222-3333-{number:012x}"
+
+
+def part_uuid_of(number: int, part: int) -> str:
+    return f"MIG-{number:08x}-{part:04x}-2222-3333-{number:012x}"
 
 
 class NvmlState:
@@ -56,6 +64,15 @@ class NvmlState:
         for key, value in (H100 | named | facts).items():
             self.set(number, key, value)
         return str(self.get(number, "uuid"))
+
+    def divide(self, number: int, *parts: int) -> tuple[str, ...]:
+        """Puts a GPU in MIG mode, with devices of these numbers; their UUIDs."""
+        self.set(number, "mig_mode", "1 1")
+        for part in parts:
+            (self._gpu(number) / f"mig{part}" / "pids").mkdir(parents=True, exist_ok=True)
+            for key, value in (PART | {"uuid": part_uuid_of(number, part)}).items():
+                self.set(number, f"mig{part}/{key}", value)
+        return tuple(part_uuid_of(number, part) for part in parts)
 
     def number(self, uuid: str) -> int:
         for folder in self.folder.glob("gpu*"):
