@@ -137,6 +137,8 @@ def test_what_cannot_be_sized_is_refused_before_anything_starts(
     nothing = refused(capsys, "-f", fleet, "--rates", rates)
     assert "no GPU may be rented: give at least one GpuType spec.rentable" in nothing
     assert "a whole number from 1 to 1000" in refused(capsys, "-f", fleet, "--rates", rates, "--simulations", "0")
+    nowhere = refused(capsys, "-f", fleet, "--rates", rates, "-o", f"{tmp_path}/none/rented.yaml")
+    assert f"cannot write {tmp_path}/none/rented.yaml: there is no folder {tmp_path}/none" in nowhere
 
 
 def test_a_load_that_all_gpus_do_not_carry_names_the_service_and_what_is_missing(
@@ -144,8 +146,11 @@ def test_a_load_that_all_gpus_do_not_carry_names_the_service_and_what_is_missing
 ) -> None:
     rates = tmp_path / "much.csv"
     rates.write_text(HEADER + "0,shop/a,20\n0,shop/b,20\n60,shop/b,9000\n")
-    assert main(["size", "-f", files[0], "--rates", str(rates), "--work", "1", "--json"]) == 3
-    found = json.loads(capsys.readouterr().out)
+    written = tmp_path / "rented.yaml"
+    assert main(["size", "-f", files[0], "--rates", str(rates), "--work", "1", "--json", "-o", str(written)]) == 3
+    output = capsys.readouterr()
+    assert (f"{written} is not written: nothing is rented" in output.err, written.exists()) == (True, False)
+    found = json.loads(output.out)
     assert (found["gpus"], found["costPerHour"], found["confirmedBySimulation"]) == ({}, None, False)
     entry = next(entry for entry in found["unserved"] if entry["service"] == "shop/b")
     assert 7000 < entry["ratePerSecond"] < 9000
