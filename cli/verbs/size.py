@@ -149,6 +149,8 @@ def _answer(figures: Mapping[str, Any]) -> str:
     if not figures["confirmedBySimulation"]:
         more = "more simulations may find one (--simulations)" if figures["moreHelps"] else "more GPUs do not help"
         return f"no rental was confirmed; the nearest is {rental} at {cost} an hour; {more}"
+    if not figures["gpus"]:
+        return "rent nothing: the declared Nodes carry the load, confirmed by simulation"
     bound = f"no plan of its largest moment costs less than {number(figures['boundPerHour'])}"
     less = "one GPU less of any type fails" if figures["oneLessFails"] else "not every GPU less was tried"
     shed = figures["shedAnyway"]

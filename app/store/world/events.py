@@ -1,7 +1,7 @@
 """Events, each at most once an hour: repetitions are counted, and the newest message is stored.
 
-An event that happens again gets a new id, so that lists by id begin with what happened last. A later page then shows none
-of an earlier one again; what happens meanwhile is on the first page.
+An event that happens again gets a new id, so that lists by id begin with what happened last. A later page then shows
+none of an earlier one again; what happens meanwhile is on the first page.
 """
 
 from __future__ import annotations
@@ -61,10 +61,11 @@ _CONDITIONS = {
     "severities": "AND severity = ANY(CAST(:severities AS text[]))",
     "since": "AND last_at >= CAST(:since AS timestamptz)",
     "generation": "AND generation = :generation",
-    # Words can be found by reading only; the newest events are enough to read. Their ids have gaps: each repetition of an
-    # event leaves one.
+    # Words can be found by reading only; the newest events are enough to read. Each repetition of an event leaves a gap
+    # among the ids, so rows are counted.
     "text": f"""
-        AND id > coalesce((SELECT id FROM event ORDER BY id DESC OFFSET {MOST_SEARCHED} LIMIT 1), 0) AND position(:text IN lower(
+        AND id > coalesce((SELECT id FROM event ORDER BY id DESC OFFSET {MOST_SEARCHED} LIMIT 1), 0)
+        AND position(:text IN lower(
             concat_ws(' ', kind, tenant || '/' || name, replace(reason, '_', ' '), message))) > 0
     """,
 }

@@ -111,6 +111,15 @@ def test_an_answer_that_no_simulation_confirmed_says_so(answered: Answered, caps
     assert capsys.readouterr().out.endswith("more GPUs do not help\n")
 
 
+def test_where_declared_nodes_carry_the_load_nothing_is_rented(
+    answered: Answered, capsys: pytest.CaptureFixture[str]
+) -> None:
+    size._show({**answered.figures, "gpus": {}, "costPerHour": 0.0, "boundPerHour": 0.0})
+    assert capsys.readouterr().out.endswith(
+        "rent nothing: the declared Nodes carry the load, confirmed by simulation\n"
+    )
+
+
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[str, str]:
     (tmp_path / "fleet.json").write_text(json.dumps(documents()))
