@@ -29,7 +29,7 @@ ROLLUP_RETENTION = timedelta(days=400)
 DAYS_AHEAD = 2
 NODES_AT_ONCE = 20
 SERVICES_AT_ONCE = 20
-LOADS_AT_ONCE = 500  # services
+LOADS_AT_ONCE = 100  # services, each with up to 360 rows of an hour
 PRUNED_AT_ONCE = 5000
 MOST_ALONE = 500  # nodes, after one of several has failed
 EVENT_DAYS = 30.0

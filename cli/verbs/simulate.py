@@ -144,10 +144,23 @@ def _load(args: argparse.Namespace, world: DeclaredFiles) -> tuple[Mapping[str, 
     declared_rates = simulated_rates(world, "simulate")
     if args.requests:
         trace = read_trace(args.requests, declared_rates)
+        _check_times(trace, args)
         return requests.as_shapes(trace, declared_rates), trace
     if args.rates:
         return rates.as_shapes(read_curves(args.rates, declared_rates), declared_rates), None
     return named_load(args.load, declared_rates, args.hours, args.seed), None
+
+
+def _check_times(trace: Mapping[str, Floats], args: argparse.Namespace) -> None:
+    """Says how many requests are beyond the simulated hours; Failed if all are."""
+    requests = sum(map(len, trace.values()))
+    beyond = sum(int((times >= 3600 * args.hours).sum()) for times in trace.values())
+    if beyond == requests:
+        raise Failed(
+            f"no request of {args.requests} is within --hours {args.hours:g}: its seconds count from the start"
+        )
+    if beyond:
+        say(f"{beyond:,} of {requests:,} requests are left out: they are beyond --hours {args.hours:g}")
 
 
 def _folder(name: str) -> Path:
@@ -194,7 +207,7 @@ def _show(figures: Mapping[str, Any]) -> None:
 
 
 def _counts(figures: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {number(count)}" for name, count in figures.items())
+    return ", ".join(f"{name} {number(count) or '-'}" for name, count in figures.items())
 
 
 def _ratio(held: float, other: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,13 +59,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.output and not Path(args.output).parent.is_dir():
+        raise Failed(f"cannot write {args.output}: there is no folder {Path(args.output).parent}")
     found = _size(args, _order(args))
-    if args.output:
-        _write(args.output, found.nodes)
     if args.json:
-        print(json.dumps(found.figures))
+        print(json.dumps(found.figures), flush=True)
     else:
         _show(found.figures)
+    if args.output:
+        _write(args.output, found.nodes)
     if "unserved" in found.figures:
         return exits.UNSERVED
     return exits.OK if found.figures["confirmedBySimulation"] else exits.NO
@@ -101,9 +103,12 @@ def _size(args: argparse.Namespace, order: SizingOrder) -> SizingReport:
         raise Failed(str(error), exits.INTERNAL) from error
 
 
-def _write(file: str, nodes: Iterable[Manifest]) -> None:
+def _write(file: str, nodes: Collection[Manifest]) -> None:
     from app.manifests.model import API_VERSION
 
+    if not nodes:
+        say(f"{file} is not written: nothing is rented")
+        return
     documents = [
         {"apiVersion": API_VERSION, "kind": str(node.kind), "metadata": {"name": node.name}, "spec": dict(node.spec)}
         for node in nodes
@@ -144,6 +149,8 @@ def _answer(figures: Mapping[str, Any]) -> str:
     if not figures["confirmedBySimulation"]:
         more = "more simulations may find one (--simulations)" if figures["moreHelps"] else "more GPUs do not help"
         return f"no rental was confirmed; the nearest is {rental} at {cost} an hour; {more}"
+    if not figures["gpus"]:
+        return "rent nothing: the declared Nodes carry the load, confirmed by simulation"
     bound = f"no plan of its largest moment costs less than {number(figures['boundPerHour'])}"
     less = "one GPU less of any type fails" if figures["oneLessFails"] else "not every GPU less was tried"
     shed = figures["shedAnyway"]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf
-from typing import Any
+from math import fsum, inf
+from typing import Any, TypeAlias
 
+from simulation.evaluate.measured import EvaluationResult
 from solvers.planners.names import JOINT
 
 DIGITS = 6
+ValueOfRun: TypeAlias = Callable[[EvaluationResult], float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,3 +80,19 @@ class EvaluationClaim:
             "seeds": self.seeds,
             "note": known.note,
         }
+
+
+def claims_of(
+    results: Sequence[EvaluationResult], measures: Sequence[tuple[str, PaperMeasure, ValueOfRun]]
+) -> list[EvaluationClaim]:
+    """Returns a claim for each measure of an experiment; each value is the mean over the seeds."""
+    runs: dict[str, dict[str, list[EvaluationResult]]] = defaultdict(lambda: defaultdict(list))
+    for result in results:
+        runs[result.experiment][result.planner].append(result)
+
+    def claim(experiment: str, measure: PaperMeasure, value: ValueOfRun) -> EvaluationClaim:
+        found = runs[experiment]
+        means = {planner: fsum(map(value, mine)) / len(mine) for planner, mine in found.items()}
+        return EvaluationClaim(measure, means, len(next(iter(found.values()))))
+
+    return [claim(experiment, measure, value) for experiment, measure, value in measures]

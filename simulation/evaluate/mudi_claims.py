@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Sequence
-from math import fsum
-from typing import TypeAlias
+from collections.abc import Sequence
 
-from simulation.evaluate.claims import EvaluationClaim, PaperMeasure
+from simulation.evaluate.claims import EvaluationClaim, PaperMeasure, ValueOfRun, claims_of
 from simulation.evaluate.measured import EvaluationResult
 from simulation.evaluate.mudi import CLUSTER, SATURATED
 from solvers.planners.names import GPULET, GSLICE, MUDI
-
-Value: TypeAlias = Callable[[EvaluationResult], float]
 
 TESTBED = (
     "The slides print SLOs, models and trainings; times, rates and how long trainings take are derived "
@@ -24,23 +19,14 @@ COUNTED = "A training that is not done counts until the end of the run, which fa
 
 def mudi_claims(results: Sequence[EvaluationResult]) -> list[EvaluationClaim]:
     """Returns the claims; each value is the mean over the seeds."""
-    runs: dict[str, dict[str, list[EvaluationResult]]] = defaultdict(lambda: defaultdict(list))
-    for result in results:
-        runs[result.experiment][result.planner].append(result)
-
-    def claim(experiment: str, measure: PaperMeasure, value: Value) -> EvaluationClaim:
-        found = runs[experiment]
-        means = {planner: fsum(map(value, mine)) / len(mine) for planner, mine in found.items()}
-        return EvaluationClaim(measure, means, len(next(iter(found.values()))))
-
-    return [claim(experiment, measure, value) for experiment, measure, value in _MEASURES]
+    return claims_of(results, _MEASURES)
 
 
 def _measure(metric: str, paper: float, baseline: str, note: str, **fields: bool) -> PaperMeasure:
     return PaperMeasure("M9", metric, paper, baseline, MUDI, "scaled", f"{TESTBED} {note}", **fields)
 
 
-_MEASURES: Sequence[tuple[str, PaperMeasure, Value]] = (
+_MEASURES: Sequence[tuple[str, PaperMeasure, ValueOfRun]] = (
     (
         CLUSTER,
         _measure("SLO violations, %", 0.5, GSLICE, "The small cluster's figure.", is_limit=True),

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Sequence
-from math import fsum
-from typing import TypeAlias
+from collections.abc import Sequence
 
-from simulation.evaluate.claims import EvaluationClaim, PaperMeasure
+from simulation.evaluate.claims import EvaluationClaim, PaperMeasure, ValueOfRun, claims_of
 from simulation.evaluate.measured import EvaluationResult
 from solvers.planners.names import OLTUNES, ORION, RESERVE
-
-Value: TypeAlias = Callable[[EvaluationResult], float]
 
 PROFILES = (
     "Execution times and watts are derived, not printed (examples/oltunes.yaml); Table 7's rates are multiplied by 10, "
@@ -28,16 +23,7 @@ BURSTS = (
 
 def oltunes_claims(results: Sequence[EvaluationResult]) -> list[EvaluationClaim]:
     """Returns the claims; each value is the mean over the seeds."""
-    runs: dict[str, dict[str, list[EvaluationResult]]] = defaultdict(lambda: defaultdict(list))
-    for result in results:
-        runs[result.experiment][result.planner].append(result)
-
-    def claim(experiment: str, measure: PaperMeasure, value: Value) -> EvaluationClaim:
-        found = runs[experiment]
-        means = {planner: fsum(map(value, mine)) / len(mine) for planner, mine in found.items()}
-        return EvaluationClaim(measure, means, len(next(iter(found.values()))))
-
-    return [claim(experiment, measure, value) for experiment, measure, value in _MEASURES]
+    return claims_of(results, _MEASURES)
 
 
 def _measure(
@@ -50,7 +36,7 @@ def _within_per_second(run: EvaluationResult) -> float:
     return run.mean("within_per_second")
 
 
-_MEASURES: Sequence[tuple[str, PaperMeasure, Value]] = (
+_MEASURES: Sequence[tuple[str, PaperMeasure, ValueOfRun]] = (
     (
         "bursts",
         _measure(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from io import StringIO
 
 MOST_FAULTS = 20
 MOST_NAMES = 10
+LONGEST_SHOWN = 60  # characters of a value
 MOST_SECONDS = 1e9
 
 
@@ -28,21 +29,25 @@ def read_table(
     take: Callable[[Mapping[str, str]], str],
 ) -> None:
     """Hands each row to `take`, which returns its fault or nothing. Raises LoadRefused with up to 20 faults."""
+    lines = StringIO(text.removeprefix("\ufeff"), newline=None)  # a line may end as on any system
+    reader = csv.DictReader(lines, strict=True, skipinitialspace=True)
     faults: list[str] = []
     is_empty = True
     try:
-        for line, row in _rows(text, source, columns, optional):
+        reader.fieldnames = _checked_header(reader.fieldnames or (), source, columns, optional)
+        for row in reader:
             is_empty = False
             if None in row or None in row.values():
                 fault = f"the row has another number of fields than the header, which has {len(row) - (None in row)}"
             else:
-                fault = take(row)  # type: ignore[arg-type]
+                fault = take(row)
             if fault:
-                faults.append(f"{source}:{line}: {fault}")
+                faults.append(f"{source}:{reader.line_num}: {fault}")
                 if len(faults) >= MOST_FAULTS:
                     break
     except csv.Error as error:
-        faults.append(f"{source}: {error}")
+        allowed = "fields have commas between them, and each quote that is opened is closed"
+        faults.append(f"{source}:{reader.line_num + 1}: the row cannot be read: {error}; {allowed}")
     if not faults and is_empty:
         faults.append(f"{source} has no row below its header; give at least one: {','.join(columns)}")
     if faults:
@@ -54,7 +59,7 @@ def unknown_service(name: str, services: Collection[str]) -> str:
     found = sorted(services)
     more = len(found) - MOST_NAMES
     listed = ", ".join(found[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
-    return f"service {name!r} is not declared in the manifests; declared: {listed}"
+    return f"service {_shortened(name)} is not declared in the manifests; declared: {listed}"
 
 
 def number_to(text: str, most: float) -> float | None:
@@ -66,12 +71,20 @@ def number_to(text: str, most: float) -> float | None:
     return value if math.isfinite(value) and 0 <= value <= most else None
 
 
-def _rows(
-    text: str, source: str, columns: tuple[str, ...], optional: tuple[str, ...]
-) -> Iterator[tuple[int, dict[str, str | None]]]:
-    """Yields each row with its line. Raises LoadRefused if the header lacks a column, or has another or one twice."""
-    reader = csv.DictReader(StringIO(text.removeprefix("\ufeff")), strict=True, skipinitialspace=True)
-    header = [name.strip() for name in reader.fieldnames or ()]
+def no_number_to(column: str, text: str, most: str) -> str:
+    """Returns the fault of a text that `number_to` does not take."""
+    return f"{column} {_shortened(text)} is not allowed: a number from 0 to {most}"
+
+
+def _shortened(text: str) -> str:
+    return repr(text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}...")
+
+
+def _checked_header(
+    given: Sequence[str], source: str, columns: tuple[str, ...], optional: tuple[str, ...]
+) -> list[str]:  # fmt: skip
+    """Returns the header's columns. Raises LoadRefused if it lacks one, or has another or one twice."""
+    header = [name.strip() for name in given]
     more = f", and may have {','.join(optional)}" if optional else ""
     allowed = f"the header must have the columns {','.join(columns)}, each once{more}"
     missing = [name for name in columns if name not in header]
@@ -80,7 +93,5 @@ def _rows(
     known = (*columns, *optional)
     strange = [name for place, name in enumerate(header) if name not in known or name in header[:place]]
     if strange:
-        raise LoadRefused([f"{source}:1: column {strange[0]!r} is not expected there; {allowed}"])
-    reader.fieldnames = header
-    for row in reader:
-        yield reader.line_num, row
+        raise LoadRefused([f"{source}:1: column {_shortened(strange[0])} is not expected there; {allowed}"])
+    return header

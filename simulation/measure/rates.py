@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from simulation.measure.allowed import MOST_RATE_PER_SECOND
-from simulation.measure.load_tables import MOST_SECONDS, number_to, read_table, unknown_service
+from simulation.measure.load_tables import MOST_SECONDS, no_number_to, number_to, read_table, unknown_service
 from simulation.shapes import Shape
 
 COLUMNS = ("seconds", "service", "ratePerSecond")
@@ -54,9 +54,9 @@ def _take(row: Mapping[str, str], services: Collection[str], curves: dict[str, R
         return unknown_service(name, services)
     seconds, rate = number_to(row["seconds"], MOST_SECONDS), number_to(row["ratePerSecond"], MOST_RATE_PER_SECOND)
     if seconds is None:
-        return f"seconds {row['seconds']!r} is not allowed: a number from 0 to {MOST_SECONDS:g}"
+        return no_number_to("seconds", row["seconds"], f"{MOST_SECONDS:g}")
     if rate is None:
-        return f"ratePerSecond {row['ratePerSecond']!r} is not allowed: a number from 0 to {MOST_RATE_PER_SECOND:,}"
+        return no_number_to("ratePerSecond", row["ratePerSecond"], f"{MOST_RATE_PER_SECOND:,}")
     curve = curves.setdefault(name, RateCurve())
     if curve.seconds and seconds <= curve.seconds[-1]:
         previous = f"{curve.seconds[-1]:g}, the value of its previous row"

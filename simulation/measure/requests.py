@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 import numpy as np
 
-from simulation.measure.load_tables import MOST_SECONDS, number_to, read_table, unknown_service
+from simulation.measure.load_tables import MOST_SECONDS, no_number_to, number_to, read_table, unknown_service
 from simulation.serving import Floats
 from simulation.shapes import Shape
 
@@ -42,6 +42,6 @@ def _take(row: Mapping[str, str], services: Collection[str], found: dict[str, li
         return unknown_service(name, services)
     seconds = number_to(row["seconds"], MOST_SECONDS)
     if seconds is None:
-        return f"seconds {row['seconds']!r} is not allowed: a number from 0 to {MOST_SECONDS:g}"
+        return no_number_to("seconds", row["seconds"], f"{MOST_SECONDS:g}")
     found.setdefault(name, []).append(seconds)
     return ""

@@ -10,6 +10,7 @@ from simulation.measure.allowed import WORK
 from simulation.measure.fresh import at_rates, serves_all
 from simulation.sizing.moments import LoadMoment
 from simulation.sizing.rental import Rental, RentalMarket
+from solvers.planning.judge.billing import PAID_SHARE, whole_price
 from solvers.planning.plan import Plan, Unserved
 from solvers.planning.problem import Problem
 from solvers.planning.solve import SolveBudget, find
@@ -103,7 +104,7 @@ class RentalPlanner:
             raise LoadTooLarge(UncarriedMoment(moment.seconds, plan.unserved))
         certificate = plan.certificate
         if not rental.counts and certificate and certificate.bound is not None:
-            self._note_bound(moment, factor, certificate.bound)
+            self._note_bound(moment, factor, max(0.0, certificate.bound - _paid_per_hour(problem)))
         names = _numbered(plan, problem, rental)
         added = Counter(problem.nodes[name].gpu_type for name in names)
         self._know(Plan(tuple(replace(line, node=names.get(line.node, line.node)) for line in plan.instances)))
@@ -158,6 +159,11 @@ class RentalPlanner:
         self._bounds[moment.seconds, factor] = bound
         if factor == 1.0:
             self.bound_per_hour = max(self.bound_per_hour, bound)
+
+
+def _paid_per_hour(problem: Problem) -> float:
+    """Returns the most that GPUs which are paid anyway add to the cost of a plan, though nothing is rented for it."""
+    return PAID_SHARE * sum(whole_price(node) for node in problem.nodes.values() if node.pricing == "paid")
 
 
 def _numbered(plan: Plan, problem: Problem, rental: Rental) -> dict[str, str]:

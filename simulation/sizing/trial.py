@@ -52,7 +52,10 @@ class RentalTrial:
 
     @property
     def missed_requests(self) -> float:
-        """Returns how far it is from keeping all: what was turned away, and what was late beyond the percentiles."""
+        """Returns how far it is from keeping all: the requests turned away, and a part of all requests for lateness.
+
+        That part is the sum of what each service misses of its percentile, so that a small service counts, too.
+        """
         beyond = sum(max(0.0, service.promised - service.share) for service in self.services.values())
         return self.shed + beyond * self.requests
 

@@ -50,10 +50,10 @@ def add_due_batches(
         return decision, regrets
     regrets = regrets.measured(now, answer.batches, most_waiting(used))
     due = regrets.due(now)
-    for batch in due[: context.most_rehearsed]:
+    for place, batch in enumerate(due[: context.most_rehearsed]):
         most_price = regrets.most_price(batch, now)
         if found := _possible(context, batch, most_price, solver):
-            others = [(other, regrets.most_price(other, now)) for other in due if other is not batch]
+            others = [(other, regrets.most_price(other, now)) for other in due[place + 1 :]]  # those before are refused
             found, made = _joined(context, (batch, most_price), found, others, solver)
             for each in made:
                 regrets = regrets.made(each)

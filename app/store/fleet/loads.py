@@ -181,19 +181,25 @@ _SPENT = f"""
 """
 SPENT = statement("answered_in_windows", _SPENT.format(of_tenant=""))
 SPENT_OF_TENANT = statement("answered_in_windows_of_tenant", _SPENT.format(of_tenant=_OF_TENANT))
-# The oldest past hour of some services becomes a row each; what a later leader adds to an hour is added to its row.
+OLDEST_HOUR = statement(
+    "oldest_past_hour_of_loads",
+    """
+    SELECT date_trunc('hour', min(at) - interval '1 microsecond', 'UTC') FROM service_load
+    WHERE at <= date_trunc('hour', moment() - CAST(:after AS interval), 'UTC')
+    """,
+)
+# An hour of some services becomes a row each; what a later leader adds to an hour is added to its row. The hour is a
+# value and has two ends: Postgres then knows that it is a small part of the table, however many hours wait.
 ROLL_UP = statement(
     "roll_up_loads",
     """
-    WITH oldest AS (
-        SELECT date_trunc('hour', min(at) - interval '1 microsecond', 'UTC') + interval '1 hour' AS ended
-        FROM service_load WHERE at <= date_trunc('hour', moment() - CAST(:after AS interval), 'UTC')
-    ), chosen AS (
-        SELECT DISTINCT tenant, service FROM service_load WHERE at <= (SELECT ended FROM oldest) LIMIT :services
+    WITH chosen AS (
+        SELECT DISTINCT tenant, service FROM service_load
+        WHERE at > CAST(:hour AS timestamptz) AND at <= CAST(:hour AS timestamptz) + interval '1 hour' LIMIT :services
     ), old AS (
         DELETE FROM service_load USING chosen
         WHERE service_load.tenant = chosen.tenant AND service_load.service = chosen.service
-            AND at <= (SELECT ended FROM oldest)
+            AND at > CAST(:hour AS timestamptz) AND at <= CAST(:hour AS timestamptz) + interval '1 hour'
         RETURNING service_load.*
     )
     INSERT INTO service_load_hour AS known (tenant, service, hour, seconds, requests, answers, errors, slow, tokens_in,
@@ -207,7 +213,7 @@ ROLL_UP = statement(
         answers = known.answers + excluded.answers, errors = known.errors + excluded.errors,
         slow = known.slow + excluded.slow, tokens_in = known.tokens_in + excluded.tokens_in,
         tokens_out = known.tokens_out + excluded.tokens_out, paced = known.paced + excluded.paced,
-        pace_late = known.pace_late + excluded.pace_late
+        pace_late = known.pace_late + excluded.pace_late, planned = known.planned + excluded.planned
     """,
 )
 FORGET = statement(
@@ -277,7 +283,8 @@ def _added(sums: Sums, more: Sums) -> Sums:
 
 def roll_up(connection: Connection, services: int, after: timedelta = timedelta(hours=2)) -> int:
     """Rolls the oldest hour that ended so long ago up into a row each, for some services; returns how many rows."""
-    return connection.execute(ROLL_UP, {"services": services, "after": after}).rowcount
+    hour = connection.execute(OLDEST_HOUR, {"after": after}).scalar_one()
+    return connection.execute(ROLL_UP, {"services": services, "hour": hour}).rowcount if hour else 0
 
 
 def forget(connection: Connection, limit: int, after: timedelta = timedelta(days=32)) -> int:

@@ -1,7 +1,7 @@
 """Events, each at most once an hour: repetitions are counted, and the newest message is stored.
 
-An event that happens again gets a new id, so that lists by id begin with what happened last. The cursor of a later page
-then neither misses an event nor shows it twice.
+An event that happens again gets a new id, so that lists by id begin with what happened last. A later page then shows
+none of an earlier one again; what happens meanwhile is on the first page.
 """
 
 from __future__ import annotations
@@ -61,9 +61,11 @@ _CONDITIONS = {
     "severities": "AND severity = ANY(CAST(:severities AS text[]))",
     "since": "AND last_at >= CAST(:since AS timestamptz)",
     "generation": "AND generation = :generation",
-    # Words can be found by reading only; the newest events are enough to read.
+    # Words can be found by reading only; the newest events are enough to read. Each repetition of an event leaves a gap
+    # among the ids, so rows are counted.
     "text": f"""
-        AND id > (SELECT max(id) FROM event) - {MOST_SEARCHED} AND position(:text IN lower(
+        AND id > coalesce((SELECT id FROM event ORDER BY id DESC OFFSET {MOST_SEARCHED} LIMIT 1), 0)
+        AND position(:text IN lower(
             concat_ws(' ', kind, tenant || '/' || name, replace(reason, '_', ' '), message))) > 0
     """,
 }
@@ -159,7 +161,7 @@ def record(connection: Connection, events: Sequence[NewEvent]) -> None:
 
 
 def recent(connection: Connection, wanted: EventFilter = EventFilter(), limit: int = 100) -> list[RecordedEvent]:
-    """Returns the events that the filter lets through, latest first."""
+    """Returns the events that the filter lets through, the last first."""
     conditions = {name: value for name in _CONDITIONS if (value := getattr(wanted, name))}
     rows = connection.execute(recent_statement(conditions), {**conditions, "limit": limit})
     return [RecordedEvent(*row) for row in rows]

@@ -113,7 +113,7 @@ def test_a_flood_of_refused_forms_leaves_few_entries(server: RunningServer) -> N
     cookie = session(server, token)
     for _ in range(30):
         assert post(server, cookie, "/plans/1/abort", {"form": "forged"}).status == 403
-    assert 15 <= len(refused_of(server, token)) <= 25
+    assert 20 <= len(refused_of(server, token)) < 30  # 20 at once, and one in ten seconds
 
 
 @pytest.mark.parametrize("scope", [{"scope": "viewer"}, {"scope": "operator", "tenant": "shop"}])

@@ -61,6 +61,12 @@ def test_bad_rates_are_named_with_file_line_and_what_is_allowed(
     assert f"2 faults in {rates}" in complaint
     assert f"{rates}:2: ratePerSecond '-3' is not allowed: a number from 0 to 100,000" in complaint
     assert f"{rates}:3: service 'shop/lost' is not declared in the manifests; declared: shop/search" in complaint
+    trace = tmp_path / "trace.csv"
+    trace.write_text("seconds,service\n3,shop/search\n-1,shop/search\n")
+    refusal = f"{trace}:3: seconds '-1' is not allowed: a number from 0 to 1e+09"
+    assert refusal in refused(capsys, "-f", fleet, "--requests", str(trace))
+    trace.write_text("seconds,service\n4000,shop/search\n")
+    assert f"no request of {trace} is within --hours 1" in refused(capsys, "-f", fleet, "--requests", str(trace))
 
 
 def test_what_cannot_be_simulated_is_refused_before_it_starts(
@@ -133,12 +139,19 @@ def test_the_table_for_people_has_services_costs_and_counts(capsys: pytest.Captu
     assert shown[-1].endswith(" start 3, stop 1")
 
 
-def test_without_a_comparison_the_table_has_what_the_run_cost(fleet: str, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["--load", "steady", "--hours", "0.1", "--work", "1", "--no-comparison"]
+def test_a_trace_without_a_comparison_has_a_table_of_what_the_run_cost(
+    fleet: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_text("seconds,service\n" + "".join(f"{number / 20},shop/search\n" for number in range(8000)))
+    words = ["--requests", str(trace), "--hours", "0.1", "--work", "1", "--no-comparison"]
     assert main(["simulate", "-f", fleet, *words]) == 0
-    shown = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line]
-    assert {"held", "planned", "changes"} <= set(shown)
-    assert {"fresh", "bound", "autoscaling"} & set(shown) == set()
+    printed = capsys.readouterr()
+    assert "800 of 8,000 requests are left out: they are beyond --hours 0.1" in printed.err
+    shown = {line.split()[0]: line.split()[1:] for line in printed.out.splitlines() if line}
+    assert {"held", "planned", "changes", "energyKwh", "utilisation"} <= shown.keys()
+    assert shown["jobs"] == ["done", "0,", "meanCompletionSeconds", "-"]
+    assert {"fresh", "bound", "autoscaling"} & shown.keys() == set()
 
 
 @pytest.mark.parametrize("program", [OF_A_SIMULATION, OF_A_BENCH], ids=["simulate", "bench"])

@@ -111,6 +111,15 @@ def test_an_answer_that_no_simulation_confirmed_says_so(answered: Answered, caps
     assert capsys.readouterr().out.endswith("more GPUs do not help\n")
 
 
+def test_where_declared_nodes_carry_the_load_nothing_is_rented(
+    answered: Answered, capsys: pytest.CaptureFixture[str]
+) -> None:
+    size._show({**answered.figures, "gpus": {}, "costPerHour": 0.0, "boundPerHour": 0.0})
+    assert capsys.readouterr().out.endswith(
+        "rent nothing: the declared Nodes carry the load, confirmed by simulation\n"
+    )
+
+
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[str, str]:
     (tmp_path / "fleet.json").write_text(json.dumps(documents()))
@@ -137,6 +146,8 @@ def test_what_cannot_be_sized_is_refused_before_anything_starts(
     nothing = refused(capsys, "-f", fleet, "--rates", rates)
     assert "no GPU may be rented: give at least one GpuType spec.rentable" in nothing
     assert "a whole number from 1 to 1000" in refused(capsys, "-f", fleet, "--rates", rates, "--simulations", "0")
+    nowhere = refused(capsys, "-f", fleet, "--rates", rates, "-o", f"{tmp_path}/none/rented.yaml")
+    assert f"cannot write {tmp_path}/none/rented.yaml: there is no folder {tmp_path}/none" in nowhere
 
 
 def test_a_load_that_all_gpus_do_not_carry_names_the_service_and_what_is_missing(
@@ -144,8 +155,11 @@ def test_a_load_that_all_gpus_do_not_carry_names_the_service_and_what_is_missing
 ) -> None:
     rates = tmp_path / "much.csv"
     rates.write_text(HEADER + "0,shop/a,20\n0,shop/b,20\n60,shop/b,9000\n")
-    assert main(["size", "-f", files[0], "--rates", str(rates), "--work", "1", "--json"]) == 3
-    found = json.loads(capsys.readouterr().out)
+    written = tmp_path / "rented.yaml"
+    assert main(["size", "-f", files[0], "--rates", str(rates), "--work", "1", "--json", "-o", str(written)]) == 3
+    output = capsys.readouterr()
+    assert (f"{written} is not written: nothing is rented" in output.err, written.exists()) == (True, False)
+    found = json.loads(output.out)
     assert (found["gpus"], found["costPerHour"], found["confirmedBySimulation"]) == ({}, None, False)
     entry = next(entry for entry in found["unserved"] if entry["service"] == "shop/b")
     assert 7000 < entry["ratePerSecond"] < 9000

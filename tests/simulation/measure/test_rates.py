@@ -29,6 +29,11 @@ def test_columns_may_come_in_any_order_and_services_one_after_the_other() -> Non
     assert read_rates(text, "r.csv", SERVICES)["shop/b"].at(30) == 1.5
 
 
+def test_lines_may_end_as_on_any_system() -> None:
+    for end in ("\r\n", "\r"):
+        assert read_rates((HEADER + "0,shop/a,3\n").replace("\n", end), "r.csv", SERVICES)["shop/a"].at(0) == 3.0
+
+
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
@@ -53,7 +58,11 @@ def test_columns_may_come_in_any_order_and_services_one_after_the_other() -> Non
             "r.csv:3: seconds 30 of shop/a is not allowed: the seconds of a ",
         ),
         (HEADER + "60,shop/a,1\n60,shop/a,2\n", "must grow, here beyond 60, the value of its previous row"),
-        (HEADER + '0,"shop/a,1\n', "r.csv"),
+        (
+            HEADER + '0,"shop/a,1\n',
+            "r.csv:2: the row cannot be read: unexpected end of data; fields have commas between them, and each quote",
+        ),
+        (HEADER + "9" * 200 + "x,shop/a,1\n", f"r.csv:2: seconds '{'9' * 60}...' is not allowed"),
     ],
 )
 def test_a_fault_names_its_line_and_what_is_allowed(text: str, fault: str) -> None:

@@ -65,6 +65,13 @@ def test_declared_nodes_are_there_already() -> None:
     assert enough.cheapest().counts == ()
 
 
+def test_declared_nodes_that_cost_more_than_the_rental_raise_no_bound() -> None:
+    beside, market = planner("0,shop/a,1500\n0,shop/b,1\n", small=8, big=0, owned=4)
+    best = beside.cheapest()
+    assert (market.price(best), beside.uncarried(best)) == (2.0, None)
+    assert beside.bound_per_hour == pytest.approx(2.0)
+
+
 def test_a_load_that_no_rental_carries_names_the_service_and_what_is_missing() -> None:
     asked, _ = planner("0,shop/a,20\n0,shop/b,9000\n", small=2, big=1)
     with pytest.raises(LoadTooLarge, match="requests/s of shop/b unserved") as refused:

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 
 from agents.contract.gateways import GatewayCounts, ServiceCounts
 from app.control.observe.loads import Loads, ReportCursor, read_reports
@@ -148,3 +148,23 @@ def test_hours_that_no_window_reaches_are_dropped(database: Database) -> None:
     roll_up(database)
     database.write(lambda connection: loads.forget(connection, 100))
     assert database.read(lambda connection: loads.answers_within(connection, timedelta(days=60))) == []
+
+
+def test_an_hour_is_found_by_index_however_many_wait(database: Database) -> None:
+    sql = """
+        INSERT INTO service_load (tenant, service, at, seconds, requests, answers)
+        SELECT 'shop', 's-' || s, now() - n * interval '1 minute', 60, 5, 4
+        FROM generate_series(1, 300) AS n, generate_series(1, 300) AS s
+    """
+
+    def plan(connection: Connection, hour: datetime) -> str:
+        rows = connection.execute(text(f"EXPLAIN {loads.ROLL_UP.text}"), {"services": 100, "hour": hour})
+        return "\n".join(row[0] for row in rows)
+
+    database.write(lambda connection: connection.execute(text(sql)))
+    database.write(lambda connection: connection.execute(text("ANALYZE service_load")))
+    hour = database.read(
+        lambda connection: connection.execute(loads.OLDEST_HOUR, {"after": timedelta(hours=2)}).scalar_one()
+    )
+    found = database.read(lambda connection: plan(connection, hour))
+    assert found.count(" service_load_at") == 2, found

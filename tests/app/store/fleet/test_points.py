@@ -109,6 +109,14 @@ def roll_up(connection: Connection) -> None:
         pass
 
 
+def test_what_is_added_to_an_hour_later_counts_in_its_planned_rate(connection: Connection) -> None:
+    for minutes, planned in ((0, 120.0), (1, 360.0)):
+        loads.keep(connection, [bucket(4 * HOUR + minutes * MINUTE, planned=planned)])
+        roll_up(connection)
+    [point] = load_points.of_service(connection, "shop", "search", NOON - 24 * HOUR, NOON, HOUR)
+    assert (point.rate, point.planned) == (10.0, 24.0)
+
+
 def test_an_hour_with_a_bucket_without_a_planned_rate_has_none(connection: Connection) -> None:
     loads.keep(connection, [bucket(4 * HOUR + MINUTE), bucket(4 * HOUR, planned=None)])
     roll_up(connection)

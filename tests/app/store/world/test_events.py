@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -13,6 +13,7 @@ from app.control.domain.events import Reason, event_of
 from app.store.database.database import Database
 from app.store.world import events
 from app.store.world.events import EventFilter
+from tests.support.caller import until
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 
@@ -94,13 +95,21 @@ def test_what_happened_last_comes_first_and_a_page_goes_on_where_the_one_before_
     assert len(events.recent(connection)) == 4
 
 
+def test_words_are_searched_in_the_newest_events_however_often_those_have_happened(connection: Connection) -> None:
+    events.record(at(connection, NOON), [unserved(1.0, "shop/old"), unserved(1.0, "shop/often")])
+    connection.execute(text(f"SELECT setval(pg_get_serial_sequence('event', 'id'), {2 * events.MOST_SEARCHED})"))
+    events.record(connection, [unserved(2.0, "shop/often")])
+    assert [event.name for event in events.recent(connection, EventFilter(text="shop/"))] == ["often", "old"]
+
+
 def test_the_same_recorded_by_two_at_once_is_counted_twice(database_url: str) -> None:
-    database = Database(database_url, pool_size=2, direct=True)
+    database = Database(database_url, pool_size=3, direct=True)
+    sql = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
     database.write(lambda connection: events.record(connection, [unserved(1.0)]))
     with ThreadPoolExecutor() as threads, database.engine.begin() as first:
         events.record(first, [unserved(2.0)])
         second = threads.submit(database.write, lambda connection: events.record(connection, [unserved(3.0)]))
-        wait([second], timeout=0.2)  # it waits for the row
+        until(lambda: database.read(lambda c: c.execute(text(sql)).scalar_one()) == 1, "it waits for the row")
         first.commit()
         second.result()
     assert [event.times for event in database.read(events.recent)] == [3]
