@@ -11,9 +11,10 @@ import pytest
 from playwright.sync_api import Browser
 
 from app.store.database.urls import libpq_url
-from tests.app.console.test_browser import PHONE, opened, violations
+from tests.app.console.test_browser import PHONE, opened
 from tests.app.console.test_page import words
 from tests.app.console.visits import session, visit
+from tests.support.axe import violations
 from tests.support.planned import Planned
 from tests.support.server import RunningServer
 
