@@ -77,6 +77,9 @@ def _keep_from_python(loop: Any, result: Any) -> None:
 def read_all(*, waits: bool = True) -> None:
     """Loads or compiles every loop that was imported and not called yet, so that no decision waits for it.
 
+    An inner loop is left to loops that must be compiled: compiled ones already contain it, and reading it as well
+    takes a new process half as long again.
+
     `solvers.compiling` uses all cores and may be compiling these loops right now: then this waits for it or, unless
     it `waits`, leaves the missing loops to be loaded when they are called.
     """
@@ -87,8 +90,13 @@ def read_all(*, waits: bool = True) -> None:
                 return
             time.sleep(LOOK_SECONDS)
         for loop, signature in WAITING:
-            get(loop, signature)
+            if not is_inner(loop):
+                get(loop, signature)
         WAITING.clear()
+
+
+def is_inner(loop: Any) -> bool:
+    return bool(loop.targetoptions.get("no_cpython_wrapper"))
 
 
 def before_compiling(announce: Callable[[], None]) -> None:

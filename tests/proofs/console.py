@@ -15,7 +15,6 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -26,6 +25,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from cli.fleet import generated
 from simulation.run import simulated
 from tests.proofs import console_history
+from tests.support.axe import violations
 from tests.support.patience import PATIENCE_MS
 from tests.support.postgres import DatabaseServer, postgres_of_the_wheel
 from tests.support.server import RunningServer, running_server
@@ -62,11 +62,11 @@ class Figures:
     violations: tuple[str, ...]
 
 
-def measured(server: RunningServer, shots: Path | None, visits: int) -> list[Figures]:
-    """Every look at each page, as a viewer who has just signed in."""
+def measured(server: RunningServer, shots: Path | None, visits: int, looks: Sequence[str]) -> list[Figures]:
+    """Looks at each page, as a viewer who has just signed in."""
     with sync_playwright() as started:
         browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        found = [figures for look in LOOKS for figures in _look(browser, server, look, shots, visits)]
+        found = [figures for look in looks for figures in _look(browser, server, look, shots, visits)]
         browser.close()
     return found
 
@@ -98,8 +98,7 @@ def _measure(page: Page, look: str, name: str, path: str, shots: Path | None, vi
     times = [_visit(page, path) for _ in range(visits)]
     if shots is not None and (name == "fleet" or (look == "light" and name in SHOWN)):
         page.screenshot(path=shots / f"{look if name == 'fleet' else name}.png")
-    page.evaluate((files("axe_playwright_python") / "axe.min.js").read_text())
-    broken: Any = page.evaluate("axe.run()")
+    broken = violations(page)
     size = len(page.request.get(path).body())
     paints = [visit["paint"] for visit in times]
     return Figures(
@@ -110,7 +109,7 @@ def _measure(page: Page, look: str, name: str, path: str, shots: Path | None, vi
         statistics.median(visit["answered"] for visit in times),
         statistics.median(paints),
         max(paints),
-        tuple(violation["id"] for violation in broken["violations"]),
+        tuple(rule for rule, _ in broken),
     )
 
 
@@ -134,7 +133,13 @@ def _visit(page: Page, path: str) -> dict[str, float]:
 
 
 def town(
-    postgres: DatabaseServer, gpus: int, services: int, seconds: float, shots: Path | None, visits: int = VISITS
+    postgres: DatabaseServer,
+    gpus: int,
+    services: int,
+    seconds: float,
+    shots: Path | None,
+    visits: int = VISITS,
+    looks: Sequence[str] = tuple(LOOKS),
 ) -> list[Figures]:
     """A fleet planned for so many seconds of virtual time, looked at."""
     url = postgres.create()
@@ -148,7 +153,7 @@ def town(
     with psycopg.connect(url) as connection:
         connection.execute(SPOIL.encode())
     with running_server(url, GPUWRIGHT_DATABASE_DIRECT="1") as server:
-        return measured(server, shots, visits)
+        return measured(server, shots, visits, looks)
 
 
 def main() -> int:

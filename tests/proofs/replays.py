@@ -29,11 +29,13 @@ from app.control.formulate.formulate import formulate
 from app.control.solve.inline import Inline
 from app.control.solve.solver import Solver
 from app.control.solve.versions import versions
+from solvers.compiled import read_all
 from tests.app.control.as_manifests import manifests
 from tests.solvers.planning.random_problems import NOON, random_problem
 
 CYCLES_A_WORLD = 8
 SECONDS = 60.0  # a guard
+READY, START = "ready\n", "start\n"  # what the program that replays says, and what it then waits for
 MODES = ("auto", "auto", "approve")
 
 
@@ -185,14 +187,24 @@ def prove(cycles: int) -> Seen:
         finally:
             solver.close()
         seen.bytes_a_record = size / cycles
-        with busy_loop():
-            command = [sys.executable, "-m", "tests.proofs.replays", "--replay", name]
-            # In a session of its own: where the kernel shares its time by session, nice 19 would otherwise mean the
-            # little that all other tests leave, which may be nothing for minutes.
-            told = subprocess.run(command, capture_output=True, text=True, check=False, start_new_session=True)
-        assert told.returncode == 0, told.stderr
-        seen.differences = told.stdout.splitlines()
+        seen.differences = _elsewhere(name)
     return seen
+
+
+def _elsewhere(folder: str) -> list[str]:
+    """Returns what another program finds different, next to a busy loop."""
+    command = [sys.executable, "-m", "tests.proofs.replays", "--replay", folder]
+    pipe = subprocess.PIPE
+    # In a session of its own: where the kernel shares its time by session, nice 19 would otherwise mean the little
+    # that all other tests leave, which may be nothing for minutes.
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, start_new_session=True) as program:
+        assert program.stdin is not None and program.stdout is not None
+        # Its imports would take minutes next to the loop, and prove nothing.
+        assert program.stdout.readline() == READY, "it ended before it was ready; its errors are above"
+        with busy_loop():
+            found, _ = program.communicate(START)
+    assert program.returncode == 0, "its errors are above"
+    return found.splitlines()
 
 
 def main() -> None:
@@ -201,6 +213,9 @@ def main() -> None:
     parser.add_argument("--replay", type=Path)
     args = parser.parse_args()
     if args.replay:
+        read_all()
+        print(READY, end="", flush=True)
+        sys.stdin.readline()
         os.setpriority(os.PRIO_PROCESS, 0, 19)
         for line in replayed(args.replay):
             print(line)

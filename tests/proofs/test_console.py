@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.proofs.console import CHROMIUM, MOST_PAINT_MS, VISITS, town
+from tests.proofs.console import CHROMIUM, LOOKS, MOST_PAINT_MS, VISITS, town
 from tests.support.postgres import DatabaseServer, need
 from tests.support.soak import SOAK, scaled
 
@@ -16,7 +16,9 @@ MOST_BYTES = 300_000
 @pytest.mark.long
 def test_the_page_of_a_large_fleet_is_small_and_breaks_no_rule_of_axe(postgres: DatabaseServer) -> None:
     need(Path(CHROMIUM), "chromium")
-    for figures in town(postgres, scaled(1000, 20), scaled(300, 10), scaled(60, 10), None, scaled(VISITS, 1)):
+    size = (scaled(1000, 20), scaled(300, 10), scaled(60, 10))
+    looks = list(LOOKS)[: scaled(len(LOOKS), 1)]
+    for figures in town(postgres, *size, None, scaled(VISITS, 1), looks):
         print(figures)
         assert figures.violations == ()
         assert figures.page_bytes <= MOST_BYTES

@@ -157,6 +157,18 @@ def test_reading_all_loops_waits_for_a_process_that_compiles_them(file: Path, ca
     assert not compiled.WAITING
 
 
+def test_an_inner_loop_is_read_only_where_a_loop_that_calls_it_must_be_compiled(file: Path, cache: Path) -> None:
+    file.write_text(LOOPS.replace('@njit("int64(int64)")', '@njit("int64(int64)", inner=True)', 1))
+    assert read(file).four_times(3) == 12
+    again = read(file)
+    assert again.four_times(3) == 12
+    assert not again.twice.signatures
+    entry(cache, "four_times").unlink()
+    compiled_again = read(file)
+    assert compiled_again.four_times(3) == 12
+    assert compiled_again.twice.stats.cache_hits
+
+
 def test_no_process_waits_for_one_that_has_ended(cache: Path) -> None:
     folder = loop_cache.cache_folder() or cache
     with loop_cache.compiling_alone(folder):

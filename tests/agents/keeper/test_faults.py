@@ -26,7 +26,8 @@ startSeconds: 30
 drainSeconds: 0.5
 """
 NEVER_WARM = """\
-about: It answers and never gets warm.
+about: It answers and never gets warm. It opens no device, or a busy machine might miss its connection to MPS first.
+usesGpu: false
 argv: ["{python}", -I, -m, agents.programs.serve.main, "--port={port}", "--name=m", "--latency=1:100=1"]
 health: {path: /healthz}
 warmUp: {path: /no-such-page}

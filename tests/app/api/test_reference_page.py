@@ -9,7 +9,8 @@ from playwright.sync_api import Browser
 
 from app.openapi.reference import read_document
 from tests.app.console.conftest import browser as browser
-from tests.app.console.test_browser import PHONE, opened, violations
+from tests.app.console.test_browser import PHONE, opened
+from tests.support.axe import violations
 from tests.support.contract import DOCUMENT
 from tests.support.server import RunningServer
 

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.app.console.test_browser import PHONE, opened, violations
+from tests.app.console.test_browser import PHONE, opened
 from tests.app.console.visits import session, visit
+from tests.support.axe import violations
 from tests.support.planned import Planned, planned_fleet
 from tests.support.postgres import DatabaseServer
 from tests.support.server import RunningServer

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib.resources import files
 from typing import Any
 
 import psycopg
@@ -13,11 +12,11 @@ from playwright.sync_api import Browser, BrowserContext, Page
 
 from app.store.database.urls import libpq_url
 from tests.app.console.visits import link, session
+from tests.support.axe import violations
 from tests.support.patience import PATIENCE_MS
 from tests.support.planned import Planned
 from tests.support.server import RunningServer
 
-AXE = (files("axe_playwright_python") / "axe.min.js").read_text()
 PAGES = (
     "/?service=shop/a", "/nodes/node-0", "/services", "/services/shop/a", "/services/shop/a/explain", "/plans",
     "/money", "/events", "/audit", "/jobs", "/what-if",
@@ -53,13 +52,6 @@ def opened(
     context.close()
     expected = tuple(f"Failed to load resource: the server responded with a status of {status}" for status in refused)
     assert [text for text in complaints if not text.startswith(expected)] == []
-
-
-def violations(page: Page) -> list[tuple[str, str]]:
-    """What axe finds: the rule, and the first element that breaks it."""
-    page.evaluate(AXE)
-    found: Any = page.evaluate("axe.run()")
-    return [(one["id"], one["nodes"][0]["html"]) for one in found["violations"]]
 
 
 @pytest.mark.parametrize("light", ["light", "dark"])

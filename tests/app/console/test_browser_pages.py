@@ -7,8 +7,9 @@ import re
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.app.console.test_browser import PHONE, opened, violations
+from tests.app.console.test_browser import PHONE, opened
 from tests.app.console.visits import session
+from tests.support.axe import violations
 from tests.support.patience import PATIENCE_MS
 from tests.support.planned import Planned
 from tests.support.server import RunningServer

@@ -11,11 +11,13 @@ import pytest
 from playwright.sync_api import Browser
 
 from app.store.database.urls import libpq_url
-from tests.app.console.test_browser import PHONE, opened, violations
+from tests.app.console.test_browser import PHONE, opened
 from tests.app.console.test_page import words
 from tests.app.console.visits import session, visit
+from tests.support.axe import violations
 from tests.support.planned import Planned
 from tests.support.server import RunningServer
+from tests.support.soak import SOAK
 
 WIDE = {"width": 1440, "height": 900}
 FILL = """
@@ -133,6 +135,7 @@ def test_a_tenant_sees_the_charts_of_its_own(server: RunningServer) -> None:
         assert "shop" in text and "lab" not in text and "dle" not in text.replace("middle", "")
 
 
+ROWS_LEFT_OUT = "" if SOAK else "figure tbody tr:nth-child(n + 4)"  # every day the first rows, which the rest equal
 CHART_PAGES = ("/?range=1h", "/?range=7d", "/services/shop/a?range=1h", "/money")
 
 
@@ -148,7 +151,7 @@ def test_charts_are_read_by_eye_by_ear_and_on_a_phone(
             assert violations(page) == [], path
             for summary in page.locator("figure summary").all():
                 summary.click()
-            assert violations(page) == [], f"{path} with its tables"
+            assert violations(page, ROWS_LEFT_OUT) == [], f"{path} with its tables"
             chart = page.get_by_role("img").first.bounding_box()
             assert chart is not None and chart["height"] >= 120, path
 

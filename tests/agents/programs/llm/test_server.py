@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-import io
 import json
 import re
 import signal
@@ -201,11 +200,13 @@ def test_a_client_who_reads_nothing_is_cut_off_and_harms_no_other() -> None:
 
 
 @pytest.mark.parametrize("words", [("--batch", "0"), ("--kv-tokens", "1"), ("--prefix-share", "2"), ("--queue", "0")])
-def test_arguments_out_of_range_are_refused(words: tuple[str, str]) -> None:
+def test_arguments_out_of_range_are_refused(words: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     from agents.programs.llm.main import main
 
-    with contextlib.redirect_stderr(io.StringIO()), pytest.raises(SystemExit):
+    with pytest.raises(SystemExit):
         main(list(words))
+    said = capsys.readouterr().err
+    assert f"error: {' '.join(words)}" in said and " is outside " in said
 
 
 def test_a_hostile_connection_harms_only_itself(copy: Copy) -> None:

@@ -35,8 +35,10 @@ def test_a_mig_device_sets_and_measures_nothing_that_it_shares(device: NvmlDevic
     reading = device.read(part)
     assert (reading.memory_used_gib, reading.power_w, reading.sm_clock_mhz) == (0.0, None, None)
     refused: list[Callable[[], object]] = [
-        lambda: device.lock_clock(part, 1980), lambda: device.cap_power(part, 300.0), lambda: device.exclusive(part, True),
-    ]  # fmt: skip
+        lambda: device.lock_clock(part, 1980),
+        lambda: device.cap_power(part, 300.0),
+        lambda: device.exclusive(part, True),
+    ]
     for knob in refused:
         with pytest.raises(DeviceError) as caught:
             knob()
