@@ -1,6 +1,7 @@
 """Draws a node as boxes: a box per GPU, filled from below by the planned SM%, coloured by service.
 
-The strip on the right of a box is its memory. Paths are short, so that a thousand GPUs take some tens of kilobytes.
+The strip on the right of a box is its memory. A node is a path per colour, and one tooltip with a line per GPU: each
+element costs the browser more than its bytes do.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 from zlib import crc32
 
@@ -40,8 +42,9 @@ class NodeDrawing:
     short: str  # without the prefix of its group
     label: str  # in words, for screen readers
     width: int
+    boxes: str  # the path of the empty boxes
     paths: tuple[tuple[str, str], ...]  # (class, path)
-    titles: tuple[tuple[int, str], ...]  # (position, tooltip)
+    tooltip: str  # a line per GPU
     silent: str  # for how long; empty: it reports
     ailing: tuple[int, ...]
     more: int  # GPUs that are not drawn
@@ -81,11 +84,11 @@ def draw(
     hues: Mapping[str, str],
     only: str = "",
 ) -> NodeDrawing:
-    """Draws the boxes of a node, each with a tooltip of about `room` characters; `only` mutes all other services."""
+    """Draws the boxes of a node, with some `room` characters for each in the tooltip; `only` mutes other services."""
     indexes = range(node.gpus) if node.gpus else sorted(residents)  # a tenant sees only its own
     drawn = list(indexes)[:MOST_BOXES]
     paths: dict[str, list[str]] = defaultdict(list)
-    titles = []
+    lines = []
     for at, index in enumerate(drawn):
         x, height, on = at * PITCH, 0.0, residents.get(index, ())
         for resident in on:
@@ -101,21 +104,27 @@ def draw(
             paths["m"].append(f"M{x + WIDE + 1} {HIGH}h4v-{_short(used)}h-4z")
         if index in ailing:
             paths["x"].append(f"M{x} 0l18 20m0-20l-18 20")
-        titles.append((x, _title(index, on, index in ailing, room)))
+        lines.append(_line(index, on, index in ailing, room))
     return NodeDrawing(
         name=node.name,
         short=node.name.removeprefix(prefix),
         label=_label(node, residents, memory_gib, silent, ailing),
         width=max(1, len(drawn)) * PITCH - 2,
+        boxes=_boxes(len(drawn)),
         paths=tuple((name, "".join(parts)) for name, parts in sorted(paths.items())),
-        titles=tuple(titles),
+        tooltip="\n".join(lines),
         silent=silent,
         ailing=tuple(ailing),
         more=len(indexes) - len(drawn),
     )
 
 
-def _title(index: int, on: Sequence[GpuResident], is_ailing: bool, room: int) -> str:
+@cache
+def _boxes(gpus: int) -> str:
+    return "".join(f"M{at * PITCH} 0h18v{HIGH}h-18z" for at in range(gpus))
+
+
+def _line(index: int, on: Sequence[GpuResident], is_ailing: bool, room: int) -> str:
     names = [f"{resident.name} {resident.sm_percent:g}" for resident in on]
     while len(names) > 1 and sum(map(len, names)) > room:
         names.pop()

@@ -51,7 +51,7 @@ def viewer(server: RunningServer) -> str:
 
 def charts(html: str) -> dict[str, str]:
     """The figures of a page by their titles."""
-    return {re.findall(r"<figcaption>([^<]+?) <", part)[0]: part for part in html.split('<figure class="chart">')[1:]}
+    return {re.findall(r"<figcaption>([^<]+?) <", part)[0]: part for part in html.split('<figure class="chart"')[1:]}
 
 
 @pytest.mark.parametrize("name", ["1h", "24h", "7d", "30d"])

@@ -168,13 +168,13 @@ def test_a_box_is_filled_from_below_and_never_beyond_its_top() -> None:
 def test_a_failed_gpu_is_crossed_out_and_a_large_node_is_cut_short() -> None:
     drawn = draw(node("n-1", gpus=100_000, ailing=(1,)), "n-", {}, 24.0, "", [1], 60, {})
     assert dict(drawn.paths)["x"].startswith("M20 0")
-    assert (drawn.short, len(drawn.titles), drawn.more) == ("1", 64, 99_936)
+    assert (drawn.short, drawn.tooltip.count("\n"), drawn.more) == ("1", 63, 99_936)
 
 
 def test_a_tenant_is_drawn_the_gpus_that_it_runs_on_and_no_others() -> None:
     whole = replace(seen([], [node("n-1", gpus=0)], instances=[instance("shop/a", "n-1", 3)]), tenant="shop")
     drawn = draw_fleet(whole, NOW).groups[0].drawn[0]
-    assert [title for _, title in drawn.titles] == ["3: shop/a 25"]
+    assert drawn.tooltip == "3: shop/a 25"
 
 
 def test_an_slo_of_tokens_is_shown_with_both_promises_and_in_full_with_the_share_that_kept_each() -> None:
