@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from app.console.boxes import HUES, assign_hues, draw
+from app.console.boxes import HUES, NodeLook, assign_hues, draw
 from app.console.data import ConsoleData
 from app.console.events import group_events
 from app.console.fleet import draw_fleet
@@ -166,7 +166,7 @@ def test_a_box_is_filled_from_below_and_never_beyond_its_top() -> None:
 
 
 def test_a_failed_gpu_is_crossed_out_and_a_large_node_is_cut_short() -> None:
-    drawn = draw(node("n-1", gpus=100_000, ailing=(1,)), "n-", {}, 24.0, "", [1], 60, {})
+    drawn = draw(NodeLook("n-1", 100_000, ailing=(1,)), "n-", (), 24.0, 60, ())
     assert dict(drawn.paths)["x"].startswith("M20 0")
     assert (drawn.short, drawn.tooltip.count("\n"), drawn.more) == ("1", 63, 99_936)
 
@@ -281,9 +281,9 @@ def test_served_is_what_is_planned_whole_and_answered_by_a_copy() -> None:
 
 def test_colours_are_given_out_in_order_and_shared_only_when_none_is_left() -> None:
     names = [f"shop/s{number:02}" for number in range(HUES)]
-    assert list(assign_hues(reversed(names)).values()) == [f"c{number}" for number in range(HUES)]
-    more = assign_hues([*names, "shop/t"])
-    assert {name: more[name] for name in names} == assign_hues(names)
+    assert list(assign_hues(tuple(reversed(names))).values()) == [f"c{number}" for number in range(HUES)]
+    more = assign_hues((*names, "shop/t"))
+    assert {name: more[name] for name in names} == assign_hues(tuple(names))
     assert more["shop/t"] in more.values()
 
 
