@@ -1,18 +1,19 @@
 """Draws a node as boxes: a box per GPU, filled from below by the planned SM%, coloured by service.
 
-The strip on the right of a box is its memory. Paths are short, so that a thousand GPUs take some tens of kilobytes.
+The strip on the right of a box is its memory. A node is a path per colour, and one tooltip with a line per GPU: each
+element costs the browser more than its bytes do.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cache, lru_cache
+from typing import Any, NamedTuple
 from zlib import crc32
 
 from app.console.wording import THIN
-from app.store.fleet.fleet_map import MapNode
 from solvers.planning.plan_fields import held_gpus
 
 HUES = 12
@@ -20,16 +21,28 @@ PITCH, WIDE, HIGH = 20, 13, 20  # of a box in units of the drawing; its memory i
 MOST_BOXES = 64  # of a node
 JOB = "j"  # the colour of jobs
 MUTED = "o"
+KEPT_DRAWINGS = 1024  # three pages of nodes
 
 
-@dataclass(frozen=True, slots=True)
-class GpuResident:
+class GpuResident(NamedTuple):
     """A service's instance or a job that is planned on a GPU."""
 
     name: str  # tenant/name
     is_job: bool
     sm_percent: float
     memory_gib: float
+
+
+Residents = tuple[tuple[int, tuple[GpuResident, ...]], ...]  # by GPU; hashable, so that drawings can be kept
+
+
+class NodeLook(NamedTuple):
+    """What of a node itself its drawing shows."""
+
+    name: str
+    gpus: int  # 0: those with something on them
+    silent: str = ""  # for how long; empty: it reports
+    ailing: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +53,9 @@ class NodeDrawing:
     short: str  # without the prefix of its group
     label: str  # in words, for screen readers
     width: int
+    boxes: str  # the path of the empty boxes
     paths: tuple[tuple[str, str], ...]  # (class, path)
-    titles: tuple[tuple[int, str], ...]  # (position, tooltip)
+    tooltip: str  # a line per GPU
     silent: str  # for how long; empty: it reports
     ailing: tuple[int, ...]
     more: int  # GPUs that are not drawn
@@ -63,29 +77,38 @@ def group_by_gpu(body: Mapping[str, Any]) -> dict[str, dict[int, list[GpuResiden
     return found
 
 
-def assign_hues(names: Iterable[str]) -> dict[str, str]:
+def residents_of(found: Mapping[str, Mapping[int, Sequence[GpuResident]]], node: str) -> Residents:
+    """Returns what is on each GPU of a node, from all that `group_by_gpu` found."""
+    return tuple((index, tuple(on)) for index, on in found.get(node, {}).items())
+
+
+@lru_cache(maxsize=16)
+def assign_hues(names: tuple[str, ...]) -> Mapping[str, str]:
     """Returns the colour of each service: the first ones get one of their own, in order; the others share."""
     return {
         name: f"c{at if at < HUES else crc32(name.encode()) % HUES}" for at, name in enumerate(sorted(names))
     }  # fmt: skip
 
 
+@lru_cache(maxsize=KEPT_DRAWINGS)
 def draw(
-    node: MapNode,
+    node: NodeLook,
     prefix: str,
-    residents: Mapping[int, Sequence[GpuResident]],
+    on_gpus: Residents,
     memory_gib: float,
-    silent: str,
-    ailing: Sequence[int],
     room: int,
-    hues: Mapping[str, str],
+    services: tuple[str, ...],
     only: str = "",
 ) -> NodeDrawing:
-    """Draws the boxes of a node, each with a tooltip of about `room` characters; `only` mutes all other services."""
+    """Draws the boxes of a node, with some `room` characters for each in the tooltip; `only` mutes other services.
+
+    Most nodes are as they were a refresh ago: their drawings are kept.
+    """
+    residents, hues = dict(on_gpus), assign_hues(services)
     indexes = range(node.gpus) if node.gpus else sorted(residents)  # a tenant sees only its own
     drawn = list(indexes)[:MOST_BOXES]
     paths: dict[str, list[str]] = defaultdict(list)
-    titles = []
+    lines = []
     for at, index in enumerate(drawn):
         x, height, on = at * PITCH, 0.0, residents.get(index, ())
         for resident in on:
@@ -99,23 +122,29 @@ def draw(
         used = min(1.0, sum(resident.memory_gib for resident in on) / memory_gib) * HIGH if memory_gib else 0.0
         if used > 0:
             paths["m"].append(f"M{x + WIDE + 1} {HIGH}h4v-{_short(used)}h-4z")
-        if index in ailing:
+        if index in node.ailing:
             paths["x"].append(f"M{x} 0l18 20m0-20l-18 20")
-        titles.append((x, _title(index, on, index in ailing, room)))
+        lines.append(_line(index, on, index in node.ailing, room))
     return NodeDrawing(
         name=node.name,
         short=node.name.removeprefix(prefix),
-        label=_label(node, residents, memory_gib, silent, ailing),
+        label=_label(node, residents, memory_gib),
         width=max(1, len(drawn)) * PITCH - 2,
+        boxes=_boxes(len(drawn)),
         paths=tuple((name, "".join(parts)) for name, parts in sorted(paths.items())),
-        titles=tuple(titles),
-        silent=silent,
-        ailing=tuple(ailing),
+        tooltip="\n".join(lines),
+        silent=node.silent,
+        ailing=node.ailing,
         more=len(indexes) - len(drawn),
     )
 
 
-def _title(index: int, on: Sequence[GpuResident], is_ailing: bool, room: int) -> str:
+@cache
+def _boxes(gpus: int) -> str:
+    return "".join(f"M{at * PITCH} 0h18v{HIGH}h-18z" for at in range(gpus))
+
+
+def _line(index: int, on: Sequence[GpuResident], is_ailing: bool, room: int) -> str:
     names = [f"{resident.name} {resident.sm_percent:g}" for resident in on]
     while len(names) > 1 and sum(map(len, names)) > room:
         names.pop()
@@ -123,9 +152,7 @@ def _title(index: int, on: Sequence[GpuResident], is_ailing: bool, room: int) ->
     return f"{index}{' unhealthy' if is_ailing else ''}: {', '.join(names) or 'empty'}{more}"
 
 
-def _label(
-    node: MapNode, residents: Mapping[int, Sequence[GpuResident]], memory_gib: float, silent: str, ailing: Sequence[int]
-) -> str:
+def _label(node: NodeLook, residents: Mapping[int, Sequence[GpuResident]], memory_gib: float) -> str:
     everything = [resident for on in residents.values() for resident in on]
     gpus = node.gpus or len(residents)
     sm = sum(resident.sm_percent for resident in everything) / gpus if gpus else 0.0
@@ -134,9 +161,10 @@ def _label(
     )
     facts = [f"{gpus} GPU{'s' if gpus > 1 else ''}", f"{len(residents)} in use", f"SM {sm:.0f}{THIN}%"]
     facts.append(f"memory {memory:.0f}{THIN}%")
-    if ailing:
-        facts.append(f"unhealthy: GPU {', '.join(map(str, ailing))}")
-    return f"{node.name}: {'silent ' + silent + '; ' if silent else ''}{', '.join(facts)}"
+    if node.ailing:
+        facts.append(f"unhealthy: GPU {', '.join(map(str, node.ailing))}")
+    silent = f"silent {node.silent}; " if node.silent else ""
+    return f"{node.name}: {silent}{', '.join(facts)}"
 
 
 def _short(value: float) -> str:

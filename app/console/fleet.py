@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from app.console.boxes import MOST_BOXES, GpuResident, NodeDrawing, assign_hues, draw, group_by_gpu
+from app.console.boxes import MOST_BOXES, GpuResident, NodeDrawing, NodeLook, draw, group_by_gpu, residents_of
 from app.console.data import ConsoleData
 from app.console.page_request import FleetQuery
 from app.console.wording import age, ahead
@@ -54,7 +54,7 @@ class FleetPicture:
 def draw_fleet(data: ConsoleData, query: FleetQuery) -> FleetPicture:
     """Counts the whole fleet, and draws a page of it."""
     residents = group_by_gpu(data.body)
-    hues = assign_hues(service["service"] for service in data.services)
+    services = tuple(service["service"] for service in data.services)
     silence = {node.name: _silent(node, data.at) for node in data.nodes}
     ailing = {node.name: _ailing(node) for node in data.nodes}
     wrong = {node.name for node in data.nodes if silence[node.name] or ailing[node.name]}
@@ -73,8 +73,8 @@ def draw_fleet(data: ConsoleData, query: FleetQuery) -> FleetPicture:
         prefix = _prefix([node.name for node in nodes])
         drawn = tuple(
             draw(
-                node, prefix, residents.get(node.name, {}), memory_gib, silence[node.name], sorted(ailing[node.name]),
-                room, hues, query.service,
+                NodeLook(node.name, node.gpus, silence[node.name], tuple(sorted(ailing[node.name]))), prefix,
+                residents_of(residents, node.name), memory_gib, room, services, query.service,
             )
             for node in nodes
             if node.name in shown

@@ -11,7 +11,7 @@ from typing import Any
 from app.console.charts.money import WORDS
 
 BY = ("tenant", "service", "job", "kind")
-MOST_LINES = 200
+MOST_LINES = 100
 
 Rows = Sequence[Mapping[str, Any]]
 

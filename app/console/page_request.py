@@ -53,6 +53,15 @@ class FleetQuery(PageQuery):
     service: str = ""  # the only one coloured on the map
     fleet: int = 1  # page of the map
     range: str = DAY.name  # of the charts
+    table: str = ""  # the chart that has its table, too
+
+
+@dataclass(frozen=True, slots=True)
+class ChartsQuery(PageQuery):
+    """Of a page whose address asks for nothing but its charts."""
+
+    range: str = DAY.name
+    table: str = ""  # the chart that has its table, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +100,12 @@ def read_fleet_query(query: Mapping[str, str]) -> FleetQuery:
         service=read_text(query, "service"),
         fleet=read_number(query, "fleet"),
         range=read_range(query.get("range", "")).name,
+        table=read_text(query, "table"),
     )
+
+
+def read_charts_query(query: Mapping[str, str]) -> ChartsQuery:
+    return ChartsQuery(range=read_range(query.get("range", "")).name, table=read_text(query, "table"))
 
 
 def read_services_query(query: Mapping[str, str]) -> ServicesQuery:

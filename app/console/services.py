@@ -70,7 +70,7 @@ def make_rows(data: ConsoleData) -> list[ServiceRow]:
     why = {line["service"]: line for line in data.body.get("unserved", ())}
     held = data.body.get("heldBack", ())
     short = {line["service"]: line["message"] for line in held if line["reason"] == Reason.TOO_FEW_GPUS}
-    hues = assign_hues(service["service"] for service in data.services)
+    hues = assign_hues(tuple(service["service"] for service in data.services))
     return [
         _row(service, hues[service["service"]], why.get(service["service"], {}), short.get(service["service"], ""))
         for service in data.services

@@ -74,7 +74,6 @@ class ChartDrawing:
     time_ticks: tuple[tuple[float, str], ...]  # (x, words)
     paths: tuple[tuple[str, str], ...]  # (class, path)
     legend: tuple[LegendLine, ...]
-    rows: tuple[tuple[str, tuple[str, ...]], ...]  # (time in words, values), newest first
 
 
 def draw_chart(chart: TimeChart, span: str, zone: tzinfo = UTC) -> ChartDrawing:
@@ -86,9 +85,6 @@ def draw_chart(chart: TimeChart, span: str, zone: tzinfo = UTC) -> ChartDrawing:
     def x(moment: datetime) -> float:
         return LEFT + (RIGHT - LEFT) * (moment - chart.begins[0]).total_seconds() / length
 
-    known = [
-        index for index in range(len(chart.begins)) if any(line.values[index] is not None for line in chart.measured)
-    ]
     paths = _bars(chart, axis, x) if chart.is_stacked else _lines(chart, axis, x)
     return ChartDrawing(
         id=chart.id,
@@ -96,7 +92,7 @@ def draw_chart(chart: TimeChart, span: str, zone: tzinfo = UTC) -> ChartDrawing:
         unit=chart.unit,
         note=chart.note,
         sentence=_sentence(chart, span, zone),
-        is_empty=not known,
+        is_empty=not _known(chart),
         is_stacked=chart.is_stacked,
         value_ticks=tuple((round(_y(axis.place(tick)), 1), axis.label(tick)) for tick in axis.ticks),
         time_ticks=tuple((round(x(at), 1), words) for at, words in time_ticks(chart.begins[0], ends, zone)),
@@ -104,12 +100,23 @@ def draw_chart(chart: TimeChart, span: str, zone: tzinfo = UTC) -> ChartDrawing:
         legend=tuple(
             LegendLine(series.look, series.name, chart.write(_summary(chart, series.values))) for series in chart.series
         ),
-        rows=tuple(
-            (_words(chart.begins[index], chart.step, zone),
-             tuple(chart.write(series.values[index]) for series in chart.series))
-            for index in reversed(known)
-        ),
+    )
+
+
+def chart_rows(chart: TimeChart, zone: tzinfo = UTC) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Returns the chart as a table: the time in words and the values of each known step, the newest first."""
+    return tuple(
+        (_words(chart.begins[index], chart.step, zone),
+         tuple(chart.write(series.values[index]) for series in chart.series))
+        for index in reversed(_known(chart))
     )  # fmt: skip
+
+
+def _known(chart: TimeChart) -> list[int]:
+    """Returns the steps of which something is known."""
+    return [
+        index for index in range(len(chart.begins)) if any(line.values[index] is not None for line in chart.measured)
+    ]
 
 
 def _heights(chart: TimeChart) -> list[float]:

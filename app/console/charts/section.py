@@ -1,13 +1,15 @@
-"""The part of a page that shows charts, with links to other ranges of time. Pure."""
+"""The part of a page that shows charts, with links to other ranges of time and to their tables. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import tzinfo
+from datetime import UTC, tzinfo
 
-from app.console.charts.drawing import ChartDrawing, TimeChart, draw_chart
-from app.console.charts.ranges import RANGES, TimeRange
+from app.console.charts.drawing import ChartDrawing, TimeChart, chart_rows, draw_chart
+from app.console.charts.ranges import DAY, RANGES, TimeRange
+
+Address = Callable[[str, str], str]  # of the page with charts of this range, one of them with its table
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,23 +24,40 @@ class RangeLink:
 
 @dataclass(frozen=True, slots=True)
 class ChartSection:
-    """Drawn charts, and the ranges to choose from."""
+    """Drawn charts, the ranges to choose from, and the table of one chart: a page with all tables would be slow."""
 
     title: str
     drawings: Sequence[ChartDrawing]
+    tables: Mapping[str, str]  # by chart: the address that shows its table, or hides it where it is shown
     links: Sequence[RangeLink] = ()
+    table: str = ""  # the chart whose table is shown
+    rows: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
 def draw_section(
-    charts: Sequence[TimeChart], span: TimeRange, zone: tzinfo, address: Callable[[str], str]
+    charts: Sequence[TimeChart], span: TimeRange, zone: tzinfo, address: Address, table: str = ""
 ) -> ChartSection:
-    """Draws charts of a range; `address` returns the page's address with another range."""
-    links = [RangeLink(known.name, known.words, address(known.name), known is span) for known in RANGES]
-    title = f"The last {span.words}"
-    return ChartSection(title, [draw_chart(chart, title.lower(), zone) for chart in charts], links)
+    """Draws charts of a range; `table` is the chart that has its table, too."""
+    links = [
+        RangeLink(known.name, known.words, f"{address(known.name, table)}#charts", known is span) for known in RANGES
+    ]
+    return _section(f"The last {span.words}", charts, zone, links, lambda shown: address(span.name, shown), table)
 
 
-def draw_month(charts: Sequence[TimeChart]) -> ChartSection:
+def draw_month(charts: Sequence[TimeChart], address: Address, table: str = "") -> ChartSection:
     """Draws charts of the last 30 days in UTC, as the ledger keeps days; they have no other range."""
-    title = "The last 30 days"
-    return ChartSection(title, [draw_chart(chart, title.lower()) for chart in charts])
+    return _section("The last 30 days", charts, UTC, (), lambda shown: address(DAY.name, shown), table)
+
+
+def _section(
+    title: str, charts: Sequence[TimeChart], zone: tzinfo, links: Sequence[RangeLink], address: Callable[[str], str],
+    table: str,
+) -> ChartSection:  # fmt: skip
+    return ChartSection(
+        title,
+        [draw_chart(chart, title.lower(), zone) for chart in charts],
+        {chart.id: f"{address('' if chart.id == table else chart.id)}#chart-{chart.id}" for chart in charts},
+        links,
+        table,
+        next((chart_rows(chart, zone) for chart in charts if chart.id == table), ()),
+    )

@@ -35,5 +35,7 @@ def fleet_page(request: Request, ctx: Ctx, who: Viewer) -> Response:
         return found, read_money(connection, who, found.at, currency), drawn
 
     data, money, charts = ctx.database.read(read)
-    section = draw_section(charts, span, zone_of_reader(request), lambda name: query.url("charts", range=name))
+    section = draw_section(
+        charts, span, zone_of_reader(request), lambda name, table: query.url(range=name, table=table), query.table
+    )
     return show(request, who, "fleet_page.html", data.at, charts=section, **fleet_values(data, money, query))

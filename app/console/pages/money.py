@@ -18,6 +18,7 @@ from app.console.data import read_money
 from app.console.money import Money
 from app.console.money_page import BY, MoneyTable, make_table, span_of
 from app.console.page_answer import show
+from app.console.page_request import read_charts_query
 from app.console.visitor import Viewer
 from app.reports import sheets
 from app.store.database import clock
@@ -41,7 +42,9 @@ def money_page(request: Request, ctx: Ctx, who: Viewer) -> Response:
         return at, read_money(connection, who, at, currency), table, charts
 
     at, money, table, charts = ctx.database.read(read)
-    return show(request, who, "money.html", at, money=money, table=table, charts=draw_month(charts))
+    query = read_charts_query(request.query_params)
+    section = draw_month(charts, lambda _, shown: f"/money{query.part(table=shown)}", query.table)
+    return show(request, who, "money.html", at, money=money, table=table, charts=section)
 
 
 @router.get("/money/{span}.csv")

@@ -59,12 +59,13 @@ def show_plan(
     writes = may(who, Noun.PLAN, AccessVerb.WRITE)
     done = request.query_params.get("done", "") if writes and request.method == "GET" else ""
     plan = found.plan
+    changed = [line for line in (found.difference or {}).get("services", ()) if line["service"].count("/") == 1]
     return show(
         request, who, "plan.html", found.at, status=refused.status if refused else 200, page=found, plan=plan,
         form=form_token(who) if writes else "", refused=refused, said=plan_page.said(done, generation),
         why=plan_page.why_planned(plan), progress=plan_page.rollout_lines(plan), against=against,
         certificate=plan.get("certificate") or {}, most=MOST_REASONS, currency=ctx.settings.currency,
-        services=(found.difference or {}).get("services", ())[:MOST_SERVICES],
+        services=changed[:MOST_SERVICES], more_services=max(0, len(changed) - MOST_SERVICES),
     )  # fmt: skip
 
 

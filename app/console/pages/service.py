@@ -18,7 +18,9 @@ from app.console.charts.ranges import read_range
 from app.console.charts.reading import read_service_charts
 from app.console.charts.section import draw_section
 from app.console.data import ConsoleData, read_services
+from app.console.links import service_link
 from app.console.page_answer import show, shown_tenant, zone_of_reader
+from app.console.page_request import read_charts_query
 from app.console.refusals import unknown_name
 from app.console.services import make_rows
 from app.console.visitor import Viewer
@@ -54,7 +56,8 @@ def service_page(request: Request, ctx: Ctx, who: Viewer, tenant: str, name: str
     full, own = f"{tenant}/{name}", shown_tenant(who)
     counted = ctx.windows.read(ctx.database, own)
 
-    span = read_range(request.query_params.get("range", ""))
+    query = read_charts_query(request.query_params)
+    span = read_range(query.range)
 
     def read(connection: Connection) -> tuple[ConsoleData, ServiceHistory, Sequence[TimeChart]]:
         found = read_services(connection, own, counted)
@@ -64,12 +67,15 @@ def service_page(request: Request, ctx: Ctx, who: Viewer, tenant: str, name: str
         charts = read_service_charts(connection, span, found.at, full, chosen["percentile"])
         return found, _history(connection, chosen, tenant, name, own), charts
 
+    def address(range_name: str, table: str) -> str:
+        return f"{service_link(full)}{query.part(range=range_name, table=table)}"
+
     data, history, charts = ctx.database.read(read)
     row = next(row for row in make_rows(data) if row.name == full)
     instances = [line for line in data.body.get("instances", ()) if line["service"] == full]
     return show(
         request, who, "service.html", data.at, service=row, history=history, currency=ctx.settings.currency,
-        charts=draw_section(charts, span, zone_of_reader(request), lambda name: f"?range={name}#charts"),
+        charts=draw_section(charts, span, zone_of_reader(request), address, query.table),
         instances=instances[:MOST_INSTANCES], more=max(0, len(instances) - MOST_INSTANCES),
         may_price=may(who, Noun.WHAT_IF, AccessVerb.WRITE),
     )  # fmt: skip

@@ -33,6 +33,15 @@ function opened() {
   });
 }
 
+// Parts that are laid out only near the window keep their height, or the page would jump under the reader.
+function heights() {
+  const many = () => [...document.querySelectorAll(".many")];
+  const before = many().map((part) => part.offsetHeight);
+  return () => many().forEach((part, at) => {
+    if (before[at]) part.style.containIntrinsicHeight = `auto ${before[at]}px`;
+  });
+}
+
 function status(word, isPaused) {
   live.textContent = word;
   document.body.classList.toggle("paused", isPaused);
@@ -47,7 +56,7 @@ async function load(address, parts, isWanted) {
     if (answer.status >= 500 || answer.status === 429) throw new Error(String(answer.status));
     const next = new DOMParser().parseFromString(await answer.text(), "text/html");
     if (!isWanted()) return;
-    const restore = [focused(), opened()];
+    const restore = [heights(), focused(), opened()];
     for (const part of parts) {
       const [old, replacement] = [document.querySelector(part), next.querySelector(part)];
       if (old && replacement) old.replaceWith(replacement);

@@ -58,6 +58,6 @@ def explain_skipped(decision: Decision, large: Plan) -> Decision:
     if not handed_over(large.changes) or saved <= 0:
         return decision
     message = (
-        f"{handed_over(large.changes)} hand-overs would save {saved:.4g} an hour; a smaller change was made instead"
+        f"{handed_over(large.changes)} hand-overs would save {saved:,.2f} an hour; a smaller change was made instead"
     )
     return replace(decision, held_back=(*decision.held_back, HeldBackChange("", Reason.TOO_MANY_MOVES, message)))

@@ -50,7 +50,7 @@ POINTS = statement(
     "points_of_fleet",
     f"""
     SELECT date_bin(CAST(:step AS interval), minute, '1970-01-01Z') AS begins, avg(held_cost) AS held_cost,
-           avg(planned_cost) AS planned_cost, avg(bound) AS bound,
+           avg(planned_cost) AS planned_cost, avg(nullif(bound, 0)) AS bound,
            sum(busy_gpus) FILTER (WHERE {_IS_WHOLE}) / nullif(sum(gpus) FILTER (WHERE {_IS_WHOLE}), 0) AS busy,
            avg(power_w) FILTER (WHERE {_IS_WHOLE}) AS power_w,
            greatest(0, sum(answers) - sum(slow)) / nullif(sum(answers) + sum(errors), 0) AS attained

@@ -77,9 +77,9 @@ def test_the_legend_names_the_colours_and_leaves_one_of_them(
         page.goto("/")
         page.get_by_role("list", name="Colours of services").get_by_role("link", name="shop/b").click()
         page.get_by_text("only shop/b is coloured").wait_for()
-        box = page.locator(".nodes rect").first.bounding_box()
+        box = page.locator(".nodes svg").first.bounding_box()
         assert box is not None
-        assert box["width"] > 60, "four GPUs are drawn large"
+        assert box["height"] > 60, "four GPUs are drawn large"
 
 
 def test_events_are_filtered_and_lead_to_what_they_are_about(

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from app.console.boxes import HUES, assign_hues, draw
+from app.console.boxes import HUES, NodeLook, assign_hues, draw
 from app.console.data import ConsoleData
 from app.console.events import group_events
 from app.console.fleet import draw_fleet
@@ -166,15 +166,15 @@ def test_a_box_is_filled_from_below_and_never_beyond_its_top() -> None:
 
 
 def test_a_failed_gpu_is_crossed_out_and_a_large_node_is_cut_short() -> None:
-    drawn = draw(node("n-1", gpus=100_000, ailing=(1,)), "n-", {}, 24.0, "", [1], 60, {})
+    drawn = draw(NodeLook("n-1", 100_000, ailing=(1,)), "n-", (), 24.0, 60, ())
     assert dict(drawn.paths)["x"].startswith("M20 0")
-    assert (drawn.short, len(drawn.titles), drawn.more) == ("1", 64, 99_936)
+    assert (drawn.short, drawn.tooltip.count("\n"), drawn.more) == ("1", 63, 99_936)
 
 
 def test_a_tenant_is_drawn_the_gpus_that_it_runs_on_and_no_others() -> None:
     whole = replace(seen([], [node("n-1", gpus=0)], instances=[instance("shop/a", "n-1", 3)]), tenant="shop")
     drawn = draw_fleet(whole, NOW).groups[0].drawn[0]
-    assert [title for _, title in drawn.titles] == ["3: shop/a 25"]
+    assert drawn.tooltip == "3: shop/a 25"
 
 
 def test_an_slo_of_tokens_is_shown_with_both_promises_and_in_full_with_the_share_that_kept_each() -> None:
@@ -281,9 +281,9 @@ def test_served_is_what_is_planned_whole_and_answered_by_a_copy() -> None:
 
 def test_colours_are_given_out_in_order_and_shared_only_when_none_is_left() -> None:
     names = [f"shop/s{number:02}" for number in range(HUES)]
-    assert list(assign_hues(reversed(names)).values()) == [f"c{number}" for number in range(HUES)]
-    more = assign_hues([*names, "shop/t"])
-    assert {name: more[name] for name in names} == assign_hues(names)
+    assert list(assign_hues(tuple(reversed(names))).values()) == [f"c{number}" for number in range(HUES)]
+    more = assign_hues((*names, "shop/t"))
+    assert {name: more[name] for name in names} == assign_hues(tuple(names))
     assert more["shop/t"] in more.values()
 
 

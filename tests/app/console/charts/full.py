@@ -20,4 +20,4 @@ def full_charts(at: datetime) -> ChartSection:
     ]
     changes = [ChangePoint(begin, 100 + step, 200, 300, 400 - step) for step, begin in enumerate(begins)]
     charts = fleet_charts(FleetPoints(begins, span.step, points, changes), "EUR")
-    return draw_section(charts, span, UTC, lambda name: f"/?range={name}#charts")
+    return draw_section(charts, span, UTC, lambda name, table: f"/?range={name}&table={table}", "cost")

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from app.console.charts.drawing import BOTTOM, LEFT, RIGHT, TOP, TimeChart, TimeSeries, draw_chart
+from app.console.charts.drawing import BOTTOM, LEFT, RIGHT, TOP, TimeChart, TimeSeries, chart_rows, draw_chart
 from app.console.charts.ranges import DAY, RANGES, read_range
 from app.console.charts.scales import time_ticks, value_axis
 from app.console.wording import NOTHING, money, percent
@@ -82,7 +82,7 @@ def test_one_value_is_a_dot_and_none_is_said() -> None:
     assert len(places(one.paths[0][1])) == 1
     assert one.sentence.endswith("Line 0: 5 at 1 Jun 13:00, between 5 and 5.")
     none = draw_chart(chart([None, None, None]), SPAN)
-    assert (none.is_empty, none.paths, none.rows) == (True, (), ())
+    assert (none.is_empty, none.paths) == (True, ())
     assert none.sentence == "Rate, requests a second, the last 4 hours. Line 0: unknown."
 
 
@@ -103,11 +103,12 @@ def test_bars_lie_on_each_other_and_the_axis_reaches_their_sum() -> None:
 
 
 def test_the_table_has_the_known_steps_newest_first_in_the_words_of_the_zone() -> None:
-    drawn = draw_chart(chart([1.0, None, 3.5], [None, None, 2.0], write=money), SPAN, ZoneInfo("Europe/Berlin"))
-    assert [(words, cells) for words, cells in drawn.rows] == [
+    made = chart([1.0, None, 3.5], [None, None, 2.0], write=money)
+    assert list(chart_rows(made, ZoneInfo("Europe/Berlin"))) == [
         ("1 Jun 16:00", ("3.50", "2.00")),
         ("1 Jun 14:00", ("1.00", NOTHING)),
     ]
+    drawn = draw_chart(made, SPAN)
     assert [(line.name, line.words) for line in drawn.legend] == [("Line 0", "3.50"), ("Line 1", "2.00")]
 
 
