@@ -45,7 +45,8 @@ def _cost(certificate: Mapping[str, JSON]) -> str:
     away = f", {100 * gap:.1f} % away" if gap is not None else ""
     age = certificate.get("boundAgeSeconds")
     method = f"{certificate.get('method', '')}{f'; by the prices of a search {age:.0f} s before' if age else ''}"
-    return f"{text}; no plan can cost less than {money(certificate['bound'])}{away} ({method})"
+    penalty = " with its penalty" if certificate.get("unservedCost") else ""
+    return f"{text}; no plan can cost less{penalty} than {money(certificate['bound'])}{away} ({method})"
 
 
 def _unserved(unserved: Iterable[JSON]) -> list[str]:
