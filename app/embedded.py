@@ -75,7 +75,8 @@ class EmbeddedPostgres:
         try:
             self.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            raise PostgresError(f"cannot create the folder {self.data_dir}: {error.strerror}") from error
+            why = "a file has this name" if isinstance(error, FileExistsError) else error.strerror
+            raise PostgresError(f"cannot create the folder {self.data_dir}: {why}") from error
         self._lock = FolderLock(self.data_dir)
         self._say(f"starting Postgres in {self.data_dir}")
         try:

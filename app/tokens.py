@@ -19,6 +19,7 @@ from app.store.access import rotation, tokens
 from app.store.access.tokens import TokenRow
 from app.store.database.database import Database, Unavailable
 from app.store.world import audit
+from app.store.world.objects import rfc3339
 
 log = logging.getLogger(__name__)
 
@@ -79,6 +80,13 @@ def revoked() -> HttpProblem:
     return HttpProblem("unauthorized", "this token was revoked", headers=UNAUTHORIZED)
 
 
+def ended(row: TokenRow) -> HttpProblem:
+    """Returns the answer to the holder of a token that is no longer valid; only the holder learns what became of it."""
+    if row.revoked_at is not None or row.expires_at is None:
+        return revoked()
+    return HttpProblem("unauthorized", f"this token expired at {rfc3339(row.expires_at)}", headers=UNAUTHORIZED)
+
+
 class Authenticator:
     """Turns an Authorization header into a Principal. Safe to call from any thread."""
 
@@ -119,13 +127,18 @@ class Authenticator:
             raise HttpProblem("unauthorized", "this is not a gpuwright token", headers=UNAUTHORIZED)
         token_id, secret = parsed
         era = self._era
-        row = self._database.read(lambda connection: tokens.find_live(connection, token_id))
+        row, live = self._database.read(lambda connection: tokens.find(connection, token_id))
         # An unknown id is compared too, so that it takes as long as a known id.
         expected = row.secret_hash if row else bytes(32)
-        if not hmac.compare_digest(expected, hash_secret(secret)) or row is None:
-            if row is None:
+        is_holder = hmac.compare_digest(expected, hash_secret(secret))
+        if row is None or not is_holder or not live:
+            if not live:
                 self._suspect(token_id, secret)
-            raise HttpProblem("unauthorized", "this token is unknown, expired or revoked", headers=UNAUTHORIZED)
+            raise (
+                ended(row)
+                if row and is_holder
+                else HttpProblem("unauthorized", "the server does not know this token", headers=UNAUTHORIZED)
+            )
         if row.fresh:
             self._take_up(row)
         principal = Principal(row.id, Scope(row.scope), row.tenant, row.node, row.expires_at, row.gateway)
@@ -144,7 +157,7 @@ class Authenticator:
         """Records the first use of a node's new token, after which the token before it ends soon."""
         ends = self._database.write(lambda connection: rotation.take_up(connection, row.replaces, row.id))
         if ends is None:
-            raise HttpProblem("unauthorized", "this token is unknown, expired or revoked", headers=UNAUTHORIZED)
+            raise revoked()
         with self._lock:
             for digest, (principal, until, era) in list(self._cache.items()):
                 if principal.id == row.replaces:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cli.output import about, age, plain, width
+from solvers.planning.plan_fields import spell_changes
 
 Paint = Mapping[str, str]  # a name of a colour -> how it begins; empty: no colours
 BAR = 20
@@ -105,9 +106,6 @@ def _gpus(gpus: Sequence[Mapping[str, Any]], most: int | None, paint: Paint) -> 
 def _decisions(overview: Mapping[str, Any]) -> list[str]:
     rows = []
     for decision in overview.get("decisions", ())[:FEW]:
-        changes = ", ".join(
-            f"{count} {what}" for what, count in decision["changes"].items() if count and what != "keep"
-        )
         why = decision.get("message") or decision["reason"] or ""
         rows.append(
             [
@@ -115,7 +113,7 @@ def _decisions(overview: Mapping[str, Any]) -> list[str]:
                 age(decision["at"]),
                 decision["lane"],
                 decision["state"],
-                changes or "nothing",
+                spell_changes(decision["changes"]) or "nothing",
                 why[:80],
             ]
         )

@@ -35,6 +35,7 @@ def refusal(status: int, headers: Mapping[str, str], problem: Any, connection: S
         problem = {}
     detail = str(problem.get("detail") or problem.get("title") or f"the server answered {status}")
     lines = [fault_line(fault) for fault in problem.get("faults") or [] if isinstance(fault, dict)]
+    lines = [line for line in lines if line != detail]
     lines += [_referrer(entry) for entry in problem.get("referrers") or [] if isinstance(entry, dict)]
     lines += [_occupant(entry) for entry in problem.get("occupants") or [] if isinstance(entry, dict)]
     code = CODES.get(status, exits.UNREACHABLE if status >= 500 or status == 429 else exits.REFUSED)

@@ -71,7 +71,7 @@ def explain_instance(
 
     service = ctx.database.read(owner)
     if service is None or (granted is Reach.OWN and not service.startswith(f"{who.tenant}/")):
-        raise HttpProblem("not-found", f"the plan has no instance {instance}")
+        raise HttpProblem("not-found", f"the plan has no instance {instance}; names are like shop/search/26")
     return answer(hide_neighbours(_explain(ctx, who, "instance", instance, of), who, granted))
 
 

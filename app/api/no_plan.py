@@ -41,4 +41,5 @@ def explain_no_plan(connection: Connection) -> str:
         return f"there is no plan yet: {none}; {AGENTS}"
     if not newest:
         return f"there is no plan yet: planner {leader.holder} leads, and {FIRST_CYCLE}"
-    return f"there is no plan yet; {explain_cycles(newest)[0]}"
+    # The newest cycle found nothing to plan, or its plan was overtaken: nodes have begun to report since.
+    return f"there is no plan yet: planner {leader.holder} leads and looks again in its next cycle"

@@ -33,9 +33,7 @@ def rotate(request: Request, ctx: Ctx, who: Who, by: By, name: Annotated[str, Pa
     def replace_token(connection: Connection) -> Response | HttpProblem:
         in_use = rotation.make_room(connection, who.id)
         if in_use == "":
-            return HttpProblem(
-                "unauthorized", "this token is unknown, expired or revoked", headers=secrets.UNAUTHORIZED
-            )
+            return secrets.revoked()
         if in_use is not None:
             audit.record(connection, [secrets.reused(who.id, name, in_use)])
             metrics.NODE_TOKEN_REUSE.inc()

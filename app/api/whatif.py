@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request, Response
@@ -80,7 +81,9 @@ def answer_what_if(ctx: Context, by: Actor, query: WhatIfRequest, wanted: Sequen
         known |= {f"{manifest.tenant}/{manifest.name}" for manifest in wanted if manifest.kind == "Service"}
         for name in (*change.slos_ms, *change.rates, *query.price_slo):
             if name not in known:
-                raise HttpProblem("not-found", f"there is no service {name}")
+                near = get_close_matches(name, known, n=1)
+                meant = f"; did you mean {near[0]}?" if near else ""
+                raise HttpProblem("not-found", f"there is no service {name}{meant}")
         nodes = {declared.name for declared in snapshot.declared if declared.kind == "Node"}
         for _, _, name in change.gone:
             if name not in nodes:

@@ -152,7 +152,7 @@ class _Cycle:
         if self._is_proposed_already() or (
             self.before.still_answers(self.snapshot, self.asked) and not is_better_possible
         ):
-            return HeldBackChange("", Reason.UNCHANGED, "the same question as before: its answer still holds")
+            return HeldBackChange("", Reason.UNCHANGED, "all that the plan depends on is as before")
         return None
 
     def _is_proposed_already(self) -> bool:

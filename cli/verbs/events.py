@@ -19,7 +19,7 @@ Examples:
   gpuwright events --for shop/search
   gpuwright events --reason not_worth_its_churn -o json
 """
-KINDS = {"node": "Node", "plan": "Plan"}  # that no tenant has
+KINDS = {"node": "Node", "plan": "Plan", "service": "Service", "job": "Job"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--for",
         dest="about",
         metavar="NAME",
-        help="only events about this object: TENANT/NAME, a node's name, or node/NAME",
+        help="only events about this object: TENANT/NAME, a node's name, node/NAME, or job/TENANT/NAME",
     )
     parser.add_argument(
         "--kind", metavar="KIND", default="", help="only events about this kind: Service, Job, Node, Plan"
@@ -48,7 +48,8 @@ def run(args: argparse.Namespace) -> int:
         tenant, kind, name = client.connection.tenant, args.kind, ""
         if args.about:
             first, _, name = args.about.rpartition("/")
-            tenant, kind = ("", KINDS[first.lower()]) if first.lower() in KINDS else (first, kind)
+            word, _, owner = first.partition("/")
+            tenant, kind = (owner, KINDS[word.lower()]) if word.lower() in KINDS else (first, kind)
         since = datetime.now(UTC) - timedelta(seconds=args.since) if args.since else None
         page = client.get(
             "/api/v1/events",

@@ -6,7 +6,7 @@ import argparse
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import quote
 
 from app.manifests.model import Kind
@@ -29,7 +29,7 @@ Examples:
   gpuwright explain shop/search
   gpuwright explain job lab/finetune
   gpuwright explain plan              the plan in force
-  gpuwright explain instance shop-search-4k2m
+  gpuwright explain instance shop/search/26
   gpuwright explain profile resnet50-v100
   gpuwright explain node a100-1       what runs on each GPU, what is free, what keeps plans off it
   gpuwright explain tenant shop       what it has, what it lacks and why, its limits
@@ -74,15 +74,23 @@ def _understand(client: ApiClient, args: argparse.Namespace) -> None:
     if slash and first in WHAT and args.name is None:
         args.what, args.name = first, rest
         return
-    if not slash or args.name is not None:
-        near = get_close_matches(args.what, WHAT, n=1)
-        meant = f"; did you mean {near[0]}?" if near else ""
-        raise Failed(f"explain {args.what!r} is not understood{meant}; it takes {', '.join(WHAT)}, or TENANT/NAME")
+    if args.name is not None:
+        _not_understood(args.what)
+    tenant, name = (first, rest) if slash else (client.connection.tenant, first)
     for what, kind in (("service", Kind.SERVICE), ("job", Kind.JOB)):
-        if any(item["metadata"]["tenant"] == first for item in by_name(client, kind, rest)):
+        owners = {item["metadata"]["tenant"] for item in by_name(client, kind, name)}
+        if tenant in owners or (owners and not tenant):
             args.what, args.name = what, args.what
             return
+    if not slash:
+        _not_understood(args.what, ": no service or job has this name")
     raise Failed(f"there is no service or job {args.what}; see: gpuwright get services,jobs -A", exits.NO)
+
+
+def _not_understood(word: str, why: str = "") -> NoReturn:
+    near = ["node"] if word == "gpu" else get_close_matches(word, WHAT, n=1)
+    meant = f"; did you mean {near[0]}?" if near else ""
+    raise Failed(f"explain {word!r} is not understood{why}{meant}; it takes {', '.join(WHAT)}, or TENANT/NAME")
 
 
 def _path(client: ApiClient, args: argparse.Namespace) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -136,12 +137,18 @@ def show(client: ApiClient, args: argparse.Namespace) -> int:
             item.get("label") or "",
             until(item.get("expiresAt")),
             age(item.get("lastUsedAt") or ""),
-            item.get("state") or ("revoked" if item.get("revokedAt") else "valid"),
+            state(item),
             age(item.get("createdAt") or ""),
         ]
         for item in items
     )
     return exits.OK
+
+
+def state(item: Mapping[str, Any]) -> str:
+    """Returns whether a token is valid: an expired one is not, whatever else the server says of it."""
+    told = item.get("state") or ("revoked" if item.get("revokedAt") else "valid")
+    return "expired" if told == "valid" and until(item.get("expiresAt")) == "expired" else str(told)
 
 
 def until(moment: str | None) -> str:

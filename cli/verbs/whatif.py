@@ -125,6 +125,9 @@ def lines(answer: Mapping[str, Any], *, compare: bool) -> Iterator[str]:
             yield f"after the change no plan can cost less than {number(after['bound'])} an hour"
     if "sloPrices" in answer:
         _prices(answer["sloPrices"])
+        if left := answer.get("notPriced"):
+            services = "1 service is" if left == 1 else f"{left} services are"
+            yield f"{services} not priced: the time was up (--seconds, at most {LONGEST_SECONDS})"
     if "front" in answer:
         _front(answer["front"])
 

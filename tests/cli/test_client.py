@@ -110,6 +110,15 @@ def test_a_refusal_is_not_tried_again_and_names_every_fault() -> None:
     )
 
 
+def test_a_refusal_that_is_its_only_fault_is_said_once() -> None:
+    said = "a.yaml: the input is too deep (allowed: at most 64 levels)"
+    fault = {"document": "a.yaml", "message": "the input is too deep", "allowed": "at most 64 levels"}
+    body = answer(413, json.dumps({"detail": said, "faults": [fault]}), media="application/problem+json")
+    with scripted(body) as server, client_of(server) as client, pytest.raises(ServerRefusal) as refused:
+        client.send("POST", "/api/v1/apply", None, b"{}")
+    assert (str(refused.value), refused.value.particulars) == (said, ())
+
+
 def test_an_idle_connection_that_the_server_closed_is_no_failure() -> None:
     with scripted(answer(200), b"", answer(200)) as server, client_of(server) as client:
         client.get("/a")

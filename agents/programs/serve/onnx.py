@@ -49,7 +49,9 @@ class OnnxModel:
             if sample[name].ndim != len(wanted) or any(
                 isinstance(size, int) and size != got for size, got in zip(wanted, sample[name].shape, strict=True)
             ):
-                raise BadInput(f"{name} has the shape {sample[name].shape}, not {wanted}")
+                raise BadInput(
+                    f"{name} has the shape {sample[name].shape}, not {wanted}: the axis of the batch is left out"
+                )
         return sample
 
     def _computed(self, samples: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

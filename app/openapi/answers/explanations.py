@@ -212,7 +212,12 @@ EXPLANATIONS: Mapping[str, Schema] = {
             "notKept": array("NotKeptService"),
             "sentences": TEXTS,
         },
-        {"sloPrices": array("SloPrice"), "front": array("ObjectivePoint"), "plan": component("PlanBody")},
+        {
+            "sloPrices": array("SloPrice"),
+            "notPriced": WHOLE,
+            "front": array("ObjectivePoint"),
+            "plan": component("PlanBody"),
+        },
     ),
     "WhatIfSide": record(
         "What a plan costs an hour and uses",

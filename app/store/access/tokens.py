@@ -43,11 +43,10 @@ class TokenRow:
         return bool(self.replaces) and self.taken_up_at is None
 
 
-LIVE = statement(
-    "live_token",
+FIND = statement(
+    "find_token",
     f"""
-    SELECT {COLUMNS} FROM token
-    WHERE id = :id AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())
+    SELECT revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now()), {COLUMNS} FROM token WHERE id = :id
     """,
 )
 LIVE_AMONG = statement(
@@ -105,10 +104,18 @@ TOUCH = statement(
 )
 
 
+def find(connection: Connection, token_id: str) -> tuple[TokenRow | None, bool]:
+    """Returns the token, and True if it is neither revoked nor expired by the database's clock."""
+    found = connection.execute(FIND, {"id": token_id}).one_or_none()
+    if found is None:
+        return None, False
+    live, *row = found
+    return TokenRow(*row), live
+
+
 def find_live(connection: Connection, token_id: str) -> TokenRow | None:
-    """Returns the token, unless it is revoked or expired by the database's clock."""
-    row = connection.execute(LIVE, {"id": token_id}).one_or_none()
-    return TokenRow(*row) if row else None
+    row, live = find(connection, token_id)
+    return row if live else None
 
 
 def live_ids(connection: Connection, ids: Sequence[str]) -> set[str]:

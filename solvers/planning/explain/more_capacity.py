@@ -183,7 +183,7 @@ def _like(case: RelaxedCase, gpu_type: str) -> tuple[Node, str]:
     cores = max(1.0, *(demand.cpu_cores for demand in demands))
     host = max(1.0, *(demand.host_memory_gib for demand in demands))
     price = min((node.price_per_hour for node in nodes), default=1.0)
-    words = f"on a node with {cores:g} CPU cores and {host:g} GiB for each"
+    words = f"on a node with {cores:g} CPU core{'' if cores == 1 else 's'} and {host:g} GiB for each"
     if any(not list(admitted(problem, node, service)) for node in nodes):
         words += " that offers its template, or admits its own runtime"
     limit = case.terms.limit

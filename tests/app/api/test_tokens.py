@@ -61,7 +61,18 @@ def test_case_24_a_revoked_token_is_refused_at_once(server: RunningServer) -> No
     made = server.request("POST", "/api/v1/tokens", {"scope": "viewer"}).json
     assert server.request("GET", "/api/v1/gputypes", token=made["token"]).status == 200
     assert server.request("DELETE", f"/api/v1/tokens/{made['id']}").status == 200
-    assert server.request("GET", "/api/v1/gputypes", token=made["token"]).status == 401
+    refused = server.request("GET", "/api/v1/gputypes", token=made["token"])
+    assert (refused.status, refused.json["detail"]) == (401, "this token was revoked")
+
+
+def test_only_the_holder_of_a_token_learns_that_it_has_ended(server: RunningServer) -> None:
+    made = server.request("POST", "/api/v1/tokens", {"scope": "viewer", "expiresInSeconds": 900}).json
+    with psycopg.connect(server.database_url) as connection:
+        connection.execute("UPDATE token SET expires_at = '2026-01-02T03:04:05Z' WHERE id = %s", [made["id"]])
+    refused = server.request("GET", "/api/v1/gputypes", token=made["token"])
+    assert (refused.status, refused.json["detail"]) == (401, "this token expired at 2026-01-02T03:04:05.000Z")
+    guessed = server.request("GET", "/api/v1/gputypes", token=f"gw_{made['id']}_{'x' * 43}")
+    assert (guessed.status, guessed.json["detail"]) == (401, "the server does not know this token")
 
 
 def test_case_24_a_write_whose_token_is_revoked_while_its_body_trickles_in_is_refused(server: RunningServer) -> None:

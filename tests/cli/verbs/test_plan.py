@@ -90,7 +90,8 @@ def test_explain_tells_why_in_sentences(run: Run) -> None:
     missing = run("explain", "service", "lab/x")
     assert "least change that helps: " in missing.out
     plan = run("explain", "plan")
-    assert plan.lines[0].startswith("plan 1 (full, reason: first_plan)")
+    assert plan.lines[0].startswith("plan 1 (full) is ")
+    assert "  why it was made: There was no plan yet." in plan.lines
     assert "lately:" in plan.lines
     names = [item["metadata"]["name"] for item in json.loads(run("get", "profiles", "-o", "json").out)]
     profile = run("explain", "profile", names[0])
@@ -117,7 +118,9 @@ def test_explain_tells_what_a_node_and_a_tenant_have_and_what_limits_them(run: R
 
 def test_a_service_can_be_explained_by_its_name_alone(run: Run) -> None:
     named = run("explain", "service", "shop/a").out
-    assert run("explain", "shop/a").out == run("explain", "service/shop/a").out == named
+    assert run("explain", "shop/a").out == run("explain", "service/shop/a").out == run("explain", "a").out == named
+    assert "did you mean node?" in run("explain", "gpu", "node-0/1").err
+    assert "no service or job has this name" in run("explain", "b-side").err
     missing = run("explain", "shop/nosuch")
     assert missing.code == 1 and "no service or job shop/nosuch" in missing.err
     wrong = run("explain", "servce")
@@ -128,6 +131,7 @@ def test_what_if_finds_a_service_without_its_tenant_and_explains_a_turned_factor
     assert run("what-if", "--rate", "a=x2", "--work", "1").code == 0
     turned = run("what-if", "--rate", "shop/a=2x")
     assert turned.code == 2 and "did you mean `x2`?" in turned.err
+    assert "did you mean shop/a?" in run("what-if", "--rate", "shop/aa=x2", "--work", "1").err
 
 
 def test_a_what_if_that_stops_early_says_so(run: Run) -> None:
@@ -197,4 +201,6 @@ def test_events_are_listed(run: Run) -> None:
     assert isinstance(json.loads(run("events", "-o", "json").out), list)
     named = run("events", "--for", "node-1", "-o", "json")
     assert json.loads(named.out) == json.loads(run("events", "--for", "node/node-1", "-o", "json").out) != []
+    of_job = [run("events", "--for", name, "-o", "json").out for name in ("shop/a", "service/shop/a")]
+    assert of_job[0] == of_job[1]
     assert run("events", "--reason", "nonsense").code == 2

@@ -120,7 +120,7 @@ def explain_tenant(
         *(f"{line['job']} waits{_why(line)}" for line in plan["unplaced"]),
     ]
     if not (plan["unserved"] or plan["unplaced"]):
-        sentences.append("all that the plan knows of it is served")
+        sentences.append("the plan leaves none of it out")
     return {
         "tenant": name,
         "services": list(declared["services"]),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from app.control.answer.explain.wording import count, money, rate
+from app.control.answer.explain.wording import clock, count, money, rate
+from app.control.domain.events import reason_of
 from solvers.planning.plan_fields import spell_changes
 
 JSON: TypeAlias = Any
@@ -17,11 +18,13 @@ def describe_plan(row: Mapping[str, JSON], plan: Mapping[str, JSON], held_back: 
     """Describes a recorded plan; `row` is what the store keeps besides its body."""
     changes = plan.get("changes") or {}
     moved = spell_changes(changes)
-    because = f", reason: {row['reason']}" if row.get("reason") else ""
+    reason = reason_of(row.get("reason") or "")
     sentences = [
-        f"plan {row['generation']} ({row['lane']}{because}) is {row['state']}: "
+        f"plan {row['generation']} ({row['lane']}) is {row['state']}: "
         + (f"{moved}; keep {changes.get('keep', 0)}" if moved else "it changes no instance")
     ]
+    if reason:
+        sentences.append(f"why it was made: {reason.sentence}")
     if row.get("message"):
         sentences.append(str(row["message"]))
     certificate = plan.get("certificate")
@@ -42,7 +45,8 @@ def _cost(certificate: Mapping[str, JSON]) -> str:
     away = f", {100 * gap:.1f} % away" if gap is not None else ""
     age = certificate.get("boundAgeSeconds")
     method = f"{certificate.get('method', '')}{f'; by the prices of a search {age:.0f} s before' if age else ''}"
-    return f"{text}; no plan can cost less than {money(certificate['bound'])}{away} ({method})"
+    penalty = " with its penalty" if certificate.get("unservedCost") else ""
+    return f"{text}; no plan can cost less{penalty} than {money(certificate['bound'])}{away} ({method})"
 
 
 def _unserved(unserved: Iterable[JSON]) -> list[str]:
@@ -76,7 +80,7 @@ def explain_cycles(cycles: Sequence[Mapping[str, JSON]]) -> list[str]:
         what = OUTCOMES.get(first["outcome"], first["outcome"])
         many = f", {len(same)} times in a row" if len(same) > 1 else ""
         text = f": {first['message']}" if first.get("message") else ""
-        sentences.append(f"{first['at']}: {what}{many}{text}")
+        sentences.append(f"{clock(first['at'])}: {what}{many}{text}")
         if len(sentences) == NAMED_LINES:
             break
     return sentences or ["no cycle has been recorded yet: is a planner running?"]
@@ -84,7 +88,7 @@ def explain_cycles(cycles: Sequence[Mapping[str, JSON]]) -> list[str]:
 
 OUTCOMES = {
     "solved": "a plan was made",
-    "unchanged": "nothing relevant had changed",
+    "unchanged": "no new plan was needed",
     "out_of_time": "the solver had no plan by its deadline, so the last plan stays in force",
     "crashed": "the solver's process died, so the last plan stays in force",
     "wrong": "the judge rejected the solver's plan, so the last plan stays in force",

@@ -23,6 +23,11 @@ def ms(milliseconds: float) -> str:
     return f"{milliseconds:.3g} ms" if milliseconds < 1000 else f"{milliseconds:,.0f} ms"
 
 
+def clock(moment: str) -> str:
+    """Returns an RFC 3339 time as people read it: `2026-11-24 21:00:34 UTC`."""
+    return f"{moment[:19].replace('T', ' ')} UTC"
+
+
 def count(number: int, noun: str) -> str:
     """`1 instance`, `3 instances`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

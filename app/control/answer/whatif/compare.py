@@ -151,7 +151,7 @@ def describe_comparison(comparison: Mapping[str, JSON]) -> list[str]:
     sentences = [
         f"GPUs cost {money(now['resourceCost'])} an hour in the plan in force, {money(before['resourceCost'])} in the "
         f"best plan for today, {money(after['resourceCost'])} in the best plan for the change: "
-        f"{signed(paid)} to today's",
+        + (f"{signed(paid)} to today's" if abs(paid) > EQUAL else "as much as today's"),
         f"GPUs that services use {now['gpus']}, {before['gpus']}, {after['gpus']}; "
         f"instances {now['instances']}, {before['instances']}, {after['instances']}",
     ]

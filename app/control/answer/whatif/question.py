@@ -80,6 +80,8 @@ class WhatIf(Aside):
         comparison["sentences"] = describe_comparison(comparison)
         if self.prices_of is not None:
             comparison["sloPrices"] = self._prices(then, deadline)
+            wanted = self.prices_of or then.services
+            comparison["notPriced"] = len(wanted) - len(comparison["sloPrices"])  # no time was left for them
         if self.with_front:
             comparison["front"] = self._front(then, changed, each)
         if self.with_plan:

@@ -52,11 +52,12 @@ def test_a_service_that_is_no_longer_served_is_a_change_although_nothing_moved()
 
 
 def test_a_repeated_outcome_is_described_once() -> None:
-    cycles = [{"at": f"12:00:{at:02}", "outcome": "unchanged", "message": ""} for at in range(50, 0, -10)]
-    cycles.append({"at": "11:59", "outcome": "crashed", "message": "SIGKILL"})
+    noon = "2026-11-24T12:00:{:02}.529Z"
+    cycles = [{"at": noon.format(at), "outcome": "unchanged", "message": ""} for at in range(50, 0, -10)]
+    cycles.append({"at": "2026-11-24T11:59:00.000Z", "outcome": "crashed", "message": "SIGKILL"})
     assert explain_cycles(cycles) == [
-        "12:00:50: nothing relevant had changed, 5 times in a row",
-        "11:59: the solver's process died, so the last plan stays in force: SIGKILL",
+        "2026-11-24 12:00:50 UTC: no new plan was needed, 5 times in a row",
+        "2026-11-24 11:59:00 UTC: the solver's process died, so the last plan stays in force: SIGKILL",
     ]
     assert "is a planner running?" in explain_cycles([])[0]
 
@@ -66,7 +67,8 @@ def test_a_plan_is_spelled_with_its_proof() -> None:
     row = {"generation": 7, "lane": "full", "reason": "cycle", "state": "done", "message": ""}
     sentences = describe_plan(row, {"changes": {"start": 2, "keep": 3}, "certificate": certificate}, [])
     assert sentences == [
-        "plan 7 (full, reason: cycle) is done: start 2 instances; keep 3",
+        "plan 7 (full) is done: start 2 instances; keep 3",
+        "why it was made: The planning period has passed.",
         "its GPUs cost 12 an hour; no plan can cost less than 11, 9.1 % away (exact)",
     ]
 

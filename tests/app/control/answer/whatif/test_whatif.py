@@ -90,6 +90,7 @@ def test_what_is_not_there_is_refused_by_name(change: WhatIfChange) -> None:
 def test_each_slo_has_its_price() -> None:
     answer = ask(snapshot(search=300.0, ads=200.0), WhatIfChange(), prices_of=())
     assert {price["service"] for price in answer["sloPrices"]} == {"shop/search", "shop/ads"}
+    assert answer["notPriced"] == 0
     for price in answer["sloPrices"]:
         for name in ("costsPerHour", "shorterAddsPerHour", "longerSavesPerHour"):
             assert price[name]["gpus"] + price[name]["unserved"] >= 0
