@@ -57,16 +57,21 @@ def desired_of(snapshot: Snapshot, question: Question, plan: Plan) -> dict[str, 
     handover = policy.get("handover", fields["handover"].default)
     seconds = float(policy.get("handoverSeconds", fields["handover_seconds"].default))
     caps_w = {manifest.name: gpu_caps_w(manifest.spec) for manifest in snapshot.declared if manifest.kind == Kind.NODE}
+    gpus = {
+        node: _gpus(node, by_node.get(node, ()), clocks, snapshot, problem, caps_w.get(node, ()))
+        for node in {*by_node, *(node for node in snapshot.in_force if caps_w.get(node))}
+    }
     return {
         node: NodeDesired(
-            instances=tuple(sorted(lines, key=lambda line: line.id)),
-            gpus=_gpus(node, lines, clocks, snapshot, problem, caps_w.get(node, ())),
+            instances=tuple(sorted(by_node.get(node, ()), key=lambda line: line.id)),
+            gpus=gpus[node],
             handover=handover,
             handover_seconds=seconds,
             clients_per_gpu=problem.policy.clients_per_gpu,
             same_model_per_gpu=problem.policy.same_model_per_gpu,
         )
-        for node, lines in sorted(by_node.items())
+        for node in sorted(gpus)
+        if node in by_node or gpus[node]
     }
 
 
