@@ -8,11 +8,14 @@ import pytest
 
 from solvers.crosscheck import TOLERANCE_SHARE, cross_check
 from solvers.planners.ask import DRAFTERS, find_plan
+from solvers.planning.batches.find import find_batches, with_batches
 from solvers.planning.judge import judge
 from solvers.planning.kept_bound import what_changed
 from solvers.planning.machines import Node, WrongProblem
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem, RunningState, Variant
+from solvers.planning.replan.replanner import Replanner
+from solvers.planning.search.promise import keep
 from solvers.planning.search.tables import tables
 from solvers.planning.solve import SolveBudget, find
 from tests.solvers.crosscheck.tiny import tiny_problem
@@ -77,6 +80,26 @@ def test_what_runs_over_a_cap_that_was_lowered_does_not_stay_as_it_is(planner: s
         else:
             plan = find_plan(lowered, planner, FEW, alone=True, bounds=False).plan
         assert judge(lowered, plan).is_right, seed
+
+
+def test_changed_rates_and_batches_of_moves_keep_the_cap_of_each_gpu() -> None:
+    made = 0
+    for seed in range(scaled(100, 20)):
+        problem = without_budget(with_caps(replace(random_problem(seed), state=None, jobs={}), seed))
+        plan = find(problem, FEW, alone=True).plan
+        if not plan.instances:
+            continue
+        replanner = Replanner.of(problem, plan)
+        changed = replanner.change({name: 1.3 * service.rate_per_second for name, service in problem.services.items()})
+        assert changed.violations == (), seed
+        beside = replace(problem, state=RunningState(None, plan.instances))
+        for batch in find_batches(beside, plan, tries=4, seed=seed)[:2]:
+            services = with_batches(beside, plan, batch.groups)
+            assert services
+            moved = Plan(tuple(services.instances), (), tuple(services.unserved))
+            assert judge(beside, moved, keeps=keep).is_right, seed
+            made += 1
+    assert made
 
 
 def test_gpus_of_one_node_with_different_caps_are_in_different_pools() -> None:
