@@ -110,7 +110,8 @@ def promise(slo: object) -> str:
 
 
 def watts(value: object) -> str:
-    return f"{number(value)} W"
+    """Returns one number, or the numbers of a list, with their unit."""
+    return f"{','.join(map(number, value)) if isinstance(value, list) else number(value)} W"
 
 
 def steps_or_requests(item: Object) -> str:
@@ -190,6 +191,7 @@ BETWEEN: Mapping[Kind, tuple[TableColumn, ...]] = {
         TableColumn("MISMATCH", condition("InventoryMismatch"), wide=True),
         TableColumn("CPU", spec("cpuCores"), wide=True),
         TableColumn("MEMORY", spec("memoryGib", gib), wide=True),
+        TableColumn("CAP", spec("capW", watts), wide=True),
         TableColumn("TEMPLATES", spec("templates", listed, default="all"), wide=True),
     ),
     Kind.GPU_TYPE: (

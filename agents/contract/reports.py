@@ -42,6 +42,7 @@ class GpuFacts(Struct, rename="camel", omit_defaults=True, gc=False):
     address: Annotated[str, Meta(max_length=40, pattern=r"^[!-~]*$(?!\n)")] = ""  # PCI
     capabilities: Annotated[tuple[Reason, ...], Meta(max_length=64)] = ()
     sm_count: Count = 0
+    power_min_w: Amount = 0.0  # the smallest power limit that it takes
 
 
 class Inventory(Struct, rename="camel", omit_defaults=True, gc=False):

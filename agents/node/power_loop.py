@@ -76,7 +76,9 @@ class PowerLoop:
             self._devices.samples[uuid].moved(now)
         if copies_on_gpu:
             self._knobs.close_door(uuid, now)
-        self._knobs.set_cap(uuid, assigned.cap_w, now)
+        # A cap below the device's smallest limit is kept by clocks and batches; that limit is the nearest backstop.
+        least_w = self._devices.found[uuid].power_min_w
+        self._knobs.set_cap(uuid, None if assigned.cap_w is None else max(assigned.cap_w, least_w), now)
         # The planned clock applies where the loop leaves the clock alone, as it does when it cannot be set.
         planned = int(assigned.clock_mhz.planned) if assigned.clock_mhz else None
         clock_mhz = move.clock_mhz if assigned.clock_mhz and move.clock_mhz is not None else planned

@@ -194,6 +194,7 @@ def inventory(
             address=found[uuid].pci,
             capabilities=tuple(sorted(found[uuid].abilities)),
             sm_count=found[uuid].sm_count,
+            power_min_w=found[uuid].power_min_w,
         )
         for index, uuid in sorted(indexes.items())
         if uuid in found

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 
 from app.manifests.goals import CarbonSpec, Objective, carbon_without_intensity
 from app.manifests.model import JSON
@@ -70,6 +70,17 @@ class GpuTypeSpec(Spec):
                 earlier.add(where)
 
 
+def _form(value: object) -> str:
+    return "<list>" if isinstance(value, list) else "<number>"
+
+
+CapW: TypeAlias = Annotated[
+    Annotated[Positive, Tag("<number>")]
+    | Annotated[list[Positive], Field(min_length=1, max_length=100_000), Tag("<list>")],
+    Discriminator(_form),
+]
+
+
 class NodeSpec(Spec):
     """A machine with GPUs of one type."""
 
@@ -83,6 +94,18 @@ class NodeSpec(Spec):
     nvlink_group: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
         None, description="How many of its GPUs are linked with each other; as its GpuType says if left out"
     )
+    cap_w: CapW | None = Field(
+        None,
+        description="Watts that each GPU may draw at most, one number for all or a list with one for each in their "
+        "order; over idleW and at most maxW of its GpuType, which is the limit if left out",
+    )
+
+    @classmethod
+    def contradictions(cls, spec: Mapping[str, JSON]) -> Iterator[Contradiction]:
+        caps, gpus = spec.get("capW"), number(spec.get("gpus"))
+        if isinstance(caps, list) and caps and gpus is not None and len(caps) != gpus:
+            message = f"capW lists {len(caps)} caps for {gpus:g} GPUs"
+            yield Contradiction("capW", message, f"one number, or a list of {gpus:g}", len(caps))
 
 
 class PolicySpec(Spec):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from app.manifests import references
+from app.manifests.caps import find_unfit_caps
 from app.manifests.faults import ManifestFault, ManifestsRefused
 from app.manifests.language_fit import find_unfit
 from app.manifests.limits import OFFLINE
@@ -79,7 +80,7 @@ def find_unknown(world: DeclaredFiles, at_fault: frozenset[Key]) -> list[Manifes
     """
     manifests = references.without_faulty_targets(world.manifests.values(), at_fault)
     found = references.find_missing(manifests, world) + references.find_clashes(manifests, {})
-    found += find_unfit(manifests, world)
+    found += find_unfit(manifests, world) + find_unfit_caps(manifests, world)
     states = world.of(Kind.STATE)
     if len(states) > 1:
         found.append(ManifestFault(states[1].document, "kind", "there is more than one State", "one State"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 import msgspec
 from sqlalchemy import Connection
@@ -12,7 +13,7 @@ from sqlalchemy import Connection
 from agents.contract.reports import Inventory
 from app.manifests.model import JSON, Key, Kind
 from app.nodes.detail import AilingGpu
-from app.nodes.devices import find_mismatches, fix_indexes, health_condition, mismatch_condition
+from app.nodes.devices import cap_condition, find_mismatches, fix_indexes, health_condition, mismatch_condition
 from app.nodes.reporting_condition import NODES_AT_ONCE, SYSTEM
 from app.store.database import clock, versions
 from app.store.fleet import node_state
@@ -66,6 +67,9 @@ def apply_inventory(
     if any(before.status.get(name) != value for name, value in reported.items()):
         after = replace(before, status={**before.status, **reported}, updated_at=now)
     after = with_condition(after, mismatch_condition(find_mismatches(before.spec, types, gpus, inventory)), now)
+    known: Any = before.status.get("conditions") or ()
+    if "capW" in before.spec or any(condition["type"] == "CapsSettable" for condition in known):
+        after = with_condition(after, cap_condition(before.spec, inventory), now)
     return with_condition(after, health_condition(gpus), now)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agents.contract.reports import GpuFacts, Inventory
+from app.manifests.caps import gpu_caps_w
 from app.manifests.model import JSON
 from app.nodes.detail import AilingGpu
 from app.world.conditions import ObjectCondition
@@ -75,6 +76,20 @@ def mismatch_condition(texts: Sequence[str]) -> ObjectCondition:
             "InventoryMismatch", "False", "AsDeclared", "the GPUs are as declared, and the same as when the node joined"
         )
     return ObjectCondition("InventoryMismatch", "True", "Mismatch", _sentence(texts))
+
+
+def cap_condition(spec: Mapping[str, JSON], inventory: Inventory) -> ObjectCondition:
+    """Returns the condition CapsSettable: false while a device takes no power limit as low as its capW."""
+    caps_w = gpu_caps_w(spec)
+    texts = [
+        f"GPU {gpu.index} ({gpu.uuid}): capW {caps_w[gpu.index]:g} is below {gpu.power_min_w:g} W, its smallest limit"
+        for gpu in inventory.gpus
+        if gpu.index < len(caps_w) and caps_w[gpu.index] < gpu.power_min_w
+    ]
+    if not texts:
+        return ObjectCondition("CapsSettable", "True", "AsDeclared", "the devices take capW as their limit")
+    message = f"clocks and batches alone keep the cap: {_sentence(texts)}"[:LONGEST_MESSAGE]
+    return ObjectCondition("CapsSettable", "False", "BelowSmallest", message)
 
 
 def health_condition(gpus: Sequence[Mapping[str, JSON]]) -> ObjectCondition:

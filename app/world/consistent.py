@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 from app.access import Principal
 from app.manifests import prices
 from app.manifests import references as rules
+from app.manifests.caps import find_unfit_caps, wrong_caps
 from app.manifests.faults import ManifestFault, quoted
 from app.manifests.language_fit import find_unfit
 from app.manifests.model import JSON, Key, Kind, Manifest
@@ -35,7 +36,7 @@ def check(
     world = _AfterChange(connection, manifests, set(deleted))
     faults = rules.find_missing(manifests, world) + _clashes(connection, manifests, set(deleted)) + _too_dear(manifests)
     faults += foreign(manifests, currency) + find_unfit(manifests, world)
-    faults += find_together(connection, manifests, set(deleted))
+    faults += find_unfit_caps(manifests, world) + find_together(connection, manifests, set(deleted))
     if faults:
         raise invalid(faults)
     rewritten = {decision.object.uid for decision in written}
@@ -146,20 +147,9 @@ def _refuse_orphans(
 
 
 def _refuse_broken(connection: Connection, principal: Principal, written: Sequence[ObjectDecision]) -> None:
-    """Refuses a Model without the variants or tenants that other objects refer to."""
-    models = {d.key: d for d in written if d.key.kind is Kind.MODEL and d.action is Action.UPDATED}
-    if not models:
-        return
+    """Refuses a Model without the variants or tenants that others refer to, a GpuType that forbids nodes' caps."""
     rewritten = {decision.key for decision in written}
-    by_model: dict[Key, list[rules.Referrer]] = {}
-    for model, referrer, part in references.parts(connection, [key.name for key in models]):
-        if referrer not in rewritten:
-            by_model.setdefault(model, []).append(rules.Referrer(referrer, part))
-    broken = [
-        (key, found)
-        for key, referrers in by_model.items()
-        for found in rules.find_broken(models[key].object.spec, referrers)
-    ]
+    broken = _broken_by_models(connection, written, rewritten) + _broken_by_types(connection, written, rewritten)
     if broken:
         whys = sorted({f"{key}: {found.why}" for key, found in broken})
         raise HttpProblem(
@@ -167,6 +157,38 @@ def _refuse_broken(connection: Connection, principal: Principal, written: Sequen
             f"other objects depend on what would change ({'; '.join(whys[:5])}); change those first",
             referrers=_visible(principal, [found.referrer.key for _, found in broken]),
         )
+
+
+def _broken_by_types(
+    connection: Connection, written: Sequence[ObjectDecision], rewritten: set[Key]
+) -> list[tuple[Key, rules.Broken]]:
+    types = {d.key: d.object.spec for d in written if d.key.kind is Kind.GPU_TYPE and d.action is Action.UPDATED}
+    if not types:
+        return []
+    return [
+        (key, rules.Broken(rules.Referrer(node.key), f"Node {node.name}: {wrong.field} {wrong.why}"))
+        for node in objects.capped_nodes(connection, [key.name for key in types])
+        if node.key not in rewritten
+        for key in (Key(Kind.GPU_TYPE, "", str(node.spec["gpuType"])),)
+        for wrong in wrong_caps(node.spec, types[key])
+    ]
+
+
+def _broken_by_models(
+    connection: Connection, written: Sequence[ObjectDecision], rewritten: set[Key]
+) -> list[tuple[Key, rules.Broken]]:
+    models = {d.key: d for d in written if d.key.kind is Kind.MODEL and d.action is Action.UPDATED}
+    if not models:
+        return []
+    by_model: dict[Key, list[rules.Referrer]] = {}
+    for model, referrer, part in references.parts(connection, [key.name for key in models]):
+        if referrer not in rewritten:
+            by_model.setdefault(model, []).append(rules.Referrer(referrer, part))
+    return [
+        (key, found)
+        for key, referrers in by_model.items()
+        for found in rules.find_broken(models[key].object.spec, referrers)
+    ]
 
 
 def _visible(principal: Principal, referrers: Iterable[Key]) -> list[dict[str, Any]]:

@@ -75,7 +75,7 @@ def clocks_agree(v: Variables) -> None:
 def watts_fit(v: Variables) -> None:
     """idle + sum of busy watts <= the most"""
     for place in v.is_used:
-        kind = v.problem.type_of(place[0])
+        kind = v.problem.type_at(place)
         drawn = [slot.total([need(shape.busy_w) for shape in slot.shapes]) for slot in v.on(place)]
         v.model.add(sum(drawn) <= max(0, room(kind.max_w - kind.idle_w)))
 

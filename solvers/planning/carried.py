@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from math import fsum
 
 from solvers.latency import latency_at, max_rate, timeout_for
 from solvers.planning.judge import Resident
 from solvers.planning.judge.plan_lines import gpus_with
-from solvers.planning.judge.readings import slow_down
+from solvers.planning.judge.readings import slow_down, watts
 from solvers.planning.judge.services import counted_apart
+from solvers.planning.judge.tolerances import at_most
 from solvers.planning.plan import NONE_UNSERVED_SHARE
 from solvers.planning.problem import Instance, PlacedJob, Problem, Service
 from solvers.planning.search.realise import even
@@ -30,6 +32,25 @@ def is_admitted(problem: Problem, line: Instance) -> bool:
     if template is not None and node.templates is not None and template not in node.templates:
         return False
     return service.gpu_types is None or node.gpu_type in service.gpu_types
+
+
+def admitted(problem: Problem, running: Iterable[Instance], jobs: Iterable[PlacedJob] = ()) -> list[Instance]:
+    """Returns the instances that may stay as they are, which a cap of their GPU's watts may forbid.
+
+    Of those on a GPU that may draw less than before, the services of least priority give way.
+    """
+    found = [line for line in running if is_admitted(problem, line)]
+    if not any(node.caps_w for node in problem.nodes.values()):
+        return found
+    gone: set[int] = set()
+    for gpu in gpus_with(problem, found, [job for job in jobs if job.job in problem.jobs]).values():
+        order = sorted(gpu.residents, key=lambda r: (-problem.services[r.instance.service].priority, r.instance.id))
+        drawn = fsum([gpu.type.idle_w, *(watts(job, gpu) for job in gpu.jobs), *(watts(line, gpu) for line in order)])
+        while order and not at_most(drawn, gpu.type.max_w):
+            last = order.pop()
+            drawn -= watts(last, gpu)
+            gone.add(id(last.instance))
+    return [line for line in found if id(line) not in gone]
 
 
 def accepted_rates(problem: Problem, seats: Sequence[Instance], jobs: Iterable[PlacedJob] = ()) -> list[float]:

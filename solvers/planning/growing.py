@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from solvers.planning.carried import accepted_rates, carry, is_admitted
+from solvers.planning.carried import accepted_rates, admitted, carry
 from solvers.planning.knee_shapes import SHARED_PRESSURE, knee_shapes
 from solvers.planning.plan import Unserved
 from solvers.planning.planner_draft import PlannerDraft
@@ -30,7 +30,7 @@ class GrowingFleet:
         self.problem = problem
         state = problem.state
         self._jobs: Sequence[PlacedJob] = state.jobs if state else ()
-        self.seats = [line for line in (state.running if state else ()) if is_admitted(problem, line)]
+        self.seats = admitted(problem, state.running, state.jobs) if state else []
         self.rooms = self._rooms()
         self.shapes = {
             service.name: knee_shapes(problem, service, self.rooms.pools) for service in problem.services.values()

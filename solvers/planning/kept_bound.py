@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from solvers.planning.plan import Certificate
-from solvers.planning.problem import Policy, Problem, Service
+from solvers.planning.problem import Node, Policy, Problem, Service
 
 if TYPE_CHECKING:
     from solvers.planning.duals import Duals  # needs numpy, which readers of plans may lack
@@ -71,10 +71,12 @@ def _prices(problem: Problem) -> object:
 
 
 def _inventory(problem: Problem) -> object:
-    return {
-        name: (node.gpu_type, node.gpus, node.cpu_cores, node.host_memory_gib, node.region, node.templates)
-        for name, node in problem.nodes.items()
-    }
+    return {name: _facts(node) for name, node in problem.nodes.items()}
+
+
+def _facts(node: Node) -> tuple[object, ...]:
+    facts = (node.gpu_type, node.gpus, node.cpu_cores, node.host_memory_gib, node.region, node.templates)
+    return (*facts, node.caps_w)
 
 
 def _promises(problem: Problem) -> dict[str, Service]:

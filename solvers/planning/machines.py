@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import inf
 from typing import Literal
 
 from solvers.planning.indexes import are_rising
@@ -28,6 +30,12 @@ class GpuType:
         return self.clocks_mhz[-1]
 
 
+@lru_cache(maxsize=4096)
+def capped(kind: GpuType, cap_w: float) -> GpuType:
+    """Returns the type as a GPU of it is that may draw only so many watts; its name and all else stay."""
+    return kind if cap_w >= kind.max_w else replace(kind, max_w=cap_w)
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """A machine with GPUs of one type; its price is that of one of them."""
@@ -45,10 +53,16 @@ class Node:
     pricing: Literal["gpu", "node", "paid"] = "gpu"
     cell: str = ""  # the group of nodes that it belongs to, while services are divided
     linked_gpus: int = 0  # so many GPUs are linked with each other, counted from index 0; 0: all of them
+    caps_w: tuple[float, ...] = ()  # watts that the operator allows each GPU, by its index; empty: as the type says
 
     def __post_init__(self) -> None:
         if not are_rising(self.gpus):
             raise WrongProblem(f"node {self.name} has GPUs {self.gpus}; indexes from 0 that rise are needed")
+        if self.caps_w and self.gpus and len(self.caps_w) <= self.gpus[-1]:
+            have, needed = len(self.caps_w), self.gpus[-1] + 1
+            raise WrongProblem(f"node {self.name} has {have} caps of watts; one for each of {needed} GPUs is needed")
+        if not all(0 < cap_w < inf for cap_w in self.caps_w):
+            raise WrongProblem(f"node {self.name} has caps of {self.caps_w} W; watts over 0 are needed")
 
     @property
     def gpu_count(self) -> int:
@@ -62,6 +76,17 @@ class Node:
     def link_of(self, index: int) -> int:
         """Returns the number of the group of linked GPUs that this one is in."""
         return index // self.linked_gpus if self.linked_gpus else 0
+
+    def type_at(self, index: int, kind: GpuType) -> GpuType:
+        """Returns the type of one of its GPUs, with maxW lowered to that GPU's cap."""
+        return capped(kind, self.caps_w[index]) if self.caps_w else kind
+
+    def by_watts(self, kind: GpuType) -> list[tuple[float, tuple[int, ...]]]:
+        """Returns its GPUs by the watts that they may draw at most, the fewest first."""
+        if not self.caps_w:
+            return [(kind.max_w, self.gpus)]
+        most_w = {index: self.type_at(index, kind).max_w for index in self.gpus}
+        return [(each, tuple(gpu for gpu in self.gpus if most_w[gpu] == each)) for each in sorted(set(most_w.values()))]
 
     @property
     def is_paid_anyway(self) -> bool:

@@ -20,7 +20,7 @@ from solvers.planning.plan import Plan, Unserved
 from solvers.planning.problem import Instance, Problem
 from solvers.planning.solved import FoundBound, Progress, SolveBudget, SolvedPlan
 from solvers.planning.wide.groups import LinkedNodes, node_groups
-from solvers.planning.wide.programme import Chosen, Terms, choose
+from solvers.planning.wide.programme import Chosen, Terms, allows, choose
 from solvers.planning.wide.reasons import reasons
 from solvers.planning.wide.seating import seated
 from solvers.planning.wide.services import language_models
@@ -72,6 +72,7 @@ class MixedCase:
                 if (shape.service, shape.variant, shape.degree) == (line.service, line.variant, line.degree)
                 and line.node in group_of and shape.gpu_type == group_of[line.node].node.gpu_type
                 and abs(shape.memory_gib - line.memory_gib) <= 1e-9 * shape.memory_gib
+                and allows(self.problem, shape, line.places)
             ]  # fmt: skip
             found += [(line, _as_it_runs(self.problem, line, shape), group_of[line.node]) for shape in fitting]
         return found

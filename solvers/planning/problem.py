@@ -255,6 +255,11 @@ class Problem:
     def type_of(self, node: str) -> GpuType:
         return self.gpu_types[self.nodes[node].gpu_type]
 
+    def type_at(self, place: Place) -> GpuType:
+        """Returns the type of a GPU; its maxW is the cap of that GPU, where its node has one."""
+        node = self.nodes[place[0]]
+        return node.type_at(place[1], self.gpu_types[node.gpu_type])
+
     def profile(self, service: str, variant: str, node: str) -> Profile | None:
         """Returns the profile of an instance; None if its variant was never measured on the node's GPU type."""
         return self.profiles.get((self.services[service].model, variant, self.nodes[node].gpu_type))

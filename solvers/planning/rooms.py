@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from solvers.planning.judge.plan_lines import gpus_with
+from solvers.planning.machines import capped
 from solvers.planning.new_names import NewNames
-from solvers.planning.problem import Instance, Node, Place, PlacedJob, Problem, Service
+from solvers.planning.problem import GpuType, Instance, Place, PlacedJob, Problem, Service
 
 Ints = NDArray[np.int64]
 SLACK = 1e-9
@@ -25,15 +26,21 @@ UNLIMITED = 2**31
 
 @dataclass(frozen=True, slots=True)
 class GpuPool:
-    """All GPUs of one type at one price, of nodes that offer the same templates."""
+    """All GPUs of one type and cap of watts at one price, of nodes that offer the same templates."""
 
     gpu_type: str
     price_per_hour: float
     templates: frozenset[str] | None
+    max_w: float  # that one of its GPUs may draw
 
     @classmethod
-    def of(cls, node: Node) -> GpuPool:
-        return cls(node.gpu_type, node.price_per_hour, node.templates)
+    def of(cls, problem: Problem, place: Place) -> GpuPool:
+        node = problem.nodes[place[0]]
+        return cls(node.gpu_type, node.price_per_hour, node.templates, problem.type_at(place).max_w)
+
+    def type_in(self, problem: Problem) -> GpuType:
+        """Returns the type of its GPUs, with their cap as maxW."""
+        return capped(problem.gpu_types[self.gpu_type], self.max_w)
 
     def offers(self, template: str | None) -> bool:
         return template is None or self.templates is None or template in self.templates
@@ -66,16 +73,16 @@ class FleetRooms:
     """The GPUs of a fleet as arrays, and what is free on each."""
 
     def __init__(
-        self, problem: Problem, seats: Iterable[Instance], jobs: Iterable[PlacedJob], most_pressure: float = inf
-    ) -> None:
+        self, problem: Problem, seats: Iterable[Instance], jobs: Iterable[PlacedJob], most_pressure: float = inf, *,
+        counts_watts: bool = True,
+    ) -> None:  # fmt: skip
         self.problem, seats = problem, tuple(seats)
         self.names = NewNames(problem, seats)
         self._most_pressure = most_pressure  # of all on a shared GPU
         self.places: list[Place] = [(node.name, gpu) for node in problem.nodes.values() for gpu in node.gpus]
         self._at = {place: number for number, place in enumerate(self.places)}
-        nodes = [problem.nodes[name] for name, _ in self.places]
-        types = [problem.gpu_types[node.gpu_type] for node in nodes]
-        pools = [GpuPool.of(node) for node in nodes]
+        pools = [GpuPool.of(problem, place) for place in self.places]
+        types = [pool.type_in(problem) for pool in pools]
         self.pools = list(dict.fromkeys(pools))
         numbers = {pool: number for number, pool in enumerate(self.pools)}
         self._pool = np.array([numbers[pool] for pool in pools], dtype=np.int64)
@@ -88,7 +95,7 @@ class FleetRooms:
         self.free_gib = np.array([kind.memory_gib for kind in types], dtype=np.float64)
         self._slack_gib = self.free_gib * SLACK
         self.free_sm = np.full(count, 100, dtype=np.int64)
-        self._free_w = np.array([kind.max_w - kind.idle_w for kind in types], dtype=np.float64)
+        self._free_w = np.array([kind.max_w - kind.idle_w if counts_watts else inf for kind in types], dtype=np.float64)
         self._pressure = np.zeros(count)
         self._clients = np.zeros(count, dtype=np.int64)
         self._models: dict[str, Ints] = defaultdict(lambda: np.zeros(count, dtype=np.int64))

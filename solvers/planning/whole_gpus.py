@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from solvers.latency import max_rate
+from solvers.planning.judge.tolerances import at_most
 from solvers.planning.problem import Instance, Place, Problem, Profile, Service
 from solvers.planning.rooms import FleetRooms, FleetShape, GpuPool
 from solvers.planning.runnable import NO_SHAPE, runnable_profiles
@@ -17,7 +18,9 @@ def whole_gpu_shapes(problem: Problem, service: Service, pools: list[GpuPool]) -
             for profile in runnable_profiles(problem, service, pool)
             for batch in profile.latency_ms
         ]
-        best = max(shapes, key=lambda shape: shape.rate_per_second, default=None)
+        kind = pool.type_in(problem)
+        cool = [shape for shape in shapes if at_most(kind.idle_w + shape.top_w, kind.max_w)]
+        best = max(cool or shapes, key=lambda shape: shape.rate_per_second, default=None)
         if best is not None and best.rate_per_second > 0:
             found.append(best)
     return found

@@ -15,7 +15,9 @@ from app.control.domain.desired import Desired, NodeDesired
 from app.control.domain.snapshot import Snapshot
 from app.control.domain.specs import JOB_TEMPLATE, job_template, units_of
 from app.control.formulate.question import Question
+from app.manifests.caps import gpu_caps_w
 from app.manifests.fleet import PolicySpec
+from app.manifests.model import Kind
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance, Place, PlacedJob, Problem, Profile, Service
 
@@ -54,16 +56,22 @@ def desired_of(snapshot: Snapshot, question: Question, plan: Plan) -> dict[str, 
     fields = PolicySpec.model_fields
     handover = policy.get("handover", fields["handover"].default)
     seconds = float(policy.get("handoverSeconds", fields["handover_seconds"].default))
+    caps_w = {manifest.name: gpu_caps_w(manifest.spec) for manifest in snapshot.declared if manifest.kind == Kind.NODE}
+    gpus = {
+        node: _gpus(node, by_node.get(node, ()), clocks, snapshot, problem, caps_w.get(node, ()))
+        for node in {*by_node, *(node for node in snapshot.in_force if caps_w.get(node))}
+    }
     return {
         node: NodeDesired(
-            instances=tuple(sorted(lines, key=lambda line: line.id)),
-            gpus=_gpus(node, lines, clocks, snapshot, problem),
+            instances=tuple(sorted(by_node.get(node, ()), key=lambda line: line.id)),
+            gpus=gpus[node],
             handover=handover,
             handover_seconds=seconds,
             clients_per_gpu=problem.policy.clients_per_gpu,
             same_model_per_gpu=problem.policy.same_model_per_gpu,
         )
-        for node, lines in sorted(by_node.items())
+        for node in sorted(gpus)
+        if node in by_node or gpus[node]
     }
 
 
@@ -196,19 +204,30 @@ def _job(id_: str, placed: PlacedJob, problem: Problem, specs: Specs) -> Assigne
 
 
 def _gpus(
-    node: str, lines: Sequence[AssignedInstance], clocks: Mapping[Place, float], snapshot: Snapshot, problem: Problem
-) -> tuple[AssignedGpu, ...]:
-    """Returns the settings of the devices that something runs on; pinned instances keep theirs."""
+    node: str, lines: Sequence[AssignedInstance], clocks: Mapping[Place, float], snapshot: Snapshot, problem: Problem,
+    caps_w: Sequence[float],
+) -> tuple[AssignedGpu, ...]:  # fmt: skip
+    """Returns the settings of the devices that something runs on; pinned instances keep theirs, but for capW."""
     before = {gpu.index: gpu for gpu in snapshot.in_force[node].gpus} if node in snapshot.in_force else {}
     facts = snapshot.nodes.get(node)
     found: list[AssignedGpu] = []
     for index in sorted({gpu for line in lines for gpu in line.all_gpus}):
         if node not in problem.nodes or ((node, index) not in clocks and index in before):
-            found.append(before.get(index, AssignedGpu(index)))
+            known = before.get(index, AssignedGpu(index))
+            found.append(_capped(known, caps_w))
             continue
-        kind = problem.type_of(node)
+        kind = problem.type_at((node, index))
         clock = clocks.get((node, index), kind.top_clock_mhz)
         uuid = facts.uuids[index] if facts and index < len(facts.uuids) else ""
         frame = Frame(clock, kind.clocks_mhz[0], kind.top_clock_mhz)
         found.append(AssignedGpu(index, uuid, frame, kind.max_w))
-    return tuple(found)
+    taken, leaving = {gpu.index for gpu in found}, snapshot.in_force[node].instances if caps_w and before else ()
+    left = [before[gpu] for gpu in {gpu for line in leaving for gpu in line.all_gpus} & before.keys() - taken]
+    # What leaves a GPU draws no more than a new cap either.
+    found += [_capped(gpu, caps_w) for gpu in left if _capped(gpu, caps_w) != gpu]
+    return tuple(sorted(found, key=lambda gpu: gpu.index))
+
+
+def _capped(gpu: AssignedGpu, caps_w: Sequence[float]) -> AssignedGpu:
+    cap_w = caps_w[gpu.index] if gpu.index < len(caps_w) else gpu.cap_w
+    return AssignedGpu(gpu.index, gpu.uuid, gpu.clock_mhz, cap_w)

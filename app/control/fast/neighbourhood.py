@@ -39,7 +39,7 @@ class Neighbourhood:
 
         def at(place: tuple[str, int]) -> JudgedGpu:
             node = nodes[place[0]]
-            return found.setdefault(place, JudgedGpu(node, self.problem.gpu_types[node.gpu_type], place[1]))
+            return found.setdefault(place, JudgedGpu(node, self.problem.type_at(place), place[1]))
 
         for line in self.plan.instances:
             gpu = at(line.place)

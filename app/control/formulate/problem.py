@@ -30,6 +30,7 @@ from app.control.formulate.objective import by_share, counts_shares, priced
 from app.control.formulate.own_runtimes import encoded_job_runtimes, encoded_runtimes, job_runtime_name, runtime_name
 from app.control.formulate.unmeasured import complete_jobs
 from app.manifests.attainable import admitted_variants
+from app.manifests.caps import gpu_caps_w
 from app.manifests.fleet import PolicySpec
 from app.manifests.language import TOKENS_PER_ITERATION
 from app.manifests.model import Kind, Manifest
@@ -158,6 +159,7 @@ def _node(manifest: Manifest, gpu_specs: Mapping[str, Spec], pricing: str, own: 
         templates=None if templates is None else own.union(templates),  # its allow-list is its own
         pricing="node" if pays_whole_node(pricing, purchase_of(spec)) else "gpu",
         linked_gpus=spec.get("nvlinkGroup") or gpu_specs[gpu_type_of(spec)].get("nvlinkGroup") or 0,
+        caps_w=gpu_caps_w(spec),
     )
 
 

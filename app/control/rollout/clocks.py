@@ -1,4 +1,7 @@
-"""Sets GPUs during a rollout: a higher clock or cap comes first, a lower one waits until the higher is not needed."""
+"""Sets GPUs during a rollout: a higher clock comes first, a lower one waits until the higher is not needed.
+
+A cap of watts is the operator's, not the plan's, so it applies at once in both directions.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,9 @@ from app.control.domain.desired import NodeDesired
 def raised(was: AssignedGpu, shall: AssignedGpu) -> AssignedGpu:
     """Returns the settings that suffice for what the device serves now and for what it is to serve.
 
-    No frame leaves the clock to the device, and no cap leaves it all its watts: nothing stated counts as the most.
+    No frame leaves the clock to the device: nothing stated counts as the most.
     """
-    return AssignedGpu(shall.index, shall.uuid or was.uuid, _higher(was.clock_mhz, shall.clock_mhz), _more(was, shall))
+    return AssignedGpu(shall.index, shall.uuid or was.uuid, _higher(was.clock_mhz, shall.clock_mhz), shall.cap_w)
 
 
 def settings(
@@ -39,7 +42,7 @@ def settings(
 
 
 def is_raised(assigned: NodeDesired | None, target: NodeDesired, index: int) -> bool:
-    """Returns whether the device is already assigned at least the target's clock and cap."""
+    """Returns whether the device is already assigned the target's cap, and at least its clock."""
     was = next((gpu for gpu in assigned.gpus if gpu.index == index), None) if assigned else None
     shall = next((gpu for gpu in target.gpus if gpu.index == index), None)
     return was is None or shall is None or raised(was, shall) == raised(was, was)
@@ -49,7 +52,3 @@ def _higher(frame: Frame | None, other: Frame | None) -> Frame | None:
     if frame is None or other is None:
         return None
     return Frame(max(frame.planned, other.planned), max(frame.min, other.min), max(frame.max, other.max))
-
-
-def _more(gpu: AssignedGpu, other: AssignedGpu) -> float | None:
-    return None if gpu.cap_w is None or other.cap_w is None else max(gpu.cap_w, other.cap_w)

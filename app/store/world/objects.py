@@ -181,6 +181,16 @@ OF_MODELS = statement(
         WHERE kind = 'Model' AND tenant = '' AND name = ANY (CAST(:models AS text[])))
     """,
 )
+CAPPED_NODES = statement(
+    "nodes_with_caps_of_gpu_types",
+    f"""
+    SELECT {COLUMNS} FROM object
+    WHERE kind = 'Node' AND spec ? 'capW' AND uid IN (
+        SELECT referrer FROM reference
+        WHERE kind = 'GpuType' AND tenant = '' AND name = ANY (CAST(:gpu_types AS text[])))
+    ORDER BY name
+    """,
+)
 
 
 def _stored(row: Row[Any]) -> StoredObject:
@@ -245,6 +255,11 @@ def names(connection: Connection, kind: Kind, admitting: str) -> list[str]:
 def of_models(connection: Connection, kind: Kind, models: Iterable[str]) -> list[StoredObject]:
     """Returns the services, or the profiles, that refer to one of the models."""
     return [_stored(row) for row in connection.execute(OF_MODELS, {"kind": kind, "models": sorted(models)})]
+
+
+def capped_nodes(connection: Connection, gpu_types: Sequence[str]) -> list[StoredObject]:
+    """Returns the nodes of these GPU types that state capW."""
+    return [_stored(row) for row in connection.execute(CAPPED_NODES, {"gpu_types": list(gpu_types)})]
 
 
 def count_of_tenants(connection: Connection, tenants: Sequence[str]) -> dict[str, int]:

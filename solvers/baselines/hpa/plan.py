@@ -8,7 +8,7 @@ from math import ceil
 from random import Random
 from typing import TypeAlias
 
-from solvers.planning.carried import accepted_rates, carry, is_admitted
+from solvers.planning.carried import accepted_rates, admitted, carry
 from solvers.planning.plan import Unserved
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
 from solvers.planning.problem import Instance, Knowledge, Place, PlacedJob, Problem, Service
@@ -42,7 +42,7 @@ def _plan(problem: Problem, knowledge: Knowledge, budget: PlannerBudget, choose:
     now = state.now.timestamp() if state and state.now else None
     random = Random(f"{budget.seed} {now}")  # noqa: S311 (a simulation of chance, not a secret)
     jobs: Sequence[PlacedJob] = state.jobs if state else ()
-    running = [line for line in (state.running if state else ()) if is_admitted(problem, line)]
+    running = admitted(problem, state.running, state.jobs) if state else []
     rooms = FleetRooms(problem, running, jobs)
     known: Mapping[str, ScaleWishes] = knowledge.get("wishes", {})
     wishes: dict[str, ScaleWishes] = {}

@@ -9,7 +9,7 @@ from functools import cache
 from typing import TypeAlias
 
 from solvers.latency import max_rate
-from solvers.planning.carried import carry, is_admitted
+from solvers.planning.carried import admitted, carry
 from solvers.planning.judge.readings import value_at
 from solvers.planning.plan import Unserved
 from solvers.planning.planner_draft import PlannerDraft
@@ -116,7 +116,7 @@ def shared(problem: Problem, knowledge: Knowledge, fill: FillFleet, method: str)
     """Returns the plan that runs while it is good enough, else the one that `fill` makes of an empty fleet."""
     state = problem.state
     jobs = state.jobs if state else ()
-    running = [line for line in (state.running if state else ()) if is_admitted(problem, line)]
+    running = admitted(problem, state.running, state.jobs) if state else []
     placed_for, rates = knowledge.get("rates", {}), {n: s.rate_per_second for n, s in problem.services.items()}
     instances, rests = carry(problem, running, jobs)
     is_near = all(abs(placed_for.get(name, 0.0) / rate - 1) <= MOVED_SHARE for name, rate in rates.items())

@@ -96,11 +96,11 @@ class FreeRooms:
         kinds = [problem.gpu_types[name] for name in types]
         type_of = np.repeat(np.array([number[node.gpu_type] for node in owners], dtype=np.int64), count)
         memory = np.array([kind.memory_gib for kind in kinds], dtype=np.float64)
-        power_w = np.array([kind.max_w - kind.idle_w for kind in kinds], dtype=np.float64)
+        power_w = np.array([kind.max_w - kind.idle_w for kind in map(problem.type_at, places)], dtype=np.float64)
         total, price = len(places), np.array([gpu_price(node) for node in owners], dtype=np.float64)
         found = cls(
             problem, judged, places, np.repeat(np.arange(len(nodes)), count), nodes, type_of, types,
-            np.full(total, 100.0), memory[type_of], power_w[type_of],
+            np.full(total, 100.0), memory[type_of], power_w,
             np.full(total, problem.policy.clients_per_gpu, dtype=np.int64), np.repeat(price, count),
             np.zeros(total, dtype=np.bool_), [node.templates for node in owners],
             cpu=np.array([node.cpu_cores for node in owners], dtype=np.float64),

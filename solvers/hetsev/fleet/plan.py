@@ -15,7 +15,7 @@ from solvers.hetsev.fleet.memory import FleetMemory
 from solvers.hetsev.fleet.shapes import PRESSURE, fleet_shapes
 from solvers.hetsev.placement.problem import PlacementInstance
 from solvers.hetsev.placement.queues import in_fair_order
-from solvers.planning.carried import accepted_rates, carry, is_admitted
+from solvers.planning.carried import accepted_rates, admitted, carry
 from solvers.planning.plan import Unserved
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
 from solvers.planning.problem import Instance, Knowledge, PlacedJob, Problem
@@ -31,7 +31,7 @@ def plan(problem: Problem, knowledge: Knowledge, budget: PlannerBudget) -> Plann
     state = problem.state
     memory = FleetMemory.recall(knowledge, state.now if state else None)
     jobs = state.jobs if state else ()
-    fleet = _Fleet(problem, [line for line in (state.running if state else ()) if is_admitted(problem, line)], jobs)
+    fleet = _Fleet(problem, admitted(problem, state.running, jobs) if state else [], jobs)
     starts = fleet.decide(memory)
     acting, rounds = {name for name, _ in starts}, 0
     while starts and rounds < MOST_ROUNDS:

@@ -14,7 +14,7 @@ from solvers.inss.fleet.batches import rebatched
 from solvers.inss.fleet.parts import FleetLayout
 from solvers.inss.fleet.seats import seated
 from solvers.inss.throughput import serve
-from solvers.planning.carried import carry, is_admitted
+from solvers.planning.carried import admitted, carry
 from solvers.planning.plan import Unserved
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
 from solvers.planning.problem import Instance, Knowledge, Place, PlacedJob, Problem
@@ -46,7 +46,7 @@ def plan(problem: Problem, knowledge: Knowledge, budget: PlannerBudget) -> Plann
     """Returns InSS's next plan; it depends on what runs and on the rates alone."""
     state = problem.state
     jobs = state.jobs if state else ()
-    running = [line for line in (state.running if state else ()) if is_admitted(problem, line)]
+    running = admitted(problem, state.running, state.jobs) if state else []
     found = _batched(problem, running, jobs)
     if found.rests:
         placed = _placed(problem, running, jobs)

@@ -56,12 +56,13 @@ def _service(part: str) -> str:
 
 
 def _shapes(layout: FleetLayout, served: ServedModel, service: Service) -> Iterable[FleetShape]:
-    """Yields the chosen shape, then the same with fewer SMs."""
+    """Yields the chosen shape, within the profiled SM%, then the same with fewer SMs."""
     pool, speeds = layout.pools[served.gpu_type], layout.speeds[service.name]
     profile = speeds.profiles[pool]
-    least = profile.latency_ms[served.batch][0][0]
-    yield _shape(pool, profile, service, served.batch, served.sm_percent)
-    for sm_percent in range(served.sm_percent - 10, least - 1, -10):
+    curve = profile.latency_ms[served.batch]
+    least, most = curve[0][0], min(served.sm_percent, curve[-1][0])
+    yield _shape(pool, profile, service, served.batch, most)
+    for sm_percent in range(most - 10, least - 1, -10):
         yield _shape(pool, profile, service, served.batch, sm_percent)
 
 

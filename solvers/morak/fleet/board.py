@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf
 
 from solvers.morak.fleet.items import MorakItem, MorakItems
 from solvers.morak.fleet.memory import DividedGpus
@@ -49,16 +48,13 @@ class MorakBoard:
     ) -> None:
         self.problem, self.sets = problem, sets
         kept = tuple(kept)
-        # What clocks decide is left to the search: here a GPU may draw any power.
-        kinds = {name: replace(kind, max_w=inf) for name, kind in problem.gpu_types.items()}
-        self.rooms = FleetRooms(replace(problem, gpu_types=kinds), kept, jobs)
+        self.rooms = FleetRooms(problem, kept, jobs, counts_watts=False)  # what clocks decide is left to the search
         pools = {pool: MorakItems(problem, pool) for pool in self.rooms.pools}
         self.gpus: dict[Place, MorakGpu] = {}
-        for node in problem.nodes.values():
-            items = pools[GpuPool.of(node)]
-            for place in ((node.name, gpu) for gpu in node.gpus):
-                own = tuple(job for job in jobs if job.place == place)
-                self.gpus[place] = MorakGpu(place, items, own, divided.margin(place), bool(own))
+        for place in self.rooms.places:
+            own = tuple(job for job in jobs if job.place == place)
+            items = pools[self.rooms.pool_of(place)]
+            self.gpus[place] = MorakGpu(place, items, own, divided.margin(place), bool(own))
         for seat in kept:
             self.gpus[seat.place].seats.append(seat)
             self.gpus[seat.place].was_used = True

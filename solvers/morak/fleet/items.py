@@ -65,7 +65,7 @@ class MorakItems:
 
     def __init__(self, problem: Problem, pool: GpuPool) -> None:
         self.problem, self.pool = problem, pool
-        self.type: GpuType = problem.gpu_types[pool.gpu_type]
+        self.type: GpuType = pool.type_in(problem)
         self.profiles = {
             (service.name, profile.variant): profile
             for service in problem.services.values()

@@ -34,7 +34,7 @@ class MudiDevice:
 
     @property
     def type(self) -> GpuType:
-        return self.problem.type_of(self.place[0])
+        return self.problem.type_at(self.place)
 
     def settle(self) -> None:
         """Finds the SM% of the services alone; those that do not fit keep the shapes they have."""
@@ -54,8 +54,10 @@ class MudiDevice:
             return None
         free_gib = self.type.memory_gib - sum(profile.memory_gib for profile in measured)
         alone = self._seats(0.0, 100, free_gib)
-        if alone is None or not jobs:
-            return None if alone is None else DeviceShares(tuple(alone))
+        if alone is None:
+            return None
+        if not jobs:
+            return DeviceShares(tuple(alone)) if self._watts_fit(alone, (), ()) else None
         wide = parts(self._as_gpu(alone), measured)
         pressure = sum(value(profile.demand.pressure, share) for profile, share in zip(measured, wide, strict=True))
         seats = self._seats(pressure, 100, free_gib)

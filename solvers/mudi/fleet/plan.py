@@ -9,7 +9,7 @@ from dataclasses import replace
 from solvers.mudi.fleet.devices import DeviceShares, MudiDevice
 from solvers.mudi.fleet.instances import numbered
 from solvers.mudi.fleet.shapes import MudiResident
-from solvers.planning.carried import carry, is_admitted
+from solvers.planning.carried import admitted, carry
 from solvers.planning.judge.plan_lines import gpus_with
 from solvers.planning.judge.readings import slow_down
 from solvers.planning.plan import Unplaced, Unserved
@@ -27,7 +27,7 @@ TOO_SLOW = "beside a service it would miss its deadline"
 def plan(problem: Problem, knowledge: Knowledge, budget: PlannerBudget) -> PlannerDraft:
     """Returns Mudi's next plan; it depends on what runs and on the rates alone."""
     state = problem.state
-    running = [line for line in (state.running if state else ()) if is_admitted(problem, line)]
+    running = admitted(problem, state.running, state.jobs) if state else []
     rooms = FleetRooms(problem, running, state.jobs if state else ())
     devices = _devices(problem, running, rooms)
     unplaced = _place_jobs(problem, devices, state.jobs if state else ())

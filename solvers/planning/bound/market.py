@@ -128,7 +128,7 @@ def markets(t: Tables, w: TableArrays, full_ratio: Floats, need: Floats) -> list
         rates, spare, sms = np.zeros(last - first), np.zeros(last - first), np.zeros(last - first, dtype=np.int64)
         dedicated_need = np.where(t.is_dedicated, need, 0.0)
         alone(w, full_ratio, dedicated_need, first, last, copies, rates, spare, sms)
-        kind = t.problem.gpu_types[t.site_types[site]]
+        kind = t.site_types[site]
         with np.errstate(invalid="ignore"):
             per_request = np.min(exec_ms / t.batches[None, :, None], axis=1, initial=np.inf) / 1000.0
             watts = t.power_w[used] * np.where(np.isfinite(per_request), per_request, 0.0)

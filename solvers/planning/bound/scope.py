@@ -36,6 +36,7 @@ def left_out(t: Tables) -> tuple[str, ...]:
         "CPU cores and host memory": bool(t.cpu_cores.any() or t.host_memory_gib.any()),
         "the power budget": policy.power_budget_w is not None,
         "maxW": bool(t.power_w.any()) and any(kind.max_w < float("inf") for kind in types),
+        "capW": bool(t.power_w.any()) and any(node.caps_w for node in t.problem.nodes.values()),
         "tenants' limits": any(limit.gpus is not None or limit.price_per_hour is not None for limit in limits),
         "clientsPerGpu across models": policy.clients_per_gpu < MOST_RESIDENTS,
         "the room that jobs take": bool(t.problem.jobs),

@@ -35,7 +35,7 @@ class _BatchTable(NamedTuple):
 
 def options(t: Tables, site: int, levels: int = LEVELS) -> ExactOptions | None:
     """Tabulates the shapes that fit on an empty GPU of a site; None if nothing can run there."""
-    kind = t.problem.gpu_types[t.site_types[site]]
+    kind = t.site_types[site]
     shapes: list[_OfferShape] = []
     slot_start = [0]
     for group in range(t.site_group[site], t.site_group[site + 1]):

@@ -137,6 +137,17 @@ def without_gpus(known: FreeCapacity, places: set[Place]) -> FreeCapacity:
     return replace(known, groups=groups)
 
 
+def without_caps(known: FreeCapacity) -> FreeCapacity:
+    """Returns the same capacity as if each GPU could draw all the watts of its type."""
+    types = known.problem.gpu_types
+    return replace(
+        known,
+        groups=tuple(
+            gpu_group([replace(gpu, gpu_type=types[gpu.node.gpu_type]) for gpu in some.gpus]) for some in known.groups
+        ),
+    )
+
+
 def with_nodes(known: FreeCapacity, fresh: Sequence[Node]) -> FreeCapacity:
     """Returns the capacity with more nodes, which are alike and have one GPU each."""
     problem = known.problem
@@ -177,9 +188,10 @@ def _empty(problem: Problem, at: Mapping[Place, object]) -> list[list[Place]]:
     found: dict[tuple[object, ...], list[Place]] = defaultdict(list)
     for name in sorted(problem.nodes):
         node = problem.nodes[name]
-        free = [(name, index) for index in node.gpus if (name, index) not in at]
-        if free:
-            found[kind_of(node)] += free
+        for max_w, gpus in node.by_watts(problem.gpu_types[node.gpu_type]):
+            free = [(name, index) for index in gpus if (name, index) not in at]
+            if free:
+                found[*kind_of(node), max_w] += free
     return list(found.values())
 
 

@@ -71,7 +71,7 @@ def gpu_group(gpus: Sequence[FreeGpu]) -> GpuGroup:
 
 def empty_gpu(problem: Problem, node: Node, places: Sequence[Place]) -> FreeGpu:
     """Returns empty GPUs of nodes that are alike."""
-    kind = problem.gpu_types[node.gpu_type]
+    kind = node.type_at(places[0][1], problem.gpu_types[node.gpu_type])
     clocks = kind.clocks_mhz
     return FreeGpu(tuple(places), node, kind, True, False, 100, kind.memory_gib, 0, {}, clocks, 0.0, 0.0, NOBODY)
 

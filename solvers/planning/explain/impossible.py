@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import inf
+from math import ceil, floor, inf
 
 import numpy as np
 
 from solvers.planning.explain.fleet import FleetCapacity, NodeKind
+from solvers.planning.explain.fleet import fleet as fleet_of
 from solvers.planning.explain.gpu_groups import FreeGpu
 from solvers.planning.explain.kernels import is_able
 from solvers.planning.explain.options import (
@@ -21,7 +22,7 @@ from solvers.planning.explain.options import (
     options,
     ways_on,
 )
-from solvers.planning.problem import Problem, Profile, Service
+from solvers.planning.problem import Node, Problem, Profile, Service
 from solvers.planning.runtimes import missing_words
 
 CLOSE_FACTOR = 1.002  # the search for an SLO ends within this factor
@@ -79,10 +80,35 @@ def _unable(fleet: FleetCapacity, service: Service, among: list[str], judged_ms:
     types = ", ".join(among)
     if templates and all(some is not None and not templates & some for some in offered):
         return f"no node of {types} {missing_words(templates)}"
+    if cap_words := _capped(fleet, service, among):
+        return cap_words
     return (
         f"even an empty GPU of {types} cannot meet its SLO of {service.slo_ms:.6g} ms at percentile "
         f"{service.percentile:g} within memory and maxW; the fastest exec is {judged_ms:.6g} ms with execMargin"
     )
+
+
+def _capped(fleet: FleetCapacity, service: Service, among: list[str]) -> str | None:
+    """Says that caps of watts alone keep it off every GPU, and which cap would not; None if they do not."""
+    problem = fleet.problem
+    capped = [node for node in problem.nodes.values() if node.gpu_type in among and node.caps_w]
+    most_w = ceil(max((problem.gpu_types[node.gpu_type].max_w for node in capped), default=0.0))
+    if not capped or not _runs_under(problem, service, capped, most_w):
+        return None
+    least_w = floor(max(max(node.caps_w) for node in capped))  # that does not suffice
+    while most_w - least_w > 1:
+        middle_w = (least_w + most_w) // 2
+        least_w, most_w = (least_w, middle_w) if _runs_under(problem, service, capped, middle_w) else (middle_w, most_w)
+    return (
+        f"capW of the nodes of {', '.join(among)} leaves every GPU too few watts for its SLO of {service.slo_ms:.6g} "
+        f"ms at percentile {service.percentile:g}; a capW of {most_w} would be enough"
+    )
+
+
+def _runs_under(problem: Problem, service: Service, nodes: Sequence[Node], cap_w: float) -> bool:
+    """Returns whether an instance carries some load on one of the nodes if each of their GPUs had this cap."""
+    raised = {node.name: replace(node, caps_w=(cap_w,) * len(node.caps_w)) for node in nodes}
+    return bool(able_kinds(fleet_of(replace(problem, nodes=raised, state=None), ()), service, {}))
 
 
 def able_kinds(fleet: FleetCapacity, service: Service, memo: Measurements) -> list[NodeKind]:

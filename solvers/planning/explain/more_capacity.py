@@ -171,7 +171,9 @@ def _like(case: RelaxedCase, gpu_type: str) -> tuple[Node, str]:
     ]  # fmt: skip
     nodes = [node for node in problem.nodes.values() if node.gpu_type == gpu_type]
     suiting = [
-        node for node in {(n.price_per_hour, n.templates, n.cpu_cores, n.host_memory_gib): n for n in nodes}.values()
+        node for node in {
+            (n.price_per_hour, n.templates, n.cpu_cores, n.host_memory_gib, n.caps_w): n for n in nodes
+        }.values()
         if any(
             profile.demand.cpu_cores <= node.cpu_cores and profile.demand.host_memory_gib <= node.host_memory_gib
             for profile in admitted(problem, node, service)
@@ -179,7 +181,9 @@ def _like(case: RelaxedCase, gpu_type: str) -> tuple[Node, str]:
     ]  # fmt: skip
     known = min(suiting, key=lambda node: (node.price_per_hour, node.name), default=None)
     if known:
-        return known, f"on a node like {known.name}"
+        most_w = max(known.caps_w, default=0.0)
+        words = f"on a node like {known.name}" + (f", with capW {most_w:g}" if known.caps_w else "")
+        return replace(known, caps_w=(most_w,) * len(known.caps_w)), words
     cores = max(1.0, *(demand.cpu_cores for demand in demands))
     host = max(1.0, *(demand.host_memory_gib for demand in demands))
     price = min((node.price_per_hour for node in nodes), default=1.0)
@@ -204,7 +208,7 @@ def _with_gpus(case: RelaxedCase, like: Node, number: int) -> RelaxedCase:
         name = f"new-{len(fresh) + 1}"
         while name in case.problem.nodes:
             name += "-more"
-        fresh.append(replace(like, name=name, gpus=(0,)))
+        fresh.append(replace(like, name=name, gpus=(0,), caps_w=like.caps_w[:1]))
 
     def grown(capacity: FreeCapacity) -> FreeCapacity:
         return with_nodes(capacity, fresh)

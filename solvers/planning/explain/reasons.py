@@ -9,7 +9,7 @@ from math import inf
 
 from solvers.planning.explain.applied import Offer, RelaxedCase, find_offer
 from solvers.planning.explain.fleet import FleetCapacity, NodeKind
-from solvers.planning.explain.free_capacity import MOST_SHARED_GPUS, FreeCapacity
+from solvers.planning.explain.free_capacity import MOST_SHARED_GPUS, FreeCapacity, without_caps
 from solvers.planning.explain.impossible import able_kinds, impossible, least_slo_ms
 from solvers.planning.explain.more_capacity import tenant_limit
 from solvers.planning.explain.options import Measurements, admitted
@@ -158,6 +158,9 @@ def _lifts(case: RelaxedCase) -> list[Lift]:
         found.append(Lift(words, lambda about: about.on(_with_endless_cpu)))
         words = "the host memory of the nodes leaves no room for it"
         found.append(Lift(words, lambda about: about.on(_with_endless_host_memory)))
+    if any(node.caps_w for node in problem.nodes.values()):
+        words = "capW of the nodes leaves no watts for it on GPUs with room"
+        found.append(Lift(words, lambda about: about.on(without_caps)))
     words = f"sameModelPerGpu {policy.same_model_per_gpu} keeps it off GPUs where its model runs"
     found.append(Lift(words, _under(same_model_per_gpu=100_000)))
     words = f"clientsPerGpu {policy.clients_per_gpu} keeps it off GPUs with room"
@@ -213,6 +216,8 @@ def _why_unfit(fleet: FleetCapacity, service: Service, gpu_type: str) -> str:
     nodes = [kind.node for kind in fleet.kinds if kind.node.gpu_type == gpu_type]
     if not any(True for node in nodes for _ in admitted(fleet.problem, node, service)):
         return "template not offered, or own runtime not admitted"
+    if any(node.caps_w for node in nodes):
+        return "SLO, memory, capW or room on its node insufficient"
     return "SLO, memory, maxW or room on its node insufficient"
 
 

@@ -13,10 +13,12 @@ from solvers.planning.jobs.kernels import KEPT
 from solvers.planning.jobs.residents import Neighbours, Residents
 from solvers.planning.judge.billing import is_billed_whole, whole_price
 from solvers.planning.judge.readings import value_at
+from solvers.planning.machines import capped
 from solvers.planning.problem import Curve, Instance, Job, Node, Place, PlacedJob, Policy, Problem, WrongProblem
 from solvers.planning.search.tables import SM, Floats, Ints, everywhere
 
-Site: TypeAlias = tuple[str, frozenset[str] | None]  # a type of GPU, and the templates that its nodes offer
+# A type of GPU, the templates that its nodes offer, and the watts that one of the GPUs may draw.
+Site: TypeAlias = tuple[str, frozenset[str] | None, float]
 
 
 @dataclass(frozen=True)
@@ -82,8 +84,8 @@ def _fleet(
     node_of = np.repeat(np.arange(len(nodes)), [node.gpu_count for node in nodes]).astype(np.int64)
     gpus, on = len(node_of), residents.gpu
     sites = {site: number for number, site in enumerate(_sites(problem))}
-    types = [gpu_type for gpu_type, _ in sites]
-    kind = np.array([sites[_site(problem, node)] for node in nodes], np.int64)[node_of]
+    types = [capped(gpu_types[name], cap_w) for name, _, cap_w in sites]
+    kind = np.array([sites[site] for node in nodes for site in _sites_of(problem, node)], np.int64)
 
     def summed(values: Floats) -> Floats:
         return np.bincount(on, values, gpus).astype(np.float64)
@@ -110,10 +112,8 @@ def _fleet(
         kind=kind,
         node=node_of,
         spare=np.maximum(spare, 0).astype(np.int64),
-        memory_gib=of_type(gpu_types[name].memory_gib for name in types) - summed(residents.memory_gib),
-        watts=of_type(gpu_types[name].max_w - gpu_types[name].idle_w for name in types)
-        - summed(residents.watts)
-        + KEPT,
+        memory_gib=of_type(each.memory_gib for each in types) - summed(residents.memory_gib),
+        watts=of_type(each.max_w - each.idle_w for each in types) - summed(residents.watts) + KEPT,
         clock=clock,
         pressure=pressure,
         bears=_bears(gpus, residents, most, among),
@@ -140,16 +140,21 @@ def _staying_pressure(problem: Problem, number_of: Mapping[Place, int], gpus: in
     return found
 
 
-def _site(problem: Problem, node: Node) -> Site:
-    """Returns what decides which jobs a node may run: its type and, where a job names a template, what it offers."""
-    return (node.gpu_type, node.templates if any(job.template for job in problem.jobs.values()) else None)
+def _sites_of(problem: Problem, node: Node) -> list[Site]:
+    """Returns by GPU what decides which jobs it may run: its type, its watts, and what its node offers of templates."""
+    templates = node.templates if any(job.template for job in problem.jobs.values()) else None
+    kind = problem.gpu_types[node.gpu_type]
+    if not node.caps_w:
+        return [(kind.name, templates, kind.max_w)] * node.gpu_count
+    return [(kind.name, templates, node.type_at(index, kind).max_w) for index in node.gpus]
 
 
 def _sites(problem: Problem) -> list[Site]:
     """Returns the different sites in the order of their types; every type has at least one."""
-    found = {_site(problem, node) for node in problem.nodes.values()}
-    found |= {(name, None) for name in problem.gpu_types.keys() - {gpu_type for gpu_type, _ in found}}
-    return sorted(found, key=lambda site: (site[0], site[1] is not None, sorted(site[1] or ())))
+    found = {site for node in problem.nodes.values() for site in _sites_of(problem, node)}
+    unused = problem.gpu_types.keys() - {gpu_type for gpu_type, _, _ in found}
+    found |= {(name, None, problem.gpu_types[name].max_w) for name in unused}
+    return sorted(found, key=lambda site: (site[0], site[1] is not None, sorted(site[1] or ()), site[2]))
 
 
 def _opening_prices(problem: Problem, nodes: Sequence[Node], residents: Ints) -> Floats:
@@ -214,7 +219,7 @@ def _work(problem: Problem, jobs: Sequence[Job], sites: Sequence[Site], stays: d
         if job.deadline is not None and now is not None and staying is None:
             left = (job.deadline - now).total_seconds()
             need[number] = job.units / left if left > 0 else 1e300
-        for place, (gpu_type, templates) in enumerate(sites):
+        for place, (gpu_type, templates, _) in enumerate(sites):
             if job.template is not None and templates is not None and job.template not in templates:
                 continue
             job_profile = job.profiles.get(gpu_type)

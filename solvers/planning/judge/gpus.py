@@ -97,10 +97,12 @@ def clocks_agree(problem: Problem, gpu: JudgedGpu) -> str | None:
 
 
 def watts_fit(problem: Problem, gpu: JudgedGpu) -> str | None:
-    """idleW + sum of powerW x (clock / highest) ** powerExponent, all busy at once <= maxW"""
+    """idleW + sum of powerW x (clock / highest) ** powerExponent, all busy at once <= maxW, or its capW"""
     drawn = fsum([gpu.type.idle_w, *[watts(line, gpu) for line in gpu.residents], *[watts(j, gpu) for j in gpu.jobs]])
     if at_most(drawn, gpu.type.max_w):
         return None
+    if gpu.node.caps_w and gpu.type.max_w < problem.gpu_types[gpu.node.gpu_type].max_w:
+        return f"all busy draw {drawn:.6g} W, over the {gpu.type.max_w:g} W that its capW allows"
     return f"all busy draw {drawn:.6g} W, over the {gpu.type.max_w:g} W of a {gpu.type.name}"
 
 

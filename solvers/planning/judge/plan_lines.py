@@ -79,7 +79,7 @@ class PlanLines:
             if place not in self.missing_gpus:
                 self.missing_gpus[place] = JudgedGpu.nowhere(place[1])
             return None, self.missing_gpus[place]
-        gpu = JudgedGpu(node, problem.gpu_types[node.gpu_type], place[1])
+        gpu = JudgedGpu(node, problem.type_at(place), place[1])
         self.gpus[place] = self.by_node[node.name][place] = gpu
         return gpu, gpu
 
@@ -95,7 +95,7 @@ def gpus_with(
 
     def gpu_at(place: Place) -> JudgedGpu:
         node = problem.nodes[place[0]]
-        return gpus.setdefault(place, JudgedGpu(node, problem.gpu_types[node.gpu_type], place[1]))
+        return gpus.setdefault(place, JudgedGpu(node, problem.type_at(place), place[1]))
 
     for instance in instances:
         gpu = gpus.get(instance.place) or gpu_at(instance.place)

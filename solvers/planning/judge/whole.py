@@ -168,6 +168,6 @@ def is_sound(problem: Problem, line: Resident) -> bool:
     node = problem.nodes.get(line.instance.node)
     if node is None or not all(node.has_gpu(index) for _, index in line.instance.places):
         return False
-    gpu = JudgedGpu(node, problem.gpu_types[node.gpu_type], line.instance.gpu)
+    gpu = JudgedGpu(node, problem.type_at(line.instance.place), line.instance.gpu)
     rules = (gpus_exist, degree_profiled, sequences_counted, tokens_fit, clock_offered, rate_positive)
     return is_whole(line) and all(rule(problem, line, gpu) is None for rule in rules)

@@ -75,8 +75,8 @@ class _ZoneDraft:
         return round(overlap, 9), -fresh, self.held[_kind(node), at], self.held[None, at], at
 
 
-def _kind(node: Node) -> tuple[str, float, str, str]:
-    return node.gpu_type, node.price_per_hour, node.purchase, node.region
+def _kind(node: Node) -> tuple[str, float, str, str, tuple[float, ...]]:
+    return node.gpu_type, node.price_per_hour, node.purchase, node.region, node.caps_w
 
 
 def _rates(running: Sequence[Instance], usable: Mapping[str, Sequence[str]]) -> dict[str, dict[str, float]]:

@@ -29,7 +29,7 @@ def seat(d: RunningBoard, instances: Iterable[Instance]) -> set[int]:
         if gpu is None or batch is None or offer is None or not _is_profiled(d, offer, batch, line):
             broken.add(service)
             continue
-        clocks = t.problem.gpu_types[t.site_types[x.site[gpu]]].clocks_mhz
+        clocks = t.site_types[x.site[gpu]].clocks_mhz
         clock = clocks[-1] / line.clock_mhz if line.clock_mhz in clocks else 0.0
         if b.count[gpu] == b.offer.shape[1] or not clock or (b.count[gpu] and clock != b.clock[gpu]):
             broken.add(service)

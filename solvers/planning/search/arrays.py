@@ -79,7 +79,7 @@ def world(t: Tables) -> TableArrays:
     service_group = np.full((len(t.services), len(t.site_types)), -1, dtype=np.int64)
     sites = np.repeat(np.arange(len(t.site_types)), np.diff(t.site_start))
     service_group[t.offer_service, sites] = groups
-    types = [t.problem.gpu_types[name] for name in t.site_types]
+    types = list(t.site_types)
     policy = t.problem.policy
     return TableArrays(
         rate=t.rate,

@@ -110,6 +110,6 @@ def usual_price(t: Tables) -> float:
     policy = t.problem.policy
     prices = [pool.price_per_hour for pool in t.pools]
     if policy.money_weight != 1.0:
-        kwh = [t.problem.gpu_types[pool.gpu_type].max_w / 1000 for pool in t.pools]
+        kwh = [t.site_types[pool.site].max_w / 1000 for pool in t.pools]
         prices = [price + drawn * policy.energy_price_per_kwh for price, drawn in zip(prices, kwh, strict=True)]
     return float(np.median(prices))

@@ -48,7 +48,7 @@ def _shares(t: Tables, pools: Pools, tabled: Tabled) -> Floats:
     rates = tabled.rates[:, middle, :]
     memory = np.min(t.memory_gib, axis=1)[t.offer_profile]
     sites = np.repeat(np.arange(len(t.site_types)), np.diff(t.site_start))
-    gib = np.array([t.problem.gpu_types[name].memory_gib for name in t.site_types])
+    gib = np.array([kind.memory_gib for kind in t.site_types])
     whole = np.where(t.is_dedicated[t.offer_service], 1.0, (memory / gib[sites]))
     taken = np.maximum(tabled.sms[None, :] / 100.0, whole[:, None])
     with np.errstate(divide="ignore"):

@@ -12,19 +12,22 @@ from numpy.typing import NDArray
 
 from solvers import latency
 from solvers.planning.judge.billing import gpu_price, is_billed_whole
+from solvers.planning.machines import GpuType, capped
 from solvers.planning.problem import Curve, Node, Problem, Profile, ProfileKey, Service
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-Site: TypeAlias = tuple[str, frozenset[str] | None, str]  # a GPU type, the templates that its nodes offer, their cell
+# A GPU type, the templates that its nodes offer, their cell, and the watts that one of its GPUs may draw.
+Site: TypeAlias = tuple[str, frozenset[str] | None, str, float]
 SM = 101  # SM% 0..100 as an index
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """GPUs that no rule distinguishes: same type, price, templates and way of paying.
+    """GPUs that no rule distinguishes: same type, price, templates, cap of watts and way of paying.
 
-    Where nodes are billed whole, a pool holds whole nodes: all GPUs of each, one node after the other.
+    Where nodes are billed whole, a pool holds whole nodes: all GPUs of each, one node after the other. Such a node is
+    planned as if each of its GPUs had the smallest of their caps.
     """
 
     gpu_type: str
@@ -39,8 +42,8 @@ class Pool:
 class Tables:
     """Services, profiles, offers and pools by number.
 
-    A site is a GPU type with the templates its nodes offer. An offer is one variant of one service on one site; the
-    offers of a site are contiguous, and within it those of one model.
+    A site is a GPU type and a cap of watts, with the templates its nodes offer. An offer is one variant of one service
+    on one site; the offers of a site are contiguous, and within it those of one model.
     """
 
     problem: Problem
@@ -77,7 +80,7 @@ class Tables:
     group_start: Ints  # into offers; groups of one site are contiguous
     site_group: Ints  # [sites + 1] into groups
     # sites and pools
-    site_types: tuple[str, ...]
+    site_types: tuple[GpuType, ...]  # with the site's cap as maxW
     pools: tuple[Pool, ...]
 
     @property
@@ -153,7 +156,7 @@ def tables(problem: Problem) -> Tables:
         site_start=_ints(offers.site_start),
         group_start=_ints(offers.group_start),
         site_group=_ints(offers.site_group),
-        site_types=tuple(gpu_type for gpu_type, _, _ in sites),
+        site_types=tuple(capped(problem.gpu_types[name], cap_w) for name, _, _, cap_w in sites),
         pools=pools,
     )
 
@@ -187,7 +190,7 @@ def _admitted(
     problem: Problem, service: Service, site: Site, templates: Mapping[tuple[str, str], str | None]
 ) -> Iterator[ProfileKey]:
     """Yields the profiles by which a service may run on a site."""
-    gpu_type, offered, cell = site
+    gpu_type, offered, cell, _ = site
     if service.gpu_types is not None and gpu_type not in service.gpu_types:
         return
     if service.cells is not None and cell not in service.cells:
@@ -234,27 +237,36 @@ def _ints(values: Iterable[int]) -> Ints:
 
 def _pools(problem: Problem) -> tuple[list[Site], tuple[Pool, ...]]:
     """Returns the sites and the pools of GPUs, both in an order that the names of types and prices decide."""
-
-    def site_of(node: Node) -> Site:
-        return (node.gpu_type, node.templates, node.cell)
-
-    nodes = [problem.nodes[name] for name in sorted(problem.nodes)]
+    policy, nodes = problem.policy, [problem.nodes[name] for name in sorted(problem.nodes)]
+    parts = [(node, part) for node in nodes for part in _by_cap(problem, node)]
     sites = sorted(
-        {site_of(node) for node in nodes}, key=lambda site: (site[0], sorted(site[1] or ()), site[1] is None, site[2])
+        {_site(node, cap_w) for node, (cap_w, _) in parts},
+        key=lambda site: (site[0], sorted(site[1] or ()), site[1] is None, *site[2:]),
     )
     number = {site: index for index, site in enumerate(sites)}
-    alike: dict[tuple[int, float, bool, bool], list[Node]] = {}
-    for node in nodes:
-        whole = is_billed_whole(node, problem.policy)
-        price = (node.price_per_hour if whole else gpu_price(node)) * problem.policy.money_weight
-        alike.setdefault((number[site_of(node)], price, node.is_paid_anyway, whole), []).append(node)
+    alike: dict[tuple[int, float, bool, bool], list[tuple[str, tuple[int, ...]]]] = {}
+    for node, (cap_w, gpus) in parts:
+        whole = is_billed_whole(node, policy)
+        price = (node.price_per_hour if whole else gpu_price(node)) * policy.money_weight
+        of_kind = (number[_site(node, cap_w)], price, node.is_paid_anyway, whole)
+        alike.setdefault(of_kind, []).append((node.name, gpus))
     pools = []
     for site, price, paid, whole in sorted(alike):
         of = alike[site, price, paid, whole]
-        gpus = tuple((node.name, index) for node in of for index in node.gpus)
-        sizes = tuple(node.gpu_count for node in of) if whole else ()
-        pools.append(Pool(sites[site][0], price, paid, site, gpus, sizes))
+        places = tuple((name, index) for name, gpus in of for index in gpus)
+        sizes = tuple(len(gpus) for _, gpus in of) if whole else ()
+        pools.append(Pool(sites[site][0], price, paid, site, places, sizes))
     return sites, tuple(pools)
+
+
+def _site(node: Node, cap_w: float) -> Site:
+    return (node.gpu_type, node.templates, node.cell, cap_w)
+
+
+def _by_cap(problem: Problem, node: Node) -> list[tuple[float, tuple[int, ...]]]:
+    """Returns a node's GPUs by the watts that they may draw, in one part where it is billed whole."""
+    parts = node.by_watts(problem.gpu_types[node.gpu_type])
+    return [(parts[0][0], node.gpus)] if is_billed_whole(node, problem.policy) else parts
 
 
 def inside(curve: Curve) -> Floats:

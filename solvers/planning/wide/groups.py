@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 
+from solvers.planning.judge.tolerances import at_most
 from solvers.planning.problem import Node, Place, Problem
 
 
 @dataclass(frozen=True, slots=True)
 class LinkedNodes:
-    """Nodes with the same GPUs, links, cores, memory, price and rules."""
+    """Nodes with the same GPUs, links, caps of watts, cores, memory, price and rules."""
 
     nodes: tuple[Node, ...]
     links: tuple[tuple[int, ...], ...]  # of each node: the usable GPUs by group of linked ones
+    caps_w: tuple[tuple[float, ...], ...] = ()  # of the same GPUs; empty: as the type says
 
     @property
     def node(self) -> Node:
@@ -24,9 +26,17 @@ class LinkedNodes:
         """Returns how many GPUs of a node may be used."""
         return sum(map(len, self.links))
 
-    def slots(self, degree: int) -> int:
-        """Returns how many instances on so many GPUs fit onto a node, if all are alike."""
-        return sum(len(link) // degree for link in self.links)
+    def slots(self, degree: int, over_w: float = 0.0) -> int:
+        """Returns how many instances on so many GPUs fit onto a node, if all are alike and need more than `over_w`."""
+        if not self.caps_w:
+            return sum(len(link) // degree for link in self.links)
+        return sum(sum(cap_w > over_w for cap_w in link) // degree for link in self.caps_w)
+
+    def slots_for(self, degree: int, watts: float) -> int:
+        """Returns how many instances on so many GPUs fit onto a node, if each of these draws so many watts."""
+        if not self.caps_w:
+            return self.slots(degree)
+        return sum(sum(at_most(watts, cap_w) for cap_w in link) // degree for link in self.caps_w)
 
 
 def node_groups(problem: Problem) -> list[LinkedNodes]:
@@ -36,8 +46,13 @@ def node_groups(problem: Problem) -> list[LinkedNodes]:
     for _, node in sorted(problem.nodes.items()):
         links = links_of(node, held)
         if links:
-            alike[_kind(node, links)].append(node)
-    return [LinkedNodes(tuple(nodes), links_of(nodes[0], held)) for nodes in alike.values()]
+            alike[(*_kind(node, links), _caps(node, links))].append(node)
+    found = [(tuple(nodes), links_of(nodes[0], held)) for nodes in alike.values()]
+    return [LinkedNodes(nodes, links, _caps(nodes[0], links)) for nodes, links in found]
+
+
+def _caps(node: Node, links: tuple[tuple[int, ...], ...]) -> tuple[tuple[float, ...], ...]:
+    return tuple(tuple(node.caps_w[index] for index in link) for link in links) if node.caps_w else ()
 
 
 def links_of(node: Node, held: set[Place]) -> tuple[tuple[int, ...], ...]:

@@ -11,7 +11,8 @@ import highspy
 import numpy as np
 
 from solvers.planning.judge.billing import gpu_price, is_billed_whole, whole_price
-from solvers.planning.problem import Instance, Problem, Service
+from solvers.planning.judge.tolerances import at_most
+from solvers.planning.problem import Instance, Place, Problem, Service
 from solvers.planning.wide.groups import LinkedNodes
 from solvers.planning.wide.shapes import WideShape
 
@@ -157,7 +158,7 @@ def _columns(
             cost += _tie(problem, group, shape)
             if terms.churn:
                 cost += policy.move_price * shape.degree * group.node.price_per_hour * 60 / policy.horizon_minutes
-            most = group.slots(shape.degree) * len(group.nodes)
+            most = slots(problem, group, shape) * len(group.nodes)
             found.append(_Column(shape, group, rows.variable(cost, most, whole=True), rows.variable(0.0)))
     for instance, shape, group in terms.kept:
         cost = hourly_price(problem, group, shape, terms) + shape.degree * terms.value.get(shape.gpu_type, 0.0)
@@ -167,12 +168,27 @@ def _columns(
     return found
 
 
+def drawn_w(problem: Problem, shape: WideShape) -> float:
+    """Returns the watts that each GPU of an instance draws."""
+    return problem.gpu_types[shape.gpu_type].idle_w + shape.busy_w
+
+
+def allows(problem: Problem, shape: WideShape, places: Iterable[Place]) -> bool:
+    """Returns whether each of these GPUs may draw the watts of an instance of this shape."""
+    return all(at_most(drawn_w(problem, shape), problem.type_at(place).max_w) for place in places)
+
+
+def slots(problem: Problem, group: LinkedNodes, shape: WideShape) -> int:
+    """Returns how many instances of this shape alone fit onto a node of the group."""
+    return group.slots_for(shape.degree, drawn_w(problem, shape))
+
+
 def admits(problem: Problem, group: LinkedNodes, shape: WideShape) -> bool:
     """Returns whether nodes of this group may run an instance of this shape at all."""
     node, cells = group.node, problem.services[shape.service].cells
     return (
         node.gpu_type == shape.gpu_type
-        and group.slots(shape.degree) > 0
+        and slots(problem, group, shape) > 0
         and (node.templates is None or shape.template is None or shape.template in node.templates)
         and (cells is None or node.cell in cells)
         and shape.cpu_cores <= node.cpu_cores
@@ -200,6 +216,13 @@ def _pack(
         for degree in sorted({column.shape.degree for column in here}):
             taken = [(c.count, c.shape.degree / degree) for c in here if c.shape.degree >= degree]
             _at_most(rows, taken, group.slots(degree), nodes, count)
+            for cap_w in sorted({cap_w for link in group.caps_w for cap_w in link}):
+                hot = [
+                    (c.count, c.shape.degree / degree)
+                    for c in here
+                    if c.shape.degree >= degree and not at_most(drawn_w(problem, c.shape), cap_w)
+                ]
+                _at_most(rows, hot, group.slots(degree, cap_w), nodes, count)
         _at_most(rows, [(c.count, c.shape.cpu_cores) for c in here], group.node.cpu_cores, nodes, count)
         _at_most(rows, [(c.count, c.shape.host_memory_gib) for c in here], group.node.host_memory_gib, nodes, count)
 

@@ -10,7 +10,7 @@ from solvers.planning.judge.whole import kv_tokens
 from solvers.planning.plan import NONE_UNSERVED_SHARE, Unserved
 from solvers.planning.problem import Problem, Service
 from solvers.planning.wide.groups import LinkedNodes, node_groups
-from solvers.planning.wide.programme import Terms, admits, choose
+from solvers.planning.wide.programme import Terms, admits, choose, drawn_w
 from solvers.planning.wide.services import language_models
 from solvers.planning.wide.shapes import WideShape, shapes_of
 
@@ -35,6 +35,11 @@ def _why(
     fitting = [shape for shape in mine if any(admits(problem, group, shape) for group in groups)]
     if not fitting:
         least = min(mine, key=lambda shape: (shape.degree, _price(problem, shape)))
+        uncapped = [replace(group, caps_w=()) for group in groups]
+        if near := [shape for shape in mine if any(admits(problem, group, shape) for group in uncapped)]:
+            least = min(near, key=lambda shape: (drawn_w(problem, shape), shape.degree))
+            wanted = f"capW of {drawn_w(problem, least):.6g} W on {least.degree} linked GPUs of type {least.gpu_type}"
+            return "capW of the nodes allows none of its instances their watts", wanted
         wanted = f"a node with {least.degree} linked GPUs of type {least.gpu_type}"
         return f"no node of the fleet has {least.degree} linked GPUs of type {least.gpu_type} that may run it", wanted
     best = min(fitting, key=lambda shape: (shape.degree * _price(problem, shape) / shape.rate_per_second, shape.degree))

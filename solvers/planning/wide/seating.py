@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from solvers.planning.problem import Instance, Problem, Service
 from solvers.planning.wide.groups import LinkedNodes, busy_places, held_by_jobs, links_of
-from solvers.planning.wide.programme import Choice
+from solvers.planning.wide.programme import Choice, allows
 from solvers.planning.wide.shapes import WideShape
 
 
@@ -25,7 +25,7 @@ class _LinkedFleet:
     """The GPUs that are left, and the cores and memory of their nodes."""
 
     def __init__(self, problem: Problem, groups: Iterable[LinkedNodes]) -> None:
-        held = held_by_jobs(problem)
+        held, self.problem = held_by_jobs(problem), problem
         self.busy = busy_places(problem)
         self.free = {node.name: [list(link) for link in links_of(node, held)] for g in groups for node in g.nodes}
         self.cores = {name: problem.nodes[name].cpu_cores for name in self.free}
@@ -40,17 +40,20 @@ class _LinkedFleet:
         self.used.add(node)
 
     def has(self, shape: WideShape, node: str, gpus: Sequence[int]) -> bool:
-        return self._has_room(shape, node) and any(set(gpus) <= set(link) for link in self.free[node])
+        allowed = allows(self.problem, shape, [(node, index) for index in gpus])
+        return allowed and self._has_room(shape, node) and any(set(gpus) <= set(link) for link in self.free[node])
 
     def best(self, shape: WideShape, group: LinkedNodes) -> tuple[str, tuple[int, ...]] | None:
         """Returns linked GPUs: on a node in use if possible, then where least runs, then where fewest are left."""
-        found = []
+        problem, found = self.problem, []
         for node in group.nodes:
             if not self._has_room(shape, node.name):
                 continue
-            for link in self.free[node.name]:
+            for free in self.free[node.name]:
+                link = [index for index in free if not node.caps_w or allows(problem, shape, [(node.name, index)])]
                 if len(link) >= shape.degree:
-                    order = sorted(link, key=lambda index: (self.busy[node.name, index], index))
+                    caps_w = node.caps_w or (0.0,) * (link[-1] + 1)  # the higher ones are left to what needs them
+                    order = sorted(link, key=lambda index: (self.busy[node.name, index], caps_w[index], index))
                     gpus = tuple(sorted(order[: shape.degree]))
                     displaced = sum(self.busy[node.name, index] for index in gpus)
                     key = (node.name not in self.used, displaced, len(link) - shape.degree, node.name, gpus)
@@ -77,7 +80,14 @@ def seated(problem: Problem, groups: Sequence[LinkedNodes], choices: Sequence[Ch
             else:
                 complete = False
     fresh = [choice for choice in choices if choice.kept is None]
-    for choice in sorted(fresh, key=lambda choice: (-choice.shape.degree, choice.shape.service, choice.shape.variant)):
+    is_capped = any(group.caps_w for group in groups)  # then what is hot comes first
+    for choice in sorted(
+        fresh,
+        key=lambda choice: (
+            -choice.shape.degree, -choice.shape.busy_w if is_capped else 0.0, choice.shape.service,
+            choice.shape.variant,
+        ),
+    ):  # fmt: skip
         for _ in range(choice.count):
             at = fleet.best(choice.shape, choice.group)
             if at is None:

@@ -49,18 +49,20 @@ def shapes_of(problem: Problem, service: Service) -> list[WideShape]:
         for name, gpu in problem.gpu_types.items():
             profile = problem.profiles.get((service.model, variant.name, name))
             if profile is not None and (service.gpu_types is None or name in service.gpu_types):
+                clocks = _clocks(problem, profile, gpu)
                 for degree in sorted(set(profile.iteration) & set(variant.llm.degrees)):
-                    found += _on(problem, service, variant, profile, gpu, degree)
+                    found += _on(problem, service, variant, profile, gpu, degree, clocks)
     return found
 
 
 def _on(
-    problem: Problem, service: Service, variant: Variant, profile: Profile, gpu: GpuType, degree: int
-) -> Iterable[WideShape]:
+    problem: Problem, service: Service, variant: Variant, profile: Profile, gpu: GpuType, degree: int,
+    clocks: Sequence[float],
+) -> Iterable[WideShape]:  # fmt: skip
     assert variant.llm
     if kv_tokens(profile, variant.llm, degree, gpu.memory_gib) < variant.llm.context_tokens:
         return
-    for clock in _clocks(problem, gpu):
+    for clock in clocks:
         above_idle_w = busy_w(profile, gpu, clock)
         if not at_most(gpu.idle_w + above_idle_w, gpu.max_w):
             continue
@@ -136,18 +138,33 @@ def keeps_tokens(problem: Problem, service: Service, instance: Instance) -> bool
     return instance.rate_per_second <= carried_by(problem, service, instance) * (1 + 1e-9)
 
 
-def _clocks(problem: Problem, gpu: GpuType) -> Sequence[float]:
-    """Returns the clocks worth trying: the highest alone, unless watts cost anything or are limited."""
+def _clocks(problem: Problem, profile: Profile, gpu: GpuType) -> Sequence[float]:
+    """Returns the clocks worth trying: the highest alone, unless watts cost anything or are limited.
+
+    Of those that the caps of nodes allow it is the highest for each cap.
+    """
     clocks, policy = gpu.clocks_mhz, problem.policy
+    caps_w = _caps(problem, gpu)
     if not policy.energy_price_per_kwh and policy.power_budget_w is None and len(clocks) == 1:
         return clocks
-    if not policy.energy_price_per_kwh and policy.power_budget_w is None and _is_cool(problem, gpu):
+    is_free = not policy.energy_price_per_kwh and policy.power_budget_w is None
+    if is_free and _is_cool(problem, gpu, min(caps_w, default=gpu.max_w)):
         return clocks[-1:]
     steps = min(MOST_CLOCKS, len(clocks))
-    return sorted({clocks[len(clocks) - 1 - (len(clocks) - 1) * step // max(1, steps - 1)] for step in range(steps)})
+    tried = {clocks[len(clocks) - 1 - (len(clocks) - 1) * step // max(1, steps - 1)] for step in range(steps)}
+    for cap_w in caps_w:
+        kept = [clock for clock in clocks if at_most(gpu.idle_w + busy_w(profile, gpu, clock), cap_w)]
+        tried |= set(kept[-1:])
+    return sorted(tried)
 
 
-def _is_cool(problem: Problem, gpu: GpuType) -> bool:
+def _caps(problem: Problem, gpu: GpuType) -> set[float]:
+    """Returns the caps of GPUs of this type that are below its maxW."""
+    caps = {cap_w for node in problem.nodes.values() if node.gpu_type == gpu.name for cap_w in node.caps_w}
+    return {cap_w for cap_w in caps if cap_w < gpu.max_w}
+
+
+def _is_cool(problem: Problem, gpu: GpuType, most_w: float) -> bool:
     """Returns whether no language model is too hot for this type of GPU at its highest clock."""
     profiles = [profile for profile in problem.profiles.values() if profile.iteration and profile.gpu_type == gpu.name]
-    return all(at_most(gpu.idle_w + busy_w(profile, gpu, gpu.top_clock_mhz), gpu.max_w) for profile in profiles)
+    return all(at_most(gpu.idle_w + busy_w(profile, gpu, gpu.top_clock_mhz), most_w) for profile in profiles)

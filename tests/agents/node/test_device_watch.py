@@ -55,6 +55,18 @@ def test_over_its_cap_a_gpu_has_a_lower_clock_within_a_period_and_says_so(made: 
     assert moved.reason == "over_cap"
 
 
+def test_a_cap_below_the_devices_smallest_limit_is_kept_by_the_clock_above_that_limit(made: VirtualNode) -> None:
+    loaded(made)
+    made.offer(served("search", sm=90), gpus=[capped(120)])  # the device takes 150 W at least
+    made.advance(5)
+    truth = made.machine.truth(made.uuids[0])
+    assert truth.settings.cap_w == 150
+    assert made.node.watch.devices.readings[made.uuids[0]].power_w <= 120  # type: ignore[operator]
+    lower = clock(made)
+    assert lower is not None
+    assert lower < 1380
+
+
 def test_what_was_over_its_cap_comes_back_to_plan(made: VirtualNode) -> None:
     loaded(made)
     made.offer(served("search", sm=90), gpus=[capped(160)])

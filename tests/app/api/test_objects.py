@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.server import RunningServer
-from tests.support.world import gpu_type, manifest, model, profile, service
+from tests.support.world import gpu_type, manifest, model, node, profile, service
 
 MERGE = {"Content-Type": "application/merge-patch+json"}
 
@@ -230,3 +230,20 @@ def test_selectors_choose_by_label_and_field(server: RunningServer) -> None:
     assert misspelt.status == 400
     assert "did you mean spec.model?" in misspelt.json["detail"]
     assert "search" not in names("tenant=lab", "services")
+
+
+def test_a_gpu_type_whose_watts_no_longer_allow_a_nodes_cap_is_refused_until_the_cap_is_changed_with_it(
+    server: RunningServer,
+) -> None:
+    server.request("PUT", "/api/v1/gputypes/capped", gpu_type("capped"))
+    assert server.request("PUT", "/api/v1/nodes/rack-1", node("rack-1", "capped", capW=250)).status == 201
+    wrong = server.request("PUT", "/api/v1/nodes/rack-1", node("rack-1", "capped", capW=[250, 250, 301, 250]))
+    assert wrong.status == 422
+    assert wrong.json["faults"][0]["field"] == "spec.capW[2]"
+    assert wrong.json["faults"][0]["message"] == "301 W is above maxW 300 of GpuType capped"
+    lower = server.request("PUT", "/api/v1/gputypes/capped", gpu_type("capped", maxW=200))
+    assert lower.status == 409
+    assert "Node rack-1: capW 250 W is above maxW 200 of GpuType capped" in lower.json["detail"]
+    assert lower.json["referrers"] == [{"kind": "Node", "name": "rack-1"}]
+    both = [gpu_type("capped", maxW=200), node("rack-1", "capped", capW=150)]
+    assert server.request("POST", "/api/v1/apply", both).status == 200

@@ -65,7 +65,16 @@ def variant(text: str) -> str:
     return manifest("Model", "{variants: [" + text + "]}")
 
 
-RIGHT = [service(), profile(), gpu_type(), node(), job(), variant("{name: v, accuracy: 0.7}")]
+RIGHT = [
+    service(),
+    profile(),
+    gpu_type(),
+    node(),
+    node(capW="50"),
+    node(capW="[50, 60, 70, 50.5]"),
+    job(),
+    variant("{name: v, accuracy: 0.7}"),
+]
 
 FAULTY = {
     "unknown field": Bad(service(minAccurcy="0.5"), "spec.minAccurcy", "there is no field", "minAccuracy"),
@@ -134,6 +143,12 @@ FAULTY = {
     "other mode": Bad(service(mode="automatic"), "spec.mode", "not one of"),
     "status of a list": Bad(service(model="[m]"), "spec.model", "not a string"),
     "0 GPUs": Bad(node(gpus="0"), "spec.gpus", "out of range"),
+    "a cap of 0 W": Bad(node(capW="0"), "spec.capW", "out of range"),
+    "a cap in words": Bad(node(capW="most"), "spec.capW", "not a number"),
+    "caps of no GPU": Bad(node(capW="[]"), "spec.capW", "empty"),
+    "a cap among words": Bad(node(capW="[50, x, 50, 50]"), "spec.capW[1]", "not a number"),
+    "caps of fewer GPUs": Bad(node(capW="[50, 60]"), "spec.capW", "capW lists 2 caps for 4 GPUs"),
+    "caps by name": Bad(node(capW="{0: 50}"), "spec.capW", "not a number"),
     "half a GPU": Bad(node(gpus="0.5"), "spec.gpus", "not a whole number"),
     "negative cores": Bad(node(cpuCores="-1"), "spec.cpuCores", "out of range"),
     "empty templates": Bad(node(templates="[]"), "spec.templates", "empty"),

@@ -8,7 +8,7 @@ import pytest
 
 from agents.contract.reports import GpuFacts, Inventory
 from app.nodes.detail import AilingGpu
-from app.nodes.devices import find_mismatches, fix_indexes, health_condition, mismatch_condition
+from app.nodes.devices import cap_condition, find_mismatches, fix_indexes, health_condition, mismatch_condition
 
 TYPES: dict[str, Any] = {"v100-16gb": {"memoryGib": 16, "smCount": 80}, "t4": {"memoryGib": 16, "smCount": 40}}
 SPEC: dict[str, Any] = {"gpuType": "v100-16gb", "gpus": 3}
@@ -117,3 +117,15 @@ def test_a_fenced_gpu_is_named_with_its_reason() -> None:
 def test_case_32_a_gpu_of_which_a_newer_agent_says_what_is_not_known_here_is_not_healthy() -> None:
     said = health_condition(fix_indexes([], machine(), [AilingGpu(0, "dreaming")]))
     assert (said.status, said.reason, said.message) == ("False", "Failed", "GPU 0 (GPU-0) is dreaming")
+
+
+def test_a_cap_below_a_devices_smallest_limit_is_named_with_both() -> None:
+    found = machine(*(gpu(index, power_min_w=150.0) for index in range(3)))
+    for cap_w in (150, [150, 200, 300]):
+        assert cap_condition(SPEC | {"capW": cap_w}, found).status == "True"
+    condition = cap_condition(SPEC | {"capW": [150, 149.5, 300]}, found)
+    assert (condition.type, condition.status, condition.reason) == ("CapsSettable", "False", "BelowSmallest")
+    assert condition.message == (
+        "clocks and batches alone keep the cap: GPU 1 (GPU-1): capW 149.5 is below 150 W, its smallest limit"
+    )
+    assert cap_condition(SPEC | {"capW": 100}, machine()).status == "True"  # the devices do not say

@@ -46,12 +46,12 @@ def predict_running(problem: Problem) -> dict[str, Prediction]:
         service = problem.services.get(instance.service)
         if node is None or service is None:
             continue
-        gpu = gpus.setdefault(instance.place, JudgedGpu(node, problem.gpu_types[node.gpu_type], instance.gpu))
+        gpu = gpus.setdefault(instance.place, JudgedGpu(node, problem.type_at(instance.place), instance.gpu))
         gpu.residents.append(reader.resident(instance, service, node))
     for placed in problem.state.jobs:
         node = problem.nodes.get(placed.node)
         if node is not None:
-            gpu = gpus.setdefault(placed.place, JudgedGpu(node, problem.gpu_types[node.gpu_type], placed.gpu))
+            gpu = gpus.setdefault(placed.place, JudgedGpu(node, problem.type_at(placed.place), placed.gpu))
             gpu.jobs.append(reader.job(placed, node))
     found = {}
     marks: dict[str, int] = {}

@@ -15,6 +15,7 @@ from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem, RunningState
 from solvers.planning.search.promise import keep
 from solvers.planning.solve import SolveBudget, find
+from tests.solvers.planning.capped import with_caps
 from tests.solvers.planning.random_problems import random_problem
 from tests.support.soak import scaled
 
@@ -65,6 +66,20 @@ def test_nothing_moves_and_the_judge_finds_nothing_new(seed: int) -> None:
     assert plan.certificate is not None
     assert plan.certificate.method == METHOD
     assert plan.certificate.cost.total == pytest.approx(verdict.cost.total)
+
+
+@pytest.mark.parametrize("seed", range(0, SEEDS, 3))
+def test_what_is_added_keeps_the_cap_of_each_gpu(seed: int) -> None:
+    problem = replace(with_caps(running(seed), seed), state=None)
+    before = find(problem, SolveBudget(None, 2, seed), alone=True).plan
+    problem = replace(problem, state=RunningState(None, before.instances, before.jobs))
+    rates = risen(problem, seed)
+    adder = Adder.of(problem)
+
+    plan, _ = adder.add(rates)
+
+    verdict = judge(problem.with_rates(rates), plan, simulate=False, keeps=keep)
+    assert not [found for found in verdict.violations if found.rule == "watts_fit"]
 
 
 @pytest.mark.parametrize("seed", range(0, SEEDS, 4))

@@ -155,7 +155,10 @@ BREAKS: dict[str, list[Callable[[], tuple[Problem, Plan]]]] = {
     "tenants_apart": [lambda: (problem(share_across_tenants=False), plan())],
     "clocks_agree": [lambda: (problem(), with_instance(RANK, clock_mhz=600))],
     # 40 idle, 2 x 50 busy
-    "watts_fit": [lambda: (with_type(max_w=139), with_job(TUNE, node="n3", gpu=1, sm_percent=20))],
+    "watts_fit": [
+        lambda: (with_type(max_w=139), with_job(TUNE, node="n3", gpu=1, sm_percent=20)),
+        lambda: (node_of("n1", caps_w=(300, 139)), with_job(TUNE, node="n3", gpu=1, sm_percent=20)),
+    ],
     "cpu_fits": [lambda: (node_of("n1", cpu_cores=6.9), plan())],
     "host_memory_fits": [lambda: (node_of("n1", host_memory_gib=13.9), plan())],
     "gpus_within_limit": [lambda: (limited(gpus=1.19), plan())],

@@ -15,6 +15,7 @@ from solvers.planning.judge import judge
 from solvers.planning.mixed import MixedCase
 from solvers.planning.problem import Policy, Problem, Service
 from solvers.planning.solve import SolveBudget, find
+from solvers.planning.wide.groups import links_of
 from solvers.planning.wide.programme import Terms, choose
 from solvers.planning.wide.shapes import WideShape
 from tests.solvers.planning.wide.wide_fleets import chat, fleet, photos, summaries
@@ -55,6 +56,34 @@ def test_plans_of_random_fleets_are_right_and_their_bound_is_no_higher_than_thei
     assert certificate.bound <= certificate.cost.total * (1 + 1e-6)
 
 
+@st.composite
+def capped(draw: st.DrawFn) -> Problem:
+    """The same with two clocks, at which a GPU draws 360 or 300 W, and a cap for each GPU."""
+    made = draw(drawn())
+    kinds = {name: replace(kind, clocks_mhz=(0.8 * kind.top_clock_mhz, kind.top_clock_mhz), max_w=400.0)
+             for name, kind in made.gpu_types.items()}  # fmt: skip
+    caps = st.sampled_from((150.0, 330.0, 400.0))
+    nodes = {
+        name: replace(node, caps_w=tuple(draw(caps) for _ in node.gpus)) for name, node in made.nodes.items()
+    }  # fmt: skip
+    return replace(made, gpu_types=kinds, nodes=nodes)
+
+
+@settings(max_examples=2 * EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+@given(capped())
+def test_plans_under_caps_are_right_and_no_plan_beats_their_bound(problem: Problem) -> None:
+    case = MixedCase(problem)
+    bound = case.bound(None)
+    assert bound is not None
+    assert bound <= _best(case, problem) * (1 + 1e-6)
+    plan = find(problem, SolveBudget(None, 0), alone=True).plan
+    verdict = judge(problem, plan, simulate=False)
+    assert verdict.is_right, verdict.violations
+    assert plan.certificate
+    assert "refuses" not in plan.certificate.method
+    assert bound <= plan.certificate.cost.total * (1 + 1e-6)
+
+
 @settings(max_examples=2 * EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(drawn())
 def test_no_plan_beats_the_bound_of_language_models_nor_the_plan_that_is_found(problem: Problem) -> None:
@@ -72,21 +101,38 @@ def test_no_plan_beats_the_bound_of_language_models_nor_the_plan_that_is_found(p
 
 def _best(case: MixedCase, problem: Problem) -> float:
     """Returns the least cost of all ways to put instances onto the nodes, one link group after the other."""
-    links = [(node, len(link)) for group in case.groups for node in group.nodes for link in group.links]
-    ways = [_fillings(case.shapes, size) for _, size in links]
+    links = [
+        (node, tuple(problem.type_at((node.name, index)).max_w for index in link))
+        for group in case.groups
+        for node in group.nodes
+        for link in links_of(node, set())
+    ]
+    ways = [_fillings(problem, case.shapes, caps_w) for _, caps_w in links]
     best = inf
     for filling in product(*ways):
         best = min(best, _cost(problem, [(node, shapes) for (node, _), shapes in zip(links, filling, strict=True)]))
     return best
 
 
-def _fillings(shapes: list[WideShape], size: int) -> list[tuple[WideShape, ...]]:
-    """Returns every set of shapes that fits onto so many linked GPUs."""
+def _fillings(problem: Problem, shapes: list[WideShape], caps_w: tuple[float, ...]) -> list[tuple[WideShape, ...]]:
+    """Returns every set of shapes that fits onto linked GPUs with these caps."""
+    size = len(caps_w)
     found: list[tuple[WideShape, ...]] = []
     for number in range(size + 1):
         sets = combinations_with_replacement(shapes, number)
-        found += [chosen for chosen in sets if sum(shape.degree for shape in chosen) <= size]
+        found += [chosen for chosen in sets if _fits(problem, chosen, caps_w)]
     return found
+
+
+def _fits(problem: Problem, chosen: tuple[WideShape, ...], caps_w: tuple[float, ...]) -> bool:
+    """Returns whether each instance finds its GPUs: the hottest take first what allows their watts."""
+    left = sorted(caps_w, reverse=True)
+    drawn = [(problem.gpu_types[shape.gpu_type].idle_w + shape.busy_w, shape.degree) for shape in chosen]
+    for watts, degree in sorted(drawn, reverse=True):
+        if len(left) < degree or left[degree - 1] < watts:
+            return False
+        left = left[degree:]
+    return True
 
 
 def _cost(problem: Problem, filled: list[tuple[object, tuple[WideShape, ...]]]) -> float:
