@@ -10,6 +10,7 @@ import psycopg
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page
 
+from app.console.links import sign_in_link
 from app.store.database.urls import libpq_url
 from tests.app.console.visits import link, session
 from tests.support.axe import violations
@@ -17,10 +18,13 @@ from tests.support.patience import PATIENCE_MS
 from tests.support.planned import Planned
 from tests.support.server import RunningServer
 
-PAGES = (
-    "/?service=shop/a", "/nodes/node-0", "/services", "/services/shop/a", "/services/shop/a/explain", "/plans",
-    "/money", "/events", "/audit", "/jobs", "/what-if",
+STILL_PAGES = ("/services/shop/a/explain",)  # an answer, which does not refresh
+LIVE_PAGES = (
+    "/?service=shop/a", "/nodes/node-0", "/services", "/services/shop/a", "/plans", "/plans/1", "/money", "/events",
+    "/audit", "/jobs", "/what-if",
 )  # fmt: skip
+PAGES = LIVE_PAGES + STILL_PAGES
+WIDE = {"width": 1440, "height": 900}
 PHONE: dict[str, Any] = {"viewport": {"width": 390, "height": 844}, "device_scale_factor": 2, "is_mobile": True}
 
 
@@ -58,9 +62,10 @@ def opened(
 def test_nobody_is_shut_out_in_either_light_by_eye_by_ear_or_by_hand(
     browser: Browser, server: RunningServer, cookie: str, light: str
 ) -> None:
-    with opened(browser, server, cookie, color_scheme=light) as page:
+    with opened(browser, server, cookie, color_scheme=light, viewport=WIDE) as page:
         for path in (*PAGES, "/sign-in"):
             page.goto(path)
+            assert page.evaluate("document.documentElement.scrollWidth") <= WIDE["width"], path
             assert violations(page) == [], path
 
 
@@ -97,8 +102,25 @@ def test_a_link_opens_the_page_by_itself(browser: Browser, server: RunningServer
         page.get_by_role("heading", name="GPUs", exact=True).wait_for()
 
 
-def test_by_keyboard_the_first_stop_leads_to_the_content(browser: Browser, server: RunningServer, cookie: str) -> None:
+# Remembers what had the focus, and returns how much can have it; folded parts cannot.
+WATCH_FOCUS = """() => {
+    const all = [...document.querySelectorAll("a[href], button, input, select, summary, [tabindex='0']")];
+    window.missed = new Set(all.filter((part) => part.checkVisibility() && part.type !== "hidden"));
+    document.addEventListener("focusin", (event) => window.missed.delete(event.target));
+    return window.missed.size;
+}"""
+MISSED = "[...window.missed].map((part) => part.outerHTML)"
+
+
+def test_by_keyboard_everything_on_a_page_is_reached_and_the_first_stop_leads_to_the_content(
+    browser: Browser, server: RunningServer, cookie: str
+) -> None:
     with opened(browser, server, cookie) as page:
+        for path in PAGES:
+            page.goto(path)
+            for _ in range(page.evaluate(WATCH_FOCUS)):
+                page.keyboard.press("Tab")
+            assert page.evaluate(MISSED) == [], path
         page.goto("/")
         page.keyboard.press("Tab")
         assert page.evaluate("document.activeElement.textContent") == "Skip to content"
@@ -156,12 +178,17 @@ def test_a_link_that_has_the_focus_keeps_it_while_the_page_goes_on(
 
 
 def test_a_page_whose_session_has_ended_goes_to_the_door(browser: Browser, server: RunningServer) -> None:
-    token = server.token("viewer")
+    token = server.token("admin")
     own = session(server, token).partition("=")[2]
-    with opened(browser, server, own) as page:
-        page.clock.install()
-        page.goto("/jobs")
+    with opened(browser, server, own) as first:
+        first.context.clock.install()
+        tabs = {path: first.context.new_page() for path in LIVE_PAGES}
+        for path, tab in tabs.items():
+            tab.goto(path)
         server.request("DELETE", f"/api/v1/tokens/{token.split('_')[1]}")
-        page.clock.run_for(16_000)
-        page.wait_for_url(f"{server.url}/sign-in?to=/jobs")
-        page.get_by_text("Your session has ended").wait_for()
+        first.context.clock.run_for(16_000)
+        for path, tab in tabs.items():
+            tab.wait_for_url(f"{server.url}{sign_in_link(path)}")
+            tab.get_by_label("Token").wait_for()
+        # The first of them forgets the cookie.
+        assert any(tab.get_by_text("Your session has ended").count() for tab in tabs.values())

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from app.store.database.urls import libpq_url
-from tests.app.console.test_browser import PHONE, opened
+from tests.app.console.test_browser import PHONE, WIDE, opened
 from tests.app.console.test_page import words
 from tests.app.console.visits import session, visit
 from tests.support.axe import violations
@@ -19,7 +19,6 @@ from tests.support.planned import Planned
 from tests.support.server import RunningServer
 from tests.support.soak import SOAK
 
-WIDE = {"width": 1440, "height": 900}
 FILL = """
     DELETE FROM fleet_minute;
     INSERT INTO fleet_minute
