@@ -17,7 +17,6 @@ from math import exp, inf, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from solvers.llm.iteration import BatchingLimits, IterationCost, TokenLengths, TokenPromise
 from solvers.llm.served import EarlyStop, ServedStream, served
@@ -164,6 +163,8 @@ def _stream(lengths: TokenLengths, requests: int) -> TokenStream:
 @lru_cache(maxsize=3)
 def _drawn(requests: int, seed: int) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Returns arrivals, and normals for inputs and outputs: even shares of their distributions, shuffled."""
+    from scipy.special import ndtri  # a quarter of what a solver's process imports, and most fleets serve no LLM
+
     generator = np.random.default_rng([requests, seed, 5])
     shares = (np.arange(requests) + 0.5) / requests
     gaps = generator.permutation(-np.log1p(-shares))

@@ -61,7 +61,7 @@ def test_a_job_is_read_and_followed_by_its_tenant_and_by_nobody_else(api: Runnin
         (item,) = first["items"]
         assert item["text"].startswith("[31mbegins[0m\nstep 0\n"), "without control characters"
         assert (item["node"], item["instance"], item["answered"]) == (agent.node, "tune-1", True)
-        more = api.request("GET", f"{PATH}?after={first['after']}&waitSeconds=10", token=own, timeout_seconds=30).json
+        more = api.request("GET", f"{PATH}?after={first['after']}&waitSeconds=10", token=own).json
         read = item["text"] + more["items"][0]["text"]
         assert read.splitlines()[1:] == [f"step {n}" for n in range(len(read.splitlines()) - 1)]
         other = api.token("viewer", tenant="shop")
@@ -79,11 +79,11 @@ def test_a_job_is_read_and_followed_by_its_tenant_and_by_nobody_else(api: Runnin
         until(lambda: _text(api, own, PATH).count("begins") == 2, "the output of the next process is read, too")
         assert "step 1\n" in _text(api, own, PATH).split("begins")[1], "what the killed process printed is kept"
         agent.end()
-        silent = api.request("GET", PATH, timeout_seconds=30).json["items"]
+        silent = api.request("GET", PATH).json["items"]
         assert [item["answered"] for item in silent] == [False], "a node that is away is named"
         wanted = [(agent.node, LogWanted(f"x{number}", "tune-1")) for number in range(MOST_WAITING_OF_TENANT)]
         database.write(lambda connection: log_requests.ask(connection, "shop", wanted, 60))
-        assert api.request("GET", PATH, timeout_seconds=30).status == 200, "readers of another tenant leave room"
+        assert api.request("GET", PATH).status == 200, "readers of another tenant leave room"
         database.write(lambda connection: log_requests.remove(connection, [request.id for _, request in wanted]))
         database.write(lambda connection: log_requests.ask(connection, "lab", wanted, 60))
         refused = api.request("GET", PATH)

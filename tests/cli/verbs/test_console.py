@@ -17,10 +17,10 @@ def test_each_link_signs_a_browser_in_once(run: Run) -> None:
     assert first.code == second.code == 0
     assert first.out != second.out
     assert "once, within 60 s" in first.err
-    with urllib.request.urlopen(first.out.strip(), timeout=30) as opened:
+    with urllib.request.urlopen(first.out.strip(), timeout=300) as opened:
         assert "You are signed in" in opened.read().decode()
     with pytest.raises(urllib.error.HTTPError, match="401"):
-        urllib.request.urlopen(first.out.strip(), timeout=30)
+        urllib.request.urlopen(first.out.strip(), timeout=300)
     assert json.loads(run("console", "-o", "json").out)["seconds"] == 60
 
 

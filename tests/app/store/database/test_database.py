@@ -107,7 +107,7 @@ def lose_the_answer(database: Database, monkeypatch: pytest.MonkeyPatch, *, afte
 
 def test_case_6_deadlocked_transactions_both_happen(database: Database) -> None:
     database.write(lambda c: c.execute(text("INSERT INTO mark VALUES (1), (2)")))
-    both_hold = threading.Barrier(2, timeout=30)
+    both_hold = threading.Barrier(2, timeout=300)
     failures: list[Exception] = []
 
     def cross(first: int, second: int) -> None:
