@@ -6,6 +6,7 @@ change is made, and the decision says what the larger plan would save.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -52,12 +53,14 @@ def follow_rates(question: Question) -> tuple[Problem, Plan, Mapping[str, float]
 
 
 def explain_skipped(decision: Decision, large: Plan) -> Decision:
-    """Adds to the smaller decision what the larger plan would save by its hand-overs."""
+    """Adds to the smaller decision what the larger plan would save and serve by its hand-overs."""
     smaller, larger = decision.plan.certificate, large.certificate
-    saved = smaller.cost.total - larger.cost.total if smaller and larger else 0.0
-    if not handed_over(large.changes) or saved <= 0:
+    if not (smaller and larger) or not handed_over(large.changes) or smaller.cost.total <= larger.cost.total:
         return decision
-    message = (
-        f"{handed_over(large.changes)} hand-overs would save {saved:,.2f} an hour; a smaller change was made instead"
-    )
+    saved = smaller.cost.resource - larger.cost.resource
+    served = math.fsum(each.rate_per_second for each in decision.plan.unserved)
+    served -= math.fsum(each.rate_per_second for each in large.unserved)
+    money = f"save {saved:,.2f} an hour" if saved >= 0 else f"cost {-saved:,.2f} more an hour"
+    gain = f"serve {served:,.4g} more requests a second and {money}" if served > LEAST_RATE else money
+    message = f"{handed_over(large.changes)} hand-overs would {gain}; a smaller change was made instead"
     return replace(decision, held_back=(*decision.held_back, HeldBackChange("", Reason.TOO_MANY_MOVES, message)))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
+
+import pytest
 
 from agents.contract.assignments import AssignedInstance
 from app.control.decide.choosing import is_preferred
-from app.control.decide.least_change import MOST_HANDOVERS, handed_over, is_too_large
+from app.control.decide.least_change import MOST_HANDOVERS, explain_skipped, handed_over, is_too_large
 from app.control.domain.decision import Decision, PlanningLane, PlanValue, SolveOutcome, SolverAnswer
 from app.control.domain.desired import NodeDesired
 from app.control.domain.snapshot import Snapshot
-from solvers.planning.plan import Changes, Plan
+from solvers.planning.plan import Certificate, Changes, Cost, Plan, Unserved
 
 AT = datetime(2026, 6, 1, tzinfo=UTC)
 
@@ -43,3 +46,25 @@ def test_the_small_step_is_taken_where_it_serves_as_much_or_the_large_one_is_too
 
 def test_what_gives_way_is_counted_once() -> None:
     assert handed_over(Changes(move=2, resize=3, start=4, stop=1, keep=50, retune=9)) == 6
+
+
+def of_cost(unserved: float, resource: float, moves: int) -> Plan:
+    left = (Unserved("shop/a", unserved),) if unserved else ()
+    certificate = Certificate(Cost(resource, 1000 * unserved), None, "local search", 1, 0.1)
+    return Plan((), unserved=left, changes=Changes(move=moves), certificate=certificate)
+
+
+@pytest.mark.parametrize(
+    ("smaller", "larger", "message"),
+    [
+        (of_cost(40.0, 12.0, 1), of_cost(0.0, 14.5, 30),
+         "30 hand-overs would serve 40 more requests a second and cost 2.50 more an hour; "
+         "a smaller change was made instead"),
+        (of_cost(0.0, 12.0, 1), of_cost(0.0, 10.5, 30),
+         "30 hand-overs would save 1.50 an hour; a smaller change was made instead"),
+    ],
+)  # fmt: skip
+def test_what_a_larger_plan_would_serve_is_no_money(smaller: Plan, larger: Plan, message: str) -> None:
+    skipped = explain_skipped(replace(decision(0.0), plan=smaller), larger)
+    assert [each.message for each in skipped.held_back] == [message]
+    assert explain_skipped(replace(decision(0.0), plan=larger), smaller).held_back == ()
