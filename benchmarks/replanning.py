@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from time import process_time
 from typing import Any, Protocol
 
 import numpy as np
@@ -84,9 +85,9 @@ def run_rounds(
     current = problem
     for number in range(count):
         rates = new_rates(problem, changed, rng)
-        began = clock()
+        began, began_cpu = clock(), process_time()
         answer = replans.change(rates)
-        ms = (clock() - began) * 1000
+        ms, cpu_ms = (clock() - began) * 1000, (process_time() - began_cpu) * 1000
         after = replans.plan
         current = current.with_rates(rates)
         verdict = judge(current, after, simulate=False, keeps=keep)
@@ -94,6 +95,7 @@ def run_rounds(
         row = {
             "round": number,
             "ms": ms,
+            "cpu_ms": cpu_ms,
             "started": found.started,
             "stopped": found.stopped,
             "resized": found.resized,

@@ -10,7 +10,7 @@ from typing import Any
 from cli.arguments import part, whole
 from cli.bench.plan_arguments import Say, add_family_argument, add_plan_arguments
 
-SHOWN = ("round", "ms", "started", "stopped", "resized", "untouched_moved", "cost", "unserved", "drift")
+SHOWN = ("round", "ms", "cpu_ms", "started", "stopped", "resized", "untouched_moved", "cost", "unserved", "drift")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,6 +54,7 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
     found: dict[str, Any] = {
         "rows": rows,
         **percentiles([row["ms"] for row in rows]),
+        "p50_cpu_ms": percentiles([row["cpu_ms"] for row in rows])["p50_ms"],
         "untouched_moved": sum(row["untouched_moved"] for row in rows),
         "base_cost": plan.certificate.cost.total,
         "work": plan.certificate.work,
