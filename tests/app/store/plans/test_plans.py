@@ -133,6 +133,7 @@ def exercise(database: Database) -> None:
         database.read(lambda c, s=selection: objects.page(c, s, ("tenant-3", "Service-9"), 101))  # type: ignore[misc]
     database.read(lambda c: objects.get(c, Key(Kind.SERVICE, "tenant-1", "Service-1")))
     database.read(lambda c: objects.names(c, Kind.MODEL, "tenant-1"))
+    database.read(lambda c: objects.capped_nodes(c, ["a100", "planned"]))
     database.read(lambda c: changes.after(c, ROWS - 50, ROWS, [Kind.SERVICE], "tenant-7", 500))
     database.read(lambda c: changes.after(c, 0, ROWS, [Kind.SERVICE, Kind.JOB], "", 500))
     database.read(versions.current)
