@@ -50,7 +50,7 @@ is searched at minutes 5, 15, 25 and so on. docs/simulate.md explains each figur
 
 Searches are bounded by --work, never by seconds: the same input, seed and work give the same JSON on any machine, but
 for `seconds` and `requestsPerSecondPerCore`. --work bounds each search of a cycle (default {WORK}); a search for a plan
-from scratch takes 37 times as much, in a process of its own.
+from scratch takes 37 times as much, in processes of their own.
 
 Examples:
   gpuwright simulate -f examples/fleet.yaml

@@ -24,21 +24,29 @@ class FreshCost:
 
 
 def find_fresh(problem: Problem, known: Iterable[Plan], work: int, seed: int) -> FreshCost:
-    """Searches a plan as if nothing ran yet, and compares it with plans that other searches found.
+    """Searches a plan as if nothing ran yet, and compares it with plans that other searches found."""
+    return cheapest(problem, search_fresh(problem, work, seed), known)
 
-    Only services and the prices of GPUs count: jobs run on what services leave, and energy is left out. Where no plan
-    serves everything, load that is not served counts at its price in the choice, and not in the result.
+
+def search_fresh(problem: Problem, work: int, seed: int) -> Plan:
+    """Searches a certified plan as if nothing ran yet. Jobs run on what services leave, and energy is left out."""
+    return find(bare_problem(problem), SolveBudget(None, FRESH_WORK_FACTOR * work, seed), alone=True).plan
+
+
+def cheapest(problem: Problem, found: Plan, known: Iterable[Plan]) -> FreshCost:
+    """Returns the cheapest right plan of a search for this problem and of others, with the bound of the search.
+
+    Only services and the prices of GPUs count. Where no plan serves everything, load that is not served counts at its
+    price in the choice, and not in the result.
     """
-    bare = bare_problem(problem)
-    plan = find(bare, SolveBudget(None, FRESH_WORK_FACTOR * work, seed), alone=True).plan
-    certificate = plan.certificate
+    bare, plan, certificate = bare_problem(problem), found, found.certificate
     assert certificate
     best = certificate.cost
     for other in known:
-        found = at_rates(bare, other)
-        verdict = judge_services(bare, found, keep) if found else None
-        if found and verdict and verdict.is_right and verdict.cost.total < best.total:
-            plan, best = found, verdict.cost
+        same = at_rates(bare, other)
+        verdict = judge_services(bare, same, keep) if same else None
+        if same and verdict and verdict.is_right and verdict.cost.total < best.total:
+            plan, best = same, verdict.cost
     # Any plan costs the bound or more, so that one with no more unserved load has GPUs for at least the rest.
     return FreshCost(best.resource, min(best.resource, max(0.0, (certificate.bound or 0.0) - best.unserved)), plan)
 

@@ -1,14 +1,15 @@
-"""Searches what the fleet could cost in a process of its own, while the simulation goes on."""
+"""Searches what the fleet could cost in processes of their own, while the simulation goes on."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.queues import Queue
 from types import TracebackType
 
 from simulation.measure.figures import FreshMoment
-from simulation.measure.fresh import bare_problem, find_fresh
+from simulation.measure.fresh import bare_problem, cheapest, search_fresh
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 from solvers.planning.workers import FORK, Worker, gather
@@ -26,44 +27,81 @@ class SampleOrder:
     in_force: Plan
     found: Sequence[Plan]
 
+    @property
+    def to_come(self) -> Problem:
+        """Returns the problem at the rates to come."""
+        return bare_problem(self.problem, self.rates_to_come)
+
+
+@dataclass(frozen=True, slots=True)
+class FreshPlans:
+    """What was searched for one order: a plan for its rates, and one for the rates to come."""
+
+    planned: Plan
+    to_come: Plan
+
 
 class FreshSampler:
-    """Takes orders at any time, and returns their samples at the end. Each sample knows the fresh plans before it."""
+    """Takes orders at any time, and returns their samples at the end. Each sample knows the fresh plans before it.
 
-    def __init__(self, work: int, seed: int) -> None:
-        self._orders: Queue[SampleOrder | None] = FORK.Queue()
-        orders = iter(self._orders.get, None)
-        self._worker = Worker("fresh plans", sample(orders, work, seed))
+    Searches depend on their own order alone, so any number of processes finds the same.
+    """
+
+    def __init__(self, work: int, seed: int, processes: int | None = None) -> None:
+        self._given: list[SampleOrder] = []
+        # A queue for each process: one that died while it waited would keep the others from a common one.
+        self._queues: list[Queue[tuple[int, SampleOrder] | None]] = [
+            FORK.Queue() for _ in range(processes or len(os.sched_getaffinity(0)))
+        ]
+        self._workers = [
+            Worker("fresh plans", _search_all(iter(queue.get, None), work, seed)) for queue in self._queues
+        ]
 
     def __enter__(self) -> FreshSampler:
-        self._worker.start()
+        for worker in self._workers:
+            worker.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._worker.stop()
-        self._orders.cancel_join_thread()
-        self._orders.close()
+        for worker in self._workers:
+            worker.stop()
+        for queue in self._queues:
+            queue.cancel_join_thread()
+            queue.close()
 
     def order(self, order: SampleOrder) -> None:
-        self._orders.put(order)
+        at = len(self._given)
+        self._queues[at % len(self._queues)].put((at, replace(order, found=())))
+        self._given.append(order)
 
     def finish(self) -> list[FreshMoment]:
         """Waits for the samples of all orders."""
-        self._orders.put(None)
-        found = list(gather([self._worker], None))
-        if self._worker.failed:
-            raise RuntimeError("the process that searches fresh plans failed; its output says why")
-        return found
+        for queue in self._queues:
+            queue.put(None)
+        searched: dict[int, FreshPlans] = dict(gather(self._workers, None))
+        if any(worker.failed for worker in self._workers):
+            raise RuntimeError("a process that searches fresh plans failed; its output says why")
+        return list(compare(self._given, [searched[at] for at in range(len(self._given))]))
 
 
-def sample(orders: Iterable[SampleOrder], work: int, seed: int) -> Iterator[FreshMoment]:
+def _search_all(orders: Iterable[tuple[int, SampleOrder]], work: int, seed: int) -> Iterator[tuple[int, FreshPlans]]:
+    """Yields what it found at the end: nobody reads before, and a full pipe would stop the search."""
+    yield from [(at, search(order, work, seed)) for at, order in orders]
+
+
+def search(order: SampleOrder, work: int, seed: int) -> FreshPlans:
+    """Searches both plans of an order."""
+    return FreshPlans(search_fresh(order.problem, work, seed), search_fresh(order.to_come, work, seed))
+
+
+def compare(orders: Sequence[SampleOrder], searched: Sequence[FreshPlans]) -> Iterator[FreshMoment]:
     """Yields the sample of each order; only the orders before it change it."""
     fresh_plans: list[Plan] = []
-    for order in orders:
+    for order, found in zip(orders, searched, strict=True):
         known = [*[*fresh_plans, *order.found][-MOST_KNOWN_PLANS:], order.in_force]
-        fresh = find_fresh(order.problem, known, work, seed)
-        later = find_fresh(bare_problem(order.problem, order.rates_to_come), [*known, fresh.plan], work, seed)
+        fresh = cheapest(order.problem, found.planned, known)
+        later = cheapest(order.to_come, found.to_come, [*known, fresh.plan])
         fresh_plans = [*fresh_plans, fresh.plan, later.plan][-MOST_FRESH_PLANS:]
         yield FreshMoment(order.at, fresh.per_hour, fresh.bound_per_hour, later.per_hour, later.bound_per_hour)

@@ -1,4 +1,4 @@
-"""Samples from the second process are those of the first, and a process that dies is reported."""
+"""Samples from other processes are those of the first, and a process that dies is reported."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from simulation.measure.sampler import FreshSampler, SampleOrder, sample
+from simulation.measure.sampler import FreshSampler, SampleOrder, compare, search
 from solvers.planning.plan import Plan
 from tests.simulation.measure.test_fresh import PROBLEM
 
@@ -23,23 +23,25 @@ def orders() -> list[SampleOrder]:
     ]
 
 
-def test_samples_are_those_of_the_same_searches_in_this_process() -> None:
-    with FreshSampler(1, 0) as sampler:
+@pytest.mark.parametrize("processes", [1, 2])
+def test_samples_are_those_of_the_same_searches_in_this_process(processes: int) -> None:
+    with FreshSampler(1, 0, processes) as sampler:
         for order in orders():
             sampler.order(order)
         found = sampler.finish()
-    assert found == list(sample(orders(), 1, 0))
+    assert found == list(compare(orders(), [search(order, 1, 0) for order in orders()]))
     assert [moment.at for moment in found] == [300.0, 900.0]
     assert found[1].fresh == found[0].fresh_in_hindsight
 
 
 def test_a_process_that_dies_is_reported_and_leaves_nothing_behind() -> None:
-    with FreshSampler(10_000, 0) as sampler:
+    with FreshSampler(10_000, 0, 2) as sampler:
         sampler.order(orders()[0])
-        pid = sampler._worker.process.pid
+        sampler.order(orders()[1])
+        pid = sampler._workers[1].process.pid
         assert pid
         os.kill(pid, signal.SIGKILL)
-        with pytest.raises(RuntimeError, match="the process that searches fresh plans failed"):
+        with pytest.raises(RuntimeError, match="a process that searches fresh plans failed"):
             sampler.finish()
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
