@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any
 
@@ -46,7 +46,8 @@ def desired_of(snapshot: Snapshot, question: Question, plan: Plan) -> dict[str, 
     for line in plan.instances:
         id_ = ids.of(line.node, line.service, *(index for _, index in line.places))
         by_node[line.node].append(_instance(id_, line, problem.services[line.service], shapes.of(line)))
-        clocks |= dict.fromkeys(line.places, line.clock_mhz)
+        for place in line.places:
+            clocks[place] = line.clock_mhz
     for job in plan.jobs:
         id_ = ids.of(job.node, job.job, job.gpu)
         by_node[job.node].append(_job(id_, job, problem, specs))
@@ -62,17 +63,33 @@ def desired_of(snapshot: Snapshot, question: Question, plan: Plan) -> dict[str, 
         for node in {*by_node, *(node for node in snapshot.in_force if caps_w.get(node))}
     }
     return {
-        node: NodeDesired(
-            instances=tuple(sorted(by_node.get(node, ()), key=lambda line: line.id)),
-            gpus=gpus[node],
-            handover=handover,
-            handover_seconds=seconds,
-            clients_per_gpu=problem.policy.clients_per_gpu,
-            same_model_per_gpu=problem.policy.same_model_per_gpu,
+        node: _known(
+            snapshot.in_force.get(node),
+            NodeDesired(
+                instances=tuple(sorted(by_node.get(node, ()), key=lambda line: line.id)),
+                gpus=gpus[node],
+                handover=handover,
+                handover_seconds=seconds,
+                clients_per_gpu=problem.policy.clients_per_gpu,
+                same_model_per_gpu=problem.policy.same_model_per_gpu,
+            ),
         )
         for node in sorted(gpus)
         if node in by_node or gpus[node]
     }
+
+
+def _known(before: NodeDesired | None, wanted: NodeDesired) -> NodeDesired:
+    """Returns what a node is to run as the very objects that are in force, as far as they are equal.
+
+    A target is compared with what is in force many times before it is recorded, and objects with themselves at once.
+    """
+    if before is None:
+        return wanted
+    lines = {line.id: line for line in before.instances}
+    instances = tuple([known if (known := lines.get(line.id)) == line else line for line in wanted.instances])
+    found = replace(wanted, instances=instances)
+    return before if found == before else found
 
 
 class _Ids:
