@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
@@ -63,33 +63,17 @@ def desired_of(snapshot: Snapshot, question: Question, plan: Plan) -> dict[str, 
         for node in {*by_node, *(node for node in snapshot.in_force if caps_w.get(node))}
     }
     return {
-        node: _known(
-            snapshot.in_force.get(node),
-            NodeDesired(
-                instances=tuple(sorted(by_node.get(node, ()), key=lambda line: line.id)),
-                gpus=gpus[node],
-                handover=handover,
-                handover_seconds=seconds,
-                clients_per_gpu=problem.policy.clients_per_gpu,
-                same_model_per_gpu=problem.policy.same_model_per_gpu,
-            ),
-        )
+        node: NodeDesired(
+            instances=tuple(sorted(by_node.get(node, ()), key=lambda line: line.id)),
+            gpus=gpus[node],
+            handover=handover,
+            handover_seconds=seconds,
+            clients_per_gpu=problem.policy.clients_per_gpu,
+            same_model_per_gpu=problem.policy.same_model_per_gpu,
+        ).sharing(snapshot.in_force.get(node))
         for node in sorted(gpus)
         if node in by_node or gpus[node]
     }
-
-
-def _known(before: NodeDesired | None, wanted: NodeDesired) -> NodeDesired:
-    """Returns what a node is to run as the very objects that are in force, as far as they are equal.
-
-    A target is compared with what is in force many times before it is recorded, and objects with themselves at once.
-    """
-    if before is None:
-        return wanted
-    lines = {line.id: line for line in before.instances}
-    instances = tuple([known if (known := lines.get(line.id)) == line else line for line in wanted.instances])
-    found = replace(wanted, instances=instances)
-    return before if found == before else found
 
 
 class _Ids:
@@ -100,7 +84,9 @@ class _Ids:
         self._made = 0
         self._held: dict[tuple[str, str, tuple[int, ...]], list[str]] = defaultdict(list)
         known = set()
-        for node, wanted in (item for fleet in fleets for item in fleet.items()):
+        # In a rollout most of what is assigned is in force, too, as the same objects.
+        wanted_by = {(node, id(wanted)): wanted for fleet in fleets for node, wanted in fleet.items()}
+        for (node, _), wanted in wanted_by.items():
             for instance in wanted.instances:
                 if instance.id not in known:
                     known.add(instance.id)
