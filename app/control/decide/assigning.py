@@ -44,12 +44,13 @@ def desired_of(snapshot: Snapshot, question: Question, plan: Plan) -> dict[str, 
     by_node: dict[str, list[AssignedInstance]] = defaultdict(list)
     clocks: dict[Place, float] = {}
     for line in plan.instances:
-        id_ = ids.of(line.node, line.service, *(index for _, index in line.places))
+        gpus_of_line = line.gpus or (line.gpu,)
+        id_ = ids.of(line.node, line.service, gpus_of_line)
         by_node[line.node].append(_instance(id_, line, problem.services[line.service], shapes.of(line)))
-        for place in line.places:
-            clocks[place] = line.clock_mhz
+        for gpu in gpus_of_line:
+            clocks[line.node, gpu] = line.clock_mhz
     for job in plan.jobs:
-        id_ = ids.of(job.node, job.job, job.gpu)
+        id_ = ids.of(job.node, job.job, (job.gpu,))
         by_node[job.node].append(_job(id_, job, problem, specs))
     for node, instance in question.pinned:
         by_node[node].append(instance)
@@ -92,7 +93,7 @@ class _Ids:
                     known.add(instance.id)
                     self._held[node, instance.owner, instance.all_gpus].append(instance.id)
 
-    def of(self, node: str, owner: str, *gpus: int) -> str:
+    def of(self, node: str, owner: str, gpus: tuple[int, ...]) -> str:
         if held := self._held.get((node, owner, gpus)):
             return held.pop(0)
         self._made += 1

@@ -23,7 +23,6 @@ class GpuChanges(NamedTuple):
     churned_sm_percent: float = 0  # of what starts, moves here or is resized
 
 
-
 def changes_on(planned: Sequence[Instance], running: Sequence[Instance]) -> GpuChanges:
     """Same service, variant, smPercent and memoryGib: kept or retuned. Another shape of the same service: resized."""
     if len(planned) == len(running) and all(map(is_, planned, running)):  # nearly always
@@ -107,7 +106,9 @@ def _is_kept(planned: Instance, other: Instance) -> bool:
         and (planned.memory_gib == other.memory_gib or same(planned.memory_gib, other.memory_gib))
         and (planned.clock_mhz == other.clock_mhz or same(planned.clock_mhz, other.clock_mhz))
         and (planned.rate_per_second == other.rate_per_second or same(planned.rate_per_second, other.rate_per_second))
-        and same(planned.batch_timeout_ms, other.batch_timeout_ms)
+        and (
+            planned.batch_timeout_ms == other.batch_timeout_ms or same(planned.batch_timeout_ms, other.batch_timeout_ms)
+        )
     )
 
 

@@ -86,7 +86,7 @@ def tenants_apart(problem: Problem, gpu: JudgedGpu) -> str | None:
 def _is_own(problem: Problem, line: Resident) -> bool:
     if line.service is None:
         return False
-    for variant in problem.models[line.service.model]:  # noqa: SIM110 (asked for every instance of every plan)
+    for variant in problem.models[line.service.model]:
         if variant.is_own and variant.name == line.instance.variant:
             return True
     return False
