@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import compress
 from math import fsum
-from operator import is_not
 from typing import TypeAlias
 
 from solvers.planning.judge import cost, gpus, jobs, services, shapes, tenants, whole
@@ -185,8 +183,7 @@ class JudgedPlan:
         if any(getattr(old, name) is not getattr(new, name) for name in FIXED):
             raise ValueError("a judged plan takes other rates only; judge another problem from the start")
         self.problem = self._lines.reader.problem = new
-        is_renewed = map(is_not, new.services.values(), map(old.services.get, new.services))
-        renewed = set(compress(new.services, is_renewed))
+        renewed = {name for name, service in new.services.items() if service is not old.services.get(name)}
         for name in renewed:
             for line in self._lines.by_service[name].values():
                 line.service = new.services[name]
@@ -211,9 +208,7 @@ class JudgedPlan:
                 self._sound.add(shape)
 
     def _judge_load(self, line: Resident, gpu: JudgedGpu) -> None:
-        if self._broken or is_broken(shapes.LOAD_RULES, self.problem, line, gpu):
-            at = ("load", id(line))
-            self._broken.note(at, lambda: where(line.instance), shapes.LOAD_RULES, self.problem, line, gpu)
+        self._broken.note(("load", id(line)), lambda: where(line.instance), shapes.LOAD_RULES, self.problem, line, gpu)
 
     def _judge_gpus(self, places: Iterable[Place]) -> None:
         promised: list[Resident] = []  # an instance on several GPUs once
@@ -239,16 +234,14 @@ class JudgedPlan:
         slow_down(gpu, policy := self.problem.policy)
         self._broken.note(("gpu", place), lambda: gpu.name, gpus.RULES, self.problem, gpu)
         for line in gpu.residents:
-            self._judge_load(line, gpu)
+            if self._broken.by_part or is_broken(shapes.LOAD_RULES, self.problem, line, gpu):
+                self._judge_load(line, gpu)
         busy_w = 0.0
         if self._watts_matter:
             busy_w = fsum([watts(line, gpu) * cost.busy_share(line) for line in gpu.residents])
             self._busy_w[place] = fsum([busy_w, *(watts(job, gpu) for job in gpu.jobs)])
         self._resource_cost[place] = cost.resource_cost(gpu, policy, busy_w)
-        if gpu.jobs:
-            self._job_gpu_cost[place] = cost.job_gpu_cost(gpu, policy)
-        else:
-            self._job_gpu_cost.pop(place, None)
+        self._job_gpu_cost[place] = cost.job_gpu_cost(gpu, policy)
         if self.problem.limits:
             for tenant, share in tenants.shares_of(gpu).items():
                 self._shares[tenant][place] = (share, gpu.node.price_per_hour)
@@ -277,10 +270,7 @@ class JudgedPlan:
         if service is not None:
             lines, claims = self._lines.by_service[name].values(), self._unserved.get(name, ())
             self._broken.note(("service", name), name, services.RULES, self.problem, service, lines, claims)
-            if claims:
-                self._unserved_cost[name] = cost.unserved_cost(service, self.problem.policy, claims)
-            else:
-                self._unserved_cost.pop(name, None)
+            self._unserved_cost[name] = cost.unserved_cost(service, self.problem.policy, claims) if claims else 0.0
 
     def _judge_tenant(self, name: str) -> None:
         self._broken.note(

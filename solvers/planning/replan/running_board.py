@@ -145,9 +145,8 @@ class RunningBoard:
         for (gpu, slot), line in zip(seats, lines, strict=True):
             self.save(gpu)
             self.lines[gpu][slot] = line
-        gpus, slots = np.array(seats, dtype=np.int64).reshape(-1, 2).T
-        self.line_rate[gpus, slots] = [line.rate_per_second for line in lines]
-        self.line_batch[gpus, slots] = self.b.batch[gpus, slots]
+        at = tuple(np.array(seats, dtype=np.int64).reshape(-1, 2).T)
+        self.line_rate[at], self.line_batch[at] = [line.rate_per_second for line in lines], self.b.batch[at]
 
     def filled(self, gpus: Iterable[int]) -> None:
         """Takes over the patterns that were put on these empty GPUs by the workshop alone."""
