@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from app.control.decide.decide import once_reclaimed, rejudge
+from app.control.decide.decide import once_reclaimed, question_of, rejudge
 from app.control.decide.goal import differs_by_cost_alone
 from app.control.decide.resting import starting_services
 from app.control.domain.decision import Decision, SolverAnswer
@@ -15,6 +15,7 @@ from app.control.formulate.failed_places import as_assigned, avoid_failed_places
 from app.control.formulate.formulate import formulate
 from app.control.formulate.question import Question
 from solvers.planning.kept_bound import KeptBound, without_bound
+from solvers.planning.plan import Plan
 
 AROUND_KEY = "aroundFailedPlaces"  # in the recipe of a plan: the GPUs that were closed, by node
 ASSIGNED_KEY = "fromAssignments"  # in the recipe of a plan that gives a rollout up where it is
@@ -110,6 +111,21 @@ def lacks_of(snapshot: Snapshot, question: Question, decision: Decision) -> dict
     else:
         then = once_reclaimed(snapshot, decision.desired)
         plan = then.plan_in_force if then else decision.plan
+    return _by_service(plan)
+
+
+def lacks_in_whole_fleet(snapshot: Snapshot, question: Question, decision: Decision) -> dict[str, float]:
+    """Returns the lacks of a decision made around closed GPUs, or from assignments, once it is written for the fleet.
+
+    It takes no judgement: a decision that serves too little need not be judged.
+    """
+    if decision.desired == snapshot.in_force:
+        return _by_service(question.plan_in_force)
+    then = once_reclaimed(snapshot, decision.desired) or question_of(snapshot, decision.desired)
+    return _by_service(then.plan_in_force)
+
+
+def _by_service(plan: Plan) -> dict[str, float]:
     return {lack.service: lack.rate_per_second for lack in plan.unserved}
 
 

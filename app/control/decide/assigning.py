@@ -44,11 +44,13 @@ def desired_of(snapshot: Snapshot, question: Question, plan: Plan) -> dict[str, 
     by_node: dict[str, list[AssignedInstance]] = defaultdict(list)
     clocks: dict[Place, float] = {}
     for line in plan.instances:
-        id_ = ids.of(line.node, line.service, *(index for _, index in line.places))
+        gpus_of_line = line.gpus or (line.gpu,)
+        id_ = ids.of(line.node, line.service, gpus_of_line)
         by_node[line.node].append(_instance(id_, line, problem.services[line.service], shapes.of(line)))
-        clocks |= dict.fromkeys(line.places, line.clock_mhz)
+        for gpu in gpus_of_line:
+            clocks[line.node, gpu] = line.clock_mhz
     for job in plan.jobs:
-        id_ = ids.of(job.node, job.job, job.gpu)
+        id_ = ids.of(job.node, job.job, (job.gpu,))
         by_node[job.node].append(_job(id_, job, problem, specs))
     for node, instance in question.pinned:
         by_node[node].append(instance)
@@ -69,7 +71,7 @@ def desired_of(snapshot: Snapshot, question: Question, plan: Plan) -> dict[str, 
             handover_seconds=seconds,
             clients_per_gpu=problem.policy.clients_per_gpu,
             same_model_per_gpu=problem.policy.same_model_per_gpu,
-        )
+        ).sharing(snapshot.in_force.get(node))
         for node in sorted(gpus)
         if node in by_node or gpus[node]
     }
@@ -83,13 +85,15 @@ class _Ids:
         self._made = 0
         self._held: dict[tuple[str, str, tuple[int, ...]], list[str]] = defaultdict(list)
         known = set()
-        for node, wanted in (item for fleet in fleets for item in fleet.items()):
+        # In a rollout most of what is assigned is in force, too, as the same objects.
+        wanted_by = {(node, id(wanted)): wanted for fleet in fleets for node, wanted in fleet.items()}
+        for (node, _), wanted in wanted_by.items():
             for instance in wanted.instances:
                 if instance.id not in known:
                     known.add(instance.id)
                     self._held[node, instance.owner, instance.all_gpus].append(instance.id)
 
-    def of(self, node: str, owner: str, *gpus: int) -> str:
+    def of(self, node: str, owner: str, gpus: tuple[int, ...]) -> str:
         if held := self._held.get((node, owner, gpus)):
             return held.pop(0)
         self._made += 1

@@ -14,7 +14,8 @@ from app.control.domain.decision import Decision, SolveOutcome
 from app.control.domain.ports import BatchMaker
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.question import Question
-from app.control.rollout import has_order
+from app.control.rollout import find_blocked
+from app.control.rollout.rules import WaitingChange
 from app.control.rollout.rules_of import rules_of
 from app.manifests.model import JSON
 from solvers.planning.batches.batch import BatchGroup, BatchKind, GroupRow
@@ -99,7 +100,12 @@ def leads_to(context: BatchContext, found: Decision) -> bool:
 
     The steps are rehearsed from what nodes are assigned.
     """
-    return has_order(context.snapshot.assignments, found.desired, rules_of(context.snapshot.declared))
+    return not blocked_changes(context, found)
+
+
+def blocked_changes(context: BatchContext, found: Decision) -> tuple[WaitingChange, ...]:
+    """Returns the changes that wait for each other if no order of steps leads to the decision; none if one does."""
+    return find_blocked(context.snapshot.assignments, found.desired, rules_of(context.snapshot.declared))
 
 
 def write_batches(context: BatchContext, groups: GroupRow, solver: BatchMaker) -> Decision | None:

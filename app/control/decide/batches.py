@@ -8,15 +8,21 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TypeAlias
 
-from app.control.decide.batch_drafts import BatchContext, groups_in, judge_batches, leads_to, write_batches
+from app.control.decide.batch_drafts import (
+    BatchContext,
+    blocked_changes,
+    groups_in,
+    judge_batches,
+    leads_to,
+    write_batches,
+)
 from app.control.decide.effort import effort
 from app.control.decide.regret import RegretAccounts, most_waiting
 from app.control.domain.decision import Decision, SolveOutcome
 from app.control.domain.ports import BatchMaker, PlanSolver
 from app.control.domain.snapshot import Snapshot
 from app.control.rollout.changes import changes
-from app.control.rollout.rehearsal import rehearsed
-from app.control.rollout.rules_of import rules_of
+from app.control.rollout.rules import WaitingChange
 from solvers.planning.batches.batch import Batch, BatchGroup, BatchKind
 from solvers.planning.problem import Place
 
@@ -102,11 +108,12 @@ def _possible(context: BatchContext, batch: Batch, most_price: float, solver: Ba
         found = write_batches(context, groups, solver) if groups else None
         if found is None:
             return None
-        if leads_to(context, found):
+        waiting = blocked_changes(context, found)
+        if not waiting:
             found = judge_batches(context, found)
             is_whole = groups == batch.groups
             return found if found and (is_whole or _is_due(context, batch.gain_per_hour, found, most_price)) else None
-        blocked = _blocked_places(context.snapshot, found)
+        blocked = _blocked_places(context.snapshot, found, waiting)
         if not blocked:
             return None
         if len(blocked) <= shifts:
@@ -126,10 +133,9 @@ def _is_due(context: BatchContext, gain_per_hour: float, found: Decision, most_p
     return price <= most_price * min(1.0, saved / gain_per_hour)
 
 
-def _blocked_places(snapshot: Snapshot, found: Decision) -> list[Place]:
+def _blocked_places(snapshot: Snapshot, found: Decision, waiting: Iterable[WaitingChange]) -> list[Place]:
     """Returns the GPUs on which copies wait for room, first those with most of them."""
     todo = {change.id: change for change in changes(snapshot.assignments, found.desired)}
-    waiting = rehearsed(snapshot.assignments, found.desired, rules_of(snapshot.declared)).waiting
     blocked = Counter(todo[entry.instance].place for entry in waiting if todo[entry.instance].takes_room)
     return sorted(blocked, key=lambda place: (-blocked[place], place))
 

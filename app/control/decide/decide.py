@@ -172,9 +172,13 @@ def judge_today(snapshot: Snapshot, desired: Desired) -> Verdict:
     return _judged_now(snapshot, desired)[2].verdict()
 
 
+def question_of(snapshot: Snapshot, desired: Desired) -> Question:
+    """Returns the question of this moment if this target were in force."""
+    return formulate(replace(snapshot, in_force=desired, assigned=None, nodes=without_drains(snapshot.nodes)))
+
+
 def _judged_now(snapshot: Snapshot, desired: Desired) -> tuple[Plan, Problem, JudgedPlan]:
-    nodes = without_drains(snapshot.nodes)
-    question = formulate(replace(snapshot, in_force=desired, assigned=None, nodes=nodes))
+    question = question_of(snapshot, desired)
     plan, problem = question.plan_in_force, _from_here(snapshot, question.problem)
     return plan, problem, JudgedPlan(problem, plan, keep)
 

@@ -10,7 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from app.control.decide.around import FoundAnswer, asked_about, in_whole_fleet, lacks_of, serves_more
+from app.control.decide.around import (
+    FoundAnswer,
+    asked_about,
+    in_whole_fleet,
+    lacks_in_whole_fleet,
+    lacks_of,
+    serves_more,
+)
 from app.control.decide.decide import hold_back
 from app.control.domain.decision import Decision
 from app.control.domain.snapshot import Snapshot
@@ -32,7 +39,8 @@ def answer_midway(snapshot: Snapshot, question: Question, found: FoundAnswer, fo
     around = as_assigned(asked_about(snapshot, decision.answer.recipe))
     asked = formulate(around)
     least = following(around, asked)
-    other = least and in_whole_fleet(snapshot, hold_back(around, asked, least), around)
-    if other is None or not serves_more(lacks_of(snapshot, question, other), lacks):
+    held = least and hold_back(around, asked, least)
+    if held is None or not serves_more(lacks_in_whole_fleet(snapshot, question, held), lacks):
         return found
-    return replace(found, decision=other)
+    other = in_whole_fleet(snapshot, held, around)
+    return replace(found, decision=other) if other else found

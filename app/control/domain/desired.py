@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from agents.contract.assignments import AssignedGpu, AssignedInstance
@@ -19,6 +19,18 @@ class NodeDesired:
     handover_seconds: float = 120.0
     clients_per_gpu: int = 48
     same_model_per_gpu: int = 1
+
+    def sharing(self, other: NodeDesired | None) -> NodeDesired:
+        """Returns an equal state, made of the other state's objects where these are equal.
+
+        A cycle compares assignments many times, and Python compares an object with itself at once.
+        """
+        if other is None:
+            return self
+        lines = {line.id: line for line in other.instances}
+        instances = tuple([known if (known := lines.get(line.id)) == line else line for line in self.instances])
+        found = replace(self, instances=instances)
+        return other if found == other else found
 
 
 Desired: TypeAlias = Mapping[str, NodeDesired]  # by node

@@ -12,7 +12,7 @@ from app.control.formulate.objective import intensity_since
 from app.control.formulate.question import Question
 from app.control.formulate.tenants import budget_accounts, terms_of
 
-MOST_KEPT = 2  # questions: of the whole fleet, and of one with GPUs closed to it
+MOST_KEPT = 4  # questions: of the whole fleet and of one with GPUs closed to it, each before and after a decision
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,7 +122,7 @@ class Observer:
         """Returns the assignments of a plan that is not fully rolled out; None if they are what it wants."""
         if plan is None or plan.state not in UNFINISHED:
             return None
-        assigned = self.assigned(connection)
+        assigned = {node: wanted.sharing(target.get(node)) for node, wanted in self.assigned(connection).items()}
         is_reached = all(
             assigned.get(node, NOTHING).instances == target.get(node, NOTHING).instances
             for node in {*assigned, *target}

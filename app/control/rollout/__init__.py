@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from app.control.rollout.advance import advance
 from app.control.rollout.life import after_outage, begin, roll_back
-from app.control.rollout.order import has_order, order
+from app.control.rollout.order import find_blocked, has_order, order
 from app.control.rollout.rules import Advance, RolloutOrder, RolloutRules, RolloutState, WaitingChange
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "advance",
     "after_outage",
     "begin",
+    "find_blocked",
     "has_order",
     "order",
     "roll_back",

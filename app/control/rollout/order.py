@@ -14,7 +14,7 @@ from app.control.rollout.changes import ChangeKind, InstanceChange, changes, com
 from app.control.rollout.keeping import without
 from app.control.rollout.rehearsal import Walk, rehearsed
 from app.control.rollout.room import GpuLimits, is_over_full, shortfall_on
-from app.control.rollout.rules import RolloutOrder, RolloutRules, RolloutState
+from app.control.rollout.rules import RolloutOrder, RolloutRules, RolloutState, WaitingChange
 from app.control.rollout.scene import Scene
 from app.control.rollout.search import MOST_CHANGES, narrowed, search
 
@@ -40,9 +40,15 @@ def order(assigned: Desired, target: Desired, rules: RolloutRules) -> RolloutOrd
 
 def has_order(assigned: Desired, target: Desired, rules: RolloutRules) -> bool:
     """Returns whether steps lead to the whole target: then `order` finds nothing stuck."""
+    return not find_blocked(assigned, target, rules)
+
+
+def find_blocked(assigned: Desired, target: Desired, rules: RolloutRules) -> tuple[WaitingChange, ...]:
+    """Returns what still waits after a rehearsal; nothing if that, or a search beyond it, leads to the whole target."""
     rules = replace(rules, unproven=frozenset())
     walk = rehearsed(assigned, target, rules)
-    return not walk.waiting or not _searched(assigned, target, rules, walk, only_all=True).waiting
+    leads = not walk.waiting or not _searched(assigned, target, rules, walk, only_all=True).waiting
+    return () if leads else walk.waiting
 
 
 def _searched(assigned: Desired, target: Desired, rules: RolloutRules, walk: Walk, *, only_all: bool = False) -> Walk:

@@ -23,9 +23,6 @@ class GpuChanges(NamedTuple):
     churned_sm_percent: float = 0  # of what starts, moves here or is resized
 
 
-NO_CHANGES = GpuChanges()
-
-
 def changes_on(planned: Sequence[Instance], running: Sequence[Instance]) -> GpuChanges:
     """Same service, variant, smPercent and memoryGib: kept or retuned. Another shape of the same service: resized."""
     if len(planned) == len(running) and all(map(is_, planned, running)):  # nearly always
@@ -33,6 +30,8 @@ def changes_on(planned: Sequence[Instance], running: Sequence[Instance]) -> GpuC
     if len(planned) == len(running) and all(map(_is_kept, planned, running)):  # as often, of a plan from elsewhere
         return GpuChanges(keep=len(planned))
     new, old, keep = _without_same(planned, running)
+    if len(new) == len(old) == 1:  # as after a change of one rate
+        return _change_of(new[0], old[0], keep)
     keep += _pair(new, old, _is_kept)  # first, so that no twin takes its partner
     retune = _pair(new, old, _is_same_shape)
     churned = sum([instance.sm_percent * instance.degree for instance in new])
@@ -40,6 +39,18 @@ def changes_on(planned: Sequence[Instance], running: Sequence[Instance]) -> GpuC
     starts = tuple([instance.service for instance in new])
     stops = tuple([instance.service for instance in old])
     return GpuChanges(keep, retune, resize, starts, stops, churned)
+
+
+def _change_of(new: Instance, old: Instance, keep: int) -> GpuChanges:
+    """Returns the changes on a GPU where one instance takes the place of another, beside so many that are the same."""
+    if _is_kept(new, old):
+        return GpuChanges(keep + 1)
+    if _is_same_shape(new, old):
+        return GpuChanges(keep, 1)
+    churned = new.sm_percent * new.degree
+    if _is_same_service(new, old):
+        return GpuChanges(keep, 0, 1, churned_sm_percent=churned)
+    return GpuChanges(keep, 0, 0, (new.service,), (old.service,), churned)
 
 
 def _without_same(
@@ -95,15 +106,17 @@ def _is_kept(planned: Instance, other: Instance) -> bool:
         and (planned.memory_gib == other.memory_gib or same(planned.memory_gib, other.memory_gib))
         and (planned.clock_mhz == other.clock_mhz or same(planned.clock_mhz, other.clock_mhz))
         and (planned.rate_per_second == other.rate_per_second or same(planned.rate_per_second, other.rate_per_second))
-        and same(planned.batch_timeout_ms, other.batch_timeout_ms)
+        and (
+            planned.batch_timeout_ms == other.batch_timeout_ms or same(planned.batch_timeout_ms, other.batch_timeout_ms)
+        )
     )
 
 
 class ChangeTally:
     """The changes over all GPUs, updated GPU by GPU."""
 
-    def __init__(self) -> None:
-        self._keep = self._retune = self._resize = 0
+    def __init__(self, keep: int) -> None:
+        self._keep, self._retune, self._resize = keep, 0, 0
         self._starts: Counter[str] = Counter()
         self._stops: Counter[str] = Counter()
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from math import fsum
 
-from solvers.planning.judge.changes import NO_CHANGES, ChangeTally, GpuChanges, changes_on
+from solvers.planning.judge.changes import ChangeTally, GpuChanges, changes_on
 from solvers.planning.judge.readings import JudgedGpu
 from solvers.planning.plan import Changes
 from solvers.planning.problem import Instance, Place, Problem
@@ -21,10 +21,12 @@ class Churn:
         self._running: dict[Place, list[Instance]] = defaultdict(list)
         for instance in problem.state.running if problem.state else ():
             self._running[instance.place].append(instance)
+        # Only of the GPUs that were looked at since the plan was last settled: on the others all that runs is kept
+        self._planned: dict[Place, list[Instance]] = {}
         self._changes: dict[Place, GpuChanges] = {}
-        self._tally = ChangeTally()
+        self._running_count = sum(map(len, self._running.values()))
+        self._tally = ChangeTally(self._running_count)
         self._price: dict[Place, float] = {}  # of the GPU x SM% / 100 of what starts, moves or is resized; those over 0
-        self._unsettled: set[Place] = set()
 
     @property
     def places(self) -> Iterable[Place]:
@@ -33,31 +35,25 @@ class Churn:
 
     def update(self, place: Place, gpu: JudgedGpu | None) -> None:
         """Takes over what the plan now places on this GPU."""
-        planned = _first_here(place, gpu)
-        found = changes_on(planned, self._running.get(place, ()))
-        self._take_over(place, found)
-        self._unsettled.add(place)
+        planned, running = _first_here(gpu), self._running.get(place, ())
+        found = changes_on(planned, running)
+        before = self._changes.get(place) or GpuChanges(keep=len(running))
+        if found != before:
+            self._tally.replace(before, found)
+        self._planned[place], self._changes[place] = planned, found
         if found.churned_sm_percent and place[0] in self._nodes:
             self._price[place] = self._nodes[place[0]].price_per_hour * found.churned_sm_percent / 100
         else:
             self._price.pop(place, None)
 
-    def settle(self, gpus: dict[Place, JudgedGpu]) -> None:
+    def settle(self) -> None:
         """From now on, the plan is what runs."""
-        for place in self._unsettled:
-            gpu = gpus.get(place)
-            if here := _first_here(place, gpu):
-                self._running[place] = here
-                self._take_over(place, GpuChanges(keep=len(here)))
-            else:
-                self._running.pop(place, None)
-                self._take_over(place, NO_CHANGES)
-            self._price.pop(place, None)
-        self._unsettled = set()
-
-    def _take_over(self, place: Place, found: GpuChanges) -> None:
-        self._tally.replace(self._changes.get(place, NO_CHANGES), found)
-        self._changes[place] = found
+        for place, planned in self._planned.items():
+            self._running_count += len(planned) - len(self._running.pop(place, ()))
+            if planned:
+                self._running[place] = planned
+        self._tally = ChangeTally(self._running_count)
+        self._planned, self._changes, self._price = {}, {}, {}
 
     def total(self) -> Changes:
         return self._tally.total()
@@ -67,6 +63,6 @@ class Churn:
         return self._move_price * fsum(self._price.values())
 
 
-def _first_here(place: Place, gpu: JudgedGpu | None) -> list[Instance]:
+def _first_here(gpu: JudgedGpu | None) -> list[Instance]:
     """Returns the instances on a GPU; one on several GPUs counts at the first of them, with the churn of all."""
-    return [line.instance for line in gpu.residents if line.instance.place == place] if gpu else []
+    return [line.instance for line in gpu.residents if line.instance.gpu == gpu.index] if gpu else []

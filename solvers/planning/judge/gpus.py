@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from math import fsum
 
 from solvers.planning.judge.jobs import job_may_open, job_may_open_node
-from solvers.planning.judge.readings import JobResident, JudgedGpu, Resident, watts
+from solvers.planning.judge.readings import JudgedGpu, Resident, watts
 from solvers.planning.judge.tolerances import at_most
 from solvers.planning.judge.whole import whole_alone
-from solvers.planning.problem import Node, Problem
+from solvers.planning.problem import Demand, Node, Problem
 
 
 def sm_fits(problem: Problem, gpu: JudgedGpu) -> str | None:
@@ -69,13 +69,15 @@ def dedicated_alone(problem: Problem, gpu: JudgedGpu) -> str | None:
 
 def tenants_apart(problem: Problem, gpu: JudgedGpu) -> str | None:
     """an own runtime or a job on the GPU => all that runs there is of one tenant, unless shareAcrossTenants"""
-    if problem.policy.share_across_tenants:
+    if problem.policy.share_across_tenants or len(gpu.residents) + len(gpu.jobs) < 2:
         return None
     own = [line.instance.service for line in gpu.residents if _is_own(problem, line)]
     guarded = own + [job.placed.job for job in gpu.jobs]
+    if not guarded:
+        return None
     everything = [line.instance.service for line in gpu.residents] + [job.placed.job for job in gpu.jobs]
     tenants = sorted({name.partition("/")[0] for name in everything})
-    if not guarded or len(tenants) < 2:
+    if len(tenants) < 2:
         return None
     what = "brings its own runtime" if own else "is a job"
     return f"{min(own or guarded)} {what}, and the GPU has tenants {', '.join(tenants)}: shareAcrossTenants is false"
@@ -84,8 +86,10 @@ def tenants_apart(problem: Problem, gpu: JudgedGpu) -> str | None:
 def _is_own(problem: Problem, line: Resident) -> bool:
     if line.service is None:
         return False
-    variants = problem.models[line.service.model]
-    return any(variant.name == line.instance.variant and variant.is_own for variant in variants)
+    for variant in problem.models[line.service.model]:
+        if variant.is_own and variant.name == line.instance.variant:
+            return True
+    return False
 
 
 def clocks_agree(problem: Problem, gpu: JudgedGpu) -> str | None:
@@ -123,24 +127,22 @@ RULES = (
 
 def cpu_fits(problem: Problem, node: Node, gpus: Sequence[JudgedGpu]) -> str | None:
     """sum of cpuCores over the node's instances and jobs <= cpuCores of the node"""
-    total = fsum([line.demand.cpu_cores for line in lines_on(gpus)])
+    total = fsum([demand.cpu_cores for demand in demands_on(gpus)])
     return None if at_most(total, node.cpu_cores) else f"{total:.6g} CPU cores are used of {node.cpu_cores:g}"
 
 
 def host_memory_fits(problem: Problem, node: Node, gpus: Sequence[JudgedGpu]) -> str | None:
     """sum of hostMemoryGib over the node's instances and jobs <= memoryGib of the node"""
-    total = fsum([line.demand.host_memory_gib for line in lines_on(gpus)])
+    total = fsum([demand.host_memory_gib for demand in demands_on(gpus)])
     if at_most(total, node.host_memory_gib):
         return None
     return f"{total:.6g} GiB of host memory are used of {node.host_memory_gib:g}"
 
 
-def lines_on(gpus: Sequence[JudgedGpu]) -> list[Resident | JobResident]:
-    lines: list[Resident | JobResident] = []
-    for gpu in gpus:
-        lines += [line for line in gpu.residents if line.instance.gpu == gpu.index]  # of several GPUs, once
-        lines += gpu.jobs
-    return lines
+def demands_on(gpus: Sequence[JudgedGpu]) -> list[Demand]:
+    """Returns what the instances and jobs on these GPUs of a node take of it; an instance on several GPUs once."""
+    demands = [line.demand for gpu in gpus for line in gpu.residents if line.instance.gpu == gpu.index]
+    return demands + [job.demand for gpu in gpus for job in gpu.jobs]
 
 
 NODE_RULES = (cpu_fits, host_memory_fits, job_may_open_node)

@@ -65,8 +65,9 @@ LINE_RULES = (job_exists, job_gpu_exists, job_profiled, job_template_offered, jo
 
 def is_opened_for_jobs(gpu: JudgedGpu, policy: Policy) -> bool:
     """Returns whether only jobs pay for this GPU: no service runs there, and nothing else pays for its node."""
-    is_free = gpu.node.is_paid_anyway or is_billed_whole(gpu.node, policy)
-    return bool(gpu.jobs) and not gpu.residents and not is_free
+    if not gpu.jobs or gpu.residents:
+        return False
+    return not gpu.node.is_paid_anyway and not is_billed_whole(gpu.node, policy)
 
 
 def is_node_opened_for_jobs(node: Node, gpus: Sequence[JudgedGpu]) -> bool:

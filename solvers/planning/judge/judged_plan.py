@@ -114,7 +114,7 @@ class JudgedPlan:
 
     def settle(self) -> None:
         """From now on, the plan is what runs."""
-        self._churn.settle(self._lines.gpus)
+        self._churn.settle()
 
     def verdict(self) -> Verdict:
         """Adds up all findings."""

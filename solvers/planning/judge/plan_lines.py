@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from operator import attrgetter
 
 from solvers.planning.judge.readings import JobResident, JudgedGpu, Reader, Resident
 from solvers.planning.problem import Instance, Place, PlacedJob, Problem
@@ -114,12 +115,10 @@ def line_of(gpu: JudgedGpu, instance: Instance) -> Resident:
     return next(line for line in gpu.residents if line.instance == instance)
 
 
-def shape_of(instance: Instance) -> tuple[object, ...]:
-    """Returns all of an instance but its rate and its timeout."""
-    return (
-        instance.service, instance.node, instance.gpu, instance.gpus, instance.variant,
-        instance.batch, instance.sm_percent, instance.memory_gib, instance.clock_mhz,
-    )  # fmt: skip
+# All of an instance but its rate and its timeout
+shape_of = attrgetter(
+    "service", "node", "gpu", "gpus", "variant", "batch", "sm_percent", "memory_gib", "clock_mhz"
+)  # fmt: skip
 
 
 def where(line: Instance | PlacedJob) -> str:

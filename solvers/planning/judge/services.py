@@ -32,8 +32,8 @@ def rates_add_up(
     problem: Problem, service: Service, lines: Collection[Resident], claims: Sequence[Unserved]
 ) -> str | None:
     """|sum of the instances' rates + unserved rate - ratePerSecond| <= 1e-5 x ratePerSecond"""
-    served = fsum(line.instance.rate_per_second for line in lines)
-    unserved = fsum(entry.rate_per_second for entry in claims)
+    served = fsum([line.instance.rate_per_second for line in lines])
+    unserved = fsum([entry.rate_per_second for entry in claims]) if claims else 0.0
     rate = service.rate_per_second
     if abs(served + unserved - rate) <= RATE_SHARE * rate * (1 + SUM_SHARE):
         return None
@@ -56,7 +56,7 @@ def largest_carry(
     least = service.min_instances
     if len(lines) < max(2, least):
         return None  # another rule refuses too few; a single instance carries all
-    rates = sorted((line.instance.rate_per_second for line in lines), reverse=True)
+    rates = sorted([line.instance.rate_per_second for line in lines], reverse=True)
     half = fsum(rates) / len(rates) / 2
     if rates[least - 1] >= half * (1 - SUM_SHARE):
         return None
@@ -105,7 +105,7 @@ def survives_a_node(
     """
     if not service.availability.survive_nodes:
         return None
-    served = fsum(line.instance.rate_per_second for line in lines)
+    served = fsum([line.instance.rate_per_second for line in lines])
     for lost in sorted({line.instance.node for line in lines}):
         left = fsum(
             SURVIVING_UTILIZATION * line.instance.batch * 1000 / line.exec_ms
@@ -127,7 +127,7 @@ def spot_within_share(
     share = service.availability.max_spot_share
     if share >= 1:
         return None
-    served = fsum(line.instance.rate_per_second for line in lines)
+    served = fsum([line.instance.rate_per_second for line in lines])
     on_spot = fsum(line.instance.rate_per_second for line in lines if _is_spot(problem, line.instance.node))
     if on_spot <= share * served + RATE_SHARE * served:
         return None
@@ -141,7 +141,7 @@ def mean_accuracy_kept(
     if not service.mean_accuracy or not lines:
         return None
     known = {variant.name: variant.accuracy for variant in problem.models[service.model]}
-    served = fsum(line.instance.rate_per_second for line in lines)
+    served = fsum([line.instance.rate_per_second for line in lines])
     reached = fsum(line.instance.rate_per_second * known.get(line.instance.variant, 0.0) for line in lines)
     if reached >= service.mean_accuracy * served * (1 - SUM_SHARE):
         return None

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from solvers.planning.replan.kernels import bear, capacities, keeps
-from solvers.planning.replan.room import larger, new_ones
+from solvers.planning.replan.rates import sum_of
+from solvers.planning.replan.room import list_options
 from solvers.planning.replan.running_board import RunningBoard
 from solvers.planning.search.tables import Floats, Ints
 
@@ -40,7 +41,7 @@ def settle(d: RunningBoard, services: Iterable[int], prices: Floats) -> None:
     for service in order:
         rate = float(d.w.rate[service])
         seats = spare(d, service, known(d, service, rate))
-        carried = float(seats.caps.sum())
+        carried = sum_of(seats.caps)
         if carried >= rate * (1 - CLOSE_SHARE):  # capacity beyond the rate is not needed
             d.x.rate[seats.gpus, seats.slots] = seats.caps * min(1.0, rate / carried)
         else:
@@ -56,7 +57,7 @@ def carry(d: RunningBoard, services: Iterable[int]) -> None:
     for service in services:
         rate = float(d.w.rate[service])
         seats = known(d, service, rate)
-        carried = float(seats.caps.sum())
+        carried = sum_of(seats.caps)
         if carried > rate:
             d.x.rate[seats.gpus, seats.slots] = seats.caps * (rate / carried)
 
@@ -66,7 +67,7 @@ def known(d: RunningBoard, service: int, need: float) -> Seats:
     gpus, slots = d.seats(service)
     now, best, by = np.zeros(len(gpus)), np.zeros(len(gpus)), np.zeros(len(gpus), dtype=np.int64)
     capacities(d.w, d.b, d.x, gpus, slots, now, best, by)
-    short = need - now.sum()
+    short = need - sum_of(now)
     if short > CLOSE_SHARE * need:
         for k in np.argsort(now - best, kind="stable"):
             if short <= CLOSE_SHARE * need or best[k] <= now[k] * (1 + 1e-6):
@@ -89,7 +90,7 @@ def missing(d: RunningBoard, service: int) -> float:
 
 def spare(d: RunningBoard, service: int, seats: Seats) -> Seats:
     """Stops instances that are not needed, first those that free the most for the rate they carry."""
-    over = float(seats.caps.sum() - d.w.rate[service])
+    over = sum_of(seats.caps) - float(d.w.rate[service])
     if over <= 0 or over * (1 + CLOSE_SHARE) < seats.caps.min():
         return seats
     value, alone = d.x.value[seats.gpus], d.b.count[seats.gpus] == 1
@@ -126,17 +127,17 @@ def may_go(d: RunningBoard, gpu: int, slot: int) -> bool:
 
 def _empty_half(d: RunningBoard, services: list[int], prices: Floats) -> list[int]:
     """Empties GPUs that changing services alone use, and little; returns the services to place again."""
-    held: dict[int, int] = {}
-    for service in services:
-        for gpu, count in d.homes[service].items():
-            held[gpu] = held.get(gpu, 0) + count
+    if not services:
+        return []
+    held, counts = np.unique(np.concatenate([d.seats(service)[0] for service in services]), return_counts=True)
+    alone = (counts == d.b.count[held]) & (d.x.job_count[held] == 0)
     gone: set[int] = set()
-    for gpu in sorted(gpu for gpu, count in held.items() if count == d.b.count[gpu]):
-        owners = d.w.offer_service[d.b.offer[gpu, : held[gpu]]]
-        worth = float((prices[owners] * np.minimum(d.b.cap[gpu, : held[gpu]], d.w.rate[owners])).sum())
-        if worth < HALF_EMPTY_SHARE * d.x.value[gpu] and not d.x.job_count[gpu]:
+    for gpu, count in zip(held[alone].tolist(), counts[alone].tolist(), strict=True):
+        owners = d.w.offer_service[d.b.offer[gpu, :count]]
+        worth = float((prices[owners] * np.minimum(d.b.cap[gpu, :count], d.w.rate[owners])).sum())
+        if worth < HALF_EMPTY_SHARE * d.x.value[gpu]:
             gone.update(owners.tolist())
-            for slot in range(held[gpu] - 1, -1, -1):
+            for slot in range(count - 1, -1, -1):
                 d.stop(gpu, slot)
     return sorted(gone)
 
@@ -174,14 +175,15 @@ def _fit_in(d: RunningBoard, service: int, need: float, worth: float, part: floa
     for _ in range(LOOKS):
         own, slots = d.seats(service)
         caps = d.b.cap[own, slots]
-        count = larger(d.w, d.b, d.x, need, worth, own, slots, caps, o)
-        count = new_ones(d.w, d.b, d.x, d.shop.tabled, service, need, worth, part, gpus, count, o, d.guesses)
+        count = list_options(
+            d.w, d.b, d.x, d.shop.tabled, service, need, worth, part, gpus, own, slots, caps, o, d.guesses
+        )
         used: set[int] = set()
-        for k in np.argsort(-o.score[:count], kind="stable"):
-            gpu, slot, cap = int(o.gpu[k]), int(o.slot[k]), float(o.cap[k])
-            before = float(d.b.cap[gpu, slot]) if slot >= 0 else 0.0
+        for k in np.argsort(-o.score[:count], kind="stable").tolist():
             if need <= enough or o.score[k] < part:
                 break
+            gpu, slot, cap = int(o.gpu[k]), int(o.slot[k]), float(o.cap[k])
+            before = float(d.b.cap[gpu, slot]) if slot >= 0 else 0.0
             if cap - before > need * (1 + 1e-6) and used:
                 break  # less of it is enough: look once more
             offer, sm, batch = int(o.offer[k]), int(o.sm[k]), int(o.batch[k])
@@ -194,7 +196,8 @@ def _fit_in(d: RunningBoard, service: int, need: float, worth: float, part: floa
                 slot = d.start(gpu, offer, sm, batch, float(d.w.memory_gib[d.w.offer_profile[offer], batch]))
             d.b.cap[gpu, slot] = d.x.rate[gpu, slot] = cap
             need -= cap - before
-        bear(d.w, d.b, d.x, np.array(sorted(used), dtype=np.int64))
+        if used:
+            bear(d.w, d.b, d.x, np.array(sorted(used), dtype=np.int64))
         if need <= enough:
             return 0.0
         if not used:

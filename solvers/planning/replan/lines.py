@@ -11,7 +11,7 @@ from solvers.latency import latency_at
 from solvers.planning.plan import NONE_UNSERVED_SHARE
 from solvers.planning.problem import Instance
 from solvers.planning.replan.cover import Seats, known, spare
-from solvers.planning.replan.rates import shared
+from solvers.planning.replan.rates import shared, sum_of
 from solvers.planning.replan.running_board import RunningBoard
 from solvers.planning.search.promise import timeouts
 
@@ -36,14 +36,14 @@ def assign(d: RunningBoard, services: Iterable[int]) -> dict[int, float]:
             seats = known(d, service, 0.0)
         seats = spare(d, service, seats)
         total, least = float(d.w.rate[service]), int(d.t.min_instances[service])
-        if len(seats.gpus) < least or not seats.caps.sum() > 0:
+        if len(seats.gpus) < least or not sum_of(seats.caps) > 0:
             for gpu, slot in sorted(zip(seats.gpus.tolist(), seats.slots.tolist(), strict=True), reverse=True):
                 d.stop(gpu, slot)
             unserved[service] = total
             continue
         rates = shared(d.line_rate[seats.gpus, seats.slots], seats.caps, total, least)
         d.x.rate[seats.gpus, seats.slots] = rates
-        rest = total - float(rates.sum())
+        rest = total - sum_of(rates)
         unserved[service] = rest if rest > NONE_UNSERVED_SHARE * total else 0.0
     return unserved
 
@@ -52,19 +52,17 @@ def difference(d: RunningBoard, services: Iterable[int], serial: int, unserved: 
     """Returns what changed since the board was last at rest, and updates its lines."""
     b, x = d.b, d.x
     looked = {(gpu, slot) for gpu in d.stirred for slot in range(int(b.count[gpu]))}
-    for service in services:
-        gpus, slots = d.seats(service)
+    if seated := [d.seats(service) for service in services]:
+        gpus, slots = (np.concatenate(numbers) for numbers in zip(*seated, strict=True))
         rates = x.rate[gpus, slots]
         differs = np.abs(d.line_rate[gpus, slots] - rates) > 1e-12 * rates
         differs |= d.line_batch[gpus, slots] != b.batch[gpus, slots]
         looked.update(zip(gpus[differs].tolist(), slots[differs].tolist(), strict=True))
     seats = sorted(looked)
-    after: list[Instance] = []
-    for (gpu, slot), new in zip(seats, instances_at(d, seats, serial), strict=True):
-        old = d.lines[gpu][slot]
-        if new is not old:
-            d.set_line(gpu, slot, new)
-            after.append(new)
+    made = zip(seats, instances_at(d, seats, serial), strict=True)
+    changed = [(seat, line) for seat, line in made if line is not d.lines[seat[0]][seat[1]]]
+    after = [line for _, line in changed]
+    d.set_lines([seat for seat, _ in changed], after)
     fresh = {id(line) for line in after}
     before = []
     for gpu in ({gpu for gpu, _ in seats} | d.stirred) & d.saved.keys():

@@ -9,27 +9,32 @@ from solvers.planning.search.tables import Floats
 SAME_SHARE = 1e-9  # what sums of floats may differ by
 
 
+def sum_of(values: Floats) -> float:
+    """Returns what `values.sum()` does, in half the time: most arrays here have a few values."""
+    return float(np.add.reduce(values))
+
+
 def shared(rates: Floats, caps: Floats, total: float, least: int) -> Floats:
     """Returns rates above 0 that add up to `total`, none above its cap; in `rates`, 0 marks a new instance.
 
     The `least` largest carry at least half an even share each; if nothing else does that, all rates become even.
     """
-    total = min(total, float(caps.sum()))
+    total = min(total, most := sum_of(caps))
     fits = rates.min(initial=1.0) > 0 and (rates <= caps * (1 + SAME_SHARE)).all()
-    if fits and abs(rates.sum() - total) <= SAME_SHARE * total:
+    if fits and abs(sum_of(rates) - total) <= SAME_SHARE * total:
         return rates
     if total <= 0 or not len(caps):
         return np.zeros(len(caps))
     found = np.minimum(rates, caps)
     new = rates <= 0
-    found[new] = caps[new] * min(1.0, total / float(caps.sum()))
-    short = total - float(found.sum())
+    found[new] = caps[new] * min(1.0, total / most)
+    short = total - sum_of(found)
     if short > 0:
         _raise(found, caps, short)
     elif short < 0:
         _lower(found, np.minimum(found, total / (2 * len(caps))), -short)
     # What sums of floats lose goes where there is room for it.
-    rest = total - float(found.sum())
+    rest = total - sum_of(found)
     if rest:
         k = int(np.argmax(caps - found)) if rest > 0 else int(np.argmax(found))
         found[k] = min(found[k] + rest, caps[k])

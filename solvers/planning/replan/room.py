@@ -100,8 +100,8 @@ def _sm_left(b: Board, x: Beside, gpu: int) -> int:
     return int(left)
 
 
-@njit(I8(WORLD, BOARD, BESIDE, F8, F8, I1, I1, F1, OPTIONS_TYPE))
-def larger(
+@njit(I8(WORLD, BOARD, BESIDE, F8, F8, I1, I1, F1, OPTIONS_TYPE), inner=True)
+def _larger(
     w: TableArrays,
     b: Board,
     x: Beside,
@@ -190,8 +190,8 @@ def _free_for(w: TableArrays, b: Board, x: Beside, service: int, gpu: int) -> in
     return free if left >= free / 100.0 else int(100 * left)
 
 
-@njit(I8(WORLD, BOARD, BESIDE, TABLED, I8, F8, F8, F8, I1, I8, OPTIONS_TYPE, F1))
-def new_ones(
+@njit(I8(WORLD, BOARD, BESIDE, TABLED, I8, F8, F8, F8, I1, I8, OPTIONS_TYPE, F1), inner=True)
+def _new_ones(
     w: TableArrays, b: Board, x: Beside, tabled: Tabled, service: int, need: float, worth: float, part: float,
     gpus: Ints, known: int, o: SpareOptions, guesses: Floats,
 ) -> int:  # fmt: skip
@@ -244,3 +244,16 @@ def new_ones(
         if count == o.gpu.shape[0]:
             break
     return count
+
+
+@njit(I8(WORLD, BOARD, BESIDE, TABLED, I8, F8, F8, F8, I1, I1, I1, F1, OPTIONS_TYPE, F1))
+def list_options(
+    w: TableArrays, b: Board, x: Beside, tabled: Tabled, service: int, need: float, worth: float, part: float,
+    gpus: Ints, own: Ints, slots: Ints, caps: Floats, o: SpareOptions, guesses: Floats,
+) -> int:  # fmt: skip
+    """Lists what could carry more of a service: its instances at `own` and `slots`, then new ones on `gpus`.
+
+    Both in one call, because handing the arrays over takes as long as the search.
+    """
+    count = _larger(w, b, x, need, worth, own, slots, caps, o)
+    return int(_new_ones(w, b, x, tabled, service, need, worth, part, gpus, count, o, guesses))

@@ -140,11 +140,13 @@ class RunningBoard:
         needed = float(self.w.memory_gib[self.w.offer_profile[offer], batch])
         self.x.memory[gpu, slot] = max(float(self.x.memory[gpu, slot]), needed)
 
-    def set_line(self, gpu: int, slot: int, line: Instance) -> None:
-        """Sets the line of a slot."""
-        self.save(gpu)
-        self.lines[gpu][slot] = line
-        self.line_rate[gpu, slot], self.line_batch[gpu, slot] = line.rate_per_second, self.b.batch[gpu, slot]
+    def set_lines(self, seats: Sequence[tuple[int, int]], lines: Sequence[Instance]) -> None:
+        """Sets the lines of these slots, each given as its GPU and its number."""
+        for (gpu, slot), line in zip(seats, lines, strict=True):
+            self.save(gpu)
+            self.lines[gpu][slot] = line
+        at = tuple(np.array(seats, dtype=np.int64).reshape(-1, 2).T)
+        self.line_rate[at], self.line_batch[at] = [line.rate_per_second for line in lines], self.b.batch[at]
 
     def filled(self, gpus: Iterable[int]) -> None:
         """Takes over the patterns that were put on these empty GPUs by the workshop alone."""

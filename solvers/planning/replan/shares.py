@@ -91,7 +91,7 @@ def _is_restored(d: RunningBoard, gpu: int, slot: int, old: Instance) -> bool:
     x.memory[gpu, slot] = old.memory_gib
     services = set(d.w.offer_service[b.offer[gpu, : b.count[gpu]]].tolist())
     if fits(d.w, b, x, gpu) and all(_carries_all(d, service) for service in services):
-        d.set_line(gpu, slot, old)
+        d.set_lines([(gpu, slot)], [old])
         d.touched |= services
         return True
     d.reshape(gpu, slot, sm, batch)

@@ -84,6 +84,14 @@ def test_what_is_found_out_later_is_known_of_the_next_question_too() -> None:
     assert formulate(later(RUNNING, 120)).verdict is verdict
 
 
+def test_questions_before_and_after_decisions_are_known_side_by_side() -> None:
+    others = [with_plan(ALLOWED, seed) for seed in (2, 3)]
+    questions = [formulate(snapshot) for snapshot in (RUNNING, *others)]
+    again = [formulate(later(snapshot)) for snapshot in (RUNNING, *others)]
+    assert all(one.problem.services is other.problem.services for one, other in zip(questions, again, strict=True))
+    assert len({id(question.problem.services) for question in questions}) == len(questions)
+
+
 def faster(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, expected={**snapshot.expected, "shop/a": ExpectedLoad(55.0)})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -127,6 +128,24 @@ def test_what_is_settled_runs_and_a_change_after_it_counts_from_there(before: Pl
     assert problem.state
     then = replace(problem, state=replace(problem.state, running=before.instances))
     assert (verdict.violations, verdict.cost, verdict.changes) == verdict_of(then, after)
+
+
+@settings(max_examples=scaled(50, 25), deadline=None)
+@given(st.lists(plans, min_size=3, max_size=4))
+def test_a_plan_that_is_settled_again_and_again_is_judged_as_one_that_starts_afresh(row: list[Plan]) -> None:
+    places = {(name, index) for name, node in small_world.problem().nodes.items() for index in node.gpus}
+    row = [replace(plan, instances=tuple(i for i in plan.instances if i.place in places)) for plan in row]
+    row = [replace(plan, instances=tuple(i for i in plan.instances if i.service != "shop/none")) for plan in row]
+    problem = with_state({}, (), ())
+    assert problem.state
+    judged_plan = JudgedPlan(problem, row[0])
+    for before, after in pairwise(row):
+        judged_plan.settle()
+        still = judged_plan.verdict()
+        assert (still.changes.keep, still.cost.churn) == (len(before.instances), 0.0)
+        verdict = judged_plan.apply(change(before, after))
+        then = replace(problem, state=replace(problem.state, running=before.instances))
+        assert (verdict.violations, verdict.cost, verdict.changes) == verdict_of(then, after)
 
 
 def test_another_problem_than_one_of_other_rates_is_refused() -> None:
