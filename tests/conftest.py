@@ -106,6 +106,7 @@ def postgres() -> Iterator[DatabaseServer]:
     """The wheel's Postgres, one for the whole run."""
     with TemporaryDirectory(prefix="postgres-") as folder, postgres_of_the_wheel(Path(folder)) as server:
         server.answer_before_the_disk()
+        server.hash_the_password_once()
         yield server
 
 

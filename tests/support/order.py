@@ -13,11 +13,20 @@ ROOT = Path(__file__).parents[2]
 # Those that take more than about half a minute each, the longest first.
 LONGEST = (
     "tests/app/campaigns/test_neighbours.py",
+    "tests/app/campaigns/test_campaigns.py",
     "tests/docs/test_cpu_cores.py",
     "tests/simulation/test_node_loss.py",
     "tests/app/control/decide/test_failing_processes.py",
+    "tests/app/console/test_browser.py",
+    "tests/app/control/test_failed_places.py",
+    "tests/app/console/test_actions.py",
+    "tests/app/control/test_other_planners.py",
     "tests/simulation/test_spot.py",
     "tests/proofs/test_api_fuzz.py",
+    "tests/app/control/solve/test_solver.py",
+    "tests/agents/keeper/test_faults.py",
+    "tests/cli/verbs/test_bench.py",
+    "tests/app/control/decide/test_fallback.py",
     "tests/app/campaigns/test_kills.py",
     "tests/docs/test_own_servers.py",
     "tests/simulation/test_mixed_variants.py",
@@ -34,6 +43,9 @@ LONGEST = (
     "tests/proofs/test_returning.py",
     "tests/proofs/test_followed_agents.py",
     "tests/simulation/test_wave.py",
+    "tests/cli/verbs/test_size.py",
+    "tests/proofs/test_ledger.py",
+    "tests/proofs/test_offline_batches.py",
 )
 PLACES = {name: place for place, name in enumerate(LONGEST)}
 

@@ -7,9 +7,9 @@ import re
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from app.console.links import sign_in_link
-from tests.app.console.test_browser import LIVE_PAGES, PAGES, PHONE, opened
-from tests.app.console.visits import session
+from app.console.links import SIGN_IN, sign_in_link
+from tests.app.console.test_browser import LIVE_PAGES, PAGES, PHONE, STILL_PAGES, opened
+from tests.app.console.visits import cookie_of, session, sign_in, visit
 from tests.support.axe import violations
 from tests.support.patience import PATIENCE_MS
 from tests.support.planned import Planned
@@ -136,9 +136,20 @@ def test_a_lost_server_is_reported_and_the_page_recovers(browser: Browser, serve
     context.close()
 
 
-def test_a_deep_link_leads_through_the_sign_in_to_its_page(browser: Browser, server: RunningServer) -> None:
+def test_a_deep_link_leads_through_the_sign_in_to_its_page(server: RunningServer) -> None:
+    for path in PAGES:
+        door = visit(server, "", path).headers["location"]
+        assert door == sign_in_link(path)
+        entered = sign_in(server, server.admin_token, query=door.removeprefix(SIGN_IN))
+        assert entered.headers["location"] == path
+        shown = visit(server, cookie_of(entered), path)
+        assert shown.status == 200
+        assert "Sign out" in shown.text
+
+
+def test_a_browser_follows_deep_links_through_the_sign_in(browser: Browser, server: RunningServer) -> None:
     with opened(browser, server) as page:
-        for path in PAGES:
+        for path in (LIVE_PAGES[0], STILL_PAGES[0]):
             page.goto(path)
             page.wait_for_url(f"{server.url}{sign_in_link(path)}")
             page.get_by_label("Token").fill(server.admin_token)
