@@ -34,7 +34,8 @@ class WatchTuning:
     trend_seconds: float = 12.0  # of readings that a trend is fitted to
     trend_readings: int = 4  # at least
     spacing_seconds: float = 0.9  # between these readings
-    trend_errors: float = 2.0  # a smaller slope counts as none
+    trend_errors: float = 2.0  # a smaller slope counts as none,
+    few_readings_errors: float = 4.0  # and so many more do over the readings beyond two: few are easily in a row
     rise_share: float = 0.05  # above the lowest reading: there the rise began
     trend_reach: float = 2.0  # a trend is extrapolated for so many times as long as it has lasted
     most_trend_factor: float = 3.0  # times the rate of now: no trend predicts more

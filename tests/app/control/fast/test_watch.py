@@ -23,6 +23,10 @@ class Seen:
     rate_per_second: float
     within_slo: float | None = None
 
+    @property
+    def latest_per_second(self) -> float:
+        return self.rate_per_second
+
 
 def calls(
     readings: Iterable[Seen], plan: Callable[[float], PlannedLoad], moving: bool = False, answer: bool = False
