@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Protocol
 
-from app.control.decide.around import AROUND_KEY, FoundAnswer, lacks_of, serves_more
+from app.control.decide.around import AROUND_KEY, FoundAnswer, lacks_of, serves_as_much, serves_more
+from app.control.decide.choosing import FEW_AT_ONCE, can_wait
 from app.control.decide.decide import write_changes
+from app.control.decide.least_change import handed_over
 from app.control.domain.decision import Decision, PlanningLane, SolveOutcome, SolverAnswer
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.failed_places import close_again, close_failed_places, closed_places
@@ -53,22 +55,25 @@ def draft_fallback(
 def answer_by_adding(
     snapshot: Snapshot, question: Question, found: FoundAnswer, solver: AddingSolver, reason: str
 ) -> FoundAnswer:  # fmt: skip
-    """Returns the answer; an addition instead, where what was wanted serves more and no order of steps leads there.
+    """Returns the answer; an addition instead, where load would wait for hand-overs although GPUs have room.
 
-    Such a plan often gives copies each other's places. Until some of them have room, load would go without GPUs that
-    are free all the time.
+    The plan that serves more often gives copies each other's places, and then no order of steps leads there, or a long
+    one. What is added serves as soon as it has started, and what such a plan saves is waited for.
     """
     decision, wanted = found.decision, found.wanted
     if decision is None or wanted is None or not question.falls_short:
         return found
     lacks = lacks_of(snapshot, question, decision)
-    if not serves_more(lacks_of(snapshot, question, wanted), lacks):
+    is_blocked = serves_more(lacks_of(snapshot, question, wanted), lacks)
+    if not is_blocked and handed_over(decision.plan.changes) <= FEW_AT_ONCE:
         return found
-    added = _added(snapshot, solver, reason, "no order of steps leads to the plan that serves more")
-    if added is None or not serves_more(lacks_of(snapshot, question, added), lacks):
+    why = "no order of steps leads" if is_blocked else "only many hand-overs lead"
+    added = _added(snapshot, solver, reason, f"{why} to the plan that serves more")
+    if added is None or not has_order(snapshot.assignments, added.desired, rules_of(snapshot.declared)):
         return found
-    is_possible = has_order(snapshot.assignments, added.desired, rules_of(snapshot.declared))
-    return replace(found, decision=added) if is_possible else found
+    others = lacks_of(snapshot, question, added)
+    is_better = serves_more(others, lacks) or (serves_as_much(others, lacks) and can_wait(question, added, decision))
+    return replace(found, decision=added) if is_better else found
 
 
 def _added(snapshot: Snapshot, solver: AddingSolver, reason: str, why: str) -> Decision | None:

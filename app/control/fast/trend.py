@@ -31,24 +31,30 @@ def fit_trend(readings: Readings, noise: float) -> LoadTrend:
     risen = readings[first + 1 :]
     if not risen:
         return LoadTrend()
-    start, by_step = _fit_step(risen)
+    start, by_step = _fit_step(risen, noise)
     stays = risen[start:]
-    level = _mean(stays) * max(0.0, 1 - sqrt(noise / len(stays)))
+    level = _mean(stays) * (max(0.0, 1 - sqrt(noise)) if len(stays) == 1 else 1.0)  # a single one may be chance
     middle, slope, by_line = _fit_line(risen)
     count, now = len(risen), readings[-1][0]
-    if count < TUNING.trend_readings or by_step <= by_line:
+    if count < TUNING.trend_readings or by_step * (count - 2) <= by_line * (count - 3):  # a step has more freedom
         return LoadTrend(level)
     error = sqrt(by_line / (count - 2) / sum((at - middle) ** 2 for at, _ in risen))
-    if slope <= (TUNING.trend_errors + TUNING.few_readings_errors / (count - 2)) * error:
+    lasted = now - readings[first][0]
+    is_chance = slope <= (TUNING.trend_errors + TUNING.few_readings_errors / (count - 2)) * error
+    if is_chance or slope * lasted <= TUNING.slack_share * least:  # so much is left to the cycle
         return LoadTrend(level)
-    return LoadTrend(_mean(risen) + slope * (now - middle), slope, now - readings[first][0])
+    return LoadTrend(_mean(risen) + slope * (now - middle), slope, lasted)
 
 
-def _fit_step(readings: Readings) -> tuple[int, float]:
-    """Returns from which reading on another level explains them best, and the squares that it leaves."""
+def _fit_step(readings: Readings, noise: float) -> tuple[int, float]:
+    """Returns since which reading they stay on one level, as far as chance allows, and the squares that a step leaves.
+
+    The step that fits best would leave out readings for no more than their noise.
+    """
     squares = [_squares(readings[:at]) + _squares(readings[at:]) for at in range(len(readings))]
-    start = min(range(len(readings)), key=lambda at: squares[at])
-    return start, squares[start]
+    best = min(squares)
+    chance = TUNING.step_variances * noise * _mean(readings) ** 2
+    return next(at for at, left in enumerate(squares) if left <= best + chance), best
 
 
 def _fit_line(readings: Readings) -> tuple[float, float, float]:

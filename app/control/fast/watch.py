@@ -15,7 +15,7 @@ from math import exp, log, sqrt
 
 from app.control.domain.readings import LoadReading
 from app.control.domain.specs import START_SECONDS
-from app.control.fast.trend import fit_trend
+from app.control.fast.trend import LoadTrend, fit_trend
 from app.control.fast.tuning import TUNING
 
 NEVER = -1e18  # seconds
@@ -204,12 +204,13 @@ def _outgrows_plan(watch: LoadWatch, plan: PlannedLoad, rate: float, now: float,
     """Returns whether a load that rose a moment ago keeps rising beyond what was planned for since."""
     if now - watch.called_at > TUNING.rising_seconds or rate < TUNING.rising_share * plan.rate_per_second:
         return False
-    return _extrapolated(watch, rate, plan.start_seconds, noise) > (1 + TUNING.slack_share) * plan.level
-
-
-def _extrapolated(watch: LoadWatch, rate: float, seconds: float, noise: float) -> float:
-    """Returns the rate in so many seconds, if its trend lasts for as long as it may be trusted."""
     trend = fit_trend(watch.readings, noise)
+    most = (1 + TUNING.slack_share) * plan.level
+    return trend.slope > 0 and _extrapolated(trend, rate, plan.start_seconds) > most
+
+
+def _extrapolated(trend: LoadTrend, rate: float, seconds: float) -> float:
+    """Returns the rate in so many seconds, if its trend lasts for as long as it may be trusted."""
     ahead = min(seconds + TUNING.reaction_seconds, TUNING.trend_reach * trend.lasted_seconds)
     now = max(rate, trend.level)  # a rate over some seconds lags behind a load that has just risen
     return min(now + trend.slope * ahead, TUNING.most_trend_factor * now)
@@ -231,8 +232,9 @@ def _after_call(watch: LoadWatch, plan: PlannedLoad, now: float) -> LoadWatch:
 
 
 def _need_for_load(watch: LoadWatch, name: str, plan: PlannedLoad, rate: float, noise: float) -> CapacityNeed:
-    soon = _extrapolated(watch, rate, plan.start_seconds, noise) * TUNING.headroom_factor
-    now = _extrapolated(watch, rate, 0.0, noise) * TUNING.headroom_factor
+    trend = fit_trend(watch.readings, noise)
+    soon = _extrapolated(trend, rate, plan.start_seconds) * TUNING.headroom_factor
+    now = _extrapolated(trend, rate, 0.0) * TUNING.headroom_factor
     message = f"{rate:.4g} requests/s arrive; {plan.rate_per_second:.4g} were planned for"
     return CapacityNeed(name, StepTrigger.LOAD_ROSE, soon, now, message)
 

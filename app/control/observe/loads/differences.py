@@ -17,7 +17,7 @@ from app.control.observe.loads.reports import ReportExcerpt
 MINUTE = timedelta(seconds=60)
 NO_TOKENS = TokenTotals()
 LEAST_SECONDS = 5.0  # a shorter span alone gives no reliable rate
-SHORTEST_SECONDS = 0.5  # a gateway's report a second may come a little late, and the next one so much sooner
+SHORTEST_SECONDS = 0.8  # a gateway's report a second may come a little late, and the next one so much sooner
 MOST_PER_SECOND = 1e7  # requests from a sender: a higher count is wrong
 
 
