@@ -79,8 +79,7 @@ def run_cycle(
         return cycle.skip(waiting)
     if added := cycle.fall_back_again(before.recent_failure(snapshot.at, question)):
         return added
-    answering = cycle.answering(meanwhile)
-    found = answer_around_rests(snapshot, question, around, asked, answering)
+    found = answer_around_rests(snapshot, question, around, asked, answering := cycle.answering(meanwhile))
     found = answer_elsewhere(snapshot, question, found, answering)
     if cycle.is_joint:
         found = answer_midway(snapshot, question, found, cycle.following(found.answer))
@@ -89,7 +88,7 @@ def run_cycle(
     if decision is None or wanted is None:
         return cycle.fall_back(found.answer)
     cycle = replace(cycle, knowledge=found.answer.knowledge)
-    if cycle.is_joint:
+    if cycle.is_joint and not decision.answer.is_at_once:  # which is repeated from the plan in force alone
         with phase("batches"):
             cycle, decision = cycle.add_batches(decision, wanted)
     if decision.desired == snapshot.in_force:

@@ -14,7 +14,7 @@ from app.control.decide.around import AROUND_KEY, FoundAnswer, lacks_of, serves_
 from app.control.decide.choosing import FEW_AT_ONCE, can_wait
 from app.control.decide.decide import write_changes
 from app.control.decide.least_change import handed_over
-from app.control.domain.decision import Decision, PlanningLane, SolveOutcome, SolverAnswer
+from app.control.domain.decision import AT_ONCE_KEY, Decision, PlanningLane, SolveOutcome, SolverAnswer
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.failed_places import close_again, close_failed_places, closed_places
 from app.control.formulate.formulate import formulate
@@ -72,8 +72,10 @@ def answer_by_adding(
     if added is None or not has_order(snapshot.assignments, added.desired, rules_of(snapshot.declared)):
         return found
     others = lacks_of(snapshot, question, added)
-    is_better = serves_more(others, lacks) or (serves_as_much(others, lacks) and can_wait(question, added, decision))
-    return replace(found, decision=added) if is_better else found
+    if not (serves_more(others, lacks) or (serves_as_much(others, lacks) and can_wait(question, added, decision))):
+        return found
+    recipe = {**added.answer.recipe, AT_ONCE_KEY: True}
+    return replace(found, decision=replace(added, answer=replace(added.answer, recipe=recipe)))
 
 
 def _added(snapshot: Snapshot, solver: AddingSolver, reason: str, why: str) -> Decision | None:

@@ -121,7 +121,11 @@ class Loads:
         if window is None or not window.rates[window.source]:
             return None
         return summarize_recent(
-            window.rate, window.latest_rate, tuple(window.answers), window.slo_ms > 0, (self._last or 0.0) - window.reported_at
+            window.rate,
+            window.latest_rate,
+            tuple(window.answers),
+            window.slo_ms > 0,
+            (self._last or 0.0) - window.reported_at,
         )
 
     def shed_since(self, moment: datetime) -> set[str]:

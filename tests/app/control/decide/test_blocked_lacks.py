@@ -97,6 +97,7 @@ def test_load_is_served_on_free_gpus_where_no_steps_lead_to_the_cheapest_plan(
 def test_such_an_addition_says_why_and_can_be_replayed(risen: Snapshot, decision: Decision) -> None:
     assert "no order of steps" in decision.message
     answer = decision.answer
+    assert not answer.is_addition  # the solver did not fail, so nobody is alarmed
     record = Record(
         2, decision.lane, answer.outcome, risen, dict(answer.recipe), dict(versions()), decision.plan,
         dict(decision.desired),
