@@ -11,7 +11,10 @@ class LoadReading(Protocol):
     """The load of a service in the last seconds."""
 
     @property
-    def rate_per_second(self) -> float: ...
+    def rate_per_second(self) -> float: ...  # over some seconds
+
+    @property
+    def latest_per_second(self) -> float: ...  # by the last reports alone: readings a report apart do not overlap
 
     @property
     def within_slo(self) -> float | None: ...  # share of answers; None where it is unknown
