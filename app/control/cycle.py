@@ -11,7 +11,7 @@ from app.control.decide.batch_drafts import BatchContext
 from app.control.decide.batches import add_due_batches
 from app.control.decide.choosing import choose
 from app.control.decide.decide import draft_changes, hold_back, rollout_in_progress, rollout_paused, split_by_mode
-from app.control.decide.fallback import answer_by_adding, draft_fallback
+from app.control.decide.fallback import draft_fallback
 from app.control.decide.goal import wait_for_goal
 from app.control.decide.last_question import CycleResult, LastQuestion, plan_conditions, rests_to_keep
 from app.control.decide.least_change import follow_rates
@@ -79,16 +79,16 @@ def run_cycle(
         return cycle.skip(waiting)
     if added := cycle.fall_back_again(before.recent_failure(snapshot.at, question)):
         return added
-    found = answer_around_rests(snapshot, question, around, asked, answering := cycle.answering(meanwhile))
+    answering = cycle.answering(meanwhile)
+    found = answer_around_rests(snapshot, question, around, asked, answering)
     found = answer_elsewhere(snapshot, question, found, answering)
     if cycle.is_joint:
         found = answer_midway(snapshot, question, found, cycle.following(found.answer))
-        found = answer_by_adding(snapshot, question, found, solver, reason)
     decision, wanted = found.decision, found.wanted
     if decision is None or wanted is None:
         return cycle.fall_back(found.answer)
     cycle = replace(cycle, knowledge=found.answer.knowledge)
-    if cycle.is_joint and not decision.answer.is_at_once:  # which is repeated from the plan in force alone
+    if cycle.is_joint:
         with phase("batches"):
             cycle, decision = cycle.add_batches(decision, wanted)
     if decision.desired == snapshot.in_force:

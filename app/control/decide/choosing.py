@@ -30,7 +30,7 @@ def choose(snapshot: Snapshot, question: Question, large: Decision, follow: Foll
     first, second = large, None
     is_hasty = question.falls_short and handed_over(large.plan.changes) > FEW_AT_ONCE
     if (is_hasty or is_too_large(snapshot, large.plan.changes)) and (small := follow(True)):
-        is_small_first = is_preferred(small, large) or (is_hasty and can_wait(question, small, large))
+        is_small_first = is_preferred(small, large) or (is_hasty and _can_wait(question, small, large))
         first, second = (small, large) if is_small_first else (large, small)
     found = hold_back(snapshot, question, first)
     if found.desired != first.desired:
@@ -47,7 +47,7 @@ def is_preferred(small: Decision, large: Decision) -> bool:
     return not _is_searched(large) or not _is_better(large, small)
 
 
-def can_wait(question: Question, small: Decision, large: Decision) -> bool:
+def _can_wait(question: Question, small: Decision, large: Decision) -> bool:
     """Returns whether the smaller plan serves as much, and more than now; and the larger repays its hand-overs late.
 
     A load that has just risen often rises further, and then another plan replaces the larger one while it is rolled

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from solvers.planning.duals import Duals  # needs numpy, which readers of plans may lack
 
 SAME_SHARE = 1e-9  # of a cost: what sums of floats may differ by
-AT_ONCE_KEY = "atOnce"  # in the recipe of an addition: the joint solver has a plan, too, but it would serve later
 
 
 class PlanningLane(StrEnum):
@@ -63,7 +62,7 @@ class RecipeKind(StrEnum):
     SOLVE = "solve"  # from the problem alone
     FOLLOW = "follow"  # the plan in force follows the rates that moved: the least change
     QUICKEN = "quicken"  # by the fast lane
-    ADD = "add"  # what the plan in force leaves unserved is added by HetSev's greedy
+    ADD = "add"  # what the plan in force leaves unserved is added by HetSev's greedy, as the solver gave no plan
     ROLLBACK = "rollback"
 
 
@@ -88,12 +87,7 @@ class SolverAnswer:
     @property
     def is_addition(self) -> bool:
         """Returns whether it was found by the second method, as the joint solver gave no plan."""
-        return self.recipe.get("kind") == RecipeKind.ADD and not self.is_at_once
-
-    @property
-    def is_at_once(self) -> bool:
-        """Returns whether it was found by the second method, as the joint solver's plan would serve later."""
-        return bool(self.recipe.get(AT_ONCE_KEY))
+        return self.recipe.get("kind") == RecipeKind.ADD
 
 
 @dataclass(frozen=True, slots=True)

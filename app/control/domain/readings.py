@@ -11,10 +11,7 @@ class LoadReading(Protocol):
     """The load of a service in the last seconds."""
 
     @property
-    def rate_per_second(self) -> float: ...  # over some seconds
-
-    @property
-    def latest_per_second(self) -> float: ...  # by the last reports alone: readings a report apart do not overlap
+    def rate_per_second(self) -> float: ...
 
     @property
     def within_slo(self) -> float | None: ...  # share of answers; None where it is unknown

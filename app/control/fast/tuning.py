@@ -34,15 +34,13 @@ class WatchTuning:
     trend_seconds: float = 12.0  # of readings that a trend is fitted to
     trend_readings: int = 4  # at least
     spacing_seconds: float = 0.9  # between these readings
-    trend_errors: float = 3.0  # a smaller slope counts as none,
-    few_readings_errors: float = 5.0  # and so many more do over the readings beyond two: few are easily in a row
-    step_variances: float = 4.0  # of one reading: readings on one level leave as much more squares than the best step
+    trend_errors: float = 2.0  # a smaller slope counts as none
     rise_share: float = 0.05  # above the lowest reading: there the rise began
     trend_reach: float = 2.0  # a trend is extrapolated for so many times as long as it has lasted
     most_trend_factor: float = 3.0  # times the rate of now: no trend predicts more
     reaction_seconds: float = 5.0  # from a reading to the assignment of a step
     rising_seconds: float = 60.0  # after a call a trend alone may call again
-    rising_share: float = 0.9  # a trend alone does not call below it
+    rising_share: float = 0.95  # a trend alone does not call below it
     # Calls
     headroom_factor: float = 1.05
     settle_seconds: float = 10.0  # after a start, before its effect can be read

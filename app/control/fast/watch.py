@@ -8,14 +8,13 @@ Falling loads are left to the full cycle.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import exp, log, sqrt
 
 from app.control.domain.readings import LoadReading
 from app.control.domain.specs import START_SECONDS
-from app.control.fast.trend import LoadTrend, fit_trend
 from app.control.fast.tuning import TUNING
 
 NEVER = -1e18  # seconds
@@ -65,7 +64,7 @@ class LoadWatch:
     miss_evidence: float = 0.0
     mean_rate: float = 0.0
     variance: float = TUNING.noise_share**2  # of a second's rate, relative
-    readings: tuple[tuple[float, float], ...] = ()  # of the last seconds: when, and how many came in that second
+    readings: tuple[tuple[float, float], ...] = ()  # of the last seconds: when, and how many a second
     called_at: float = NEVER
     planned_at_call: float = 0.0
     cool_seconds: float = TUNING.cool_seconds
@@ -116,7 +115,7 @@ def _tick(
         0.0 if moving else _next_evidence(before.miss_evidence, plan, reading, passed),
         _decayed(before.mean_rate, rate, passed, TUNING.trend_seconds),
         _next_variance(before, rate, passed),
-        _next_readings(before.readings, now, reading.latest_per_second),
+        _next_readings(before.readings, now, rate),
         before.called_at,
         before.planned_at_call,
         before.cool_seconds,
@@ -127,7 +126,7 @@ def _tick(
         watch = replace(watch, raised=1.0)
     is_cool = now - watch.called_at >= watch.cool_seconds
     if is_cool and _load_has_risen(watch, plan, rate, now, noise):
-        return _after_call(watch, plan, now), _need_for_load(watch, name, plan, rate, noise)
+        return _after_call(watch, plan, now), _need_for_load(watch, name, plan, rate)
     if is_cool and _promise_is_broken(watch, plan, now):
         raised = replace(_after_call(watch, plan, now), raised=watch.raised * TUNING.raise_factor, raised_at=now)
         return raised, _need_for_misses(name, plan, reading)
@@ -136,7 +135,7 @@ def _tick(
 
 def _load_has_risen(watch: LoadWatch, plan: PlannedLoad, rate: float, now: float, noise: float) -> bool:
     is_over = watch.excess_seconds >= calling_excess(noise) or rate > jump_rate(plan)
-    return is_over or _outgrows_plan(watch, plan, rate, now, noise)
+    return is_over or _outgrows_plan(watch, plan, rate, now)
 
 
 def _promise_is_broken(watch: LoadWatch, plan: PlannedLoad, now: float) -> bool:
@@ -160,6 +159,26 @@ def relative_noise(watch: LoadWatch, plan: PlannedLoad) -> float:
 def calling_excess(noise: float) -> float:
     """Returns the sum that triggers a call: the larger the noise, the larger."""
     return max(TUNING.least_excess_seconds, TUNING.excess_variances * noise / TUNING.slack_share)
+
+
+def fit_trend(readings: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Returns by how much a rate grows a second, and for how long it has; zeros if chance could have made it."""
+    if len(readings) < TUNING.trend_readings:
+        return 0.0, 0.0
+    count = len(readings)
+    middle = sum(at for at, _ in readings) / count
+    mean = sum(rate for _, rate in readings) / count
+    spread = sum((at - middle) ** 2 for at, _ in readings)
+    if spread <= 0:
+        return 0.0, 0.0
+    slope = sum((at - middle) * (rate - mean) for at, rate in readings) / spread
+    squares = sum((rate - mean - slope * (at - middle)) ** 2 for at, rate in readings)
+    error = sqrt(squares / max(1, count - 2) / spread)
+    if slope <= TUNING.trend_errors * error:
+        return 0.0, 0.0
+    least = min(rate for _, rate in readings)
+    began = max(at for at, rate in readings if rate <= least * (1 + TUNING.rise_share))
+    return slope, readings[-1][0] - began
 
 
 def _next_excess(before: float, plan: PlannedLoad, rate: float, passed: float, noise: float) -> float:
@@ -200,20 +219,18 @@ def _next_readings(before: tuple[tuple[float, float], ...], now: float, rate: fl
     return (*before[first:], (now, rate))
 
 
-def _outgrows_plan(watch: LoadWatch, plan: PlannedLoad, rate: float, now: float, noise: float) -> bool:
+def _outgrows_plan(watch: LoadWatch, plan: PlannedLoad, rate: float, now: float) -> bool:
     """Returns whether a load that rose a moment ago keeps rising beyond what was planned for since."""
     if now - watch.called_at > TUNING.rising_seconds or rate < TUNING.rising_share * plan.rate_per_second:
         return False
-    trend = fit_trend(watch.readings, noise)
-    most = (1 + TUNING.slack_share) * plan.level
-    return trend.slope > 0 and _extrapolated(trend, rate, plan.start_seconds) > most
+    return _extrapolated(watch, rate, plan.start_seconds) > (1 + TUNING.slack_share) * plan.level
 
 
-def _extrapolated(trend: LoadTrend, rate: float, seconds: float) -> float:
+def _extrapolated(watch: LoadWatch, rate: float, seconds: float) -> float:
     """Returns the rate in so many seconds, if its trend lasts for as long as it may be trusted."""
-    ahead = min(seconds + TUNING.reaction_seconds, TUNING.trend_reach * trend.lasted_seconds)
-    now = max(rate, trend.level)  # a rate over some seconds lags behind a load that has just risen
-    return min(now + trend.slope * ahead, TUNING.most_trend_factor * now)
+    slope, lasted = fit_trend(watch.readings)
+    ahead = min(seconds + TUNING.reaction_seconds, TUNING.trend_reach * lasted)
+    return min(rate + slope * ahead, TUNING.most_trend_factor * rate)
 
 
 def _after_call(watch: LoadWatch, plan: PlannedLoad, now: float) -> LoadWatch:
@@ -231,10 +248,9 @@ def _after_call(watch: LoadWatch, plan: PlannedLoad, now: float) -> LoadWatch:
     )
 
 
-def _need_for_load(watch: LoadWatch, name: str, plan: PlannedLoad, rate: float, noise: float) -> CapacityNeed:
-    trend = fit_trend(watch.readings, noise)
-    soon = _extrapolated(trend, rate, plan.start_seconds) * TUNING.headroom_factor
-    now = _extrapolated(trend, rate, 0.0) * TUNING.headroom_factor
+def _need_for_load(watch: LoadWatch, name: str, plan: PlannedLoad, rate: float) -> CapacityNeed:
+    soon = max(rate, _extrapolated(watch, rate, plan.start_seconds)) * TUNING.headroom_factor
+    now = max(rate, _extrapolated(watch, rate, 0.0)) * TUNING.headroom_factor
     message = f"{rate:.4g} requests/s arrive; {plan.rate_per_second:.4g} were planned for"
     return CapacityNeed(name, StepTrigger.LOAD_ROSE, soon, now, message)
 

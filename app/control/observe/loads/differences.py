@@ -17,7 +17,6 @@ from app.control.observe.loads.reports import ReportExcerpt
 MINUTE = timedelta(seconds=60)
 NO_TOKENS = TokenTotals()
 LEAST_SECONDS = 5.0  # a shorter span alone gives no reliable rate
-SHORTEST_SECONDS = 0.8  # a gateway's report a second may come a little late, and the next one so much sooner
 MOST_PER_SECOND = 1e7  # requests from a sender: a higher count is wrong
 
 
@@ -60,13 +59,6 @@ class CountedSpan:
     increases: Mapping[str, CounterIncrease] = field(default_factory=dict)
     rates: Mapping[str, float] = field(default_factory=dict)
     impossible: int = 0  # counts that cannot be true
-
-    @property
-    def latest(self) -> dict[str, float]:
-        """The rates of this span alone; none where it is too short to say anything."""
-        if self.seconds < SHORTEST_SECONDS:
-            return {}
-        return {service: counted.requests / self.seconds for service, counted in self.increases.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,11 +121,7 @@ class Loads:
         if window is None or not window.rates[window.source]:
             return None
         return summarize_recent(
-            window.rate,
-            window.latest_rate,
-            tuple(window.answers),
-            window.slo_ms > 0,
-            (self._last or 0.0) - window.reported_at,
+            window.rate, tuple(window.answers), window.slo_ms > 0, (self._last or 0.0) - window.reported_at
         )
 
     def shed_since(self, moment: datetime) -> set[str]:
@@ -157,10 +153,8 @@ class Loads:
             return
         for service in sender.services - span.rates.keys():
             self._window(service).rates[source].pop(name, None)
-        latest = span.latest
         for service, rate in span.rates.items():
-            window = self._window(service)
-            window.rates[source][name], window.latest[source][name] = rate, latest.get(service, rate)
+            self._window(service).rates[source][name] = rate
         for service, increase in span.increases.items():
             self._windows[service].add(source, increase, now)
         sender.services = set(span.rates)

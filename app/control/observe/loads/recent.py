@@ -24,7 +24,6 @@ class RecentLoad:
     """The last seconds of a service."""
 
     rate_per_second: float
-    latest_per_second: float  # by the last reports alone
     answers: float = 0.0
     errors: int = 0
     within: float | None = None  # of the answers, within the SLO; None if no SLO is known
@@ -45,10 +44,8 @@ class RecentLoad:
         return quantile_ms(counts, percentile)
 
 
-def summarize_recent(
-    rate: float, latest: float, last: Sequence[AnswerCounts], has_slo: bool, silent_seconds: float
-) -> RecentLoad:
+def summarize_recent(rate: float, last: Sequence[AnswerCounts], has_slo: bool, silent_seconds: float) -> RecentLoad:
     """Sums up the last answers of a service."""
     within = sum(counted.within for counted in last) if has_slo else None
     answers, errors = sum(counted.answers for counted in last), sum(counted.errors for counted in last)
-    return RecentLoad(rate, latest, answers, errors, within, last, silent_seconds)
+    return RecentLoad(rate, answers, errors, within, last, silent_seconds)

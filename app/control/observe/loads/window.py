@@ -28,7 +28,6 @@ class LoadWindow:
     def __init__(self, name: str) -> None:
         self.name = name
         self.rates: dict[str, dict[str, float]] = {GATEWAY: {}, NODE: {}}  # by sender
-        self.latest: dict[str, dict[str, float]] = {GATEWAY: {}, NODE: {}}  # the same by the last report alone
         self.samples: deque[Sample] = deque(maxlen=MOST_SAMPLES)
         self.answers: deque[AnswerCounts] = deque()
         self.observed_seconds = 0.0
@@ -56,11 +55,6 @@ class LoadWindow:
     @property
     def rate(self) -> float:
         return sum(self.rates[self.source].values())
-
-    @property
-    def latest_rate(self) -> float:
-        """The rate by the last reports alone: noisier, and without what came before them."""
-        return sum(self.latest[self.source].get(sender, rate) for sender, rate in self.rates[self.source].items())
 
     def add(self, source: str, increase: CounterIncrease, now: float) -> None:
         """Adds the counts of a report."""

@@ -22,11 +22,6 @@ class Seen:
 
     rate_per_second: float
     within_slo: float | None = None
-    latest: float | None = None  # None: the same
-
-    @property
-    def latest_per_second(self) -> float:
-        return self.rate_per_second if self.latest is None else self.latest
 
 
 def calls(
@@ -80,23 +75,6 @@ def test_a_jump_calls_within_one_tick(rate: float) -> None:
     assert tick == 20
     assert call.trigger is StepTrigger.LOAD_ROSE
     assert call.least >= 4 * rate
-
-
-@pytest.mark.parametrize(("noise", "most_times"), [(0.0, 1.35), (0.02, 1.35), (0.1, 1.65)])
-def test_a_load_that_jumps_and_stays_is_planned_for_at_once_and_not_extrapolated(
-    noise: float, most_times: float
-) -> None:
-    for seed in range(scaled(200, 20)):
-        rng = np.random.default_rng(seed)
-        counts = rng.poisson([300.0] * 30 + [900.0] * 60) * (1 + noise * rng.standard_normal(90))
-        latest = [float(count) for count in counts]
-        rates = [float(np.mean(counts[max(0, tick - 4) : tick + 1])) for tick in range(90)]
-        found = calls(
-            (Seen(rate, latest=last) for rate, last in zip(rates, latest, strict=True)), planned(300.0), answer=True
-        )
-        assert found[0][0] <= 32
-        assert found[0][1].least >= 0.8 * 900.0  # although the mean of five seconds is far below it
-        assert max(call.rate_per_second for _, call in found) <= most_times * 900.0
 
 
 def test_a_slow_rise_calls_within_seconds_and_its_trend_is_looked_ahead() -> None:
