@@ -18,6 +18,7 @@ from app.control.decide.least_change import follow_rates
 from app.control.decide.messages import events_of, spell_held_back
 from app.control.decide.midway import Following, answer_midway
 from app.control.decide.regret import RegretAccounts
+from app.control.decide.shifting import shift
 from app.control.decide.sidestep import find_sidestep
 from app.control.decide.stopped import complete, lacks_nothing
 from app.control.domain.blame import describe_suspects, suspects
@@ -137,7 +138,7 @@ class _Cycle:
             return FoundAnswer(wanted.answer)
         with phase("hold_back"):
             if self.is_joint:
-                decision = choose(self.snapshot, self.question, wanted, partial(self.follow, answer))
+                decision = choose(self.snapshot, self.question, wanted, partial(self.follow, answer), self.shift)
             else:
                 decision = hold_back(self.snapshot, self.question, wanted)
         return FoundAnswer(answer, wanted, decision, self.bound_of(answer))
@@ -146,7 +147,7 @@ class _Cycle:
         """Returns why the solver is not asked now; None if it is."""
         if paused := rollout_paused(self.snapshot, self.question):
             return paused
-        if waiting := rollout_in_progress(self.snapshot, self.question):
+        if not self.is_joint and (waiting := rollout_in_progress(self.snapshot, self.question)):
             return waiting
         is_better_possible = self.before.is_worth_another_seed(self.snapshot.at)
         if self._is_proposed_already() or (
@@ -180,16 +181,22 @@ class _Cycle:
         return answer
 
     def _problem(self) -> Problem:
-        """Returns the problem; while a plan is rolled out, with a short horizon, so that only needed changes pay.
-
-        Otherwise each rise of a load would start another whole plan before the last one has released what it replaces.
-        """
+        """Returns the problem; in a brief search with a short horizon, so that only needed changes pay."""
         problem = self.question.problem
         if not self.is_joint:
             problem = with_knowledge(problem, self.knowledge)
-        if not self.snapshot.is_rolling:
+        if not self._is_brief:
             return problem
         return with_horizon(problem, min(problem.policy.horizon_minutes, ROLLING_MINUTES))
+
+    @property
+    def _is_brief(self) -> bool:
+        """Returns whether only needed changes are searched: in a rollout whose plan lacks capacity, if no goal is due.
+
+        Otherwise each rise of a load would start another whole plan before the last one has released what it replaces.
+        """
+        is_due = self.regrets.goal.waited(self.snapshot.at).is_due
+        return self.snapshot.is_rolling and self.question.falls_short and not is_due
 
     def draft(self, answer: SolverAnswer) -> Decision:
         return draft_changes(self.snapshot, self.question, answer, reason=self.reason)
@@ -215,9 +222,15 @@ class _Cycle:
         decision = self.draft(answer)
         return None if decision.answer.outcome is SolveOutcome.WRONG else decision
 
+    def shift(self, decision: Decision) -> Decision | None:
+        """Drafts a decision again so that it has an order of steps; None if that is not possible."""
+        return shift(self.snapshot, self.question, decision, self.solver, seconds=self.budget.seconds)
+
     def add_batches(self, decision: Decision, wanted: Decision) -> tuple[_Cycle, Decision]:
         """Waits until a cheaper plan is due; adds a sidestep towards it, or batches that are due."""
-        decision, regrets = wait_for_goal(self.snapshot, self.question, decision, wanted, self.regrets)
+        decision, regrets = wait_for_goal(
+            self.snapshot, self.question, decision, wanted, self.regrets, is_brief=self._is_brief
+        )
         context = BatchContext(self.snapshot, self.question, decision, self.budget.seconds)
         if self.question.falls_short or regrets.goal.is_due:
             may = regrets.may_step_aside(self.snapshot.at)

@@ -19,6 +19,7 @@ from app.control.decide.decide import draft_changes, hold_back, split_by_mode
 from app.control.decide.fallback import fallback_again
 from app.control.decide.goal import kept_again
 from app.control.decide.least_change import follow_rates
+from app.control.decide.shifting import shifted_again
 from app.control.domain.decision import Decision, PlanningLane, RecipeKind, SolveOutcome, SolverAnswer
 from app.control.domain.desired import NodeDesired
 from app.control.domain.ports import BatchMaker
@@ -161,7 +162,9 @@ def _decided(
 ) -> Decision:
     if answer.plan is None:
         raise ReplayRefused(f"plan {record.generation} cannot be replayed: {answer.message}")
-    decision = hold_back(around, asked, draft_changes(around, asked, answer, lane=record.lane))
+    decision = draft_changes(around, asked, answer, lane=record.lane)
+    decision = shifted_again(around, asked, decision, record.recipe, solver, seconds=SECONDS)
+    decision = hold_back(around, asked, decision)
     if around is not record.snapshot:
         decision = in_whole_fleet(record.snapshot, decision, around) or decision
     return _with_batches(record, question, decision, solver)

@@ -37,16 +37,14 @@ class BatchContext:
 
     @property
     def allows_batches(self) -> bool:
-        """False before there is a plan, while GPUs are drained, and while a rollout goes on or is paused.
+        """False before there is a plan, while GPUs are drained, and while a rollout is paused.
 
-        What answers a lack starts another rollout anyway: it may take batches along, unless it waits for approval.
+        What answers a lack starts a rollout at once: it may take batches along, unless it waits for approval.
         """
         snapshot = self.snapshot
         if not snapshot.in_force or snapshot.is_paused or draining_gpus(snapshot.nodes):
             return False
-        if self.is_urgent:
-            return modes_of(snapshot, self.decision.services) == {"auto"}
-        return not snapshot.is_rolling and snapshot.assigned is None
+        return not self.is_urgent or modes_of(snapshot, self.decision.services) == {"auto"}
 
     @property
     def is_urgent(self) -> bool:
@@ -115,12 +113,13 @@ def write_batches(context: BatchContext, groups: GroupRow, solver: BatchMaker) -
     if answer.plan is None:
         return None
     recipe: dict[str, JSON] = {**decision.answer.recipe, RECIPE_KEY: [_to_json(group) for group in groups]}
-    answer = replace(decision.answer, plan=_with_bound(answer.plan, decision.answer.plan), recipe=recipe)
+    answer = replace(decision.answer, plan=with_bound_of(answer.plan, decision.answer.plan), recipe=recipe)
     found = write_changes(snapshot, context.question, answer, decision.lane, decision.reason)
     if is_avoided(snapshot, found.desired, decision.desired):
         return None
-    # What answers a lack does not wait until a person approves of a batch, and a proposal does not change with each.
-    if context.is_urgent and modes_of(snapshot, {*decision.services, *found.services}) != {"auto"}:
+    # What answers a lack, or joins a rollout, does not wait until a person approves of a batch.
+    starts_at_once = context.is_urgent or snapshot.is_rolling
+    if starts_at_once and modes_of(snapshot, {*decision.services, *found.services}) != {"auto"}:
         return None
     return found
 
@@ -142,7 +141,7 @@ def groups_in(recipe: Mapping[str, Any]) -> GroupRow:
     return tuple(_from_json(item) for item in recipe.get(RECIPE_KEY, ()))
 
 
-def _with_bound(plan: Plan, searched: Plan | None) -> Plan:
+def with_bound_of(plan: Plan, searched: Plan | None) -> Plan:
     """Returns the plan with the bound of the search, which is true of every plan for the same problem."""
     known, own = searched.certificate if searched else None, plan.certificate
     if known is None or own is None:

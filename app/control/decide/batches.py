@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 PricedBatch: TypeAlias = tuple[Batch, float]  # with the price at which it is due
 
 TRIES = 32  # groups of GPUs in a cycle, besides those that are known; as many as GPUs in use, if there are more
-URGENT_TRIES = 16
+URGENT_TRIES = 64
 MOST_TRIES = 128
 MOST_JOINED = 3  # batches on other GPUs that are made beside the first in the same cycle
 MOST_SHIFTED = 3  # GPUs of a batch whose changes block each other
@@ -63,6 +63,7 @@ def add_due_batches(
             found, made = _joined(context, (batch, most_price), found, others, solver)
             for each in made:
                 regrets = regrets.made(each)
+            regrets = regrets.came_closer(found.verdict.cost.resource) if found.verdict else regrets
             return replace(found, message=_spell(context, found)), regrets
         regrets = regrets.refused(batch)
     return decision, regrets
@@ -113,7 +114,7 @@ def _possible(context: BatchContext, batch: Batch, most_price: float, solver: Ba
             found = judge_batches(context, found)
             is_whole = groups == batch.groups
             return found if found and (is_whole or _is_due(context, batch.gain_per_hour, found, most_price)) else None
-        blocked = _blocked_places(context.snapshot, found, waiting)
+        blocked = blocked_places(context.snapshot, found, waiting)
         if not blocked:
             return None
         if len(blocked) <= shifts:
@@ -133,7 +134,7 @@ def _is_due(context: BatchContext, gain_per_hour: float, found: Decision, most_p
     return price <= most_price * min(1.0, saved / gain_per_hour)
 
 
-def _blocked_places(snapshot: Snapshot, found: Decision, waiting: Iterable[WaitingChange]) -> list[Place]:
+def blocked_places(snapshot: Snapshot, found: Decision, waiting: Iterable[WaitingChange]) -> list[Place]:
     """Returns the GPUs on which copies wait for room, first those with most of them."""
     todo = {change.id: change for change in changes(snapshot.assignments, found.desired)}
     blocked = Counter(todo[entry.instance].place for entry in waiting if todo[entry.instance].takes_room)

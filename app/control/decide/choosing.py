@@ -19,9 +19,10 @@ from app.control.formulate.question import Question
 FEW_AT_ONCE = 3  # hand-overs that answer a lack before anything smaller is looked for
 
 Follow = Callable[[bool], Decision | None]  # drafts the least change; with True only if rates have moved
+Shift = Callable[[Decision], Decision | None]  # drafts a plan again so that it has an order of steps
 
 
-def choose(snapshot: Snapshot, question: Question, large: Decision, follow: Follow) -> Decision:
+def choose(snapshot: Snapshot, question: Question, large: Decision, follow: Follow, shift: Shift) -> Decision:
     """Returns the best of the plans in hand after holding back, or a decision that keeps the plan in force.
 
     `follow` is called at most once, and only where the large plan is too large, is not possible as a whole, or answers
@@ -32,14 +33,24 @@ def choose(snapshot: Snapshot, question: Question, large: Decision, follow: Foll
     if (is_hasty or is_too_large(snapshot, large.plan.changes)) and (small := follow(True)):
         is_small_first = is_preferred(small, large) or (is_hasty and _can_wait(question, small, large))
         first, second = (small, large) if is_small_first else (large, small)
-    found = hold_back(snapshot, question, first)
+    found = _reach(snapshot, question, first, shift)
     if found.desired != first.desired:
         if second is None and (question.falls_short or _is_better_than_now(large, question)):
             second = follow(False)
         if second is not None and _is_searched(second):
-            other = hold_back(snapshot, question, second)
+            other = _reach(snapshot, question, second, shift)
             found = other if _is_better(other, found) else found
     return explain_skipped(found, large.plan) if found.answer.is_least_change else found
+
+
+def _reach(snapshot: Snapshot, question: Question, decision: Decision, shift: Shift) -> Decision:
+    """Returns the decision as far as it can be reached, shifted if that reaches more."""
+    found = hold_back(snapshot, question, decision)
+    if found.desired == decision.desired or not _is_better_than_now(decision, question):
+        return found
+    shifted = shift(decision)
+    other = hold_back(snapshot, question, shifted) if shifted else None
+    return other if other is not None and _is_better(other, found) else found
 
 
 def is_preferred(small: Decision, large: Decision) -> bool:

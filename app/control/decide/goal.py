@@ -30,13 +30,22 @@ WAITS_KEY = "waits"  # in the recipe of a plan that waits
 
 
 def wait_for_goal(
-    snapshot: Snapshot, question: Question, decision: Decision, wanted: Decision, regrets: RegretAccounts
+    snapshot: Snapshot,
+    question: Question,
+    decision: Decision,
+    wanted: Decision,
+    regrets: RegretAccounts,
+    *,
+    is_brief: bool = False,
 ) -> tuple[Decision, RegretAccounts]:
     """Returns the decision, or one to change nothing while its goal is not due, and the account of the goal.
 
     The goal is the plan of the decision if that hands anything over, else the wanted plan, which may have no order of
-    steps. What is needed for another reason than cost does not wait.
+    steps. What is needed for another reason than cost does not wait. A brief search looks for no goal, so that the
+    account of the last one goes on.
     """
+    if is_brief:
+        return decision, regrets.goal_waited(snapshot.at)
     if not _may_wait(snapshot, question, decision):
         is_goal = decision.desired != snapshot.in_force and not decision.answer.is_least_change
         return decision, regrets.goal_made() if is_goal else regrets
@@ -47,7 +56,7 @@ def wait_for_goal(
     saved = question.verdict.cost.total - aim.verdict.cost.total
     price = aim.value.churn + effort(question, aim.plan.changes)
     rate = saved if handed_over(aim.plan.changes) else 0.0
-    regrets = regrets.towards(snapshot.at, rate, price, is_possible=not changes_little)
+    regrets = regrets.towards(snapshot.at, rate, price, question.verdict.cost.resource, is_possible=not changes_little)
     if changes_little or saved <= 0:
         return decision, regrets
     if regrets.goal.is_due:

@@ -77,15 +77,20 @@ class Goal:
     price: float = 0.0
     regret: float = 0.0
     at: datetime | None = None
+    cost_in_force: float = 0.0  # an hour, of the GPUs of the plan that it was compared with
 
     def waited(self, now: datetime) -> Goal:
         """Returns the goal with what it would have saved until now."""
         return replace(self, regret=self.regret + self.saved_per_hour * _hours(self.at, now), at=now)
 
-    def without(self, batch: Batch) -> Goal:
-        """Returns the goal after a batch that saves a part of it: that part has been waited for."""
-        left = min(1.0, max(0.0, 1 - batch.saved_per_hour / self.saved_per_hour)) if self.saved_per_hour > 0 else 1.0
-        return replace(self, saved_per_hour=self.saved_per_hour * left, regret=self.regret * left)
+    def after(self, cost: float) -> Goal:
+        """Returns the goal once the plan in force costs this: what it saves by now has been waited for."""
+        if self.saved_per_hour <= 0 or cost >= self.cost_in_force:
+            return self
+        left = max(0.0, 1 - (self.cost_in_force - cost) / self.saved_per_hour)
+        return replace(
+            self, saved_per_hour=self.saved_per_hour * left, regret=self.regret * left, cost_in_force=cost
+        )  # fmt: skip
 
     @property
     def is_due(self) -> bool:
@@ -140,7 +145,7 @@ class RegretAccounts:
         return is_goal or any(entry.is_possible and entry.regret < 0 for entry in self.waiting)
 
     def towards(
-        self, now: datetime, saved_per_hour: float, price: float, *, is_possible: bool = False
+        self, now: datetime, saved_per_hour: float, price: float, cost_in_force: float, *, is_possible: bool = False
     ) -> RegretAccounts:
         """Returns the accounts with this goal, which continues the account of the one before it.
 
@@ -153,7 +158,7 @@ class RegretAccounts:
             lost = -saved_per_hour * _hours(before.at, now)
             regret = min(before.regret, max(0.0, before.regret - lost))
         regret = max(0.0, regret) if is_possible else regret
-        return replace(self, goal=Goal(max(0.0, saved_per_hour), price, regret, now))
+        return replace(self, goal=Goal(max(0.0, saved_per_hour), price, regret, now, cost_in_force))
 
     def goal_refused(self) -> RegretAccounts:
         """Returns the accounts with the goal not due before it has cost its whole price again."""
@@ -171,6 +176,10 @@ class RegretAccounts:
     def may_step_aside(self, now: datetime) -> bool:
         """Returns whether the last sidestep was long enough ago, in case that it led nowhere."""
         return self.stepped_at is None or now >= self.stepped_at + BETWEEN_SIDESTEPS
+
+    def goal_waited(self, now: datetime) -> RegretAccounts:
+        """Returns the accounts after a time in which no goal was searched: the last one is taken to save the same."""
+        return replace(self, goal=self.goal.waited(now))
 
     def waited(self, now: datetime) -> RegretAccounts:
         """Returns the accounts after a time in which nothing changed, so that each batch goes on to save the same."""
@@ -191,8 +200,11 @@ class RegretAccounts:
 
     def made(self, batch: Batch) -> RegretAccounts:
         """Returns the accounts after a batch: another that shares GPUs with it keeps the regret of its other GPUs."""
-        others = tuple(left for entry in self.waiting if (left := entry.without(batch.places)))
-        return replace(self, waiting=others, goal=self.goal.without(batch))
+        return replace(self, waiting=tuple(left for entry in self.waiting if (left := entry.without(batch.places))))
+
+    def came_closer(self, cost: float) -> RegretAccounts:
+        """Returns the accounts once the plan in force costs this an hour: a part of the goal may be made."""
+        return replace(self, goal=self.goal.after(cost))
 
     def refused(self, batch: Batch) -> RegretAccounts:
         """Returns the accounts with this batch not due before it has cost its whole price again."""

@@ -64,7 +64,7 @@ def find_sidestep(context: BatchContext, wanted: Decision, solver: BatchMaker) -
 def _is_worth_a_search(context: BatchContext, wanted: Decision) -> bool:
     """Returns whether nothing changes although the wanted plan is better, and nothing else prevents it."""
     snapshot, now = context.snapshot, context.question.value_in_force
-    if not context.allows_batches or context.decision.desired != snapshot.in_force:
+    if not context.allows_batches or snapshot.is_rolling or context.decision.desired != snapshot.in_force:
         return False
     is_better = wanted.value is not None and wanted.value.is_better_than(now)
     # What only saves cost does not start where its service failed lately; what is needed starts there after its rest.

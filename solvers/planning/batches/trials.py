@@ -121,11 +121,10 @@ class BatchTrials:
         """Starts what these GPUs run on empty ones of their pools; False, with nothing changed, if there are none."""
         d, b = self.board, self.board.b
         for gpu in gpus:
-            empty = [other for other in self._spare(gpus) if b.pool[other] == b.pool[gpu] and not b.count[other]]
-            if not empty:
+            there = self._empty_like(gpu)
+            if there is None:
                 d.restore()
                 return False
-            there = empty[-1]
             d.save(there)
             b.clock[there] = b.clock[gpu]
             for slot in range(int(b.count[gpu])):
@@ -137,6 +136,18 @@ class BatchTrials:
             for slot in reversed(range(int(b.count[gpu]))):
                 d.stop(gpu, slot)
         return True
+
+    def _empty_like(self, gpu: int) -> int | None:
+        """Returns an empty GPU of the same pool; one on which nothing runs now, either, if there is such a one."""
+        d, b = self.board, self.board.b
+        d.restack()
+        pools, pool = d.shop.pools, int(b.pool[gpu])
+        first = int(pools.start[pool])
+        empty = pools.empty[first : first + int(pools.empties[pool])].tolist()
+        empty = [other for other in empty if not b.count[other] and d.place_of[other] not in self.closed]
+        state = d.t.problem.state
+        busy = {line.place for line in state.running} if state else set()
+        return max(empty, key=lambda other: (d.place_of[other] not in busy, -other), default=None)
 
     def _edit(self, services: Sequence[int]) -> PlanEdit:
         """Returns the change of the plan since the board was last at rest; these services changed."""

@@ -210,13 +210,14 @@ def test_batches_on_different_gpus_that_are_due_at_once_are_made_in_one_cycle(co
     assert (again.desired, cost(again)) == (decision.desired, cost(decision))
 
 
-def test_a_rollout_under_way_is_not_replaced_for_batches_alone(urgent: BatchContext) -> None:
-    solver = Listening()
+def test_batches_join_a_rollout_under_way_unless_a_person_has_paused_it(urgent: BatchContext) -> None:
     kept = replace(urgent, decision=replace(urgent.decision, desired=urgent.snapshot.in_force))
-    assert add_due_batches(kept, NO_REGRETS, solver) == (kept.decision, NO_REGRETS)
-    settled = replace(kept, snapshot=replace(kept.snapshot, is_rolling=False))
-    add_due_batches(settled, NO_REGRETS, solver)
+    assert kept.snapshot.is_rolling
+    solver = Listening()
+    add_due_batches(kept, NO_REGRETS, solver)
     assert (solver.tries, solver.seconds) == (TRIES, SECONDS)
+    paused = replace(kept, snapshot=replace(kept.snapshot, is_rolling=False, is_paused=True))
+    assert add_due_batches(paused, NO_REGRETS, SOLVER) == (kept.decision, NO_REGRETS)
 
 
 def test_an_answer_to_a_lack_takes_no_batch_along_that_waits_for_approval(urgent: BatchContext) -> None:

@@ -167,6 +167,10 @@ def drafted(now: Snapshot, found: Plan, kind: str) -> Decision:
     return draft_changes(now, formulate(now), answer)
 
 
+def unshifted(decision: Decision) -> None:
+    """Knows no other places for a plan without an order of steps."""
+
+
 def in_force(r: Random, rates: Mapping[str, float]) -> Snapshot:
     """Returns a fleet that runs a random plan, made for other rates than today's in some cases."""
     then = {name: rate * r.choice((1.0, 1.0, 1.0, 0.8, 1.2)) for name, rate in rates.items()}
@@ -197,7 +201,7 @@ def test_no_decision_serves_less_than_a_plan_in_hand_or_costs_more_than_a_right_
             asked.append(small)
             return small
 
-        found = choose(now, formulate(now), large, follow)
+        found = choose(now, formulate(now), large, follow, unshifted)
         result = weighed(found.desired, now.in_force, rates)
         before = weighed(now.in_force, now.in_force, rates)
         assert result.unserved <= before.unserved + 1e-6, case
@@ -248,7 +252,7 @@ def test_a_lack_is_answered_by_little_unless_the_hand_overs_of_a_cheaper_plan_ar
         assert large.value is not None
         assert small.value is not None
         assert large.value.is_better_than(small.value)
-        found = choose(now, question, large, lambda only_if_moved, small=small: small)  # type: ignore[misc]
+        found = choose(now, question, large, lambda only_if_moved, small=small: small, unshifted)  # type: ignore[misc]
         assert found.desired == (small if is_answer else large).desired
 
 
@@ -272,7 +276,7 @@ def test_a_lack_that_no_plan_in_hand_lessens_keeps_no_cheaper_plan_waiting() -> 
     question = formulate(now)
     large = drafted(now, running(dict.fromkeys(SERVICES, ("n2", 1))), "solve")
     small = drafted(now, question.plan_in_force, "follow")
-    found = choose(now, question, large, lambda only_if_moved: small)
+    found = choose(now, question, large, lambda only_if_moved: small, unshifted)
     assert found.desired == large.desired
 
 

@@ -20,7 +20,6 @@ from app.control.formulate.formulate import formulate
 from app.control.formulate.question import Question
 from app.manifests.model import Kind
 from simulation.world import of_files
-from solvers.planning.batches.batch import Batch, BatchGroup, BatchKind
 from solvers.planning.plan import Changes
 from solvers.planning.problem import PlacedJob
 from tests.app.control.decide.conftest import under_loads, wanted_in
@@ -117,7 +116,7 @@ def test_a_replay_keeps_what_waited(
 
 
 def test_a_goal_that_is_due_and_cannot_be_made_waits_for_its_churn_again(full: Snapshot) -> None:
-    regrets = NO_REGRETS.towards(full.at, 2.0, 0.099)
+    regrets = NO_REGRETS.towards(full.at, 2.0, 0.099, 10.0)
     assert regrets.goal.is_due
     regrets = regrets.goal_refused()
     cycles = 0
@@ -129,12 +128,21 @@ def test_a_goal_that_is_due_and_cannot_be_made_waits_for_its_churn_again(full: S
 
 def test_a_goal_keeps_its_account_through_small_changes_and_loses_what_it_would_have_cost(full: Snapshot) -> None:
     hour = CYCLE.total_seconds() / 3600
-    regrets = NO_REGRETS.towards(full.at, 2.0, 9.0).towards(full.at + CYCLE, 3.0, 9.0)
+    regrets = NO_REGRETS.towards(full.at, 2.0, 9.0, 10.0).towards(full.at + CYCLE, 3.0, 9.0, 11.0)
     assert regrets.goal.regret == pytest.approx(2.0 * hour)
-    assert regrets.towards(full.at + 2 * CYCLE, -1.0, 9.0).goal.regret == pytest.approx(1.0 * hour)
-    assert regrets.towards(full.at + 2 * CYCLE, -9.0, 9.0).goal.regret == 0.0
-    made = regrets.made(Batch((BatchGroup((("node-0", 0),), BatchKind.SOLVED),), 1.0, 0.1))
-    assert made.goal.regret == pytest.approx(2.0 * hour * 2 / 3), "a third of it was saved by the batch"
+    assert regrets.towards(full.at + 2 * CYCLE, -1.0, 9.0, 7.0).goal.regret == pytest.approx(1.0 * hour)
+    assert regrets.towards(full.at + 2 * CYCLE, -9.0, 9.0, 7.0).goal.regret == 0.0
+    assert regrets.came_closer(10.0).goal.regret == pytest.approx(2.0 * hour * 2 / 3), "a third of it is saved"
+    assert regrets.came_closer(14.0).came_closer(11.0) == regrets, "a batch has undone what a lack had opened"
+    assert regrets.came_closer(7.0).goal.saved_per_hour == 0.0
+
+
+def test_a_brief_search_keeps_the_account_of_the_goal(full: Snapshot, question: Question, wanted: Decision) -> None:
+    regrets = NO_REGRETS.towards(full.at, 2.0, 9.0, 10.0)
+    later = replace(full, at=full.at + CYCLE, is_rolling=True)
+    found, kept = wait_for_goal(later, question, wanted, wanted, regrets, is_brief=True)
+    assert found is wanted
+    assert kept.goal.regret == pytest.approx(2.0 * CYCLE.total_seconds() / 3600)
 
 
 def test_what_is_needed_for_another_reason_than_cost_does_not_wait(

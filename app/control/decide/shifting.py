@@ -1,0 +1,77 @@
+"""Shifts a plan that has no order of steps: what a few blocked GPUs shall run starts on empty GPUs of the same kind.
+
+In a full GPU each change waits for room that another one holds. On an empty GPU nothing waits, and the full one is
+emptied once all of it serves there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from app.control.decide.batch_drafts import with_bound_of
+from app.control.decide.batches import blocked_places
+from app.control.decide.cordons import draining_gpus
+from app.control.decide.decide import judge_changes, write_changes
+from app.control.decide.least_change import MOST_HANDOVERS, handed_over
+from app.control.decide.resting import resting_changes
+from app.control.domain.decision import Decision, SolveOutcome
+from app.control.domain.ports import BatchMaker
+from app.control.domain.snapshot import Snapshot
+from app.control.formulate.question import Question
+from app.control.rollout import find_blocked
+from app.control.rollout.rules_of import rules_of
+from app.manifests.model import JSON
+from solvers.planning.batches.batch import BatchGroup, BatchKind
+from solvers.planning.problem import Place
+
+MOST_SHIFTED = 32  # GPUs of a plan
+SHIFTS_KEY = "shifted"  # in the recipe of a plan
+
+
+def shift(
+    snapshot: Snapshot, question: Question, decision: Decision, solver: BatchMaker, *, seconds: float
+) -> Decision | None:
+    """Returns the decision with what few blocked GPUs shall run on empty ones; None if that gives no order of steps."""
+    if not snapshot.in_force or draining_gpus(snapshot.nodes) or resting_changes(snapshot, decision.desired):
+        return None
+    if handed_over(decision.plan.changes) > MOST_HANDOVERS:
+        return None
+    rules, places, found = rules_of(snapshot.declared), list[Place](), decision
+    while waiting := find_blocked(snapshot.assignments, found.desired, rules):
+        left = [place for place in blocked_places(snapshot, found, waiting) if place not in places]
+        places += left[: max(1, len(places))]  # one GPU often frees all others; where it does not, ever more
+        if not left or len(places) > MOST_SHIFTED:
+            return None
+        found = _written(snapshot, question, decision, places, solver, seconds) or decision
+    return _judged(question, found) if found is not decision else None
+
+
+def shifted_again(
+    snapshot: Snapshot, question: Question, decision: Decision, recipe: Mapping[str, Any], solver: BatchMaker, *,
+    seconds: float,
+) -> Decision:  # fmt: skip
+    """Returns the decision shifted as its recipe says."""
+    places = [(str(node), int(gpu)) for node, gpu in recipe.get(SHIFTS_KEY, ())]
+    written = _written(snapshot, question, decision, places, solver, seconds) if places else None
+    return (_judged(question, written) if written else None) or decision
+
+
+def _written(
+    snapshot: Snapshot, question: Question, decision: Decision, places: Sequence[Place], solver: BatchMaker,
+    seconds: float,
+) -> Decision | None:  # fmt: skip
+    groups = tuple(BatchGroup((place,), BatchKind.SHIFTED) for place in places)
+    answer = solver.make_batches(question.problem, decision.plan, groups, seconds=seconds)
+    if answer.plan is None:
+        return None
+    shifted: list[JSON] = [[node, gpu] for node, gpu in places]
+    recipe: dict[str, JSON] = {**decision.answer.recipe, SHIFTS_KEY: shifted}
+    answer = replace(decision.answer, plan=with_bound_of(answer.plan, decision.answer.plan), recipe=recipe)
+    return write_changes(snapshot, question, answer, decision.lane, decision.reason)
+
+
+def _judged(question: Question, decision: Decision) -> Decision | None:
+    judged = judge_changes(question, decision)
+    return None if judged.answer.outcome is SolveOutcome.WRONG else judged

@@ -1,0 +1,80 @@
+"""A plan without an order of steps is reached where empty GPUs run what its blocked GPUs were to run."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from app.control.decide.choosing import choose
+from app.control.decide.decide import hold_back
+from app.control.decide.shifting import MOST_SHIFTED, SHIFTS_KEY, shift, shifted_again
+from app.control.domain.decision import Decision
+from app.control.domain.snapshot import Snapshot
+from app.control.formulate.formulate import formulate
+from app.control.rollout import has_order
+from app.control.rollout.rules_of import rules_of
+from solvers.planning.judge import judge
+from solvers.planning.search.promise import keep
+from tests.app.control.decide.conftest import followed, wanted_in
+from tests.app.control.decide.test_batches import SECONDS, SOLVER
+
+SEEDS = range(12)  # of loads that have fallen
+
+
+def drawn_back(decision: Decision) -> None:
+    """Knows no other places for a plan without an order of steps."""
+
+
+@pytest.fixture(scope="module")
+def blocked() -> list[tuple[Snapshot, Decision]]:
+    """Moments of the demo's fleet at which the cheapest plan has no order of steps."""
+    found = []
+    for seed in SEEDS:
+        now = followed(Random(seed), 0.4, 1.0)
+        wanted = wanted_in(now)
+        if not has_order(now.assignments, wanted.desired, rules_of(now.declared)):
+            found.append((now, wanted))
+    return found
+
+
+def test_what_blocked_gpus_shall_run_starts_on_empty_ones(blocked: list[tuple[Snapshot, Decision]]) -> None:
+    shifted = 0
+    for now, wanted in blocked:
+        question = formulate(now)
+        found = shift(now, question, wanted, SOLVER, seconds=SECONDS)
+        if found is None:
+            continue
+        shifted += 1
+        assert has_order(now.assignments, found.desired, rules_of(now.declared))
+        assert hold_back(now, question, found).desired in (found.desired, now.in_force)
+        verdict = judge(question.problem, found.plan, keeps=keep)
+        assert verdict.is_right, verdict.violations
+        assert wanted.verdict is not None
+        assert verdict.cost.resource == pytest.approx(wanted.verdict.cost.resource), "the same GPUs under other names"
+        assert verdict.cost.unserved == pytest.approx(wanted.verdict.cost.unserved)
+        places = found.answer.recipe[SHIFTS_KEY]
+        assert isinstance(places, list)
+        assert 1 <= len(places) <= MOST_SHIFTED
+        assert shifted_again(now, question, wanted, found.answer.recipe, SOLVER, seconds=SECONDS) == found
+    assert shifted
+
+
+def test_a_plan_is_shifted_only_where_that_reaches_more(blocked: list[tuple[Snapshot, Decision]]) -> None:
+    reached = 0
+    for now, wanted in blocked:
+        question = formulate(now)
+
+        def shifted(decision: Decision, now: Snapshot = now) -> Decision | None:
+            return shift(now, formulate(now), decision, SOLVER, seconds=SECONDS)
+
+        without = choose(now, question, wanted, lambda only_if_moved: None, drawn_back)
+        found = choose(now, question, wanted, lambda only_if_moved: None, shifted)
+        if found.desired == without.desired:
+            continue
+        reached += 1
+        assert found.answer.recipe[SHIFTS_KEY]
+        assert found.value is not None
+        assert without.value is not None
+        assert found.value.is_better_than(without.value)
+    assert reached
