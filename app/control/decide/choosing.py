@@ -44,9 +44,10 @@ def choose(snapshot: Snapshot, question: Question, large: Decision, follow: Foll
 
 
 def _reach(snapshot: Snapshot, question: Question, decision: Decision, shift: Shift) -> Decision:
-    """Returns the decision as far as it can be reached, shifted if that reaches more."""
+    """Returns the decision as far as it can be reached; where load is unserved, shifted if that serves more."""
     found = hold_back(snapshot, question, decision)
-    if found.desired == decision.desired or not _is_better_than_now(decision, question):
+    is_reached = found.desired == decision.desired
+    if is_reached or not question.falls_short or not _is_better_than_now(decision, question):
         return found
     shifted = shift(decision)
     other = hold_back(snapshot, question, shifted) if shifted else None
