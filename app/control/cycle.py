@@ -11,17 +11,17 @@ from app.control.decide.batch_drafts import BatchContext
 from app.control.decide.batches import add_due_batches
 from app.control.decide.choosing import choose
 from app.control.decide.decide import draft_changes, hold_back, rollout_in_progress, rollout_paused, split_by_mode
+from app.control.decide.failures import explain_failure
 from app.control.decide.fallback import draft_fallback
 from app.control.decide.goal import wait_for_goal
 from app.control.decide.last_question import CycleResult, LastQuestion, plan_conditions, rests_to_keep
-from app.control.decide.least_change import follow_rates
+from app.control.decide.least_change import follow_rates, with_bound_of_search
 from app.control.decide.messages import events_of, spell_held_back
 from app.control.decide.midway import Following, answer_midway
 from app.control.decide.regret import RegretAccounts
 from app.control.decide.shifting import shift
 from app.control.decide.sidestep import find_sidestep
 from app.control.decide.stopped import complete, lacks_nothing
-from app.control.domain.blame import describe_suspects, suspects
 from app.control.domain.decision import Decision, HeldBackChange, PlanState, SolveOutcome, SolverAnswer
 from app.control.domain.events import Reason, event_of
 from app.control.domain.ports import PlanSolver
@@ -35,15 +35,9 @@ from app.control.record.planner_store import PlannerStore
 from app.control.solve.orders import with_horizon, with_knowledge
 from app.store.plans.plans import Overtaken
 from solvers.planners.names import JOINT
-from solvers.planning.kept_bound import KeptBound, with_bound
+from solvers.planning.kept_bound import KeptBound
 from solvers.planning.problem import Knowledge, Problem
 
-SOLVER_FAULTS = (SolveOutcome.CRASHED, SolveOutcome.WRONG)  # more time would not help
-FAILURES = {
-    SolveOutcome.OUT_OF_TIME: Reason.SOLVER_OUT_OF_TIME,
-    SolveOutcome.CRASHED: Reason.SOLVER_CRASHED,
-    SolveOutcome.WRONG: Reason.SOLVER_WRONG,
-}
 ROLLING_MINUTES = 3.0  # horizon of a search while another plan is being rolled out
 
 
@@ -147,7 +141,7 @@ class _Cycle:
         """Returns why the solver is not asked now; None if it is."""
         if paused := rollout_paused(self.snapshot, self.question):
             return paused
-        if not self.is_joint and (waiting := rollout_in_progress(self.snapshot, self.question)):
+        if waiting := rollout_in_progress(self.snapshot, self.question, self.before.rolls_since(self.snapshot)):
             return waiting
         is_better_possible = self.before.is_worth_another_seed(self.snapshot.at)
         if self._is_proposed_already() or (
@@ -166,7 +160,8 @@ class _Cycle:
     def skip(self, why: HeldBackChange) -> CycleResult:
         self.store.note(SolveOutcome.UNCHANGED, why.reason, why.message, None)
         is_same = why.reason == Reason.UNCHANGED
-        last = replace(self.before, regrets=self.regrets.waited(self.snapshot.at)) if is_same else self.before
+        regrets = self.regrets.waited(self.snapshot.at) if is_same else self.regrets.goal_waited(self.snapshot.at)
+        last = replace(self.before, regrets=regrets, rolling_since=self.before.rolls_since(self.snapshot))
         return CycleResult(SolveOutcome.UNCHANGED, last, snapshot=self.snapshot, question=self.question)
 
     def solve(self, meanwhile: Callable[[Snapshot, Question], object]) -> SolverAnswer:
@@ -182,9 +177,8 @@ class _Cycle:
 
     def _problem(self) -> Problem:
         """Returns the problem; in a brief search with a short horizon, so that only needed changes pay."""
-        problem = self.question.problem
-        if not self.is_joint:
-            problem = with_knowledge(problem, self.knowledge)
+        asked = self.question.problem
+        problem = asked if self.is_joint else with_knowledge(asked, self.knowledge)
         if not self._is_brief:
             return problem
         return with_horizon(problem, min(problem.policy.horizon_minutes, ROLLING_MINUTES))
@@ -212,13 +206,8 @@ class _Cycle:
         answer = self.solver.follow(problem, plan, rates, seconds=self.budget.seconds)
         if answer.plan is None:
             return None
-        if own := answer.plan.certificate:
-            kept, known = self.bound_of(large), large.plan and large.plan.certificate
-            if kept is None and known and known.bound is not None:  # without GPUs the cost itself is the bound
-                certificate = replace(own, bound=min(known.bound, own.cost.total))
-            else:
-                certificate = with_bound(own, self.question.problem, kept, self.snapshot.at)
-            answer = replace(answer, plan=replace(answer.plan, certificate=certificate))
+        plan = with_bound_of_search(answer.plan, large, self.bound_of(large), self.question.problem, self.snapshot.at)
+        answer = replace(answer, plan=plan)
         decision = self.draft(answer)
         return None if decision.answer.outcome is SolveOutcome.WRONG else decision
 
@@ -288,10 +277,7 @@ class _Cycle:
 
     def fail(self, answer: SolverAnswer) -> CycleResult:
         """Notes that no plan came, so that the last good one stays in force."""
-        reason = FAILURES.get(answer.outcome, Reason.NOTHING_TO_PLAN)
-        is_fault = answer.outcome in SOLVER_FAULTS
-        found = suspects(self.before.answered, self.snapshot.declared) if is_fault else ()
-        message = "; ".join(filter(None, (answer.message or reason.sentence, describe_suspects(found))))
+        reason, message, found = explain_failure(answer, self.before.answered, self.snapshot.declared)
         self.store.note(answer.outcome, reason, message, self.snapshot, [event_of(reason, message)])
         last = self._last_question(answer.outcome, self.before.answered)
         return CycleResult(
@@ -310,4 +296,5 @@ class _Cycle:
         return LastQuestion(
             self.asked.fingerprint, outcome, self.snapshot.at, plan_conditions(self.snapshot), answered, self.regrets,
             knowledge=self.knowledge, other_seeds=self.before.count_other_seeds(self.snapshot, self.asked),
+            rolling_since=self.before.rolls_since(self.snapshot),
         )  # fmt: skip

@@ -37,14 +37,16 @@ class BatchContext:
 
     @property
     def allows_batches(self) -> bool:
-        """False before there is a plan, while GPUs are drained, and while a rollout is paused.
+        """False before there is a plan, while GPUs are drained, and while a rollout is paused or lacks capacity.
 
         What answers a lack starts a rollout at once: it may take batches along, unless it waits for approval.
         """
         snapshot = self.snapshot
         if not snapshot.in_force or snapshot.is_paused or draining_gpus(snapshot.nodes):
             return False
-        return not self.is_urgent or modes_of(snapshot, self.decision.services) == {"auto"}
+        if self.is_urgent:
+            return modes_of(snapshot, self.decision.services) == {"auto"}
+        return not (snapshot.is_rolling and self.question.falls_short)
 
     @property
     def is_urgent(self) -> bool:

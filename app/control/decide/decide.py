@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta
 
 from app.control.decide.churn import not_worth_it
 from app.control.decide.cordons import draining_gpus, keep_undrainable, reclaimed_gpus
@@ -34,6 +35,8 @@ from solvers.planning.kept_bound import without_bound
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 from solvers.planning.search.promise import keep
+
+LONGEST_ROLLING = timedelta(minutes=5)  # for which rollouts that follow each other keep cheaper plans waiting
 
 
 def draft_changes(
@@ -92,11 +95,14 @@ def hold_back(snapshot: Snapshot, question: Question, decision: Decision) -> Dec
     return keep_in_force(snapshot, question, rest, idle) if idle else rest
 
 
-def rollout_in_progress(snapshot: Snapshot, question: Question) -> HeldBackChange | None:
-    """Returns whether the current rollout is to finish first, as its plan still serves nearly all load."""
-    if not snapshot.is_rolling:
+def rollout_in_progress(snapshot: Snapshot, question: Question, since: datetime | None) -> HeldBackChange | None:
+    """Returns whether the current rollout is to finish first, as its plan still serves nearly all load.
+
+    In a large fleet one rollout follows another: where they have done so for long, nothing waits for their end.
+    """
+    if not snapshot.is_rolling or question.falls_far_short:
         return None
-    if question.falls_far_short:
+    if since is not None and question.problem.policy.planner == JOINT and snapshot.at >= since + LONGEST_ROLLING:
         return None
     return HeldBackChange(
         "", Reason.ROLLOUT_UNDER_WAY, f"plan {snapshot.target} is still being rolled out and serves the load"

@@ -39,6 +39,7 @@ class LastQuestion:
     is_shown: bool = False  # its answer, or a part of it, was recorded for people to read
     knowledge: Knowledge = field(default_factory=dict)  # what a planner other than the joint one remembers
     other_seeds: int = 0  # that the question has been asked with since it was new
+    rolling_since: datetime | None = None  # rollouts have followed each other since then, as far as cycles saw
 
     def still_answers(self, snapshot: Snapshot, question: Question) -> bool:
         """Returns whether asking again with the same seed would give the same answer."""
@@ -75,6 +76,10 @@ class LastQuestion:
             return 0
         keeps_seed = self.is_shown or self.outcome in FAILED or self._has_due(snapshot.at)
         return self.other_seeds if keeps_seed else self.other_seeds + 1
+
+    def rolls_since(self, snapshot: Snapshot) -> datetime | None:
+        """Returns since when rollouts have followed each other; None while nothing is rolled out."""
+        return (self.rolling_since or snapshot.at) if snapshot.is_rolling else None
 
     def _is_about(self, snapshot: Snapshot, question: Question) -> bool:
         return (self.fingerprint, self.around) == (question.fingerprint, plan_conditions(snapshot))

@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime
 
-from app.control.domain.decision import Decision, HeldBackChange
+from app.control.domain.decision import Decision, HeldBackChange, SolverAnswer
 from app.control.domain.events import Reason
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.question import Question
 from app.control.formulate.running import running_plan
+from solvers.planning.kept_bound import KeptBound, with_bound
 from solvers.planning.plan import Changes, Plan, Unserved
 from solvers.planning.problem import Problem
 
@@ -50,6 +52,18 @@ def follow_rates(question: Question) -> tuple[Problem, Plan, Mapping[str, float]
     then = {name: max(carried[name], LEAST_RATE) for name in rates}
     unserved = tuple(Unserved(name, LEAST_RATE) for name in sorted(rates) if carried[name] < LEAST_RATE)
     return question.problem.with_rates(then), replace(running, unserved=unserved), rates
+
+
+def with_bound_of_search(
+    plan: Plan, large: SolverAnswer, kept: KeptBound | None, problem: Problem, now: datetime
+) -> Plan:
+    """Returns the least change with the bound of the search for the large plan, as both answer the same question."""
+    own, known = plan.certificate, large.plan and large.plan.certificate
+    if own is None:
+        return plan
+    if kept is None and known and known.bound is not None:  # without GPUs the cost itself is the bound
+        return replace(plan, certificate=replace(own, bound=min(known.bound, own.cost.total)))
+    return replace(plan, certificate=with_bound(own, problem, kept, now))
 
 
 def explain_skipped(decision: Decision, large: Plan) -> Decision:

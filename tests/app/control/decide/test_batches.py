@@ -210,14 +210,17 @@ def test_batches_on_different_gpus_that_are_due_at_once_are_made_in_one_cycle(co
     assert (again.desired, cost(again)) == (decision.desired, cost(decision))
 
 
-def test_batches_join_a_rollout_under_way_unless_a_person_has_paused_it(urgent: BatchContext) -> None:
-    kept = replace(urgent, decision=replace(urgent.decision, desired=urgent.snapshot.in_force))
-    assert kept.snapshot.is_rolling
+def test_batches_join_a_rollout_that_serves_and_that_no_person_has_paused(
+    context: BatchContext, urgent: BatchContext
+) -> None:
     solver = Listening()
-    add_due_batches(kept, NO_REGRETS, solver)
+    rolling = replace(context, snapshot=replace(context.snapshot, is_rolling=True))
+    add_due_batches(rolling, NO_REGRETS, solver)
     assert (solver.tries, solver.seconds) == (TRIES, SECONDS)
-    paused = replace(kept, snapshot=replace(kept.snapshot, is_rolling=False, is_paused=True))
-    assert add_due_batches(paused, NO_REGRETS, SOLVER) == (kept.decision, NO_REGRETS)
+    paused = replace(context, snapshot=replace(context.snapshot, is_paused=True))
+    assert add_due_batches(paused, NO_REGRETS, SOLVER) == (paused.decision, NO_REGRETS)
+    lacking = replace(urgent, decision=replace(urgent.decision, desired=urgent.snapshot.in_force))
+    assert add_due_batches(lacking, NO_REGRETS, SOLVER) == (lacking.decision, NO_REGRETS)
 
 
 def test_an_answer_to_a_lack_takes_no_batch_along_that_waits_for_approval(urgent: BatchContext) -> None:

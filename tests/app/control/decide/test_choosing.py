@@ -14,7 +14,7 @@ import pytest
 from app.control.decide import least_change
 from app.control.decide.assigning import desired_of
 from app.control.decide.choosing import choose
-from app.control.decide.decide import draft_changes, hold_back, rollout_in_progress
+from app.control.decide.decide import LONGEST_ROLLING, draft_changes, hold_back, rollout_in_progress
 from app.control.domain.decision import Decision, SolveOutcome, SolverAnswer
 from app.control.domain.desired import Desired
 from app.control.domain.snapshot import DeclaredObject, ExpectedLoad, NodeStatus, Rest, Snapshot
@@ -294,7 +294,9 @@ def test_a_rollout_finishes_first_unless_its_plan_lacks_a_hundredth_of_a_service
     made_for = world(SERVICES)
     desired = desired_of(made_for, formulate(made_for), plan(Random(1), SERVICES, whole=True))
     now = replace(world({name: rate * grown for name, rate in SERVICES.items()}), in_force=desired, is_rolling=True)
-    assert (rollout_in_progress(now, formulate(now)) is not None) == waits
+    assert (rollout_in_progress(now, formulate(now), now.at) is not None) == waits
+    long_ago = now.at - LONGEST_ROLLING
+    assert rollout_in_progress(now, formulate(now), long_ago) is None, "one rollout follows another: none is waited for"
 
 
 def test_an_order_starts_from_what_is_assigned_and_not_from_a_plan_that_is_half_rolled_out() -> None:
