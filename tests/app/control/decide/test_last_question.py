@@ -8,6 +8,7 @@ from datetime import timedelta
 from functools import partial
 
 from app.control.cycle import CycleBudget, run_cycle
+from app.control.decide.decide import LONGEST_ROLLING
 from app.control.decide.last_question import OTHER_SEED_AFTER, REFUSED_AGAIN_AFTER, LastQuestion, plan_conditions
 from app.control.decide.regret import LEAD_HOURS, NO_REGRETS
 from app.control.domain.decision import SolveOutcome, SolverAnswer
@@ -42,6 +43,20 @@ def test_an_answer_from_the_middle_of_a_rollout_does_not_hold_after_it() -> None
     last = LastQuestion(question.fingerprint, at=rolling.at, around=plan_conditions(rolling))
     assert last.still_answers(rolling, question)
     assert not last.still_answers(replace(rolling, is_rolling=False), question)
+
+
+def test_a_plan_is_asked_for_during_rollouts_that_have_followed_each_other_for_long(full: Snapshot) -> None:
+    rolling, solver = replace(full, is_rolling=True), SeedRecorder()
+    store, known = OneMoment(rolling), partial(expected, rolling)
+    first = run_cycle(store, solver, known, LastQuestion(), CycleBudget(work=2)).last_question
+    assert first.rolling_since == rolling.at
+    assert solver.seeds == [], "the rollout is to finish first"
+    later = replace(first, rolling_since=rolling.at - LONGEST_ROLLING)
+    assert (
+        run_cycle(store, solver, known, later, CycleBudget(work=2)).last_question.rolling_since == later.rolling_since
+    )
+    assert len(solver.seeds) == 1
+    assert later.rolls_since(full) is None
 
 
 def test_a_proposal_outlives_the_rests_it_was_made_around_but_no_other_rest() -> None:
