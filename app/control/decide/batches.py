@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 PricedBatch: TypeAlias = tuple[Batch, float]  # with the price at which it is due
 
 TRIES = 32  # groups of GPUs in a cycle, besides those that are known; as many as GPUs in use, if there are more
-URGENT_TRIES = 64
+URGENT_TRIES, MOST_URGENT_TRIES = 16, 64  # the same where a lack is answered
 MOST_TRIES = 128
 MOST_JOINED = 3  # batches on other GPUs that are made beside the first in the same cycle
 MOST_SHIFTED = 3  # GPUs of a batch whose changes block each other
@@ -46,10 +46,10 @@ def add_due_batches(
     if not context.allows_batches:
         return decision, regrets
     used = len({instance.place for instance in context.plan.instances})
-    tries = URGENT_TRIES if context.is_urgent else max(TRIES, min(MOST_TRIES, used))
+    least, most = (URGENT_TRIES, MOST_URGENT_TRIES) if context.is_urgent else (TRIES, MOST_TRIES)
     answer = solver.find_batches(
-        context.question.problem, context.plan, regrets.groups, tries=tries, seed=int(now.timestamp()),
-        seconds=context.most_seconds,
+        context.question.problem, context.plan, regrets.groups, tries=max(least, min(most, used)),
+        seed=int(now.timestamp()), seconds=context.most_seconds,
     )  # fmt: skip
     if answer.outcome is not SolveOutcome.SOLVED:
         log.warning("no_batches", extra={"outcome": answer.outcome, "error": answer.message})
