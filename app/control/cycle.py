@@ -38,7 +38,7 @@ from solvers.planners.names import JOINT
 from solvers.planning.kept_bound import KeptBound
 from solvers.planning.problem import Knowledge, Problem
 
-ROLLING_MINUTES = 3.0  # horizon of a search while another plan is being rolled out
+BRIEF_MINUTES = 3.0  # the horizon of a brief search
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +181,7 @@ class _Cycle:
         problem = asked if self.is_joint else with_knowledge(asked, self.knowledge)
         if not self._is_brief:
             return problem
-        return with_horizon(problem, min(problem.policy.horizon_minutes, ROLLING_MINUTES))
+        return with_horizon(problem, min(problem.policy.horizon_minutes, BRIEF_MINUTES))
 
     @property
     def _is_brief(self) -> bool:

@@ -98,11 +98,13 @@ def hold_back(snapshot: Snapshot, question: Question, decision: Decision) -> Dec
 def rollout_in_progress(snapshot: Snapshot, question: Question, since: datetime | None) -> HeldBackChange | None:
     """Returns whether the current rollout is to finish first, as its plan still serves nearly all load.
 
-    In a large fleet one rollout follows another: where they have done so for long, nothing waits for their end.
+    In a large fleet one rollout follows another. Where they have done so for long, what saves cost waits no longer; a
+    small lack still does, as weights alone answer it.
     """
     if not snapshot.is_rolling or question.falls_far_short:
         return None
-    if since is not None and question.problem.policy.planner == JOINT and snapshot.at >= since + LONGEST_ROLLING:
+    is_long = since is not None and snapshot.at >= since + LONGEST_ROLLING
+    if is_long and question.problem.policy.planner == JOINT and not question.falls_short:
         return None
     return HeldBackChange(
         "", Reason.ROLLOUT_UNDER_WAY, f"plan {snapshot.target} is still being rolled out and serves the load"

@@ -138,7 +138,7 @@ class BatchTrials:
         return True
 
     def _empty_like(self, gpu: int) -> int | None:
-        """Returns an empty GPU of the same pool; one on which nothing runs now, either, if there is such a one."""
+        """Returns an empty GPU of the same pool, if possible one on which nothing runs now; None if all are used."""
         d, b = self.board, self.board.b
         d.restack()
         pools, pool = d.shop.pools, int(b.pool[gpu])

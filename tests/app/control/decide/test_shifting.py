@@ -24,10 +24,6 @@ SEEDS = range(4)  # of loads that have fallen
 RISEN_SEEDS = range(10, 15)  # of loads that have risen again
 
 
-def drawn_back(decision: Decision) -> None:
-    """Knows no other places for a plan without an order of steps."""
-
-
 @pytest.fixture(scope="module")
 def blocked() -> list[tuple[Snapshot, Decision]]:
     """Moments of the demo's fleet at which the cheapest plan has no order of steps."""
@@ -72,7 +68,7 @@ def test_load_that_no_order_of_steps_would_serve_is_served_by_a_shifted_plan() -
         def shifted(decision: Decision, now: Snapshot = now, question: Question = question) -> Decision | None:
             return shift(now, question, decision, SOLVER, seconds=SECONDS)
 
-        without = choose(now, question, wanted, lambda only_if_moved: None, drawn_back)
+        without = choose(now, question, wanted, lambda only_if_moved: None, lambda decision: None)
         found = choose(now, question, wanted, lambda only_if_moved: None, shifted)
         if found.desired == without.desired:
             continue
