@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing.queues import Queue
 from types import TracebackType
@@ -15,6 +15,8 @@ from solvers.planning.problem import Problem
 from solvers.planning.workers import FORK, Worker, gather
 
 MOST_FRESH_PLANS, MOST_KNOWN_PLANS = 50, 200  # compared again at each sample
+SEARCHES = 2  # of an order: for its rates, and for those to come
+TICKET_BYTES, NO_MORE = 4, 2**32 - 1  # few enough bytes that a pipe never divides them
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +51,12 @@ class FreshSampler:
 
     def __init__(self, work: int, seed: int, processes: int | None = None) -> None:
         self._given: list[SampleOrder] = []
-        # A queue for each process: one that died while it waited would keep the others from a common one.
-        self._queues: list[Queue[tuple[int, SampleOrder] | None]] = [
+        self._tickets, self._ticket_office = os.pipe()
+        # Each process is sent every order: one that died while it waited would keep the others from a common queue.
+        self._queues: list[Queue[SampleOrder]] = [
             FORK.Queue() for _ in range(processes or len(os.sched_getaffinity(0)))
         ]
-        self._workers = [
-            Worker("fresh plans", _search_all(iter(queue.get, None), work, seed)) for queue in self._queues
-        ]
+        self._workers = [Worker("fresh plans", _search_all(self._tickets, queue, work, seed)) for queue in self._queues]
 
     def __enter__(self) -> FreshSampler:
         for worker in self._workers:
@@ -70,30 +71,43 @@ class FreshSampler:
         for queue in self._queues:
             queue.cancel_join_thread()
             queue.close()
+        os.close(self._tickets)
+        os.close(self._ticket_office)
 
     def order(self, order: SampleOrder) -> None:
-        at = len(self._given)
-        self._queues[at % len(self._queues)].put((at, replace(order, found=())))
+        for queue in self._queues:
+            queue.put(replace(order, found=()))
         self._given.append(order)
+        for search in range(SEARCHES):
+            self._issue(SEARCHES * (len(self._given) - 1) + search)
 
     def finish(self) -> list[FreshMoment]:
         """Waits for the samples of all orders."""
-        for queue in self._queues:
-            queue.put(None)
-        searched: dict[int, FreshPlans] = dict(gather(self._workers, None))
+        for _ in self._workers:
+            self._issue(NO_MORE)
+        searched: dict[int, Plan] = dict(gather(self._workers, None))
         if any(worker.failed for worker in self._workers):
             raise RuntimeError("a process that searches fresh plans failed; its output says why")
-        return list(compare(self._given, [searched[at] for at in range(len(self._given))]))
+        plans = [searched[number] for number in range(SEARCHES * len(self._given))]
+        return list(compare(self._given, [*map(FreshPlans, plans[::SEARCHES], plans[1::SEARCHES])]))
+
+    def _issue(self, ticket: int) -> None:
+        os.write(self._ticket_office, ticket.to_bytes(TICKET_BYTES, "big"))
 
 
-def _search_all(orders: Iterable[tuple[int, SampleOrder]], work: int, seed: int) -> Iterator[tuple[int, FreshPlans]]:
-    """Yields what it found at the end: nobody reads before, and a full pipe would stop the search."""
-    yield from [(at, search(order, work, seed)) for at, order in orders]
+def _search_all(tickets: int, queue: Queue[SampleOrder], work: int, seed: int) -> Iterator[tuple[int, Plan]]:
+    """Yields what it found at the end: nobody reads before, and a full pipe would stop the search.
 
-
-def search(order: SampleOrder, work: int, seed: int) -> FreshPlans:
-    """Searches both plans of an order."""
-    return FreshPlans(search_fresh(order.problem, work, seed), search_fresh(order.to_come, work, seed))
+    Each ticket is for one search, and whichever process is free takes the next: some searches are much longer.
+    """
+    given: list[SampleOrder] = []
+    found: list[tuple[int, Plan]] = []
+    while (ticket := int.from_bytes(os.read(tickets, TICKET_BYTES), "big")) != NO_MORE:
+        at, is_to_come = divmod(ticket, SEARCHES)
+        while len(given) <= at:
+            given.append(queue.get())
+        found.append((ticket, search_fresh(given[at].to_come if is_to_come else given[at].problem, work, seed)))
+    yield from found
 
 
 def compare(orders: Sequence[SampleOrder], searched: Sequence[FreshPlans]) -> Iterator[FreshMoment]:

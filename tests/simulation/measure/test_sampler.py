@@ -7,8 +7,10 @@ import signal
 
 import pytest
 
-from simulation.measure.sampler import FreshSampler, SampleOrder, compare, search
+from simulation.measure.fresh import search_fresh
+from simulation.measure.sampler import FreshPlans, FreshSampler, SampleOrder, compare
 from solvers.planning.plan import Plan
+from solvers.planning.problem import Problem
 from tests.simulation.measure.test_fresh import PROBLEM
 
 EMPTY = Plan(())
@@ -23,13 +25,19 @@ def orders() -> list[SampleOrder]:
     ]
 
 
+def searched(problem: Problem) -> Plan:
+    return search_fresh(problem, 1, 0)
+
+
 @pytest.mark.parametrize("processes", [1, 2])
 def test_samples_are_those_of_the_same_searches_in_this_process(processes: int) -> None:
     with FreshSampler(1, 0, processes) as sampler:
         for order in orders():
             sampler.order(order)
         found = sampler.finish()
-    assert found == list(compare(orders(), [search(order, 1, 0) for order in orders()]))
+    assert found == list(
+        compare(orders(), [FreshPlans(searched(order.problem), searched(order.to_come)) for order in orders()])
+    )
     assert [moment.at for moment in found] == [300.0, 900.0]
     assert found[1].fresh == found[0].fresh_in_hindsight
 
