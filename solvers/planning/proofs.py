@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import takewhile
+from math import inf
 
 from solvers.planning import bound, exact
 from solvers.planning.finish import finish_plan
-from solvers.planning.search.drafts import SearchDraft
+from solvers.planning.search.drafts import SearchDraft, drafts, prepare
 from solvers.planning.search.tables import Tables
 
 EXACT = "exact"
 BOUND_STEPS = 8_000  # of the bound, for each step of the planner: about the same time
-EXACT_STEPS = 50_000  # of the bound, for each step of the exact search of many services: about the same time
+EXACT_STEPS = 1_800  # of the bound, for each step of the exact search of many services: about the same time
 FIRST_BOUND_WORK = 60_000  # steps of the bound before an exact search of few services: a tenth of a second
-SET_UP_WORK = 2_000_000  # steps of the bound in the time that an exact search of many services takes to begin
+SET_UP_WORK = 600_000  # steps of the bound in the time that an exact search of many services takes to begin
 FEW_SERVICES = 6
+FEW_ROUGH_STEPS, ROUGH_STEPS = 20, 100  # of the planner, for a plan that the exact search has to beat
 CLOSED_SHARE = 1e-6  # of a cost: a plan that costs more than this beyond its proof is not the one proved
 
 
@@ -33,19 +36,26 @@ def proofs(t: Tables, work: int | None) -> Iterator[bound.Round | exact.ExactPro
         if is_few and found.work >= FIRST_BOUND_WORK:
             break
     before = found.work if found is not None else 0
-    before += 0 if is_few else SET_UP_WORK
+    before += 0 if is_few else SET_UP_WORK + ROUGH_STEPS * BOUND_STEPS
     pays = is_few or (found is not None and found.converged and (work is None or work > before))
     if exact.applies(t) and pays:
         scale = 1 if is_few else EXACT_STEPS
         most = work if is_few or work is None else max(work - before, 0) // scale
         is_proved = False
         is_for_gpus = found is not None and t.problem.policy.energy_price_per_kwh == 0
-        for proof in exact.prove(t, most, found.bound if found is not None and is_for_gpus else 0.0):
+        known = _rough_cost(t, FEW_ROUGH_STEPS if is_few else ROUGH_STEPS)
+        for proof in exact.prove(t, most, found.bound if found is not None and is_for_gpus else 0.0, known):
             yield proof if is_few else replace(proof, work=before + proof.work * scale)
             is_proved = proof.proved
         if is_proved:
             return
     yield from rounds
+
+
+def _rough_cost(t: Tables, steps: int) -> float:
+    """Returns what the best plan of a short search costs, so that nothing dearer is proved."""
+    made = takewhile(lambda draft: draft.work <= steps, drafts(prepare(t), seed=0))
+    return min((draft.cost for draft in made), default=inf)
 
 
 def proved_draft(t: Tables, proof: exact.ExactProof) -> SearchDraft | None:

@@ -1,34 +1,44 @@
 """Proves small instances: finds the cheapest GPUs that can serve everything, and that no cheaper ones can.
 
 The cost of a plan that serves everything is the price of its GPUs, so it takes few values. The search goes through the
-choices of GPUs from the cheapest on. Of each it proves that it cannot serve everything, or finds how it can.
+choices of GPUs from the cheapest on. Of each it proves that it cannot serve everything, or finds how it can. What is
+hard to decide waits for the next pass, which looks at more patterns: an answer is found soon, and cheaper ones later.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
+from math import inf
 
 import numpy as np
 
-from solvers.planning.exact.patterns import Codes, Patterns, choices
+from solvers.planning.exact.candidates import CandidatePatterns, Pass, list_candidates
+from solvers.planning.exact.open_choices import OpenChoices, PricedChoice
+from solvers.planning.exact.patterns import Codes, Patterns
 from solvers.planning.exact.placements import exact_placements
 from solvers.planning.exact.scope import applies, is_whole
-from solvers.planning.exact.search import ENOUGH_SHARE, ExactSearch, Verdict
+from solvers.planning.exact.search import ExactSearch, Verdict
 from solvers.planning.search.realise import NOBODY, PlacedInstances
-from solvers.planning.search.tables import Floats, Ints, Tables
+from solvers.planning.search.tables import Tables
 
 __all__ = ["ExactProof", "applies", "prove"]
 
-LEAST_SHARE = 1e-6  # of a cost that is known: GPUs that cost less by this cannot serve everything
-SLICE_BRANCHES = 100  # between two reports
-LIST_STEPS = 1e6  # of a list of patterns, for each step of work: about the same time
-LIMITS = (30_000, 1_000_000)  # patterns of a pool: few to find an answer among, then all
+# Work is counted in steps of about a millisecond.
+ROUND_STEPS = 20  # of work, for a round of prices
+LIST_STEPS = 150_000  # of a list of patterns, for each step of work
+SLICE_STEPS = 100  # of work, between two reports
+GROWTH = 8  # of the steps, from the last of the passes to the next
+PASSES = (Pass(20_000, 2, 600), Pass(60_000, 2, 2_500), Pass(250_000, 1, 10_000), Pass(1_000_000, 1, 40_000))
 
 
 @dataclass(frozen=True, slots=True)
 class ExactProof:
-    """The result so far: a bound and, once there is one, an optimal plan."""
+    """The result so far: a bound and, with some, a plan.
+
+    Once that is proved, the last plan is optimal, or without any the plan that was known.
+    """
 
     bound: float
     placed: PlacedInstances | None
@@ -38,10 +48,11 @@ class ExactProof:
     unjudged: PlacedInstances | None = None  # a plan that obeys the rules that the search covers, if others may bind
 
 
-def prove(t: Tables, work: int | None = None, least: float = 0.0) -> Iterator[ExactProof]:
-    """Yields better and better bounds until the optimum is proved or the work is done.
+def prove(t: Tables, work: int | None = None, least: float = 0.0, known: float = inf) -> Iterator[ExactProof]:
+    """Yields better and better bounds, and plans, until the optimum is proved or the work is done.
 
-    It is proved already that no plan costs less than `least`, so GPUs that cost less cannot serve everything.
+    It is proved already that no plan costs less than `least`, so GPUs that cost less cannot serve everything. A plan
+    of the cost `known` was found by others: only cheaper ones are looked for.
     """
     space = Patterns(t)
     can_be_served = space.served[: len(t.services)]
@@ -52,119 +63,94 @@ def prove(t: Tables, work: int | None = None, least: float = 0.0) -> Iterator[Ex
         return
     # Apart from services that no GPU can serve, a plan serves everything or pays at least this for what it leaves out.
     most = sure + float(t.unserved_price[can_be_served].min())
-    chosen, costs = choices(t, np.array([pool.price_per_hour + _idle_price(t, pool.gpu_type) for pool in t.pools]))
-    refuted = sure + costs < least - LEAST_SHARE * max(1.0, least)
-    begin = space.served / space.served.sum()
-    state, settled = _ProofState(work), True
-    for at, (number, cost) in enumerate(zip(chosen, costs, strict=True)):
-        if refuted[at]:
-            continue
-        if settled:
-            state.level = sure + float(cost)
-        if sure + cost >= most * (1 - 1e-12):
+    search = _PassSearch(space, OpenChoices(space, sure, min(most, known), least), work)
+    for each in chain(PASSES, _longer(PASSES[-1])):
+        is_open = yield from search.run(each)
+        if search.is_done() or search.choices.is_settled or not (is_open or each in PASSES[:-1]):
             break
-        yield state.report()
-        if state.is_done():
-            return
-        v, worth, rounds = space.priced(number, ENOUGH_SHARE, begin)
-        state.spent += rounds
-        refuted |= chosen @ space.worths(v, range(len(worth))) < ENOUGH_SHARE - 1e-9
-        if refuted[at]:
-            continue
-        verdict, picked = yield from _decide(space, number, v, worth, state)
-        if verdict == "yes":
-            whole = is_whole(t)
-            placed = exact_placements(t, space, picked)
-            right, unjudged = (placed, None) if whole else (None, placed)
-            yield ExactProof(state.level, right, settled and whole, state.spent, sure + float(cost), unjudged)
-            return
-        if verdict == "no":
-            refuted |= (chosen <= number).all(axis=1)
-        else:
-            settled = False
-    else:
-        state.level = most if settled else state.level
-    yield ExactProof(min(state.level, most), None, False, state.spent)
+    last = search.report()
+    if search.choices.is_settled and known < most and not search.answer:
+        last = replace(last, proved=True)
+    elif search.choices.is_settled and search.answer:
+        last = replace(search.answer, bound=last.bound, work=last.work, proved=is_whole(t))
+    yield last
 
 
-@dataclass
-class _ProofState:
-    """The bound that is proved, and the work spent on it."""
+def _longer(last: Pass) -> Iterator[Pass]:
+    while True:
+        last = replace(last, steps=GROWTH * last.steps)
+        yield last
 
-    work: int | None
-    spent: int = 0
-    level: float = 0.0
+
+class _PassSearch:
+    """Decides the open choices of GPUs, pass after pass, and keeps the cheapest answer."""
+
+    def __init__(self, space: Patterns, choices: OpenChoices, work: int | None) -> None:
+        self.choices = choices
+        self.answer: ExactProof | None = None
+        self._space, self._work, self._searched = space, work, 0
+
+    def _list(self, choice: PricedChoice, how: Pass) -> CandidatePatterns:
+        """Lists the patterns of a choice, in no more steps than are left. Then there are none left to search them."""
+        if self._work is not None:
+            self._space.most_steps = self._space.steps + LIST_STEPS * (self._work - self.spent)
+        return list_candidates(self._space, choice, how)
+
+    @property
+    def spent(self) -> int:
+        return self._searched + ROUND_STEPS * self.choices.rounds + int(self._space.steps / LIST_STEPS)
 
     def is_done(self, more: int = 0) -> bool:
-        return self.work is not None and self.spent + more >= self.work
+        return self._work is not None and self.spent + more >= self._work
 
     def report(self, more: int = 0) -> ExactProof:
-        return ExactProof(self.level, None, False, self.spent + more)
+        return ExactProof(self.choices.level, None, False, self.spent + more)
 
+    def run(self, how: Pass) -> Generator[ExactProof, None, bool]:
+        """Looks at each open choice that is cheaper than the answer; tells if more steps may decide more."""
+        is_open = False
+        for at in self.choices:
+            yield self.report()
+            if self.is_done():
+                return False
+            choice = self.choices.priced(at)
+            if choice.is_refuted:
+                continue
+            verdict, picked, may_go_on = yield from self._decide(choice, how)
+            is_open = is_open or may_go_on
+            if verdict == "no":
+                self.choices.refute(choice.number)
+            elif verdict == "yes":
+                self.choices.ceiling = choice.cost
+                yield self._take(choice, picked)
+        return is_open
 
-def _decide(
-    space: Patterns, number: Ints, v: Floats, worth: Floats, state: _ProofState
-) -> Generator[ExactProof, None, tuple[Verdict, list[tuple[int, Codes]]]]:
-    """Decides if so many GPUs of each pool can serve everything; "yes" comes with the pool and pattern of each GPU."""
-    for limit in LIMITS:
-        before = space.steps
-        allowed = _allowed(space, number, v, worth, limit)
-        state.spent += int((space.steps - before) / LIST_STEPS)
+    def _decide(
+        self, choice: PricedChoice, how: Pass
+    ) -> Generator[ExactProof, None, tuple[Verdict, list[tuple[int, Codes]], bool]]:
+        """Decides if so many GPUs of each pool can serve everything, and tells if more steps may decide it.
+
+        "yes" comes with the pool and pattern of each GPU.
+        """
+        found = self._list(choice, how)
+        served = self._space.served
         search = ExactSearch(
-            [found.rates for found in allowed.pools], [int(number[found.pool]) for found in allowed.pools],
-            v[space.served],
-        )  # fmt: skip
-        verdict = search.run(0)
-        while verdict == "open" and not state.is_done(search.work):
-            verdict = search.run(SLICE_BRANCHES)
-            yield state.report(search.work)
-        state.spent += search.work
-        if verdict != "no" or allowed.is_whole or state.is_done():
-            break
-    if verdict == "yes":
-        return verdict, [(allowed.pools[at].pool, allowed.pools[at].codes[p]) for at, p in search.chosen]
-    return verdict if allowed.is_whole else "open", []
+            [pool.rates for pool in found.pools], [pool.number for pool in found.pools], choice.prices[served]
+        )
+        verdict: Verdict = "open"
+        while verdict == "open" and search.work < how.steps and not self.is_done(search.work):
+            verdict = search.run(SLICE_STEPS)
+            yield self.report(search.work)
+        self._searched += search.work
+        if verdict == "yes":
+            return verdict, [(found.pools[at].pool, found.pools[at].codes[p]) for at, p in search.chosen], False
+        if verdict == "no" and not found.is_whole:
+            return "open", [], False
+        return verdict, [], verdict == "open"
 
-
-def _idle_price(t: Tables, gpu_type: str) -> float:
-    return t.problem.gpu_types[gpu_type].idle_w / 1000 * t.problem.policy.energy_price_per_kwh
-
-
-@dataclass(frozen=True, slots=True)
-class PoolPatterns:
-    """The patterns that may be on a GPU of a pool, and the exact rate of each."""
-
-    pool: int
-    codes: Codes
-    rates: Floats
-
-
-@dataclass(frozen=True, slots=True)
-class CandidatePatterns:
-    """The patterns that could be part of an answer; not whole if there were too many."""
-
-    pools: list[PoolPatterns]
-    is_whole: bool
-
-
-def _allowed(space: Patterns, number: Ints, v: Floats, worth: Floats, limit: int) -> CandidatePatterns:
-    """Lists each pool's patterns that can be part of an answer next to the best patterns of all other GPUs."""
-    slack = float(number @ worth) - ENOUGH_SHARE
-    pools: list[PoolPatterns] = []
-    services, copies, is_whole = len(space.t.services), space.copy_prices(v), True
-    for pool in np.flatnonzero(number).tolist():
-        least = float(worth[pool]) - slack - 1e-8
-        found, all_of_them = space.worth_least(pool, v[:services], copies, least, limit)
-        if not all_of_them:  # the better patterns are likelier to be part of an answer
-            is_whole = False
-            for part_of_slack in (0.5, 0.2, 0.05):
-                least = float(worth[pool]) - part_of_slack * slack - 1e-8
-                better, all_of_them = space.worth_least(pool, v[:services], copies, least, limit)
-                found = better if len(better) else found
-                if all_of_them:
-                    break
-        rates, _ = space.exact(pool, found)
-        if not len(found):
-            found, rates = np.full((1, found.shape[1]), -1, dtype=np.int32), np.zeros((1, len(v)))
-        pools.append(PoolPatterns(pool, found, np.ascontiguousarray(rates[:, space.served])))
-    return CandidatePatterns(pools, is_whole)
+    def _take(self, choice: PricedChoice, picked: list[tuple[int, Codes]]) -> ExactProof:
+        t = self._space.t
+        placed = exact_placements(t, self._space, picked)
+        right, unjudged = (placed, None) if is_whole(t) else (None, placed)
+        self.answer = ExactProof(self.choices.level, right, False, self.spent, choice.cost, unjudged)
+        return self.answer

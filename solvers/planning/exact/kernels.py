@@ -273,10 +273,10 @@ def write_pattern(
         stair[k] += 1
 
 
-@njit(I8(OPTIONS, F1, F1, STEP_PRICES, F1, B1, U2, F2, I8, I8, I8, F1, F8, F2), makes_arrays=True, inner=True)
+@njit(I8(OPTIONS, F1, F1, STEP_PRICES, F1, B1, U2, F2, I8, I8, I8, I8, F1, F8, F2), makes_arrays=True, inner=True)
 def find_at_level(
     o: ExactOptions, need: Floats, v: Floats, steps: StepPrices, floor: Floats, only_best: bool, codes: Any,
-    rates: Floats, limit: int, count: int, level: int, value: Floats, toll: float, worth: Floats,
+    rates: Floats, limit: int, sm_step: int, count: int, level: int, value: Floats, toll: float, worth: Floats,
 ) -> int:  # fmt: skip
     """Writes, from row `count` on, the sets of residents whose pressure is of this coarse level."""
     slots = o.slot_start.shape[0] - 1
@@ -322,6 +322,8 @@ def find_at_level(
         if option >= o.slot_start[depth + 1]:
             depth -= 1
             continue
+        if o.sm[option] % sm_step:
+            continue
         floor[1] -= 1.0
         if floor[1] < 0.0:
             return count
@@ -339,16 +341,18 @@ def find_at_level(
     return count
 
 
-@njit(I8(OPTIONS, F1, F1, STEP_PRICES, F1, B1, U2, F2, I8), makes_arrays=True)
+@njit(I8(OPTIONS, F1, F1, STEP_PRICES, F1, B1, U2, F2, I8, I8), makes_arrays=True)
 def find_patterns(
     o: ExactOptions, need: Floats, v: Floats, steps: StepPrices, floor: Floats, only_best: bool, codes: Any,
-    rates: Floats, limit: int,
+    rates: Floats, limit: int, sm_step: int,
 ) -> int:  # fmt: skip
     """Writes every set of residents worth `floor[0]` at prices v, with the most it carries in parts of the need.
 
     Returns how many there are; beyond the arrays' rows they are only counted, and beyond `limit` the search ends. It
     also ends after `floor[1]` steps, which it counts down: below 0, some may be missing. With `only_best`, row 0 holds
-    the best one, and the result 0 means that none is worth so much.
+    the best one, and the result 0 means that none is worth so much. Residents have multiples of `sm_step` SM% only.
+
+    `floor[2]` becomes what no set of residents is worth more than, by the knapsacks alone.
 
     It takes a level of the residents' whole pressure at a time, the most promising first. It chooses residents slot by
     slot, and goes no further where the knapsack proves that the slots to come cannot add enough.
@@ -357,13 +361,14 @@ def find_patterns(
     value, worth = np.zeros((COARSE, o.sm.shape[0])), np.zeros((COARSE, slots + 1, 101))
     toll, bound = np.zeros(COARSE), np.zeros(COARSE)
     bound_levels(o, need, v, steps, value, toll, worth, bound)
+    floor[2] = bound.max()
     count = 0
     for level in np.argsort(-bound):
         if bound[level] < floor[0] - 1e-12 or count > limit or floor[1] < 0.0:
             break
         count = find_at_level(
-            o, need, v, steps, floor, only_best, codes, rates, limit, count, level, value[level], toll[level],
-            worth[level],
+            o, need, v, steps, floor, only_best, codes, rates, limit, sm_step, count, level, value[level],
+            toll[level], worth[level],
         )  # fmt: skip
     return count
 

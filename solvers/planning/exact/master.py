@@ -21,6 +21,7 @@ from solvers.planning.search.tables import Floats, Ints
 BLOCK = 64  # patterns that share a row of maxima
 ROUNDS = 60
 PIVOTS = 400
+SATURATED_SHARE = 3e-5  # of a need, beyond the need: what carries no more of it does all it can for it
 NUDGE = 1e-8  # of the right-hand sides: every pivot makes progress
 
 

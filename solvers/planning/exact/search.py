@@ -9,13 +9,14 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from solvers.planning.exact.master import block_arrays, complete, mix, worths
+from solvers.planning.exact.master import SATURATED_SHARE, block_arrays, complete, mix, worths
 from solvers.planning.search.tables import Floats, Ints
 
 Flags: TypeAlias = NDArray[np.bool_]
 Verdict: TypeAlias = Literal["yes", "no", "open", "hair"]  # hair: closer to the need than the judge's tolerance
 ENOUGH_SHARE = 1 - 3e-5  # of every need: no valid plan serves less (the judge tolerates two parts in 1e5)
 LEAST_PART = 1e-6  # of a GPU: less is a whole number
+PATTERNS_A_STEP = 20_000  # that are looked at in a step of work, besides the branch itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +69,29 @@ class ExactSearch:
 
     def _look(self, branch: Branch) -> bool:
         """Refutes the branch, finds an answer in it (True), or puts its parts on the stack."""
-        groups = branch.groups
-        rates, tops, start, end = block_arrays([group.rates for group in groups])
+        groups, v = branch.groups, branch.prices
         number = np.array([group.number for group in groups], dtype=np.int64)
-        v, used, much, _, bound = mix(rates, tops, start, end, number.astype(np.float64), ENOUGH_SHARE, branch.prices)
-        if bound < ENOUGH_SHARE:
-            return False
+        while True:
+            self.work += sum(len(group.rates) for group in groups) // PATTERNS_A_STEP
+            needs = ~_settled(groups)
+            if not needs.any():
+                self.chosen = [(group.pool, int(group.ids[0])) for group in groups for _ in range(group.number)]
+                return True
+            rates, tops, start, end = block_arrays([group.rates[:, needs] for group in groups])
+            begin = np.ascontiguousarray(v[needs]) if v[needs].any() else np.full(needs.sum(), 1.0 / needs.sum())
+            open_v, used, much, _, bound = mix(
+                rates, tops, start, end, number.astype(np.float64), ENOUGH_SHARE, begin
+            )  # fmt: skip
+            if bound < ENOUGH_SHARE:
+                return False
+            v = np.zeros(len(needs))
+            v[needs] = open_v
+            best = worths(rates, tops, start, end, open_v)
+            floor = best - (float(number @ best) - ENOUGH_SHARE * open_v.sum()) - 1e-12
+            kept = [_only(group, group.rates @ v >= least) for group, least in zip(groups, floor, strict=True)]
+            if bound > 1 + SATURATED_SHARE or not (_settled(kept) & needs).any():
+                break
+            groups = tuple(kept)
         of = np.searchsorted(start, used, side="right") - 1
         chosen = _rounded(number, start, used, much, of)
         cover = rates[chosen].sum(axis=0)
@@ -83,19 +101,26 @@ class ExactSearch:
             places = (chosen - begins).tolist()
             self.chosen = [(group.pool, int(group.ids[place])) for group, place in zip(every, places, strict=True)]
             return True
-        best = worths(rates, tops, start, end, v)
-        floor = best - (float(number @ best) - ENOUGH_SHARE * v.sum()) - 1e-12
-        kept = [_only(group, group.rates @ v >= least) for group, least in zip(groups, floor, strict=True)]
-        split = _split(rates[used], v, much, of, kept)
+        split = _split(rates[used], open_v, much, of, [group.rates[:, needs] for group in kept])
         if split is None:
             self.certain = False
             return False
-        place, service, at = split
-        is_high = kept[place].rates[:, service] > at
-        high = float(much[(of == place) & (rates[used, service] > at)].sum())
+        place, at_need, at = split
+        need = int(np.flatnonzero(needs)[at_need])
+        is_high = kept[place].rates[:, need] > at
+        high = float(much[(of == place) & (rates[used, at_need] > at)].sum())
         for part in _parts(kept[place], is_high, high):
             self.stack.append(Branch((*kept[:place], *part, *kept[place + 1 :]), v))
         return False
+
+
+def _settled(groups: Sequence[PatternGroup]) -> Flags:
+    """Returns the needs that are covered whichever patterns are chosen.
+
+    Prices pay for no others. Where a need can be covered in one way alone, prices that pay for it prove nothing else.
+    """
+    least: Floats = sum(group.number * group.rates.min(axis=0) for group in groups)
+    return least >= ENOUGH_SHARE
 
 
 def _rounded(number: Ints, start: Ints, used: Ints, much: Floats, of: Ints) -> Ints:
@@ -128,15 +153,14 @@ def _parts(group: PatternGroup, is_high: Flags, high: float) -> Iterator[tuple[P
         yield tuple(half for half in halves if half.number)
 
 
-def _split(
-    mixed: Floats, v: Floats, much: Floats, of: Ints, groups: Sequence[PatternGroup]
-) -> tuple[int, int, float] | None:
-    """Returns the group and service whose mixed patterns differ most in worth, and a rate between them.
+def _split(mixed: Floats, v: Floats, much: Floats, of: Ints, groups: Sequence[Floats]) -> tuple[int, int, float] | None:
+    """Returns the group and need of which mixed patterns differ most in worth, and a rate between them.
 
+    `groups` are the rates of the patterns of each group.
     A rate that parts the mixed patterns into whole GPUs counts for little: the mix may stay as it is.
     """
     best, found = 1e-9, None
-    for place, group in enumerate(groups):
+    for place, rates in enumerate(groups):
         is_here = of == place
         if is_here.sum() < 2:
             continue
@@ -146,14 +170,14 @@ def _split(
         part = np.abs(high - np.round(high))
         spread = v * (much[is_here] @ np.abs(mixed[is_here] - middle)) * np.where(part > LEAST_PART, 0.1 + part, 0.01)
         for service in np.flatnonzero(spread > best):
-            is_high = group.rates[:, service] > middle[service]
+            is_high = rates[:, service] > middle[service]
             if spread[service] > best and is_high.any() and not is_high.all():
                 best, found = float(spread[service]), (place, int(service), float(middle[service]))
     if found is not None:
         return found
     # Nothing is mixed, yet the whole falls short by a hair: halve the largest set that can be halved.
-    for place in sorted(range(len(groups)), key=lambda place: -len(groups[place].rates)):
-        rates = groups[place].rates
+    for place in sorted(range(len(groups)), key=lambda place: -len(groups[place])):
+        rates = groups[place]
         low, top = rates.min(axis=0, initial=np.inf), rates.max(axis=0, initial=-np.inf)
         widest = int((top - low).argmax())
         if top[widest] - low[widest] > 1e-9:

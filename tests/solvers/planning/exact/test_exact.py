@@ -6,12 +6,15 @@ from collections import Counter
 from dataclasses import replace
 from math import inf
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.families import family
 from solvers.planning import exact
+from solvers.planning.exact.patterns import Patterns
+from solvers.planning.exact.search import ENOUGH_SHARE
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan, Unserved
 from solvers.planning.problem import Instance, Limit, Problem
@@ -131,9 +134,43 @@ def test_the_same_problem_is_always_proved_the_same_way(five: Problem, five_proo
 
 
 def test_too_little_work_leaves_a_bound_that_is_true(five: Problem, five_proofs: list[exact.ExactProof]) -> None:
-    for work in range(0, five_proofs[-1].work, 3):
+    last = five_proofs[-1].work
+    for work in range(0, last, max(1, last // 12)):
         proof = list(exact.prove(tables(five), work))[-1]
         assert proof.bound <= five_proofs[-1].bound
+
+
+@few
+@given(fleets(), st.floats(1.01, 3.0))
+def test_a_plan_that_others_found_is_proved_or_a_cheaper_one_is_found(problem: Problem, dearer: float) -> None:
+    best = proved(problem)
+    if best.proved and best.placed is not None and len(best.placed):
+        same = list(exact.prove(tables(problem), 20_000, known=best.bound))[-1]
+        assert same.proved and same.placed is None and same.bound == pytest.approx(best.bound)
+        less = list(exact.prove(tables(problem), 20_000, known=best.bound * dearer))[-1]
+        assert less.proved and less.placed is not None and less.bound == pytest.approx(best.bound)
+
+
+def test_prices_pay_for_every_need_where_one_gpu_can_carry_just_what_is_needed_of_one() -> None:
+    problem = lightened(8, 4, 1, 0.6)
+    t = tables(problem)
+    space = Patterns(t)
+    every = np.array([len(pool.gpus) for pool in t.pools])
+    v, worth, _ = space.priced(every, ENOUGH_SHARE)
+    assert v.sum() == pytest.approx(1.0) and float(every @ worth) >= ENOUGH_SHARE
+    alone = np.eye(space.needs)
+    most = np.array([float(every @ space.worths(alone[need], range(len(t.pools)))) for need in range(space.needs)])
+    assert most.min() >= float(every @ worth) - 1e-6  # no single need proves more
+    assert ((v > 0) | ~space.served).sum() > 1
+
+
+def test_small_second_instances_do_not_count_as_two() -> None:
+    problem = lightened(5, 3, 2, 0.6)
+    services = {name: replace(service, min_instances=2) for name, service in problem.services.items()}
+    space = Patterns(tables(replace(problem, services=services)))
+    rates = np.repeat([[1.0], [0.01], [0.25], [0.0]], len(services), axis=1)
+    copies = space.with_copies(rates)[:, len(services)]
+    assert copies.tolist() == pytest.approx([0.5, 0.14, 0.5, 0.0])
 
 
 def test_a_limit_of_a_tenant_is_left_out_of_the_proof_so_that_no_plan_comes_with_it(
