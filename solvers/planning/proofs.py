@@ -18,7 +18,7 @@ EXACT_STEPS = 1_800  # of the bound, for each step of the exact search of many s
 FIRST_BOUND_WORK = 60_000  # steps of the bound before an exact search of few services: a tenth of a second
 SET_UP_WORK = 600_000  # steps of the bound in the time that an exact search of many services takes to begin
 FEW_SERVICES = 6
-FEW_ROUGH_STEPS, ROUGH_STEPS = 20, 100  # of the planner, for a plan that the exact search has to beat
+ROUGH_STEPS = 100  # of the planner, for a plan that the exact search of many services has to beat
 CLOSED_SHARE = 1e-6  # of a cost: a plan that costs more than this beyond its proof is not the one proved
 
 
@@ -43,7 +43,7 @@ def proofs(t: Tables, work: int | None) -> Iterator[bound.Round | exact.ExactPro
         most = work if is_few or work is None else max(work - before, 0) // scale
         is_proved = False
         is_for_gpus = found is not None and t.problem.policy.energy_price_per_kwh == 0
-        known = _rough_cost(t, FEW_ROUGH_STEPS if is_few else ROUGH_STEPS)
+        known = inf if is_few else _rough_cost(t)
         for proof in exact.prove(t, most, found.bound if found is not None and is_for_gpus else 0.0, known):
             yield proof if is_few else replace(proof, work=before + proof.work * scale)
             is_proved = proof.proved
@@ -52,9 +52,9 @@ def proofs(t: Tables, work: int | None) -> Iterator[bound.Round | exact.ExactPro
     yield from rounds
 
 
-def _rough_cost(t: Tables, steps: int) -> float:
+def _rough_cost(t: Tables) -> float:
     """Returns what the best plan of a short search costs, so that nothing dearer is proved."""
-    made = takewhile(lambda draft: draft.work <= steps, drafts(prepare(t), seed=0))
+    made = takewhile(lambda draft: draft.work <= ROUGH_STEPS, drafts(prepare(t), seed=0))
     return min((draft.cost for draft in made), default=inf)
 
 

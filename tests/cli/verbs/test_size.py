@@ -100,13 +100,13 @@ def test_the_table_for_people_has_services_what_was_tried_and_the_answer(
     assert "SERVICE" in shown
     assert "TURNED AWAY" in shown
     assert shown.splitlines()[-1].startswith(
-        "rent 1 big and 2 small at 4.5 an hour: confirmed by simulation; one GPU less"
+        "rent 1 big and 1 small at 3.5 an hour: confirmed by simulation; one GPU less"
     )
 
 
 def test_an_answer_that_no_simulation_confirmed_says_so(answered: Answered, capsys: pytest.CaptureFixture[str]) -> None:
     size._show({**answered.figures, "confirmedBySimulation": False})
-    assert "no rental was confirmed; the nearest is 1 big and 2 small" in capsys.readouterr().out
+    assert "no rental was confirmed; the nearest is 1 big and 1 small" in capsys.readouterr().out
     size._show({**answered.figures, "confirmedBySimulation": False, "moreHelps": False})
     assert capsys.readouterr().out.endswith("more GPUs do not help\n")
 
