@@ -96,7 +96,7 @@ class FreshSampler:
 
 
 def _search_all(tickets: int, queue: Queue[SampleOrder], work: int, seed: int) -> Iterator[tuple[int, Plan]]:
-    """Yields what it found at the end: nobody reads before, and a full pipe would stop the search.
+    """Yields what it found at the end: it is read only then, and a full pipe would stop the search.
 
     Each ticket is for one search, and whichever process is free takes the next: some searches are much longer.
     """

@@ -41,11 +41,15 @@ def proofs(t: Tables, work: int | None) -> Iterator[bound.Round | exact.ExactPro
     if exact.applies(t) and pays:
         scale = 1 if is_few else EXACT_STEPS
         most = work if is_few or work is None else max(work - before, 0) // scale
-        is_proved = False
+        is_proved, planned_at, last = False, -BOUND_STEPS, None
         is_for_gpus = found is not None and t.problem.policy.energy_price_per_kwh == 0
         known = inf if is_few else _rough_cost(t)
         for proof in exact.prove(t, most, found.bound if found is not None and is_for_gpus else 0.0, known):
-            yield proof if is_few else replace(proof, work=before + proof.work * scale)
+            at = proof.work if is_few else before + proof.work * scale
+            if (plan := proof.placed or proof.unjudged) is not None:  # found again by its step: no two have the same
+                planned_at = planned_at if plan is last else max(at, planned_at + BOUND_STEPS)
+                last, at = plan, planned_at
+            yield replace(proof, work=at)
             is_proved = proof.proved
         if is_proved:
             return

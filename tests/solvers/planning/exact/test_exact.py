@@ -18,7 +18,7 @@ from solvers.planning.exact.search import ENOUGH_SHARE
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan, Unserved
 from solvers.planning.problem import Instance, Limit, Problem
-from solvers.planning.proofs import proofs
+from solvers.planning.proofs import BOUND_STEPS, proofs
 from solvers.planning.search.realise import PlacedInstances
 from solvers.planning.search.tables import Tables, tables
 from solvers.planning.solve import SolveBudget, solve
@@ -162,6 +162,15 @@ def test_prices_pay_for_every_need_where_one_gpu_can_carry_just_what_is_needed_o
     most = np.array([float(every @ space.worths(alone[need], range(len(t.pools)))) for need in range(space.needs)])
     assert most.min() >= float(every @ worth) - 1e-6  # no single need proves more
     assert ((v > 0) | ~space.served).sum() > 1
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_two_plans_of_a_proof_have_the_same_step(seed: int) -> None:
+    found = [
+        proof for proof in proofs(tables(lightened(8, 4, seed, 0.6)), 10**6) if isinstance(proof, exact.ExactProof)
+    ]
+    plans = {id(proof.placed): -(-proof.work // BOUND_STEPS) for proof in found if proof.placed}
+    assert list(plans.values()) == sorted(set(plans.values()))
 
 
 def test_small_second_instances_do_not_count_as_two() -> None:
