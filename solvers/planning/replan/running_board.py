@@ -126,7 +126,7 @@ class RunningBoard:
         lines.pop()
         b.count[gpu] = last
         if last == 0:
-            b.clock[gpu] = 1.0
+            b.clock[gpu], x.headroom[gpu] = 1.0, np.inf
 
     def reshape(self, gpu: int, slot: int, sm: int, batch: int) -> None:
         """Gives an instance other SMs or another batch, with the memory that it needs."""

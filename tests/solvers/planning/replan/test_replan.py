@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from benchmarks.families import family, multiply_gpus
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
-from solvers.planning.problem import Problem, Service
+from solvers.planning.problem import Limit, Problem, Service
 from solvers.planning.replan import Replanner
 from solvers.planning.search.promise import keep
 from solvers.planning.solve import SolveBudget, solve
@@ -87,6 +87,20 @@ def test_a_service_too_large_for_the_fleet_asks_for_a_full_plan() -> None:
     assert "shop/s" in done.reasons[0]
     assert not done.violations
     assert not replanner.change({"shop/s": 10.0}).cost.unserved
+
+
+def test_a_gpu_that_was_opened_and_given_back_is_opened_again_for_a_tenant_with_limits() -> None:
+    problem = multiply_gpus(family("A", 8, 4, 0), 2)
+    limits = {service.tenant: Limit(gpus=1000.0) for service in problem.services.values()}
+    problem = replace(problem, limits=limits)
+    replanner = Replanner.of(problem, solve(problem, NOW))
+    rates = {name: service.rate_per_second for name, service in problem.services.items()}
+    for _ in range(3):
+        opened = {line.place for line in replanner.plan.instances}
+        done = replanner.change({name: 1.6 * rate for name, rate in rates.items()})
+        assert not done.cost.unserved
+        assert {line.place for line in replanner.plan.instances} > opened
+        replanner.change({name: 0.5 * rate for name, rate in rates.items()})
 
 
 def test_what_was_wrong_before_a_change_starves_nobody() -> None:
