@@ -132,7 +132,8 @@ class _Cycle:
             return FoundAnswer(wanted.answer)
         with phase("hold_back"):
             if self.is_joint:
-                decision = choose(self.snapshot, self.question, wanted, partial(self.follow, answer), self.shift)
+                follow = partial(self.follow, answer)
+                decision = choose(self.snapshot, self.question, wanted, follow, self.cheapen, self.shift)
             else:
                 decision = hold_back(self.snapshot, self.question, wanted)
         return FoundAnswer(answer, wanted, decision, self.bound_of(answer))
@@ -210,6 +211,11 @@ class _Cycle:
         answer = replace(answer, plan=plan)
         decision = self.draft(answer)
         return None if decision.answer.outcome is SolveOutcome.WRONG else decision
+
+    def cheapen(self, decision: Decision) -> Decision:
+        """Returns the decision with the batches of moves that are due at once."""
+        context = BatchContext(self.snapshot, self.question, decision, self.budget.seconds)
+        return add_due_batches(context, self.regrets, self.solver)[0]
 
     def shift(self, decision: Decision) -> Decision | None:
         """Drafts a decision again so that it has an order of steps; None if that is not possible."""

@@ -19,19 +19,22 @@ from app.control.formulate.question import Question
 FEW_AT_ONCE = 3  # hand-overs that answer a lack before anything smaller is looked for
 
 Follow = Callable[[bool], Decision | None]  # drafts the least change; with True only if rates have moved
+Cheapen = Callable[[Decision], Decision]  # adds the batches of moves that pay at once
 Shift = Callable[[Decision], Decision | None]  # drafts a plan again so that it has an order of steps
 
 
-def choose(snapshot: Snapshot, question: Question, large: Decision, follow: Follow, shift: Shift) -> Decision:
+def choose(
+    snapshot: Snapshot, question: Question, large: Decision, follow: Follow, cheapen: Cheapen, shift: Shift
+) -> Decision:
     """Returns the best of the plans in hand after holding back, or a decision that keeps the plan in force.
 
     `follow` is called at most once, and only where the large plan is too large, is not possible as a whole, or answers
-    a lack by many hand-overs.
+    a lack by many hand-overs. The least change is returned without batches, which the cycle adds to any decision.
     """
     first, second = large, None
     is_hasty = question.falls_short and handed_over(large.plan.changes) > FEW_AT_ONCE
     if (is_hasty or is_too_large(snapshot, large.plan.changes)) and (small := follow(True)):
-        is_small_first = is_preferred(small, large) or (is_hasty and _can_wait(question, small, large))
+        is_small_first = is_preferred(small, large) or (is_hasty and _is_enough(question, small, large, cheapen))
         first, second = (small, large) if is_small_first else (large, small)
     found = _reach(snapshot, question, first, shift)
     if found.desired != first.desired:
@@ -59,17 +62,33 @@ def is_preferred(small: Decision, large: Decision) -> bool:
     return not _is_searched(large) or not _is_better(large, small)
 
 
+def _is_enough(question: Question, small: Decision, large: Decision, cheapen: Cheapen) -> bool:
+    """Returns whether the larger plan can wait for the smaller one, as it is or with the batches that pay at once.
+
+    The least change moves no other service. So it may open a dear GPU for what fits once a neighbour has moved.
+    """
+    if not _serves_enough(question, small, large):
+        return False
+    return _can_wait(question, small, large) or _can_wait(question, cheapen(small), large)
+
+
+def _serves_enough(question: Question, small: Decision, large: Decision) -> bool:
+    """Returns whether the smaller plan is right and serves as much as the larger, and more than now.
+
+    A lack that lasts is no reason to wait.
+    """
+    if small.value is None or large.value is None or small.verdict is None or not small.verdict.is_right:
+        return False
+    return small.value.unserved <= large.value.unserved and small.value.unserved < question.value_in_force.unserved
+
+
 def _can_wait(question: Question, small: Decision, large: Decision) -> bool:
-    """Returns whether the smaller plan serves as much, and more than now; and the larger repays its hand-overs late.
+    """Returns whether the larger plan repays late what its hand-overs cost beyond those of the smaller one.
 
     A load that has just risen often rises further, and then another plan replaces the larger one while it is rolled
     out. So a lack is answered by little at once, and what the larger plan saves is waited for, like any cheaper plan.
     """
     if small.value is None or large.value is None or small.verdict is None or large.verdict is None:
-        return False
-    if not small.verdict.is_right or small.value.unserved > large.value.unserved:
-        return False
-    if small.value.unserved >= question.value_in_force.unserved:  # a lack that lasts is no reason to wait
         return False
     saved = small.verdict.cost.total - large.verdict.cost.total
     price = large.value.churn - small.value.churn

@@ -16,14 +16,15 @@ class BatchKind(StrEnum):
     SOLVED = "solved"  # again from nothing, together with some spare GPUs
     REFILLED = "refilled"  # a few of them at a time, from what runs there, together with some spare GPUs
     SHIFTED = "shifted"  # an empty GPU of the same pool runs what this one does
+    DISPLACING = "displacing"  # others carry their load, for which the instances in `leaving` give way
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class BatchGroup:
     """A few GPUs in use, and what becomes of them.
 
-    Instances in `leaving`, which run elsewhere, move to these GPUs too. Such a group makes room and may save nothing;
-    so does one that is shifted.
+    Instances in `leaving`, which run elsewhere, move to these GPUs too, or anywhere if they are displaced. A group that
+    they move to makes room and may save nothing; so does one that is shifted.
     """
 
     places: tuple[Place, ...]
@@ -34,7 +35,7 @@ class BatchGroup:
     @property
     def makes_room(self) -> bool:
         """True if it serves others, and need not save anything itself."""
-        return bool(self.leaving) or self.kind is BatchKind.SHIFTED
+        return self.kind is BatchKind.SHIFTED or (bool(self.leaving) and self.kind is not BatchKind.DISPLACING)
 
 
 GroupRow: TypeAlias = tuple[BatchGroup, ...]

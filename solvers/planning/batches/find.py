@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from solvers.planning.batches.batch import Batch, BatchGroup, BatchKind, GroupRow
-from solvers.planning.batches.groups import groups, worst_first
+from solvers.planning.batches.groups import displacing, groups, worst_first
 from solvers.planning.batches.trials import BatchTrials
 from solvers.planning.plan import Plan, ServicePlan
 from solvers.planning.problem import Problem
@@ -29,15 +30,15 @@ def find_batches(
 ) -> tuple[Batch, ...]:
     """Returns batches that make this plan cheaper: known ones that still do, and new ones from `tries` groups of GPUs.
 
-    They are single groups, and rows of groups that begin with those that save most for their churn. Once there is no
-    time left no other group is tried.
+    They are single groups, and rows of groups that begin with those that save most for their churn. As many groups are
+    tried again in which an instance gives way. Once there is no time left no other group is tried.
     """
     trials = _trials(problem, plan)
     if not trials.is_right:
         return ()
     climbing = int(tries * CLIMBING_SHARE)
     singles = [row[0] for row in known if len(row) == 1]
-    tried = dict.fromkeys([*singles, *groups(trials, tries - climbing, seed)])
+    tried = dict.fromkeys([*singles, *islice(displacing(trials), tries), *groups(trials, tries - climbing, seed)])
     found = [batch for group in tried if has_time() and (batch := trials.measure(group))]
     rows = (_row(_trials(problem, plan), row) for row in known if len(row) > 1 and has_time())
     found += [batch for batch in rows if batch]

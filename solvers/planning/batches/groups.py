@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 import numpy as np
 
@@ -18,6 +19,9 @@ WORST_FIRST_SHARE = 0.4  # of the groups
 LOOKED_AT_GPUS = 4  # chosen at random: each other group begins with the worst of them
 NODE_SHARE = 0.3  # of the groups are all GPUs in use of a node, where nodes are billed whole
 LOOKED_AT_NODES = 3  # chosen at random: the one with fewest GPUs in use is emptied
+DISPLACING_GPUS = 2  # of the worst
+MOST_DISPLACING = 16  # groups for each of them
+MOST_DISPLACED_FOR = 2  # instances: more of them seldom fit where one has given way
 STRANGER_SHARE = 0.25  # of the others in a group; the rest have a service in common with the first
 
 
@@ -50,6 +54,23 @@ def groups(trials: BatchTrials, count: int, seed: int) -> Iterator[BatchGroup]:
         if group not in known:
             known.add(group)
             yield group
+
+
+def displacing(trials: BatchTrials) -> Iterator[BatchGroup]:
+    """Yields groups that empty one of the worst GPUs, while one instance gives way to what it runs.
+
+    A service that lacks capacity often opens a GPU because its own are full of others, one of which fits elsewhere.
+    """
+    d = trials.board
+    worst = worst_first(trials)
+    few = [gpu for gpu in worst if d.b.count[gpu] <= MOST_DISPLACED_FOR]
+    for first in few[:DISPLACING_GPUS]:
+        services, near = _services_on(trials, first), _near(trials, first)
+        others = sorted((gpu for gpu in worst if gpu != first), key=lambda gpu: gpu not in near)
+        lines = (line for gpu in others for line in d.lines[gpu] if line)
+        strangers = (line for line in lines if d.t.number_of[line.service] not in services)
+        for line in islice(strangers, MOST_DISPLACING):
+            yield BatchGroup((d.place_of[first],), BatchKind.DISPLACING, leaving=(line.id,))
 
 
 def _nodes(trials: BatchTrials, used: list[int]) -> list[list[int]]:
@@ -89,6 +110,11 @@ def _worth(trials: BatchTrials, gpu: int) -> float:
 
 def _near(trials: BatchTrials, gpu: int) -> set[int]:
     """Returns the GPUs that have a service in common with this one."""
+    homes = trials.board.homes
+    return {other for service in _services_on(trials, gpu) for other in homes[service]}
+
+
+def _services_on(trials: BatchTrials, gpu: int) -> list[int]:
     d = trials.board
-    services = d.w.offer_service[d.b.offer[gpu, : d.b.count[gpu]]].tolist()
-    return {other for service in services for other in d.homes[service]}
+    found: list[int] = d.w.offer_service[d.b.offer[gpu, : d.b.count[gpu]]].tolist()
+    return found

@@ -21,6 +21,7 @@ from solvers.planning.replan.match import lines_by_place
 from solvers.planning.replan.replanner import priced
 from solvers.planning.replan.running_board import RunningBoard, running_board
 from solvers.planning.replan.seat import seat
+from solvers.planning.replan.serving import serve
 from solvers.planning.replan.shares import restore_shares
 from solvers.planning.search.promise import keep
 from solvers.planning.search.tables import tables
@@ -94,7 +95,7 @@ class BatchTrials:
         services = sorted({d.t.number_of[line.service] for line in running})
         if group.kind is BatchKind.SHIFTED:
             return self._edit(services) if self._shift(gpus) else None
-        is_emptied = group.kind is BatchKind.EMPTIED
+        is_emptied = group.kind in (BatchKind.EMPTIED, BatchKind.DISPLACING)
         spare = [] if is_emptied or leaving else self._spare(gpus)
         stopped = {(gpu, slot) for gpu in gpus for slot in range(int(d.b.count[gpu]))} | set(leaving)
         for gpu, slot in sorted(stopped, reverse=True):  # the last slot first: it fills the gap
@@ -107,10 +108,13 @@ class BatchTrials:
                 return None
             self._start(placed, running)
             restore_shares(d, gpus, lines_by_place(running))
-        if leaving:
+        if leaving and not is_emptied:
             carry(d, services)
         else:
-            settle(d, services, self.prices)
+            if group.kind is BatchKind.DISPLACING:
+                serve(d, services, self.prices)
+            else:
+                settle(d, services, self.prices)
             if SparedChanges(d, services).spare():
                 for service in services:
                     known(d, service, float(d.w.rate[service]))

@@ -11,10 +11,10 @@ from solvers.compiled import read_all
 from solvers.planning.judge import JudgedPlan, PlanEdit, Verdict, Violation
 from solvers.planning.plan import NONE_UNSERVED_SHARE, Certificate, Changes, Cost, Plan, Unserved
 from solvers.planning.problem import Instance, Problem, RunningState
-from solvers.planning.replan.cover import settle
-from solvers.planning.replan.lines import Difference, assign, difference, predicted
+from solvers.planning.replan.lines import Difference, difference, predicted
 from solvers.planning.replan.running_board import RunningBoard, running_board
 from solvers.planning.replan.seat import seat
+from solvers.planning.replan.serving import serve
 from solvers.planning.search import dive
 from solvers.planning.search.drafts import LEVEL_SHARES, prepare
 from solvers.planning.search.prices import resource_prices
@@ -23,7 +23,6 @@ from solvers.planning.search.tables import Floats, Tables, tables
 from solvers.planning.search.workshop import Workshop, tabulated, usual_levels
 
 DRIFT_SHARE = 0.015  # of the cost: beyond it the estimate says that a full plan would be cheaper by about 2 %
-PASSES = 3  # beyond the first, over the rates that are left
 ROUNDS = 6  # of pricing
 GUESS_SM_PERCENT = 4  # step width of the rates by which room is guessed
 HELD_PARTS = (1.0, 0.9, 0.7, 0.4)  # of what they carried, where no small change is valid
@@ -100,7 +99,7 @@ class Replanner:
         for name, rate in rates.items():
             number = d.t.number_of[name]
             d.w.rate[number], d.w.most_rate[number] = rate, rate / d.t.min_instances[number]
-        found = difference(d, services, self.serial, self._cover(services))
+        found = difference(d, services, self.serial, serve(d, services, self.prices))
         verdict, edit = self._judged(found, problem)
         reasons: list[str] = []
         if verdict.violations:
@@ -132,25 +131,6 @@ class Replanner:
             edit, counts.start + counts.move, counts.stop + counts.move, counts.resize, counts.retune, untouched,
             verdict, tuple(reasons), work,
         )  # fmt: skip
-
-    def _cover(self, services: Sequence[int]) -> dict[int, float]:
-        """Finds room for the rates of these services; returns what is unserved.
-
-        Services that find room one after the other slow each other down, so what is left then looks for room again.
-        """
-        d = self.board
-        settle(d, services, self.prices)
-        unserved = assign(d, services)
-        for _ in range(PASSES):
-            lacking = [service for service in services if unserved[service]]
-            before = sum(unserved.values())
-            if not lacking:
-                break
-            settle(d, lacking, self.prices)
-            unserved = assign(d, services)
-            if sum(unserved.values()) >= before:
-                break
-        return unserved
 
     @property
     def plan(self) -> Plan:

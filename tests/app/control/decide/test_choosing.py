@@ -167,6 +167,11 @@ def drafted(now: Snapshot, found: Plan, kind: str) -> Decision:
     return draft_changes(now, formulate(now), answer)
 
 
+def unchanged(decision: Decision) -> Decision:
+    """Knows no batches."""
+    return decision
+
+
 def unshifted(decision: Decision) -> None:
     """Knows no other places for a plan without an order of steps."""
 
@@ -201,7 +206,7 @@ def test_no_decision_serves_less_than_a_plan_in_hand_or_costs_more_than_a_right_
             asked.append(small)
             return small
 
-        found = choose(now, formulate(now), large, follow, unshifted)
+        found = choose(now, formulate(now), large, follow, unchanged, unshifted)
         result = weighed(found.desired, now.in_force, rates)
         before = weighed(now.in_force, now.in_force, rates)
         assert result.unserved <= before.unserved + 1e-6, case
@@ -246,13 +251,22 @@ def test_a_lack_is_answered_by_little_unless_the_hand_overs_of_a_cheaper_plan_ar
     question = formulate(now)
     assert question.falls_short
     large = drafted(now, Plan(tuple(all_on(("n2", 1), rates))), "solve")
-    for place, is_answer in ((("n1", 0), True), (("n2", 1), False)):
+
+    def with_one_more_on(place: Place) -> Decision:
         more = Instance("i-more", "shop/a", *place, "v", 1, 0.0, 20, EACH_GIB, 1500.0, 20.0)
-        small = drafted(now, Plan((*all_on(("n2", 0), SERVICES), more)), "follow")
+        return drafted(now, Plan((*all_on(("n2", 0), SERVICES), more)), "follow")
+
+    cheap, dear = with_one_more_on(("n1", 0)), with_one_more_on(("n2", 1))
+    for small, cheapened, is_answer in ((cheap, cheap, True), (dear, dear, False), (dear, cheap, True)):
         assert large.value is not None
         assert small.value is not None
         assert large.value.is_better_than(small.value)
-        found = choose(now, question, large, lambda only_if_moved, small=small: small, unshifted)  # type: ignore[misc]
+        found = choose(
+            now, question, large,
+            lambda only_if_moved, small=small: small,  # type: ignore[misc]
+            lambda decision, cheapened=cheapened: cheapened,  # type: ignore[misc]
+            unshifted,
+        )  # fmt: skip
         assert found.desired == (small if is_answer else large).desired
 
 
@@ -276,7 +290,7 @@ def test_a_lack_that_no_plan_in_hand_lessens_keeps_no_cheaper_plan_waiting() -> 
     question = formulate(now)
     large = drafted(now, running(dict.fromkeys(SERVICES, ("n2", 1))), "solve")
     small = drafted(now, question.plan_in_force, "follow")
-    found = choose(now, question, large, lambda only_if_moved: small, unshifted)
+    found = choose(now, question, large, lambda only_if_moved: small, unchanged, unshifted)
     assert found.desired == large.desired
 
 

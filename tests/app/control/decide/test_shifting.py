@@ -19,6 +19,7 @@ from solvers.planning.judge import judge
 from solvers.planning.search.promise import keep
 from tests.app.control.decide.conftest import followed, under_loads, wanted_in
 from tests.app.control.decide.test_batches import SECONDS, SOLVER
+from tests.app.control.decide.test_choosing import unchanged
 
 SEEDS = range(4)  # of loads that have fallen
 RISEN_SEEDS = range(10, 15)  # of loads that have risen again
@@ -68,8 +69,8 @@ def test_load_that_no_order_of_steps_would_serve_is_served_by_a_shifted_plan() -
         def shifted(decision: Decision, now: Snapshot = now, question: Question = question) -> Decision | None:
             return shift(now, question, decision, SOLVER, seconds=SECONDS)
 
-        without = choose(now, question, wanted, lambda only_if_moved: None, lambda decision: None)
-        found = choose(now, question, wanted, lambda only_if_moved: None, shifted)
+        without = choose(now, question, wanted, lambda only_if_moved: None, unchanged, lambda decision: None)
+        found = choose(now, question, wanted, lambda only_if_moved: None, unchanged, shifted)
         if found.desired == without.desired:
             continue
         served += 1
@@ -83,5 +84,5 @@ def test_load_that_no_order_of_steps_would_serve_is_served_by_a_shifted_plan() -
 def test_what_saves_cost_alone_is_not_shifted(blocked: list[tuple[Snapshot, Decision]]) -> None:
     now, wanted = blocked[0]
     asked: list[Decision] = []
-    choose(now, formulate(now), wanted, lambda only_if_moved: None, asked.append)
+    choose(now, formulate(now), wanted, lambda only_if_moved: None, unchanged, asked.append)
     assert not asked

@@ -138,6 +138,30 @@ def test_instances_that_leave_move_to_the_given_gpus_and_nothing_else_changes_it
     pytest.fail("no instance found room on another GPU")
 
 
+def test_an_instance_gives_way_to_what_another_gpu_was_opened_for() -> None:
+    problem = family("A", 16, 8, seed=3, load=0.7)
+    running = find(problem, SolveBudget(None, 1), alone=True).plan
+    found = 0
+    for name, service in problem.services.items():
+        replanner = Replanner.of(problem, running)
+        replanner.change({name: service.rate_per_second * 1.4})
+        risen = replace(replanner.problem, state=RunningState(None, running.instances))
+        before = judge(risen, replanner.plan, simulate=False, keeps=keep)
+        for batch in find_batches(risen, replanner.plan, tries=TRIES):
+            if [group.kind for group in batch.groups] != [BatchKind.DISPLACING]:
+                continue
+            made = make_batches(risen, replanner.plan, batch.groups)
+            assert made
+            after = judge(risen, made, keeps=keep)
+            assert after.is_right, after.violations
+            assert after.cost.total == pytest.approx(before.cost.total - batch.gain_per_hour)
+            place = {line.id: line.place for line in made.instances}
+            (leaving,) = batch.groups[0].leaving
+            assert all(place.get(line.id) != line.place for line in running.instances if line.id == leaving)
+            found += 1
+    assert found
+
+
 def _possible_moves(problem: Problem, plan: Plan) -> Iterator[tuple[Instance, Place]]:
     """Yields instances, and other GPUs in use on which none of their service runs."""
     for line in plan.instances:
