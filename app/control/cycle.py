@@ -15,7 +15,7 @@ from app.control.decide.failures import explain_failure
 from app.control.decide.fallback import draft_fallback
 from app.control.decide.goal import wait_for_goal
 from app.control.decide.last_question import CycleResult, LastQuestion, plan_conditions, rests_to_keep
-from app.control.decide.least_change import follow_rates, with_bound_of_search
+from app.control.decide.least_change import explain_skipped, follow_rates, with_bound_of_search
 from app.control.decide.messages import events_of, spell_held_back
 from app.control.decide.midway import Following, answer_midway
 from app.control.decide.regret import RegretAccounts
@@ -86,6 +86,7 @@ def run_cycle(
     if cycle.is_joint:
         with phase("batches"):
             cycle, decision = cycle.add_batches(decision, wanted)
+        decision = explain_skipped(decision, wanted.plan)
     if decision.desired == snapshot.in_force:
         return replace(cycle.keep(decision, wanted), kept_bound=found.kept_bound)
     with phase("record"):

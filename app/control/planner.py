@@ -158,7 +158,11 @@ class Planner:
         notices, answered = self._notices, self._answered_notices
         self._answered_notices = notices
         if notices - answered and self.store.epoch:
-            step = self._lane.leave(self.store.snapshot(self._expect_loads), assign)
+            try:
+                step = self._lane.leave(self.store.snapshot(self._expect_loads), assign)
+            except Unavailable:
+                self._answered_notices = answered
+                raise
             self.called_for = step.calls_for or self.called_for
 
     def learn(self) -> None:
@@ -205,7 +209,9 @@ class Planner:
         try:
             if result.decision:
                 asked = asked_about(snapshot, result.decision.answer.recipe)
-                apply_plan_to_jobs(self.store.database, self.store.epoch, asked, result.decision.plan)
+                is_made = result.decision.state is PlanState.ROLLING
+                follows = result.decision.desired if is_made else snapshot.in_force
+                apply_plan_to_jobs(self.store.database, self.store.epoch, asked, result.decision.plan, follows)
             self.cycle_seconds = cycle_seconds(snapshot.declared)
             self._lane.set_base(snapshot, question, result, start_seconds(snapshot.declared))
             base = self._lane.base

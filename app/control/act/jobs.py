@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection
 
 from app.control.decide.last_question import CycleResult
+from app.control.domain.desired import Desired
 from app.control.domain.events import NewEvent, Reason
 from app.control.domain.leading import Deposed, FleetView
 from app.control.domain.readings import JobReading
@@ -96,14 +97,18 @@ def advance_recorded_jobs(
     return happened
 
 
-def apply_plan_to_jobs(database: Database, epoch: int, snapshot: Snapshot, plan: Plan) -> None:
-    """Records what a plan means for the queue: which jobs got a place, and which rest for lack of room."""
+def apply_plan_to_jobs(database: Database, epoch: int, snapshot: Snapshot, plan: Plan, follows: Desired) -> None:
+    """Records what a plan means for the queue: which jobs got a place, and which rest for lack of room.
+
+    `follows` is in force once the plan is decided upon: not all of the plan, where changes are held back.
+    """
 
     def write(connection: Connection) -> None:
         if not lease.is_newest(connection, epoch):
             raise Deposed(f"epoch {epoch} is over")
         before = rows.read(connection)
         if before:
-            rows.write(connection, before, apply_answer(before, queue_jobs(snapshot), plan, snapshot, snapshot.at))
+            after = apply_answer(before, queue_jobs(snapshot), plan, follows, snapshot, snapshot.at)
+            rows.write(connection, before, after)
 
     database.write(write)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from app.control.decide.decide import hold_back
 from app.control.decide.effort import effort
-from app.control.decide.least_change import MOST_HANDOVERS, explain_skipped, handed_over, is_too_large
+from app.control.decide.least_change import MOST_HANDOVERS, handed_over, is_too_large
 from app.control.decide.regret import Goal
 from app.control.domain.decision import Decision
 from app.control.domain.snapshot import Snapshot
@@ -43,7 +43,7 @@ def choose(
         if second is not None and _is_searched(second):
             other = _reach(snapshot, question, second, shift)
             found = other if _is_better(other, found) else found
-    return explain_skipped(found, large.plan) if found.answer.is_least_change else found
+    return found
 
 
 def _reach(snapshot: Snapshot, question: Question, decision: Decision, shift: Shift) -> Decision:

@@ -146,7 +146,8 @@ def progress(
     found = []
     for cordon in cordons:
         lines = assigned[cordon.node].instances if cordon.node in assigned else ()
-        remaining = tuple(sorted(line.owner for line in lines if cordon.gpu in (ALL_GPUS, line.gpu)))
+        there = [line for line in lines if cordon.gpu == ALL_GPUS or cordon.gpu in line.all_gpus]
+        remaining = tuple(sorted(line.owner for line in there))
         is_over = cordon.deadline is not None and now >= cordon.deadline
         found.append(Drain(cordon, remaining, is_over and (bool(remaining) or is_rolling), is_rolling))
     return tuple(found)
@@ -179,5 +180,5 @@ def _rates(desired: Desired) -> dict[str, float]:
 def _there(desired: Desired, places: Collection[Place]) -> Iterator[tuple[str, AssignedInstance]]:
     for node, wanted in sorted(desired.items()):
         for instance in wanted.instances:
-            if (node, instance.gpu) in places:
+            if any((node, gpu) in places for gpu in instance.all_gpus):
                 yield node, instance

@@ -67,7 +67,9 @@ def with_bound_of_search(
 
 
 def explain_skipped(decision: Decision, large: Plan) -> Decision:
-    """Adds to the smaller decision what the larger plan would save and serve by its hand-overs."""
+    """Adds to a least change what the larger plan would save and serve by its hand-overs."""
+    if not decision.answer.is_least_change:
+        return decision
     smaller, larger = decision.plan.certificate, large.certificate
     if not (smaller and larger) or not handed_over(large.changes) or smaller.cost.total <= larger.cost.total:
         return decision
@@ -76,5 +78,5 @@ def explain_skipped(decision: Decision, large: Plan) -> Decision:
     served -= math.fsum(each.rate_per_second for each in large.unserved)
     money = f"save {saved:,.2f} an hour" if saved >= 0 else f"cost {-saved:,.2f} more an hour"
     gain = f"serve {served:,.4g} more requests a second and {money}" if served > LEAST_RATE else money
-    message = f"{handed_over(large.changes)} hand-overs would {gain}; a smaller change was made instead"
+    message = f"{handed_over(large.changes)} hand-overs would {gain}; smaller changes are made instead"
     return replace(decision, held_back=(*decision.held_back, HeldBackChange("", Reason.TOO_MANY_MOVES, message)))

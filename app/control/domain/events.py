@@ -62,7 +62,7 @@ class Reason(StrEnum):
     TOO_MANY_MOVES = (
         "too_many_moves",
         "info",
-        "A cheaper plan would move much of the fleet, so a smaller change was made instead.",
+        "A cheaper plan would move much of the fleet, so smaller changes are made instead.",
     )
     NOT_WORTH_ITS_CHURN = (
         "not_worth_its_churn",

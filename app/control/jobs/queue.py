@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from math import ceil, floor, inf, log
 
+from app.control.domain.desired import Desired
 from app.control.domain.snapshot import JobProgress, Snapshot
 from app.control.jobs.order import JobTask, sort_tasks
 from app.control.jobs.room import free_capacity, widest_free
@@ -92,10 +93,14 @@ def queue_jobs(snapshot: Snapshot) -> JobQueue:
 
 
 def apply_answer(
-    states: Mapping[str, JobState], queue: JobQueue, plan: Plan, snapshot: Snapshot, now: datetime
+    states: Mapping[str, JobState], queue: JobQueue, plan: Plan, follows: Desired, snapshot: Snapshot, now: datetime
 ) -> dict[str, JobState]:
     """Returns the job states after a plan: which jobs got a place, and which wait for another attempt (OLTunes'
-    feedback)."""
+    feedback).
+
+    A place that is not in what follows changes nothing, nor does a lack of one where the job runs on.
+    """
+    running = {line.owner for wanted in follows.values() for line in wanted.instances if line.job}
     placed = {line.job: line for line in plan.jobs}
     unplaced = {line.job: line for line in plan.unplaced}
     room, known = free_capacity(snapshot), declared_work(snapshot.declared)
@@ -103,6 +108,8 @@ def apply_answer(
     for name in queue.units_left:
         state = states.get(name)
         if state is None or name not in known:
+            continue
+        if (name in placed) != (name in running):
             continue
         if name in placed:
             found[name] = replace(state, need=JobNeed(), planned_per_second=placed[name].units_per_second)

@@ -21,8 +21,9 @@ def free_capacity(snapshot: Snapshot) -> dict[str, list[tuple[int, float]]]:
         held: dict[int, tuple[float, float]] = {}
         wanted = snapshot.in_force.get(item.name)
         for instance in wanted.instances if wanted else ():
-            sm, memory = held.get(instance.gpu, (0.0, 0.0))
-            held[instance.gpu] = (sm + instance.sm_percent, memory + instance.memory_gib)
+            for gpu in instance.all_gpus:
+                sm, memory = held.get(gpu, (0.0, 0.0))
+                held[gpu] = (sm + instance.sm_percent, memory + instance.memory_gib)
         for gpu in range(gpu_count(item.spec)):
             if gpu not in out:
                 sm, memory = held.get(gpu, (0.0, 0.0))

@@ -14,6 +14,7 @@ from app.control.domain.specs import slo_latency_ms, slo_percentile
 from app.control.jobs import job_readings
 from app.control.observe.corrections import record_corrections
 from app.control.observe.drift import Drift, predict_running, profile_places
+from app.control.observe.drift.correct import ProfileCorrection
 from app.control.observe.drift.rows import from_row
 from app.control.observe.loads import Loads, RecentLoad, read_reports
 from app.control.observe.loads.reports import ReceivedReport, ReportBatch, ReportCursor
@@ -42,6 +43,7 @@ class ReportListener:
         self._turn = threading.Lock()
         self._job_readings: list[JobReading] = []
         self._unstored: list[rows.LoadBucket] = []
+        self._unrecorded: dict[str, ProfileCorrection] = {}  # by profile
 
     def begin(self) -> None:
         """Starts as a new leader with the history in the database."""
@@ -51,6 +53,7 @@ class ReportListener:
             self._loads, self._drift, self._trials = Loads(), self._make_drift(), Trials()
             self._loads.restore(courses)
             self._drift.restore(map(from_row, known))
+            self._unrecorded = {}
 
     def set_slos(self, declared: Sequence[DeclaredObject]) -> None:
         """Sets the SLOs that answers are measured against."""
@@ -103,13 +106,22 @@ class ReportListener:
         return readings
 
     def learn(self, epoch: int, problem: Problem, means: Mapping[ProfileKey, Profile]) -> bool:
-        """Compares reports with the declared profiles of what runs; returns True if a correction changed."""
+        """Compares reports with the declared profiles of what runs; returns True if a correction changed.
+
+        Corrections that the database does not take are recorded with the next ones.
+        """
         predicted, places = predict_running(problem), profile_places(problem, means)
         now = self._database.read(clock.now)
         with self._turn:
-            changed = self._drift.correct(now)
+            for after in self._drift.correct(now):
+                before = self._unrecorded.get(after.key)
+                message = after.message or (before.message if before else "")
+                self._unrecorded[after.key] = replace(after, message=message)
             self._drift.expects(predicted, places)
-        return bool(changed) and record_corrections(self._database, epoch, changed, now)
+            changed = list(self._unrecorded.values())
+        is_changed = bool(changed) and record_corrections(self._database, epoch, changed, now)
+        self._unrecorded = {}
+        return is_changed
 
     def store_buckets(self) -> None:
         """Stores full buckets; those that the database does not take are retried while a new leader would read them."""

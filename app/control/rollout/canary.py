@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from app.control.domain.desired import Desired, FleetStatus
@@ -46,7 +46,7 @@ def watch_canaries(
             if tried_since and now - tried_since >= rules.canary_seconds * rules.canary_patience:
                 why = f"it did not serve for {rules.canary_seconds:g} s at a stretch in {now - tried_since:.0f} s"
                 message = f"{Reason.CANARY_FAILED.sentence} {key} on {node}: {why}"
-                return CanaryResult(canaries, tuple(passed), canary.instance, message)
+                return CanaryResult(_left(canaries, watched, passed), tuple(passed), canary.instance, message)
             continue
         since = canary.ready_since or now
         tried_since = canary.tried_since or since
@@ -61,9 +61,14 @@ def watch_canaries(
                     f"{trial.requests} answers were within {instance.slo_ms:g} ms; "
                     f"{instance.percentile:g} % are promised"
                 )
-                return CanaryResult(canaries, tuple(passed), canary.instance, message)
+                return CanaryResult(_left(canaries, watched, passed), tuple(passed), canary.instance, message)
         elif now - tried_since < rules.canary_seconds * rules.canary_patience:
             continue
         passed.append(key)
         del watched[key]
     return CanaryResult(watched, tuple(passed))
+
+
+def _left(canaries: Mapping[str, Canary], watched: Mapping[str, Canary], passed: Collection[str]) -> dict[str, Canary]:
+    """Returns the canaries that are still on trial when one fails: those looked at before it as they are now."""
+    return {key: known for key, known in {**canaries, **watched}.items() if key not in passed}

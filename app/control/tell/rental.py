@@ -44,7 +44,8 @@ class RentalAdvisor:
             self._last = None
             return None
         rates = sorted((name, round(service.rate_per_second, 1)) for name, service in rental.services.items())
-        question, last = msgspec.json.encode(rates), self._last
+        offers = sorted(problem.spare.items()), sorted(prices.items())
+        question, last = msgspec.json.encode((rates, *offers)), self._last
         if last and (last.question == question or snapshot.at < last.at + PAUSE):
             return last.addition
         answer = self.solver.solve(rental, seconds=SOLVER_SECONDS, work=SOLVER_STEPS)

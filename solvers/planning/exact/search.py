@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from solvers.planning.exact.master import SATURATED_SHARE, block_arrays, complete, mix, worths
+from solvers.planning.judge.tolerances import RATE_SHARE
 from solvers.planning.search.tables import Floats, Ints
 
 Flags: TypeAlias = NDArray[np.bool_]
@@ -120,7 +121,7 @@ def _settled(groups: Sequence[PatternGroup]) -> Flags:
     Prices pay for no others. Where a need can be covered in one way alone, prices that pay for it prove nothing else.
     """
     least: Floats = sum(group.number * group.rates.min(axis=0) for group in groups)
-    return least >= ENOUGH_SHARE
+    return least >= 1 - RATE_SHARE  # a plan that serves less leaves a rate unserved
 
 
 def _rounded(number: Ints, start: Ints, used: Ints, much: Floats, of: Ints) -> Ints:

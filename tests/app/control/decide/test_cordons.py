@@ -102,6 +102,16 @@ def test_a_drain_is_done_when_nothing_is_left_and_late_when_something_is() -> No
     assert nowhere.is_done
 
 
+def test_an_instance_on_several_gpus_stays_and_is_left_wherever_one_of_them_is_drained() -> None:
+    before = {"n1": a_node(an_instance("b1", "b", gpus=(0, 1))), "n2": a_node()}
+    for gpu in (0, 1):
+        lacks = Unserved("shop/b", 100.0)
+        decision, _ = keep_undrainable(decided({"n1": a_node(), "n2": a_node()}, lacks), before, {("n1", gpu)}, rules())
+        assert sorted(placed_instances(decision.desired)) == ["b1"]
+        (drain,) = progress([Cordon("n1", gpu, "drain", None, "ops", NOW)], before, NOW)
+        assert drain.remaining == ("shop/b",)
+
+
 def test_a_drain_is_not_through_before_its_rollout_is_and_late_meanwhile() -> None:
     cordon = Cordon("n9", ALL_GPUS, "drain", NOW, "ops", NOW)
     (before,) = progress([cordon], STANDING, NOW - timedelta(seconds=1), is_rolling=True)

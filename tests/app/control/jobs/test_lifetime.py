@@ -128,7 +128,7 @@ class Fleet:
         answer = Inline().solve(problem, seconds=1, work=1)
         assert answer.plan
         self.take(answer.plan)
-        self.states = apply_answer(self.states, queue, answer.plan, known, self.at)
+        self.states = apply_answer(self.states, queue, answer.plan, self.in_force(), known, self.at)
 
     def spike(self, rate: float) -> None:
         """The fast lane, called."""

@@ -201,7 +201,7 @@ def after_failing(found: Snapshot, times: int, now: datetime = NOON) -> JobState
     queue = queue_jobs(found)
     for _ in range(times):
         plan = Plan((), unplaced=(Unplaced("lab/a", "no GPU has 100 SM% free", "smPercent: 60"),))
-        states = apply_answer(states, queue, plan, found, now)
+        states = apply_answer(states, queue, plan, found.in_force, found, now)
     return states["lab/a"]
 
 
@@ -240,8 +240,17 @@ def test_a_place_ends_all_that() -> None:
     found = snapshot(job("a"))
     before = {"lab/a": after_failing(found, 3)}
     plan = Plan((), jobs=(PlacedJob("lab/a", "n1", 0, 50, 4.0, 5.0),))
-    after = apply_answer(before, queue_jobs(found), plan, found, NOON)["lab/a"]
+    follows = {"n1": NodeDesired((running("a"),))}
+    after = apply_answer(before, queue_jobs(found), plan, follows, found, NOON)["lab/a"]
     assert (after.need.attempts, after.need.retry_at, after.planned_per_second) == (0, None, 5.0)
+
+
+def test_a_plan_that_is_not_carried_out_changes_no_job() -> None:
+    """It is advice, or its changes are held back: a waiting job waits as before, and a running one runs on."""
+    found = snapshot(job("a"), job("b"), in_force={"n1": NodeDesired((running("b"),))})
+    before = {"lab/a": after_failing(found, 3), "lab/b": state("b", phase=JobPhase.RUNNING)}
+    plan = Plan((), jobs=(PlacedJob("lab/a", "n1", 0, 50, 4.0, 5.0),), unplaced=(Unplaced("lab/b", "no room", ""),))
+    assert apply_answer(before, queue_jobs(found), plan, found.in_force, found, NOON) == before
 
 
 def test_room_is_what_instances_leave_of_gpus_that_may_be_used() -> None:
@@ -250,6 +259,9 @@ def test_room_is_what_instances_leave_of_gpus_that_may_be_used() -> None:
     out = replace(found, nodes={"n1": NodeStatus("n1", "reporting", failed_gpus=(2,), cordoned_gpus=(0,))})
     assert free_capacity(out) == {"big": [(20, 14.0)]}
     assert free_capacity(replace(found, nodes={"n1": NodeStatus("n1", "lost")})) == {}
+    wide = AssignedInstance("w", 0, tenant="shop", service="chat", sm_percent=100, memory_gib=9.0, gpus=(0, 2))
+    held = snapshot(gpus=3, in_force={"n1": NodeDesired((wide,))})
+    assert free_capacity(held) == {"big": [(0, 7.0), (100, 16.0), (0, 7.0)]}
 
 
 # The adaptive window

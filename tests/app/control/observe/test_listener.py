@@ -7,6 +7,8 @@ from itertools import pairwise
 import pytest
 from sqlalchemy import text
 
+from app.control.observe.drift import Drift
+from app.control.observe.drift.correct import ProfileCorrection
 from app.store.database.database import Unavailable
 from simulation.run import Simulation, simulated
 from tests.simulation.worlds import small
@@ -44,3 +46,23 @@ def test_buckets_that_the_database_did_not_take_are_kept_with_the_next(
             assert len(ats) > sum(service == name for service, _ in before) + 2
             gaps = [later - earlier for earlier, later in pairwise(ats)]
             assert max(gaps) < 20, "no bucket is missing"
+
+
+def test_a_correction_that_the_database_did_not_take_is_recorded_with_the_next_ones(
+    postgres: DatabaseServer, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with simulated(database_url, small(gpus=2)) as simulation:
+        simulation.advance(30)
+        base = simulation.planner._lane.base
+        assert base
+        found = [[ProfileCorrection("m/v/t4", message="it is slower than declared")], [], []]
+        monkeypatch.setattr(Drift, "correct", lambda drift, now: found.pop(0))
+        problem, epoch, loads = base.question.problem, simulation.planner.store.epoch, simulation.planner.loads
+        postgres.takes_writes(database_url, False)
+        simulation.database.engine.dispose()
+        with pytest.raises(Unavailable):
+            loads.learn(epoch, problem, problem.profiles)
+        postgres.takes_writes(database_url, True)
+        simulation.database.engine.dispose()
+        assert loads.learn(epoch, problem, problem.profiles), "a plan is due"
+        assert not loads.learn(epoch, problem, problem.profiles), "it is recorded once"

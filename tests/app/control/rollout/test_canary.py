@@ -10,6 +10,8 @@ from agents.contract.assignments import AssignedInstance
 from app.control.domain.desired import Desired, FleetStatus
 from app.control.domain.readings import CopyTrial
 from app.control.rollout import Advance, RolloutState, advance, after_outage, begin, order
+from app.control.rollout.canary import watch_canaries
+from app.control.rollout.rules import Canary
 from tests.app.control.rollout.fleets import a_node, all_serve, an_instance, replace_struct, rules
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -52,6 +54,16 @@ def test_a_canary_that_misses_its_slo_gets_its_old_shape_and_stops_the_rest() ->
     assert failed.stopped_reason == "canary_failed"
     assert "91.50 % of 500 answers were within 80 ms; 98 % are promised" in failed.message
     assert failed.desired == OLD
+
+
+def test_a_canary_that_has_passed_is_on_trial_no_more_although_another_one_fails_in_the_same_step() -> None:
+    here = {"n1": a_node(an_instance("a", variant="int8")), "n2": a_node(an_instance("b", variant="int4"))}
+    first, second = "m-search/int4/v100", "m-search/int8/v100"
+    canaries = {first: Canary("b", ready_since=1.0), second: Canary("a", ready_since=1.0)}
+    trials = {"b": CopyTrial(500, 99.0), "a": CopyTrial(500, 91.5)}
+    found = watch_canaries(canaries, here, {}, all_serve(here), trials, RULES, 100.0)
+    assert (found.passed, found.failed) == ((first,), "a")
+    assert list(found.canaries) == [second]
 
 
 def test_too_few_answers_decide_nothing_for_a_while() -> None:

@@ -17,6 +17,7 @@ from app.control.formulate.running import running_plan
 from app.control.solve.inline import Inline
 from app.control.tell.announcer import Announcer
 from app.control.tell.outcome import CycleOutcome
+from app.control.tell.rental import PAUSE, RentalAdvisor
 from app.http.metrics import REGISTRY
 from app.manifests.model import Key, Kind
 from app.manifests.reader import Document
@@ -139,6 +140,17 @@ def test_a_fleet_that_is_too_small_sheds_and_says_what_to_rent(database: Databas
     assert rent["serves"] == ["shop/search"]
     reasons = {event.reason for event in database.read(events.recent)}
     assert {"unserved", "shedding", "rent_more"} <= reasons
+
+
+def test_another_number_of_rentable_gpus_is_another_question() -> None:
+    advisor, outcome = RentalAdvisor(Inline()), after(1500.0)
+    problem, later = outcome.question.problem, replace(outcome.snapshot, at=outcome.snapshot.at + 2 * PAUSE)
+    first = advisor.advise(outcome.snapshot, problem, outcome.plan)
+    assert first
+    assert sum(first.gpus.values()) > 1
+    fewer = advisor.advise(later, replace(problem, spare=dict.fromkeys(problem.spare, 1)), outcome.plan)
+    assert fewer
+    assert sum(fewer.gpus.values()) == 1
 
 
 def test_there_is_no_bound_once_more_than_rates_has_changed(database: Database) -> None:
