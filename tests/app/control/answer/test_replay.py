@@ -11,6 +11,10 @@ import pytest
 from app.control.answer.replay import Record, ReplayRefused, difference, from_json, replay, to_json
 from app.control.domain.decision import PlanningLane, SolveOutcome, SolverAnswer
 from app.control.domain.snapshot import ExpectedLoad
+from app.control.fast import CapacityNeed, StepTrigger
+from app.control.fast.base import step_base
+from app.control.fast.drafting import draft_step
+from app.control.formulate.formulate import formulate
 from app.control.solve.inline import Inline
 from app.control.solve.solver import Solver
 from app.control.solve.versions import versions
@@ -104,6 +108,25 @@ def test_where_the_solver_failed_a_quick_step_then_it_fails_it_again(records: li
     quick = next(record for record in records if record.recipe["kind"] == "quicken")
     failed = replace(quick, recipe=quick.recipe | {"followed": ["out_of_time"] * 2})
     replay(failed, Silent())
+
+
+def test_a_quick_step_beside_instances_on_a_cordoned_gpu_comes_out_the_same(records: list[Record]) -> None:
+    replayed = 0
+    for quick in (record for record in records if record.recipe["kind"] == "quicken"):
+        for node, gpu in {
+            (node, line.gpu) for node, all_ in quick.snapshot.in_force.items() for line in all_.instances
+        }:
+            facts = replace(quick.snapshot.nodes[node], cordoned_gpus=(gpu,))
+            snapshot = replace(quick.snapshot, nodes={**quick.snapshot.nodes, node: facts})
+            base = step_base(snapshot, formulate(snapshot))
+            rates = {name: carried * 1.4 for name, carried in base.elsewhere.items()}
+            needs = [CapacityNeed(name, StepTrigger.LOAD_ROSE, rate, rate, "load rose") for name, rate in rates.items()]
+            if drafted := draft_step(base, needs, Inline(), snapshot.at, None):
+                plan, desired, recipe = drafted.decision.plan, drafted.decision.desired, drafted.decision.answer.recipe
+                record = replace(quick, snapshot=snapshot, plan=plan, desired=desired, recipe=recipe)
+                assert replay(from_json(to_json(record)), Inline()).is_identical
+                replayed += 1
+    assert replayed
 
 
 def test_what_no_solver_found_is_not_found_again(records: list[Record]) -> None:
