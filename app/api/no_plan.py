@@ -17,7 +17,7 @@ NO_PLANNER = (
     "elsewhere start one with: gpuwright planner"
 )
 NO_NODES = "there is no plan yet: no node is declared; see: gpuwright apply, gpuwright token join"
-QUIET = ("unchanged", "nothing", "solved")  # outcomes of cycles that say nothing of what is missing
+QUIET = ("unchanged", "solved")  # outcomes of cycles that say nothing of what is missing
 FIRST_CYCLE = (
     "its first cycle has not ended; after an installation it compiles its loops first, a minute or two, and longer "
     "where other work keeps the cores busy"
@@ -41,5 +41,5 @@ def explain_no_plan(connection: Connection) -> str:
         return f"there is no plan yet: {none}; {AGENTS}"
     if not newest:
         return f"there is no plan yet: planner {leader.holder} leads, and {FIRST_CYCLE}"
-    # The newest cycle found nothing to plan, or its plan was overtaken: nodes have begun to report since.
+    # The newest cycle changed nothing, or its plan was overtaken: nodes have begun to report since.
     return f"there is no plan yet: planner {leader.holder} leads and looks again in its next cycle"

@@ -19,6 +19,6 @@ def explain_failure(
     answer: SolverAnswer, answered: tuple[DeclaredObject, ...], declared: tuple[DeclaredObject, ...]
 ) -> tuple[Reason, str, tuple[DeclaredObject, ...]]:
     """Returns reason, message and suspects of an answer without a plan; `answered` is the world of the last answer."""
-    reason = FAILURES.get(answer.outcome, Reason.NOTHING_TO_PLAN)
+    reason = FAILURES[answer.outcome]
     found = suspects(answered, declared) if answer.outcome in SOLVER_FAULTS else ()
     return reason, "; ".join(filter(None, (answer.message or reason.sentence, describe_suspects(found)))), found

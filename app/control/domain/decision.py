@@ -26,7 +26,6 @@ class PlanningLane(StrEnum):
 
     FULL = "full"  # the cycle
     FAST = "fast"  # between cycles, for one service's load
-    OPERATOR = "operator"  # a drain, a what-if that was applied
     ROLLBACK = "rollback"
 
 
@@ -53,7 +52,6 @@ class SolveOutcome(StrEnum):
     OUT_OF_TIME = "out_of_time"
     CRASHED = "crashed"  # the process crashed
     WRONG = "wrong"  # the judge rejected the answer, or the solver contradicts itself
-    NOTHING = "nothing"  # there is no GPU to plan on, or nothing to place
 
 
 class RecipeKind(StrEnum):

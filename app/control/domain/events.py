@@ -40,7 +40,6 @@ class Reason(StrEnum):
     # The result of a cycle.
     PLANNED = "planned", "info", "A new plan was recorded."
     UNCHANGED = "unchanged", "info", "Nothing that the plan depends on has changed, so it stays in force."
-    NOTHING_TO_PLAN = "nothing_to_plan", "info", "No GPU is available for planning, or there is nothing to place."
     SOLVER_OUT_OF_TIME = (
         "solver_out_of_time",
         "warning",

@@ -73,7 +73,7 @@ def test_before_the_first_plan_it_is_said_what_came_of_trying(server: RunningSer
         )
         assert "the solver had no plan by its deadline" in asked()
         assert asked().endswith(": no answer within 25 s")
-        assert database.write(lambda c: plans.record_cycle(c, epoch or 0, "nothing"))
+        assert database.write(lambda c: plans.record_cycle(c, epoch or 0, "unchanged"))
         assert asked().startswith("there is no plan yet: the declared node does not report; an agent has to run there")
     finally:
         database.close()

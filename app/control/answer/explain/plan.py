@@ -92,7 +92,6 @@ OUTCOMES = {
     "out_of_time": "the solver had no plan by its deadline, so the last plan stays in force",
     "crashed": "the solver's process died, so the last plan stays in force",
     "wrong": "the judge rejected the solver's plan, so the last plan stays in force",
-    "nothing": "there were no GPUs to plan on, or nothing to place",
 }
 
 
