@@ -54,13 +54,11 @@ def draining_gpus(nodes: Mapping[str, NodeStatus]) -> frozenset[Place]:
     return frozenset((name, gpu) for name, facts in nodes.items() for gpu in facts.draining_gpus)
 
 
-def leaving(
-    decision: Decision, in_force: Desired, places: Collection[Place], waiting: Mapping[str, str] | None = None
-) -> tuple[Stays, ...]:
+def leaving(decision: Decision, in_force: Desired, places: Collection[Place]) -> tuple[Stays, ...]:
     """Returns what cannot leave these places under this decision.
 
     A service stays if less of it would be served elsewhere. A preemptible job leaves, if need be into the queue; any
-    other job stays to its end. `waiting` says what each job waits for.
+    other job stays to its end.
     """
     unserved = {unserved.service: unserved for unserved in decision.plan.unserved}
     carried = _rates(decision.desired)
@@ -68,7 +66,7 @@ def leaving(
     return tuple(
         Stays(instance.id, instance.owner, node, instance.gpu, *why, is_job=bool(instance.job))
         for node, instance in _there(in_force, places)
-        if (why := _why(instance, unserved, carried, before, waiting or {}))
+        if (why := _why(instance, unserved, carried, before))
     )
 
 
@@ -83,8 +81,8 @@ def keep_undrainable(
     places: Collection[Place],
     rules: RolloutRules,
     reclaimed: Collection[Place] = (),
-) -> tuple[Decision, tuple[Stays, ...]]:
-    """Returns the decision with the instances that cannot leave kept in place, and those instances.
+) -> Decision:
+    """Returns the decision with the instances that cannot leave kept in place.
 
     A service stays as a whole on a GPU that is drained. On those that will be `reclaimed` it would be lost: as much of
     it as others can serve moves, and its old instances carry the rest to the end.
@@ -98,26 +96,11 @@ def keep_undrainable(
     if rest:
         target = _serving_to_the_end(target, in_force, rest, decision.plan.unserved)
     found = order(in_force, target, rules)
-    there = {instance.id for _, instance in _there(found.target, places)}
-    named = {stay.instance for stay in stays}
-    reasons = {held.service: held for held in found.stuck}
-    stays += tuple(
-        Stays(
-            instance.id,
-            instance.owner,
-            node,
-            instance.gpu,
-            reasons[instance.owner].reason,
-            reasons[instance.owner].message,
-        )
-        for node, instance in _there(in_force, places)
-        if instance.id in there and instance.id not in named and instance.owner in reasons
-    )
     if not held and not lost and not found.stuck:
-        return decision, stays
+        return decision
     services = tuple(sorted({change.owner for change in changes(in_force, found.target)}))
     held_back = (*decision.held_back, *held.values(), *lost.values(), *found.stuck)
-    return replace(decision, desired=found.target, services=services, held_back=held_back), stays
+    return replace(decision, desired=found.target, services=services, held_back=held_back)
 
 
 def _serving_to_the_end(
@@ -154,14 +137,16 @@ def progress(
 
 
 def _why(
-    instance: AssignedInstance, unserved: Mapping[str, Unserved], carried: Mapping[str, float],
-    before: Mapping[str, float], waiting: Mapping[str, str],
-) -> tuple[str, str] | None:  # fmt: skip
+    instance: AssignedInstance,
+    unserved: Mapping[str, Unserved],
+    carried: Mapping[str, float],
+    before: Mapping[str, float],
+) -> tuple[str, str] | None:
     owner = instance.owner
     if instance.job:
         if instance.preemptible:
             return None
-        return Reason.NOT_PREEMPTIBLE, waiting.get(owner) or f"job {owner} is not preemptible"
+        return Reason.NOT_PREEMPTIBLE, f"job {owner} is not preemptible"
     lacks = unserved.get(owner)
     if lacks is None or carried.get(owner, 0.0) >= before.get(owner, 0.0):
         return None

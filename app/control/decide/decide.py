@@ -81,8 +81,7 @@ def hold_back(snapshot: Snapshot, question: Question, decision: Decision) -> Dec
     rules = rules_of(snapshot.declared)
     if places := draining_gpus(snapshot.nodes):
         reclaimed = reclaimed_gpus(snapshot.nodes)
-        adjusted, _ = keep_undrainable(decision, snapshot.assignments, places, rules, reclaimed)
-        decision = replace(decision, desired=adjusted.desired, held_back=adjusted.held_back, services=adjusted.services)
+        decision = keep_undrainable(decision, snapshot.assignments, places, rules, reclaimed)
     resting = resting_changes(snapshot, decision.desired)
     found = order(snapshot.assignments, without(decision.desired, snapshot.assignments, resting), rules)
     stuck = (*resting.values(), *found.stuck)

@@ -24,21 +24,21 @@ def decided(desired: Desired, *unserved: Unserved) -> Decision:
 
 def test_what_is_served_elsewhere_leaves() -> None:
     target = {"n2": a_node(an_instance("a2", "a"), an_instance("b2", "b"))}
-    decision, stays = keep_undrainable(decided(target), STANDING, N1, rules())
-    assert stays == ()
+    decision = keep_undrainable(decided(target), STANDING, N1, rules())
+    assert decision.held_back == ()
     assert decision.desired == target
 
 
 def test_a_service_that_would_be_served_nowhere_stays_and_says_so() -> None:
     target = {"n2": a_node(an_instance("a2", "a"))}
     lacks = Unserved("shop/b", 100.0, "the GPUs are full", "one more v100 would serve it")
-    decision, stays = keep_undrainable(decided(target, lacks), STANDING, N1, rules())
-    assert [(change.instance, change.gpu, change.reason) for change in stays] == [("b1", 1, "no_room_anywhere")]
-    assert stays[0].message == (
+    decision = keep_undrainable(decided(target, lacks), STANDING, N1, rules())
+    assert [(change.service, change.reason) for change in decision.held_back] == [("shop/b", "no_room_anywhere")]
+    assert decision.held_back[0].message == (
         "100 requests/s of shop/b would not be served; the GPUs are full; one more v100 would serve it"
     )
     assert sorted(placed_instances(decision.desired)) == ["a2", "b1"]
-    assert [change.service for change in decision.held_back] == ["shop/b"]
+    assert decision.desired["n1"].instances == (an_instance("b1", "b", gpu=1),)
 
 
 def test_what_was_unserved_before_and_is_served_as_much_elsewhere_leaves() -> None:
@@ -50,10 +50,9 @@ def test_where_a_node_is_reclaimed_a_part_moves_and_the_old_copies_carry_the_res
     before = {"n1": a_node(an_instance("b1", "b"), an_instance("b2", "b", gpu=1)), "n2": a_node()}
     target = {"n1": a_node(), "n2": a_node(an_instance("b3", "b"))}
     lacks = Unserved("shop/b", 100.0, "the GPUs are full")
-    decision, stays = keep_undrainable(decided(target, lacks), before, N1, rules(), N1)
+    decision = keep_undrainable(decided(target, lacks), before, N1, rules(), N1)
     rates = {line.id: line.rate_per_second for wanted in decision.desired.values() for line in wanted.instances}
     assert rates == {"b1": 50.0, "b2": 50.0, "b3": 100.0}
-    assert [stay.instance for stay in stays] == ["b1", "b2"]
     assert [(change.service, change.reason) for change in decision.held_back] == [("shop/b", "reclaim_short")]
 
 
@@ -61,7 +60,7 @@ def test_what_a_drain_holds_as_a_whole_stays_whole_even_if_another_node_is_recla
     before = {"n1": a_node(an_instance("b1", "b")), "n2": a_node(an_instance("b2", "b")), "n3": a_node()}
     target = {"n1": a_node(), "n2": a_node(), "n3": a_node(an_instance("b3", "b"))}
     places, lacks = {("n1", 0), ("n2", 0)}, Unserved("shop/b", 100.0)
-    decision, _ = keep_undrainable(decided(target, lacks), before, places, rules(), {("n2", 0)})
+    decision = keep_undrainable(decided(target, lacks), before, places, rules(), {("n2", 0)})
     assert sorted(placed_instances(decision.desired)) == ["b1", "b2"]
     assert [change.reason for change in decision.held_back] == ["no_room_anywhere"]
 
@@ -86,8 +85,11 @@ def test_what_has_no_order_of_steps_stays_and_says_what_it_lacks() -> None:
     before = {"n1": a_node(an_instance("a1", "a", sm=80)), "n2": a_node(an_instance("c1", "c", sm=80))}
     target = {"n1": a_node(), "n2": a_node(an_instance("a2", "a", sm=80)), "n3": a_node(an_instance("c2", "c", sm=80))}
     blocked = rules(nodes=("n1", "n2"))  # nothing is known of n3
-    decision, stays = keep_undrainable(decided(target), before, {("n1", 0)}, blocked)
-    assert [(change.instance, change.reason) for change in stays] == [("a1", "no_room_to_hand_over")]
+    decision = keep_undrainable(decided(target), before, {("n1", 0)}, blocked)
+    assert sorted((change.service, change.reason) for change in decision.held_back) == [
+        ("shop/a", "no_room_to_hand_over"),
+        ("shop/c", "no_room_to_hand_over"),
+    ]
     assert sorted(placed_instances(decision.desired)) == ["a1", "c1"]
 
 
