@@ -105,7 +105,7 @@ class _BlockedChanges:
 
     @cached_property
     def rules(self) -> RolloutRules:
-        return replace(rules_of(self.snapshot.declared), unproven=frozenset())
+        return rules_of(self.snapshot.declared)
 
     @cached_property
     def all(self) -> Sequence[InstanceChange]:

@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 from agents.contract.admitted import AdmittedEntry
 from app.control.domain.desired import NodeDesired
-from app.manifests.model import JSON
 
 SILENT_SECONDS = 35.0  # three reports and a little: then a node is silent
 NodeState = Literal["reporting", "silent", "lost", "never", "mismatch"]
@@ -179,7 +178,3 @@ class Snapshot:
     def assignments(self) -> Mapping[str, NodeDesired]:
         """Returns what nodes are assigned: an order of steps starts from there, also in the middle of a rollout."""
         return self.in_force if self.assigned is None else self.assigned
-
-    def spec(self, kind: str, name: str, tenant: str = "") -> Mapping[str, JSON] | None:
-        """Returns the spec of the object with this name, or None."""
-        return next((d.spec for d in self.declared if (d.kind, d.tenant, d.name) == (kind, tenant, name)), None)

@@ -201,7 +201,7 @@ class _Life:
         self.state = replace(
             state, done=max(state.done, units), saved=max(state.saved, min(reading.saved, units)),
             reported_units=units, reported_at=reading.at, per_second=pace,
-            failures=0 if progressed and units > state.done_at_failure else state.failures,
+            failures=0 if progressed else state.failures,
         )  # fmt: skip
 
     def _start(self) -> None:

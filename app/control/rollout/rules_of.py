@@ -12,8 +12,8 @@ from app.manifests.fleet import PolicySpec
 JOBS_PER_GPU: int = PolicySpec.model_fields["jobs_per_gpu"].default
 
 
-def rules_of(declared: Iterable[DeclaredObject], unproven: frozenset[str] = frozenset()) -> RolloutRules:
-    """Returns what nodes have, services need and profiles say. `unproven`: shapes that need a canary."""
+def rules_of(declared: Iterable[DeclaredObject]) -> RolloutRules:
+    """Returns what nodes have, services need and profiles say."""
     memory: dict[str, float] = {}
     types: dict[str, str] = {}
     least: dict[str, int] = {}
@@ -37,6 +37,5 @@ def rules_of(declared: Iterable[DeclaredObject], unproven: frozenset[str] = froz
         gpu_types=types,
         min_instances=least,
         start_seconds=starts,
-        unproven=unproven,
         jobs_per_gpu=jobs_per_gpu,
     )

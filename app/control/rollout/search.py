@@ -207,9 +207,9 @@ def _deeper(
     return None
 
 
-def _fast(assigned: NodeDesired | None, target: NodeDesired | None) -> NodeDesired:
+def _fast(assigned: NodeDesired, target: NodeDesired | None) -> NodeDesired:
     """Returns the node with its clocks raised: that comes first, so it blocks nothing."""
-    was = {gpu.index: gpu for gpu in (assigned or NOTHING).gpus}
+    was = {gpu.index: gpu for gpu in assigned.gpus}
     shall = {gpu.index: gpu for gpu in (target or NOTHING).gpus}
     gpus = tuple(raised(gpu, shall.get(index, gpu)) for index, gpu in was.items())
-    return replace(assigned or NOTHING, gpus=gpus)
+    return replace(assigned, gpus=gpus)

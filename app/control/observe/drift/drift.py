@@ -15,6 +15,7 @@ from app.control.observe.drift.predict import Prediction
 from app.control.observe.drift.tuning import DriftTuning
 from app.control.observe.loads.reports import ReportBatch
 
+TUNING = DriftTuning()
 MOST_OBSERVATIONS = 5000  # of one profile; a larger fleet proves no more
 
 CorrectionLaw: TypeAlias = Callable[[ProfileCorrection, ProfileEvidence, datetime, DriftTuning], ProfileCorrection]
@@ -23,8 +24,7 @@ CorrectionLaw: TypeAlias = Callable[[ProfileCorrection, ProfileEvidence, datetim
 class Drift:
     """The observations and corrections of all profiles. Not safe for several threads."""
 
-    def __init__(self, settings: DriftTuning | None = None, law: CorrectionLaw = update_correction) -> None:
-        self.settings = settings or DriftTuning()
+    def __init__(self, law: CorrectionLaw = update_correction) -> None:
         self._law = law
         self._predicted: Mapping[str, Prediction] = {}
         self._places: Mapping[str, Places] = {}
@@ -46,7 +46,7 @@ class Drift:
         """Adds reports. `shed_since` names the services of which requests were rejected."""
         for received in readings.reports:
             node = self._nodes.setdefault(received.report.node, NodeMinutes())
-            for observation in node.next(received.report, self._predicted, self.settings, shed_since):
+            for observation in node.next(received.report, self._predicted, TUNING, shed_since):
                 self._observations.setdefault(observation.key, deque(maxlen=MOST_OBSERVATIONS)).append(observation)
                 self._fresh.setdefault(observation.key, deque(maxlen=MOST_OBSERVATIONS)).append(observation)
 
@@ -56,7 +56,7 @@ class Drift:
         A correction that has just changed has a message.
         """
         changed = []
-        oldest = now - timedelta(seconds=self.settings.window_seconds)
+        oldest = now - timedelta(seconds=TUNING.window_seconds)
         fresh, self._fresh = self._fresh, {}
         for key, observations in list(self._observations.items()):
             while observations and observations[0].at < oldest:
@@ -66,7 +66,7 @@ class Drift:
                 continue
             before = self._known.get(key, ProfileCorrection(key))
             evidence = ProfileEvidence(list(observations), list(fresh.get(key, ())), self._places.get(key, {}))
-            after = self._law(replace(before, message=""), evidence, now, self.settings)
+            after = self._law(replace(before, message=""), evidence, now, TUNING)
             self._known[key] = after
             is_new = (after.correction, after.alarm, after.late) != (before.correction, before.alarm, before.late)
             if is_new or (after.regions != before.regions and self._is_store_due(key, now)):
@@ -76,7 +76,7 @@ class Drift:
 
     def _is_store_due(self, key: str, now: datetime) -> bool:
         stored_at = self._stored_at.setdefault(key, now)
-        return (now - stored_at).total_seconds() >= self.settings.store_seconds
+        return (now - stored_at).total_seconds() >= TUNING.store_seconds
 
     @property
     def known(self) -> Mapping[str, ProfileCorrection]:

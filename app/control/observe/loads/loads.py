@@ -14,8 +14,9 @@ from app.control.observe.loads.recent import RecentLoad, summarize_recent
 from app.control.observe.loads.reports import ReportBatch, ReportCursor
 from app.control.observe.loads.window import GATEWAY, NODE, LoadWindow
 from app.store.fleet.loads import LoadBucket, LoadHistory
-from solvers.forecast import Forecast, Forecaster, ForecastTuning, Sample, expect
+from solvers.forecast import Forecast, ForecastTuning, Sample, expect
 
+TUNING = ForecastTuning()
 SILENT_SECONDS = {GATEWAY: 10.0, NODE: 60.0}  # how long a sender's last rates are assumed to continue
 LONGEST_SECONDS = 60.0  # between two reads; what came in a longer gap is unknown
 SAME_SHARE = 1e-4  # of a rate: rates are sums over instances
@@ -44,11 +45,9 @@ class _LastForecast:
 class Loads:
     """The load of all services. Not safe for several threads."""
 
-    def __init__(self, settings: ForecastTuning | None = None, forecaster: Forecaster = expect) -> None:
-        self.settings = settings or ForecastTuning()
+    def __init__(self) -> None:
         self.cursor = ReportCursor()
         self.dropped = 0  # impossible counts and unreadable reports
-        self._forecaster = forecaster
         self._windows: dict[str, LoadWindow] = {}
         self._senders: dict[str, dict[str, _Sender]] = {GATEWAY: {}, NODE: {}}
         self._forecasts: dict[str, _LastForecast] = {}
@@ -174,7 +173,7 @@ class Loads:
         raised = outlook.raised(found.rate)
         if raised <= found.rate:
             return found
-        if found.reason == "fallen" and raised * (1 + self.settings.fall_band) > base:
+        if found.reason == "fallen" and raised * (1 + TUNING.fall_band) > base:
             raised = base
         return replace(found, rate=raised, high=max(found.high, raised), reason="outlook")
 
@@ -194,15 +193,15 @@ class Loads:
             base = planned if is_replanned and planned > 0 else before.rate
             if base > before.rate:
                 risen_at = now
-        if window.is_late(now - self.settings.cooldown_seconds):
+        if window.is_late(now - TUNING.cooldown_seconds):
             missed_at = now  # capacity added for a missed SLO stays while the SLO is missed
         silent = max(0.0, now - window.reported_at)
-        found = self._forecaster(
+        found = expect(
             window.known(now),
             declared,
             base,
             ahead,
-            self.settings,
+            TUNING,
             observed_seconds=window.observed_seconds,
             silent_seconds=silent,
             risen_seconds=now - risen_at,
