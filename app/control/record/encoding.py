@@ -40,18 +40,8 @@ def join_snapshot(bodies: Sequence[bytes]) -> Snapshot:
     for body in rest:
         for name, value in msgspec.json.decode(body).items():
             fields[name] = fields[name] + value if name == "declared" else value
-    corrections = fields.get("corrections", {})
-    fields["corrections"] = {key: _with_places(correction) for key, correction in corrections.items()}
     fields["declared"].sort(key=lambda item: (item["kind"], item["tenant"], item["name"]))
     return msgspec.convert(fields, Snapshot)
-
-
-def _with_places(correction: dict[str, Any]) -> dict[str, Any]:
-    """Reads the one factor that snapshots had before corrections knew places; it held for every batch."""
-    factor = correction.get("latency_factor", 1.0)
-    return (
-        correction if factor == 1.0 else correction | {"latency": [{"batch": 0, "sm_percent": 100, "factor": factor}]}
-    )
 
 
 def plan_row(snapshot: Snapshot, decision: Decision) -> plans.PlanDraft:

@@ -1,14 +1,11 @@
-"""Snapshots in the record: what is written is read again, also what was written before corrections knew places."""
+"""Snapshots in the record: what is written is read again."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
 
-import msgspec
-
 from app.control.answer.replay import Record, from_json, to_json
-from app.control.domain.corrected import factor_at
 from app.control.domain.decision import PlanningLane, SolveOutcome
 from app.control.domain.snapshot import Correction, ExpectedLoad, LatencyFactor, Snapshot
 from app.control.record.encoding import join_snapshot, snapshot_parts
@@ -28,15 +25,3 @@ def test_bursts_that_gateways_measured_are_in_the_snapshot_and_in_the_record() -
     assert join_snapshot(snapshot_parts(snapshot)) == snapshot
     record = Record(1, PlanningLane.FULL, SolveOutcome.SOLVED, snapshot, {}, {})
     assert from_json(to_json(record)) == record
-
-
-def test_one_factor_of_an_older_snapshot_holds_for_the_whole_curve() -> None:
-    parts = snapshot_parts(SNAPSHOT)
-    older = {"latency_factor": 1.15, "memory_factor": 1.08, "power_factor": 1.0}
-    bodies = [
-        msgspec.json.encode({"corrections": {"resnet/fp16/v100": older}}) if b'"corrections"' in part else part
-        for part in parts
-    ]
-    found = join_snapshot(bodies).corrections["resnet/fp16/v100"]
-    assert factor_at(found, 8, 30) == factor_at(found, 1, 100) == 1.15
-    assert (found.sensitivity_factor, found.memory_factor) == (1.0, 1.08)
