@@ -11,7 +11,7 @@ from app.control.domain.desired import Desired, FleetStatus, NodeDesired
 from app.control.domain.events import Reason
 from app.control.domain.readings import CopyTrial
 from app.control.rollout import canary
-from app.control.rollout.blocked import Blocked, Freed, find_blocked, free
+from app.control.rollout.blocked import Blocked, Freed, find_blocked_parts, free
 from app.control.rollout.changes import NOTHING, InstanceChange, changes
 from app.control.rollout.check import StepFailure, check
 from app.control.rollout.last_resort import gives_way, is_stuck
@@ -48,7 +48,7 @@ def advance(
     makes, waits = make(scene, in_turn(scene.todo.values(), state.sequence), frozenset(state.sequence))
     made, waiting = tuple(change.id for change in makes), spell_waiting(waits)
     stuck_since = (state.stuck_since or seconds) if waiting and is_stuck(scene, makes) else 0.0
-    blocked = find_blocked(scene, makes, waiting, state)
+    blocked = find_blocked_parts(scene, makes, waiting, state)
     yielding = _yielding(scene, stuck_since, blocked)
     if yielding:
         scene.make(yielding)

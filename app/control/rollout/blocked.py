@@ -48,7 +48,7 @@ class Freed:
     message: str
 
 
-def find_blocked(
+def find_blocked_parts(
     scene: Scene, made: Sequence[InstanceChange], waiting: Sequence[WaitingChange], state: RolloutState
 ) -> Blocked:
     """Returns the components that wait with nothing under way, and since when, which may be under an earlier plan."""

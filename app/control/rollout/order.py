@@ -12,7 +12,7 @@ from app.control.domain.events import Reason
 from app.control.rollout.at_once import AT_ONCE
 from app.control.rollout.changes import ChangeKind, InstanceChange, changes, components
 from app.control.rollout.keeping import without
-from app.control.rollout.rehearsal import Walk, rehearsed
+from app.control.rollout.rehearsal import Rehearsal, rehearsed
 from app.control.rollout.room import GpuLimits, is_over_full, shortfall_on
 from app.control.rollout.rules import RolloutOrder, RolloutRules, RolloutState, WaitingChange
 from app.control.rollout.scene import Scene
@@ -28,13 +28,15 @@ def order(assigned: Desired, target: Desired, rules: RolloutRules) -> RolloutOrd
     goal: Desired = _possible(assigned, target, held, rules)
     turn = 0
     while True:
-        walk = rehearsed(assigned, goal, rules)
-        if walk.waiting:
-            walk = _searched(assigned, goal, rules, walk)
-        if not walk.waiting:
-            return RolloutOrder(walk.steps, tuple(held.values()), goal, _worth_keeping(assigned, goal, walk.made))
+        rehearsal = rehearsed(assigned, goal, rules)
+        if rehearsal.waiting:
+            rehearsal = _searched(assigned, goal, rules, rehearsal)
+        if not rehearsal.waiting:
+            return RolloutOrder(
+                rehearsal.steps, tuple(held.values()), goal, _worth_keeping(assigned, goal, rehearsal.made)
+            )
         turn += 1
-        held |= {change.service: change for change in _stuck(assigned, goal, walk, rules, turn > GENTLE_ROUNDS)}
+        held |= {change.service: change for change in _stuck(assigned, goal, rehearsal, rules, turn > GENTLE_ROUNDS)}
         goal = _possible(assigned, target, held, rules)
 
 
@@ -46,34 +48,36 @@ def has_order(assigned: Desired, target: Desired, rules: RolloutRules) -> bool:
 def find_blocked(assigned: Desired, target: Desired, rules: RolloutRules) -> tuple[WaitingChange, ...]:
     """Returns what still waits after a rehearsal; nothing if that, or a search beyond it, leads to the whole target."""
     rules = replace(rules, unproven=frozenset())
-    walk = rehearsed(assigned, target, rules)
-    leads = not walk.waiting or not _searched(assigned, target, rules, walk, only_all=True).waiting
-    return () if leads else walk.waiting
+    rehearsal = rehearsed(assigned, target, rules)
+    leads = not rehearsal.waiting or not _searched(assigned, target, rules, rehearsal, only_all=True).waiting
+    return () if leads else rehearsal.waiting
 
 
-def _searched(assigned: Desired, target: Desired, rules: RolloutRules, walk: Walk, *, only_all: bool = False) -> Walk:
+def _searched(
+    assigned: Desired, target: Desired, rules: RolloutRules, rehearsal: Rehearsal, *, only_all: bool = False
+) -> Rehearsal:
     """Returns a rehearsal in which a search beyond the next step frees stuck changes, if it finds a way.
 
     With `only_all` it gives up once some of them stay stuck: knots do not wait for each other, so no other way helps.
     """
-    stuck = {waiting.instance for waiting in walk.waiting}
+    stuck = {waiting.instance for waiting in rehearsal.waiting}
     parts = [part for part in components(changes(assigned, target)) if any(change.id in stuck for change in part)]
     knots = [part for part in parts if len(part) <= MOST_CHANGES]
     if only_all and len(knots) < len(parts):
-        return walk
+        return rehearsal
     found: dict[str, list[str]] = {}
     for part, start, goal in zip(knots, narrowed(assigned, knots), narrowed(target, knots), strict=True):
         way = search(part, start, goal, rules)
         if way is None and only_all:
-            return walk
+            return rehearsal
         if way is not None:
             found |= dict.fromkeys((change.id for change in part), way)
     if not found:
-        return walk
-    sequence = [id_ for id_ in walk.made if id_ not in found]
+        return rehearsal
+    sequence = [id_ for id_ in rehearsal.made if id_ not in found]
     sequence += [id_ for way in {id(way): way for way in found.values()}.values() for id_ in way]
     other = rehearsed(assigned, target, rules, sequence)
-    return other if len(other.waiting) < len(walk.waiting) else walk
+    return other if len(other.waiting) < len(rehearsal.waiting) else rehearsal
 
 
 def _worth_keeping(assigned: Desired, target: Desired, made: Sequence[str]) -> tuple[str, ...]:
@@ -96,14 +100,16 @@ def _worth_keeping(assigned: Desired, target: Desired, made: Sequence[str]) -> t
     return tuple(id_ for id_ in made if id_ in todo and matters(todo[id_]))
 
 
-def _stuck(assigned: Desired, goal: Desired, walk: Walk, rules: RolloutRules, all_of_it: bool) -> list[HeldBackChange]:
+def _stuck(
+    assigned: Desired, goal: Desired, rehearsal: Rehearsal, rules: RolloutRules, all_of_it: bool
+) -> list[HeldBackChange]:
     """Returns the changes to hold back: at first only those without room, since the rest may then be possible."""
-    here = walk.steps[-1] if walk.steps else assigned
+    here = rehearsal.steps[-1] if rehearsal.steps else assigned
     todo = {change.id: change for change in changes(here, goal)}
     scene = Scene(here, goal, RolloutState(), AT_ONCE, rules, list(todo.values()), 0.0)
     lacking: dict[str, list[Shortfall]] = {}
     others: dict[str, str] = {}
-    for waiting in walk.waiting:
+    for waiting in rehearsal.waiting:
         change = todo.get(waiting.instance)
         found = _alone(change, scene) if change else None
         if found:

@@ -20,7 +20,7 @@ from app.control.rollout.scene import Scene
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
+class Rehearsal:
     """The steps that were made, and the changes that still wait."""
 
     steps: tuple[Desired, ...]
@@ -28,7 +28,7 @@ class Walk:
     waiting: tuple[WaitingChange, ...]  # empty if the target was reached
 
 
-def rehearsed(assigned: Desired, target: Desired, rules: RolloutRules, sequence: Sequence[str] = ()) -> Walk:
+def rehearsed(assigned: Desired, target: Desired, rules: RolloutRules, sequence: Sequence[str] = ()) -> Rehearsal:
     """Runs rounds until no further change can be made.
 
     Changes in the sequence are checked in every round: others wait for them.
@@ -46,7 +46,7 @@ def rehearsed(assigned: Desired, target: Desired, rules: RolloutRules, sequence:
         reset = stage.set_devices(made)
         if not made and not reset:
             ids = sorted(waiting, key=turn.__getitem__)
-            return Walk(tuple(steps), tuple(order), spell_waiting((stage.todo[id_], waiting[id_]) for id_ in ids))
+            return Rehearsal(tuple(steps), tuple(order), spell_waiting((stage.todo[id_], waiting[id_]) for id_ in ids))
         order += [change.id for change in made]
         steps.append(dict(stage.assigned))
         for id_ in stage.touched(made, reset):
