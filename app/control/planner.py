@@ -199,13 +199,13 @@ class Planner:
         return self.loads.expect(rates, known.planned, {name: every + starts[name] for name in rates}, known.at)
 
     def _roll_back_if_asked(self) -> None:
-        """A rollback comes before anything new is decided."""
+        """Rolls back to an earlier plan if a person asked for it, before anything new is decided."""
         store = self.store
         if is_rollback_asked(store) and roll_back_plan(store, store.snapshot(self._expect_loads), store.view()):
             self._last_question = LastQuestion()
 
     def _follow_up(self, result: CycleResult, snapshot: Snapshot, question: Question) -> None:
-        """Quick steps start from the cycle's plan from now on, and what follows from it is announced."""
+        """Makes the cycle's plan the base of quick steps, and announces what follows from it."""
         try:
             if result.decision:
                 asked = asked_about(snapshot, result.decision.answer.recipe)
@@ -266,7 +266,7 @@ class Planner:
     # Leading
 
     def _learn_before_leading(self) -> None:
-        """A plan made without what is read here would take back what load needs."""
+        """Reads loads and proven shapes before leading: a plan made without them would take back what load needs."""
         self._forget_everything()
         self._proven = self.store.proven_shapes()
         self.loads.begin()

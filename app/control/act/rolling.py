@@ -137,7 +137,7 @@ def _failed(step: Advance, look: FleetView, after: PlanState) -> dict[str, Any]:
 
 
 def _unproven(assigned: Desired, target: Desired, types: Mapping[str, str]) -> frozenset[str]:
-    """Shapes that run nowhere, of services that run in another one: those have something to lose."""
+    """Returns the shapes that run nowhere, of services that run in another one: those have something to lose."""
     running: dict[str, set[str]] = {}
     for node, service in _services(assigned):
         running.setdefault(service.owner, set()).add(service.profile_key(types.get(node, "")))
@@ -154,7 +154,7 @@ def _services(desired: Desired) -> list[tuple[str, AssignedInstance]]:
 
 
 def _starting_owners(step: Advance) -> frozenset[str]:
-    """Services of which a copy is on its way up."""
+    """Returns the services of which a copy is starting."""
     return frozenset(
         instance.owner
         for wanted in step.desired.values()

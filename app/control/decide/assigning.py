@@ -166,7 +166,7 @@ def _runtime(model: Mapping[str, Any], variant: str) -> Mapping[str, Any]:
 
 
 def _batch(line: Instance, profile: Profile | None) -> Frame:
-    """The node may go down to the smallest batch, and up to what the memory that it starts with holds."""
+    """Returns the batches that the node may use: from the smallest up to what its memory holds."""
     if profile and profile.iteration:
         return Frame(float(line.batch), float(line.batch), float(line.batch))  # requests at once, fixed at its start
     known = profile.memory_gib if profile else {line.batch: line.memory_gib}

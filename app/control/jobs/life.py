@@ -86,7 +86,7 @@ class _Life:
             self.state = state
 
     def follow_manifest(self) -> None:
-        """A changed manifest restarts a failed job, and a finished job that now has more work; progress stays."""
+        """Restarts a failed job whose manifest changed, and a finished job that now has more work; progress stays."""
         state = self.state
         if state.manifest == self.work.manifest:
             return
@@ -98,7 +98,7 @@ class _Life:
             self._tell(Reason.JOB_QUEUED, "its manifest was changed")
 
     def follow_assignment(self, place: JobPlace | None) -> None:
-        """The job got a place, another place, or lost its place: then the plan that left it out has said why."""
+        """Notes that the job got a place, another one, or none."""
         state = self.state
         if state.phase in OVER:
             return
@@ -128,7 +128,7 @@ class _Life:
         self._tell(Reason.JOB_PLACED, f"{at}, from {self._progress()}" if state.done else at)
 
     def follow_reading(self, reading: JobReading) -> None:
-        """A node reported the job's progress or its failure."""
+        """Takes a node's report of the job's progress or failure."""
         state = self.state
         if state.phase in OVER:
             return

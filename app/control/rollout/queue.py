@@ -16,9 +16,10 @@ def usually(todo: Collection[InstanceChange]) -> list[InstanceChange]:
 
 
 def _usual(change: InstanceChange, crowded: set[tuple[str, int]]) -> tuple[object, ...]:
-    """Hand-overs that shrink come first, the smallest new copy first; of those that grow the largest old copy.
+    """Returns the sort key: hand-overs that shrink first, the smallest new copy first.
 
-    Of copies that end, the one that carries least goes first: if the service can spare no more, the others stay.
+    Of hand-overs that grow, the largest old copy goes first. Of copies that end, the one that carries least goes first:
+    if the service can spare no more, the others stay.
     """
     before = change.before.memory_gib if change.before else 0.0
     after = change.instance.memory_gib

@@ -217,7 +217,7 @@ class Scene:
         return Shortfall(Reason.CANARY_FIRST, f"{key} is tested on another instance first")
 
     def _obstacle_of_job(self, change: InstanceChange) -> Shortfall | None:
-        """Jobs make room before services need it, and start after services have what they need."""
+        """Returns why a job cannot change now: jobs make room before services need it, and start after them."""
         if change.kind is ChangeKind.RETUNE:
             return None
         if change.kind is ChangeKind.STOP:

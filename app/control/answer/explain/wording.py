@@ -14,7 +14,7 @@ def signed(per_hour: float) -> str:
 
 
 def rate(per_second: float) -> str:
-    """Requests in a second."""
+    """Formats requests in a second."""
     return f"{per_second:,.4g}" if per_second < 10_000 else f"{per_second:,.0f}"
 
 
@@ -29,5 +29,5 @@ def clock(moment: str) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """`1 instance`, `3 instances`."""
+    """Formats a number with its noun: `3 instances`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

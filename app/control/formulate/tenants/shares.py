@@ -17,7 +17,10 @@ TOLERANCE_SHARE = 1e-9
 
 
 def max_min_shares(needs: Mapping[str, float], weights: Mapping[str, float], amount: float) -> dict[str, float]:
-    """Weighted max-min fairness: the level rises for all alike until each has what it needs or nothing is left."""
+    """Divides an amount by weighted max-min fairness.
+
+    The level rises for all alike until each has what it needs or nothing is left.
+    """
     rest, open_to = max(amount, 0.0), {name for name, need in needs.items() if need > 0}
     found = dict.fromkeys(needs, 0.0)
     while open_to and rest > TOLERANCE_SHARE:
