@@ -231,7 +231,7 @@ class Planner:
         kept = self._lane.kept_bound
         changed = what_changed(kept.problem, question.problem) if kept else ""
         outcome = CycleOutcome(now, base.question, shown or base.plan, result.decision, changed, result.blamed)
-        if not self._announcer.tell(self.store.epoch, outcome):
+        if not self._announcer.announce(self.store.epoch, outcome):
             raise Deposed(f"epoch {self.store.epoch} is over")
 
     # Parts of a rollout's step

@@ -16,7 +16,7 @@ from solvers.planning.workers import FORK, Worker, gather
 
 MOST_FRESH_PLANS, MOST_KNOWN_PLANS = 50, 200  # compared again at each sample
 SEARCHES = 2  # of an order: for its rates, and for those to come
-TICKET_BYTES, NO_MORE = 4, 2**32 - 1  # few enough bytes that a pipe never divides them
+NUMBER_BYTES, END = 4, 2**32 - 1  # few enough bytes that a pipe never divides them
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +51,14 @@ class FreshSampler:
 
     def __init__(self, work: int, seed: int, processes: int | None = None) -> None:
         self._given: list[SampleOrder] = []
-        self._tickets, self._ticket_office = os.pipe()
+        self._numbers_out, self._numbers_in = os.pipe()
         # Each process is sent every order: one that died while it waited would keep the others from a common queue.
         self._queues: list[Queue[SampleOrder]] = [
             FORK.Queue() for _ in range(processes or len(os.sched_getaffinity(0)))
         ]
-        self._workers = [Worker("fresh plans", _search_all(self._tickets, queue, work, seed)) for queue in self._queues]
+        self._workers = [
+            Worker("fresh plans", _search_all(self._numbers_out, queue, work, seed)) for queue in self._queues
+        ]
 
     def __enter__(self) -> FreshSampler:
         for worker in self._workers:
@@ -71,8 +73,8 @@ class FreshSampler:
         for queue in self._queues:
             queue.cancel_join_thread()
             queue.close()
-        os.close(self._tickets)
-        os.close(self._ticket_office)
+        os.close(self._numbers_out)
+        os.close(self._numbers_in)
 
     def order(self, order: SampleOrder) -> None:
         for queue in self._queues:
@@ -84,29 +86,29 @@ class FreshSampler:
     def finish(self) -> list[FreshMoment]:
         """Waits for the samples of all orders."""
         for _ in self._workers:
-            self._issue(NO_MORE)
+            self._issue(END)
         searched: dict[int, Plan] = dict(gather(self._workers, None))
         if any(worker.failed for worker in self._workers):
             raise RuntimeError("a process that searches fresh plans failed; its output says why")
         plans = [searched[number] for number in range(SEARCHES * len(self._given))]
         return list(compare(self._given, [*map(FreshPlans, plans[::SEARCHES], plans[1::SEARCHES])]))
 
-    def _issue(self, ticket: int) -> None:
-        os.write(self._ticket_office, ticket.to_bytes(TICKET_BYTES, "big"))
+    def _issue(self, number: int) -> None:
+        os.write(self._numbers_in, number.to_bytes(NUMBER_BYTES, "big"))
 
 
-def _search_all(tickets: int, queue: Queue[SampleOrder], work: int, seed: int) -> Iterator[tuple[int, Plan]]:
+def _search_all(numbers: int, queue: Queue[SampleOrder], work: int, seed: int) -> Iterator[tuple[int, Plan]]:
     """Yields what it found at the end: it is read only then, and a full pipe would stop the search.
 
-    Each ticket is for one search, and whichever process is free takes the next: some searches are much longer.
+    Each number stands for one search, and whichever process is free takes the next: some searches are much longer.
     """
     given: list[SampleOrder] = []
     found: list[tuple[int, Plan]] = []
-    while (ticket := int.from_bytes(os.read(tickets, TICKET_BYTES), "big")) != NO_MORE:
-        at, is_to_come = divmod(ticket, SEARCHES)
+    while (number := int.from_bytes(os.read(numbers, NUMBER_BYTES), "big")) != END:
+        at, is_to_come = divmod(number, SEARCHES)
         while len(given) <= at:
             given.append(queue.get())
-        found.append((ticket, search_fresh(given[at].to_come if is_to_come else given[at].problem, work, seed)))
+        found.append((number, search_fresh(given[at].to_come if is_to_come else given[at].problem, work, seed)))
     yield from found
 
 

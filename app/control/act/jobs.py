@@ -74,11 +74,11 @@ class JobRounds:
 
 
 def advance_recorded_jobs(
-    database: Database, epoch: int, look: FleetView, readings: Iterable[JobReading]
+    database: Database, epoch: int, view: FleetView, readings: Iterable[JobReading]
 ) -> Sequence[NewEvent]:
     """Records one moment in the life of every job; returns what happened."""
-    known = declared_work(look.declared)
-    places = assigned_places(look.assigned, {node: NodeStatus(node, "lost") for node in look.status.lost})
+    known = declared_work(view.declared)
+    places = assigned_places(view.assigned, {node: NodeStatus(node, "lost") for node in view.status.lost})
     known_readings = list(readings)
 
     def write(connection: Connection) -> tuple[NewEvent, ...]:
@@ -87,7 +87,7 @@ def advance_recorded_jobs(
         before = rows.read(connection)
         if not before and not known:
             return ()
-        after = advance_jobs(before, known, places, known_readings, look.at)
+        after = advance_jobs(before, known, places, known_readings, view.at)
         rows.write(connection, before, after.states)
         events.record(connection, after.events)
         return after.events

@@ -32,7 +32,7 @@ def is_rollback_asked(store: PlannerStore) -> bool:
     return store.database.read(is_asked)
 
 
-def roll_back_plan(store: PlannerStore, snapshot: Snapshot, look: FleetView) -> int:
+def roll_back_plan(store: PlannerStore, snapshot: Snapshot, view: FleetView) -> int:
     """Brings back an earlier plan, if requested, as a new one that is judged on today's rates.
 
     Returns its generation, 0 if nothing was done.
@@ -47,7 +47,7 @@ def roll_back_plan(store: PlannerStore, snapshot: Snapshot, look: FleetView) -> 
     if earlier is None:
         return _refused(store, snapshot, f"plan {to} is no longer stored")
     owners = {manifest.full_name for manifest in snapshot.declared if manifest.kind in ("Service", "Job")}
-    order = roll_back(earlier.desired, look.assigned, snapshot.nodes, owners, rules_of(snapshot.declared))
+    order = roll_back(earlier.desired, view.assigned, snapshot.nodes, owners, rules_of(snapshot.declared))
     decision = Decision(
         lane=PlanningLane.ROLLBACK,
         plan=_without_bound(earlier.plan, to),

@@ -35,37 +35,37 @@ class RolloutStepResult:
 
 
 def take_rollout_step(
-    store: PlannerStore, look: FleetView, proven: frozenset[str], answering: Answering, *, after_a_gap: bool = False
+    store: PlannerStore, view: FleetView, proven: frozenset[str], answering: Answering, *, after_a_gap: bool = False
 ) -> RolloutStepResult:
     """Takes the next step from the assignments and reports of now towards the plan in force.
 
     `answering` says how canaries have answered: they pass by that, or by time if it says nothing. While no node reports
     it rests; after that, and after a gap in which nothing was observed, all waiting begins again.
     """
-    plan = look.plan
+    plan = view.plan
     if plan is None or plan.state == PlanState.PAUSED:
         return RolloutStepResult()
     if plan.state not in GOING:
-        _keep_aborted(store, look)
+        _keep_aborted(store, view)
         return RolloutStepResult()
-    if look.status.is_outage:
+    if view.status.is_outage:
         return RolloutStepResult(done=plan.state == PlanState.DONE)
-    target = look.target
-    rules = rules_of(look.declared)
-    unproven = _unproven(look.assigned, target, rules.gpu_types) - proven
-    rules = replace(rules, unproven=unproven, hurried=_hurried(look))
+    target = view.target
+    rules = rules_of(view.declared)
+    unproven = _unproven(view.assigned, target, rules.gpu_types) - proven
+    rules = replace(rules, unproven=unproven, hurried=_hurried(view))
     if "pending" in plan.rollout:
         before = msgspec.convert(plan.rollout, RolloutState)
     else:
-        before = begin(msgspec.convert(plan.inherited, RolloutState), look.assigned, target, rules)
-    before = after_outage(before, look.at.timestamp() if after_a_gap else look.status.heard_since)
-    trials = answering(_on_trial(before, look.assigned)) if before.canaries else {}
-    step = advance(target, look.assigned, look.status, before, rules, look.at, trials)
+        before = begin(msgspec.convert(plan.inherited, RolloutState), view.assigned, target, rules)
+    before = after_outage(before, view.at.timestamp() if after_a_gap else view.status.heard_since)
+    trials = answering(_on_trial(before, view.assigned)) if before.canaries else {}
+    step = advance(target, view.assigned, view.status, before, rules, view.at, trials)
     state = _next_state(PlanState(plan.state), step)
     if step.changed or step.state != before or state != plan.state or "pending" not in plan.rollout:
         settled = RolloutProgress(
             state,
-            _rollout_row(step, state) | _failed(step, look, state),
+            _rollout_row(step, state) | _failed(step, view, state),
             step.message or None,
             step.desired if step.is_over and state is PlanState.STOPPED else step.target,
         )
@@ -80,9 +80,9 @@ def take_rollout_step(
     return RolloutStepResult(step.done or state is PlanState.STOPPED, moving, len(step.changed), calls_for)
 
 
-def _hurried(look: FleetView) -> frozenset[str]:
+def _hurried(view: FleetView) -> frozenset[str]:
     """Returns the services and jobs with something on a node that is to be reclaimed."""
-    leaving = (look.assigned[node] for node in look.status.reclaimed_at if node in look.assigned)
+    leaving = (view.assigned[node] for node in view.status.reclaimed_at if node in view.assigned)
     return frozenset(instance.owner for wanted in leaving for instance in wanted.instances)
 
 
@@ -127,12 +127,12 @@ def _rollout_row(step: Advance, after: PlanState) -> dict[str, Any]:
     return found
 
 
-def _failed(step: Advance, look: FleetView, after: PlanState) -> dict[str, Any]:
+def _failed(step: Advance, view: FleetView, after: PlanState) -> dict[str, Any]:
     """Returns the steps that failed, for the store: their owners rest before a retry, unless the retry succeeded."""
-    if look.plan is None or (look.plan.state == PlanState.ROLLING and after is PlanState.DONE):
+    if view.plan is None or (view.plan.state == PlanState.ROLLING and after is PlanState.DONE):
         return {}
-    new = [{"owner": failed.owner, "place": failed.place, "at": look.at.isoformat()} for failed in step.failed]
-    known = [*look.plan.rollout.get("failed", ()), *new]
+    new = [{"owner": failed.owner, "place": failed.place, "at": view.at.isoformat()} for failed in step.failed]
+    known = [*view.plan.rollout.get("failed", ()), *new]
     return {"failed": known} if known else {}
 
 
@@ -163,12 +163,12 @@ def _starting_owners(step: Advance) -> frozenset[str]:
     )
 
 
-def _keep_aborted(store: PlannerStore, look: FleetView) -> None:
+def _keep_aborted(store: PlannerStore, view: FleetView) -> None:
     """Makes the assignments of now the target, if a rollout was aborted half way."""
-    plan = look.plan
-    if plan is None or plan.state != PlanState.ABORTED or look.target == look.assigned:
+    plan = view.plan
+    if plan is None or plan.state != PlanState.ABORTED or view.target == view.assigned:
         return
-    store.assign(plan, {}, RolloutProgress(PlanState.ABORTED, dict(plan.rollout), None, look.assigned))
+    store.assign(plan, {}, RolloutProgress(PlanState.ABORTED, dict(plan.rollout), None, view.assigned))
 
 
 def _next_state(before: PlanState, step: Advance) -> PlanState:

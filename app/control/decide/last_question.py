@@ -32,7 +32,7 @@ class LastQuestion:
     fingerprint: bytes = b""
     outcome: SolveOutcome = SolveOutcome.UNCHANGED
     at: datetime | None = None
-    around: tuple[str, ...] = ()
+    conditions: tuple[str, ...] = ()  # as `plan_conditions` gives them
     answered: tuple[DeclaredObject, ...] = ()  # the world of the last answer
     regrets: RegretAccounts = NO_REGRETS
     rests: Mapping[str, Rest] = field(default_factory=dict)  # around which a plan was proposed
@@ -82,7 +82,7 @@ class LastQuestion:
         return (self.rolling_since or snapshot.at) if snapshot.is_rolling else None
 
     def _is_about(self, snapshot: Snapshot, question: Question) -> bool:
-        return (self.fingerprint, self.around) == (question.fingerprint, plan_conditions(snapshot))
+        return (self.fingerprint, self.conditions) == (question.fingerprint, plan_conditions(snapshot))
 
     def _has_due(self, now: datetime) -> bool:
         return bool(self.regrets.due(now)) or self.regrets.goal.waited(now).is_due

@@ -76,15 +76,15 @@ def runs_there(snapshot: Snapshot) -> bool:
 
 def find_shortfalls(snapshot: Snapshot, decision: Decision | None) -> Iterator[NewEvent]:
     """Yields an event for each service that loses capacity: nothing else can serve it, or copies start too slowly."""
-    said = set()
+    reported = set()
     places = reclaimed_gpus(snapshot.nodes)
     nodes: dict[str, list[str]] = {}
     for node, wanted in sorted(snapshot.in_force.items()):
         for owner in sorted({line.owner for line in wanted.instances if line.service and (node, line.gpu) in places}):
             nodes.setdefault(owner, []).append(node)
     for change in decision.held_back if decision else ():
-        if change.reason == Reason.RECLAIM_SHORT and change.service not in said:
-            said.add(change.service)
+        if change.reason == Reason.RECLAIM_SHORT and change.service not in reported:
+            reported.add(change.service)
             on = " and ".join(nodes.get(change.service, ()))
             message = f"without node {on}, {change.message}"
             yield event_of(Reason.RECLAIM_SHORT, message, kind="Service", name=change.service)
@@ -93,7 +93,7 @@ def find_shortfalls(snapshot: Snapshot, decision: Decision | None) -> Iterator[N
         deadlines = {name: deadline for name in its_nodes if (deadline := snapshot.nodes[name].reclaimed_at)}
         node, deadline = min(deadlines.items(), key=lambda item: (item[1], item[0]))
         left = max(0.0, (deadline - snapshot.at).total_seconds())
-        if owner not in said and starts.get(owner, 0.0) > left:
+        if owner not in reported and starts.get(owner, 0.0) > left:
             time_left = f"node {node} is reclaimed in {left:.0f} s"
             message = f"its copies take {starts[owner]:g} s to start, and {time_left}"
             yield event_of(Reason.RECLAIM_SHORT, message, kind="Service", name=owner)

@@ -16,8 +16,7 @@ from app.control.domain.ports import PlanSolver
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.question import Question
 from app.control.formulate.tenants import budget_accounts, terms_of
-from app.control.jobs import JobState, declared_work
-from app.control.jobs import job_status as said_of_job
+from app.control.jobs import JobState, declared_work, job_status
 from app.control.jobs import rows as job_rows
 from app.control.measure import metrics
 from app.control.tell.announcement import Announcement
@@ -78,7 +77,7 @@ class Announcer:
         with suppress(Unavailable):  # the announcement reads it then
             self._slos.read(self.database, snapshot.at, question.problem)
 
-    def tell(self, epoch: int, outcome: CycleOutcome) -> bool:
+    def announce(self, epoch: int, outcome: CycleOutcome) -> bool:
         """Announces the outcome; False where a newer epoch leads, so that nothing more may be written."""
         snapshot, problem = outcome.snapshot, outcome.question.problem
         self._answer.update(outcome)
@@ -102,7 +101,7 @@ class Announcer:
         specs = {
             Key(Kind(declared.kind), declared.tenant, declared.name): declared.spec for declared in snapshot.declared
         }
-        self._statuses.say(self.database, epoch, statuses, specs)
+        self._statuses.write(self.database, epoch, statuses, specs)
         metrics.show_figures(make_figures(announced, facts, self._answer, written.free, written.held_per_hour, sums))
         return True
 
@@ -174,7 +173,7 @@ def _idle_minutes(snapshot: Snapshot) -> float:
 def _job_statuses(snapshot: Snapshot, states: Mapping[str, JobState]) -> dict[Key, ObjectStatus]:
     known = declared_work(snapshot.declared)
     return {
-        Key(Kind.JOB, *name.split("/", 1)): make_job_status(said_of_job(state, known[name], snapshot.at))
+        Key(Kind.JOB, *name.split("/", 1)): make_job_status(job_status(state, known[name], snapshot.at))
         for name, state in states.items()
         if name in known
     }

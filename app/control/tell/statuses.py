@@ -55,7 +55,7 @@ class StatusWriter:
 
     _known: dict[Key, tuple[object, Mapping[str, JSON]]] = field(default_factory=dict)
 
-    def say(self, database: Database, epoch: int, statements: Statements, specs: Specs) -> int:
+    def write(self, database: Database, epoch: int, statements: Statements, specs: Specs) -> int:
         """Writes the statuses that are new, and returns how many there were.
 
         Objects without a spec are no longer declared. Nothing is written under an epoch that is over.

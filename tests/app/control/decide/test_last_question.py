@@ -40,7 +40,7 @@ class SeedRecorder(Inline):
 def test_an_answer_from_the_middle_of_a_rollout_does_not_hold_after_it() -> None:
     rolling = replace(snapshot(a=10.0), is_rolling=True)
     question = formulate(rolling)
-    last = LastQuestion(question.fingerprint, at=rolling.at, around=plan_conditions(rolling))
+    last = LastQuestion(question.fingerprint, at=rolling.at, conditions=plan_conditions(rolling))
     assert last.still_answers(rolling, question)
     assert not last.still_answers(replace(rolling, is_rolling=False), question)
 
@@ -69,7 +69,7 @@ def test_a_proposal_outlives_the_rests_it_was_made_around_but_no_other_rest() ->
         return last.still_answers(then, formulate(close_failed_places(then)))
 
     asked: Snapshot = close_failed_places(replace(now, resting=first))
-    last = LastQuestion(formulate(asked).fingerprint, at=now.at, around=plan_conditions(asked))
+    last = LastQuestion(formulate(asked).fingerprint, at=now.at, conditions=plan_conditions(asked))
     assert is_proposed(last, first) and not is_proposed(last, {})
     last = replace(last, rests=first)
     assert is_proposed(last, first) and is_proposed(last, {})

@@ -86,9 +86,9 @@ def after(rate: float, minute: int = 0, mode: str = "auto") -> CycleOutcome:
     return CycleOutcome(after_plan, formulate(after_plan), running_plan(formulate(after_plan).problem), decision)
 
 
-def announced(database: Database, telling: Announcer, what: CycleOutcome) -> bool:
+def announced(database: Database, announcer: Announcer, what: CycleOutcome) -> bool:
     NOW[0] = what.snapshot.at
-    return telling.tell(1, what)
+    return announcer.announce(1, what)
 
 
 def conditions(database: Database, key: Key) -> dict[str, Any]:
@@ -102,8 +102,8 @@ SEARCH = Key(Kind.SERVICE, "shop", "search")
 
 
 def test_a_fleet_that_serves_says_so_and_names_what_could_be_given_back(database: Database) -> None:
-    telling = Announcer(database, Inline())
-    assert announced(database, telling, after(200.0))
+    announcer = Announcer(database, Inline())
+    assert announced(database, announcer, after(200.0))
     assert conditions(database, SEARCH)["Planned"]["status"] == "True"
     assert conditions(database, Key(Kind.TENANT, "", "shop"))["WithinBudget"]["status"] == "True"
     limits = database.read(endpoints.read_limits)
@@ -115,7 +115,7 @@ def test_a_fleet_that_serves_says_so_and_names_what_could_be_given_back(database
     [cost] = database.read(lambda c: fleet_minutes.points(c, NOON, NOON + timedelta(hours=1), timedelta(minutes=1)))
     assert (cost.begins, cost.held_cost, cost.planned_cost) == (NOON, 0.0, 1.2)
     assert cost.bound is not None and 0 < cost.bound <= 1.2
-    assert announced(database, telling, after(200.0, minute=2))
+    assert announced(database, announcer, after(200.0, minute=2))
     free = database.read(lambda c: outlook.get(c, outlook.MONEY))["releasable"]
     assert len(free) == 2
     assert all(node["perHour"] == 1.2 for node in free)
@@ -128,8 +128,8 @@ def test_a_fleet_that_serves_says_so_and_names_what_could_be_given_back(database
 
 
 def test_a_fleet_that_is_too_small_sheds_and_says_what_to_rent(database: Database) -> None:
-    telling = Announcer(database, Inline())
-    assert announced(database, telling, after(1500.0))
+    announcer = Announcer(database, Inline())
+    assert announced(database, announcer, after(1500.0))
     planned = conditions(database, SEARCH)["Planned"]
     assert (planned["status"], planned["reason"]) == ("False", "Unserved")
     assert "least change that helps" in planned["message"]
@@ -154,10 +154,10 @@ def test_another_number_of_rentable_gpus_is_another_question() -> None:
 
 
 def test_there_is_no_bound_once_more_than_rates_has_changed(database: Database) -> None:
-    telling, outcome = Announcer(database, Inline()), after(200.0)
-    assert announced(database, telling, outcome)
+    announcer, outcome = Announcer(database, Inline()), after(200.0)
+    assert announced(database, announcer, outcome)
     assert REGISTRY.get_sample_value("gpuwright_plan_bound_per_hour")
-    assert announced(database, telling, replace(outcome, changed_since_bound="prices"))
+    assert announced(database, announcer, replace(outcome, changed_since_bound="prices"))
     assert REGISTRY.get_sample_value("gpuwright_plan_bound_per_hour") is None
     assert REGISTRY.get_sample_value("gpuwright_plan_gap_ratio") is None
 
@@ -171,6 +171,6 @@ def test_an_advised_fleet_sheds_nothing(database: Database) -> None:
 
 
 def test_a_leader_of_the_past_tells_nothing(database: Database) -> None:
-    assert not Announcer(database, Inline()).tell(7, after(1500.0))
+    assert not Announcer(database, Inline()).announce(7, after(1500.0))
     assert database.read(endpoints.read_limits) == {}
     assert "Planned" not in conditions(database, SEARCH)
