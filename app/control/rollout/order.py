@@ -22,7 +22,7 @@ GENTLE_ROUNDS = 3  # that hold back only changes that lack room themselves; afte
 
 
 def order(assigned: Desired, target: Desired, rules: RolloutRules) -> RolloutOrder:
-    """Returns the steps from the assignments to the target; stuck instances stay as assigned, and are named."""
+    """Returns the order of changes from the assignments to the target; stuck instances stay as assigned."""
     rules = replace(rules, unproven=frozenset())
     held: dict[str, HeldBackChange] = {}
     goal: Desired = _possible(assigned, target, held, rules)
@@ -32,11 +32,9 @@ def order(assigned: Desired, target: Desired, rules: RolloutRules) -> RolloutOrd
         if rehearsal.waiting:
             rehearsal = _searched(assigned, goal, rules, rehearsal)
         if not rehearsal.waiting:
-            return RolloutOrder(
-                rehearsal.steps, tuple(held.values()), goal, _worth_keeping(assigned, goal, rehearsal.made)
-            )
+            return RolloutOrder(tuple(held.values()), goal, _worth_keeping(assigned, goal, rehearsal.made))
         turn += 1
-        held |= {change.service: change for change in _stuck(assigned, goal, rehearsal, rules, turn > GENTLE_ROUNDS)}
+        held |= {change.service: change for change in _stuck(goal, rehearsal, rules, turn > GENTLE_ROUNDS)}
         goal = _possible(assigned, target, held, rules)
 
 
@@ -100,11 +98,9 @@ def _worth_keeping(assigned: Desired, target: Desired, made: Sequence[str]) -> t
     return tuple(id_ for id_ in made if id_ in todo and matters(todo[id_]))
 
 
-def _stuck(
-    assigned: Desired, goal: Desired, rehearsal: Rehearsal, rules: RolloutRules, all_of_it: bool
-) -> list[HeldBackChange]:
+def _stuck(goal: Desired, rehearsal: Rehearsal, rules: RolloutRules, all_of_it: bool) -> list[HeldBackChange]:
     """Returns the changes to hold back: at first only those without room, since the rest may then be possible."""
-    here = rehearsal.steps[-1] if rehearsal.steps else assigned
+    here = rehearsal.reached
     todo = {change.id: change for change in changes(here, goal)}
     scene = Scene(here, goal, RolloutState(), AT_ONCE, rules, list(todo.values()), 0.0)
     lacking: dict[str, list[Shortfall]] = {}

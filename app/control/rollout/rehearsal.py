@@ -21,9 +21,9 @@ from app.control.rollout.scene import Scene
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """The steps that were made, and the changes that still wait."""
+    """What was reached, the changes that were made, and those that still wait."""
 
-    steps: tuple[Desired, ...]
+    reached: Desired  # the whole fleet
     made: tuple[str, ...]
     waiting: tuple[WaitingChange, ...]  # empty if the target was reached
 
@@ -37,7 +37,6 @@ def rehearsed(assigned: Desired, target: Desired, rules: RolloutRules, sequence:
     ranked = frozenset(sequence)
     todo = in_turn(stage.todo.values(), sequence)
     turn = {change.id: place for place, change in enumerate(todo)}
-    steps: list[Desired] = []
     order: list[str] = []
     waiting: dict[str, Shortfall | None] = {}
     while True:
@@ -46,9 +45,9 @@ def rehearsed(assigned: Desired, target: Desired, rules: RolloutRules, sequence:
         reset = stage.set_devices(made)
         if not made and not reset:
             ids = sorted(waiting, key=turn.__getitem__)
-            return Rehearsal(tuple(steps), tuple(order), spell_waiting((stage.todo[id_], waiting[id_]) for id_ in ids))
+            spelled = spell_waiting((stage.todo[id_], waiting[id_]) for id_ in ids)
+            return Rehearsal(stage.assigned, tuple(order), spelled)
         order += [change.id for change in made]
-        steps.append(dict(stage.assigned))
         for id_ in stage.touched(made, reset):
             waiting.pop(id_, None)
         stage.done(made)

@@ -137,9 +137,8 @@ class Advance:
 
 @dataclass(frozen=True, slots=True)
 class RolloutOrder:
-    """The steps from the assignments of now to the target."""
+    """The order of changes from the assignments of now to the target."""
 
-    steps: tuple[Desired, ...]  # each the whole fleet
     stuck: tuple[HeldBackChange, ...]  # what has no order, with the least room that would help
     target: Desired  # where the steps end: as wanted, except that what is stuck stays as it is
     sequence: tuple[str, ...] = ()  # for the rollout's state

@@ -21,6 +21,7 @@ from app.control.rollout.rules_of import rules_of
 from app.control.solve.versions import versions
 from tests.app.control.decide.conftest import under_loads, wanted_in
 from tests.app.control.decide.test_batches import SECONDS, SOLVER, fleet
+from tests.app.control.rollout.stepping import steps_of
 from tests.app.control.test_certificates import OneMoment
 from tests.support.soak import SOAK
 
@@ -36,7 +37,8 @@ def midway(seed: int) -> Snapshot | None:
     first = draft_changes(snapshot, question, SOLVER.solve(question.problem, seconds=SECONDS, work=2))
     snapshot = under_loads(replace(snapshot, in_force=first.desired, target=1), r, 0.5, 1.1)
     planned = hold_back(snapshot, formulate(snapshot), wanted_in(snapshot))
-    steps = order(snapshot.in_force, planned.desired, rules_of(snapshot.declared)).steps
+    rules = rules_of(snapshot.declared)
+    steps = steps_of(snapshot.in_force, order(snapshot.in_force, planned.desired, rules), rules)
     if len(steps) < 2:
         return None
     assigned = steps[r.randrange(len(steps) - 1)]

@@ -27,6 +27,7 @@ from simulation.world import of_files
 from solvers.planning.batches.batch import Batch, GroupRow
 from solvers.planning.plan import Plan, Unserved
 from solvers.planning.problem import Problem
+from tests.app.control.rollout.stepping import steps_of
 
 START = datetime(2026, 6, 1, tzinfo=UTC)
 FLEET = Path("examples/fleet.yaml")
@@ -236,7 +237,8 @@ def test_a_batch_in_the_middle_of_a_rollout_goes_on_from_what_nodes_are_assigned
     context: BatchContext, found: Decision
 ) -> None:
     snapshot = context.snapshot
-    steps = order(snapshot.in_force, found.desired, rules_of(snapshot.declared)).steps
+    rules = rules_of(snapshot.declared)
+    steps = steps_of(snapshot.in_force, order(snapshot.in_force, found.desired, rules), rules)
     for assigned in steps[:-1]:
         rolling = replace(snapshot, assigned=assigned, in_force=found.desired, is_rolling=True)
         question = formulate(rolling)
@@ -244,22 +246,23 @@ def test_a_batch_in_the_middle_of_a_rollout_goes_on_from_what_nodes_are_assigned
         decision = hold_back(rolling, question, draft_changes(rolling, question, answer))
         midway = BatchContext(rolling, question, decision, SECONDS)
         after = add_due_batches(midway, NO_REGRETS, SOLVER)[0].desired
-        rehearsed = order(assigned, after, rules_of(snapshot.declared))
-        assert not rehearsed.stuck
-        assert list(lacking(assigned, rehearsed.steps, after)) == []
+        ordered = order(assigned, after, rules)
+        assert not ordered.stuck
+        assert list(lacking(assigned, steps_of(assigned, ordered, rules), after)) == []
 
 
-def test_the_rehearsal_of_a_batch_keeps_each_services_capacity_at_every_step(
+def test_the_rollout_of_a_batch_keeps_each_services_capacity_at_every_step(
     context: BatchContext, found: Decision
 ) -> None:
-    snapshot = context.snapshot
-    rehearsed = order(snapshot.in_force, found.desired, rules_of(snapshot.declared))
-    assert not rehearsed.stuck
-    assert rehearsed.steps[-1] == found.desired
-    assert list(lacking(snapshot.in_force, rehearsed.steps, found.desired)) == []
+    before, rules = context.snapshot.in_force, rules_of(context.snapshot.declared)
+    ordered = order(before, found.desired, rules)
+    assert not ordered.stuck
+    steps = steps_of(before, ordered, rules)
+    assert steps[-1] == found.desired
+    assert list(lacking(before, steps, found.desired)) == []
 
 
-def test_the_judge_of_rehearsals_finds_a_copy_that_stops_before_its_successor_serves(
+def test_the_judge_of_steps_finds_a_copy_that_stops_before_its_successor_serves(
     context: BatchContext, found: Decision
 ) -> None:
     before, after = context.snapshot.in_force, found.desired

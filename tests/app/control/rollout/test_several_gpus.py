@@ -12,6 +12,7 @@ from app.control.rollout import RolloutState, advance
 from app.control.rollout.changes import WrongTarget, changes, components
 from app.control.rollout.order import order
 from tests.app.control.rollout.fleets import a_job, a_node, all_serve, an_instance, replace_struct, rules
+from tests.app.control.rollout.stepping import steps_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -26,7 +27,7 @@ def steps(assigned: Desired, target: Desired) -> list[list[str]]:
     """Returns what is assigned to n1 after each step."""
     found = order(assigned, target, rules())
     assert not found.stuck
-    return [[instance.id for instance in step["n1"].instances] for step in found.steps]
+    return [[instance.id for instance in step["n1"].instances] for step in steps_of(assigned, found, rules())]
 
 
 def test_a_move_starts_on_free_gpus_before_the_old_copy_ends() -> None:
