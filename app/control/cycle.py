@@ -9,18 +9,17 @@ from functools import partial
 from app.control.decide.around import Answering, FoundAnswer, answer_around_rests, answer_elsewhere
 from app.control.decide.batch_drafts import BatchContext
 from app.control.decide.batches import add_due_batches
+from app.control.decide.cheaper import come_closer
 from app.control.decide.choosing import choose
 from app.control.decide.decide import draft_changes, hold_back, rollout_in_progress, rollout_paused, split_by_mode
 from app.control.decide.failures import explain_failure
 from app.control.decide.fallback import draft_fallback
-from app.control.decide.goal import wait_for_goal
 from app.control.decide.last_question import CycleResult, LastQuestion, plan_conditions, rests_to_keep
 from app.control.decide.least_change import explain_skipped, follow_rates, with_bound_of_search
 from app.control.decide.messages import events_of, spell_held_back
 from app.control.decide.midway import Following, answer_midway
 from app.control.decide.regret import RegretAccounts
 from app.control.decide.shifting import shift
-from app.control.decide.sidestep import find_sidestep
 from app.control.decide.stopped import complete, lacks_nothing
 from app.control.domain.decision import Decision, HeldBackChange, PlanState, SolveOutcome, SolverAnswer
 from app.control.domain.events import Reason, event_of
@@ -85,7 +84,7 @@ def run_cycle(
     cycle = replace(cycle, knowledge=found.answer.knowledge)
     if cycle.is_joint:
         with phase("batches"):
-            cycle, decision = cycle.add_batches(decision, wanted)
+            cycle, decision = cycle.come_closer(decision, wanted)
         decision = explain_skipped(decision, wanted.plan)
     if decision.desired == snapshot.in_force:
         return replace(cycle.keep(decision, wanted), kept_bound=found.kept_bound)
@@ -222,19 +221,11 @@ class _Cycle:
         """Drafts a decision again so that it has an order of steps; None if that is not possible."""
         return shift(self.snapshot, self.question, decision, self.solver, seconds=self.budget.seconds)
 
-    def add_batches(self, decision: Decision, wanted: Decision) -> tuple[_Cycle, Decision]:
-        """Waits until a cheaper plan is due; adds a sidestep towards it, or batches that are due."""
-        decision, regrets = wait_for_goal(
-            self.snapshot, self.question, decision, wanted, self.regrets, is_brief=self._is_brief
-        )
+    def come_closer(self, decision: Decision, wanted: Decision) -> tuple[_Cycle, Decision]:
+        """Waits until a cheaper plan is due, or adds what comes closer to it."""
         context = BatchContext(self.snapshot, self.question, decision, self.budget.seconds)
-        if self.question.falls_short or regrets.goal.is_due:
-            may = regrets.may_step_aside(self.snapshot.at)
-            if may and (found := find_sidestep(context, wanted, self.solver)):
-                return replace(self, regrets=regrets.stepped_aside(self.snapshot.at)), found
-            regrets = regrets.goal_refused()
-        decision, regrets = add_due_batches(context, regrets, self.solver)
-        return replace(self, regrets=regrets), decision
+        found, regrets = come_closer(context, wanted, self.regrets, self.solver, is_brief=self._is_brief)
+        return replace(self, regrets=regrets), found
 
     def keep(self, decision: Decision, wanted: Decision) -> CycleResult:
         """Notes that the plan in force stays, and what was held back."""

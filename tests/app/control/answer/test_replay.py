@@ -122,8 +122,9 @@ def test_a_quick_step_beside_instances_on_a_cordoned_gpu_comes_out_the_same(reco
             rates = {name: carried * 1.4 for name, carried in base.elsewhere.items()}
             needs = [CapacityNeed(name, StepTrigger.LOAD_ROSE, rate, rate, "load rose") for name, rate in rates.items()]
             if drafted := draft_step(base, needs, Inline(), snapshot.at, None):
-                plan, desired, recipe = drafted.decision.plan, drafted.decision.desired, drafted.decision.answer.recipe
-                record = replace(quick, snapshot=snapshot, plan=plan, desired=desired, recipe=recipe)
+                found = drafted.decision
+                desired, recipe = dict(found.desired), dict(found.answer.recipe)
+                record = replace(quick, snapshot=snapshot, plan=found.plan, desired=desired, recipe=recipe)
                 assert replay(from_json(to_json(record)), Inline()).is_identical
                 replayed += 1
     assert replayed

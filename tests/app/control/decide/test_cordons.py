@@ -108,7 +108,7 @@ def test_an_instance_on_several_gpus_stays_and_is_left_wherever_one_of_them_is_d
     before = {"n1": a_node(an_instance("b1", "b", gpus=(0, 1))), "n2": a_node()}
     for gpu in (0, 1):
         lacks = Unserved("shop/b", 100.0)
-        decision, _ = keep_undrainable(decided({"n1": a_node(), "n2": a_node()}, lacks), before, {("n1", gpu)}, rules())
+        decision = keep_undrainable(decided({"n1": a_node(), "n2": a_node()}, lacks), before, {("n1", gpu)}, rules())
         assert sorted(placed_instances(decision.desired)) == ["b1"]
         (drain,) = progress([Cordon("n1", gpu, "drain", None, "ops", NOW)], before, NOW)
         assert drain.remaining == ("shop/b",)
