@@ -34,7 +34,7 @@ SUPERSEDE = statement(
     "supersede_plans",
     """
     UPDATE plan SET state = CASE WHEN state = 'proposed' THEN 'expired' ELSE 'superseded' END, decided_at = moment(),
-        message = 'plan ' || :generation || ' took its place'
+        message = CASE WHEN message = '' THEN 'plan ' || :generation || ' took its place' ELSE message END
     WHERE generation < :generation AND state = ANY(CAST(:states AS text[]))
     """,
 )

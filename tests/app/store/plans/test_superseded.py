@@ -1,0 +1,42 @@
+"""A plan whose place another one took keeps the message with which it was made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from app.store.database import lease
+from app.store.database.database import Database
+from app.store.plans import plans
+from app.store.plans.plans import PlanDraft
+
+
+@pytest.fixture
+def database(database_url: str) -> Iterator[Database]:
+    made = Database(database_url, direct=True)
+    made.write(lambda c: lease.take(c, "a", 1e9))
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize(
+    ("state", "message", "after", "kept"),
+    [
+        ("rolling", "the load of shop/a rose", "superseded", "the load of shop/a rose"),
+        ("rolling", "", "superseded", "plan 2 took its place"),
+        ("proposed", "the load of shop/a rose", "expired", "the load of shop/a rose"),
+        ("proposed", "", "expired", "plan 2 took its place"),
+    ],
+)
+def test_another_plan_is_named_only_where_there_is_no_message(
+    database: Database, state: str, message: str, after: str, kept: str
+) -> None:
+    def record(base: int, state: str, message: str) -> int | None:
+        draft = PlanDraft("full", state, b"plan", b"desired", [], base=base, message=message)
+        return database.write(lambda c: plans.record(c, 1, draft))
+
+    assert record(0, state, message) == 1
+    assert record(1 if state == "rolling" else 0, "rolling", "another reason") == 2
+    row = database.read(lambda c: plans.read_row(c, 1))
+    assert row and (row["state"], row["message"]) == (after, kept)
