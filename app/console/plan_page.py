@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.api.plan_actions import ACTED_UPON, EVER_IN_FORCE, MOVES
-from app.console.wording import count
-from app.control.domain.events import reason_of
+from app.console.wording import count, sentence
+from app.control.domain.events import Reason, reason_of
 
 LABELS = {
     "approve": "Approve", "reject": "Reject", "pause": "Pause", "resume": "Resume", "abort": "Abort",
@@ -95,9 +95,11 @@ def rollout_lines(head: Mapping[str, Any]) -> list[str]:
 
 
 def why_planned(head: Mapping[str, Any]) -> str:
-    """Returns a sentence that says what called for the plan."""
-    word = head.get("reason") or ""
+    """Returns a sentence that says what called for the plan: its message, if only the planning period did."""
+    word, message = head.get("reason") or "", head.get("message") or ""
     reason = reason_of(word)
+    if message and reason is Reason.CYCLE:
+        return sentence(message)
     return reason.sentence if reason else word
 
 

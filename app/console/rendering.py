@@ -43,7 +43,7 @@ def templates() -> Environment:
     )  # fmt: skip
     made.filters |= {
         "number": wording.number, "percent": wording.percent, "money": wording.money, "age": wording.age,
-        "words": wording.words, "changes": spell_changes, "time": _time, "ago": _ago,
+        "words": wording.words, "sentence": wording.sentence, "changes": spell_changes, "time": _time, "ago": _ago,
         "service_link": links.service_link, "node_link": links.node_link, "plan_link": links.plan_link,
         "job_link": links.job_link,
     }  # fmt: skip

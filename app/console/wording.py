@@ -59,6 +59,12 @@ def day_and_clock(moment: datetime) -> str:
     return moment.strftime("%Y-%m-%d %H:%M:%S")
 
 
+def sentence(text: str) -> str:
+    """Returns a message as a sentence; a name at its beginning, such as shop/search, stays as it is."""
+    first = text.split(" ", 1)[0]
+    return f"{text if '/' in first else text[:1].upper() + text[1:]}." if text else ""
+
+
 def words(reason: str) -> str:
     """Returns a reason as people read it."""
     return reason.replace("_", " ")

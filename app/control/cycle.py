@@ -16,7 +16,7 @@ from app.control.decide.failures import explain_failure
 from app.control.decide.fallback import draft_fallback
 from app.control.decide.last_question import CycleResult, LastQuestion, plan_conditions, rests_to_keep
 from app.control.decide.least_change import explain_skipped, follow_rates, with_bound_of_search
-from app.control.decide.messages import events_of, spell_held_back
+from app.control.decide.messages import events_of, explain_decisions, spell_held_back
 from app.control.decide.midway import Following, answer_midway
 from app.control.decide.regret import RegretAccounts
 from app.control.decide.shifting import shift
@@ -31,13 +31,11 @@ from app.control.formulate.question import Question
 from app.control.measure.tracing import note, phase
 from app.control.observe.observer import ExpectLoads
 from app.control.record.planner_store import PlannerStore
-from app.control.solve.orders import with_horizon, with_knowledge
+from app.control.solve.orders import briefly, with_knowledge
 from app.store.plans.plans import Overtaken
 from solvers.planners.names import JOINT
 from solvers.planning.kept_bound import KeptBound
 from solvers.planning.problem import Knowledge, Problem
-
-BRIEF_MINUTES = 3.0  # the horizon of a brief search
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +138,9 @@ class _Cycle:
 
     def why_not_ask(self) -> HeldBackChange | None:
         """Returns why the solver is not asked now; None if it is."""
-        if paused := rollout_paused(self.snapshot, self.question):
-            return paused
-        if waiting := rollout_in_progress(self.snapshot, self.question, self.before.rolls_since(self.snapshot)):
-            return waiting
+        snapshot, question, since = self.snapshot, self.question, self.before.rolls_since(self.snapshot)
+        if rollout := rollout_paused(snapshot, question) or rollout_in_progress(snapshot, question, since):
+            return rollout
         is_better_possible = self.before.is_worth_another_seed(self.snapshot.at)
         if self._is_proposed_already() or (
             self.before.still_answers(self.snapshot, self.asked) and not is_better_possible
@@ -178,11 +175,8 @@ class _Cycle:
 
     def _problem(self) -> Problem:
         """Returns the problem; in a brief search with a short horizon, so that only needed changes pay."""
-        asked = self.question.problem
-        problem = asked if self.is_joint else with_knowledge(asked, self.knowledge)
-        if not self._is_brief:
-            return problem
-        return with_horizon(problem, min(problem.policy.horizon_minutes, BRIEF_MINUTES))
+        problem = self.question.problem if self.is_joint else with_knowledge(self.question.problem, self.knowledge)
+        return briefly(problem) if self._is_brief else problem
 
     @property
     def _is_brief(self) -> bool:
@@ -239,7 +233,7 @@ class _Cycle:
 
     def record(self, decision: Decision) -> CycleResult:
         """Records the decision, split by mode; nothing if another one was recorded meanwhile."""
-        parts = split_by_mode(self.snapshot, decision)
+        parts = explain_decisions(self.question, split_by_mode(self.snapshot, decision))
         try:
             generations = self.store.record(self.snapshot, parts, events_of(decision, parts))
         except Overtaken as newer:

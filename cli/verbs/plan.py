@@ -41,6 +41,7 @@ WAITING = ("approve", "reject")
 MOST = 2**53
 SERVICES_SHOWN = 50
 REASONS_SHOWN = 3  # of a service
+LONGEST_WHY = 80  # characters, in a table
 COLOURS = {"done": "green", "rolling": "yellow", "stopped": "red", "aborted": "red", "proposed": "bold"}
 
 
@@ -154,7 +155,7 @@ def history(items: list[dict[str, Any]]) -> Iterator[str]:
         say("there is no plan yet; why: gpuwright explain plan")
     OutputTable(["PLAN", "AGE", "STATE", "BY", "WHY", "COST/H", "UNSERVED/S", "GAP", "CHANGES", "OF"]).rows(
         [
-            plan["generation"], age(plan["at"]), plan["state"], plan["lane"], plan.get("reason") or "",
+            plan["generation"], age(plan["at"]), plan["state"], plan["lane"], _why_made(plan),
             number(plan.get("resourceCost")), number(plan.get("unservedPerSecond")), _percent(plan.get("gap")),
             spell_changes(plan.get("changes") or {}) or "none",
             _some(plan.get("services") or []),
@@ -254,6 +255,12 @@ def differences(diff: Mapping[str, Any]) -> Iterator[str]:
     same = diff["unchanged"]
     if same or not diff["services"]:
         yield f"{same} {'service is' if same == 1 else 'services are'} as before"
+
+
+def _why_made(plan: Mapping[str, Any]) -> str:
+    """Returns the message of a plan that only the planning period called for, and else the reason."""
+    reason, message = plan.get("reason") or "", plan.get("message") or ""
+    return message[:LONGEST_WHY] if message and reason in ("", "cycle") else reason
 
 
 def _why(unserved: Mapping[str, Any]) -> str:

@@ -21,11 +21,11 @@ from app.console.data import ConsoleData, read_services
 from app.console.links import service_link
 from app.console.page_answer import show, shown_tenant, zone_of_reader
 from app.console.page_request import read_charts_query
+from app.console.plan_page import why_planned
 from app.console.refusals import unknown_name
 from app.console.services import make_rows
 from app.console.visitor import Viewer
 from app.context import Context
-from app.control.domain.events import reason_of
 from app.control.tell.token_shares import TokenShares, token_shares
 from app.problem import HttpProblem
 from app.store.database import clock
@@ -128,8 +128,7 @@ def _history(connection: Connection, service: dict[str, Any], tenant: str, name:
         shares = token_shares(loads.token_answers(connection, tenant, name, window), service["sloMs"])
     plans = [plan_wire.head(row, own) for row in plan_reads.page_of_service(connection, tenant, name, MOST_PLANS)]
     for plan in plans:
-        reason = reason_of(plan["reason"] or "")
-        plan["why"] = reason.sentence if reason else ""
+        plan["why"] = why_planned(plan)
         plan["moment"] = datetime.fromisoformat(plan["at"])
     wanted = EventFilter(kind="Service", tenant=tenant, name=name)
     return ServiceHistory(shares, plans, events.recent(connection, wanted, MOST_EVENTS))

@@ -1,14 +1,55 @@
-"""Words a recorded decision: its events, and the changes that it holds back."""
+"""Words a recorded decision: why it was made, its events, and the changes that it holds back."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from app.control.domain.decision import Decision, HeldBackChange, PlanState
 from app.control.domain.events import NewEvent, Reason, event_of
+from app.control.formulate.question import Question
+from solvers.planning.plan import Unserved
 from solvers.planning.plan_fields import CHANGE_VERBS, spell_changes
 
 MOST_SPELLED = 5  # held-back changes, in a message
+MOST_SHORT = 3  # services that lack capacity, in a message
+MOST_DIGITS = 6  # of two rates that differ by little
+LEAST_SAVED = 0.005  # an hour; less is written as 0.00
+
+
+def explain_decisions(question: Question, decisions: Sequence[Decision]) -> tuple[Decision, ...]:
+    """Returns the decisions; one that only the planning period called for says what made it worthwhile."""
+    return tuple(
+        replace(decision, message=_reason_of_cycle(question, decision)) if decision.reason == Reason.CYCLE else decision
+        for decision in decisions
+    )
+
+
+def _reason_of_cycle(question: Question, decision: Decision) -> str:
+    short = _spell_shortfalls(question)
+    if short or decision.message or decision.verdict is None:
+        return "; ".join(filter(None, (short, decision.message)))
+    saved = question.verdict.cost.total - decision.verdict.cost.total
+    return f"it saves {saved:.2f} an hour" if saved >= LEAST_SAVED else ""
+
+
+def _spell_shortfalls(question: Question) -> str:
+    """Returns what the plan in force lacks: the largest shortfalls, or the first rule that it breaks by now."""
+    lacks = sorted(question.plan_in_force.unserved, key=lambda lack: (-lack.rate_per_second, lack.service))
+    if not lacks:
+        broken = question.verdict.violations
+        more = f" and {len(broken) - 1} more" if len(broken) > 1 else ""
+        return f"the plan in force breaks a rule by now: {broken[0]}{more}" if broken else ""
+    more = f" and {len(lacks) - MOST_SHORT} more" if len(lacks) > MOST_SHORT else ""
+    return "; ".join(_spell_shortfall(question, lack) for lack in lacks[:MOST_SHORT]) + more
+
+
+def _spell_shortfall(question: Question, lack: Unserved) -> str:
+    expected = question.problem.services[lack.service].rate_per_second
+    planned = expected - lack.rate_per_second
+    digits = next((some for some in range(1, MOST_DIGITS) if f"{expected:.{some}f}" != f"{planned:.{some}f}"), 1)
+    asked = f"{expected:.{digits}f} requests a second are expected"
+    return f"{lack.service}: {asked}, {planned:.{digits}f} were planned for"
 
 
 def spell_held_back(held: Sequence[HeldBackChange]) -> str:

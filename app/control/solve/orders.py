@@ -23,6 +23,8 @@ from solvers.planning.solve import SolveBudget, find
 if TYPE_CHECKING:
     from solvers.planning.parts.follow import WarmReplanner
 
+BRIEF_MINUTES = 3.0  # the horizon of a brief search
+
 pickle_by_values(Instance, Service, Node, Profile, Demand)  # a problem and a plan have thousands of them
 
 
@@ -124,6 +126,11 @@ def _planned(order: Solve, *, alone: bool) -> SolverAnswer:
     found = find_plan(order.problem, planner, SolveBudget(order.seconds, order.work, order.seed), alone=alone)
     seconds = time.monotonic() - began
     return SolverAnswer(SolveOutcome.SOLVED, found.plan, "", recipe, seconds, found.duals, found.knowledge)
+
+
+def briefly(problem: Problem) -> Problem:
+    """Returns the problem with a short horizon, so that only needed changes pay."""
+    return with_horizon(problem, min(problem.policy.horizon_minutes, BRIEF_MINUTES))
 
 
 def with_horizon(problem: Problem, minutes: float) -> Problem:

@@ -29,12 +29,13 @@ INSERT = statement(
             CAST(:services AS text[]))
     """,
 )
-# Only the newest plan is in force; proposals of an older snapshot are overtaken.
+# Only the newest plan is in force; proposals of an older snapshot are overtaken. What says why a plan was made stays.
 SUPERSEDE = statement(
     "supersede_plans",
     """
     UPDATE plan SET state = CASE WHEN state = 'proposed' THEN 'expired' ELSE 'superseded' END, decided_at = moment(),
-        message = CASE WHEN message = '' THEN 'plan ' || :generation || ' took its place' ELSE message END
+        message = CASE WHEN message = '' AND reason IN ('', 'cycle') THEN 'plan ' || :generation || ' took its place'
+                       ELSE message END
     WHERE generation < :generation AND state = ANY(CAST(:states AS text[]))
     """,
 )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from app.control.answer.explain.wording import clock, count, money, rate
-from app.control.domain.events import reason_of
+from app.control.domain.events import Reason, reason_of
 from solvers.planning.plan_fields import spell_changes
 
 JSON: TypeAlias = Any
@@ -23,10 +23,12 @@ def describe_plan(row: Mapping[str, JSON], plan: Mapping[str, JSON], held_back: 
         f"plan {row['generation']} ({row['lane']}) is {row['state']}: "
         + (f"{moved}; keep {changes.get('keep', 0)}" if moved else "it changes no instance")
     ]
-    if reason:
-        sentences.append(f"why it was made: {reason.sentence}")
-    if row.get("message"):
-        sentences.append(str(row["message"]))
+    message = str(row.get("message") or "")
+    if reason is Reason.CYCLE and message:
+        sentences.append(f"why it was made: {message}")
+    else:
+        sentences += [f"why it was made: {reason.sentence}"] if reason else []
+        sentences += [message] if message else []
     certificate = plan.get("certificate")
     sentences += [_cost(certificate)] if certificate else []
     sentences += _unserved(plan.get("unserved") or ())

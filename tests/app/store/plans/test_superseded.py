@@ -1,4 +1,4 @@
-"""A plan whose place another one took keeps the message with which it was made."""
+"""A plan whose place another one took still says why it was made."""
 
 from __future__ import annotations
 
@@ -21,19 +21,20 @@ def database(database_url: str) -> Iterator[Database]:
 
 
 @pytest.mark.parametrize(
-    ("state", "message", "after", "kept"),
+    ("state", "reason", "message", "after", "kept"),
     [
-        ("rolling", "the load of shop/a rose", "superseded", "the load of shop/a rose"),
-        ("rolling", "", "superseded", "plan 2 took its place"),
-        ("proposed", "the load of shop/a rose", "expired", "the load of shop/a rose"),
-        ("proposed", "", "expired", "plan 2 took its place"),
+        ("rolling", "cycle", "it saves 0.50 an hour", "superseded", "it saves 0.50 an hour"),
+        ("rolling", "cycle", "", "superseded", "plan 2 took its place"),
+        ("rolling", "fleet_applied", "", "superseded", ""),
+        ("proposed", "cycle", "it saves 0.50 an hour", "expired", "it saves 0.50 an hour"),
+        ("proposed", "cycle", "", "expired", "plan 2 took its place"),
     ],
 )
-def test_another_plan_is_named_only_where_there_is_no_message(
-    database: Database, state: str, message: str, after: str, kept: str
+def test_another_plan_is_named_only_where_nothing_says_why(
+    database: Database, state: str, reason: str, message: str, after: str, kept: str
 ) -> None:
     def record(base: int, state: str, message: str) -> int | None:
-        draft = PlanDraft("full", state, b"plan", b"desired", [], base=base, message=message)
+        draft = PlanDraft("full", state, b"plan", b"desired", [], reason=reason, base=base, message=message)
         return database.write(lambda c: plans.record(c, 1, draft))
 
     assert record(0, state, message) == 1

@@ -73,6 +73,19 @@ def test_a_plan_is_spelled_with_its_proof() -> None:
     ]
 
 
+def test_a_plan_of_a_cycle_is_explained_by_its_message() -> None:
+    row = {
+        "generation": 7,
+        "lane": "full",
+        "reason": "cycle",
+        "state": "superseded",
+        "message": "it saves 0.50 an hour",
+    }
+    assert describe_plan(row, {"changes": {"start": 2}}, [])[1:] == ["why it was made: it saves 0.50 an hour"]
+    other = describe_plan(row | {"reason": "load_rose", "message": "shop/a got more"}, {}, [])
+    assert other[1:] == ["why it was made: A service gets more requests than it was planned for.", "shop/a got more"]
+
+
 def test_a_plan_states_the_price_of_gpus_apart_from_the_penalty_for_what_is_unserved() -> None:
     certificate = {"cost": 1012.0, "resourceCost": 12.0, "unservedCost": 1000.0, "bound": None, "method": "greedy"}
     row = {"generation": 7, "lane": "full", "reason": "cycle", "state": "done", "message": ""}

@@ -1,0 +1,88 @@
+"""A plan of a cycle says what made it worthwhile."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from app.control.decide.decide import draft_changes
+from app.control.decide.least_change import follow_rates
+from app.control.decide.messages import explain_decisions
+from app.control.domain.decision import Decision
+from app.control.domain.events import Reason
+from app.control.domain.snapshot import ExpectedLoad, Snapshot
+from app.control.formulate.formulate import formulate
+from app.control.formulate.question import Question
+from tests.app.control.decide.test_batches import SECONDS, SOLVER, fleet, under_load
+
+
+@pytest.fixture(scope="module")
+def planned() -> Snapshot:
+    started = fleet()
+    question = formulate(started)
+    decision = draft_changes(started, question, SOLVER.solve(question.problem, seconds=SECONDS, work=1))
+    return under_load(replace(started, in_force=decision.desired, target=1), 1.0)
+
+
+def decided(snapshot: Snapshot) -> tuple[Question, Decision]:
+    question = formulate(snapshot)
+    answer = SOLVER.follow(*follow_rates(question), seconds=SECONDS)
+    return question, draft_changes(snapshot, question, answer)
+
+
+def risen(planned: Snapshot, names: tuple[str, ...], factor: float) -> Snapshot:
+    loads = {name: ExpectedLoad(planned.expected[name].rate_per_second * factor) for name in names}
+    return replace(planned, expected={**planned.expected, **loads})
+
+
+def message(question: Question, decision: Decision) -> str:
+    (found,) = explain_decisions(question, [decision])
+    return found.message
+
+
+def test_a_plan_for_more_load_names_the_service_and_both_rates(planned: Snapshot) -> None:
+    name = sorted(planned.expected)[0]
+    question, decision = decided(risen(planned, (name,), 3.0))
+    expected = question.problem.services[name].rate_per_second
+    carried = sum(line.rate_per_second for line in question.plan_in_force.instances if line.service == name)
+    rates = f"{expected:.1f} requests a second are expected, {carried:.1f} were planned for"
+    assert message(question, decision) == f"{name}: {rates}"
+
+
+def test_two_rates_that_differ_by_little_do_not_look_the_same(planned: Snapshot) -> None:
+    name = min(planned.expected, key=lambda name: planned.expected[name].rate_per_second)
+    question, decision = decided(risen(planned, (name,), 1.0005))
+    expected, were = message(question, decision).split(": ")[1].split(", ")
+    assert expected.split()[0] != were.split()[0]
+
+
+def test_the_three_largest_shortfalls_are_named_and_the_others_counted(planned: Snapshot) -> None:
+    question, decision = decided(risen(planned, tuple(sorted(planned.expected))[:5], 3.0))
+    lacks = sorted(question.plan_in_force.unserved, key=lambda lack: -lack.rate_per_second)
+    assert len(lacks) == 5
+    parts = message(question, decision).split("; ")
+    assert [part.split(":")[0] for part in parts] == [lack.service for lack in lacks[:3]]
+    assert parts[-1].endswith(" were planned for and 2 more")
+
+
+def test_a_plan_that_only_saves_says_how_much(planned: Snapshot) -> None:
+    quiet = under_load(planned, 0.3)
+    question = formulate(quiet)
+    decision = draft_changes(quiet, question, SOLVER.solve(question.problem, seconds=SECONDS, work=1))
+    assert decision.verdict
+    saved = question.verdict.cost.total - decision.verdict.cost.total
+    assert saved > 0
+    assert message(question, decision) == f"it saves {saved:.2f} an hour"
+
+
+def test_a_plan_that_neither_saves_nor_adds_capacity_says_nothing(planned: Snapshot) -> None:
+    assert message(*decided(planned)) == ""
+
+
+def test_a_message_or_a_reason_that_a_plan_has_stays(planned: Snapshot) -> None:
+    question, decision = decided(planned)
+    assert message(question, replace(decision, message="a batch of moves")) == "a batch of moves"
+    question, decision = decided(risen(planned, tuple(planned.expected), 3.0))
+    assert message(question, replace(decision, message="a batch")) == f"{message(question, decision)}; a batch"
+    assert message(question, replace(decision, reason=Reason.FLEET_APPLIED)) == ""
