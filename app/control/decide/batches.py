@@ -36,6 +36,7 @@ MOST_TRIES = 128
 MOST_JOINED = 3  # batches on other GPUs that are made beside the first in the same cycle
 MOST_SHIFTED = 3  # GPUs of a batch whose changes block each other
 MOST_DRAFTS = 5  # of a batch whose changes block each other
+LEAST_SPELLED = 0.005  # of a price; less is written as 0.00
 
 
 def add_due_batches(
@@ -64,7 +65,7 @@ def add_due_batches(
             for each in made:
                 regrets = regrets.made(each)
             regrets = regrets.came_closer(found.verdict.cost.resource) if found.verdict else regrets
-            return replace(found, message=_spell(context, found)), regrets
+            return replace(found, message=spell_batches(context, found)), regrets
         regrets = regrets.refused(batch)
     return decision, regrets
 
@@ -141,8 +142,11 @@ def blocked_places(snapshot: Snapshot, found: Decision, waiting: Iterable[Waitin
     return sorted(blocked, key=lambda place: (-blocked[place], place))
 
 
-def _spell(context: BatchContext, found: Decision) -> str:
+def spell_batches(context: BatchContext, found: Decision) -> str:
+    """Returns what the batches of a decision save, beside the decision without them, and the churn that they add."""
     saved = context.cost - found.verdict.cost.total if found.verdict else 0.0
     churn = found.value.churn - context.churn if found.value else 0.0
-    price = f"its churn costs {churn:.4g}" if churn > 0 else "it adds no churn"
-    return f"a batch of moves saves {saved:.4g} an hour; {price}"
+    price = f"making it costs {churn:.2f} once" if churn >= LEAST_SPELLED else "making it costs nothing"
+    is_alone = context.decision.desired == context.snapshot.in_force
+    compared = "" if is_alone else "compared with only following the load, "
+    return f"{compared}a batch of moves saves {saved:.2f} an hour; {price}"

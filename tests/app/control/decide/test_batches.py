@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from app.control.decide.batch_drafts import MOST_REHEARSED, URGENT_SECONDS, BatchContext, batches_again, groups_in
-from app.control.decide.batches import TRIES, URGENT_TRIES, add_due_batches
+from app.control.decide.batches import TRIES, URGENT_TRIES, add_due_batches, spell_batches
 from app.control.decide.decide import draft_changes, hold_back
 from app.control.decide.least_change import follow_rates
 from app.control.decide.regret import NO_REGRETS
@@ -33,6 +33,7 @@ START = datetime(2026, 6, 1, tzinfo=UTC)
 FLEET = Path("examples/fleet.yaml")
 SOLVER = Inline()
 SECONDS = 10.0
+FOR_NOTHING = "making it costs nothing"
 BUSY_FACTOR, QUIET_FACTOR = 1.4, 0.7  # of the declared rates
 
 
@@ -135,6 +136,10 @@ def cost(decision: Decision) -> float:
     return decision.plan.certificate.cost.total
 
 
+def cost_in_force(context: BatchContext) -> float:
+    return context.question.verdict.cost.total
+
+
 def rates(desired: Desired) -> dict[str, dict[str, float]]:
     """Returns the rate of each instance, by service."""
     carried: dict[str, dict[str, float]] = {}
@@ -165,6 +170,20 @@ def test_a_batch_makes_a_dear_plan_cheaper_and_serves_all_load(context: BatchCon
     assert not found.plan.unserved
     assert found.verdict
     assert found.verdict.is_right
+
+
+def test_a_batch_says_what_it_saves_and_with_what_that_compares(context: BatchContext, found: Decision) -> None:
+    saved = cost(context.decision) - cost(found)
+    assert context.decision.desired != context.snapshot.in_force
+    assert found.message.startswith("compared with only following the load, a batch of moves saves ")
+    assert found.message.endswith(f" saves {saved:.2f} an hour; {FOR_NOTHING}")
+    still = replace(context, decision=replace(context.decision, desired=context.snapshot.in_force))
+    alone = add_due_batches(still, NO_REGRETS, SOLVER)[0]
+    assert alone.plan.changes.start == alone.plan.changes.move == 0
+    assert alone.message == f"a batch of moves saves {cost_in_force(still) - cost(alone):.2f} an hour; {FOR_NOTHING}"
+    assert alone.value
+    dear = replace(alone, value=replace(alone.value, churn=0.0641))
+    assert spell_batches(still, dear).endswith(" an hour; making it costs 0.06 once")
 
 
 def test_an_answer_to_a_lack_takes_batches_along_but_waits_little_for_them(urgent: BatchContext) -> None:
