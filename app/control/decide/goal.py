@@ -61,8 +61,9 @@ def wait_for_goal(
         return decision, regrets
     if regrets.goal.is_due:
         return decision, regrets.goal_made()
-    cost = f"waiting has cost {max(0.0, regrets.goal.regret):.4g} so far, its hand-overs cost {price:.4g}"
-    return _kept(snapshot, question, decision, f"a cheaper plan would save {saved:.4g} an hour; {cost}"), regrets
+    waited = f"{max(0.0, regrets.goal.regret):.2f} of {price:.2f} so far"
+    due = f"it is made once waiting for it has cost as much as its hand-overs: {waited}"
+    return _kept(snapshot, question, decision, f"a cheaper plan would save {saved:.2f} an hour; {due}"), regrets
 
 
 def kept_again(snapshot: Snapshot, question: Question, decision: Decision, recipe: Mapping[str, Any]) -> Decision:

@@ -58,7 +58,10 @@ def test_a_plan_is_made_once_waiting_has_cost_its_churn(
     regrets, cycles, snapshot = NO_REGRETS, 0, full
     decision, regrets = wait_for_goal(snapshot, question, dear, dear, regrets)
     while decision.desired == full.in_force:
-        assert decision.held_back[-1].message.startswith("a cheaper plan would save")
+        first, due = decision.held_back[-1].message.split("; ")
+        assert first == f"a cheaper plan would save {saved_per_hour:.2f} an hour"
+        assert due.startswith("it is made once waiting for it has cost as much as its hand-overs: ")
+        assert due.endswith(" of 2.03 so far")
         assert not regrets.goal.is_due
         regrets = regrets.waited(snapshot.at)
         cycles += 1
