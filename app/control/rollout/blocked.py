@@ -104,8 +104,13 @@ def free(
     elif found.sequence == state.sequence:  # it was tried
         stuck = {change.owner for change in mine}
         goal = without_instances(target, assigned, ids)
-    what = "they are left out until another plan" if stuck else "they get another order"
+    is_single = len(mine) == 1
+    if stuck:
+        what = f"{'it is' if is_single else 'they are'} left out until another plan"
+    else:
+        what = f"{'it gets' if is_single else 'they get'} another order"
     waits = [f"{change.instance} of {change.owner}: {change.message}" for change in mine]
     more = f" and {len(waits) - MOST_NAMED} more" if len(waits) > MOST_NAMED else ""
-    message = f"{len(waits)} changes wait and nothing is under way; {what}: {'; '.join(waits[:MOST_NAMED])}{more}"
+    changes = "1 change waits" if is_single else f"{len(waits)} changes wait"
+    message = f"{changes} and nothing is under way; {what}: {'; '.join(waits[:MOST_NAMED])}{more}"
     return Freed(goal, found.sequence, tuple(sorted(stuck)), message)

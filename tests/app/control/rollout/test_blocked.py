@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from app.control.domain.desired import Desired
 from app.control.rollout import Advance, RolloutState, advance, begin
+from app.control.rollout.blocked import free
 from tests.app.control.rollout.fleets import a_node, all_serve, an_instance, drawn, rules, served
 from tests.app.control.rollout.nodes import Fleet
 from tests.app.control.rollout.referee import placed_instances
@@ -96,6 +97,13 @@ def test_changes_that_wait_for_each_other_are_named_and_left_out_while_others_go
     assert placed_instances(step.target) == placed_instances({**OLD, **ELSEWHERE})
     assert (step.state.freed, step.state.waited_seconds) == (("shop/a", "shop/b"), 20.0)
     assert look(step.target, step, 25).done
+
+
+def test_a_single_change_waits_in_the_singular() -> None:
+    step = advance(SWAPPED, OLD, all_serve(OLD), RolloutState(), rules(), START)
+    mine = [change for change in step.waiting if change.instance == "a2"]
+    freed = free({"a2"}, mine, OLD, SWAPPED, step.state, rules())
+    assert freed.message.startswith("1 change waits and nothing is under way; it is left out until another plan: a2 ")
 
 
 def test_a_component_is_freed_although_another_is_under_way() -> None:
