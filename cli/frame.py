@@ -36,7 +36,8 @@ def frame(overview: Mapping[str, Any], lines: int | None = None, colours: Paint 
 def _head(overview: Mapping[str, Any], services: Sequence[Any], gpus: Sequence[Any]) -> list[str]:
     plan = overview.get("plan")
     leader = overview.get("leader") or {}
-    led = f"led by {leader['holder']}, epoch {leader['epoch']}" if leader.get("held") else "no planner leads"
+    last = f" ({leader['holder']} led last, epoch {leader['epoch']})" if leader else ""
+    led = f"led by {leader['holder']}, epoch {leader['epoch']}" if leader.get("held") else f"no planner leads{last}"
     if "plan" not in overview:  # a tenant sees its services alone
         return [f"{len(services)} services"]
     if plan is None:

@@ -77,8 +77,8 @@ ALERTS = (
         "SolverFailing", f"sum(increase({FAILED}[15m])) >= 3", "0m", "page",
         "The solver failed to return a plan three times; the last good one stays in force, and what it leaves unserved "
         "is added by HetSev's greedy.",
-        "`gpuwright plan history` names each outcome. Out of time: give it more seconds or cores. Crashed or wrong: "
-        "`gpuwright replay PLAN` repeats the decision offline; report it.",
+        "`gpuwright explain plan` names each outcome under `lately`. Out of time: give it more seconds or cores. "
+        "Crashed or wrong: `gpuwright replay PLAN` repeats the decision offline; report it.",
     ),
     Alert(
         "FallbackPlans", "sum(increase(gpuwright_fallback_plans_total[15m])) > 0", "0m", "ticket",
@@ -94,8 +94,8 @@ ALERTS = (
     Alert(
         "RolloutStopped", 'sum(increase(gpuwright_rollouts_total{state="stopped"}[15m])) > 0', "0m", "page",
         "A step of a rollout failed its check; the changes that depend on it were left out.",
-        "`gpuwright plan history` says which step and why. Then `gpuwright plan rollback`, or repair the node and let "
-        "the next cycle plan again.",
+        "`gpuwright plan show` and `gpuwright events --reason rollout_stopped` say which step and why. Then "
+        "`gpuwright plan rollback`, or repair the node and let the next cycle plan again.",
     ),
     Alert(
         "RolloutBlocked", "sum(increase(gpuwright_rollout_blocked_total[15m])) > 0", "0m", "ticket",
@@ -106,8 +106,8 @@ ALERTS = (
     Alert(
         "RolloutLong", "time() - max(gpuwright_rolling_since_timestamp_seconds) > 1800", "0m", "ticket",
         "A rollout has been under way for more than half an hour; no full plan is made before it ends.",
-        "`gpuwright plan show` says what its changes wait for. `gpuwright plan abort` ends it where it is, so that the "
-        "next cycle plans from what runs.",
+        "`gpuwright plan show` names the changes that wait, and for what. `gpuwright plan abort` ends it where it is, "
+        "so that the next cycle plans from what runs.",
     ),
     Alert(
         "NoRoomToHandOver", 'sum(gpuwright_held_back{reason="no_room_to_hand_over"}) > 0', "1h", "ticket",
@@ -198,7 +198,8 @@ ALERTS = (
     Alert(
         "NodeTokenReused", "sum(increase(gpuwright_node_token_reuse_total[1h])) > 0", "0m", "page",
         "A node's token was used again after its successor: it may have been copied.",
-        "The audit names the node. Delete it and join it again; its tokens end at once.",
+        "`gpuwright audit --outcome alarm` names the node. `gpuwright token revoke` each token of it, then "
+        "`gpuwright token join --node NAME`, and join it again.",
     ),
 )  # fmt: skip
 

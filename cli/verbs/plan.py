@@ -12,6 +12,7 @@ from cli.client import ApiClient
 from cli.contexts import resolve
 from cli.exits import Failed
 from cli.output import OutputTable, age, colour, number, plain, print_data, say
+from cli.rollout import rollout_lines
 from solvers.planning.plan_fields import held_gpus, spell_changes
 
 EPILOG = """\
@@ -184,9 +185,7 @@ def shown(plan: Mapping[str, Any]) -> Iterator[str]:
     others = plan.get("others")
     if others:
         yield f"of others: {others['instances']} instances, {others['jobs']} jobs"
-    progress = _rollout(plan.get("rollout") or {})
-    if progress:
-        yield progress
+    yield from rollout_lines(plan)
 
 
 def _cost(certificate: Mapping[str, Any]) -> str:
@@ -219,16 +218,6 @@ def _services(instances: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     )  # fmt: skip
     if len(by_service) > SERVICES_SHOWN:
         yield f"and {len(by_service) - SERVICES_SHOWN} more services; --json has them all"
-
-
-def _rollout(rollout: Mapping[str, Any]) -> str:
-    """Returns the progress of a rollout: instances to start, to stop and on trial."""
-    counts = [
-        f"{len(rollout[name])} {words}"
-        for name, words in (("pending", "still to be made"), ("leaving", "on their way out"), ("canaries", "on trial"))
-        if rollout.get(name)
-    ]
-    return f"rollout: step {rollout.get('steps', 0)}; instances: {', '.join(counts)}" if counts else ""
 
 
 def differences(diff: Mapping[str, Any]) -> Iterator[str]:

@@ -51,6 +51,12 @@ def test_before_the_first_measurements_the_head_counts_no_slos() -> None:
     assert "services not measured yet" in frame(overview() | {"services": unmeasured})[1]
 
 
+def test_without_a_leader_the_last_one_is_named() -> None:
+    last = {"holder": "here:1", "epoch": 3, "held": False}
+    assert frame(overview(leader=last))[0].endswith("; no planner leads (here:1 led last, epoch 3)")
+    assert frame(overview(leader=None))[0].endswith("; no planner leads")
+
+
 def test_what_is_unserved_is_a_rate_and_no_money() -> None:
     plan = overview()["plan"] | {"cost": 1012.0, "unservedCost": 1000.0, "unservedPerSecond": 250.0}
     lacking = service(0, unservedPerSecond=250.0)
