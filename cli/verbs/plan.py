@@ -229,6 +229,9 @@ def differences(diff: Mapping[str, Any]) -> Iterator[str]:
     money = f": GPUs cost {number(before['resourceCost'])} -> {number(after['resourceCost'])} an hour" if cost else ""
     yield f"plan {diff['generation']} against {against}{money}"
     for service in diff["services"]:
+        if not service["service"]:  # what is held back of the plan as a whole
+            yield from (plain(f"  the plan: {reason}") for reason in service["reasons"][:REASONS_SHOWN])
+            continue
         tint = (
             "green" if not service["before"]["instances"] else "red" if not service["after"]["instances"] else "yellow"
         )

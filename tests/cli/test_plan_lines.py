@@ -1,4 +1,4 @@
-"""What `gpuwright plan` prints of a plan: what its rollout waits for."""
+"""What `gpuwright plan` prints of a plan: what its rollout waits for, and what it changes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 from app.control.rollout import check
 from cli.rollout import LINES_SHOWN, STAGES, rollout_lines
+from cli.verbs.plan import differences
 
 NOW = 1000.0
 COPY = {"id": "tags-b88ce2bb", "service": "shop/tags", "node": "l4-1", "gpu": 3}
@@ -43,3 +44,10 @@ def test_at_most_ten_are_listed_and_a_rollout_that_has_ended_waits_for_nothing()
     assert lines() == []
     pending = {"i-1": {"since": 1.0}}
     assert list(rollout_lines({"state": "superseded", "rollout": {"pending": pending}}, NOW)) == []
+
+
+def test_what_is_held_back_of_the_whole_plan_is_no_service_without_a_name() -> None:
+    shapes = {"instances": 0, "shapes": [], "unservedPerSecond": 0.0}
+    held = {"service": "", "words": "0 -> 0 instances", "before": shapes, "after": shapes, "reasons": ["held back"]}
+    found = list(differences({"generation": 2, "against": 1, "services": [held], "unchanged": 3}))
+    assert found[1:] == ["  the plan: held back", "3 services are as before"]
