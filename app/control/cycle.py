@@ -16,7 +16,7 @@ from app.control.decide.failures import explain_failure
 from app.control.decide.fallback import draft_fallback
 from app.control.decide.last_question import CycleResult, LastQuestion, plan_conditions, rests_to_keep
 from app.control.decide.least_change import explain_skipped, follow_rates, with_bound_of_search
-from app.control.decide.messages import events_of, explain_decisions, spell_held_back
+from app.control.decide.messages import events_of, explain_decisions, spell_held_back, true_reason
 from app.control.decide.midway import Following, answer_midway
 from app.control.decide.regret import RegretAccounts
 from app.control.decide.shifting import shift
@@ -66,7 +66,7 @@ def run_cycle(
         around, question = close_failed_places(snapshot), formulate(snapshot)
         asked = question if around is snapshot else formulate(around)
         kept = before.regrets, before.knowledge
-        cycle = _Cycle(store, solver, before, budget, reason, snapshot, question, asked, *kept)
+        cycle = _Cycle(store, solver, before, budget, true_reason(reason, snapshot), snapshot, question, asked, *kept)
     if waiting := cycle.why_not_ask():
         return cycle.skip(waiting)
     if added := cycle.fall_back_again(before.recent_failure(snapshot.at, question)):

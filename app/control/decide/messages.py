@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from app.control.domain.decision import Decision, HeldBackChange, PlanState
 from app.control.domain.events import NewEvent, Reason, event_of
+from app.control.domain.snapshot import Snapshot
 from app.control.formulate.question import Question
 from solvers.planning.plan import Unserved
 from solvers.planning.plan_fields import CHANGE_VERBS, spell_changes
@@ -15,6 +16,16 @@ MOST_SPELLED = 5  # held-back changes, in a message
 MOST_SHORT = 3  # services that lack capacity, in a message
 MOST_DIGITS = 6  # of two rates that differ by little
 LEAST_SAVED = 0.005  # an hour; less is written as 0.00
+
+
+def true_reason(reason: Reason, snapshot: Snapshot) -> Reason:
+    """Returns what calls for the decision: the first plan is called for by the lack of one, and no later plan is.
+
+    A new leader asks for a first plan, and what people do wakes the leader, before either knows what is in force.
+    """
+    if not snapshot.target:
+        return Reason.FIRST_PLAN if reason in (Reason.CYCLE, Reason.OPERATOR) else reason
+    return Reason.CYCLE if reason is Reason.FIRST_PLAN else reason
 
 
 def explain_decisions(question: Question, decisions: Sequence[Decision]) -> tuple[Decision, ...]:

@@ -29,7 +29,7 @@ class Reason(StrEnum):
 
     # What calls for a decision.
     CYCLE = "cycle", "info", "The planning period has passed."
-    FIRST_PLAN = "first_plan", "info", "There was no plan yet."
+    FIRST_PLAN = "first_plan", "info", "No plan was in force yet."
     JOB_APPLIED = "job_applied", "info", "A job was declared, changed or deleted."
     FLEET_APPLIED = "fleet_applied", "info", "A node, GPU type, model, profile, tenant or the policy was changed."
     LOAD_ROSE = "load_rose", "info", "A service gets more requests than it was planned for."

@@ -16,7 +16,7 @@ PERIOD = "The planning period has passed."
         ({"reason": "cycle", "message": "it saves 0.50 an hour"}, "It saves 0.50 an hour."),
         ({"reason": "cycle", "message": None}, PERIOD),
         ({"reason": "cycle"}, PERIOD),  # as a tenant sees it
-        ({"reason": "first_plan", "message": "adds shop/a"}, "There was no plan yet."),
+        ({"reason": "first_plan", "message": "adds shop/a"}, "No plan was in force yet."),
     ],
 )
 def test_a_plan_of_a_cycle_is_explained_by_its_message(head: dict[str, str | None], why: str) -> None:

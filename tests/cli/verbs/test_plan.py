@@ -91,7 +91,7 @@ def test_explain_tells_why_in_sentences(run: Run) -> None:
     assert "least change that helps: " in missing.out
     plan = run("explain", "plan")
     assert plan.lines[0].startswith("plan 1 (full) is ")
-    assert "  why it was made: There was no plan yet." in plan.lines
+    assert "  why it was made: No plan was in force yet." in plan.lines
     assert "lately:" in plan.lines
     names = [item["metadata"]["name"] for item in json.loads(run("get", "profiles", "-o", "json").out)]
     profile = run("explain", "profile", names[0])

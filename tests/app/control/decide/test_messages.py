@@ -8,7 +8,7 @@ import pytest
 
 from app.control.decide.decide import draft_changes
 from app.control.decide.least_change import follow_rates
-from app.control.decide.messages import explain_decisions
+from app.control.decide.messages import explain_decisions, true_reason
 from app.control.domain.decision import Decision
 from app.control.domain.events import Reason
 from app.control.domain.snapshot import ExpectedLoad, Snapshot
@@ -86,3 +86,17 @@ def test_a_message_or_a_reason_that_a_plan_has_stays(planned: Snapshot) -> None:
     question, decision = decided(risen(planned, tuple(planned.expected), 3.0))
     assert message(question, replace(decision, message="a batch")) == f"{message(question, decision)}; a batch"
     assert message(question, replace(decision, reason=Reason.FLEET_APPLIED)) == ""
+
+
+@pytest.mark.parametrize(
+    ("target", "reason", "found"),
+    [
+        (0, Reason.OPERATOR, Reason.FIRST_PLAN),
+        (0, Reason.CYCLE, Reason.FIRST_PLAN),
+        (0, Reason.FLEET_APPLIED, Reason.FLEET_APPLIED),
+        (7, Reason.OPERATOR, Reason.OPERATOR),
+        (7, Reason.FIRST_PLAN, Reason.CYCLE),
+    ],
+)
+def test_the_first_plan_alone_is_called_for_by_the_lack_of_one(target: int, reason: Reason, found: Reason) -> None:
+    assert true_reason(reason, replace(fleet(), target=target)) is found
