@@ -12,6 +12,7 @@ Paint = Mapping[str, str]  # a name of a colour -> how it begins; empty: no colo
 BAR = 20
 FEW = 5  # decisions
 TROUBLES = 5  # events that are more than news
+LEAVING = "leaving: the plan does not use it"
 RESET = "\x1b[0m"
 
 
@@ -20,11 +21,12 @@ def frame(overview: Mapping[str, Any], lines: int | None = None, colours: Paint 
     paint = colours or {}
     services: Sequence[Mapping[str, Any]] = overview.get("services", ())
     gpus: Sequence[Mapping[str, Any]] = overview.get("gpus", ())
+    leaving: Sequence[Mapping[str, Any]] = overview.get("leaving", ())
     head = [*_head(overview, services, gpus), *(plain(f"left out: {why}") for why in overview.get("leftOut", ()))]
     decided = [*_decisions(overview), *_troubles(overview)]
     room = None if lines is None else max(6, lines - len(head) - len(decided) - 4)
     of_services = _services(services, None if room is None else max(3, min(len(services) + 1, room * 2 // 3)), paint)
-    of_gpus = _gpus(gpus, None if room is None else max(3, room - len(of_services)), paint)
+    of_gpus = _gpus([*gpus, *leaving], None if room is None else max(3, room - len(of_services)), paint)
     found = [*head, "", *of_services]
     if of_gpus:
         found += ["", *of_gpus]
@@ -59,7 +61,9 @@ def _head(overview: Mapping[str, Any], services: Sequence[Any], gpus: Sequence[A
     attained = sum(_is_attained(service) for service in services if service["attained"] is not None)
     known = sum(service["attained"] is not None for service in services)
     slos = f"{attained} of {known} within their SLO" if known else "not measured yet"
-    return [plain(first), f"{cost}   services {slos}   GPUs in use {len(gpus)}"]
+    leaving = len(overview.get("leaving", ()))
+    in_use = f"{len(gpus)} and {leaving} leaving" if leaving else str(len(gpus))
+    return [plain(first), f"{cost}   services {slos}   GPUs in use {in_use}"]
 
 
 def _services(services: Sequence[Mapping[str, Any]], most: int | None, paint: Paint) -> list[str]:
@@ -97,7 +101,7 @@ def _gpus(gpus: Sequence[Mapping[str, Any]], most: int | None, paint: Paint) -> 
             f"{gpu['memoryGib']:.1f} GiB",
             f"{gpu['utilizationPercent']:.0f} %" if gpu.get("utilizationPercent") is not None else "",
             f"{gpu['powerW']:.0f} W" if gpu.get("powerW") is not None else "",
-            ", ".join((*gpu["services"], *gpu["jobs"])),
+            ", ".join((*gpu["services"], *gpu["jobs"])) if "services" in gpu else LEAVING,
         ]
         for gpu in gpus
     ]

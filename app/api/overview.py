@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from importlib import import_module
 from typing import Any
@@ -22,7 +22,7 @@ from app.control.formulate.pose import pose
 from app.control.tell import slo
 from app.problem import HttpProblem
 from app.store.database import clock, lease
-from app.store.fleet import loads, telemetry
+from app.store.fleet import loads, observed, telemetry
 from app.store.fleet.loads import WindowSums
 from app.store.fleet.routed import count_routed
 from app.store.plans import outlook, plan_reads, plans
@@ -58,8 +58,10 @@ def _whole(connection: Connection, tenant: str, counted: WindowSums) -> dict[str
         return found
     row = plan_reads.read_head(connection, number) if number else None
     leader = lease.current(connection)
+    gpus = _gpus(body or {}, telemetry.newest_of_gpus(connection))
     return found | {
-        "gpus": _gpus(body or {}, telemetry.newest_of_gpus(connection)),
+        "gpus": gpus,
+        "leaving": _leaving(connection, gpus) if plan_reads.in_force(connection) else [],
         "plan": plan_wire.head(row) if row else None,
         "decisions": [plan_wire.head(line) for line in plan_reads.page(connection, 2**62, LAST)],
         "cycles": [{**cycle, "at": rfc3339(cycle["at"])} for cycle in plan_reads.cycles(connection, 1)],
@@ -162,3 +164,18 @@ def _gpus(body: dict[str, Any], measured: Mapping[tuple[str, int], tuple[float, 
     for place, gpu in on.items():
         gpu["powerW"], gpu["utilizationPercent"] = measured.get(place, (None, None))
     return [on[place] for place in sorted(on)]
+
+
+def _leaving(connection: Connection, planned: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Returns the GPUs that the plan does not use and on which a node that reports still has copies of services."""
+    known = {(gpu["node"], gpu["gpu"]) for gpu in planned}
+    held = [gpu for gpu in observed.held_gpus(connection) if (gpu.node, gpu.gpu) not in known]
+    if not held:
+        return []
+    since = clock.moment(connection) - RATE_WINDOW
+    reporting = {node for node, _, at in observed.generations(connection) if at >= since}
+    return [
+        {"node": gpu.node, "gpu": gpu.gpu, "smPercent": gpu.sm_percent, "memoryGib": gpu.memory_gib}
+        for gpu in sorted(held, key=lambda gpu: (gpu.node, gpu.gpu))
+        if gpu.node in reporting
+    ]

@@ -71,6 +71,15 @@ def test_the_price_of_held_gpus_stands_after_the_cost_of_the_plan() -> None:
     assert frame(overview(money={"heldPerHour": 13.5}))[1].startswith("cost 12.00/h   held 13.50/h   bound 11.10/h")
 
 
+def test_a_gpu_that_is_held_and_not_planned_is_listed_as_leaving() -> None:
+    gpu = {"node": "n-2", "gpu": 3, "smPercent": 40.0, "memoryGib": 2.0}
+    lines = frame(overview(leaving=[gpu], money={"heldPerHour": 13.5}))
+    assert lines[1].endswith("GPUs in use 1 and 1 leaving")
+    (line,) = [line for line in lines if line.startswith("n-2/3")]
+    assert " 40 %   2.0 GiB   -" in line
+    assert line.endswith("leaving: the plan does not use it")
+
+
 def test_before_a_plan_the_last_try_is_shown_and_warnings_below() -> None:
     tried = {"at": THEN, "outcome": "out_of_time", "reason": "solver_out_of_time", "message": "no answer in 25 s"}
     subject = {"kind": "Node", "tenant": "", "name": "n-1"}

@@ -54,6 +54,7 @@ FLEET: Mapping[str, Schema] = {
         {"services": array("OverviewService"), "leftOut": TEXTS},
         {
             "gpus": array("OverviewGpu"),
+            "leaving": array("LeavingGpu"),
             "plan": nullable("PlanHead"),
             "decisions": array("PlanHead"),
             "cycles": array("Cycle"),
@@ -85,6 +86,10 @@ FLEET: Mapping[str, Schema] = {
             "powerW": nullable(NUMBER),
             "utilizationPercent": nullable(NUMBER),
         },
+    ),
+    "LeavingGpu": record(
+        "A GPU that the plan does not use and that still has copies of services",
+        {"node": TEXT, "gpu": WHOLE, "smPercent": NUMBER, "memoryGib": NUMBER},
     ),
     "OverviewEvent": record(
         "An alarm or a warning of the last hour",

@@ -193,6 +193,22 @@ def test_the_overview_says_what_services_cost_and_who_leads(fleet: Planned) -> N
     assert told["plan"]["generation"] == told["decisions"][0]["generation"]
 
 
+def test_the_overview_names_gpus_that_are_held_and_not_planned(fleet: Planned) -> None:
+    assert ask(fleet, "/api/v1/overview")["leaving"] == []
+    copy = {"instance": "gone-1", "gpu": 7, "smPercent": 40, "memoryGib": 2, "stage": "draining"}
+    with psycopg.connect(fleet.server.database_url) as connection:
+        row = connection.execute("SELECT detail FROM node_detail WHERE node = 'node-0'").fetchone()
+        assert row
+        changed = {**row[0], "copies": [*row[0].get("copies", ()), copy]}
+        change = "UPDATE node_detail SET detail = %s WHERE node = 'node-0'"
+        connection.execute(change, [json.dumps(changed)])
+        connection.commit()
+        told = ask(fleet, "/api/v1/overview")
+        connection.execute(change, [json.dumps(row[0])])
+    assert told["leaving"] == [{"node": "node-0", "gpu": 7, "smPercent": 40, "memoryGib": 2}]
+    assert len(told["gpus"]) == 4
+
+
 def test_news_displace_no_alarm_from_the_overview(fleet: Planned) -> None:
     from app.store.database.database import Database
     from app.store.world import events
