@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from math import inf
 from typing import Any
@@ -11,6 +12,8 @@ import pytest
 from sqlalchemy import text
 
 from app.control.cycle import CycleBudget
+from app.control.domain.snapshot import Snapshot
+from app.control.fast.lane import FastLane, LaneResult
 from app.control.observe.listener import ReportListener
 from app.control.planner import Planner
 from app.control.record.encoding import make_finite
@@ -147,6 +150,31 @@ def test_a_new_leader_acts_only_once_it_knows_what_was_asked_before(database_url
         assert new.lead()
         new.cycle()
         assert _planned_rate(simulation) >= 0.9 * planned
+
+
+def test_a_notice_whose_answer_failed_is_answered_once_the_database_is_back(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers: list[object] = [Unavailable("the database cannot be reached"), LaneResult()]
+
+    def leave(lane: FastLane, snapshot: Snapshot, tell: Callable[[], object]) -> LaneResult:
+        answer = answers.pop(0)
+        if isinstance(answer, Unavailable):
+            raise answer
+        assert isinstance(answer, LaneResult)
+        return answer
+
+    with simulated(database_url, small(gpus=2)) as simulation:
+        simulation.advance(30)
+        simulation.plans = False
+        planner = simulation.planner
+        monkeypatch.setattr(FastLane, "leave", leave)
+        planner._notices = frozenset({("node-0", planner.store.moment().timestamp() + 120.0)})
+        with pytest.raises(Unavailable):
+            planner.quicken()
+        planner.quicken()
+        assert not answers
+        planner.quicken()
 
 
 def _planned_rate(simulation: Simulation) -> float:
