@@ -7,6 +7,7 @@ import errno
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from types import ModuleType
 from typing import Any, NamedTuple, NoReturn
 
@@ -232,6 +233,8 @@ def parser_of(verb: CommandVerb, module: ModuleType) -> argparse.ArgumentParser:
     description = f"{verb.help[0].upper()}{verb.help[1:]}."
     parser = Parser(prog=f"gpuwright {verb.name}", description=description)
     module.add_arguments(parser)
+    with suppress(argparse.ArgumentError):  # a verb that asks a server has it already
+        parser.add_argument("-v", "--verbose", action="store_true", help=argparse.SUPPRESS)
     return parser
 
 

@@ -157,5 +157,6 @@ def labels(given: Mapping[str, str] | None) -> str:
 
 
 def say(line: str) -> None:
-    """Prints a remark on stderr, so that stdout holds the result alone."""
-    print(plain(line), file=sys.stderr)
+    """Prints a remark on stderr, so that stdout holds the result alone; nothing where stderr is closed."""
+    if sys.stderr is not None:
+        print(plain(line), file=sys.stderr)

@@ -6,6 +6,7 @@ import argparse
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
 from app.manifests.model import Kind
@@ -92,24 +93,38 @@ def run(args: argparse.Namespace) -> int:
     truth = truth_order(args)
     if args.out and args.no_comparison:
         raise Failed("--out needs the costs that --no-comparison leaves out; give one of the two")
-    out = _folder(args.out) if args.out else None
-    found = _simulate(args, truth)
+    world = _world(args)
+    shapes, requests = _load(args, world)
+    out = None if args.out is None else _folder(args.out)
+    found = _simulate(args, truth, world, shapes, requests)
     if args.json:
         print(json.dumps(found.figures))
     else:
-        _show(found.figures)
+        _show(found.figures, _promised(world))
+    for name, shares in found.figures["attainment"].items():
+        if not shares["share"]:
+            say(f"{name} was never served; `gpuwright solve` with the same files says why")
     if out:
         _write(out, found, f"{args.rates or args.requests or args.load}, seed {args.seed}")
     return exits.OK
 
 
-def _simulate(args: argparse.Namespace, truth: TruthOrder) -> SimulationReport:
+def _world(args: argparse.Namespace) -> DeclaredFiles:
     world = declared.world(args)
     if not world.of(Kind.NODE):
         raise Failed("no Node is declared in the files: there is nothing to simulate on")
     if args.reclaim_every is not None:
         _check_reclaims(args.reclaim_every, world)
-    shapes, requests = _load(args, world)
+    return world
+
+
+def _simulate(
+    args: argparse.Namespace,
+    truth: TruthOrder,
+    world: DeclaredFiles,
+    shapes: Mapping[str, Shape],
+    requests: Mapping[str, Floats] | None,
+) -> SimulationReport:
     from app.postgres.faults import PostgresError
     from solvers.compiled import before_compiling
 
@@ -164,13 +179,17 @@ def _check_times(trace: Mapping[str, Floats], args: argparse.Namespace) -> None:
 
 
 def _folder(name: str) -> Path:
-    """Makes the folder now, so that nothing is simulated in vain."""
+    """Makes the folder now, and writes to it, so that nothing is simulated in vain."""
     refuse_without_matplotlib("--out")
+    if not name:
+        raise Failed("--out needs the name of a folder")
     folder = Path(name)
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
     except OSError as error:
-        raise Failed(f"cannot make the folder {name}: {reason(error)}") from None
+        raise Failed(f"cannot write to the folder {name}: {reason(error)}") from None
     return folder
 
 
@@ -186,16 +205,31 @@ def _write(folder: Path, found: SimulationReport, title: str) -> None:
     say(f"written to {folder}: simulation.json, costs.csv, costs.svg")
 
 
-def _show(figures: Mapping[str, Any]) -> None:
+def _promised(world: DeclaredFiles) -> dict[str, float]:
+    """Returns the percentile of each service's SLO."""
+    slos: dict[str, Any] = {f"{item.tenant}/{item.name}": item.spec["slo"] for item in world.of(Kind.SERVICE)}
+    return {name: float(slo["percentile"]) for name, slo in slos.items()}
+
+
+def _show(figures: Mapping[str, Any], promised: Mapping[str, float]) -> None:
     """Prints the figures for people: services, costs beside what they could have been, and the rest."""
     worst = sorted(figures["attainment"].items(), key=lambda item: (item[1]["worstHour"], item[0]))
-    OutputTable(("SERVICE", "WITHIN SLO", "WORST HOUR")).rows(
-        (name, f"{100 * shares['share']:.2f} %", f"{100 * shares['worstHour']:.2f} %") for name, shares in worst
+    OutputTable(("SERVICE", "WITHIN SLO", "WORST HOUR", "PROMISED")).rows(
+        (
+            name,
+            f"{100 * shares['share']:.2f} %",
+            f"{100 * shares['worstHour']:.2f} %",
+            f"{promised[name]:g} %{' missed' if 100 * shares['worstHour'] < promised[name] else ''}",
+        )
+        for name, shares in worst
     )
     print()
     held = figures["heldPerHour"]
     costs = {what: figures[f"{name}PerHour"] for name, what in COSTS.items() if f"{name}PerHour" in figures}
-    costs |= {PEERS[name]: found["perHour"] for name, found in figures.get("peers", {}).items()}
+    costs |= {
+        f"{PEERS[name]}, serves {100 * found['servedShare']:.1f} % on {found['mostGpus']} GPUs": found["perHour"]
+        for name, found in figures.get("peers", {}).items()
+    }
     OutputTable(("COST", "AN HOUR", "HELD / IT")).rows(
         (what, f"{cost:.4f}", _ratio(held, cost)) for what, cost in costs.items()
     )

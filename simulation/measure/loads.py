@@ -35,8 +35,14 @@ def _phase(seed: int, name: str) -> float:
 
 
 def _spikes(names: list[str], hours: float, seed: int) -> dict[str, Shape]:
-    """Gives another service every hour four times its load for ten minutes, in an order that the seed decides."""
+    """Gives another service every hour four times its load for ten minutes, in turn, as the seed orders them."""
     order = random.Random(f"spike {seed}").sample(names, len(names))  # noqa: S311
     count = 1 + int(max(0.0, hours * 3600 - FIRST_SPIKE_SECONDS) // SPIKE_EVERY_SECONDS)
     begins = [FIRST_SPIKE_SECONDS + SPIKE_EVERY_SECONDS * number for number in range(count)]
-    return {name: spike(at) for name, at in zip(order, begins, strict=False)}
+    turns = {name: begins[place :: len(order)] for place, name in enumerate(order)}
+    return {name: _highest([spike(at) for at in own]) for name, own in turns.items() if own}
+
+
+def _highest(shapes: list[Shape]) -> Shape:
+    """Returns the shape that is at every moment the highest of these."""
+    return lambda seconds: max(shape(seconds) for shape in shapes)

@@ -182,7 +182,8 @@ class _MeasuredRun:
         fleet, began, until = self.simulation.fleet, self.samples.began, self.samples.ended
         self._say("a static plan for the peak, and autoscaling at 80 %")
         problem, starts = fleet.truth.problem, start_seconds(self.simulation.planner.store.world())
-        moments = [began + NOISE_SECONDS * number for number in range(int((until - began) // NOISE_SECONDS))]
+        count = max(1, int((until - began) // NOISE_SECONDS))
+        moments = [began + NOISE_SECONDS * number for number in range(count)]
         static = plan_static_peak(problem, fleet.rate, moments, self.order.work, self.order.seed)
         return {
             "staticPeak": static.figures(),

@@ -104,6 +104,14 @@ def test_every_promise_is_kept_through_each_notice(database_url: str) -> None:
             simulation.advance(float(draw.randint(60, 120)))
 
 
+def test_where_nothing_can_leave_each_service_is_named(database_url: str) -> None:
+    with simulated(database_url, world("spot-0", rates={"a": 300.0, "b": 200.0})) as simulation:
+        settle(simulation)
+        SpotCloud(simulation).give_notice("spot-0")
+        simulation.advance(2)
+        assert {name for name, _ in told(simulation, Reason.RECLAIM_SHORT)} == {"a", "b"}
+
+
 def test_the_answer_comes_at_once_and_can_be_replayed(database_url: str) -> None:
     with simulated(database_url, world()) as simulation:
         settle(simulation)

@@ -115,8 +115,8 @@ class FastLane:
         """Moves what runs on nodes that will be reclaimed, as far as that is possible at once; a full cycle follows."""
         calls = LaneResult(calls_for=Reason.RECLAIM_NOTICE)
         with self._deciding:
-            decision = draft_leaving(snapshot, self.solver, self.kept_bound)
-            shortfalls = list(find_shortfalls(snapshot, decision))
+            drafted = draft_leaving(snapshot, self.solver, self.kept_bound)
+            decision, shortfalls = drafted.decision, list(find_shortfalls(snapshot, drafted.held_back))
             if decision is None:
                 if shortfalls:
                     self.store.note(SolveOutcome.UNCHANGED, Reason.RECLAIM_SHORT, "", None, shortfalls)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
 from app.control.decide.cordons import reclaimed_gpus
 from app.control.decide.decide import draft_changes, hold_back, split_by_mode
 from app.control.decide.least_change import follow_rates
-from app.control.domain.decision import Decision, PlanningLane, PlanState, SolveOutcome
+from app.control.domain.decision import Decision, HeldBackChange, PlanningLane, PlanState, SolveOutcome
 from app.control.domain.events import NewEvent, Reason, event_of
 from app.control.domain.snapshot import Snapshot
 from app.control.domain.times import start_seconds
@@ -21,17 +21,25 @@ from solvers.planning.plan import Plan
 SECONDS = 2.0  # for the least change: two minutes are left
 
 
-def draft_leaving(snapshot: Snapshot, solver: FollowingSolver, kept_bound: KeptBound | None) -> Decision | None:
-    """Returns the part of the least change that is carried out at once; None if nothing can leave, or no mode lets it.
+@dataclass(frozen=True, slots=True)
+class DraftedLeaving:
+    """What leaves at once, if anything does, and what cannot leave."""
+
+    decision: Decision | None = None
+    held_back: tuple[HeldBackChange, ...] = ()
+
+
+def draft_leaving(snapshot: Snapshot, solver: FollowingSolver, kept_bound: KeptBound | None) -> DraftedLeaving:
+    """Returns the part of the least change that is carried out at once; none if nothing can leave, or no mode lets it.
 
     The judge refuses a change that breaks a rule; then a full cycle finds another.
     """
     if snapshot.is_paused or not runs_there(snapshot):
-        return None
+        return DraftedLeaving()
     question = formulate(snapshot)
     answer = solver.follow(*follow_rates(question), seconds=SECONDS)
     if answer.plan is None:
-        return None
+        return DraftedLeaving()
     plan = place_leaving_jobs(snapshot, question, answer.plan)
     answer = replace(answer, plan=plan)
     if own := plan.certificate:
@@ -39,8 +47,9 @@ def draft_leaving(snapshot: Snapshot, solver: FollowingSolver, kept_bound: KeptB
         answer = replace(answer, plan=replace(plan, certificate=certificate))
     decision = draft_changes(snapshot, question, answer, PlanningLane.FAST, Reason.RECLAIM_NOTICE)
     if decision.answer.outcome is SolveOutcome.WRONG:
-        return None
-    return _acted(snapshot, hold_back(snapshot, question, decision))
+        return DraftedLeaving()
+    found = hold_back(snapshot, question, decision)
+    return DraftedLeaving(_acted(snapshot, found), found.held_back)
 
 
 def place_leaving_jobs(snapshot: Snapshot, question: Question, plan: Plan) -> Plan:
@@ -74,7 +83,7 @@ def runs_there(snapshot: Snapshot) -> bool:
     )
 
 
-def find_shortfalls(snapshot: Snapshot, decision: Decision | None) -> Iterator[NewEvent]:
+def find_shortfalls(snapshot: Snapshot, held_back: Iterable[HeldBackChange]) -> Iterator[NewEvent]:
     """Yields an event for each service that loses capacity: nothing else can serve it, or copies start too slowly."""
     reported = set()
     places = reclaimed_gpus(snapshot.nodes)
@@ -82,7 +91,7 @@ def find_shortfalls(snapshot: Snapshot, decision: Decision | None) -> Iterator[N
     for node, wanted in sorted(snapshot.in_force.items()):
         for owner in sorted({line.owner for line in wanted.instances if line.service and (node, line.gpu) in places}):
             nodes.setdefault(owner, []).append(node)
-    for change in decision.held_back if decision else ():
+    for change in held_back:
         if change.reason == Reason.RECLAIM_SHORT and change.service not in reported:
             reported.add(change.service)
             on = " and ".join(nodes.get(change.service, ()))

@@ -82,7 +82,7 @@ def test_what_cannot_be_simulated_is_refused_before_it_starts(
     assert "give one of the two" in refused(capsys, "-f", fleet, "--no-comparison", "--out", str(tmp_path / "out"))
     assert "invalid choice: 'calm'" in refused(capsys, "-f", fleet, "--load", "calm")
     (tmp_path / "file").touch()
-    assert f"cannot make the folder {fleet}/out" in refused(capsys, "-f", fleet, "--out", f"{fleet}/out")
+    assert f"cannot write to the folder {fleet}/out" in refused(capsys, "-f", fleet, "--out", f"{fleet}/out")
     (tmp_path / "latin.csv").write_bytes(b"seconds,service,ratePerSecond\n0,caf\xe9,1\n")
     assert "is not UTF-8: byte 0xe9 at offset 35" in refused(capsys, "-f", fleet, "--rates", f"{tmp_path}/latin.csv")
     (tmp_path / "empty.yaml").write_text(FLEET.partition("---\napiVersion: gpuwright/v1\nkind: Service")[0])
@@ -126,17 +126,25 @@ def test_a_run_prints_its_figures_writes_its_files_and_leaves_no_folder(
 
 
 def test_the_table_for_people_has_services_costs_and_counts(capsys: pytest.CaptureFixture[str]) -> None:
+    peer = {"perHour": 4.0, "servedShare": 0.71, "mostGpus": 3}
     figures: dict[str, Any] = {f"{name}PerHour": 2.0 for name in simulate.COSTS} | {"boundPerHour": 0.0}
     figures |= {"attainment": {"shop/a": {"share": 0.99512, "worstHour": 0.98}}, "plans": 12}
-    figures |= {"changes": {"start": 3, "stop": 1}, "peers": {name: {"perHour": 4.0} for name in simulate.PEERS}}
-    simulate._show(figures)
+    figures |= {"changes": {"start": 3, "stop": 1}, "peers": dict.fromkeys(simulate.PEERS, peer)}
+    simulate._show(figures, {"shop/a": 99.0})
     shown = capsys.readouterr().out.splitlines()
-    assert shown[1].split() == ["shop/a", "99.51", "%", "98.00", "%"]
+    assert shown[1].split() == ["shop/a", "99.51", "%", "98.00", "%", "99", "%", "missed"]
     assert [line.split() for line in shown[4:6]] == [["held", "2.0000", "1.000"], ["planned", "2.0000", "1.000"]]
     assert shown[7].split() == ["bound", "0.0000", "-"]
-    assert shown[10].split() == ["static", "plan", "for", "the", "peak", "4.0000", "0.500"]
+    assert " ".join(shown[10].split()) == "static plan for the peak, serves 71.0 % on 3 GPUs 4.0000 0.500"
     assert shown[-2].split() == ["plans", "12"]
     assert shown[-1].endswith(" start 3, stop 1")
+
+
+def test_a_few_seconds_after_the_warm_up_are_enough_for_all_figures(
+    fleet: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["simulate", "-f", fleet, "--hours", "0.085", "--work", "1", "-v", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["peers"]["staticPeak"]["perHour"] > 0
 
 
 def test_a_trace_without_a_comparison_has_a_table_of_what_the_run_cost(

@@ -36,8 +36,8 @@ def test_a_wave_is_low_at_the_beginning_and_as_declared_half_a_day_later() -> No
 
 
 def test_in_every_hour_one_service_spikes_to_four_times_its_load() -> None:
-    shapes = named_load("spike", NAMES, 2.0, 5)
-    for hour in range(2):
+    shapes = named_load("spike", NAMES, 6.0, 5)
+    for hour in range(6):  # more than there are services
         middle = 3600 * hour + 1200
         assert sorted(round(shapes[name](middle)) for name in NAMES) == [1, 1, 1, 4]
         assert all(round(shapes[name](3600 * hour + 1600)) == 1 for name in NAMES)
