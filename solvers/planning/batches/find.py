@@ -30,8 +30,8 @@ def find_batches(
 ) -> tuple[Batch, ...]:
     """Returns batches that make this plan cheaper: known ones that still do, and new ones from `tries` groups of GPUs.
 
-    They are single groups, and rows of groups that begin with those that save most for their churn. As many groups are
-    tried again in which an instance gives way. Once there is no time left no other group is tried.
+    They are single groups, and rows of groups that begin with those that save most for their churn. At most `tries`
+    more are groups in which an instance gives way. Once there is no time left no other group is tried.
     """
     trials = _trials(problem, plan)
     if not trials.is_right:
