@@ -68,17 +68,17 @@ def spec(name: str, address: str, service: str = "shop/search") -> RouteSpec:
 @pytest.mark.parametrize("address", sorted(REFUSED))
 def test_case_23_a_refused_route_stops_no_other(gateway: Gateway, sidecar: Sidecar, echo: Copies, address: str) -> None:
     here = f"127.0.0.1:{echo.ports[0]}"
-    routes = {f"{FOLLOWED}node-1": DeclaredRoutes(0, (spec("bad", address), spec("good", here)))}
+    routes = {f"{FOLLOWED}node-1": DeclaredRoutes(0, (spec("wrong", address), spec("good", here)))}
     sidecar.follow(routes, {})
     assert status(gateway) == 200
     assert sidecar.condition().in_force
     (left_out,) = sidecar.condition().left_out
-    assert (left_out.node, left_out.copy) == ("node-1", "bad")
+    assert (left_out.node, left_out.copy) == ("node-1", "wrong")
     other = {f"{FOLLOWED}node-2": DeclaredRoutes(0, (spec("other", f"127.0.0.1:{echo.ports[1]}", "lab/other"),))}
     sidecar.follow({**routes, **other}, {})
     assert status(gateway, "lab/other") == 200, "another tenant's new service takes effect"
     kept = (gateway.state / "desired.json").read_text() + (gateway.state / "gpuwright.cfg").read_text()
-    assert "bad" not in kept
+    assert "wrong" not in kept
 
 
 def test_case_23_a_reload_that_a_refused_route_comes_with_succeeds(
@@ -86,21 +86,21 @@ def test_case_23_a_reload_that_a_refused_route_comes_with_succeeds(
 ) -> None:
     here = f"127.0.0.1:{echo.ports[0]}"
     many = tuple(spec(f"c{number}", here, f"shop/s{number}") for number in range(FIRST_SLOTS + 1))
-    sidecar.follow({f"{FOLLOWED}node-1": DeclaredRoutes(0, (*many, spec("bad", "10.66.0.1:80")))}, {})
+    sidecar.follow({f"{FOLLOWED}node-1": DeclaredRoutes(0, (*many, spec("wrong", "10.66.0.1:80")))}, {})
     assert sidecar.condition().in_force
     assert status(gateway, f"shop/s{FIRST_SLOTS}") == 200
-    assert [route.copy for route in sidecar.condition().left_out] == ["bad"]
+    assert [route.copy for route in sidecar.condition().left_out] == ["wrong"]
 
 
 def test_a_source_that_declares_a_refused_route_is_told_which_routes_are_in_force(
     gateway: Gateway, sidecar: Sidecar, echo: Copies
 ) -> None:
     here = f"127.0.0.1:{echo.ports[0]}"
-    declared = DeclaredRoutes(1, (spec("bad", "10.66.0.1:80"), spec("good", here)))
+    declared = DeclaredRoutes(1, (spec("wrong", "10.66.0.1:80"), spec("good", here)))
     for _ in range(2):  # the same declaration again is no other one
         in_force = sidecar.declare("node-1", declared)
-        assert [(route.copy, route.ready) for route in in_force.routes] == [("bad", False), ("good", True)]
-    mended = sidecar.declare("node-1", DeclaredRoutes(2, (spec("bad", here),)))
+        assert [(route.copy, route.ready) for route in in_force.routes] == [("wrong", False), ("good", True)]
+    mended = sidecar.declare("node-1", DeclaredRoutes(2, (spec("wrong", here),)))
     assert [route.ready for route in mended.routes] == [True]
     assert sidecar.condition().left_out == ()
 
