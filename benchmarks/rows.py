@@ -11,7 +11,14 @@ TimedLines: TypeAlias = Sequence[Mapping[str, Any]]  # the messages of benchmark
 Row: TypeAlias = dict[str, Any]
 
 MARKS_SECONDS = (1, 3, 10, 60)
-FIGURES = ("first_seconds", "first_gap", "seconds", "cost", "bound", "gap", "peak_mb")
+FIGURES = ("first_seconds", "complete_seconds", "first_gap", "seconds", "cost", "bound", "gap", "peak_mb", "saving")
+SPREADS = (
+    ("gap", "gap", 100, "%"),
+    ("first_seconds", "first plan after", 1, "s"),
+    ("complete_seconds", "first complete plan after", 1, "s"),
+)
+WORST = tuple(name for name, *_ in SPREADS)
+PROVED_SHARE = 1e-6  # of a cost: a plan that costs no more than this beyond its bound is proved
 
 
 def row(lines: TimedLines, peak_mb: float, allowed_seconds: float) -> Row:
@@ -29,11 +36,13 @@ def row(lines: TimedLines, peak_mb: float, allowed_seconds: float) -> Row:
     }
     return {
         "first_seconds": first["at"],
+        "complete_seconds": complete_seconds(better, seconds, judged["unserved"]),
         "first_gap": gap(first["cost"], bound),
         "seconds": seconds,
         "cost": cost,
         "bound": bound,
         "gap": final,
+        "proved": is_proved(judged),
         "peak_mb": round(peak_mb, 1),
         **marks,
         "unserved": judged["unserved"],
@@ -42,6 +51,27 @@ def row(lines: TimedLines, peak_mb: float, allowed_seconds: float) -> Row:
         "work": judged["work"],
         "method": judged["method"],
         "violations": judged["violations"],
+    }
+
+
+def complete_seconds(better: TimedLines, seconds: float, unserved: int) -> float | None:
+    """Returns when the first plan that leaves nothing unserved was found; None if none was."""
+    found = next((float(line["at"]) for line in better if line["serves_all"]), None)
+    return seconds if found is None and not unserved else found
+
+
+def is_proved(judged: Mapping[str, Any]) -> bool:
+    """Returns whether a plan breaks no rule and costs what its bound says that every plan costs at least."""
+    cost, bound = judged["cost"], judged["bound"]
+    return not judged["violations"] and bound is not None and cost - bound <= PROVED_SHARE * max(1.0, cost)
+
+
+def billed_blind(found: Row, blind: Row) -> Row:
+    """Returns what a plan costs that was made as if each GPU were paid by itself, and what part of it ours saves."""
+    is_served = not any(row["unserved"] or row["violations"] for row in (found, blind))
+    saving = 1 - found["cost"] / blind["cost"] if is_served and blind["cost"] > 0 else None
+    return {"blind_cost": blind["cost"], "blind_unserved": blind["unserved"], "saving": saving} | {
+        "blind_violations": blind["violations"]
     }
 
 
@@ -80,11 +110,32 @@ def exponent(points: Sequence[tuple[float, float]]) -> float | None:
 
 
 def medians(rows: Sequence[Row]) -> Row:
-    """Returns the medians of the rows that serve everything, and how many rows those are."""
+    """Returns the medians, and the worst of some figures, of the rows that serve everything.
+
+    Of all rows it counts those that serve everything, those that are proved and those that break a rule.
+    """
     counted = [row for row in rows if not row["unserved"] and not row["violations"]]
-    found: Row = {"counted": len(counted), "of": len(rows)}
+    found: Row = {
+        "counted": len(counted),
+        "of": len(rows),
+        "proved": sum(row["proved"] for row in rows),
+        "with_violations": sum(bool(row["violations"] or row.get("blind_violations")) for row in rows),
+    }
     for name in (*FIGURES, *(f"gap_{mark}s" for mark in MARKS_SECONDS)):
         values = [row[name] for row in counted if row.get(name) is not None]
         if values:
             found[name] = median(values)
+            found |= {f"worst_{name}": max(values)} if name in WORST else {}
     return found
+
+
+def summary(found: Row) -> str:
+    """Returns in words what `medians` found."""
+    parts = [f"proved {found['proved']} of {found['of']}", f"{found['counted']} serve everything"]
+    for name, what, scale, unit in SPREADS:
+        if name in found:
+            middle, worst = scale * found[name], scale * found[f"worst_{name}"]
+            parts.append(f"{what} {middle:.3g} {unit} in the median, {worst:.3g} {unit} at most")
+    if "saving" in found:
+        parts.append(f"saved {100 * found['saving']:.3g} % in the median against plans that do not know of nodes")
+    return "; ".join((*parts, f"{found['with_violations']} break a rule"))

@@ -27,6 +27,11 @@ def problem(args: argparse.Namespace) -> Problem:
     return _read(args, build_problem)
 
 
+def fleet_to_plan(file: str) -> Problem:
+    """Returns what `problem_to_plan` does, of a single file or folder."""
+    return problem_to_plan(argparse.Namespace(files=[file], recursive=False))
+
+
 def problem_to_plan(args: argparse.Namespace) -> Problem:
     """Returns what `problem` does; Failed, too, where no planner could keep tenants apart as the policy demands."""
     from app.control.formulate.problem import build_problem

@@ -1,52 +1,92 @@
-"""Measures how good plans are after how long: families of problems, each seed planned in a fresh process."""
+"""Measures how good plans are after how long: fleets of a family or of files, each planned in a fresh process."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from cli.bench.plan_arguments import Say, add_plan_arguments, add_size_arguments, families
+from cli.bench.fleets import BenchFleet, fleets, refuse_mixed
+from cli.bench.plan_arguments import Say, add_fleet_arguments, add_plan_arguments, add_size_arguments
 from cli.bench.timed_plan import time_plan
 from cli.charts import refuse_without_matplotlib
 from cli.exits import Failed
 
-SHOWN = ("family", "seed", "first_seconds", "first_gap", "seconds", "cost", "bound", "gap", "peak_mb", "unserved")
+if TYPE_CHECKING:
+    from benchmarks.altered import Pricing
+
+SHOWN = (
+    "family", "file", "seed", "first_seconds", "complete_seconds", "first_gap", "seconds", "cost", "bound", "gap",
+    "proved", "blind_cost", "saving", "peak_mb", "unserved",
+)  # fmt: skip
+PRICINGS: tuple[Pricing, ...] = ("gpu", "node", "share")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_size_arguments(parser)
+    add_fleet_arguments(parser)
     add_plan_arguments(parser)
+    parser.add_argument("--pricing", choices=PRICINGS, help="in place of the policy's pricing")
+    blind = "also plan as if each GPU were paid by itself, and bill that plan by node; takes twice the time"
+    parser.add_argument("--blind", action="store_true", help=blind)
     parser.add_argument("--simulate", action="store_true", help="also have the judge simulate every instance")
     parser.add_argument("--plot", metavar="FILE.png", help="draw the gap over time")
 
 
 def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
-    """Returns a row for each family and seed, and medians of those that serve everything."""
-    from benchmarks.families import family
-    from benchmarks.rows import medians, row
-    from benchmarks.timed import TimedRun
+    """Returns a row for each fleet, and by group the medians of those that serve everything."""
+    from benchmarks.rows import medians, summary
 
+    refuse_mixed(args)
     if args.plot:
         refuse_undrawable(Path(args.plot))
     rows: list[dict[str, Any]] = []
+    groups: dict[str, list[dict[str, Any]]] = {}
     traces: dict[str, list[dict[str, Any]]] = {}
-    for name in families(args.family):
-        for seed in range(args.seeds):
-            say(f"family {name}, seed {seed}: {args.gpus} GPUs, {args.services} services")
-            problem = family(name, args.gpus, args.services, seed)
-            order = TimedRun("ours", args.seconds, args.work, seed, args.simulate)
-            lines, peak_mb = time_plan(problem, order, lambda line: say(progress(line)))
-            size = {"gpus": args.gpus, "services": args.services, "family": name, "seed": seed}
-            rows.append(size | row(lines, peak_mb, args.seconds))
-            traces[f"{name} {seed}"] = lines
+    for drawn in fleets(args):
+        fleet = _priced(drawn, args.pricing)
+        columns = fleet.columns
+        say(f"{fleet.name}: {columns['gpus']} GPUs, {columns['services']} services")
+        traces[fleet.name], figures = _timed(fleet, args, lambda line: say(progress(line)))
+        rows.append(columns | figures)
+        groups.setdefault(fleet.group, []).append(rows[-1])
     if args.plot:
         from benchmarks.plots import gap_over_time
 
-        gap_over_time(traces, f"{args.gpus} GPUs, {args.services} services", Path(args.plot))
+        sizes = sorted({(row["gpus"], row["services"]) for row in rows})
+        title = f"{sizes[0][0]} GPUs, {sizes[0][1]} services" if len(sizes) == 1 else f"{len(rows)} fleets"
+        gap_over_time(traces, title, Path(args.plot))
         say(f"drawn: {args.plot}")
-    by_family = {name: medians([row for row in rows if row["family"] == name]) for name in families(args.family)}
-    return {"rows": rows, "medians": by_family}
+    found = {group: medians(members) for group, members in groups.items()}
+    for group, figures in found.items():
+        say(f"{group}: {summary(figures)}")
+    return {"rows": rows, "medians": found}
+
+
+def _priced(fleet: BenchFleet, pricing: Pricing | None) -> BenchFleet:
+    from benchmarks.altered import with_pricing
+
+    return fleet if pricing is None else replace(fleet, problem=with_pricing(fleet.problem, pricing))
+
+
+def _timed(
+    fleet: BenchFleet, args: argparse.Namespace, on_message: Callable[[dict[str, Any]], None]
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Returns the messages of the timed plan and its figures, those of a blind plan included if asked for."""
+    from benchmarks.rows import billed_blind, row
+    from benchmarks.timed import TimedRun
+
+    if args.blind and not any(node.pricing == "node" for node in fleet.problem.nodes.values()):
+        raise Failed(f"--blind bills by node, and no node of {fleet.name} is billed whole: add --pricing node")
+    order = TimedRun("ours", args.seconds, args.work, fleet.seed, args.simulate)
+    lines, peak_mb = time_plan(fleet.problem, order, on_message)
+    found = row(lines, peak_mb, args.seconds)
+    if args.blind:
+        blind_lines, blind_mb = time_plan(fleet.problem, replace(order, planner="blind"), on_message)
+        found |= billed_blind(found, row(blind_lines, blind_mb, args.seconds))
+    return lines, found
 
 
 def progress(line: dict[str, Any]) -> str:

@@ -17,6 +17,7 @@ from cli.output import OutputTable
 EPILOG = """\
 Examples:
   gpuwright bench solve --gpus 1000 --services 300 --seeds 5 --seconds 10 --plot gap.png --json
+  gpuwright bench solve -f examples/fleet.yaml --moved 4 --pricing node --blind
   gpuwright bench api --agents 1000 --seconds 60 --json
   gpuwright bench api --agents 1000 --seconds 20 --search --p99-ms 20
   gpuwright bench api --agents 1000 --rate 100 --readers 8 --json
@@ -28,7 +29,7 @@ holds a single object. docs/benchmarks.md explains what each measures.
 EXTRAS = {"power": "agent", "cycle": "planner", "simulate": "planner", "drift": "planner", "fallback": "planner"}
 # By name: the module of cli.bench, and what it measures.
 SOLVERS = {
-    "solve": ("solve", "plans of whole families: time to the first, gap over time, memory"),
+    "solve": ("solve", "plans of whole families, or of files: time to the first, gap over time, memory"),
     "replan": ("replan", "plans after some rates changed: time, and what moved"),
     "cycle": ("cycle", "cycles of the planner: time outside the solver, changes under a steady load"),
     "fallback": (
@@ -110,7 +111,8 @@ def _plans(args: argparse.Namespace) -> int:
         print(json.dumps(found))
         return exits.OK
     if "rows" in found:
-        OutputTable([name.upper() for name in module.SHOWN]).rows(_cells(row, module.SHOWN) for row in found["rows"])
+        names = [name for name in module.SHOWN if any(row.get(name) is not None for row in found["rows"])]
+        OutputTable([name.upper() for name in names]).rows(_cells(row, names) for row in found["rows"])
     for name, value in found.items():
         if name != "rows":
             print(f"{name}: {json.dumps(value)}")
@@ -119,7 +121,7 @@ def _plans(args: argparse.Namespace) -> int:
 
 def _cells(row: Mapping[str, Any], names: Sequence[str]) -> list[str]:
     """Returns the cells of a row, empty where it has no value of that name."""
-    values = [row.get(name, "") for name in names]
+    values = ["" if (value := row.get(name)) is None else value for name in names]
     return [f"{value:.6g}" if isinstance(value, float) else str(value) for value in values]
 
 

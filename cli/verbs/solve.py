@@ -6,7 +6,6 @@ import argparse
 import gc
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,7 @@ from solvers.planners.names import JOINT
 if TYPE_CHECKING:
     from solvers.planning.plan import Certificate, Plan
     from solvers.planning.problem import Instance, Problem
-    from solvers.planning.solve import SolveBudget
+    from solvers.planning.solve import Progress, SearchStatus, SolveBudget
 
 SECONDS = 10.0
 SERVICES_SHOWN = 50
@@ -90,15 +89,15 @@ def _plan_of(planner: str, problem: Problem, budget: SolveBudget) -> Plan:
         raise Failed(str(refused), exits.REFUSED) from None
 
 
-def _progress(verbose: bool) -> Callable[[float, float, float | None, str], None] | None:
+def _progress(verbose: bool) -> Progress | None:
     """Reports each better plan or bound: on one line of a terminal, or on a line each if requested."""
     terminal = sys.stderr.isatty()
     if not terminal and not verbose:
         return None
 
-    def tell(seconds: float, cost: float, bound: float | None, method: str) -> None:
-        known = "no bound yet" if bound is None else f"bound {bound:,.6g}"
-        line = f"{seconds:6.1f} s   cost {cost:,.6g} an hour, {known}   {method}"
+    def tell(status: SearchStatus) -> None:
+        known = "no bound yet" if status.bound is None else f"bound {status.bound:,.6g}"
+        line = f"{status.seconds:6.1f} s   cost {status.cost:,.6g} an hour, {known}   {status.method}"
         if verbose:
             say(line)
         else:

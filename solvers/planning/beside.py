@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -19,6 +20,7 @@ from solvers.planning.problem import (
     RunningState,
 )
 from solvers.planning.search.promise import keep
+from solvers.planning.solved import Progress, SearchStatus
 from solvers.planning.wide.services import busy_w, language_models
 
 NO_GPU = "language models hold every GPU"
@@ -141,6 +143,21 @@ def with_wide(
         certificate=certificate,
     )
     return plan, [str(violation) for violation in verdict.violations]
+
+
+def with_models(problem: Problem, wide: Sequence[Instance], on_better: Progress) -> Progress:
+    """Returns a callback for better plans of all else that adds language models; their bound comes last."""
+    began = time.monotonic()
+    alone = replace(problem, services=language_models(problem), jobs={}, state=None)
+    whole, _ = with_wide(alone, Plan(()), wide, {}, simulate=False)
+    assert whole.certificate
+    fixed, serves_models = whole.certificate.cost.total, not whole.unserved
+
+    def add(rest: SearchStatus) -> None:
+        seconds, serves_all = time.monotonic() - began, rest.serves_all and serves_models
+        on_better(SearchStatus(seconds, rest.cost + fixed, None, rest.method, serves_all))
+
+    return add
 
 
 def beside(problem: Problem, plan: Plan) -> tuple[Problem, Plan]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
-from solvers.planning.beside import narrowed, nothing_left, ordinary, wide_of, with_wide
+from solvers.planning.beside import narrowed, nothing_left, ordinary, wide_of, with_models, with_wide
 from solvers.planning.finish import MOST_SIMULATED_INSTANCES, releasable, sound_bound, warnings
 from solvers.planning.judge.billing import is_billed_whole
 from solvers.planning.plan import Plan, Unserved
@@ -186,9 +186,8 @@ def find_mixed(
     wide, unserved = chosen_wide(case, budget.seed, search)
     left = None if budget.seconds is None else max(0.0, budget.seconds - (time.monotonic() - began))
     rest_seconds = None if left is None else 0.6 * left
-    found = _rest_of(
-        problem, wide, replace(budget, seconds=rest_seconds), _with_models(case, wide, on_better), search, alone=alone
-    )
+    callback = on_better and with_models(problem, wide, on_better)
+    found = _rest_of(problem, wide, replace(budget, seconds=rest_seconds), callback, search, alone=alone)
     plan = finished(case, found.plan, wide, unserved)
     bound = bound_mixed(problem, replace(budget, seconds=None if left is None else 0.4 * left), search, alone=alone)
     assert plan.certificate
@@ -198,19 +197,6 @@ def find_mixed(
         plan.certificate, bound=sound, method=method, work=found.work, seconds=time.monotonic() - began
     )
     return SolvedPlan(replace(plan, certificate=certificate), found.work, found.is_exact, found.is_cut)
-
-
-def _with_models(case: MixedCase, wide: Sequence[Instance], on_better: Progress | None) -> Progress | None:
-    """Returns a callback for better plans of the rest that adds the cost of language models; their bound comes last."""
-    if on_better is None:
-        return None
-    problem, began = case.problem, time.monotonic()
-    models = language_models(problem)
-    alone = replace(problem, services=models, jobs={}, state=None)
-    whole, _ = with_wide(alone, Plan(()), wide, {}, simulate=False)
-    assert whole.certificate
-    fixed = whole.certificate.cost.total
-    return lambda seconds, cost, bound, method: on_better(time.monotonic() - began, cost + fixed, None, method)
 
 
 def bound_mixed(problem: Problem, budget: SolveBudget, search: RestSearch, *, alone: bool) -> float | None:

@@ -24,10 +24,12 @@ from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 from solvers.planning.proofs import BOUND_STEPS, EXACT, proofs, proved_draft
 from solvers.planning.search.drafts import SearchDraft, drafts, prepare
+from solvers.planning.search.realise import serves_all
 from solvers.planning.search.tables import Tables, tables
 from solvers.planning.solved import TEN_SECONDS
 from solvers.planning.solved import FoundBound as FoundBound
 from solvers.planning.solved import Progress as Progress
+from solvers.planning.solved import SearchStatus as SearchStatus
 from solvers.planning.solved import SolveBudget as SolveBudget
 from solvers.planning.solved import SolvedPlan as SolvedPlan
 from solvers.planning.workers import Worker, gather, run_in_turn
@@ -135,7 +137,8 @@ def find(
 
     def report() -> None:
         if on_better:
-            on_better(time.monotonic() - began, best.draft.cost, best.bound, best.draft.method)
+            draft, is_complete = best.draft, serves_all(t, best.draft.placed)
+            on_better(SearchStatus(time.monotonic() - began, draft.cost, best.bound, draft.method, is_complete))
 
     report()
     patience = _Patience(budget, began, best.draft.cost)

@@ -9,7 +9,19 @@ from math import inf
 from solvers.planning.duals import Duals
 from solvers.planning.plan import Plan
 
-Progress = Callable[[float, float, float | None, str], None]  # seconds, cost, bound, method
+
+@dataclass(frozen=True, slots=True)
+class SearchStatus:
+    """The best plan and bound that a search knows at a moment."""
+
+    seconds: float
+    cost: float
+    bound: float | None
+    method: str
+    serves_all: bool  # the plan leaves nothing unserved
+
+
+Progress = Callable[[SearchStatus], None]
 
 
 @dataclass(frozen=True, slots=True)

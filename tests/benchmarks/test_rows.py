@@ -6,15 +6,19 @@ from typing import Any
 
 import pytest
 
-from benchmarks.rows import exponent, gap, gap_at, gap_seconds, medians, row
+from benchmarks.rows import billed_blind, exponent, gap, gap_at, gap_seconds, medians, row, summary
 
 
-def told(*better: tuple[float, float, float | None], planned: float = 9.0, unserved: int = 0) -> list[dict[str, Any]]:
+def told(
+    *better: tuple[float, float, float | None],
+    planned: float = 9.0, unserved: int = 0, cost: float = 110.0, complete_from: float = 0.0, broken: str = "",
+) -> list[dict[str, Any]]:  # fmt: skip
     lines: list[dict[str, Any]] = [
-        {"what": "better", "at": at, "cost": cost, "bound": bound, "method": "m"} for at, cost, bound in better
+        {"what": "better", "at": at, "cost": cost, "bound": bound, "method": "m", "serves_all": at >= complete_from}
+        for at, cost, bound in better
     ]
-    judged = {"cost": 110.0, "unserved_cost": 0.0, "unserved": unserved, "bound": 100.0, "method": "m", "work": 7}
-    judged |= {"instances": 3, "gpus_used": 2, "violations": []}
+    judged = {"cost": cost, "unserved_cost": 0.0, "unserved": unserved, "bound": 100.0, "method": "m", "work": 7}
+    judged |= {"instances": 3, "gpus_used": 2, "violations": [broken] if broken else []}
     return [{"what": "loaded"}, *lines, {"what": "planned", "at": planned}, {"what": "judged", **judged}]
 
 
@@ -50,6 +54,34 @@ def test_rows_with_unserved_load_are_not_counted_in_medians() -> None:
     ]
     assert medians(rows)["peak_mb"] == 100.0
     assert (medians(rows)["counted"], medians(rows)["of"]) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("complete_from", "unserved", "seconds"), [(0.0, 0, 0.2), (1.0, 0, 2.0), (5.0, 0, 9.0), (5.0, 1, None)]
+)
+def test_a_plan_is_complete_when_the_first_that_serves_all_is_found_or_at_the_end(
+    complete_from: float, unserved: int, seconds: float | None
+) -> None:
+    lines = told((0.2, 130.0, None), (2.0, 120.0, 100.0), complete_from=complete_from, unserved=unserved)
+    assert row(lines, 500.0, 10.0)["complete_seconds"] == seconds
+
+
+def test_medians_count_what_is_proved_and_what_breaks_a_rule_and_name_the_worst() -> None:
+    lines = [told((0.2, 130.0, 100.0), cost=100.0), told((0.4, 130.0, 100.0)), told((0.6, 130.0, 100.0), cost=104.0)]
+    lines.append(told((0.8, 130.0, 100.0), cost=100.0, broken="n/0: memory_fits: 9 GiB"))
+    found = medians([row(messages, 500.0, 10.0) for messages in lines])
+    assert (found["proved"], found["of"], found["counted"], found["with_violations"]) == (1, 4, 3, 1)
+    assert (found["gap"], found["worst_gap"]) == (pytest.approx(0.04), pytest.approx(0.1))
+    assert (found["complete_seconds"], found["worst_complete_seconds"]) == (0.4, 0.6)
+    assert summary(found).startswith("proved 1 of 4; 3 serve everything; gap 4 % in the median, 10 % at most; ")
+    assert summary(found).endswith("1 break a rule")
+
+
+def test_a_saving_is_of_what_the_blind_plan_costs_where_both_serve_everything() -> None:
+    ours = row(told(cost=105.0), 500.0, 10.0)
+    found = billed_blind(ours, row(told(cost=140.0), 500.0, 10.0))
+    assert (found["blind_cost"], found["saving"]) == (140.0, pytest.approx(0.25))
+    assert billed_blind(ours, row(told(cost=140.0, unserved=1), 500.0, 10.0))["saving"] is None
 
 
 def test_the_same_gap_is_reached_when_it_was_first_known() -> None:

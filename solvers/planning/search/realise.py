@@ -144,6 +144,18 @@ def instances(t: Tables, placed: PlacedInstances) -> tuple[list[Instance], list[
     return found, missed
 
 
+def serves_all(t: Tables, placed: PlacedInstances) -> bool:
+    """Returns whether these residents carry every service's rate, in as many instances as it asks for."""
+    owners, services = t.offer_service[placed.offer], len(t.services)
+    carried, count = np.bincount(owners, placed.cap, services), np.bincount(owners, minlength=services)
+    for service in np.flatnonzero(t.min_instances > 1):
+        rate, least = float(t.rate[service]), int(t.min_instances[service])
+        if count[service] < least:
+            return False
+        carried[service] = sum(even(placed.cap[owners == service].tolist(), rate, least))
+    return bool(np.all(t.rate - carried <= NONE_UNSERVED_SHARE * t.rate))
+
+
 def _service_of(t: Tables, seat: _Seat) -> Service:
     return t.problem.services[t.services[t.offer_service[seat.offer]]]
 

@@ -47,12 +47,55 @@ def test_bench_solve_prints_the_rows_of_its_contract_and_draws_them(bench: Bench
     found, progress = bench("solve", *size, "--plot", "gap.png")
     (one,) = found["rows"]
     wanted = {"gpus", "services", "family", "seed", "first_seconds", "first_gap", "seconds", "cost", "bound", "gap"}
-    assert wanted | {"peak_mb", "gap_1s"} <= one.keys()
+    assert wanted | {"peak_mb", "gap_1s", "complete_seconds", "proved"} <= one.keys()
     assert (one["gpus"], one["services"], one["family"], one["seed"]) == (8, 4, "A", 0)
     assert one["violations"] == []
     assert found["medians"]["A"]["of"] == 1
     assert "judged" in progress
+    assert f"A: proved {int(one['proved'])} of 1; " in progress
     assert (tmp_path / "gap.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_bench_solve_plans_each_file_and_bills_a_blind_plan_by_node(bench: Bench) -> None:
+    bench("family", "--gpus", "8", "--services", "4", "--family", "G", "--seeds", "2", "--out", ".")
+    files = [f"family-g30-8-4-{seed}.json" for seed in range(2)]
+    order = ("--pricing", "node", "--blind", "--work", "20", "--seconds", "60")
+    found, progress = bench("solve", "-f", *files, *order)
+    assert [(one["file"], one["family"], one["seed"], one["gpus"]) for one in found["rows"]] == [
+        (file, None, 0, 8) for file in files
+    ]
+    for one in found["rows"]:
+        assert (one["unserved"], one["violations"], one["blind_violations"]) == (0, [], [])
+        assert one["complete_seconds"] >= one["first_seconds"]
+        assert one["bound"] <= one["blind_cost"]
+        assert one["saving"] == 1 - one["cost"] / one["blind_cost"]
+    assert found["medians"]["files"]["of"] == 2
+    assert "break a rule" in progress
+
+
+def test_bench_solve_moves_the_rates_of_a_file_by_seed(bench: Bench) -> None:
+    bench("family", "--gpus", "4", "--services", "2", "--out", ".")
+    found, _ = bench("solve", "-f", "family-a-4-2-0.json", "--moved", "2", "--work", "1")
+    assert [one["seed"] for one in found["rows"]] == [0, 1]
+    assert found["rows"][0]["bound"] != found["rows"][1]["bound"]
+    assert found["medians"]["family-a-4-2-0.json"]["of"] == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("-f", "fleet.yaml", "--gpus", "100"), "--gpus draws a family and -f reads files"),
+        (("--moved", "2"), "--moved moves the rates of files: name them with -f"),
+        (("-f", "nowhere.yaml"), "nowhere.yaml"),
+        (("--blind", "--gpus", "4", "--services", "2", "--seeds", "1"), "add --pricing node"),
+        (("--pricing", "rack"), "'rack'"),
+    ],
+)
+def test_bench_solve_refuses_what_it_cannot_measure(
+    words: tuple[str, ...], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", "solve", *words]) == 2
+    assert why in capsys.readouterr().err
 
 
 def test_bench_replan_prints_the_rows_of_its_contract(bench: Bench) -> None:

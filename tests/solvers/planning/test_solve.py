@@ -11,7 +11,7 @@ from benchmarks.families import family
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem, Service
-from solvers.planning.solve import SolveBudget, solve
+from solvers.planning.solve import SearchStatus, SolveBudget, solve
 from tests.solvers.planning.random_problems import random_problem
 from tests.support.soak import scaled
 
@@ -73,13 +73,12 @@ def test_without_nodes_nothing_is_served_and_the_reason_says_so() -> None:
 
 
 def test_who_watches_hears_of_the_first_plan_and_of_nothing_dearer() -> None:
-    heard: list[float] = []
-    plan = solve(
-        random_problem(3), SolveBudget(seconds=None, work=6), lambda _, cost, bound, method: heard.append(cost)
-    )
+    heard: list[SearchStatus] = []
+    plan = solve(random_problem(3), SolveBudget(seconds=None, work=6), heard.append)
     assert plan.certificate
-    assert heard == sorted(heard, reverse=True)
-    assert heard
+    costs = [status.cost for status in heard]
+    assert costs == sorted(costs, reverse=True)
+    assert heard[-1].serves_all == (not plan.unserved)
 
 
 def test_the_method_says_what_the_bound_leaves_out() -> None:

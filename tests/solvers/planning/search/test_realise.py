@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import takewhile
 
 import numpy as np
 
@@ -10,10 +11,12 @@ from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Limit, Policy
 from solvers.planning.search.capacity import best_rate
-from solvers.planning.search.realise import PlacedInstances, instances
+from solvers.planning.search.drafts import drafts, prepare
+from solvers.planning.search.realise import PlacedInstances, instances, serves_all
 from solvers.planning.search.tables import tables
 from solvers.planning.search.workshop import workshop
 from solvers.planning.solve import SolveBudget, solve
+from tests.solvers.planning.random_problems import random_problem
 from tests.solvers.planning.test_workers import fleet
 
 
@@ -63,3 +66,14 @@ def test_a_tenants_limit_leaves_less_of_a_gpu_rather_than_nothing() -> None:
     plan = solve(replace(problem, limits={"shop": Limit(gpus=0.5)}), SolveBudget(seconds=0))
     assert judge(replace(problem, limits={"shop": Limit(gpus=0.5)}), plan).violations == ()
     assert sum(instance.sm_percent for instance in plan.instances) > 40
+
+
+def test_a_draft_serves_all_where_its_instances_leave_nothing_unserved() -> None:
+    answers = set()
+    for seed in range(20):
+        t = tables(random_problem(seed))
+        for draft in takewhile(lambda made: made.work <= 6, drafts(prepare(t), 0)):
+            if draft.method:
+                answers.add(serves_all(t, draft.placed))
+                assert serves_all(t, draft.placed) == (not instances(t, draft.placed)[1])
+    assert answers == {False, True}
