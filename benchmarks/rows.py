@@ -11,7 +11,10 @@ TimedLines: TypeAlias = Sequence[Mapping[str, Any]]  # the messages of benchmark
 Row: TypeAlias = dict[str, Any]
 
 MARKS_SECONDS = (1, 3, 10, 60)
-FIGURES = ("first_seconds", "complete_seconds", "first_gap", "seconds", "cost", "bound", "gap", "peak_mb", "saving")
+FIGURES = (
+    "first_seconds", "complete_seconds", "first_gap", "seconds", "cpu_seconds", "cost", "bound", "gap", "peak_mb",
+    "saving",
+)  # fmt: skip
 SPREADS = (
     ("gap", "gap", 100, "%"),
     ("first_seconds", "first plan after", 1, "s"),
@@ -39,6 +42,7 @@ def row(lines: TimedLines, peak_mb: float, allowed_seconds: float) -> Row:
         "complete_seconds": complete_seconds(better, seconds, judged["unserved"]),
         "first_gap": gap(first["cost"], bound),
         "seconds": seconds,
+        "cpu_seconds": planned["cpu_seconds"],
         "cost": cost,
         "bound": bound,
         "gap": final,

@@ -6,6 +6,7 @@ has stopped.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
@@ -71,7 +72,7 @@ def main() -> None:
     planner = PLANNERS[order.planner]()
     read_all()
     report("loaded")
-    began = perf_counter()
+    began, cpu_began = perf_counter(), cpu_seconds()
 
     def on_better(status: SearchStatus) -> None:
         facts = {"cost": status.cost, "bound": status.bound, "method": status.method, "serves_all": status.serves_all}
@@ -79,8 +80,13 @@ def main() -> None:
 
     plan = planner(problem, order, on_better)
     seconds = perf_counter() - began
-    report("planned", at=seconds)
+    report("planned", at=seconds, cpu_seconds=cpu_seconds() - cpu_began)
     report("judged", **judge_plan(problem, plan, simulate=order.simulate))
+
+
+def cpu_seconds() -> float:
+    """Returns the processor time of this process and of its children that have ended."""
+    return sum(os.times()[:4])
 
 
 def judge_plan(problem: Problem, plan: Plan, *, simulate: bool) -> dict[str, Any]:

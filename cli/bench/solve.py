@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from benchmarks.altered import Pricing
 
 SHOWN = (
-    "family", "file", "seed", "first_seconds", "complete_seconds", "first_gap", "seconds", "cost", "bound", "gap",
-    "proved", "blind_cost", "saving", "peak_mb", "unserved",
+    "family", "file", "seed", "first_seconds", "complete_seconds", "first_gap", "seconds", "cpu_seconds", "cost",
+    "bound", "gap", "proved", "blind_cost", "saving", "peak_mb", "unserved",
 )  # fmt: skip
 PRICINGS: tuple[Pricing, ...] = ("gpu", "node", "share")
 

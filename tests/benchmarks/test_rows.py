@@ -19,7 +19,8 @@ def told(
     ]
     judged = {"cost": cost, "unserved_cost": 0.0, "unserved": unserved, "bound": 100.0, "method": "m", "work": 7}
     judged |= {"instances": 3, "gpus_used": 2, "violations": [broken] if broken else []}
-    return [{"what": "loaded"}, *lines, {"what": "planned", "at": planned}, {"what": "judged", **judged}]
+    planning = {"what": "planned", "at": planned, "cpu_seconds": 12.0}
+    return [{"what": "loaded"}, *lines, planning, {"what": "judged", **judged}]
 
 
 def test_a_gap_leaves_out_what_is_unserved_in_both_and_says_nothing_without_a_bound() -> None:

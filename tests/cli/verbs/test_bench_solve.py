@@ -47,7 +47,7 @@ def test_bench_solve_prints_the_rows_of_its_contract_and_draws_them(bench: Bench
     found, progress = bench("solve", *size, "--plot", "gap.png")
     (one,) = found["rows"]
     wanted = {"gpus", "services", "family", "seed", "first_seconds", "first_gap", "seconds", "cost", "bound", "gap"}
-    assert wanted | {"peak_mb", "gap_1s", "complete_seconds", "proved"} <= one.keys()
+    assert wanted | {"peak_mb", "gap_1s", "complete_seconds", "proved", "cpu_seconds"} <= one.keys()
     assert (one["gpus"], one["services"], one["family"], one["seed"]) == (8, 4, "A", 0)
     assert one["violations"] == []
     assert found["medians"]["A"]["of"] == 1
