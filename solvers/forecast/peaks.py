@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -61,9 +61,9 @@ def expect(
     late = since(known, known[-1].at - reach)
     calm = without_lone_leaps(late, settings.leap, settings.witness_seconds)
     noise = noise_share(known, settings)
-    surprise = settings.surprise if risen_seconds >= settings.cooldown_seconds else settings.moving_surprise
+    is_moving = risen_seconds < settings.cooldown_seconds
     now, observed = calm[-1].at, calm[-1].rate_per_second
-    low, pressing = _confident(calm, now, noise, surprise, settings)
+    low, pressing = _confident(calm, now, noise, is_moving, settings)
     recall = settings.recall_seconds
     need = _need(calm, now, recall, floor, settings)
     if planned > need * (1 + settings.fall_band):  # how long a swing lasts matters only where the plan may fall
@@ -76,7 +76,7 @@ def expect(
     if planned < low:
         reason: Reason = "risen"
         trend = _trend(calm, noise, ahead_seconds, settings)
-        rate = max(pressing, observed) * (1 + settings.rise_share) + trend if planned > 0 else max(need, low)
+        rate = max(pressing, observed) * (1 + _headroom(calm, settings)) + trend if planned > 0 else max(need, low)
     elif (
         planned > high
         and min(risen_seconds, missed_seconds) >= settings.cooldown_seconds
@@ -91,7 +91,7 @@ def expect(
 
 
 def _confident(
-    calm: Sequence[Sample], now: float, noise: float, surprise: float, settings: ForecastTuning
+    calm: Sequence[Sample], now: float, noise: float, is_moving: bool, settings: ForecastTuning
 ) -> tuple[float, float]:
     """Returns the least planned rate that no window's mean clearly exceeds, and the mean of the window that set it.
 
@@ -99,17 +99,30 @@ def _confident(
     only while it lasts.
     """
     low = pressing = 0.0
-    windows = [(calm[-1:], settings.sudden_band)]
-    windows += [(since(calm, now - seconds), settings.sudden_band) for seconds in SUDDEN_SECONDS]
-    windows += [(since(calm, now - seconds), settings.steady_band) for seconds in STEADY_SECONDS]
     lasting = mean_rate(since(calm, now - settings.smooth_seconds))
-    for window, band in windows:
+    for window, band, surprise in _windows(calm, now, is_moving, settings):
         least = surely_at_least(window, noise, surprise, settings.independent_seconds)
         if len(window) > 1:
             least = min(least, lasting)
         if least / (1 + band) > low:
             low, pressing = least / (1 + band), min(mean_rate(window), max(lasting, calm[-1].rate_per_second))
     return low, pressing
+
+
+def _windows(
+    calm: Sequence[Sample], now: float, is_moving: bool, settings: ForecastTuning
+) -> Iterator[tuple[Sequence[Sample], float, float]]:
+    """Yields the windows of which each is compared with the plan: its samples, its band, and how many deviations are
+    a surprise."""
+    surprise = settings.moving_surprise if is_moving else settings.surprise
+    yield calm[-1:], settings.sudden_band, surprise
+    for seconds in SUDDEN_SECONDS:
+        yield since(calm, now - seconds), settings.sudden_band, surprise
+    for seconds in STEADY_SECONDS:
+        window = since(calm, now - seconds)
+        # Fewer requests scatter by more deviations than those of a normal distribution.
+        is_counted = sum(sample.requests for sample in window) >= settings.fewest_counted
+        yield window, settings.steady_band, min(surprise, settings.steady_surprise) if is_counted else surprise
 
 
 def _need(
@@ -123,7 +136,14 @@ def _need(
     """Returns the rate to plan for by the peaks of cool-down and swing; `less_seconds` shortens both memories."""
     peak = _peak(calm, now, settings.cooldown_seconds - less_seconds, settings)
     swing = _peak(calm, now, recall - less_seconds, settings)
-    return max(max(peak, min(swing, peak * settings.most_swing)) * (1 + settings.rise_share), floor)
+    return max(max(peak, min(swing, peak * settings.most_swing)) * (1 + _headroom(calm, settings)), floor)
+
+
+def _headroom(calm: Sequence[Sample], settings: ForecastTuning) -> float:
+    """Returns the share by which a plan exceeds the observed rate: more where so few requests arrive that counts tell
+    little, as a rise is then noticed late."""
+    counted = mean_rate(since(calm, calm[-1].at - settings.count_seconds)) * settings.count_seconds
+    return settings.rise_share + settings.count_doubt / math.sqrt(max(counted, settings.fewest_counted))
 
 
 def _peak(calm: Sequence[Sample], now: float, within_seconds: float, settings: ForecastTuning) -> float:

@@ -19,11 +19,15 @@ class ForecastTuning:
     smooth_seconds: float = 60.0  # a peak is a mean over about this long
     noise_seconds: float = 1800.0  # the window over which noise is measured
     independent_seconds: float = 30.0  # samples further apart than this have independent noise
-    surprise: float = 4.0  # standard deviations that noise alone does not reach
+    surprise: float = 4.0  # standard deviations that noise alone does not reach within two minutes,
+    steady_surprise: float = 3.0  # and seldom within five or ten
     moving_surprise: float = 2.0  # the same soon after a plan rose, as a changing rate is likely to change further
     sudden_band: float = 0.03  # a rate may exceed the plan by this share for a while,
     steady_band: float = 0.01  # and by this share for long
-    rise_share: float = 0.05  # a rising plan exceeds the observed rate by this share
+    rise_share: float = 0.05  # a plan exceeds the observed rate by this share,
+    count_doubt: float = 3.0  # and by so many deviations of a count of requests, which matter where few arrive
+    count_seconds: float = 600.0  # the count's duration
+    fewest_counted: float = 100.0  # with fewer requests, deviations say little
     fall_band: float = 0.15  # a plan falls only once it is too high by this share
     least_noise: float = 0.01  # a share; a load is never known more exactly
     trend_seconds: float = 30.0

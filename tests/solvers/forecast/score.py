@@ -22,6 +22,7 @@ AHEAD_SECONDS = float(CYCLE_SECONDS + START_SECONDS)
 KNOWN_SECONDS = 1800  # of samples that a forecaster gets
 LEARNING_SECONDS = 2400.0  # before anything is scored
 RATES = (1000.0, 200.0, 50.0, 20.0)
+FEW_RATES = (15.0, 8.0, 4.0, 2.0)
 CLASS_SHARE = 0.05  # by which one class of capacity exceeds the next smaller one
 
 
@@ -69,7 +70,7 @@ def bursty(seed: int) -> Shape:
 
 
 def traces(seeds: Sequence[int]) -> Mapping[str, Sequence[Trace]]:
-    """Returns traces of five kinds, each with a rate of its own."""
+    """Returns traces of six kinds, each with a rate of its own."""
     every: Mapping[str, Callable[[int], Shape]] = {
         "moving": moving,
         "wave": lambda seed: wave(0.5, 1.5, 7200.0, seed / 10),
@@ -77,9 +78,14 @@ def traces(seeds: Sequence[int]) -> Mapping[str, Sequence[Trace]]:
         "steady": lambda seed: noisy(steady, 0.02, str(seed)),
         "bursty": bursty,
     }
-    return {
+    found = {
         name: [Trace(shape(seed), seed, RATES[seed % len(RATES)]) for seed in seeds] for name, shape in every.items()
     }
+    days = [wave(0.25, 1.0, 86400.0, seed * 3 / 8) for seed in seeds]  # begun at all hours
+    found["few"] = [
+        Trace(day, seed, FEW_RATES[seed % len(FEW_RATES)], 14400) for seed, day in zip(seeds, days, strict=True)
+    ]
+    return found
 
 
 def score(forecaster: Forecaster, courses: Sequence[Trace], declared: float = 1.0) -> ForecastScore:

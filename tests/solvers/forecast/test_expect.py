@@ -176,8 +176,8 @@ def test_the_declared_rate_is_expected_of_a_service_without_samples() -> None:
 
 def test_the_declared_rate_is_a_floor_until_enough_was_observed() -> None:
     assert asked(level(10, 1700), planned=0.0).rate == 100
-    assert asked(level(10, 1900)).rate == pytest.approx(10.5)
-    assert asked(level(300, 600), planned=0.0).rate == pytest.approx(315)
+    assert asked(level(10, 1900)).rate == pytest.approx(10 * (1.05 + 3 / math.sqrt(6000)))
+    assert asked(level(300, 600), planned=0.0).rate == pytest.approx(300 * (1.05 + 3 / math.sqrt(180_000)))
 
 
 def test_a_plan_below_the_floor_is_raised_to_it() -> None:

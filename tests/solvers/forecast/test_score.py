@@ -30,6 +30,14 @@ def test_a_wave_is_followed_at_a_small_headroom() -> None:
     assert wave.most <= 1.3
 
 
+def test_a_day_of_few_requests_is_followed_as_closely() -> None:
+    few = score(expect, TRACES["few"])
+    assert few.changes_per_hour <= 1
+    assert few.headroom <= 0.16
+    assert few.p99 <= 1.2
+    assert few.over_share <= 0.2
+
+
 def test_noise_moves_no_rate() -> None:
     assert score(expect, TRACES["steady"]).changes_per_hour == 0
 

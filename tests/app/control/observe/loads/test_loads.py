@@ -117,7 +117,7 @@ def test_a_rate_that_was_held_back_does_not_grow_with_each_cycle() -> None:
     loads = Loads()
     run(loads, 0, 2400, lambda _: 5.0)
     first = expected(loads, 2400)
-    assert first == pytest.approx(5.25, rel=0.05)
+    assert first == pytest.approx(5 * (1.05 + 3 / math.sqrt(3000)), rel=0.05)
     run(loads, 2400, 2460, lambda _: 5.0)
     assert expected(loads, 2460, planned=20.0) == first
 
