@@ -11,21 +11,12 @@ from numpy.typing import NDArray
 from solvers.planning.bound.attainable import AttainableHere
 from solvers.planning.bound.fleet import BoundFleet, market_of, worth_of_rates
 from solvers.planning.duals import SAFETY_SHARE
-from solvers.planning.search.tables import Floats, Ints, Pool
+from solvers.planning.search.bill import gpus_paid
+from solvers.planning.search.tables import Floats
 
 MOST_CHOICES = 50_000
 MOST_NODE_CHOICES = 200_000  # where nodes are billed whole: prices alone prove less there, so longer lists pay
 REFUTED_SHARE = 1e-9  # of a cost: a choice is refuted if it would have to cost more by at least this
-
-
-def gpus_paid(pool: Pool) -> Ints:
-    """Returns how many GPUs of a pool may be paid, rising: any number, or those of some nodes billed whole."""
-    if not pool.node_sizes:
-        return np.arange(len(pool.gpus) + 1)
-    sums = 1
-    for size in pool.node_sizes:
-        sums |= sums << size
-    return np.array([count for count in range(len(pool.gpus) + 1) if sums >> count & 1], dtype=np.int64)
 
 
 class GpuCounts:

@@ -1,8 +1,9 @@
 """Proves small instances: finds the cheapest GPUs that can serve everything, and that no cheaper ones can.
 
-The cost of a plan that serves everything is the price of its GPUs, so it takes few values. The search goes through the
-choices of GPUs from the cheapest on. Of each it proves that it cannot serve everything, or finds how it can. What is
-hard to decide waits for the next pass, which looks at more patterns: an answer is found soon, and cheaper ones later.
+The cost of a plan that serves everything is the price of the GPUs and nodes that it pays for, so it takes few values.
+The search goes through the choices of paid GPUs from the cheapest on. Of each it proves that it cannot serve
+everything, or finds how it can. What is hard to decide waits for the next pass, which looks at more patterns: an answer
+is found soon, and cheaper ones later.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 from solvers.planning.exact.candidates import CandidatePatterns, Pass, list_candidates
 from solvers.planning.exact.open_choices import OpenChoices, PricedChoice
 from solvers.planning.exact.patterns import Codes, Patterns
-from solvers.planning.exact.placements import exact_placements
+from solvers.planning.exact.placements import exact_placements, needed
 from solvers.planning.exact.scope import applies, is_whole
 from solvers.planning.exact.search import ExactSearch, Verdict
 from solvers.planning.search.realise import NOBODY, PlacedInstances
@@ -121,8 +122,7 @@ class _PassSearch:
             if verdict == "no":
                 self.choices.refute(choice.number)
             elif verdict == "yes":
-                self.choices.ceiling = choice.cost
-                yield self._take(choice, picked)
+                yield self._take(needed(self._space, picked, choice.prices))
         return is_open
 
     def _decide(
@@ -148,9 +148,11 @@ class _PassSearch:
             return "open", [], False
         return verdict, [], verdict == "open"
 
-    def _take(self, choice: PricedChoice, picked: list[tuple[int, Codes]]) -> ExactProof:
+    def _take(self, picked: list[tuple[int, Codes]]) -> ExactProof:
         t = self._space.t
+        used = np.bincount([pool for pool, _ in picked], minlength=len(t.pools))
+        self.choices.ceiling = self.choices.cost_of(used)
         placed = exact_placements(t, self._space, picked)
         right, unjudged = (placed, None) if is_whole(t) else (None, placed)
-        self.answer = ExactProof(self.choices.level, right, False, self.spent, choice.cost, unjudged)
+        self.answer = ExactProof(self.choices.level, right, False, self.spent, self.choices.ceiling, unjudged)
         return self.answer

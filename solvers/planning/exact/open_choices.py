@@ -10,6 +10,7 @@ import numpy as np
 
 from solvers.planning.exact.patterns import Patterns
 from solvers.planning.exact.search import ENOUGH_SHARE
+from solvers.planning.search.bill import gpus_paid
 from solvers.planning.search.tables import Floats, Ints, Tables
 
 LEAST_SHARE = 1e-6  # of a cost that is known: GPUs that cost less by this cannot serve everything
@@ -17,7 +18,7 @@ LEAST_SHARE = 1e-6  # of a cost that is known: GPUs that cost less by this canno
 
 @dataclass(frozen=True, slots=True)
 class PricedChoice:
-    """How many GPUs of each pool, and prices at which their best patterns are worth least."""
+    """How many GPUs of each pool are paid, and prices at which their best patterns are worth least."""
 
     number: Ints
     cost: float
@@ -32,7 +33,7 @@ class PricedChoice:
 
 
 class OpenChoices:
-    """Every choice of how many GPUs of each pool to use, but for those that are proved to serve too little."""
+    """Every choice of how many GPUs of each pool to pay, but for those that are proved to serve too little."""
 
     def __init__(self, space: Patterns, sure: float, ceiling: float, least: float) -> None:
         """`sure` is what each plan pays for load that nothing can serve; no plan of interest costs `ceiling`."""
@@ -72,16 +73,24 @@ class OpenChoices:
             self._priced[at] = PricedChoice(number, float(self._costs[at]), v, worth, bool(self._is_refuted[at]))
         return self._priced[at]
 
+    def cost_of(self, used: Ints) -> float:
+        """Returns the least cost of any choice with so many GPUs of each pool."""
+        return float(self._costs[(self._numbers >= used).all(axis=1).argmax()])
+
     def refute(self, number: Ints) -> None:
         """Notes that so many GPUs, and so no fewer, cannot serve everything."""
         self._is_refuted |= (self._numbers <= number).all(axis=1)
 
 
 def _by_price(t: Tables) -> tuple[Ints, Floats]:
-    """Lists every choice of how many GPUs of each pool to use, the cheapest first, with its price."""
+    """Lists every choice of how many GPUs of each pool to pay, the cheapest first, with its price.
+
+    GPUs billed by themselves are paid to run something, and so draw their idle watts; one of a paid node may be empty.
+    """
     energy = t.problem.policy.energy_price_per_kwh
-    prices = np.array([p.price_per_hour + t.problem.gpu_types[p.gpu_type].idle_w / 1000 * energy for p in t.pools])
-    every = np.array(list(itertools.product(*[range(len(pool.gpus) + 1) for pool in t.pools])), dtype=np.int64)
+    idle_kw = [0.0 if p.node_sizes else t.problem.gpu_types[p.gpu_type].idle_w / 1000 for p in t.pools]
+    prices = np.array([p.price_per_hour + kw * energy for p, kw in zip(t.pools, idle_kw, strict=True)])
+    every = np.array(list(itertools.product(*[gpus_paid(pool).tolist() for pool in t.pools])), dtype=np.int64)
     cost = np.round(every @ prices, 12)
     order = np.lexsort((every.sum(axis=1), cost))
     return every[order], cost[order]

@@ -1,4 +1,4 @@
-"""Turns the patterns of a proof into residents on GPUs."""
+"""Turns the patterns of a proof into residents on GPUs, as few as are needed, on the nodes that cost least."""
 
 from __future__ import annotations
 
@@ -11,22 +11,37 @@ from numpy.typing import NDArray
 
 from solvers.planning.exact.kernels import STAIRS, ExactOptions, cap_of
 from solvers.planning.exact.patterns import Patterns
+from solvers.planning.search.gather import cheapest_nodes
 from solvers.planning.search.realise import PlacedInstances
-from solvers.planning.search.tables import Tables
+from solvers.planning.search.tables import Floats, Pool, Tables
 
 Code: TypeAlias = NDArray[np.int32]  # a pattern
+PickedPattern: TypeAlias = tuple[int, Code]  # on a GPU of a pool
 
 
-def exact_placements(t: Tables, space: Patterns, picked: Sequence[tuple[int, Code]]) -> PlacedInstances:
+def needed(space: Patterns, picked: Sequence[PickedPattern], prices: Floats) -> list[PickedPattern]:
+    """Returns the GPUs without those that the others do as well without; the ones worth least go first.
+
+    An empty GPU goes, too: a node that is paid may have some.
+    """
+    rates = np.vstack([space.exact(pool, pattern[None, :])[0] for pool, pattern in picked])
+    cover = rates.sum(axis=0)
+    enough = np.minimum(cover, 1.0)
+    kept = np.ones(len(picked), dtype=np.bool_)
+    for at in np.argsort(rates @ prices, kind="stable"):
+        if (cover - rates[at] >= enough).all():
+            cover, kept[at] = cover - rates[at], False
+    return [each for each, is_kept in zip(picked, kept, strict=True) if is_kept]
+
+
+def exact_placements(t: Tables, space: Patterns, picked: Sequence[PickedPattern]) -> PlacedInstances:
     """Places the pattern of each GPU in `picked`; residents share the need in proportion to what they could carry."""
     first = np.cumsum([0, *(len(pool.gpus) for pool in t.pools)]).tolist()  # GPU of each pool
-    taken: Counter[int] = Counter()
+    used = Counter(pool for pool, _ in picked)
+    free = {pool: iter(_cheapest_gpus(t.pools[pool], count)) for pool, count in used.items()}
     rows: list[tuple[int, int, int, int, float, float]] = []
     for pool, pattern in picked:
-        at = first[pool] + taken[pool]
-        taken[pool] += 1
-        if not (pattern >= 0).any():
-            continue
+        at = first[pool] + next(free[pool])
         of = space.options[space.site[pool]]
         step = int(space.exact(pool, pattern[None, :])[1][0, 0])
         clocks = t.problem.gpu_types[t.pools[pool].gpu_type].clocks_mhz
@@ -36,6 +51,17 @@ def exact_placements(t: Tables, space: Patterns, picked: Sequence[tuple[int, Cod
     cover = np.bincount(services, cap, len(t.services))
     share = np.minimum(t.rate / np.maximum(cover, 1e-300), 1.0)
     return PlacedInstances(gpu, offer, sm, batch, cap * share[services], clock)
+
+
+def _cheapest_gpus(pool: Pool, used: int) -> list[int]:
+    """Returns so many GPUs of a pool by number; of nodes billed whole, those with the least sum of prices."""
+    if not pool.node_sizes:
+        return list(range(used))
+    size = np.array(pool.node_sizes, dtype=np.int64)
+    largest_first = np.argsort(-size, kind="stable").tolist()
+    end = np.cumsum(size)
+    chosen = sorted(cheapest_nodes(largest_first, size, size, used))
+    return [gpu for node in chosen for gpu in range(int(end[node] - size[node]), int(end[node]))][:used]
 
 
 def _residents(of: ExactOptions, pattern: Code, clock: int) -> Iterator[tuple[int, int, int, float]]:

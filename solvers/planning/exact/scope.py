@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from solvers.planning.judge.billing import is_billed_whole
+from solvers.planning.search.bill import gpus_paid
 from solvers.planning.search.tables import Tables
 
 MOST_GPUS = 16
 MOST_SERVICES = 12
-MOST_CHOICES = 50_000  # of how many GPUs of each pool
+MOST_CHOICES = 50_000  # of how many GPUs of each pool are paid
 
 
 def applies(t: Tables) -> bool:
@@ -16,11 +18,20 @@ def applies(t: Tables) -> bool:
     policy = t.problem.policy
     return (
         policy.pricing == "gpu"
-        and not any(pool.node_sizes for pool in t.pools)  # a plan costs no sum of GPU prices there
         and policy.same_model_per_gpu == 1
         and 0 < len(t.services) <= MOST_SERVICES
         and sum(len(pool.gpus) for pool in t.pools) <= MOST_GPUS
-        and float(np.prod([len(pool.gpus) + 1.0 for pool in t.pools])) <= MOST_CHOICES
+        and float(np.prod([float(len(gpus_paid(pool))) for pool in t.pools])) <= MOST_CHOICES
+        and not _has_mixed_node(t)
+    )
+
+
+def _has_mixed_node(t: Tables) -> bool:
+    """Returns whether GPUs of a node billed whole have different caps; their pool knows the smallest alone."""
+    problem = t.problem
+    return any(
+        is_billed_whole(node, problem.policy) and len(node.by_watts(problem.gpu_types[node.gpu_type])) > 1
+        for node in problem.nodes.values()
     )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from solvers.planning.judge.billing import is_billed_whole, whole_price
 from solvers.planning.search.arrays import Board
-from solvers.planning.search.tables import Floats, Ints, Tables
+from solvers.planning.search.tables import Floats, Ints, Pool, Tables
 
 
 @dataclass(frozen=True)
@@ -37,3 +37,13 @@ def node_bill(t: Tables, board: Board) -> NodeBill:
     price = [whole_price(node) * policy.money_weight if is_billed_whole(node, policy) else 0.0 for node in nodes]
     of_gpus = np.array([pool.price_per_hour if pool.node_sizes else 0.0 for pool in t.pools])
     return NodeBill(pools, np.flatnonzero(np.isin(board.pool, pools)), np.array(price), of_gpus)
+
+
+def gpus_paid(pool: Pool) -> Ints:
+    """Returns how many GPUs of a pool may be paid, rising: any number, or those of some nodes billed whole."""
+    if not pool.node_sizes:
+        return np.arange(len(pool.gpus) + 1)
+    sums = 1
+    for size in pool.node_sizes:
+        sums |= sums << size
+    return np.array([count for count in range(len(pool.gpus) + 1) if sums >> count & 1], dtype=np.int64)

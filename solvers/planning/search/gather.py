@@ -64,10 +64,10 @@ def fewest(room: Ints, size: Ints, used: Ints) -> Ints:
         kept.append(int(order[len(kept)]))
         need -= int(room[kept[-1]])
     rest = [int(place) for place in order[len(kept) :]]
-    return np.array(sorted([*kept, *_cheapest(rest, room, size, need)]), dtype=np.int64)
+    return np.array(sorted([*kept, *cheapest_nodes(rest, room, size, need)]), dtype=np.int64)
 
 
-def _cheapest(nodes: Sequence[int], room: Ints, size: Ints, need: int) -> list[int]:
+def cheapest_nodes(nodes: Sequence[int], room: Ints, size: Ints, need: int) -> list[int]:
     """Returns some of these nodes with room for so many GPUs and the least sum of sizes; earlier ones first."""
     best: dict[int, tuple[int, tuple[int, ...]]] = {0: (0, ())}  # GPUs covered, up to all: their price, the nodes
     for place in nodes:

@@ -57,10 +57,9 @@ def test_the_least_cost_is_between_the_bound_and_the_plan(problem: Problem, mixe
     assert verdict.cost.resource == plan.certificate.cost.resource == pytest.approx(counted(problem, plan))
 
 
-def test_the_exact_search_is_not_asked() -> None:
-    problem = family("A", 8, 4, 2)
-    assert exact.applies(tables(problem))
-    assert not exact.applies(tables(by_node(problem)))
+def test_small_fleets_are_searched_exactly_and_large_ones_are_not() -> None:
+    assert exact.applies(tables(by_node(family("A", 8, 4, 2))))
+    assert not exact.applies(tables(by_node(family("A", 40, 4, 2))))
 
 
 def test_nodes_of_one_gpu_are_searched_exactly_as_if_paid_by_gpu() -> None:
