@@ -29,8 +29,9 @@ def proofs(t: Tables, work: int | None) -> Iterator[bound.Round | exact.ExactPro
     Where energy has a price, it begins at nothing: what prices prove is paid for energy, too, and not for GPUs alone.
     """
     found: bound.Round | None = None
-    rounds = bound.rounds(t, work)
     is_few = len(t.services) <= FEW_SERVICES
+    # The exact search takes the same course whatever the limit of work: what it begins at does not depend on it.
+    rounds = bound.rounds(t, max(work, FIRST_BOUND_WORK) if is_few and work is not None and exact.applies(t) else work)
     for found in rounds:
         yield found
         if is_few and found.work >= FIRST_BOUND_WORK:

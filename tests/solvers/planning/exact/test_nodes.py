@@ -16,8 +16,9 @@ from solvers.planning import exact
 from solvers.planning.judge import judge
 from solvers.planning.plan import Unserved
 from solvers.planning.problem import Node, Problem, gpu_indexes
+from solvers.planning.replay import replay_plan
 from solvers.planning.search.tables import tables
-from solvers.planning.solve import SolveBudget, solve
+from solvers.planning.solve import SolveBudget, find
 from tests.solvers.planning.exact.test_exact import plan_of
 from tests.solvers.planning.small_fleets import fleets, least_cost
 from tests.support.soak import scaled
@@ -80,11 +81,14 @@ def in_large_nodes(problem: Problem) -> Problem:
     return replace(problem, nodes=nodes)
 
 
-def test_a_plan_on_nodes_billed_whole_is_proved() -> None:
+def test_a_plan_on_nodes_billed_whole_is_proved_and_found_again() -> None:
     problem = in_large_nodes(family("A", 8, 4, 1, 0.5))
-    certificate = solve(problem, SolveBudget(None, 40)).certificate
+    solved = find(problem, SolveBudget(None, 40), alone=True)
+    certificate = solved.plan.certificate
     assert certificate and certificate.method == "exact; proved"
     assert certificate.bound == pytest.approx(certificate.cost.total)
+    again = replay_plan(problem, 0, solved.work, is_exact=True)
+    assert [line.place for line in again.instances] == [line.place for line in solved.plan.instances]
 
 
 def test_what_one_gpu_serves_leaves_the_others_of_its_node_empty() -> None:
