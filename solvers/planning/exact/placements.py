@@ -13,7 +13,8 @@ from solvers.planning.exact.kernels import STAIRS, ExactOptions, cap_of
 from solvers.planning.exact.patterns import Patterns
 from solvers.planning.search.gather import cheapest_nodes
 from solvers.planning.search.realise import PlacedInstances
-from solvers.planning.search.tables import Floats, Pool, Tables
+from solvers.planning.search.tables import Floats, Ints, Pool, Tables
+from solvers.planning.search.workshop import closed_gpus
 
 Code: TypeAlias = NDArray[np.int32]  # a pattern
 PickedPattern: TypeAlias = tuple[int, Code]  # on a GPU of a pool
@@ -37,8 +38,11 @@ def needed(space: Patterns, picked: Sequence[PickedPattern], prices: Floats) -> 
 def exact_placements(t: Tables, space: Patterns, picked: Sequence[PickedPattern]) -> PlacedInstances:
     """Places the pattern of each GPU in `picked`; residents share the need in proportion to what they could carry."""
     first = np.cumsum([0, *(len(pool.gpus) for pool in t.pools)]).tolist()  # GPU of each pool
-    used = Counter(pool for pool, _ in picked)
-    free = {pool: iter(_cheapest_gpus(t.pools[pool], count)) for pool, count in used.items()}
+    used, is_closed = Counter(pool for pool, _ in picked), closed_gpus(t)
+    free = {
+        pool: iter(_cheapest_gpus(t.pools[pool], count, is_closed[first[pool] : first[pool + 1]]))
+        for pool, count in used.items()
+    }
     rows: list[tuple[int, int, int, int, float, float]] = []
     for pool, pattern in picked:
         at = first[pool] + next(free[pool])
@@ -53,15 +57,18 @@ def exact_placements(t: Tables, space: Patterns, picked: Sequence[PickedPattern]
     return PlacedInstances(gpu, offer, sm, batch, cap * share[services], clock)
 
 
-def _cheapest_gpus(pool: Pool, used: int) -> list[int]:
-    """Returns so many GPUs of a pool by number; of nodes billed whole, those with the least sum of prices."""
-    if not pool.node_sizes:
-        return list(range(used))
-    size = np.array(pool.node_sizes, dtype=np.int64)
+def _cheapest_gpus(pool: Pool, used: int, is_closed: Ints) -> list[int]:
+    """Returns so many GPUs of a pool by number; of nodes billed whole, those with the least sum of prices.
+
+    GPUs where a job must stay are left to it, unless the others are too few.
+    """
+    size = np.array(pool.node_sizes or [1] * len(pool.gpus), dtype=np.int64)
+    node = np.repeat(np.arange(len(size)), size)
+    room = np.bincount(node, is_closed == 0).astype(np.int64)
     largest_first = np.argsort(-size, kind="stable").tolist()
-    end = np.cumsum(size)
-    chosen = sorted(cheapest_nodes(largest_first, size, size, used))
-    return [gpu for node in chosen for gpu in range(int(end[node] - size[node]), int(end[node]))][:used]
+    chosen = cheapest_nodes(largest_first, room if room.sum() >= used else size, size, used)
+    gpus = np.flatnonzero(np.isin(node, chosen))
+    return sorted(gpus[np.argsort(is_closed[gpus], kind="stable")][:used].tolist())
 
 
 def _residents(of: ExactOptions, pattern: Code, clock: int) -> Iterator[tuple[int, int, int, float]]:

@@ -7,6 +7,7 @@ import numpy as np
 from solvers.planning.judge.billing import is_billed_whole
 from solvers.planning.search.bill import gpus_paid
 from solvers.planning.search.tables import Tables
+from solvers.planning.search.workshop import closed_gpus
 
 MOST_GPUS = 16
 MOST_SERVICES = 12
@@ -38,8 +39,9 @@ def _has_mixed_node(t: Tables) -> bool:
 def is_whole(t: Tables) -> bool:
     """Returns whether the search covers every rule that can bind.
 
-    It ignores minInstances, availability, mean accuracies, CPU and host memory of nodes, tenants' limits, energy and
-    the fleet's watts: without them a bound stays a bound, but the plan found may break them.
+    It ignores minInstances, availability, mean accuracies, CPU and host memory of nodes, tenants' limits, energy, the
+    fleet's watts and jobs that must stay where they run: without them a bound stays a bound, but the plan found may
+    break them.
     """
     problem = t.problem
     cores = float(t.cpu_cores.sum())
@@ -54,6 +56,7 @@ def is_whole(t: Tables) -> bool:
         and not any(service.availability.binds(service.min_instances) for service in problem.services.values())
         and not any(service.mean_accuracy for service in problem.services.values())
         and not problem.limits
+        and not closed_gpus(t).any()
         and problem.policy.energy_price_per_kwh == 0
         and problem.policy.power_budget_w is None
     )

@@ -214,7 +214,7 @@ def workshop(t: Tables, step: int, levels: Sequence[float]) -> Workshop:
         start=start,
         empty=np.zeros(len(board.pool), dtype=np.int64),
         empties=np.zeros(len(price), dtype=np.int64),
-        closed=_closed(t),
+        closed=closed_gpus(t),
     )
     local = pools._replace(
         extra=np.zeros(len(price)),
@@ -240,7 +240,7 @@ def workshop(t: Tables, step: int, levels: Sequence[float]) -> Workshop:
     return found
 
 
-def _closed(t: Tables) -> Ints:
+def closed_gpus(t: Tables) -> Ints:
     """Returns 1 for each GPU where a job runs that must stay: services leave it to the job."""
     state = t.problem.state
     stays = {job.place for job in state.jobs if not t.problem.jobs[job.job].is_preemptible} if state else set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from math import inf
 from typing import Literal
 
@@ -15,7 +16,7 @@ from solvers.crosscheck import TOLERANCE_SHARE, cross_check
 from solvers.planning import exact
 from solvers.planning.judge import judge
 from solvers.planning.plan import Unserved
-from solvers.planning.problem import Node, Problem, gpu_indexes
+from solvers.planning.problem import Job, JobProfile, Node, PlacedJob, Problem, RunningState, gpu_indexes
 from solvers.planning.replay import replay_plan
 from solvers.planning.search.tables import tables
 from solvers.planning.solve import SolveBudget, find
@@ -105,3 +106,20 @@ def test_a_fleet_is_not_searched_where_gpus_of_a_node_billed_whole_have_differen
     for caps_w, applies in (((most_w,) * node.gpu_count, True), ((most_w / 2, *(most_w,) * node.gpu_count), False)):
         capped = replace(node, caps_w=caps_w[: node.gpu_count])
         assert exact.applies(tables(replace(problem, nodes={**problem.nodes, name: capped}))) == applies
+
+
+@pytest.mark.parametrize("pricing", ["gpu", "node"])
+def test_a_proved_plan_leaves_its_gpu_to_a_job_that_must_stay(pricing: Literal["gpu", "node"]) -> None:
+    problem = family("A", 8, 1, 1, 0.05)
+    kind = "t4-16gb"
+    nodes = {name: Node(name, kind, gpu_indexes(2), 64, 512, 0.5, pricing=pricing) for name in ("a", "b")}
+    job = Job("lab/j", "lab", "training", 1e6, {kind: JobProfile(((50, 1.0), (100, 2.0)), 8.0)}, is_preemptible=False)
+    running = RunningState(datetime(2026, 12, 1, tzinfo=UTC), (), (PlacedJob("lab/j", "a", 0, 100, 8.0),))
+    problem = replace(problem, nodes=nodes, jobs={"lab/j": job}, state=running)
+    plan = find(problem, SolveBudget(None, 10), alone=True).plan
+    assert plan.certificate and plan.certificate.method.startswith("exact; proved")
+    assert plan.certificate.bound == pytest.approx(plan.certificate.cost.total)
+    assert [placed.place for placed in plan.jobs] == [("a", 0)]
+    assert ("a", 0) not in {line.place for line in plan.instances}
+    proof = list(exact.prove(tables(problem), STEPS))[-1]
+    assert proof.placed is None and not proof.proved
