@@ -61,10 +61,12 @@ def _morak(seeds: Sequence[int], processes: int) -> SystemEvaluation:
 def _mudi(seeds: Sequence[int], processes: int) -> SystemEvaluation:
     from simulation.evaluate.mudi import mudi_runs
     from simulation.evaluate.mudi_claims import mudi_claims
+    from simulation.evaluate.mudi_decisions import decision_claims
     from simulation.evaluate.play import play
 
     results = play(mudi_runs(seeds), processes, say)
-    return _of_fleets(mudi_claims(results), results)
+    say("M5: the SM% of 12 and of 1,000 GPUs")
+    return _of_fleets([*decision_claims(seeds), *mudi_claims(results)], results)
 
 
 def _oltunes(seeds: Sequence[int], processes: int) -> SystemEvaluation:

@@ -27,7 +27,7 @@ GPUs that always have work, and the paper's baselines as laws on the node. A cla
 baseline to the joint planner reaches the paper's figure and no baseline is better; one that does not is shown so.
 docs/evaluate.md explains the experiments and shows the figures. With "all", --out has a folder for each system.
 
-The same seeds give the same JSON on any machine.
+The same seeds give the same JSON on any machine, but for the milliseconds of M5.
 
 Examples:
   gpuwright evaluate hetsev

@@ -20,7 +20,7 @@ from solvers.planning.whole_gpus import why_no_gpu
 
 NOT_CARRIED = "its instances do not carry it beside their neighbours"
 NO_ROOM = "no GPU with a service has SMs, memory and watts for it while the SLOs hold"
-METHOD = "smallest SM% by CVXPY, jobs by the smallest slope"
+METHOD = "smallest SM% in closed form, jobs by the smallest slope"
 TOO_SLOW = "beside a service it would miss its deadline"
 
 

@@ -24,6 +24,7 @@ from simulation.evaluate.mudi import (
     mudi_world,
 )
 from simulation.evaluate.mudi_claims import mudi_claims
+from simulation.evaluate.mudi_decisions import PROBLEM_A_GPU, cluster_rounds, decision_claims
 from solvers.planners.names import GPULET, GSLICE, JOINT, MUDI, RESERVE
 
 
@@ -102,3 +103,17 @@ def test_claims_follow_from_the_results() -> None:
     assert (more.ratio, more.holds) == (2.25, True)
     assert more.figures()["reproduced"] == 70.0
     assert {experiment.name for experiment in EXPERIMENTS} == {CLUSTER, SATURATED}
+
+
+def test_three_ways_find_the_same_shares_and_each_is_timed() -> None:
+    claims = decision_claims([0], {5: 18.0})
+    assert [(claim.measure.id, claim.measure.paper) for claim in claims] == [("M5", 18.0)]
+    assert set(claims[0].values) == {PROBLEM_A_GPU, MUDI, JOINT}
+    assert min(claims[0].values.values()) > 0
+
+
+def test_the_instances_of_a_cluster_stay_while_what_presses_on_them_changes() -> None:
+    first, second, *_ = cluster_rounds(12, 0)
+    assert [gpu.residents for gpu in first] == [gpu.residents for gpu in second]
+    assert [gpu.other_pressure for gpu in first] != [gpu.other_pressure for gpu in second]
+    assert len({gpu.residents[0].rate_per_second for gpu in first}) == 12

@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from solvers.mudi.fleet import plan
-from solvers.mudi.fleet.shapes import longest_exec_ms
+from solvers.mudi.fleet.shapes import MudiResident, at_their_batches, least_percents, longest_exec_ms
+from solvers.mudi.sharing.convex import raised
 from solvers.planning.judge import judge
 from solvers.planning.judge.readings import value_at
 from solvers.planning.plan import Plan
@@ -59,6 +60,21 @@ def test_shares_are_the_smallest_whole_percents_that_carry_the_rate() -> None:
         curve = profile.latency_ms[line.batch]
         assert line.exec_ms <= allowed
         assert line.sm_percent == curve[0][0] or value_at(curve, line.sm_percent - 1) > allowed
+
+
+@pytest.mark.parametrize("pressure", [0.0, 0.7])
+def test_cvxpy_finds_the_same_shares_as_the_closed_form(pressure: float) -> None:
+    problem, compared = fleet(rate=900.0), 0
+    for line in planned(problem).instances:
+        service = problem.services[line.service]
+        profile = problem.profile(line.service, line.variant, line.node)
+        assert profile
+        for share in (0.2, 0.5, 0.8, 1.0):
+            resident = MudiResident(line, service, profile, share * line.rate_per_second, is_running=False)
+            gpu = at_their_batches(problem, [resident], pressure, 100, 1000.0)
+            assert gpu is None or least_percents(gpu) == raised(gpu)
+            compared += gpu is not None
+    assert compared >= 8
 
 
 def test_a_load_that_moves_a_little_resizes_nothing_and_a_risen_one_does() -> None:
