@@ -60,13 +60,16 @@ def _morak(seeds: Sequence[int], processes: int) -> SystemEvaluation:
 
 def _mudi(seeds: Sequence[int], processes: int) -> SystemEvaluation:
     from simulation.evaluate.mudi import mudi_runs
+    from simulation.evaluate.mudi_batches import batch_claims
     from simulation.evaluate.mudi_claims import mudi_claims
+    from simulation.evaluate.mudi_colocation import colocation_claims
     from simulation.evaluate.mudi_decisions import decision_claims
     from simulation.evaluate.play import play
 
     results = play(mudi_runs(seeds), processes, say)
-    say("M5: the SM% of 12 and of 1,000 GPUs")
-    return _of_fleets([*decision_claims(seeds), *mudi_claims(results)], results)
+    say("M2, M4 and M5: co-locations, batches, and the SM% of 12 and of 1,000 GPUs")
+    alone = [*colocation_claims(seeds), *batch_claims(seeds), *decision_claims(seeds)]
+    return _of_fleets([*alone, *mudi_claims(results)], results)
 
 
 def _oltunes(seeds: Sequence[int], processes: int) -> SystemEvaluation:

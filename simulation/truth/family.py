@@ -6,7 +6,8 @@ Each figure depends on the seed and on names only, so the same model is the same
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
 
 import numpy as np
 
@@ -70,9 +71,22 @@ def draw_traits(seed: int, model: str) -> ModelTraits:
     )
 
 
-def draw_training(seed: int, name: str, gpu: GpuPhysics, host_share: tuple[float, float] = (0.0, 0.6)) -> PhysicalLoad:
+def mixed_traits(parts: Sequence[tuple[float, ModelTraits]]) -> ModelTraits:
+    """Returns what a model of several parts is like: the geometric mean of its parts, by their weights."""
+    weights = np.array([weight for weight, _ in parts])
+    table = np.log([astuple(traits) for _, traits in parts])
+    return ModelTraits(*np.exp(weights @ table / weights.sum()).tolist())
+
+
+def draw_training(
+    seed: int,
+    name: str,
+    gpu: GpuPhysics,
+    host_share: tuple[float, float] = (0.0, 0.6),
+    traits: ModelTraits | None = None,
+) -> PhysicalLoad:
     """Draws a training job without limits, as in published pairs; a step at the whole GPU takes some 100 ms."""
-    traits, drawn = draw_traits(seed, name), generator(seed, "training", name)
+    traits, drawn = traits or draw_traits(seed, name), generator(seed, "training", name)
     step_ms = float(np.exp(drawn.normal(np.log(100.0), 1.0)))
     host = step_ms * drawn.uniform(*host_share)
     fill = float(np.clip(np.exp(drawn.normal(np.log(2.0), 0.7)), 0.05, 1.0))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
+from statistics import fmean
 
 import pytest
 
@@ -23,8 +25,29 @@ from simulation.evaluate.mudi import (
     mudi_shapes,
     mudi_world,
 )
+from simulation.evaluate.mudi_batches import (
+    CLOSE_SHARE,
+    MOST_BATCH,
+    RANDOM,
+    NoisyCopy,
+    TunedCopy,
+    batch_claims,
+    tuned_copies,
+)
 from simulation.evaluate.mudi_claims import mudi_claims
+from simulation.evaluate.mudi_colocation import (
+    CHANCE,
+    WITHOUT_LAYERS,
+    ColocationWorld,
+    by_mean,
+    by_pressure,
+    by_service,
+    colocation_claims,
+    colocation_world,
+    is_right,
+)
 from simulation.evaluate.mudi_decisions import PROBLEM_A_GPU, cluster_rounds, decision_claims
+from solvers.latency import latency_at
 from solvers.planners.names import GPULET, GSLICE, JOINT, MUDI, RESERVE
 
 
@@ -117,3 +140,66 @@ def test_the_instances_of_a_cluster_stay_while_what_presses_on_them_changes() ->
     assert [gpu.residents for gpu in first] == [gpu.residents for gpu in second]
     assert [gpu.other_pressure for gpu in first] != [gpu.other_pressure for gpu in second]
     assert len({gpu.residents[0].rate_per_second for gpu in first}) == 12
+
+
+def busiest(seed: int) -> TunedCopy:
+    return max(tuned_copies(seed), key=lambda copy: copy.rate_per_second)
+
+
+def test_what_a_noisy_copy_measures_is_near_the_exact_queue() -> None:
+    copy = busiest(0)
+    for batch in (min(copy.right), max(copy.right)):
+        exec_ms, step_ms = copy.shapes[batch]
+        exact_ms = latency_at(batch, exec_ms, copy.rate_per_second, copy.service.percentile)
+        found = [NoisyCopy(copy, str(number)).measure(batch) for number in range(20)]
+        assert len({trial.latency_ms for trial in found}) > 1
+        assert fmean(trial.latency_ms for trial in found) == pytest.approx(exact_ms, rel=0.1)
+        assert fmean(trial.iteration_ms for trial in found) == pytest.approx(step_ms, rel=0.05)
+
+
+def test_a_batch_is_close_if_it_keeps_the_slo_and_trains_nearly_as_fast_as_the_best() -> None:
+    copy = busiest(1)
+    best = min(copy.right, key=lambda batch: copy.right[batch])
+    assert copy.is_close(best)
+    assert not copy.is_close(None)
+    late = [batch for batch in copy.shapes if batch not in copy.right]
+    slow = [batch for batch, step_ms in copy.right.items() if step_ms > (1 + CLOSE_SHARE) * copy.right[best]]
+    assert late
+    assert slow
+    assert not any(copy.is_close(batch) for batch in [*late, *slow])
+    assert max(copy.shapes) <= MOST_BATCH
+
+
+def test_the_search_needs_fewer_measurements_than_random_batches() -> None:
+    (claim,), (again,) = (batch_claims([0], copies=8) for _ in range(2))
+    assert (claim.measure.id, claim.measure.paper) == ("M4", 25.0)
+    assert claim.values[JOINT] < claim.values[RANDOM]
+    assert claim.values == again.values
+
+
+def test_a_training_that_is_left_out_tells_nothing_of_itself_but_its_layers() -> None:
+    world = colocation_world(0, 0)
+    training = sorted(world.layers)[0]
+    others = {pair: value for pair, value in world.measured.items() if pair[1] != training}
+    hidden = {pair: 99.0 for pair in world.measured if pair[1] == training}
+    blind = replace(world, measured={**others, **hidden})
+    for predict in (by_mean, by_service, by_pressure):
+        assert predict(world, training) == predict(blind, training)
+    relabelled = replace(world, layers={**world.layers, training: {"lstm": 40}})
+    assert by_service(relabelled, training) != by_service(world, training)
+    assert by_mean(relabelled, training) == by_mean(world, training)
+
+
+def test_a_choice_is_right_if_its_service_is_hardly_slowed_more_than_the_best() -> None:
+    true = {("a", "t"): 1.1, ("b", "t"): 1.105, ("c", "t"): 1.3}
+    world = ColocationWorld(("a", "b", "c"), {"t": {"conv": 1}}, true, true)
+    assert is_right(world, "t", {"a": 1.0, "b": 2.0, "c": 3.0})
+    assert is_right(world, "t", {"a": 2.0, "b": 1.0, "c": 3.0})
+    assert not is_right(world, "t", {"a": 2.0, "b": 3.0, "c": 1.0})
+
+
+def test_colocations_chosen_by_layers_are_better_than_chance() -> None:
+    (claim,) = colocation_claims([0])
+    assert (claim.measure.id, claim.measure.paper) == ("M2", 92.67)
+    assert set(claim.values) == {WITHOUT_LAYERS, CHANCE, MUDI, JOINT}
+    assert claim.values[CHANCE] < min(claim.values[MUDI], claim.values[JOINT]) <= 100
