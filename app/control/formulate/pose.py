@@ -49,9 +49,9 @@ def pose(snapshot: Snapshot, jobs: Mapping[str, float] | None = None) -> Questio
 
     `jobs` gives the remaining work of each job that may be placed; without it these are all jobs that are not finished.
     """
-    usable = _usable_gpus(snapshot)
-    whole = _world(snapshot, usable)
     pinned = pinned_instances(snapshot)
+    usable = _without_whole(_usable_gpus(snapshot), pinned)
+    whole = _world(snapshot, usable)
     taken = _demands(whole, pinned)
     units_left = _units_left(whole, snapshot) if jobs is None else jobs
     running_jobs = {instance.owner for _, instance in pinned if instance.job}
@@ -147,6 +147,17 @@ def _usable_gpus(snapshot: Snapshot) -> dict[str, tuple[int, ...]]:
     counts = {item.name: gpu_count(item.spec) for item in snapshot.declared if item.kind == "Node"}
     usable = {node: _usable(facts, counts.get(node, 0)) for node, facts in snapshot.nodes.items()}
     return {node: gpus for node, gpus in usable.items() if gpus}
+
+
+def _without_whole(
+    usable: Mapping[str, tuple[int, ...]], pinned: Sequence[tuple[str, AssignedInstance]]
+) -> dict[str, tuple[int, ...]]:
+    """Returns the usable GPUs without those that an instance holds whole that stays for another of its GPUs."""
+    held = {(node, gpu) for node, instance in pinned if instance.is_wide for gpu in instance.all_gpus}
+    if not held:
+        return dict(usable)
+    left = {node: tuple(gpu for gpu in gpus if (node, gpu) not in held) for node, gpus in usable.items()}
+    return {node: gpus for node, gpus in left.items() if gpus}
 
 
 def _repartition(snapshot: Snapshot) -> tuple[Place, ...]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from solvers.planning.replan.replanner import Replanned
 
 FULL_PLAN_DUE = "the running instances carry no more; a full plan is due"
+SAME_SHARE = 1e-12  # of a rate: rounding makes no other line
 
 
 def rerated(problem: Problem, wide: Sequence[Instance]) -> tuple[list[Instance], dict[str, Unserved]]:
@@ -43,11 +44,13 @@ def _shared(problem: Problem, service: Service, mine: Sequence[Instance]) -> lis
     if any(rate > limit for rate, limit in zip(wanted, most, strict=True)):
         served, total = min(service.rate_per_second, sum(most)), sum(most)
         wanted = [limit * served / total for limit in most] if total > 0 else most
-    return [
-        line if line.rate_per_second == rate else predicted(problem, service, replace(line, rate_per_second=rate))
-        for line, rate in zip(mine, wanted, strict=True)
-        if rate > 0
-    ]
+    return [_at_rate(problem, service, line, rate) for line, rate in zip(mine, wanted, strict=True) if rate > 0]
+
+
+def _at_rate(problem: Problem, service: Service, line: Instance, rate: float) -> Instance:
+    if abs(line.rate_per_second - rate) <= SAME_SHARE * rate:
+        return line
+    return predicted(problem, service, replace(line, rate_per_second=rate))
 
 
 @dataclass
@@ -59,6 +62,7 @@ class MixedReplanner:
     wide: list[Instance]
     rest: WarmReplanner | None
     unserved: dict[str, Unserved]
+    is_full: bool = False  # language models hold every GPU
 
     @classmethod
     def of(cls, problem: Problem, plan: Plan) -> MixedReplanner:
@@ -67,7 +71,7 @@ class MixedReplanner:
         wide = wide_of(problem, plan.instances)
         narrow = narrowed(problem, wide)
         rest = replanner_of(narrow, _without(problem, plan)) if narrow and narrow.services else None
-        return cls(problem, plan, wide, rest, {})
+        return cls(problem, plan, wide, rest, {}, narrow is None)
 
     def change(self, rates: Mapping[str, float]) -> Replanned:
         """Changes the plan to follow new rates of these services."""
@@ -82,7 +86,8 @@ class MixedReplanner:
     @property
     def plan(self) -> Plan:
         """Returns the current plan of everything."""
-        narrow = self.rest.plan if self.rest else replace(_without(self.problem, self.base), changes=Changes())
+        narrow = nothing_left(self.problem) if self.is_full else _without(self.problem, self.base)
+        narrow = self.rest.plan if self.rest else replace(narrow, changes=Changes())
         plan, _ = with_wide(self.problem, narrow, self.wide, self.unserved, simulate=False)
         assert plan.certificate
         return replace(plan, changes=Changes(), certificate=replace(plan.certificate, bound=None))

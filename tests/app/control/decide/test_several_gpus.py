@@ -87,6 +87,15 @@ def test_what_runs_is_read_back_and_the_next_plan_leaves_it_alone() -> None:
     }
 
 
+def test_one_cordoned_gpu_keeps_all_gpus_of_its_instance_from_others() -> None:
+    snapshot, plan = planned()
+    line = next(line for line in plan.instances if len(line.gpus) > 1)
+    facts = replace(snapshot.nodes[line.node], cordoned_gpus=line.gpus[:1])
+    question = formulate(replace(snapshot, nodes={**snapshot.nodes, line.node: facts}))
+    assert [(node, pinned.all_gpus) for node, pinned in question.pinned] == [(line.node, line.gpus)]
+    assert not set(question.problem.nodes[line.node].gpus) & set(line.gpus)
+
+
 def test_rates_are_followed_without_a_full_plan_as_far_as_the_instances_carry_them() -> None:
     snapshot, _ = planned()
     problem = formulate(snapshot).problem

@@ -9,7 +9,8 @@ import pytest
 
 from solvers.planners.ask import find_plan
 from solvers.planning.judge import judge
-from solvers.planning.plan import Plan
+from solvers.planning.parts.follow import replanner_of
+from solvers.planning.plan import Plan, unserved_rest
 from solvers.planning.problem import Job, JobProfile, Limit, PlacedJob, Policy, Problem, RunningState
 from solvers.planning.replay import replay_plan
 from solvers.planning.solve import SolveBudget, find, find_bound
@@ -144,6 +145,20 @@ def test_a_budget_of_watts_and_the_price_of_energy_count_for_language_models() -
     small = Policy(power_budget_w=8 * 60.0 + 600.0)
     (entry,) = planned(fleet(chat(), policy=small)).unserved
     assert entry.reason == "powerBudgetW leaves no room for it"
+
+
+def test_rates_are_followed_where_language_models_hold_every_gpu() -> None:
+    problem = fleet(chat(), photos(500.0), nodes={"n1": 4}, running=(wide(),))
+    replanner = replanner_of(problem, Plan((wide(),), unserved=unserved_rest(problem, (wide(),))))
+    assert replanner.change({"shop/photos": 700.0}).verdict.is_right
+    assert [(entry.service, entry.rate_per_second) for entry in replanner.plan.unserved] == [("shop/photos", 700.0)]
+
+
+def test_a_language_model_whose_rate_stays_is_not_touched_by_rounding() -> None:
+    problem = fleet(chat(1.3), summaries(5.1), photos())
+    replanner = replanner_of(problem, planned(problem, work=2))
+    found = replanner.change({"shop/photos": 600.0})
+    assert {line.service for line in (*found.change.start, *found.change.stop)} == {"shop/photos"}
 
 
 def test_another_planner_plans_the_rest() -> None:
