@@ -196,7 +196,10 @@ class Planner:
     def _expect_loads(self, known: ForecastInput) -> Mapping[str, ExpectedLoad]:
         rates, starts = declared_rates(known.declared), start_seconds(known.declared)
         every = cycle_seconds(known.declared)
-        return self.loads.expect(rates, known.planned, {name: every + starts[name] for name in rates}, known.at)
+        planned = dict(known.planned)
+        for name, rate in self._lane.rates_of_rising_models(known.at).items():
+            planned[name] = max(rate, planned.get(name, 0.0))
+        return self.loads.expect(rates, planned, {name: every + starts[name] for name in rates}, known.at)
 
     def _roll_back_if_asked(self) -> None:
         """Rolls back to an earlier plan if a person asked for it, before anything new is decided."""

@@ -162,14 +162,29 @@ def with_models(problem: Problem, wide: Sequence[Instance], on_better: Progress)
 
 def beside(problem: Problem, plan: Plan) -> tuple[Problem, Plan]:
     """Returns everything but language models, with the GPUs that these leave; the problem itself if they leave none."""
-    wide = wide_of(problem, plan.instances)
-    narrow = narrowed(problem, wide)
+    return ordinary_part(problem, plan) or (problem, plan)
+
+
+def ordinary_part(problem: Problem, plan: Plan) -> tuple[Problem, Plan] | None:
+    """Returns everything but language models, with the GPUs that these leave; None if they leave none."""
+    narrow = narrowed(problem, wide_of(problem, plan.instances))
     if narrow is None:
-        return problem, plan
+        return None
     return narrow, replace(
         plan,
         instances=tuple(line for line in plan.instances if line.service in narrow.services),
         unserved=tuple(entry for entry in plan.unserved if entry.service in narrow.services),
+    )
+
+
+def rejoined(problem: Problem, narrow: Plan, before: Plan) -> Plan:
+    """Returns the plan of the ordinary part with the very lines that language models had in the plan of everything."""
+    models = language_models(problem)
+    unserved = [*narrow.unserved, *(entry for entry in before.unserved if entry.service in models)]
+    return replace(
+        narrow,
+        instances=(*narrow.instances, *wide_of(problem, before.instances)),
+        unserved=tuple(sorted(unserved, key=lambda entry: entry.service)),
     )
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 BOUND_ERROR_SHARE = 2e-6  # of a cost: a bound that exceeds the cost by more than rounding is wrong
 ANY_RATE = 1.0
+FULL_PLANS_ALONE = "where language models run, only a full plan has one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,8 @@ class KeptBound:
 def with_bound(certificate: Certificate, problem: Problem, kept: KeptBound | None, now: datetime) -> Certificate:
     """Returns the certificate with the bound that the last search proves for this problem, or why it proves none."""
     if kept is None:
-        return without_bound(certificate, "no search has found one yet")
+        is_mixed = any(service.tokens is not None for service in problem.services.values())
+        return without_bound(certificate, FULL_PLANS_ALONE if is_mixed else "no search has found one yet")
     if changed := what_changed(kept.problem, problem):
         return without_bound(certificate, f"{changed} changed since it was computed")
     cost = certificate.cost.total

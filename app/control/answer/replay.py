@@ -24,7 +24,7 @@ from app.control.domain.decision import Decision, PlanningLane, RecipeKind, Solv
 from app.control.domain.desired import NodeDesired
 from app.control.domain.ports import BatchMaker
 from app.control.domain.snapshot import Snapshot
-from app.control.fast import CapacityNeed, StepTrigger, find_quick_step
+from app.control.fast import CapacityNeed, StepTrigger
 from app.control.fast.base import step_base
 from app.control.fast.leaving import place_leaving_jobs
 from app.control.formulate.formulate import formulate
@@ -182,9 +182,7 @@ def _quickened_again(record: Record, question: Question, solver: ReplaySolver) -
         CapacityNeed(name, StepTrigger.LOAD_ROSE, rate, least, "") for name, (rate, least) in recipe["calls"].items()
     ]
     as_recorded = _RecordedSolver(solver, list(recipe["followed"])) if recipe["solver"] else None
-    quick = find_quick_step(
-        base.question.problem, base.plan, calls, as_recorded, strict=recipe["strict"], seconds=SECONDS
-    )
+    quick = base.find_step(calls, as_recorded, strict=recipe["strict"], seconds=SECONDS)
     if quick is None:
         raise ReplayRefused(f"plan {record.generation} cannot be replayed: no quick step helps")
     held = base.elsewhere  # the calls on record are without it

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
@@ -12,15 +12,18 @@ from app.control.decide.drafting import changed_owners
 from app.control.domain.decision import Decision, PlanningLane, SolveOutcome, SolverAnswer
 from app.control.domain.snapshot import ExpectedLoad, Snapshot
 from app.control.domain.specs import START_SECONDS
-from app.control.fast import PlannedLoad, QuickStep
+from app.control.fast import CapacityNeed, PlannedLoad, QuickStep, find_quick_step
+from app.control.fast.ladder import SECONDS
+from app.control.fast.recording_solver import FollowingSolver
 from app.control.formulate.formulate import formulate
 from app.control.formulate.predict import predict_instances, predict_paces
 from app.control.formulate.question import Question
+from solvers.planning.beside import ordinary_part, rejoined, wide_of
 from solvers.planning.judge import JudgedPlan, PlanEdit, Verdict
 from solvers.planning.judge.services import AVAILABILITY_RULES
 from solvers.planning.kept_bound import KeptBound, with_bound
 from solvers.planning.plan import Certificate, Plan
-from solvers.planning.problem import Instance
+from solvers.planning.problem import Instance, Problem
 from solvers.planning.search.promise import keep
 
 MOST_SPELLED = 3  # violations, in a message
@@ -35,11 +38,16 @@ class StepBase:
     plan: Plan
 
     def planned(self, starts: Mapping[str, float]) -> dict[str, PlannedLoad]:
-        """Returns what each service is planned for, pinned instances included."""
+        """Returns what each service is planned for, pinned instances included.
+
+        Of a language model it is at least what its instances carry, as no quick step gives it more.
+        """
         found = {}
+        carried = self._carried_by_models
         for name, service in self.question.problem.services.items():
             expected = self.snapshot.expected.get(name)
             rate = expected.rate_per_second if expected else service.rate_per_second
+            rate = max(rate, carried.get(name, 0.0))
             high = expected.high if expected else 0.0
             found[name] = PlannedLoad(
                 rate, high, service.percentile, starts.get(name, START_SECONDS), service.slo_ms / 1000
@@ -54,6 +62,55 @@ class StepBase:
             name = instance.owner
             carried[name] = carried.get(name, 0.0) + instance.rate_per_second
         return carried
+
+    @cached_property
+    def language_models(self) -> frozenset[str]:
+        """Returns the services on whole GPUs, which quick steps leave as they are."""
+        services = self.question.problem.services
+        return frozenset(name for name, service in services.items() if service.tokens is not None)
+
+    @cached_property
+    def ordinary(self) -> tuple[Problem, Plan] | None:
+        """Returns the part that quick steps change; None where language models are all there is or hold every GPU.
+
+        It is the question and the plan without language models and the GPUs that they hold.
+        """
+        problem = self.question.problem
+        if not self.language_models:
+            return problem, self.plan
+        part = ordinary_part(problem, self.plan)
+        return part if part and part[0].services else None
+
+    @cached_property
+    def _carried_by_models(self) -> dict[str, float]:
+        """Returns what the instances of each language model carry at most; pinned ones, what they were planned for."""
+        if not self.language_models:
+            return {}
+        from solvers.planning.wide.shapes import carried_by  # compiled, and of language models alone
+
+        problem, elsewhere = self.question.problem, self.elsewhere
+        found = {name: elsewhere.get(name, 0.0) for name in self.language_models}
+        for line in wide_of(problem, self.plan.instances):
+            found[line.service] += carried_by(problem, problem.services[line.service], line)
+        return found
+
+    def find_step(
+        self,
+        needs: Sequence[CapacityNeed],
+        solver: FollowingSolver | None,
+        *,
+        strict: bool,
+        seconds: float = SECONDS,
+        elsewhere: Mapping[str, float] | None = None,
+    ) -> QuickStep | None:
+        """Returns the cheapest step in the ordinary part, beside language models as they are; None if nothing helps."""
+        if self.ordinary is None:
+            return None
+        problem, plan = self.ordinary
+        quick = find_quick_step(problem, plan, needs, solver, strict=strict, seconds=seconds, elsewhere=elsewhere)
+        if quick is None or not self.language_models:
+            return quick
+        return replace(quick, plan=rejoined(self.question.problem, quick.plan, self.plan))
 
     @cached_property
     def judged(self) -> JudgedPlan:

@@ -10,7 +10,7 @@ from app.control.decide.resting import returning_services
 from app.control.domain.decision import Decision, SolveOutcome
 from app.control.domain.snapshot import Snapshot
 from app.control.fast.base import StepBase
-from app.control.fast.ladder import QuickStep, find_quick_step
+from app.control.fast.ladder import QuickStep
 from app.control.fast.recording_solver import FollowingSolver
 from app.control.fast.watch import CapacityNeed
 from solvers.planning.kept_bound import KeptBound
@@ -34,9 +34,7 @@ def draft_step(
     is_strict = handovers[:1] == ["strict"]
     left: Sequence[CapacityNeed] = needs
     while left:
-        quick = find_quick_step(
-            base.question.problem, base.plan, left, solver, strict=is_strict, elsewhere=base.elsewhere
-        )
+        quick = base.find_step(left, solver, strict=is_strict, elsewhere=base.elsewhere)
         if quick is None:
             return None
         snapshot, decision = base.decided(quick, now, kept_bound)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from app.control.decide.decide import split_by_mode
+from app.control.decide.decide import modes_of, split_by_mode
 from app.control.decide.last_question import CycleResult
 from app.control.domain.decision import Decision, PlanState, SolveOutcome
 from app.control.domain.events import Reason, event_of, reason_of
@@ -22,12 +22,13 @@ from app.control.formulate.formulate import formulate
 from app.control.formulate.question import Question
 from app.control.formulate.running import without_drains
 from app.control.record.planner_store import PlannerStore
+from app.control.rollout.modes import AUTO
 from app.store.plans.plans import Overtaken
 from solvers.planners.names import JOINT
-from solvers.planning.beside import has_language_models
 from solvers.planning.kept_bound import KeptBound
 
 SETTLES_AFTER = timedelta(seconds=30)  # for so long a hand-over's late answers are in the readings
+RISING_FOR = timedelta(seconds=30)  # until a forecast counts a jump by itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,7 @@ class FastLane:
     _starts: Mapping[str, float] = field(default_factory=dict)
     _watches: Mapping[str, LoadWatch] = field(default_factory=dict)
     _moved_at: Mapping[str, datetime] = field(default_factory=dict)
+    _rising: Mapping[str, tuple[float, datetime]] = field(default_factory=dict)  # language models: rate needed, when
     _deciding: threading.RLock = field(default_factory=threading.RLock)  # a step replaces the base it was made from
 
     def set_base(self, snapshot: Snapshot, question: Question, found: CycleResult, starts: Mapping[str, float]) -> None:
@@ -80,8 +82,9 @@ class FastLane:
 
     def make_ready(self) -> None:
         """Prepares the solver before a step needs it."""
-        if base := self.base:
-            self.solver.prepare(base.question.problem, base.plan)
+        base = self.base
+        if base and base.ordinary:
+            self.solver.prepare(*base.ordinary)
 
     def moved(self, services: Iterable[str], now: datetime) -> None:
         """Notes services whose latency says little for a while, since their instances are being changed."""
@@ -96,20 +99,23 @@ class FastLane:
             return LaneResult()
         if base.question.problem.policy.planner != JOINT:
             return LaneResult()  # steps between cycles are the joint planner's
-        if has_language_models(base.question.problem):
-            return LaneResult()  # full plans alone follow loads where GPUs are held whole
         with self._deciding:
             if self.base is not base:
                 return LaneResult()
             if base.snapshot.is_paused:  # no longer: its base is from before the rollout was resumed
                 base = self.base = replace(base, snapshot=replace(base.snapshot, is_paused=False))
             moving = {name for name, at in self._moved_at.items() if now < at + SETTLES_AFTER}
+            moving |= base.language_models  # late tokens ask for no plan: it would be the same
             watched = watch_loads(self._watches, base.planned(self._starts), readings, now.timestamp(), moving)
             self._watches = watched.watches
             if watched.needs:
-                return self._stepped(base, watched.needs, now, tell)
+                return self._answered(base, watched.needs, now, tell)
         base.judged  # noqa: B018 (for the step that may come)
         return LaneResult()
+
+    def rates_of_rising_models(self, now: datetime) -> Mapping[str, float]:
+        """Returns the rates for which language models lately needed a full plan: forecasts see such loads later."""
+        return {name: rate for name, (rate, at) in self._rising.items() if now < at + RISING_FOR}
 
     def leave(self, snapshot: Snapshot, tell: Callable[[], object]) -> LaneResult:
         """Moves what runs on nodes that will be reclaimed, as far as that is possible at once; a full cycle follows."""
@@ -128,6 +134,18 @@ class FastLane:
             self.base = None  # the next cycle sets it
             tell()
         return LaneResult(generation, Reason.RECLAIM_NOTICE)
+
+    def _answered(
+        self, base: StepBase, needs: Sequence[CapacityNeed], now: datetime, tell: Callable[[], object]
+    ) -> LaneResult:
+        """Takes a step for ordinary services, and calls for a full plan for language models."""
+        models = [need for need in needs if need.service in base.language_models]
+        others = [need for need in needs if need.service not in base.language_models]
+        step = self._stepped(base, others, now, tell) if others else LaneResult()
+        # Proposals and advice need not be quick.
+        rising = {need.service: (need.least, now) for need in models if _is_auto(base, need.service)}
+        self._rising = {**self._rising, **rising}  # a new mapping each time: a cycle may be reading the old one
+        return replace(step, calls_for=Reason.LOAD_ROSE) if rising else step
 
     def _stepped(
         self, base: StepBase, needs: Sequence[CapacityNeed], now: datetime, tell: Callable[[], object]
@@ -163,3 +181,7 @@ class FastLane:
         reason, message = Reason.SOLVER_WRONG, decision.answer.message
         self.store.note(SolveOutcome.WRONG, reason, message, None, [event_of(reason, message)])
         return LaneResult(calls_for=Reason.LOAD_ROSE)
+
+
+def _is_auto(base: StepBase, service: str) -> bool:
+    return modes_of(base.snapshot, [service]) == {AUTO}
