@@ -1,10 +1,12 @@
-"""Ends commands that run for minutes in virtual time by signals, and keeps warnings out of their log."""
+"""Ends commands that run for minutes by signals, and keeps warnings and what libraries print out of their output."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import signal
+import sys
 from collections.abc import Iterator
 from types import FrameType
 from typing import Any
@@ -23,6 +25,19 @@ def ended_by_signals() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def library_prints_to_stderr() -> Iterator[None]:
+    """Sends what compiled libraries print to stderr: stdout is for the answer alone."""
+    sys.stdout.flush()
+    stdout = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        os.dup2(stdout, 1)
+        os.close(stdout)
 
 
 @contextlib.contextmanager

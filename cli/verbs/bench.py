@@ -45,6 +45,7 @@ SOLVERS = {
     "place": ("place", "pods of the openb trace onto its nodes, one at a time"),
     "inferno": ("published", "inferno's small fleet, to its published optima"),
     "parvagpu": ("published", "ParvaGPU's scenarios, to their GPU counts"),
+    "llm": ("llm", "cost of plans for language models against Melange, one GPU type, and prefill and decode apart"),
     "accuracy": ("accuracy", "how wrong predictions are on public measurements, out of sample"),
     "sharing": ("sharing", "time of Mudi's decision: the smallest shares of SMs in a cluster"),
     "power": ("power", "the node's power loop against Morak's Algorithm 1 as printed"),
