@@ -10,7 +10,9 @@ PLANNER = (
 )
 COMPARED = (
     "to compare with: Kubernetes, one instance a GPU, of a random type (hpa) or the cheapest (hpa-cheapest);"
-    " gpulet, gslice and igniter share GPUs by their own models; orion; reserve-and-pack"
+    " gpulet, gslice and igniter share GPUs by their own models; orion; reserve-and-pack; melange and muxflow follow"
+    " papers with a service a GPU; one instance a GPU on each service's cheapest type (one-per-gpu); everything on the"
+    " largest type (largest)"
 )
 
 

@@ -19,9 +19,13 @@ from solvers.planners.names import (
     HPA_CHEAPEST,
     IGNITER,
     INSS,
+    LARGEST,
+    MELANGE,
     MORAK,
     MUDI,
+    MUXFLOW,
     OLTUNES,
+    ONE_PER_GPU,
     ORION,
     RESERVE,
     UnknownPlanner,
@@ -51,6 +55,10 @@ DRAFTERS: Mapping[str, tuple[str, str]] = {
     IGNITER: ("solvers.baselines.sharing", "plan_igniter"),
     ORION: ("solvers.baselines.orion", "plan"),
     RESERVE: ("solvers.baselines.reserve", "plan"),
+    MELANGE: ("solvers.baselines.whole", "plan_melange"),
+    MUXFLOW: ("solvers.baselines.whole", "plan_muxflow"),
+    LARGEST: ("solvers.baselines.largest", "plan"),
+    ONE_PER_GPU: ("solvers.baselines.whole", "plan_one_per_gpu"),
 }
 BOUND_SHARE = 0.3  # of the seconds of a question: the plan itself takes much less than a second
 

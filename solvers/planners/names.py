@@ -16,8 +16,14 @@ GSLICE = "gslice"
 IGNITER = "igniter"
 ORION = "orion"
 RESERVE = "reserve-and-pack"
+MELANGE = "melange"
+MUXFLOW = "muxflow"
+LARGEST = "largest"
+ONE_PER_GPU = "one-per-gpu"
 # What planners are compared with; a policy cannot name them.
-BASELINES = (HPA, HPA_CHEAPEST, GPULET, GSLICE, IGNITER, ORION, RESERVE)
+BASELINES = (
+    HPA, HPA_CHEAPEST, GPULET, GSLICE, IGNITER, ORION, RESERVE, MELANGE, MUXFLOW, LARGEST, ONE_PER_GPU,
+)  # fmt: skip
 
 
 class UnknownPlanner(ValueError):

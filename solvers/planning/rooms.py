@@ -160,6 +160,18 @@ class FleetRooms:
             return []
         return [self.places[at] for at in np.flatnonzero(self._able(shape, service) & (self._clients == 0))]
 
+    def idle_in(self, pool: GpuPool) -> list[Place]:
+        """Returns the GPUs of a pool on which nothing runs."""
+        there = (self._pool == self.pools.index(pool)) & (self._clients == 0)
+        return [self.places[at] for at in np.flatnonzero(there)]
+
+    def first_place(self, shape: FleetShape, service: Service) -> Place | None:
+        """Returns the first GPU of the shape's pool with room for an instance, in the order of the fleet."""
+        able = self._able(shape, service)
+        if not able.any() or not self._tenant_room(shape, service):
+            return None
+        return self.places[int(able.argmax())]
+
     @property
     def has_idle(self) -> bool:
         """Returns whether nothing runs on some GPU of the fleet."""

@@ -19,8 +19,12 @@ def whole_gpu_shapes(problem: Problem, service: Service, pools: list[GpuPool]) -
             for batch in profile.latency_ms
         ]
         kind = pool.type_in(problem)
-        cool = [shape for shape in shapes if at_most(kind.idle_w + shape.top_w, kind.max_w)]
-        best = max(cool or shapes, key=lambda shape: shape.rate_per_second, default=None)
+        fitting = [
+            shape
+            for shape in shapes
+            if at_most(kind.idle_w + shape.top_w, kind.max_w) and at_most(shape.memory_gib, kind.memory_gib)
+        ]
+        best = max(fitting or shapes, key=lambda shape: shape.rate_per_second, default=None)
         if best is not None and best.rate_per_second > 0:
             found.append(best)
     return found

@@ -1,0 +1,104 @@
+"""Packs each service on GPUs of the largest type that it may run on; what finds no room there waits."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import ceil
+
+from solvers.planning.carried import admitted, carry
+from solvers.planning.knee_shapes import SHARED_PRESSURE, knee_shapes
+from solvers.planning.plan import Unserved
+from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
+from solvers.planning.problem import Instance, Knowledge, Problem, Service
+from solvers.planning.rooms import FleetRooms, FleetShape
+from solvers.planning.runnable import NO_SHAPE
+
+EXACTLY = 1e-6  # of a rate
+NOT_CARRIED = "its instances do not carry it beside their neighbours"
+
+
+def plan(problem: Problem, knowledge: Knowledge, budget: PlannerBudget) -> PlannerDraft:
+    """Returns the plan; it depends on the rates, and keeps what runs in the same shape where it is."""
+    state = problem.state
+    staying = [job for job in (state.jobs if state else ()) if not problem.jobs[job.job].is_preemptible]
+    rooms = FleetRooms(problem, (), staying, SHARED_PRESSURE)
+    chosen = {
+        name: shapes for name, service in problem.services.items() if (shapes := _smallest(problem, service, rooms))
+    }
+    running: dict[str, list[Instance]] = defaultdict(list)
+    for line in admitted(problem, state.running, state.jobs) if state else ():
+        running[line.service].append(line)
+    seats: list[Instance] = []
+    for name in sorted(chosen, key=lambda name: (-chosen[name][0].share, name)):
+        seats += _seated(rooms, problem.services[name], chosen[name], running[name])
+    instances, rests = carry(problem, seats, staying)
+    unserved = tuple(Unserved(name, rate, _why(problem, name, chosen, rooms)) for name, rate in sorted(rests.items()))
+    return PlannerDraft(tuple(instances), unserved, "everything on the largest type, first fit")
+
+
+def _smallest(problem: Problem, service: Service, rooms: FleetRooms) -> list[FleetShape]:
+    """Returns the shape on the largest type of which the least share carries the load, in each pool of this type.
+
+    It is empty where no type keeps the service's SLO.
+    """
+    known = {variant.name: variant.accuracy for variant in problem.models[service.model]}
+    shapes = [
+        shape
+        for shape in knee_shapes(problem, service, rooms.pools)
+        if known.get(shape.variant, 0.0) >= service.mean_accuracy
+    ]
+    if not shapes:
+        return []
+
+    def size(shape: FleetShape) -> tuple[float, float, str]:
+        return problem.gpu_types[shape.pool.gpu_type].memory_gib, shape.pool.price_per_hour, shape.pool.gpu_type
+
+    def cost(shape: FleetShape) -> tuple[float, int, int, str]:
+        return _needed(service, shape) * shape.share, shape.sm_percent, shape.batch, shape.variant
+
+    largest = max(shapes, key=size).pool.gpu_type
+    there = [shape for shape in shapes if shape.pool.gpu_type == largest]
+    least = min(map(cost, there))
+    return sorted((shape for shape in there if cost(shape) == least), key=lambda shape: shape.pool.price_per_hour)
+
+
+def _needed(service: Service, shape: FleetShape) -> int:
+    return max(1, service.min_instances, ceil(service.rate_per_second / shape.rate_per_second * (1 - EXACTLY)))
+
+
+def _seated(
+    rooms: FleetRooms, service: Service, shapes: Sequence[FleetShape], running: Sequence[Instance]
+) -> list[Instance]:
+    """Places the instances of a service: first where they run now, then by first fit, the cheapest pool first."""
+    wanted, in_pool = _needed(service, shapes[0]), {shape.pool: shape for shape in shapes}
+    found: list[Instance] = []
+    for line in running:
+        shape = in_pool.get(rooms.pool_of(line.place))
+        if len(found) < wanted and shape and _is_same(line, shape) and rooms.can_hold(line.place, shape, service):
+            rooms.put_on(line.place, shape, service)
+            found.append(replace(line, memory_gib=shape.memory_gib, clock_mhz=rooms.clock_mhz(line.place)))
+    for shape in shapes:
+        while len(found) < wanted and (place := rooms.first_place(shape, service)):
+            rooms.put_on(place, shape, service)
+            found.append(
+                Instance(
+                    rooms.names.numbered(service.name), service.name, *place, shape.variant, shape.batch, 0.0,
+                    shape.sm_percent, shape.memory_gib, rooms.clock_mhz(place), 0.0,
+                )
+            )  # fmt: skip
+    return found
+
+
+def _is_same(line: Instance, shape: FleetShape) -> bool:
+    return (line.variant, line.batch, line.sm_percent) == (shape.variant, shape.batch, shape.sm_percent)
+
+
+def _why(problem: Problem, name: str, chosen: Mapping[str, Sequence[FleetShape]], rooms: FleetRooms) -> str:
+    if name not in chosen:
+        return NO_SHAPE
+    service, shapes = problem.services[name], chosen[name]
+    if any(rooms.room_for(shape, service) for shape in shapes):
+        return NOT_CARRIED
+    return rooms.why_not(shapes[0], service)

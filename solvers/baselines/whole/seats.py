@@ -1,0 +1,100 @@
+"""A fleet whose GPUs are given out whole, one to an instance; what runs in the same shape stays where it is."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from math import ceil
+
+from solvers.planning.carried import admitted, carry
+from solvers.planning.plan import Unserved
+from solvers.planning.planner_draft import PlannerDraft
+from solvers.planning.problem import Instance, Place, PlacedJob, Problem, Service
+from solvers.planning.rooms import FleetRooms, FleetShape
+from solvers.planning.whole_gpus import start_on, whole_gpu_shapes, why_no_gpu
+
+ROUNDING_SHARE = 1e-6  # of a rate: less is served by the instances that are there
+NOT_CARRIED = "its instances do not carry it"
+
+
+class WholeFleet:
+    """The GPUs while instances are placed. Jobs that must stay keep theirs; all others give way to services."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        state = problem.state
+        running = admitted(problem, state.running, state.jobs) if state else []
+        self._running: dict[str, list[Instance]] = defaultdict(list)
+        for line in running:
+            self._running[line.service].append(line)
+        self._used = {line.place for line in running}
+        self.staying: tuple[PlacedJob, ...] = tuple(
+            job for job in (state.jobs if state else ()) if not problem.jobs[job.job].is_preemptible
+        )
+        self.rooms = FleetRooms(problem, (), self.staying)
+        self.seats: list[Instance] = []
+
+    def shapes(self, service: Service) -> list[FleetShape]:
+        """Returns for each pool the shape of a whole GPU, of the variants that keep the service's accuracy."""
+        known = {variant.name: variant.accuracy for variant in self.problem.models[service.model]}
+        accurate = tuple(name for name in service.variants if known.get(name, 0.0) >= service.mean_accuracy)
+        able = replace(service, variants=accurate)
+        return whole_gpu_shapes(self.problem, able, self.rooms.pools)
+
+    def seat(self, service: Service, shape: FleetShape, count: int) -> int:
+        """Places so many instances, first where they run now; returns how many found a GPU."""
+        placed = 0
+        for place, running, fitting in self._places(service, shape):
+            if placed == count:
+                break
+            if not self.rooms.can_hold(place, fitting, service):
+                continue
+            if running:
+                self.rooms.put_on(place, fitting, service)
+            self.seats.append(running or start_on(place, shape, service, self.rooms))
+            placed += 1
+        return placed
+
+    def draft(self, method: str) -> PlannerDraft:
+        """Returns the plan of the instances so far, each with all of its GPU."""
+        instances, rests = carry(self.problem, self.seats, self.staying)
+        return PlannerDraft(tuple(instances), self.unserved(rests), method)
+
+    def unserved(self, rests: dict[str, float]) -> tuple[Unserved, ...]:
+        return tuple(
+            Unserved(name, rate, why_no_gpu(self.problem, self.problem.services[name], self.rooms) or NOT_CARRIED)
+            for name, rate in sorted(rests.items())
+        )
+
+    def _places(
+        self, service: Service, shape: FleetShape
+    ) -> Iterator[tuple[Place, Instance | None, FleetShape]]:  # fmt: skip
+        """Yields GPUs of the pool: with an instance of this shape that runs there, then unused ones, then all others.
+
+        Beside a job that must stay, an instance keeps the SMs that it has.
+        """
+        kept = set[Place]()
+        with_jobs = {job.place for job in self.staying}
+        for line in self._running[service.name]:
+            is_same = (line.variant, line.batch) == (shape.variant, shape.batch)
+            if is_same and line.place not in kept and self.rooms.pool_of(line.place) == shape.pool:
+                kept.add(line.place)
+                here = replace(shape, sm_percent=line.sm_percent) if line.place in with_jobs else shape
+                top = self.problem.type_of(line.node).top_clock_mhz
+                seat = replace(line, sm_percent=here.sm_percent, memory_gib=here.memory_gib, clock_mhz=top)
+                yield line.place, seat, here
+        rest = [place for place in self.rooms.idle_places(shape, service) if place not in kept]
+        for place in sorted(rest, key=lambda place: place in self._used):
+            yield place, None, shape
+
+
+def needed(service: Service, shape: FleetShape, rate: float | None = None) -> int:
+    """Returns how many instances of this shape carry the service's rate, or this part of it."""
+    wanted = service.rate_per_second if rate is None else rate
+    return max(1, ceil(wanted / shape.rate_per_second * (1 - ROUNDING_SHARE)))
+
+
+def in_order(problem: Problem) -> list[Service]:
+    """Returns the services of the highest priority first."""
+    return sorted(problem.services.values(), key=lambda service: (-service.priority, service.name))

@@ -1,0 +1,176 @@
+"""one-per-gpu, Melange and MuxFlow: no GPU has two services, and each keeps what its paper promises."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import product
+from math import ceil
+
+import pytest
+
+from solvers.baselines.whole import plan_melange, plan_muxflow, plan_one_per_gpu
+from solvers.baselines.whole.melange import LEAST_SLICES, cheapest_mixes
+from solvers.planning.judge import judge
+from solvers.planning.plan import Plan
+from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
+from solvers.planning.problem import Demand, Job, JobProfile, Problem, RunningState
+from solvers.planning.rooms import FleetRooms
+from solvers.planning.search.promise import keep
+from solvers.planning.whole_gpus import whole_gpu_shapes
+from tests.solvers.hetsev.fleet.fleets import fleet
+
+NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
+PLANS = [plan_one_per_gpu, plan_melange, plan_muxflow]
+Plans = Callable[..., PlannerDraft]
+MILD = Demand(cpu_cores=1, host_memory_gib=1, pressure=((10, 0.1), (90, 0.6)), sensitivity=0.3)
+
+
+def planned(plan: Plans, problem: Problem, before: PlannerDraft | None = None) -> PlannerDraft:
+    """Returns the plan with what an earlier one made running, once the judge has accepted it."""
+    state = RunningState(NOON, before.instances if before else (), (before.jobs or ()) if before else ())
+    problem = replace(problem, state=state)
+    draft = plan(problem, {}, PlannerBudget())
+    verdict = judge(problem, Plan(draft.instances, draft.jobs or (), draft.unserved, draft.unplaced), keeps=keep)
+    assert verdict.is_right, verdict.violations
+    return draft
+
+
+def price(problem: Problem, draft: PlannerDraft) -> float:
+    return sum(problem.nodes[line.node].price_per_hour for line in draft.instances)
+
+
+def with_rates(problem: Problem, a: float, b: float) -> Problem:
+    return problem.with_rates({"shop/a": a, "shop/b": b})
+
+
+def capacities(problem: Problem) -> dict[str, dict[str, float]]:
+    """Returns by service and GPU type the rate that a whole GPU carries."""
+    pools = FleetRooms(problem, (), ()).pools
+    return {
+        name: {shape.pool.gpu_type: shape.rate_per_second for shape in whole_gpu_shapes(problem, service, pools)}
+        for name, service in problem.services.items()
+    }
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_an_instance_has_its_gpu_and_stays_there_while_it_is_needed(plan: Plans) -> None:
+    first = planned(plan, fleet(600.0))
+    assert not first.unserved
+    assert len({line.place for line in first.instances}) == len(first.instances)
+    again = planned(plan, fleet(590.0), first)
+    assert {(line.id, line.place) for line in again.instances} == {(line.id, line.place) for line in first.instances}
+    assert planned(plan, fleet(600.0)) == first
+    full = planned(plan, fleet(1e5))
+    assert len(full.instances) == 8
+    assert {rest.reason for rest in full.unserved} == {"each instance needs a GPU of its own, and all are in use"}
+
+
+def test_a_service_runs_on_the_type_on_which_all_of_it_costs_least() -> None:
+    problem = fleet(300.0)
+    most = capacities(problem)["shop/a"]
+    for slow_price in (0.2, 1.9):
+        priced = fleet(300.0, slow_price=slow_price)
+        costs = {"fast": ceil(300 / most["fast"]) * 2.0, "slow": ceil(300 / most["slow"]) * slow_price}
+        draft = planned(plan_one_per_gpu, priced)
+        assert {priced.nodes[line.node].gpu_type for line in draft.instances} == {min(costs, key=lambda k: costs[k])}
+        assert price(priced, draft) == pytest.approx(2 * min(costs.values()))
+
+
+def test_where_the_cheapest_type_runs_out_the_next_one_carries_the_rest() -> None:
+    problem = fleet(300.0)
+    most = capacities(problem)["shop/a"]
+    draft = planned(plan_one_per_gpu, with_rates(problem, 4.5 * most["slow"], 1.0))
+    mine = [line for line in draft.instances if line.service == "shop/a"]
+    kinds = [problem.nodes[line.node].gpu_type for line in mine]
+    assert (kinds.count("slow"), kinds.count("fast")) == (4, 1)
+    assert not draft.unserved
+
+
+@pytest.mark.parametrize(("a", "b"), [(130.0, 400.0), (610.0, 90.0), (700.0, 680.0)])
+@pytest.mark.parametrize("slow_price", [0.5, 0.7, 1.1])
+def test_melange_is_as_cheap_as_the_best_division_of_all_slices(a: float, b: float, slow_price: float) -> None:
+    """All divisions are tried: so many slices of each service on slow GPUs, the others on fast ones."""
+    problem = with_rates(fleet(slow_price=slow_price), a, b)
+    most = capacities(problem)
+    best = float("inf")
+    for slow_a, slow_b in product(range(LEAST_SLICES + 1), repeat=2):
+        gpus: dict[str, int] = defaultdict(int)
+        for name, rate, slow in (("shop/a", a, slow_a), ("shop/b", b, slow_b)):
+            gpus["slow"] += ceil(slow / LEAST_SLICES * rate / most[name]["slow"] - 1e-6)
+            gpus["fast"] += ceil((LEAST_SLICES - slow) / LEAST_SLICES * rate / most[name]["fast"] - 1e-6)
+        if max(gpus.values()) <= 4:
+            best = min(best, gpus["slow"] * slow_price + gpus["fast"] * 2.0)
+    draft = planned(plan_melange, problem)
+    assert not draft.unserved
+    assert price(problem, draft) == pytest.approx(best)
+    assert price(problem, draft) <= price(problem, planned(plan_one_per_gpu, problem)) + 1e-9
+
+
+def test_melange_gives_a_service_all_of_its_least_instances_or_none() -> None:
+    problem = fleet(50.0, min_instances=3)
+    draft = planned(plan_melange, problem)
+    assert len(draft.instances) == 6
+    pools = FleetRooms(problem, (), ()).pools
+    shapes = {name: whole_gpu_shapes(problem, service, pools) for name, service in problem.services.items()}
+    short = cheapest_mixes(problem, shapes, dict.fromkeys(pools, 2))
+    assert sum(mix.count for mix in short) == 3
+    assert len({mix.service.name for mix in short}) == 1
+
+
+def job(name: str, speed: float = 1.0, **fields: object) -> Job:
+    profile = JobProfile(((10, 1.0 * speed), (90, 8.0 * speed)), 4.0, MILD)
+    found = Job(f"lab/{name}", "lab", "training", 1e5, {"fast": profile, "slow": profile})
+    return replace(found, **fields)  # type: ignore[arg-type]
+
+
+def with_jobs(problem: Problem, *jobs: Job) -> Problem:
+    return replace(problem, jobs={each.name: each for each in jobs})
+
+
+def test_muxflow_runs_one_job_at_most_beside_a_service_in_what_that_leaves() -> None:
+    problem = with_jobs(fleet(100.0), job("a"), job("b"), job("c"), job("d"))
+    draft = planned(plan_muxflow, problem)
+    assert draft.jobs
+    seats = {line.place: line for line in draft.instances}
+    assert len({placed.place for placed in draft.jobs}) == len(draft.jobs) == len(seats)
+    for placed in draft.jobs:
+        seat = seats[placed.place]
+        assert placed.sm_percent == min(100 - seat.sm_percent, 90)
+        alone = problem.profile(seat.service, seat.variant, seat.node)
+        assert alone
+        slowed = seat.exec_ms / dict(alone.latency_ms[seat.batch]).get(seat.sm_percent, seat.exec_ms)
+        assert slowed <= 1.2
+    assert len(draft.unplaced) == 4 - len(draft.jobs)
+    assert not draft.unserved
+
+
+def test_muxflow_matches_for_the_most_throughput_of_all_jobs() -> None:
+    """Two services leave different parts of their GPUs; which job loses more by the smaller one is tried by hand."""
+    problem = with_rates(fleet(), 20.0, 120.0)
+    steep = job("steep")
+    flat = replace(job("flat"), profiles={
+        kind: JobProfile(((10, 6.0), (90, 8.0)), 4.0, MILD) for kind in ("fast", "slow")
+    })  # fmt: skip
+    draft = planned(plan_muxflow, with_jobs(problem, steep, flat))
+    assert draft.jobs
+    parts = {placed.job: placed.sm_percent for placed in draft.jobs}
+    assert parts["lab/steep"] > parts["lab/flat"]
+
+
+def test_a_job_of_muxflow_stays_leaves_for_its_service_and_respects_deadlines_and_dedicated_gpus() -> None:
+    first = planned(plan_muxflow, with_jobs(fleet(100.0), job("a")))
+    assert first.jobs
+    again = planned(plan_muxflow, with_jobs(fleet(110.0), job("a"), job("b", 5.0)), first)
+    assert again.jobs
+    assert {placed.job: placed.place for placed in again.jobs}["lab/a"] == first.jobs[0].place
+    fixed = with_jobs(fleet(1500.0), job("a", is_preemptible=False))
+    kept = planned(plan_muxflow, fixed, first)
+    assert kept.jobs
+    assert [(placed.job, placed.place) for placed in kept.jobs] == [("lab/a", first.jobs[0].place)]
+    assert first.jobs[0].place in {line.place for line in kept.instances}, "its service keeps the SMs beside it"
+    late = planned(plan_muxflow, with_jobs(fleet(100.0), job("a", deadline=NOON + timedelta(seconds=60))))
+    assert [(rest.job, bool(late.jobs)) for rest in late.unplaced] == [("lab/a", False)]
+    assert not planned(plan_muxflow, with_jobs(fleet(100.0, is_dedicated=True), job("a"))).jobs
