@@ -14,6 +14,7 @@ from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
 from solvers.planning.problem import Instance, Knowledge, Problem, Service
 from solvers.planning.rooms import FleetRooms, FleetShape
 from solvers.planning.runnable import NO_SHAPE
+from solvers.planning.whole_gpus import whole_gpu_shapes
 
 EXACTLY = 1e-6  # of a rate
 NOT_CARRIED = "its instances do not carry it beside their neighbours"
@@ -44,11 +45,11 @@ def _smallest(problem: Problem, service: Service, rooms: FleetRooms) -> list[Fle
     It is empty where no type keeps the service's SLO.
     """
     known = {variant.name: variant.accuracy for variant in problem.models[service.model]}
-    shapes = [
-        shape
-        for shape in knee_shapes(problem, service, rooms.pools)
-        if known.get(shape.variant, 0.0) >= service.mean_accuracy
-    ]
+    able = replace(
+        service, variants=tuple(name for name in service.variants if known.get(name, 0.0) >= service.mean_accuracy)
+    )
+    alone = whole_gpu_shapes(problem, able, rooms.pools)
+    shapes = knee_shapes(problem, able, rooms.pools) + alone
     if not shapes:
         return []
 
@@ -56,7 +57,8 @@ def _smallest(problem: Problem, service: Service, rooms: FleetRooms) -> list[Fle
         return problem.gpu_types[shape.pool.gpu_type].memory_gib, shape.pool.price_per_hour, shape.pool.gpu_type
 
     def cost(shape: FleetShape) -> tuple[float, int, int, str]:
-        return _needed(service, shape) * shape.share, shape.sm_percent, shape.batch, shape.variant
+        part = 1.0 if shape in alone else max(shape.share, shape.pressure / SHARED_PRESSURE)
+        return _needed(service, shape) * part, shape.sm_percent, shape.batch, shape.variant
 
     largest = max(shapes, key=size).pool.gpu_type
     there = [shape for shape in shapes if shape.pool.gpu_type == largest]
