@@ -1,9 +1,10 @@
 """Baselines: three other ways to serve what the plan serves, and what each would cost a tenant per hour.
 
-`one_per_gpu`: every instance has a GPU to itself, of the type on which its service costs least.
-`hetsev`: HetSev's greedy chooses the number and type of instances of each service; they share GPUs by first fit.
-`largest`: every service runs on the type with most memory, in the smallest shape; instances share GPUs by first fit.
+`one_per_gpu` and `largest` are the planners of these names, asked and judged like every planner, on as many GPUs as
+they can use. `hetsev`: HetSev's greedy chooses the number and type of instances of each service; they share GPUs by
+first fit. Its planner spreads instances by worst fit, and would open a GPU for each where GPUs never run out.
 
+Only equal service is compared: a service that a baseline does not serve whole costs in it what the plan pays.
 Where nodes are billed whole, a baseline pays all GPUs of the nodes that hold its own, divided evenly among these.
 """
 
@@ -11,21 +12,36 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from math import ceil
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from app.control.answer.savings.first_fit import TOLERANCE_SHARE, BaselineInstance, first_fit
+from app.control.answer.savings.first_fit import BaselineInstance, first_fit
+from app.control.answer.savings.market import open_market
 from app.control.answer.savings.renting import least_rent
 from app.control.answer.savings.shapes import InstanceShape, find_shapes, prices
 from app.control.answer.savings.shares import GpuHolding, PaidGpu, by_service, by_tenant, list_gpus
 from solvers.hetsev.scaling import greedy
 from solvers.hetsev.scaling.problem import InstanceType, ScalingPromise
 from solvers.hetsev.scaling.problem import ScalingProblem as Scaling
+from solvers.planners.ask import PlanRefused, find_plan
+from solvers.planners.names import LARGEST, ONE_PER_GPU
 from solvers.planning.plan import Plan
-from solvers.planning.problem import Problem, Service
+from solvers.planning.problem import Instance, Problem, Service
+from solvers.planning.solve import SolveBudget
 
 Baseline = Literal["one_per_gpu", "hetsev", "largest"]
 BASELINES: tuple[Baseline, ...] = ("one_per_gpu", "hetsev", "largest")
+PLANNERS: Mapping[Baseline, str] = {"one_per_gpu": ONE_PER_GPU, "largest": LARGEST}
+MOST_ROUNDS = 3  # of a planner without the services that it did not serve whole
+BaselineGpus = dict[tuple[str, str], list[GpuHolding]]  # by GPU type and name of the GPU
+
+
+@dataclass(frozen=True, slots=True)
+class BaselineCost:
+    """The cost of a baseline per hour by tenant, and the services that it does not serve as the plan does."""
+
+    by_tenant: Mapping[str, float]
+    not_served: tuple[str, ...]
 
 
 def rates_served(plan: Plan) -> dict[str, float]:
@@ -36,22 +52,20 @@ def rates_served(plan: Plan) -> dict[str, float]:
     return dict(found)
 
 
-def costs(problem: Problem, plan: Plan) -> dict[Baseline, dict[str, float]]:
-    """Returns the cost per hour by baseline and tenant; a service without a baseline counts as in the plan."""
+def costs(problem: Problem, plan: Plan) -> dict[Baseline, BaselineCost]:
+    """Returns what each baseline costs; a service that it does not serve whole costs what the plan pays."""
     rates = rates_served(plan)
     paid = by_service(problem, list_gpus(problem, plan))
-    found: dict[Baseline, dict[str, float]] = {}
+    found: dict[Baseline, BaselineCost] = {}
     for baseline in BASELINES:
-        gpus: dict[tuple[str, int], list[GpuHolding]] = defaultdict(list)
-        for instance in place_baseline(problem, rates, baseline):
-            shape = instance.shape
-            holding = GpuHolding(instance.service, shape.sm_percent, shape.memory_gib)
-            gpus[shape.gpu_type, instance.gpu].append(holding)
+        gpus = place_baseline(problem, rates, baseline)
         is_alone = baseline == "one_per_gpu"
         needed = Counter(name for name, _ in gpus)
         price = {name: least_rent(problem, name, count) / count for name, count in needed.items()}
         pays = by_service(problem, (PaidGpu(name, price[name], tuple(on), is_alone) for (name, _), on in gpus.items()))
-        found[baseline] = by_tenant(problem, {service: pays.get(service, paid[service]) for service in rates})
+        by_name = {service: pays.get(service, paid[service]) for service in rates}
+        not_served = tuple(sorted(rates.keys() - pays.keys()))
+        found[baseline] = BaselineCost(by_tenant(problem, by_name), not_served)
     return found
 
 
@@ -60,53 +74,48 @@ def plan_costs(problem: Problem, plan: Plan) -> dict[str, float]:
     return by_tenant(problem, by_service(problem, list_gpus(problem, plan)))
 
 
-def place_baseline(problem: Problem, rates: Mapping[str, float], baseline: Baseline) -> list[BaselineInstance]:
-    """Returns all instances of a baseline; services that it cannot serve have none."""
+def place_baseline(problem: Problem, rates: Mapping[str, float], baseline: Baseline) -> BaselineGpus:
+    """Returns the GPUs of a baseline; services that it does not serve whole are on none."""
+    gpus: BaselineGpus = defaultdict(list)
+    if planner := PLANNERS.get(baseline):
+        market = open_market(problem, rates)
+        served = served_whole(market, planner)
+        for line in served.instances:
+            holding = GpuHolding(line.service, line.sm_percent, line.memory_gib)
+            gpus[market.nodes[line.node].gpu_type, f"{line.node}/{line.gpu}"].append(holding)
+        return gpus
+    for instance in place_hetsev(problem, rates):
+        shape = instance.shape
+        gpus[shape.gpu_type, str(instance.gpu)].append(GpuHolding(instance.service, shape.sm_percent, shape.memory_gib))
+    return gpus
+
+
+def served_whole(market: Problem, planner: str) -> Plan:
+    """Returns the instances of services that the planner serves whole; the others are left out, and asked no more."""
+    instances: tuple[Instance, ...] = ()
+    for _ in range(MOST_ROUNDS):
+        if not market.services:
+            break
+        try:
+            plan = find_plan(market, planner, SolveBudget(seconds=None), alone=True, bounds=False).plan
+        except PlanRefused:
+            break
+        lacking = {rest.service for rest in plan.unserved}
+        instances = tuple(line for line in plan.instances if line.service not in lacking)
+        if not lacking:
+            break
+        market = replace(market, services={n: service for n, service in market.services.items() if n not in lacking})
+    return Plan(instances)
+
+
+def place_hetsev(problem: Problem, rates: Mapping[str, float]) -> list[BaselineInstance]:
+    """Returns all instances of HetSev's greedy; services that it cannot serve have none."""
     price = prices(problem)
-    largest = max(price, key=lambda name: (problem.gpu_types[name].memory_gib, price[name], name))
     wanted: list[tuple[Service, InstanceShape]] = []
     for name, rate in sorted(rates.items()):
         service = problem.services[name]
-        known = find_shapes(problem, service)
-        if baseline == "one_per_gpu":
-            wanted += _alone(service, known, rate, price)
-        elif baseline == "hetsev":
-            wanted += _hetsev(problem, service, known, rate, price)
-        else:
-            wanted += _cheapest(service, [line for line in known if line.gpu_type == largest], rate)
-    if baseline == "one_per_gpu":
-        return [BaselineInstance(service.name, shape, number) for number, (service, shape) in enumerate(wanted)]
+        wanted += _hetsev(problem, service, find_shapes(problem, service), rate, price)
     return first_fit(problem, wanted)
-
-
-def _needed(service: Service, rate: float, each: float) -> int:
-    return max(ceil(rate / each * (1 - TOLERANCE_SHARE)), service.min_instances, 1)
-
-
-def _alone(
-    service: Service, known: Sequence[InstanceShape], rate: float, price: Mapping[str, float]
-) -> list[tuple[Service, InstanceShape]]:
-    best: dict[str, InstanceShape] = {}
-    for shape in known:
-        if shape.gpu_type not in best or shape.rate_per_second > best[shape.gpu_type].rate_per_second:
-            best[shape.gpu_type] = shape
-    choices = [
-        (_needed(service, rate, shape.rate_per_second) * price[name], name, shape) for name, shape in best.items()
-    ]
-    if not choices:
-        return []
-    _, _, shape = min(choices, key=lambda choice: choice[:2])
-    return [(service, shape)] * _needed(service, rate, shape.rate_per_second)
-
-
-def _cheapest(service: Service, known: Sequence[InstanceShape], rate: float) -> list[tuple[Service, InstanceShape]]:
-    """Chooses, on one GPU type, the shape whose instances together take the smallest share."""
-    if not known:
-        return []
-    shape = min(
-        known, key=lambda line: (_needed(service, rate, line.rate_per_second) * line.share, line.sm_percent)
-    )  # fmt: skip
-    return [(service, shape)] * _needed(service, rate, shape.rate_per_second)
 
 
 def _hetsev(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -18,6 +19,8 @@ from app.ledger.held import read_held
 from app.store.database import lease
 from app.store.money import savings
 from app.store.money.savings import Due, Saving
+
+log = logging.getLogger(__name__)
 
 MOST_PLANS, MOST_HOURS = 3, 12  # in one turn; the next turns compare the rest
 NANO = 10**9
@@ -50,8 +53,11 @@ def compare_plan(snapshot: Snapshot, recorded_plan: RecordedPlan) -> list[Saving
     )
     plan = type(recorded_plan.plan)(instances)
     paid, others = plan_costs(problem, plan), costs(problem, plan)
+    for baseline, other in others.items():
+        if other.not_served:
+            log.info("baseline_not_served", extra={"baseline": baseline, "services": list(other.not_served)})
     return [
-        Saving(tenant, _nano(paid[tenant]), *(_nano(by.get(tenant, 0.0)) for by in others.values()))
+        Saving(tenant, _nano(paid[tenant]), *(_nano(other.by_tenant.get(tenant, 0.0)) for other in others.values()))
         for tenant in sorted(paid)
     ]
 

@@ -1,8 +1,8 @@
 """Finds the shapes that an instance of a service may have on a GPU without interference.
 
-Baselines suffer no interference, and find any number of GPUs, on nodes like the fleet's, at the lowest price that it
-pays for their type.
-They come out cheaper than they could be, so the true savings are at least as high as reported.
+HetSev's baseline suffers no interference, and finds any number of GPUs, on nodes like the fleet's, at the lowest price
+that it pays for their type.
+It comes out cheaper than it could be, so the true savings are at least as high as reported.
 """
 
 from __future__ import annotations
