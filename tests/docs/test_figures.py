@@ -30,7 +30,7 @@ from tests.docs.shell import DOCS
 
 TURNED_AWAY_PERCENT = 100 * overload.TUNING.turned_away_share
 SETTINGS, RULES, HEALTH, FORECAST = Settings(), RolloutRules({}), HealthSettings(), ForecastTuning()
-WORDS = {1: "a", 2: "two", 4: "four", 5: "five", 9: "Nine", 10: "a tenth"}
+WORDS = {1: "a", 2: "two", 3: "three", 4: "four", 5: "five", 9: "Nine", 10: "a tenth"}
 
 
 def word(value: float) -> str:
@@ -54,9 +54,18 @@ def word(value: float) -> str:
         ("console", f"within {LINK_SECONDS} seconds"),
         ("forecast", f"observed for {FORECAST.observe_seconds / 60:g} minutes"),
         ("forecast", f"{100 * FORECAST.least_share:g} % of the declared one"),
-        ("forecast", f"by {100 * FORECAST.sudden_band:g} % over up to two minutes"),
-        ("forecast", f"by {100 * FORECAST.steady_band:g} % over five or ten"),
-        ("forecast", f"the observed rate, {100 * FORECAST.rise_share:g} % more"),
+        (
+            "forecast",
+            f"by {100 * FORECAST.sudden_band:g} % and {word(FORECAST.surprise)} deviations over up to two minutes",
+        ),
+        (
+            "forecast",
+            f"by {100 * FORECAST.steady_band:g} % and {word(FORECAST.steady_surprise)} deviations over five or ten",
+        ),
+        (
+            "forecast",
+            f"{100 * FORECAST.rise_share:g} % and {word(FORECAST.count_doubt)} deviations of the count of ten minutes",
+        ),
         ("forecast", f"the trend over the look-ahead, {100 * FORECAST.most_trend:g} % at most"),
         ("forecast", f"once the plan is {100 * FORECAST.fall_band:g} % above that"),
         ("forecast", f"no sooner than {word(FORECAST.cooldown_seconds / 60)} minutes after it rose"),
