@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from itertools import product
 from pathlib import Path
 
@@ -12,9 +13,11 @@ import pytest
 
 from benchmarks.accuracy import factors, interference
 from benchmarks.accuracy.accuracy_row import AccuracyRow
+from benchmarks.accuracy.factor_retraining import FIRST_PAIRS, THETA, retrained
 from benchmarks.accuracy.gavel import TYPES, read_gavel
 from benchmarks.accuracy.miso import IDLE, read_miso
 from benchmarks.missing_data import DataMissing
+from solvers.factors import FactorSample
 
 FAMILIES = {"CNN": 0.8, "LSTM": 0.4, "MLP": 0.2, "GAN": 0.6}
 JOBS = {f"{family} (batch size {batch})": heavy * batch**0.1 for family, heavy in FAMILIES.items() for batch in (8, 64)}
@@ -125,6 +128,25 @@ def test_pairs_never_measured_are_judged_beside_each_baseline(data: Path, monkey
     assert rows["ftrl.r2"].ours > 0.9
     assert rows["ftrl.microseconds"].ours > 0
     assert "better than nearest from 20 samples on" in rows["ftrl.rmse"].note
+    course = rows["ftrl.prequential"]
+    assert course.baselines["every pair"] < course.ours <= course.baselines["kept"], "learning again pays"
+    assert course.n == 25 - FIRST_PAIRS
+    assert "kept 0, every pair 19" in course.note
+
+
+def test_a_machine_learns_again_only_when_what_came_since_has_missed_by_more_than_theta() -> None:
+    """Three GPU types and ten models; the last three models' times turn out a hundred times those of the others."""
+    pairs = [
+        [FactorSample({"model": f"m{model}", "gpu type": kind}, {}, (0.1 * at + (5.0 if model >= 7 else 0.0),))]
+        for model in range(10)
+        for at, kind in enumerate(("k80", "p100", "v100"))
+    ]
+    before, whole = retrained(pairs[:21], THETA), retrained(pairs, THETA)
+    assert before.refits == 0
+    assert 1 <= whole.refits <= 3
+    assert retrained(pairs, 0.0).refits == 30 - FIRST_PAIRS
+    assert retrained(pairs, math.inf).refits == 0
+    assert whole.mean_square < retrained(pairs, math.inf).mean_square
 
 
 def test_missing_files_are_named(tmp_path: Path) -> None:
