@@ -53,12 +53,16 @@ class Endpoints(Struct, rename="camel", gc=False):
 
 
 WINDOWS_A_BLOCK = 16  # whose scatter is measured together: a change that takes longer is no burst
+FREE_WINDOWS = WINDOWS_A_BLOCK - 2  # that a straight line through a block's counts leaves free
 
 Total = Annotated[float, Meta(ge=0, le=1e30)]
 
 
 class WindowTotals(Struct, rename="camel", omit_defaults=True, frozen=True, gc=False):
-    """Blocks of windows in which arrivals were counted: sums of each block's variance, mean and mean squared."""
+    """Blocks of windows in which arrivals were counted: sums of each block's variance, mean and mean squared.
+
+    The variance is that around a straight line.
+    """
 
     slos: Annotated[int, Meta(ge=1, le=1000)]  # a window's length
     blocks: Count = 0

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from agents.contract.gateways import WINDOWS_A_BLOCK, WindowTotals
+from agents.contract.gateways import FREE_WINDOWS, WINDOWS_A_BLOCK, WindowTotals
 
 SCALES = (1, 4, 16)  # windows, in SLOs
+PLACES = tuple(place - (WINDOWS_A_BLOCK - 1) / 2 for place in range(WINDOWS_A_BLOCK))  # of a block, around its middle
+PLACE_SQUARES = sum(place * place for place in PLACES)
 LATE_SECONDS = 1.0  # a request is known when it is answered: windows stay open for an SLO and this much
 
 
@@ -32,10 +34,17 @@ class _Scale:
         if len(self.windows) == WINDOWS_A_BLOCK:
             mean = sum(self.windows) / WINDOWS_A_BLOCK
             self.blocks += 1
-            self.spread += sum((window - mean) ** 2 for window in self.windows) / (WINDOWS_A_BLOCK - 1)
+            self.spread += _scatter(self.windows, mean)
             self.means += mean
             self.squares += mean * mean
             self.windows.clear()
+
+
+def _scatter(windows: list[float], mean: float) -> float:
+    """Returns the variance of a block's counts around a straight line: a rise that lasts for a block is no burst."""
+    rise = sum(place * window for place, window in zip(PLACES, windows, strict=True))
+    squares = sum((window - mean) ** 2 for window in windows)
+    return max(0.0, squares - rise * rise / PLACE_SQUARES) / FREE_WINDOWS
 
 
 class BurstMeter:

@@ -60,6 +60,15 @@ def _clock(first: float, last: float) -> tuple[NDArray[np.float64], NDArray[np.f
     return at, first + np.concatenate([[0.0], np.cumsum(speed[1:]) * (at[1] - at[0])])
 
 
+def test_a_load_that_grows_tenfold_in_twelve_seconds_is_no_burst() -> None:
+    steady = gamma_gaps(1.0, 20_000, 1000.0, seed=8)
+    at = np.linspace(0.0, 112.0, 10_000)
+    rate = np.interp(at, [0.0, 100.0, 112.0], [0.1, 0.1, 1.0])
+    expected = np.concatenate([[0.0], np.cumsum(rate[1:]) * at[1]])
+    growing = 100.0 + np.interp(steady - steady[0], expected, at, right=np.nan)
+    assert measured(growing[~np.isnan(growing)])[4] == pytest.approx(1.0, abs=0.25)
+
+
 def test_long_silence_is_no_burst() -> None:
     arrivals = gamma_gaps(1.0, 200_000, 1000.0, seed=6)
     arrivals[100_000:] += 3600.0

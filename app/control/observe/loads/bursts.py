@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from agents.contract.gateways import WINDOWS_A_BLOCK, WindowTotals
+from agents.contract.gateways import FREE_WINDOWS, WINDOWS_A_BLOCK, WindowTotals
 from solvers.latency.bursts import window_share
 
 PLANNED_SCALES = (1, 4)  # a slower change is one of the rate, which the forecast follows
@@ -48,7 +48,7 @@ class _Evidence:
     def variation(self, scale: int) -> float:
         """Returns the variation of the rate that explains the scatter, 0 where chance does."""
         excess = self.dispersion - 1.0
-        chance = math.sqrt(2.0 / (WINDOWS_A_BLOCK - 1) * self.squares + self.means / WINDOWS_A_BLOCK)
+        chance = math.sqrt(2.0 / FREE_WINDOWS * self.squares + self.means / WINDOWS_A_BLOCK)
         if excess <= LEAST_EXCESS or excess * self.means <= SURE_ERRORS * chance:
             return 0.0
         squares = max(self.squares - self.spread / WINDOWS_A_BLOCK, 0.0)  # the scatter of the mean itself
