@@ -11,6 +11,7 @@ import numpy as np
 from agents.contract.fields import LATENCY_EDGES_MS
 from agents.keeper.copies import NodeCopy, Stage
 from simulation.admission import admit_arrivals
+from simulation.arrivals import RequestTimes
 from simulation.clock import Clock
 from simulation.copies import DRAWS_PER_TICK, CopyWork
 from simulation.fleet_truth import FleetTruth, SimulatedResident
@@ -21,7 +22,6 @@ from simulation.whole import WholeNode
 from solvers.planning.problem import Node
 
 NONE: Ints = np.zeros(len(LATENCY_EDGES_MS) + 1, dtype=np.int64)
-NO_TIMES: Floats = np.zeros(0)
 RAMP_SECONDS = 30.0  # until all who will ask do ask
 EXEC_NOISE_SHARE = 0.01  # as a share of a batch's time: less than the margin that plans keep
 
@@ -82,7 +82,6 @@ class SimulatedFleet:
         clock: Clock,
         shapes: Mapping[str, Shape] | None = None,
         seed: int = 0,
-        poisson: bool = True,
         left_out: Collection[str] = (),
         patient: bool = False,
         make_node: NodeMaker | None = None,
@@ -90,8 +89,7 @@ class SimulatedFleet:
         self.truth = truth
         self.clock = clock
         self.shapes = dict(shapes or {})
-        self.poisson = poisson
-        self.requests: Mapping[str, Floats] | None = None  # times of a trace, ascending; None: they are drawn by rates
+        self.arrivals = RequestTimes(seed)
         self.patient = patient  # requests to a service begin once it is served, and then ramp up
         self.left_out = frozenset(left_out)  # nodes and services outside this simulation
         make = make_node or light_nodes(truth, clock, seed)
@@ -134,6 +132,7 @@ class SimulatedFleet:
         self._at = until
         for node in self.nodes.values():
             node.tick()
+        self.arrivals.latest.clear()
         if until <= since:
             return
         ready: dict[str, list[tuple[NodeCopy, CopyWork]]] = {}
@@ -159,6 +158,10 @@ class SimulatedFleet:
                     )
         return found
 
+    def is_ramping(self, service: str) -> bool:
+        """Returns whether those who ask have only just begun."""
+        return self.patient and self._at - self._begun.get(service, self._at) < RAMP_SECONDS
+
     def ready(self, service: str) -> int:
         """Counts the copies that serve it now."""
         return sum(copy.service == service for node in self.nodes.values() for copy in node.serving())
@@ -168,38 +171,47 @@ class SimulatedFleet:
         if self.patient and not ready and name not in self._begun:
             return
         begun = self._begun.setdefault(name, since) if self.patient else None
-        played = None if self.requests is None else _between(self.requests.get(name, NO_TIMES), since, until)
-        whole = self._count(name, since, until, begun) if played is None else len(played)
+        expected = self._expected(name, since, until, begun)
+        known = self.arrivals.times(name, since, until, expected)
+        whole = int(self._rng.poisson(expected)) if known is None else len(known)
         total.requests += whole
+        if known is not None:
+            self.arrivals.note(name, known)
         if not ready:
             total.refused += whole
             total.errors += whole
+            if known is None:
+                self.arrivals.note_refused(name, since, until, whole)
             return
         weights = np.array([max(copy.wanted.rate_per_second, 1e-9) for copy, _ in ready])
         weights /= weights.sum()
         if name in self.most_open:
-            arrivals = np.sort(self._rng.uniform(since, until, whole)) if played is None else played
+            times = self._drawn(name, since, until, whole) if known is None else known
             first = self._rng.choice(len(ready), whole, p=weights)
-            turned = admit_arrivals(ready, arrivals, first, self.most_open[name], self.most_by_copy)
+            turned = admit_arrivals(ready, times, first, self.most_open[name], self.most_by_copy)
             total.turned_away += turned
             total.errors += turned
             return
-        if played is not None:
+        if known is not None:
             chosen = self._rng.choice(len(ready), whole, p=weights)
             for number, (_, work) in enumerate(ready):
-                work.arrive(played[chosen == number])
+                work.arrive(known[chosen == number])
             return
         shares = self._rng.multinomial(whole, weights)
         for (_, work), share in zip(ready, shares, strict=True):
             if share:
-                work.arrive(np.sort(self._rng.uniform(since, until, int(share))))
+                work.arrive(self._drawn(name, since, until, int(share)))
 
-    def _count(self, name: str, since: float, until: float, begun: float | None) -> int:
-        """Draws how many requests arrive; fewer while those who ask have only just begun."""
+    def _drawn(self, name: str, since: float, until: float, count: int) -> Floats:
+        """Draws the times of so many Poisson arrivals, in order."""
+        times: Floats = np.sort(self._rng.uniform(since, until, count))
+        self.arrivals.note(name, times)
+        return times
+
+    def _expected(self, name: str, since: float, until: float, begun: float | None) -> float:
+        """Returns how many requests are expected; fewer while those who ask have only just begun."""
         expected = self.rate(name, (since + until) / 2) * (until - since)
-        if begun is not None:
-            expected *= min(1.0, (until - begun) / RAMP_SECONDS)
-        return int(self._rng.poisson(expected)) if self.poisson else int(expected + self._rng.random())
+        return expected if begun is None else expected * min(1.0, (until - begun) / RAMP_SECONDS)
 
     def _set_times(self, node: LightNode) -> None:
         """Sets how long a batch of each copy takes, beside what runs on its GPU by now."""
@@ -284,9 +296,3 @@ class SimulatedFleet:
 
 def _batch(copy: NodeCopy) -> float:
     return copy.wanted.batch.planned if copy.wanted.batch else 1.0
-
-
-def _between(times: Floats, since: float, until: float) -> Floats:
-    """Returns the times from `since` on and before `until`."""
-    first, last = np.searchsorted(times, (since, until))
-    return times[first:last]

@@ -1,11 +1,15 @@
 """The gateway of a simulated fleet: reports its counts of every service once a second, as a sidecar does.
 
-In an overload it admits as many as a sidecar would, by the sidecar's own function (`agents.gateway.overload`).
+In an overload it admits as many as a sidecar would, by the sidecar's own function (`agents.gateway.overload`), and it
+measures bursts with the sidecar's own meter (`agents.gateway.bursts`).
 """
 
 from __future__ import annotations
 
+import numpy as np
+
 from agents.contract.gateways import GatewayCounts, ServiceCounts
+from agents.gateway.bursts import BurstMeter
 from agents.gateway.overload import Pressure, ReadyCopy, ServiceLoad, ServiceTarget, update_pressure
 from app.store.database.database import Database
 from app.store.fleet import endpoints, gateways
@@ -27,9 +31,30 @@ class Gateway:
         self._sequence = 0  # a stored sequence of an earlier process raises it
         self._zero: dict[str, Total] = {}
         self._due = float("-inf")
+        self.meters: dict[str, tuple[float, BurstMeter]] = {}  # by service, with the SLO that it measures by
         self._pressures: dict[str, Pressure] = {}
         self._limits: dict[str, GatewayLimit] = {}
         self._version = -1  # of the endpoints that the limits are from
+
+    def count(self) -> None:
+        """Counts the arrivals of the last tick in windows of each service's SLO; call it after every tick."""
+        services = self.fleet.truth.problem.services
+        self.meters = {name: known for name, known in self.meters.items() if name in services}
+        for name, parts in self.fleet.arrivals.latest.items():
+            if services[name].tokens or self.fleet.is_ramping(name):
+                continue  # a sidecar measures where whole answers are promised; the ramp is the simulation's own
+            slo_ms = services[name].slo_ms
+            if self.meters.get(name, (0.0,))[0] != slo_ms:
+                self.meters[name] = (slo_ms, BurstMeter(slo_ms))
+            times, window_seconds = np.concatenate(parts), slo_ms / 1000
+            if not len(times):
+                continue
+            windows = (times / window_seconds).astype(np.int64)
+            first, counts = int(windows.min()), np.bincount(windows - windows.min())
+            meter = self.meters[name][1]
+            for number in np.flatnonzero(counts):
+                middle = (first + int(number) + 0.5) * window_seconds
+                meter.arrived(middle, middle, int(counts[number]))
 
     def report(self) -> bool:
         """Reports once a second; True if a report was due."""
@@ -50,6 +75,7 @@ class Gateway:
         """Starts a new process, whose counts are zero."""
         self._zero = {name: total.copied() for name, total in self.fleet.services.items()}
         self._began = self._birth()
+        self.meters = {}
 
     def _look(self, now: float) -> None:
         """Sets what is admitted from now on."""
@@ -83,6 +109,7 @@ class Gateway:
     def _services(self) -> list[ServiceCounts]:
         found = []
         for name, total in self.fleet.services.items():
+            meter = self.meters.get(name)
             zero = self._zero.get(name, Total())
             counts = [int(count) for count in total.counts - zero.counts]
             while counts and not counts[-1]:
@@ -98,6 +125,7 @@ class Gateway:
                     timed=total.answered - zero.answered,
                     late=total.answered - total.within - (zero.answered - zero.within),
                     latency_counts=tuple(counts),
+                    windows=meter[1].totals() if meter else (),
                 )
             )
         return found

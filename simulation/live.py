@@ -88,6 +88,7 @@ class Live:
             self._look_at = now + LOOK_SECONDS
             self._look()
         self.fleet.tick()
+        self.gateway.count()  # before anything that needs the database: a tick left out would look like a burst
         self.post.deliver()
         self.post.collect()
         self.gateway.report()

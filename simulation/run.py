@@ -68,6 +68,7 @@ class Simulation:
     def tick(self) -> None:
         """Does everything due at this moment, in the order of a real fleet."""
         self.fleet.tick()
+        self.gateway.count()
         self.post.collect()
         self.gateway.report()
         if self._is_due("note", NOTE_SECONDS):

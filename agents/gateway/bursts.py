@@ -58,14 +58,14 @@ class BurstMeter:
         self._next = -1  # the first window that is still open
         self._scales = tuple(_Scale(merged) for merged in SCALES)
 
-    def arrived(self, at: float, now: float) -> None:
-        """Counts a request that arrived then; now is later."""
+    def arrived(self, at: float, now: float, count: int = 1) -> None:
+        """Counts requests that arrived then, one unless said otherwise; now is later."""
         window = int(at / self._window_seconds)
         until = int((now - LATE_SECONDS) / self._window_seconds) - 1
         if self._next < 0 or until - self._next > WINDOWS_A_BLOCK * SCALES[-1]:  # long silence is no burst
             self._begin(window + 1)  # this window has begun already
         elif window >= self._next:
-            self._counts[window] = self._counts.get(window, 0) + 1
+            self._counts[window] = self._counts.get(window, 0) + count
         if until > self._next:
             self._close(until)
 

@@ -21,9 +21,12 @@ from cli.planner_argument import add_planner_argument
 from cli.quiet import ended_by_signals, quiet_log
 from cli.truth import add_profiles_argument, add_truth_arguments, truth_order
 from simulation.measure.allowed import (
+    LEAST_GAP_CV,
     LEAST_RECLAIM_MINUTES,
     LOADS,
+    MOST_GAP_CV,
     MOST_HOURS,
+    POISSON_CV,
     WARM_UP_MINUTES,
     WORK,
 )
@@ -56,6 +59,7 @@ from scratch takes 37 times as much, in processes of their own.
 Examples:
   gpuwright simulate -f examples/fleet.yaml
   gpuwright simulate -f fleet/ --load wave --hours 24 --seed 3 --json
+  gpuwright simulate -f fleet/ --load steady --gap-cv 4 --hours 3
   gpuwright simulate -f fleet/ --rates yesterday.csv --hours 6 --out simulated/
   gpuwright simulate -f fleet/ --requests trace.csv --no-comparison
 """
@@ -69,6 +73,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     played = "the load as CSV, a row for each request, which are played one by one: seconds,service"
     completes(load.add_argument("--requests", metavar="FILE.csv", help=played), "files")
     load.add_argument("--load", choices=LOADS, default="moving", help="the load of all services; default moving")
+    bursts = (
+        "coefficient of variation of the gaps between a service's requests: 1 is Poisson, the default; above, bursts"
+    )
+    parser.add_argument("--gap-cv", metavar="CV", type=positive, help=bursts)
     parser.add_argument("--hours", metavar="H", type=positive, default=1.0, help="of virtual time; default 1")
     parser.add_argument("--seed", metavar="N", type=whole(0), default=0, help="of load and searches; default 0")
     parser.add_argument("--work", metavar="N", type=whole(1), default=WORK, help=f"of each search; default {WORK}")
@@ -90,6 +98,7 @@ def run(args: argparse.Namespace) -> int:
         raise Failed(f"--hours {args.hours:g} is too short: {allowed}")
     if args.hours > MOST_HOURS:
         raise Failed(f"--hours {args.hours:g} is too long: at most {MOST_HOURS} are simulated")
+    _check_gaps(args)
     truth = truth_order(args)
     if args.out and args.no_comparison:
         raise Failed("--out needs the costs that --no-comparison leaves out; give one of the two")
@@ -136,12 +145,22 @@ def _simulate(
     order = SimulationOrder(
         world, shapes, args.hours, args.seed, args.work, reclaim_every_seconds=every, truth=truth,
         is_compared=not args.no_comparison, planner=args.planner or "", requests=requests,
+        gap_cv=POISSON_CV if args.gap_cv is None else args.gap_cv,
     )  # fmt: skip
     try:
         with quiet_log(), ended_by_signals(), own_database("gpuwright-simulate-", say) as url:
             return simulate(url, order, say)
     except (PostgresError, OSError) as error:
         raise Failed(str(error), exits.INTERNAL) from error
+
+
+def _check_gaps(args: argparse.Namespace) -> None:
+    if args.gap_cv is None:
+        return
+    if args.requests:
+        raise Failed("--gap-cv needs requests that are drawn, and --requests plays each at its own time; give one")
+    if not LEAST_GAP_CV <= args.gap_cv <= MOST_GAP_CV:
+        raise Failed(f"--gap-cv {args.gap_cv:g} is not allowed: {LEAST_GAP_CV:g} to {MOST_GAP_CV:g}")
 
 
 def _check_reclaims(minutes: float, world: DeclaredFiles) -> None:

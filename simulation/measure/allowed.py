@@ -15,4 +15,6 @@ SIMULATIONS = 20  # of one sizing
 LEAST_RECLAIM_MINUTES = 1
 MOST_HOURS = 31 * 24
 MOST_RATE_PER_SECOND = 100_000  # of a service; each request is simulated
+POISSON_CV = 1.0  # the coefficient of variation of the gaps between Poisson arrivals
+LEAST_GAP_CV, MOST_GAP_CV = 0.1, 10.0
 MOST_RATES_BYTES = 64 * 2**20

@@ -15,7 +15,7 @@ from app.manifests.model import JSON, Key, Kind, Manifest
 from app.manifests.offline import DeclaredFiles
 from app.store.plans import plan_reads
 from simulation.fleet import Total
-from simulation.measure.allowed import WARM_UP_MINUTES, WORK
+from simulation.measure.allowed import POISSON_CV, WARM_UP_MINUTES, WORK
 from simulation.measure.figures import (
     CostMoment,
     RequestCounts,
@@ -62,6 +62,7 @@ class SimulationOrder:
     is_compared: bool = True  # with fresh plans and peers, which take most of the time
     planner: str = ""  # instead of the policy's
     requests: Mapping[str, Floats] | None = None  # a trace: the times of each service's requests
+    gap_cv: float = POISSON_CV  # how the gaps between requests vary; above 1 they come in bursts
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,8 @@ def simulate(database_url: str, order: SimulationOrder, say: Say = lambda line: 
         FreshSampler(order.work, order.seed) as sampler,
         simulated(database_url, world, order.shapes, seed=order.seed, work=order.work, physics=physics) as simulation,
     ):
-        simulation.fleet.requests = order.requests
+        simulation.fleet.arrivals.trace = order.requests
+        simulation.fleet.arrivals.gap_cv = order.gap_cv
         simulation.fleet.patient = True  # while the first copies come up
         run = _MeasuredRun(simulation, sampler, order, say)
         run.run()

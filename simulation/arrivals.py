@@ -1,0 +1,66 @@
+"""When requests arrive at a simulated fleet: as a trace says, or drawn at each service's rate with gaps that vary."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from simulation.measure.allowed import POISSON_CV
+from simulation.serving import Floats
+
+FEWEST_DRAWN = 16
+NO_TIMES: Floats = np.zeros(0)
+
+
+class VaryingGaps:
+    """RequestTimes of one service whose gaps follow a Gamma distribution, on a clock that runs as fast as its load."""
+
+    def __init__(self, gap_cv: float, seed: int, service: str) -> None:
+        self._shape = 1 / gap_cv**2
+        self._rng = np.random.default_rng([seed, 13, *service.encode()])
+        self._coming = self._gaps(FEWEST_DRAWN)  # requests expected until each of the next ones
+
+    def take(self, since: float, until: float, expected: float) -> Floats:
+        """Returns the times of the requests between these moments, for which so many are expected."""
+        while self._coming[-1] < expected:
+            more = self._gaps(max(FEWEST_DRAWN, int(expected)))
+            self._coming = np.concatenate([self._coming, self._coming[-1] + more])
+        count = int(np.searchsorted(self._coming, expected))
+        due, self._coming = self._coming[:count], self._coming[count:] - expected
+        return since + due * ((until - since) / expected) if count else NO_TIMES
+
+    def _gaps(self, count: int) -> Floats:
+        return np.cumsum(self._rng.gamma(self._shape, 1 / self._shape, count))
+
+
+class RequestTimes:
+    """The times of a fleet's requests, where they are not those of Poisson arrivals; and those of the last tick."""
+
+    def __init__(self, seed: int) -> None:
+        self.trace: Mapping[str, Floats] | None = None  # times by service, ascending; None: they are drawn by rates
+        self.gap_cv = POISSON_CV
+        self.latest: dict[str, list[Floats]] = {}  # of the last tick by service, in parts
+        self._seed = seed
+        self._gaps: dict[str, VaryingGaps] = {}
+        self._refused = np.random.default_rng([seed, 17])
+
+    def times(self, service: str, since: float, until: float, expected: float) -> Floats | None:
+        """Returns when requests arrive; None for Poisson arrivals, which the caller draws."""
+        if self.trace is not None:
+            times = self.trace.get(service, NO_TIMES)
+            first, last = np.searchsorted(times, (since, until))
+            return times[first:last]
+        if self.gap_cv == POISSON_CV:
+            return None
+        if service not in self._gaps:
+            self._gaps[service] = VaryingGaps(self.gap_cv, self._seed, service)
+        return self._gaps[service].take(since, until, expected)
+
+    def note(self, service: str, times: Floats) -> None:
+        """Notes arrivals of this tick, so that gateways can count them."""
+        self.latest.setdefault(service, []).append(times)
+
+    def note_refused(self, service: str, since: float, until: float, count: int) -> None:
+        """Notes Poisson arrivals that no copy could take; their times change no other draw."""
+        self.note(service, self._refused.uniform(since, until, count))
