@@ -28,8 +28,11 @@ def ended_by_signals() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def library_prints_to_stderr() -> Iterator[None]:
-    """Sends what compiled libraries print to stderr: stdout is for the answer alone."""
+def quiet_stdout() -> Iterator[None]:
+    """Sends what compiled libraries print to stderr, in forked workers too: stdout is for the answer alone."""
+    if sys.stdout is None or sys.stderr is None:  # closed by who called
+        yield
+        return
     sys.stdout.flush()
     stdout = os.dup(1)
     os.dup2(2, 1)

@@ -9,7 +9,6 @@ from typing import Any
 from cli.arguments import positive, whole
 from cli.bench.plan_arguments import Say
 from cli.exits import Failed
-from cli.quiet import library_prints_to_stderr
 
 LEVELS = ("tight", "middle", "loose")
 SHOWN = ("level", "load", "planner", "cost", "worst", "missed", "heldCost", "ratio", "gap", "gpus")
@@ -30,7 +29,6 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
     from benchmarks.missing_data import DataMissing
 
     try:
-        with library_prints_to_stderr():
-            return compared.run(Path(args.data), args.load or compared.LOADS, args.level or LEVELS, args.requests, say)
+        return compared.run(Path(args.data), args.load or compared.LOADS, args.level or LEVELS, args.requests, say)
     except DataMissing as missing:
         raise Failed(str(missing)) from None

@@ -13,6 +13,7 @@ from cli import exits
 from cli.arguments import positive, whole
 from cli.exits import Failed
 from cli.output import OutputTable
+from cli.quiet import quiet_stdout
 
 EPILOG = """\
 Examples:
@@ -101,7 +102,8 @@ def run(args: argparse.Namespace) -> int:
 def _plans(args: argparse.Namespace) -> int:
     module = import_module(f"cli.bench.{SOLVERS[args.what][0]}")
     try:
-        found: Mapping[str, Any] = module.measure(args, say)
+        with quiet_stdout():
+            found: Mapping[str, Any] = module.measure(args, say)
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] in ("agents", "app", "benchmarks", "cli", "simulation", "solvers"):
             raise

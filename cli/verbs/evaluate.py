@@ -15,7 +15,7 @@ from cli.charts import refuse_without_matplotlib
 from cli.evaluations import MEASURES, SystemEvaluation
 from cli.exits import Failed
 from cli.output import OutputTable, number, say
-from cli.quiet import ended_by_signals, quiet_log
+from cli.quiet import ended_by_signals, quiet_log, quiet_stdout
 
 ALL = "all"
 SEEDS = 3
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     figures: dict[str, list[Any]] = {"claims": [], "runs": []}
     for system in systems:
         try:
-            with quiet_log(), ended_by_signals():
+            with quiet_log(), quiet_stdout(), ended_by_signals():
                 found = MEASURES[system](range(args.seeds), args.processes)
         except (PostgresError, OSError, RuntimeError) as error:
             raise Failed(str(error), exits.INTERNAL) from error

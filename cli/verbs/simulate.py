@@ -18,7 +18,7 @@ from cli.exits import Failed
 from cli.load_file import RATES_COLUMNS, read_curves, read_trace, simulated_rates
 from cli.output import OutputTable, number, say
 from cli.planner_argument import add_planner_argument
-from cli.quiet import ended_by_signals, quiet_log
+from cli.quiet import ended_by_signals, quiet_log, quiet_stdout
 from cli.truth import add_profiles_argument, add_truth_arguments, truth_order
 from simulation.measure.allowed import (
     LEAST_GAP_CV,
@@ -148,7 +148,7 @@ def _simulate(
         gap_cv=POISSON_CV if args.gap_cv is None else args.gap_cv,
     )  # fmt: skip
     try:
-        with quiet_log(), ended_by_signals(), own_database("gpuwright-simulate-", say) as url:
+        with quiet_log(), quiet_stdout(), ended_by_signals(), own_database("gpuwright-simulate-", say) as url:
             return simulate(url, order, say)
     except (PostgresError, OSError) as error:
         raise Failed(str(error), exits.INTERNAL) from error

@@ -14,7 +14,7 @@ from cli.contexts import reason
 from cli.exits import Failed
 from cli.load_file import RATES_COLUMNS, read_curves, simulated_rates
 from cli.output import OutputTable, as_yaml, number, plain, say
-from cli.quiet import ended_by_signals, quiet_log
+from cli.quiet import ended_by_signals, quiet_log, quiet_stdout
 from simulation.measure.allowed import MOST_HOURS, SIMULATIONS, WORK
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def _size(args: argparse.Namespace, order: SizingOrder) -> SizingReport:
     before_compiling(lambda: say("compiling the planner's loops, this once: about a minute"))
     try:
         RentalMarket.of(order.declared)  # before a database is started for it
-        with quiet_log(), ended_by_signals(), own_databases("gpuwright-size-") as databases:
+        with quiet_log(), quiet_stdout(), ended_by_signals(), own_databases("gpuwright-size-") as databases:
             return size(databases, order, say)
     except RentalRefused as refused:
         raise Failed(str(refused)) from None

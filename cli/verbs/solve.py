@@ -15,6 +15,7 @@ from cli.contexts import reason
 from cli.exits import Failed
 from cli.output import OutputTable, number, plain, say
 from cli.planner_argument import add_planner_argument
+from cli.quiet import quiet_stdout
 from solvers.planners.names import JOINT
 
 if TYPE_CHECKING:
@@ -67,7 +68,11 @@ def run(args: argparse.Namespace) -> int:
     seconds = args.seconds if args.seconds is not None or args.work is not None else SECONDS
     budget = SolveBudget(seconds=seconds, work=args.work, seed=args.seed)
     planner = args.planner or problem.policy.planner
-    plan = solve(problem, budget, _progress(args.verbose)) if planner == JOINT else _plan_of(planner, problem, budget)
+    with quiet_stdout():
+        if planner == JOINT:
+            plan = solve(problem, budget, _progress(args.verbose))
+        else:
+            plan = _plan_of(planner, problem, budget)
     if args.json or args.output:
         text = json.dumps(to_json(plan, problem))
         if args.output:
