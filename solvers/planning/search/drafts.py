@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from solvers.planning.search.master import ResourcePrices
 from solvers.planning.search.node_search import NodeSearch
 from solvers.planning.search.prices import resource_prices
 from solvers.planning.search.realise import NOBODY, PlacedInstances, leave_out, placed_instances, prune
+from solvers.planning.search.restricted import PatternChoice, may_choose
 from solvers.planning.search.tables import Floats, Tables
 from solvers.planning.search.workshop import PatternColumn, Workshop, usual_levels, workshop
 
@@ -23,6 +24,7 @@ COARSE_SM_PERCENT, FINE_SM_PERCENT = 10, 4  # step widths
 LEVEL_SHARES = (0.5, 0.9)  # shares of the pressure on a GPU full of its usual residents
 FIRST_ROUNDS = 3  # of the LP, for a quick first plan
 ROUNDS = 8
+CHOICE_STEPS = 300  # of work, a choice among patterns: about the time of so many of the local search
 NODE_PATIENCE_CYCLES = 1  # of the local search, where nodes are billed whole: it sees GPUs alone
 
 
@@ -51,6 +53,7 @@ def drafts(shop: Workshop, seed: int) -> Iterator[SearchDraft]:
     rate, extra = resource_prices(t, shop.pools, shop.counts, shop.tabled)
     course = dive.Dive(rate, extra)
     progress, local_search = _Progress(shop), LocalSearch(shop, seed)
+    progress.choice = PatternChoice(shop, seed) if may_choose(t) else None
     for step, rounds in ((COARSE_SM_PERCENT, FIRST_ROUNDS), (COARSE_SM_PERCENT, ROUNDS), (FINE_SM_PERCENT, ROUNDS)):
         shop.look_at(step)
         prices = yield from _price(progress, course, rounds)
@@ -65,12 +68,14 @@ def drafts(shop: Workshop, seed: int) -> Iterator[SearchDraft]:
         )
         for _ in dive.dive(shop, course, start.prices, start.columns, dive.SHALLOW):
             progress.work += 1
+            progress.note()
         found = progress.draft("LP diving")
         if found:
             yield found
         yield progress.nothing(ends_the_beginning=True)
         if rounds != FIRST_ROUNDS:  # after the first, better prices gain more than a local search at these
             yield from _search(progress, local_search, start, "local search")
+    yield from _choose(progress, local_search, start)
     yield from _dive_again(progress, local_search, course, start, np.random.default_rng(seed))
 
 
@@ -88,8 +93,11 @@ class _Progress:
     """Counts the steps of work and keeps the least cost of a draft."""
 
     shop: Workshop
+    choice: PatternChoice | None = None  # on small fleets
     work: int = 0
     least: float = np.inf
+    chooses_at: int = 0  # steps of work
+    best: list[PatternColumn] = field(default_factory=list)  # of that draft, where there is a choice
 
     def draft(self, method: str) -> SearchDraft | None:
         """Puts the board right and returns it if that makes it the cheapest so far."""
@@ -99,10 +107,19 @@ class _Progress:
         enforce_limits(shop)
         gather(shop)
         cost = shop.bill
+        columns = self.note()
         if not cost < self.least - 1e-9:
             return None
-        self.least = cost
+        self.least, self.best = cost, columns
         return SearchDraft(placed_instances(shop), cost, self.work, method, not shop.need.any())
+
+    def note(self) -> list[PatternColumn]:
+        """Keeps the board's patterns to choose from, and returns them."""
+        if self.choice is None:
+            return []
+        columns = self.shop.columns(self.shop.used)
+        self.choice.note(columns)
+        return columns
 
     def nothing(self, *, ends_the_beginning: bool = False) -> SearchDraft:
         """Reports the steps of work alone."""
@@ -138,14 +155,39 @@ def _dive_again(
         )
         for _ in dive.dive(progress.shop, course, start.prices, start.columns, limits):
             progress.work += 1
+            progress.note()
             yield progress.nothing()
         yield from _search(progress, local_search, start, "best of several local searches")
+        yield from _choose(progress, local_search, start)
+
+
+def _choose(progress: _Progress, local_search: LocalSearch, start: _DiveStart) -> Iterator[SearchDraft]:
+    """Chooses among all patterns found so far, and searches around the choice, for as long as that gains."""
+    shop, choice = progress.shop, progress.choice
+    while choice is not None and progress.work >= progress.chooses_at:
+        progress.work += CHOICE_STEPS
+        progress.chooses_at = progress.work + CHOICE_STEPS  # half of the time is left to dives and local searches
+        yield progress.nothing()  # a caller whose steps end here is spared the choice
+        choice.note(start.columns)
+        choice.widen()
+        for column in choice.choose(progress.best, progress.least):
+            shop.place(column)
+        shop.restack()
+        shop.fill(start.rate, shop.need)
+        shop.restack()
+        progress.work += 1
+        found = progress.draft("choice of patterns")
+        if found is None:
+            return
+        yield found
+        yield from _search(progress, local_search, start, "local search around a choice of patterns")
 
 
 def _search(progress: _Progress, local_search: LocalSearch, start: _DiveStart, method: str) -> Iterator[SearchDraft]:
     has_nodes = bool(len(progress.shop.nodes.gpus))
     for is_plan in local_search.cycles(start.rate, start.extra, NODE_PATIENCE_CYCLES if has_nodes else PATIENCE_CYCLES):
         progress.work += 1
+        progress.note()
         yield (progress.draft(method) if is_plan else None) or progress.nothing()
     if has_nodes:
         for is_plan in NodeSearch(progress.shop, local_search).rounds(start.rate, start.extra):
