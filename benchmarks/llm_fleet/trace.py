@@ -31,7 +31,7 @@ class TracedRequests:
 
     @cached_property
     def lengths(self) -> TokenLengths:
-        """Returns what a plan is told of the lengths: means and 95th percentiles."""
+        """Returns what a planner knows of the lengths: means and 95th percentiles."""
         return TokenLengths(*_mean_and_p95(self.inputs), *_mean_and_p95(self.outputs))
 
     def drawn(self, requests: int, seed: int, weights: Floats | None = None) -> TokenStream:

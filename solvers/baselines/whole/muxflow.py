@@ -9,18 +9,17 @@ speeds; and a job stays where it runs while it may, so that only waiting jobs ar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from solvers.baselines.whole.matching import OnlineGpu, matched
 from solvers.baselines.whole.one_per_gpu import seat_all
 from solvers.latency import max_rate
 from solvers.planning.carried import carry
-from solvers.planning.judge.plan_lines import gpus_with
-from solvers.planning.judge.readings import slow_down, value_at
+from solvers.planning.judge.paces import paced_jobs
+from solvers.planning.judge.readings import value_at
 from solvers.planning.plan import Unplaced
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
-from solvers.planning.problem import Instance, Knowledge, PlacedJob, Problem
+from solvers.planning.problem import Instance, Knowledge, Problem
 
 SLOWED = 1.2  # a service's times, by the job beside it
 STEADY_SM_PERCENT = 10  # an instance with so many SMs more than it needs is not resized
@@ -41,7 +40,7 @@ def plan_muxflow(problem: Problem, knowledge: Knowledge, budget: PlannerBudget) 
         fleet.unserved(rests),
         "a GPU for each instance, jobs beside them by a matching of the most throughput",
         {},
-        tuple(_paced(problem, instances, jobs)),
+        tuple(paced_jobs(problem, instances, jobs)),
         tuple(Unplaced(name, ALL_TAKEN) for name in sorted(problem.jobs) if name not in placed),
     )
 
@@ -83,12 +82,3 @@ def _carries(problem: Problem, line: Instance, exec_ms: float) -> bool:
     judged_ms = exec_ms * (1 + policy.exec_margin)
     most, _ = max_rate(line.batch, judged_ms, service.slo_ms, service.percentile, service.variation)
     return min(most, policy.utilization * line.batch * 1000 / exec_ms) >= line.rate_per_second * (1 + 1e-6)
-
-
-def _paced(problem: Problem, instances: Sequence[Instance], jobs: Sequence[PlacedJob]) -> list[PlacedJob]:
-    """Returns the jobs with the speeds that the judge computes."""
-    found = []
-    for gpu in gpus_with(problem, instances, jobs).values():
-        slow_down(gpu, problem.policy)
-        found += [replace(line.placed, units_per_second=line.units_per_second or 0.0) for line in gpu.jobs]
-    return sorted(found, key=lambda job: job.job)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from solvers.mudi.fleet.devices import DeviceShares, MudiDevice
 from solvers.mudi.fleet.instances import numbered
 from solvers.mudi.fleet.shapes import MudiResident
 from solvers.planning.carried import admitted, carry
-from solvers.planning.judge.plan_lines import gpus_with
-from solvers.planning.judge.readings import slow_down
+from solvers.planning.judge.paces import paced_jobs
 from solvers.planning.plan import Unplaced, Unserved
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
 from solvers.planning.problem import Instance, Job, Knowledge, Place, PlacedJob, Problem
@@ -34,11 +32,11 @@ def plan(problem: Problem, knowledge: Knowledge, budget: PlannerBudget) -> Plann
     seats = [seat for device in devices.values() if device.shares for seat in device.shares.seats]
     jobs = [job for device in devices.values() if device.shares for job in device.shares.jobs]
     instances, rests = carry(problem, seats, jobs)
-    paced = _paced(problem, instances, jobs)
+    paced = paced_jobs(problem, instances, jobs)
     if late := {job.job for job in paced if _is_late(problem, job)}:  # the next plan uses what they leave free
         jobs = [job for job in jobs if job.job not in late]
         instances, rests = carry(problem, seats, jobs)
-        paced = _paced(problem, instances, jobs)
+        paced = paced_jobs(problem, instances, jobs)
     unplaced += [Unplaced(name, TOO_SLOW) for name in sorted(late)]
     unserved = tuple(
         Unserved(name, rate, why_no_gpu(problem, problem.services[name], rooms) or NOT_CARRIED)
@@ -161,15 +159,6 @@ class _NodeRooms:
         device.shares = shares
         self._use(device, job, 1)
         return True
-
-
-def _paced(problem: Problem, instances: Sequence[Instance], jobs: Sequence[PlacedJob]) -> list[PlacedJob]:
-    """Returns the jobs with the speeds that the judge computes."""
-    found = []
-    for gpu in gpus_with(problem, instances, jobs).values():
-        slow_down(gpu, problem.policy)
-        found += [replace(line.placed, units_per_second=line.units_per_second or 0.0) for line in gpu.jobs]
-    return sorted(found, key=lambda job: job.job)
 
 
 def _is_late(problem: Problem, placed: PlacedJob) -> bool:
