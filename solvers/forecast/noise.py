@@ -9,7 +9,7 @@ from statistics import median
 from solvers.forecast.samples import Sample, mean_rate, seconds_of, since
 from solvers.forecast.settings import ForecastTuning
 
-ENOUGH = 8  # differences; the fewer of them are known, the more the guess counts
+FEWEST = 8  # with fewer differences, a guess is better
 GUESS = 0.05
 _OF_MEDIAN = 1.4826  # from the median distance of normal draws to their deviation
 
@@ -29,11 +29,9 @@ def noise_share(samples: Sequence[Sample], settings: ForecastTuning) -> float:
         _share(here, (before + after) / 2)
         for before, here, after in zip(rates, rates[2:], rates[4:], strict=False)
     ]  # fmt: skip
-    if not bends:
+    if len(changes) < FEWEST:
         return GUESS
-    measured = min(_deviation(changes, 2.0), _deviation(bends, 1.5))
-    known = min(1.0, len(changes) / ENOUGH)
-    return max(settings.least_noise, math.sqrt(known * measured**2 + (1 - known) * GUESS**2))
+    return max(settings.least_noise, min(_deviation(changes, 2.0), _deviation(bends, 1.5)))
 
 
 def _share(rate: float, other: float) -> float:
