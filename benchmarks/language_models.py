@@ -43,7 +43,7 @@ CONTEXT_TOKENS = 8_192
 def with_language_models(ordinary: Problem, gpus: int, services: int, seed: int) -> Problem:
     """Returns a problem of family A with nodes of large GPUs and this many language models."""
     rng = np.random.default_rng([seed, 4])
-    added = [_profile(model, large) for model in MODELS for large in LARGE]
+    added = [profile_of(model, large) for model in MODELS for large in LARGE]
     also = [_faster(p, large) for p in ordinary.profiles.values() if p.gpu_type == "a100-pcie-40gb" for large in LARGE]
     problem = replace(
         ordinary,
@@ -82,9 +82,10 @@ def _variant(model: tuple[str, float, int, float, tuple[int, ...]]) -> Variant:
     return Variant("fp16", 0.7, llm=LlmSize(2 * parameters / GIB, kv_bytes, CONTEXT_TOKENS, degrees))
 
 
-def _profile(
+def profile_of(
     model: tuple[str, float, int, float, tuple[int, ...]], large: tuple[GpuType, float, float, float, float]
 ) -> Profile:
+    """Returns the profile of a model on a large GPU."""
     name, parameters, layers, kv_bytes, degrees = model
     gpu, _, bandwidth, operations, _ = large
     costs = {

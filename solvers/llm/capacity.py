@@ -1,44 +1,26 @@
-"""Estimates the largest rate at which a language model's server keeps an SLO of tokens, within milliseconds.
+"""Finds the largest rate at which a language model's server keeps an SLO of tokens, for planners.
 
-It serves one stream of requests at rates of a fixed grid: a short stream first, to find roughly where the rate is, then
-a long one around it. The gaps and lengths of a stream are spread evenly over their distributions and shuffled, so that
-their means and tails are those of the distributions, and only their order is left to chance. The judge draws streams of
-its own; docs/language-models.md has how far the rate is below the judge's, which it rarely exceeds. Preemptions come in
-rare bursts, which no short stream counts well. So memory must hold a quantile of the tokens held, which are nearly
-gamma-distributed over time: it follows from their mean and deviation.
+It looks at streams of its own at rates of a fixed grid. Short ones find roughly where the rate is. Then one as long as
+the judge's must keep the promise with so much room that the judge's keep it, too. Where that room costs much, a longer
+one follows, which needs less. docs/language-models.md has how far the rate is below the judge's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import lru_cache
-from math import exp, inf, sqrt
+from dataclasses import dataclass, field, replace
+from math import inf, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
+from solvers.llm.grid import LEAST_RATE_PER_SECOND, STEPS, largest, rate_of, step_of
 from solvers.llm.iteration import BatchingLimits, IterationCost, TokenLengths, TokenPromise
+from solvers.llm.judged import IN_MEMORY_SHARE, SKIPPED_SHARE
+from solvers.llm.looks import LONGEST_REQUESTS, ROUGH_REQUESTS, SHORT_REQUESTS, SURE_REQUESTS, look, planned_stream
 from solvers.llm.served import EarlyStop, ServedStream, served
-from solvers.llm.streams import TokenStream, stream_of
 
-SHORT_REQUESTS, SHORT_SEED = 3_000, 1
-LONG_REQUESTS, LONG_SEED = 30_000, 4  # of eight seeds, the one whose rates deviated least from the judge's
-SKIPPED_SHARE = 0.05  # of the requests, the first: the server starts empty
 SHORT_DEVIATIONS = 2.0  # more failing requests of the short stream are forgiven: it only finds where to look
-WINDOW_STEPS = 64  # below the short stream's rate, where the long one looks
-RETREAT_STEPS = 16
-MEMORY_DEVIATIONS = 3.3  # of tokens held, which memory must hold: then under 1 of 1,000 requests is preempted
-MEMORY_REQUESTS, MEMORY_SEED = 100_000, 3  # or a stream this long counts preemptions
-SMALLER_MEMORY_SHARE = 0.98  # of the memory must be enough then
-LOST_SHARE = 0.0008  # of the requests that may then be preempted
-TOO_LONG_SHARE = 0.0007  # of the requests that may be too long for memory
-SEEDS = {SHORT_REQUESTS: SHORT_SEED, LONG_REQUESTS: LONG_SEED, MEMORY_REQUESTS: MEMORY_SEED}
-KEPT_RATE_SHARE = 0.96  # of the rate that the stream finds: other streams have worse moments
-GRID_STEPS = 2048  # a power of two
-GRID_STEP_LOG = 0.0075  # of the rate's logarithm
-LEAST_RATE_PER_SECOND = 0.001
-UNLIMITED_TOKENS = 1 << 60
+DEAR_STEPS = 4  # of the grid: where the room for doubt costs more, a longer stream is looked at
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,35 +34,74 @@ class LlmCapacity:
     mean_sequences: float  # that run, over time
 
 
+@dataclass(slots=True)
+class _ServerLooks:
+    """What streams of one length got from a server; each rate is looked at once."""
+
+    cost: IterationCost
+    limits: BatchingLimits
+    lengths: TokenLengths
+    promise: TokenPromise
+    requests: int
+    excesses: dict[int, tuple[float, ...]] = field(default_factory=dict)
+    kept: ServedStream | None = None  # at the largest step that keeps the promise beyond doubt
+    kept_step: int = 0
+
+    def excess(self, step: int) -> float:
+        return self._at(step)[0]
+
+    def doubtful_excess(self, step: int) -> float:
+        return self._at(step)[1]
+
+    def hoped_excess(self, step: int) -> float:
+        """Returns the excess beyond doubt of a longer stream that gets the same."""
+        return self._at(step)[2]
+
+    def _at(self, step: int) -> tuple[float, ...]:
+        if step not in self.excesses:
+            found = look(self.cost, self.limits, self.lengths, self.promise, self.requests, rate_of(step))
+            doubtful = found.doubtful_excess(self.requests)
+            self.excesses[step] = found.excess, doubtful, found.doubtful_excess(LONGEST_REQUESTS)
+            if doubtful <= 0 and step > self.kept_step:
+                self.kept, self.kept_step = found.run, step
+        return self.excesses[step]
+
+
 def capacity(cost: IterationCost, limits: BatchingLimits, lengths: TokenLengths, promise: TokenPromise) -> LlmCapacity:
     """Returns the largest rate that keeps the promise; if that is 0, the figures are those of requests that come alone.
 
-    A stream that keeps a promise at a rate keeps a looser one there, too, and a larger memory holds the quantile that a
-    smaller one does. The grid is halved alike for all. So neither lowers the rate, unless preemptions are counted or
-    the search retreats.
+    Of two promises or memories the looser one is nearly always kept wherever the tighter is: they see the same streams.
     """
-    most_rate = _stable_rate(cost, limits, lengths)
-
-    def keeps(step: int, requests: int, deviations: float) -> bool:
-        rate = _rate(step)
-        return rate <= most_rate and _keeps(cost, limits, lengths, promise, rate, requests, deviations)
-
-    near = _largest(lambda step: keeps(step, SHORT_REQUESTS, SHORT_DEVIATIONS))
-    known = near - WINDOW_STEPS  # up to here, the short stream counts
-    found = _largest(lambda step: step <= near and (step <= known or keeps(step, LONG_REQUESTS, 0.0)))
-    while 0 < found <= known and not keeps(found, LONG_REQUESTS, 0.0):
-        found -= RETREAT_STEPS
-    if found <= 0:
+    most = step_of(_stable_rate(cost, limits, lengths))
+    step = _rough_step(cost, limits, lengths, promise, most)
+    looks = _ServerLooks(cost, limits, lengths, promise, SURE_REQUESTS)
+    if step:
+        step = largest(looks.doubtful_excess, step, most)
+        if looks.hoped_excess(min(step + DEAR_STEPS, most)) <= 0:
+            step = largest(looks.hoped_excess, step + DEAR_STEPS, most)
+            looks = _ServerLooks(cost, limits, lengths, promise, LONGEST_REQUESTS)
+            step = largest(looks.doubtful_excess, step, most)
+    if looks.kept is None:
         return replace(at_rate(cost, limits, lengths, promise, LEAST_RATE_PER_SECOND), rate_per_second=0.0)
-    return at_rate(cost, limits, lengths, promise, KEPT_RATE_SHARE * _rate(found))
+    return _figures(looks.kept, promise, rate_of(step))
+
+
+def rough_rate(cost: IterationCost, limits: BatchingLimits, lengths: TokenLengths, promise: TokenPromise) -> float:
+    """Returns about the largest rate that keeps the promise, sooner than `capacity`: it tells servers apart."""
+    step = _rough_step(cost, limits, lengths, promise, step_of(_stable_rate(cost, limits, lengths)))
+    return rate_of(step) if step else 0.0
 
 
 def at_rate(
     cost: IterationCost, limits: BatchingLimits, lengths: TokenLengths, promise: TokenPromise, rate_per_second: float
 ) -> LlmCapacity:
     """Returns what requests get at this rate, at the promised percentile."""
-    run = served(cost, limits, _stream(lengths, LONG_REQUESTS), rate_per_second)
+    run = served(cost, limits, planned_stream(lengths, SURE_REQUESTS), rate_per_second)
     assert run is not None  # nothing stops it early
+    return _figures(run, promise, rate_per_second)
+
+
+def _figures(run: ServedStream, promise: TokenPromise, rate_per_second: float) -> LlmCapacity:
     return LlmCapacity(
         rate_per_second,
         _percentile(run.ttft_ms, promise.percentile),
@@ -90,85 +111,38 @@ def at_rate(
     )
 
 
-def _largest(keeps: Callable[[int], bool]) -> int:
-    """Returns the largest step of the grid that keeps the promise, by halving."""
-    low, high = 0, GRID_STEPS
+def _rough_step(
+    cost: IterationCost, limits: BatchingLimits, lengths: TokenLengths, promise: TokenPromise, most: int
+) -> int:
+    """Returns about the largest step of the grid that keeps the promise, from short streams."""
+    stream, low, high = planned_stream(lengths, SHORT_REQUESTS), 0, STEPS
+    stop = _stop(stream.outputs, promise)
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if keeps(middle) else (low, middle)
-    return low
+        kept = middle <= most and served(cost, limits, stream, rate_of(middle), stop) is not None
+        low, high = (middle, high) if kept else (low, middle)
+    if not low:
+        return 0
+    return largest(_ServerLooks(cost, limits, lengths, promise, ROUGH_REQUESTS).excess, low, most)
 
 
-def _keeps(
-    cost: IterationCost,
-    limits: BatchingLimits,
-    lengths: TokenLengths,
-    promise: TokenPromise,
-    rate_per_second: float,
-    requests: int,
-    deviations: float,
-) -> bool:
-    """Returns whether the promise is kept; this many standard deviations more requests may fail than it admits."""
-    stream = _stream(lengths, requests)
-    if (stream.inputs + stream.outputs > limits.kv_tokens).mean() > TOO_LONG_SHARE:
-        return False
-    stop = _stop(stream, promise, deviations)
-    run = served(cost, replace(limits, kv_tokens=UNLIMITED_TOKENS), stream, rate_per_second, replace(stop, lost=inf))
-    if run is None or _held(run) <= limits.kv_tokens:
-        return run is not None
-    if requests == LONG_REQUESTS:
-        stream = _stream(lengths, MEMORY_REQUESTS)
-        stop = _stop(stream, promise, deviations)
-    smaller = replace(limits, kv_tokens=max(1, int(SMALLER_MEMORY_SHARE * limits.kv_tokens)))
-    # A smaller memory turns away the longest requests, which may preempt others where they fit.
-    return all(served(cost, memory, stream, rate_per_second, stop) is not None for memory in (smaller, limits))
-
-
-def _stop(stream: TokenStream, promise: TokenPromise, deviations: float) -> EarlyStop:
-    requests = len(stream.outputs)
+def _stop(outputs: NDArray[np.int64], promise: TokenPromise) -> EarlyStop:
+    requests = len(outputs)
     skipped = round(SKIPPED_SHARE * requests)
     missing = 1.0 - promise.percentile / 100.0
     late = missing * (requests - skipped)
-    slow = missing * int((stream.outputs[skipped:] > 1).sum())
-    lost = LOST_SHARE * (requests - skipped)
-    late, slow, lost = (most + deviations * sqrt(most) for most in (late, slow, lost))
+    slow = missing * int((outputs[skipped:] > 1).sum())
+    lost = (1.0 - IN_MEMORY_SHARE) * (requests - skipped)
+    late, slow, lost = (most + SHORT_DEVIATIONS * sqrt(most) for most in (late, slow, lost))
     return EarlyStop(promise, skipped, late, slow, lost)
-
-
-def _held(run: ServedStream) -> float:
-    """Returns the tokens that memory must hold: a quantile of a gamma distribution, by Wilson and Hilferty."""
-    if run.kv_deviation <= 0.0:
-        return run.mean_kv_tokens
-    shape = (run.mean_kv_tokens / run.kv_deviation) ** 2
-    return run.mean_kv_tokens * max(0.0, 1.0 - 1.0 / (9.0 * shape) + MEMORY_DEVIATIONS / (3.0 * sqrt(shape))) ** 3
-
-
-def _rate(step: int) -> float:
-    return LEAST_RATE_PER_SECOND * exp(GRID_STEP_LOG * step)
 
 
 def _stable_rate(cost: IterationCost, limits: BatchingLimits, lengths: TokenLengths) -> float:
     """Returns a rate that the server cannot exceed for long: each token takes its time, and a batch is limited."""
-    stream = _stream(lengths, LONG_REQUESTS)
+    stream = planned_stream(lengths, ROUGH_REQUESTS)
     computed = float((stream.inputs - stream.cached + stream.outputs - 1).mean())
     ms = cost.token_ms * computed + float(stream.outputs.mean()) * cost.base_ms / limits.sequences
     return 1000.0 / ms if ms > 0 else inf
-
-
-@lru_cache(maxsize=200)
-def _stream(lengths: TokenLengths, requests: int) -> TokenStream:
-    return stream_of(lengths, *_drawn(requests, SEEDS[requests]))
-
-
-@lru_cache(maxsize=3)
-def _drawn(requests: int, seed: int) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Returns arrivals, and normals for inputs and outputs: even shares of their distributions, shuffled."""
-    from scipy.special import ndtri  # a quarter of what a solver's process imports, and most fleets serve no LLM
-
-    generator = np.random.default_rng([requests, seed, 5])
-    shares = (np.arange(requests) + 0.5) / requests
-    gaps = generator.permutation(-np.log1p(-shares))
-    return np.cumsum(gaps), generator.permutation(ndtri(shares)), generator.permutation(ndtri(shares))
 
 
 def _percentile(values: NDArray[np.float64], percentile: float) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from solvers.llm.capacity import LlmCapacity, at_rate, capacity
+from solvers.llm.capacity import LlmCapacity, at_rate, capacity, rough_rate
 from solvers.llm.iteration import BatchingLimits, IterationCost, TokenLengths, TokenPromise
 from solvers.planning.judge.tolerances import at_most
 from solvers.planning.judge.whole import MOST_SEQUENCES, iterations, kv_tokens
@@ -78,19 +78,26 @@ def _on(
 def best_batch(
     problem: Problem, service: Service, profile: Profile, size: LlmSize, gpu: GpuType, degree: int, clock: float
 ) -> tuple[int, LlmCapacity]:
-    """Returns the number of requests at once that carries most, and what it carries."""
+    """Returns the number of requests at once that carries most by a rough look, and what it carries."""
     assert service.tokens
-    lengths = replace(service.tokens.lengths, context_tokens=size.context_tokens)
-    best: tuple[int, LlmCapacity] | None = None
+    lengths, promise = replace(service.tokens.lengths, context_tokens=size.context_tokens), service.tokens.promise
+
+    def limited(batch: int) -> tuple[IterationCost, BatchingLimits]:
+        return iterations(profile, size, gpu, degree, batch, gpu.memory_gib, clock, problem.policy.exec_margin)
+
+    best, most = MOST_SEQUENCES, 0.0
     for batch in reversed(BATCHES):
-        cost, limits = iterations(profile, size, gpu, degree, batch, gpu.memory_gib, clock, problem.policy.exec_margin)
-        carried = carries(cost, limits, lengths, service.tokens.promise)
-        if best is not None and carried.rate_per_second < WORSE_SHARE * best[1].rate_per_second:
+        rate = _rough_rate(*limited(batch), lengths, promise)
+        if rate < WORSE_SHARE * most:
             break  # fewer at once nearly always carry less
-        if best is None or carried.rate_per_second > best[1].rate_per_second:
-            best = batch, carried
-    assert best is not None
-    return best
+        if rate > most:
+            best, most = batch, rate
+    return best, carries(*limited(best), lengths, promise)
+
+
+@lru_cache(maxsize=20_000)
+def _rough_rate(cost: IterationCost, limits: BatchingLimits, lengths: TokenLengths, promise: TokenPromise) -> float:
+    return rough_rate(cost, limits, lengths, promise)
 
 
 @lru_cache(maxsize=20_000)
