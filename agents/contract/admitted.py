@@ -15,6 +15,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from agents.contract.fields import Sentence
 from agents.contract.runtimes import FILLED, VOLUME, Label, OwnRuntime, Text, Variable, is_dangerous
 
 MOST_HOLES = 2  # in one argument: with more, matching could take long
@@ -40,6 +41,13 @@ class AdmittedEntry(Struct, frozen=True, rename="camel", omit_defaults=True):
     environment: Annotated[dict[Variable, Text], Meta(max_length=100)] | None = None  # variable -> pattern of its value
     secrets: Annotated[dict[Variable, Label], Meta(max_length=20)] | None = None
     volumes: Annotated[tuple[Label, ...], Meta(max_length=20)] = ()
+
+
+class MetadataState(Struct, frozen=True, rename="camel"):
+    """Whether a node keeps users' own runtimes from the cloud's metadata address, and how, or why not."""
+
+    blocked: bool
+    message: Sentence = ""
 
 
 @dataclass(frozen=True, slots=True)

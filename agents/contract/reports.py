@@ -9,7 +9,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from agents.contract.admitted import MOST_ENTRIES, AdmittedEntry
+from agents.contract.admitted import MOST_ENTRIES, AdmittedEntry, MetadataState
 from agents.contract.assignments import owner_name
 from agents.contract.fields import (
     CONTRACT,
@@ -53,6 +53,7 @@ class Inventory(Struct, rename="camel", omit_defaults=True, gc=False):
     agent_version: Annotated[str, Meta(max_length=40, pattern=r"^[!-~]*$(?!\n)")] = ""
     driver_version: Annotated[str, Meta(max_length=40, pattern=r"^[!-~]*$(?!\n)")] = ""
     admitted: Annotated[tuple[AdmittedEntry, ...], Meta(max_length=MOST_ENTRIES)] = ()  # of users' own runtimes
+    metadata: MetadataState | None = None  # None: no own runtime is admitted
 
 
 class GpuMinute(Struct, rename="camel", omit_defaults=True, gc=False):

@@ -205,7 +205,8 @@ class LocalNode:
         around = self._around
         admitted = around.allow_list.startable_by(around.runtime_kind)
         found = self.watch.devices.found
-        return reporting.inventory(self.watch.indexes, found, list(around.templates), VERSION, admitted)
+        metadata = around.metadata.state() if around.metadata else None
+        return reporting.inventory(self.watch.indexes, found, list(around.templates), VERSION, admitted, metadata)
 
     def take_finished(self) -> tuple[ReportMinute, Mapping[str, CopyTotals]] | None:
         """Returns the minute before this one, once."""

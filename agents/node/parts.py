@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from agents.admission.metadata import MetadataWall
 from agents.admission.reading import AllowList
 from agents.keeper.drivers import NodeDrivers
 from agents.node.copy_counters import GatewayCounters
@@ -28,3 +29,4 @@ class NodeParts:
     allow_list: AllowList = field(default_factory=AllowList)  # of users' own images and commands
     runtime_kind: str = "process"  # or docker
     checkpoints: Path | None = None  # where jobs save; None: they cannot
+    metadata: MetadataWall | None = None  # keeps own runtimes from the cloud's credentials; None: there are none

@@ -8,7 +8,7 @@ from datetime import datetime
 
 import msgspec
 
-from agents.contract.admitted import AdmittedEntry
+from agents.contract.admitted import AdmittedEntry, MetadataState
 from agents.contract.fields import LATENCY_EDGES_MS
 from agents.contract.reports import (
     OF_GPU,
@@ -185,6 +185,7 @@ def inventory(
     templates: Sequence[str],
     version: str,
     admitted: Sequence[AdmittedEntry] = (),
+    metadata: MetadataState | None = None,
 ) -> Inventory:
     facts = tuple(
         GpuFacts(
@@ -199,7 +200,7 @@ def inventory(
         for index, uuid in sorted(indexes.items())
         if uuid in found
     )
-    return Inventory(facts, tuple(sorted(templates)), version, admitted=tuple(admitted))
+    return Inventory(facts, tuple(sorted(templates)), version, admitted=tuple(admitted), metadata=metadata)
 
 
 def _both(knobs: Mapping[str, KnobState | None]) -> tuple[dict[str, float] | None, dict[str, float] | None]:

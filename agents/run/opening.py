@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from agents.admission.metadata import MetadataWall
 from agents.admission.reading import AllowList, read_allow_list, user_fault
 from agents.gateway.followers import FOLLOWED, Followers
 from agents.host.plaintext import is_loopback, plaintext_refusal
@@ -87,6 +88,7 @@ def open_node(options: AgentOptions) -> NodeParts:
         allow_list,
         options.runtime,
         checkpoints,
+        _metadata(options, allow_list),
     )
 
 
@@ -104,6 +106,18 @@ def _allow_list(options: AgentOptions) -> AllowList:
         log.error("the allow-list admits nothing: %s: %s", options.allow_list, fault)
         return AllowList()
     return found
+
+
+def _metadata(options: AgentOptions, found: AllowList) -> MetadataWall | None:
+    """Blocks the cloud's metadata address for users' own runtimes, before any of them starts."""
+    if not found.startable_by(options.runtime):
+        return None
+    is_own_place = options.runtime != "docker" and found.user is None and options.cgroup is None
+    wall = MetadataWall(options.runtime, found.user, is_own_place)
+    state = wall.state()
+    if not state.blocked:
+        log.warning("the metadata address is not blocked: %s", state.message)
+    return wall
 
 
 def _devices(options: AgentOptions) -> tuple[Device, Mps]:

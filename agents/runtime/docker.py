@@ -18,6 +18,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from agents.admission.metadata import OWN_BRIDGE
 from agents.host.clocks import boot_id
 from agents.runtime import Launch, LaunchError, Running, proc
 from agents.runtime.logs import strip_controls, whole_lines
@@ -31,6 +32,7 @@ _SCRATCH = {"/tmp": "rw,nosuid,nodev,exec,mode=1777,size=4g", "/run": "rw,nosuid
 _LOG = {"max-size": "1m", "max-file": "2"}
 _TAIL_LINES = 50
 _MPS_PIPES = "CUDA_MPS_PIPE_DIRECTORY"
+_BRIDGE_NAME = "com.docker.network.bridge.name"
 _GONE = (404, 409)  # no such container; not running
 
 
@@ -62,6 +64,9 @@ class DockerRuntime:
                 return self._running(known)
             if known is not None:  # of a start that was interrupted
                 engine.remove_container(name, force=True, v=True)
+            if launch.filled.confined is not None:
+                with self._lock:
+                    _make_own_network(engine)
             engine.create_container_from_config(self._config(engine, launch), name)
             try:
                 engine.start(name)
@@ -147,7 +152,7 @@ class DockerRuntime:
             init=True,
             ipc_mode="host" if _MPS_PIPES in launch.limits else "private",  # MPS needs one /dev/shm
             log_config=LogConfig(type="json-file", config=_LOG),
-            network_mode="bridge",
+            network_mode=OWN_BRIDGE,
             oom_score_adj=launch.oom_score,
             pids_limit=_MOST_PIDS,
             port_bindings={confined.port: (confined.host, launch.port)} if launch.port else None,
@@ -248,6 +253,17 @@ class DockerRuntime:
             if self._opened is None:
                 self._opened = APIClient(base_url=self._address, version="auto", timeout=_ENGINE_SECONDS)
             return self._opened
+
+
+def _make_own_network(engine: Any) -> None:
+    """Makes the network of users' own images, unless the Engine has it; raises where its bridge has another name."""
+    for network in engine.networks(names=[OWN_BRIDGE]):
+        if network["Name"] == OWN_BRIDGE:
+            bridge = (network["Options"] or {}).get(_BRIDGE_NAME)
+            if bridge != OWN_BRIDGE:
+                raise LaunchError(f"the Engine's network {OWN_BRIDGE} has the bridge {bridge}; remove that network")
+            return
+    engine.create_network(OWN_BRIDGE, driver="bridge", options={_BRIDGE_NAME: OWN_BRIDGE}, check_duplicate=True)
 
 
 def _bound(folder: str) -> str:

@@ -13,7 +13,14 @@ from sqlalchemy import Connection
 from agents.contract.reports import Inventory
 from app.manifests.model import JSON, Key, Kind
 from app.nodes.detail import AilingGpu
-from app.nodes.devices import cap_condition, find_mismatches, fix_indexes, health_condition, mismatch_condition
+from app.nodes.devices import (
+    cap_condition,
+    find_mismatches,
+    fix_indexes,
+    health_condition,
+    metadata_condition,
+    mismatch_condition,
+)
 from app.nodes.reporting_condition import NODES_AT_ONCE, SYSTEM
 from app.store.database import clock, versions
 from app.store.fleet import node_state
@@ -70,6 +77,8 @@ def apply_inventory(
     known: Any = before.status.get("conditions") or ()
     if "capW" in before.spec or any(condition["type"] == "CapsSettable" for condition in known):
         after = with_condition(after, cap_condition(before.spec, inventory), now)
+    if inventory.metadata or any(condition["type"] == "MetadataBlocked" for condition in known):
+        after = with_condition(after, metadata_condition(inventory.metadata), now)
     return with_condition(after, health_condition(gpus), now)
 
 

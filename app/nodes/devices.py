@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from agents.contract.admitted import MetadataState
 from agents.contract.reports import GpuFacts, Inventory
 from app.manifests.caps import gpu_caps_w
 from app.manifests.model import JSON
@@ -90,6 +91,14 @@ def cap_condition(spec: Mapping[str, JSON], inventory: Inventory) -> ObjectCondi
         return ObjectCondition("CapsSettable", "True", "AsDeclared", "the devices take capW as their limit")
     message = f"clocks and batches alone keep the cap: {_sentence(texts)}"[:LONGEST_MESSAGE]
     return ObjectCondition("CapsSettable", "False", "BelowSmallest", message)
+
+
+def metadata_condition(state: MetadataState | None) -> ObjectCondition:
+    """Returns the condition MetadataBlocked: false while own runtimes may reach the cloud's metadata address."""
+    if state is None:
+        return ObjectCondition("MetadataBlocked", "True", "NothingAdmitted", "the node admits no own runtime")
+    reason = "Blocked" if state.blocked else "Reachable"
+    return ObjectCondition("MetadataBlocked", str(state.blocked), reason, state.message)
 
 
 def health_condition(gpus: Sequence[Mapping[str, JSON]]) -> ObjectCondition:

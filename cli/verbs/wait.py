@@ -36,7 +36,7 @@ Examples:
 CONDITIONS = {
     Kind.SERVICE: ("SloAttainable", "Planned", "SloAttained", "Degraded", "WithinBudget"),
     Kind.JOB: ("Placed", "Finished", "OnTime"),
-    Kind.NODE: ("Reporting", "GpusHealthy", "CapsSettable", "InventoryMismatch", "Reclaim"),
+    Kind.NODE: ("Reporting", "GpusHealthy", "CapsSettable", "MetadataBlocked", "InventoryMismatch", "Reclaim"),
     Kind.TENANT: ("Entitled", "WithinBudget"),
 }
 Test = Callable[[Mapping[str, Any] | None], bool]

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 from agents.admission.filling import entry_names
+from agents.admission.metadata import answering, why_no_rule
 from agents.admission.reading import read_allow_list, user_fault
 from agents.run.doctor.findings import DoctorFinding, fail, ok, warn
 from agents.templates.strict_file import FileRefused
-
-METADATA = ("169.254.169.254", 80)  # where clouds hand out a machine's credentials
-METADATA_SECONDS = 0.5
 
 
 def allow_list(path: Path | None, runtime: str, under_mps: bool) -> Iterator[DoctorFinding]:
@@ -33,14 +30,8 @@ def allow_list(path: Path | None, runtime: str, under_mps: bool) -> Iterator[Doc
     others = len(found.entries) - len(startable)
     left_out = f"; {others} others are not for --runtime {runtime}" if others else ""
     yield ok("allow-list", f"admits {entry_names(startable)}{left_out}")
-    if _answers():
+    why_not = why_no_rule(runtime, found.user)
+    if why_not and (reached := answering()):
         advice = "Block it for copies: docs/own-servers.md has the rules."
-        yield warn("metadata", f"{METADATA[0]} answers here, and may hand this machine's credentials to copies", advice)
-
-
-def _answers() -> bool:
-    try:
-        socket.create_connection(METADATA, METADATA_SECONDS).close()
-    except OSError:
-        return False
-    return True
+        shown = f"{reached[0]} answers here, and may hand this machine's credentials to copies: {why_not}"
+        yield warn("metadata", shown, advice)

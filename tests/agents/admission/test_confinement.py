@@ -92,7 +92,7 @@ def test_a_container_gets_no_more_than_the_list_says(tmp_path: Path) -> None:
     assert config["Cmd"] == ["--model", "small/v1"]
     assert config["User"] == "20001:20001"
     assert host["Binds"] == [f"{tmp_path / 'models'}:/volumes/models:ro"]
-    assert (host["NetworkMode"], host["IpcMode"]) == ("bridge", "private")
+    assert (host["NetworkMode"], host["IpcMode"]) == ("gpuwright-own", "private")
     assert host["PortBindings"] == {"8000/tcp": [{"HostIp": "127.0.0.1", "HostPort": "7001"}]}
     assert (host["CapDrop"], host["SecurityOpt"]) == (["ALL"], ["no-new-privileges"])
     assert host["ReadonlyRootfs"] is True

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from agents.admission.metadata import OWN_BRIDGE
 from agents.runtime import Launch
 from agents.runtime.docker import DockerRuntime
 from agents.templates import Confined, Filled
@@ -38,7 +39,8 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     except NoEngine as error:
         pytest.skip(str(error))
     finally:
-        subprocess.run(["ip", "link", "delete", BRIDGE])
+        for bridge in (BRIDGE, OWN_BRIDGE):  # the Engine leaves those of its networks
+            subprocess.run(["ip", "link", "delete", bridge], capture_output=True)
 
 
 @pytest.mark.skipif(not SOAK, reason="it starts an Engine with a bridge")
@@ -71,6 +73,8 @@ def test_an_own_image_answers_at_its_published_port_and_is_kept_apart(engine: En
 
     try:
         until(answered, "it answers")
+        (network,) = api.inspect_container(running.container)["NetworkSettings"]["Networks"]
+        assert network == OWN_BRIDGE and Path(f"/sys/class/net/{OWN_BRIDGE}/brif").exists(), "where the rule holds"
         status = Path(f"/proc/{running.pid}/status").read_text()
         facts = {line.split(":")[0]: line.split()[1] for line in status.splitlines() if len(line.split()) > 1}
         assert (facts["Uid"], facts["CapEff"].strip("0"), facts["NoNewPrivs"], facts["Seccomp"]) == (

@@ -204,3 +204,15 @@ def test_the_status_has_what_the_node_admits_and_nothing_of_nodes_without_an_all
     assert heard.node.status["admitted"] == [entry]
     heard.report(3, inventory=INVENTORY)
     assert heard.node.status["admitted"] == []
+
+
+def test_a_node_says_whether_own_runtimes_may_reach_the_metadata_address(heard: Heard) -> None:
+    heard.report(1, inventory=INVENTORY)
+    with pytest.raises(ValueError, match="got 0"):
+        heard.condition("MetadataBlocked")
+    reachable = {"blocked": False, "message": "own images may reach it: nft is not installed"}
+    heard.report(2, inventory={**INVENTORY, "metadata": reachable})
+    found = heard.condition("MetadataBlocked")
+    assert (found["status"], found["reason"], found["message"]) == ("False", "Reachable", reachable["message"])
+    heard.report(3, inventory={**INVENTORY, "metadata": {"blocked": True, "message": "a rule"}})
+    assert heard.condition("MetadataBlocked")["status"] == "True"

@@ -6,9 +6,17 @@ from typing import Any
 
 import pytest
 
+from agents.contract.admitted import MetadataState
 from agents.contract.reports import GpuFacts, Inventory
 from app.nodes.detail import AilingGpu
-from app.nodes.devices import cap_condition, find_mismatches, fix_indexes, health_condition, mismatch_condition
+from app.nodes.devices import (
+    cap_condition,
+    find_mismatches,
+    fix_indexes,
+    health_condition,
+    metadata_condition,
+    mismatch_condition,
+)
 
 TYPES: dict[str, Any] = {"v100-16gb": {"memoryGib": 16, "smCount": 80}, "t4": {"memoryGib": 16, "smCount": 40}}
 SPEC: dict[str, Any] = {"gpuType": "v100-16gb", "gpus": 3}
@@ -104,6 +112,14 @@ def test_a_device_that_is_gone_keeps_its_place_its_facts_and_the_agents_reason()
     assert (gone["index"], gone["smCount"], gone["health"], gone["reason"]) == (2, 80, "failed", "missing")
     (*_, lost) = fix_indexes(first, machine(gpu(0), gpu(1)), [AilingGpu(2, "failed", True, "lost")])
     assert (lost["fenced"], lost["reason"]) == (True, "lost")
+
+
+def test_a_node_whose_own_runtimes_may_reach_the_metadata_address_is_named_with_the_reason() -> None:
+    found = metadata_condition(MetadataState(False, "own images may reach it: nft is not installed"))
+    assert (found.type, found.status, found.reason) == ("MetadataBlocked", "False", "Reachable")
+    assert found.message == "own images may reach it: nft is not installed"
+    assert metadata_condition(MetadataState(True, "a rule")).reason == "Blocked"
+    assert metadata_condition(None).status == "True", "its allow-list is gone"
 
 
 def test_a_fenced_gpu_is_named_with_its_reason() -> None:
