@@ -12,30 +12,30 @@ import pytest
 from agents.admission.metadata import ADDRESSES, NFT_PATH, OWN_BRIDGE, MetadataWall, rules, why_no_rule
 
 USER = 20001
-CLOUD = "gw-cloud"  # another network, where the addresses answer
+CLOUD, NODE, COPY = (f"{name}-{os.getpid()}" for name in ("gw-cloud", "gw-node", "gw-copy"))  # networks; CLOUD answers
 OPENED, REFUSED = 0, 1
 PYTHON = "/usr/bin/python3"  # which every user can run
-TRY = "import socket, sys; socket.create_connection((sys.argv[1], 8080), 1).close()"
+TRY = "import socket, sys; socket.create_connection((sys.argv[1], 8080), 3).close()"
 SERVE = (
     "import socket; s = socket.create_server(('::', 8080), family=socket.AF_INET6, dualstack_ipv6=True)\n"
     "print('up', flush=True)\nwhile True: s.accept()[0].close()"
 )
 LINKED = f"""
-ip netns add {CLOUD} && ip netns add gw-node && ip netns add gw-copy
-ip link add up0 netns gw-node type veth peer name up1 netns {CLOUD}
-ip link add in0 netns gw-node type veth peer name in1 netns gw-copy
-ip -n gw-node link add {OWN_BRIDGE} type bridge
-ip -n gw-node link set in0 master {OWN_BRIDGE}
-for at in "{CLOUD} up1" "gw-node up0" "gw-node in0" "gw-node {OWN_BRIDGE}" "gw-copy in1" "{CLOUD} lo"; do
+ip netns add {CLOUD} && ip netns add {NODE} && ip netns add {COPY}
+ip link add up0 netns {NODE} type veth peer name up1 netns {CLOUD}
+ip link add in0 netns {NODE} type veth peer name in1 netns {COPY}
+ip -n {NODE} link add {OWN_BRIDGE} type bridge
+ip -n {NODE} link set in0 master {OWN_BRIDGE}
+for at in "{CLOUD} up1" "{NODE} up0" "{NODE} in0" "{NODE} {OWN_BRIDGE}" "{COPY} in1" "{CLOUD} lo"; do
   ip -n ${{at% *}} link set ${{at#* }} up
 done
-ip -n {CLOUD} addr add 10.9.1.2/24 dev up1 && ip -n gw-node addr add 10.9.1.1/24 dev up0
-ip -n gw-node addr add 10.9.2.1/24 dev {OWN_BRIDGE} && ip -n gw-copy addr add 10.9.2.2/24 dev in1
+ip -n {CLOUD} addr add 10.9.1.2/24 dev up1 && ip -n {NODE} addr add 10.9.1.1/24 dev up0
+ip -n {NODE} addr add 10.9.2.1/24 dev {OWN_BRIDGE} && ip -n {COPY} addr add 10.9.2.2/24 dev in1
 ip -n {CLOUD} addr add {ADDRESSES[0]}/32 dev lo && ip -n {CLOUD} route add 10.9.2.0/24 via 10.9.1.1
-ip -n gw-node route add {ADDRESSES[0]} via 10.9.1.2 && ip -n gw-copy route add default via 10.9.2.1
-ip -n {CLOUD} addr add fd09::2/64 dev up1 nodad && ip -n gw-node addr add fd09::1/64 dev up0 nodad
-ip -n {CLOUD} addr add {ADDRESSES[1]}/128 dev lo nodad && ip -n gw-node route add {ADDRESSES[1]} via fd09::2
-ip netns exec gw-node sysctl -qw net.ipv4.ip_forward=1
+ip -n {NODE} route add {ADDRESSES[0]} via 10.9.1.2 && ip -n {COPY} route add default via 10.9.2.1
+ip -n {CLOUD} addr add fd09::2/64 dev up1 nodad && ip -n {NODE} addr add fd09::1/64 dev up0 nodad
+ip -n {CLOUD} addr add {ADDRESSES[1]}/128 dev lo nodad && ip -n {NODE} route add {ADDRESSES[1]} via fd09::2
+ip netns exec {NODE} sysctl -qw net.ipv4.ip_forward=1
 """
 
 
@@ -58,7 +58,7 @@ def cloud() -> Iterator[None]:
             finally:
                 server.kill()
     finally:
-        for network in (CLOUD, "gw-node", "gw-copy"):
+        for network in (CLOUD, NODE, COPY):
             subprocess.run(["ip", "netns", "delete", network], capture_output=True)
 
 
@@ -70,26 +70,26 @@ def reach(network: str, address: str, user: int = 0) -> int:
 def put_in_force(runtime: str, times: int = 2) -> None:
     for _ in range(times):  # a second agent, or a later look, changes nothing
         table = rules(runtime, USER)
-        subprocess.run(["ip", "netns", "exec", "gw-node", "nft", "-f", "-"], input=table, text=True, check=True)
+        subprocess.run(["ip", "netns", "exec", NODE, "nft", "-f", "-"], input=table, text=True, check=True)
 
 
 def test_a_users_command_cannot_reach_either_address_and_others_can(cloud: None) -> None:
-    assert [reach("gw-node", address, USER) for address in ADDRESSES] == [OPENED, OPENED]
+    assert [reach(NODE, address, USER) for address in ADDRESSES] == [OPENED, OPENED]
     put_in_force("process")
-    assert [reach("gw-node", address, USER) for address in ADDRESSES] == [REFUSED, REFUSED]
-    assert [reach("gw-node", address) for address in ADDRESSES] == [OPENED, OPENED], "the machine's own services"
-    assert reach("gw-node", "10.9.1.2", USER) == OPENED, "other addresses"
+    assert [reach(NODE, address, USER) for address in ADDRESSES] == [REFUSED, REFUSED]
+    assert [reach(NODE, address) for address in ADDRESSES] == [OPENED, OPENED], "the machine's own services"
+    assert reach(NODE, "10.9.1.2", USER) == OPENED, "other addresses"
 
 
 def test_a_container_cannot_reach_the_address_even_where_the_node_translates_it(cloud: None) -> None:
-    assert reach("gw-copy", ADDRESSES[0]) == OPENED
+    assert reach(COPY, ADDRESSES[0]) == OPENED
     put_in_force("docker")
-    assert reach("gw-copy", ADDRESSES[0]) == REFUSED
+    assert reach(COPY, ADDRESSES[0]) == REFUSED
     chain = f"type nat hook prerouting priority dstnat; ip daddr {ADDRESSES[0]} dnat to 10.9.1.2;"
     table = f"table ip other {{ chain c {{ {chain} }}; }}"
-    subprocess.run(["ip", "netns", "exec", "gw-node", "nft", "-f", "-"], input=table, text=True, check=True)
-    assert reach("gw-copy", ADDRESSES[0]) == REFUSED
-    assert reach("gw-copy", "10.9.1.2") == OPENED, "other addresses"
+    subprocess.run(["ip", "netns", "exec", NODE, "nft", "-f", "-"], input=table, text=True, check=True)
+    assert reach(COPY, ADDRESSES[0]) == REFUSED
+    assert reach(COPY, "10.9.1.2") == OPENED, "other addresses"
 
 
 def test_a_node_that_cannot_block_it_says_why() -> None:
