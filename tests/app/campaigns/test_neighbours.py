@@ -22,7 +22,8 @@ from tests.support.server import RunningServer
 from tests.support.soak import scaled
 from tests.support.world import profile
 
-BESIDE = {"neighbours": ["other"], "batches": [4], "smPercents": [30, 60], "leastSeconds": 0.5, "accuracy": 0.03}
+ACCURACY = scaled(3, 10) / 100
+BESIDE = {"neighbours": ["other"], "batches": [4], "smPercents": [30, 60], "leastSeconds": 0.5, "accuracy": ACCURACY}
 MOST = 3
 KILLS = scaled(20, 3)
 LONGEST_PAUSE_SECONDS = 12.0  # a measurement takes about that long
