@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 
-from simulation.sizing.moments import highest_moments
+from simulation.sizing.moments import LoadMoment, highest_moments
 from simulation.sizing.planned import RentalPlanner
 from simulation.sizing.rental import Rental, RentalMarket
 from simulation.sizing.search import RentalSearch, figures_of
@@ -25,11 +25,24 @@ def outcome(shed: Callable[[Rental], int], share: Callable[[Rental], float] = la
     return try_rental
 
 
+class RememberingPlanner(RentalPlanner):
+    """A planner that finds the rental for each factor once: all searches here ask about the same load."""
+
+    def __init__(self, market: RentalMarket, moments: Sequence[LoadMoment], work: int) -> None:
+        super().__init__(market, moments, work)
+        self._rentals: dict[float, Rental] = {}
+
+    def cheapest(self, factor: float = 1.0) -> Rental:
+        if factor not in self._rentals:
+            self._rentals[factor] = super().cheapest(factor)
+        return self._rentals[factor]
+
+
 @cache
 def planned(small: int) -> tuple[RentalPlanner, RentalMarket]:
     market = RentalMarket.of(world(small=small, big=0))
     moments = highest_moments(curves(LOAD), {"shop/a": 5.0, "shop/b": 7.0}, market.worth())
-    return RentalPlanner(market, moments, 1), market
+    return RememberingPlanner(market, moments, 1), market
 
 
 def search(try_rental: TryRental, small: int = 6, simulations: int = 20) -> RentalSearch:

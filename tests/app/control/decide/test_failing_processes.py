@@ -32,7 +32,7 @@ from tests.simulation.worlds import CALM_TICK_SECONDS, small
 BEGINS = 90.0
 RISES = {"shop/a": spike(BEGINS, hold_seconds=3600.0)}
 KILLED_AFTER_SECONDS = 0.2
-TICK_SECONDS = 3.0  # each may start a process in place of one that failed
+TICK_SECONDS = 5.0  # each may start a process in place of one that failed
 FAULTS = {"killed": "crashed", "stopped": "out_of_time", "lying": "wrong"}
 MADE = text("SELECT changes FROM plan WHERE method = :method ORDER BY generation")
 
