@@ -32,7 +32,6 @@ check: types rules ## what CI runs besides the tests: lint, types, imports, cont
 
 types: install
 	@$(BIN)/mypy
-	@$(BIN)/mypy scripts
 
 rules: install
 	@$(BIN)/ruff check
