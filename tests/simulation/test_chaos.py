@@ -10,11 +10,11 @@ from simulation.run import simulated
 from simulation.world import of_documents
 from tests.simulation.chaos import Chaos
 from tests.simulation.worlds import CALM_TICK_SECONDS, gpu_type, model, node, policy, profile, service
-from tests.support.soak import SOAK
+from tests.support.soak import scaled
 
 FAULTS = 10  # in a sequence
 CYCLES = 5  # after the last fault
-SEEDS = range(100) if SOAK else range(2)
+SEEDS = range(scaled(100, 1))
 
 
 def world() -> DeclaredFiles:

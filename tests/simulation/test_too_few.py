@@ -96,18 +96,12 @@ LOST = (
 )
 
 
-def test_half_the_nodes_lost_sheds_what_weighs_least_and_nothing_moves_to_and_fro(database_url: str) -> None:
+def test_half_the_nodes_lost_cost_only_what_weighs_least_and_nothing_moves_to_and_fro(database_url: str) -> None:
     with simulated(database_url, world(*LOST, nodes=4)) as simulation:
         found = after_a_loss(simulation)
-        assert found["shop/vital"] >= 0.98
+        assert min(found["shop/vital"], found["shop/usual"]) >= 0.98
         limits = simulation.database.read(endpoints.read_limits)
         assert limits["lab/spare"].shed_share > 0
         assert limits["lab/spare"].retry_after_seconds == 30
         assert limits["shop/vital"].shed_share == 0
         assert changes_within(simulation, 5 * CYCLE) == []
-
-
-def test_losing_half_the_nodes_costs_only_the_least_important_services(database_url: str) -> None:
-    with simulated(database_url, world(*LOST, nodes=4)) as simulation:
-        found = after_a_loss(simulation)
-        assert min(found["shop/vital"], found["shop/usual"]) >= 0.98

@@ -39,8 +39,13 @@ def run(postgres: DatabaseServer, truth: TruthOrder = PLANNER, is_compared: bool
         postgres.drop(url)
 
 
-def test_figures_agree_with_each_other_and_with_their_seed(postgres: DatabaseServer) -> None:
-    first, second = run(postgres), run(postgres)
+@pytest.fixture(scope="module")
+def report(postgres: DatabaseServer) -> SimulationReport:
+    return run(postgres)
+
+
+def test_figures_agree_with_each_other_and_with_their_seed(postgres: DatabaseServer, report: SimulationReport) -> None:
+    first, second = report, run(postgres)
     assert {name: value for name, value in first.figures.items() if name not in OF_THE_MACHINE} == {
         name: value for name, value in second.figures.items() if name not in OF_THE_MACHINE
     }
@@ -82,8 +87,10 @@ def test_a_trace_is_played_request_by_request_and_a_job_is_done(postgres: Databa
     assert 0 <= figures["utilisation"]["spread"] <= 0.5
 
 
-def test_a_run_without_comparison_has_the_same_figures_of_its_own(postgres: DatabaseServer) -> None:
-    whole, alone = run(postgres).figures, run(postgres, is_compared=False).figures
+def test_a_run_without_comparison_has_the_same_figures_of_its_own(
+    postgres: DatabaseServer, report: SimulationReport
+) -> None:
+    whole, alone = report.figures, run(postgres, is_compared=False).figures
     assert {"freshPerHour", "peers"} & alone.keys() == set()
     assert all(value == whole[name] for name, value in alone.items() if name not in OF_THE_MACHINE)
 
