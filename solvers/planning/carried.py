@@ -66,25 +66,37 @@ def carry(
 
     A service with fewer than minInstances is left out as a whole.
     """
-    rates = accepted_rates(problem, seats, jobs)
-    mine: dict[str, list[tuple[Instance, float]]] = {name: [] for name in problem.services}
-    for seat, rate in zip(seats, rates, strict=True):
-        if rate > 0:
-            mine[seat.service].append((seat, rate))
+    kept, carried = list(seats), _carried(problem, seats, jobs)
+    while (left := [seat for own, _ in carried.values() for seat, _ in own]) and len(left) < len(kept):
+        # Where shares are paid, those that stay are slower: strangers may take the SMs of those that leave.
+        kept, carried = left, _carried(problem, left, jobs)
     found: list[Instance] = []
     unserved: dict[str, float] = {}
+    for name, (own, rest) in carried.items():
+        found += [replace(seat, rate_per_second=rate) for seat, rate in own]
+        if rest > NONE_UNSERVED_SHARE * problem.services[name].rate_per_second or not own:
+            unserved[name] = rest
+    return _predicted(problem, found, jobs), unserved
+
+
+def _carried(
+    problem: Problem, seats: Sequence[Instance], jobs: Iterable[PlacedJob]
+) -> dict[str, tuple[list[tuple[Instance, float]], float]]:
+    """Returns by service what its instances carry among all of these, and the rate that is left."""
+    mine: dict[str, list[tuple[Instance, float]]] = {name: [] for name in problem.services}
+    for seat, rate in zip(seats, accepted_rates(problem, seats, jobs), strict=True):
+        if rate > 0:
+            mine[seat.service].append((seat, rate))
+    found = {}
     for name, own in mine.items():
         service = problem.services[name]
         limited = _apart(problem, service, own)
         if len(limited) < service.min_instances:
-            unserved[name] = service.rate_per_second
-            continue
-        shares = spread_rate(service, [rate for _, rate in limited])
-        found += [replace(seat, rate_per_second=share) for (seat, _), share in zip(limited, shares, strict=True)]
-        rest = service.rate_per_second - sum(shares)
-        if rest > NONE_UNSERVED_SHARE * service.rate_per_second:
-            unserved[name] = rest
-    return _predicted(problem, found, jobs), unserved
+            limited = []
+        shares = spread_rate(service, [rate for _, rate in limited]) if limited else []
+        lines = [(seat, share) for (seat, _), share in zip(limited, shares, strict=True)]
+        found[name] = lines, service.rate_per_second - sum(shares)
+    return found
 
 
 def _apart(problem: Problem, service: Service, own: Sequence[tuple[Instance, float]]) -> list[tuple[Instance, float]]:
