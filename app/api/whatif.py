@@ -43,9 +43,12 @@ class WhatIfRequest(BaseModel):
         list[str], Field(alias="loseNode", max_length=50, description="The name of a node that is gone")
     ] = []
     planner: Annotated[
-        Literal["", "joint", "hetsev", "mudi", "inss", "morak", "oltunes"],
-        Field(description="Planner of the changed fleet, not the policy's"),
-    ] = ""
+        Literal[
+            "", "joint", "hetsev", "mudi", "inss", "morak", "oltunes", "hpa", "hpa-cheapest", "gpulet", "gslice",
+            "igniter", "orion", "reserve-and-pack", "melange", "muxflow", "largest", "one-per-gpu",
+        ],
+        Field(description="Planner of the changed fleet, not the policy's; also those that no policy may name"),
+    ] = ""  # fmt: skip
     price_slo: Annotated[
         list[str], Field(alias="priceSlo", max_length=100, description="Price the SLO of this service")
     ] = []

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+from app.api.whatif import WhatIfRequest
 from app.control.answer.whatif.change import RateChange, WhatIfChange, WrongChange, apply_change
 from app.control.answer.whatif.question import WhatIf
 from app.control.decide.decide import draft_changes, hold_back
 from app.control.domain.snapshot import DeclaredObject, NodeStatus, Snapshot
 from app.control.formulate.formulate import formulate
 from app.control.solve.orders import Solve, solved
+from solvers.planners.names import BASELINES, HETSEV, HPA, MELANGE, PLANNERS
 from tests.app.control.answer.whatif.worlds import snapshot
 
 
@@ -44,6 +46,17 @@ def test_a_longer_slo_never_costs_more_and_a_shorter_one_never_less() -> None:
     world = snapshot(search=300.0, ads=200.0)
     assert ask(world, WhatIfChange(slos_ms={"shop/search": 160.0}))["costDelta"] <= 0
     assert ask(world, WhatIfChange(slos_ms={"shop/search": 40.0}))["costDelta"] >= 0
+
+
+@pytest.mark.parametrize("planner", (HETSEV, HPA, MELANGE))
+def test_planners_that_no_policy_may_name_can_be_tried_and_are_not_cheaper(planner: str) -> None:
+    answer = ask(snapshot(search=300.0, ads=200.0), WhatIfChange(planner=planner))
+    assert answer["before"]["unserved"] == 0
+    assert answer["costDelta"] >= -1e-9
+
+
+def test_the_route_takes_every_planner() -> None:
+    assert get_args(WhatIfRequest.model_fields["planner"].annotation) == ("", *PLANNERS, *BASELINES)
 
 
 def test_the_snapshot_is_not_touched() -> None:
