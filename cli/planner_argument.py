@@ -20,7 +20,7 @@ def add_planner_argument(parser: argparse.ArgumentParser, *, baselines: bool = F
     parser.add_argument(
         "--planner",
         metavar="NAME",
-        type=_planner_or_baseline if baselines else _planner,
+        type=planner_or_baseline if baselines else _planner,
         help=f"{PLANNER}; {COMPARED}" if baselines else PLANNER,
     )
 
@@ -31,7 +31,8 @@ def _planner(name: str) -> str:
     return _one_of(name, PLANNERS)
 
 
-def _planner_or_baseline(name: str) -> str:
+def planner_or_baseline(name: str) -> str:
+    """Returns the name of a planner, or of one to compare with."""
     from solvers.planners.names import BASELINES, PLANNERS
 
     return _one_of(name, (*PLANNERS, *BASELINES))

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cli.bench import other_planners
 from cli.bench.fleets import BenchFleet, fleets, refuse_mixed
 from cli.bench.plan_arguments import Say, add_fleet_arguments, add_plan_arguments, add_size_arguments
 from cli.bench.timed_plan import time_plan
@@ -32,6 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     blind = "also plan as if each GPU were paid by itself, and bill that plan by node; takes twice the time"
     parser.add_argument("--blind", action="store_true", help=blind)
     parser.add_argument("--simulate", action="store_true", help="also have the judge simulate every instance")
+    others = "planners, apart by commas, whose plans of each fleet are judged and set beside ours"
+    parser.add_argument("--planners", metavar="NAMES", type=other_planners.planners, default=(), help=others)
     parser.add_argument("--plot", metavar="FILE.png", help="draw the gap over time")
 
 
@@ -50,6 +53,10 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
         columns = fleet.columns
         say(f"{fleet.name}: {columns['gpus']} GPUs, {columns['services']} services")
         traces[fleet.name], figures = _timed(fleet, args, lambda line: say(progress(line)))
+        if args.planners:
+            figures["planners"] = other_planners.compare(fleet.problem, args.planners, figures["cost"])
+            for name, known in figures["planners"].items():
+                say(other_planners.spell(name, known))
         rows.append(columns | figures)
         groups.setdefault(fleet.group, []).append(rows[-1])
     if args.plot:

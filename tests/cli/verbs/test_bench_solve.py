@@ -13,6 +13,7 @@ import pytest
 from benchmarks.families import FAMILIES, family
 from benchmarks.rows import row
 from benchmarks.timed import TimedRun
+from cli.bench.other_planners import planners
 from cli.bench.plan_arguments import add_family_argument
 from cli.bench.timed_plan import time_plan
 from cli.main import main
@@ -40,6 +41,19 @@ def test_a_plan_is_timed_in_a_separate_process_and_its_memory_watched() -> None:
     assert heard == ["loaded", "planned", "judged"]
     assert 20 < peak_mb < 2000
     assert row(told, peak_mb, 1.0)["violations"] == []
+
+
+def test_other_planners_are_set_beside_the_joint_planner_with_the_price_of_what_they_leave(bench: Bench) -> None:
+    size = ("--gpus", "8", "--services", "4", "--family", "A", "--seeds", "1", "--seconds", "1")
+    found, progress = bench("solve", *size, "--planners", "melange,largest")
+    (one,) = found["rows"]
+    assert list(one["planners"]) == ["melange", "largest"]
+    for name, figures in one["planners"].items():
+        assert figures["cost"] >= figures["unserved_cost"]
+        assert figures["ratio"] == pytest.approx(figures["cost"] / one["cost"])
+        assert f"{name}: cost" in progress
+    with pytest.raises(argparse.ArgumentTypeError, match="joint plans in any case"):
+        planners("melange,joint")
 
 
 def test_bench_solve_prints_the_rows_of_its_contract_and_draws_them(bench: Bench, tmp_path: Path) -> None:
