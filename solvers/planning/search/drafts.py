@@ -98,6 +98,7 @@ class _Progress:
     least: float = np.inf
     chooses_at: int = 0  # steps of work
     best: list[PatternColumn] = field(default_factory=list)  # of that draft, where there is a choice
+    missed: float = np.inf  # what the last local search left unserved, by its price
 
     def draft(self, method: str) -> SearchDraft | None:
         """Puts the board right and returns it if that makes it the cheapest so far."""
@@ -120,6 +121,17 @@ class _Progress:
         columns = self.shop.columns(self.shop.used)
         self.choice.note(columns)
         return columns
+
+    def may_save_nodes(self) -> bool:
+        """Tells whether nodes are worth a search: no node costs as much as leaving a service out.
+
+        Everything is served, or GPUs are empty and yet two searches in a row left as much unserved.
+        """
+        shop, before = self.shop, self.missed
+        need = shop.lacking
+        self.missed = float(shop.t.unserved_price @ need)
+        is_stuck = self.missed >= before * (1 - 1e-9) and bool(shop.pools.empties.any())
+        return is_stuck or not need.any()
 
     def nothing(self, *, ends_the_beginning: bool = False) -> SearchDraft:
         """Reports the steps of work alone."""
@@ -189,7 +201,7 @@ def _search(progress: _Progress, local_search: LocalSearch, start: _DiveStart, m
         progress.work += 1
         progress.note()
         yield (progress.draft(method) if is_plan else None) or progress.nothing()
-    if has_nodes:
+    if has_nodes and progress.may_save_nodes():
         for is_plan in NodeSearch(progress.shop, local_search).rounds(start.rate, start.extra):
             progress.work += 1
             yield (progress.draft("search for nodes") if is_plan else None) or progress.nothing()

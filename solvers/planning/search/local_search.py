@@ -51,13 +51,14 @@ class LocalSearch:
     def cycles(self, rate: Floats, extra: Floats, patience: int = PATIENCE_CYCLES) -> Iterator[bool]:
         """Searches in cycles, some tries a turn, until several in a row gained nothing.
 
-        Yields whether the board is meant to serve everything. The next cycle begins from the best board.
+        Yields whether the board is meant to serve everything. The next cycle begins from the best board. A board that
+        lacks something is searched no less long than usual.
         """
         shop, rate = self.shop, _positive(rate)
         yield from self.repair(rate, extra, FIRST_TRIES_PER_GPU)
         best, least = shop.kept_board(), shop.cost
         growth, vain = 1.0, 0
-        while vain < patience:
+        while vain < patience or (vain < PATIENCE_CYCLES and shop.lacking.any()):
             yield from self.spread(rate, extra, growth)
             shop.fill(rate, shop.need)
             shop.restack()

@@ -187,6 +187,11 @@ class Workshop:
         return need
 
     @property
+    def lacking(self) -> Floats:
+        """Returns the need, without that of services that no GPU can serve."""
+        return np.where(self.tabled.top > 0.0, self.need, 0.0)
+
+    @property
     def cost(self) -> float:
         """Returns the cost of the board, as the loops count it, with everything it leaves unserved."""
         missed = unserved_cost(self.w, self.board, np.zeros(len(self.t.services)))

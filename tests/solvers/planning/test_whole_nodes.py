@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import takewhile
 from math import inf
 from random import Random
 
@@ -16,7 +17,9 @@ from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Node, Problem, RunningState
 from solvers.planning.replay import replay_plan
+from solvers.planning.search.drafts import drafts, prepare
 from solvers.planning.search.promise import keep
+from solvers.planning.search.realise import instances
 from solvers.planning.search.tables import tables
 from solvers.planning.solve import SolveBudget, find, solve
 from tests.solvers.planning.bound.test_bound import last
@@ -90,6 +93,26 @@ def test_a_plan_by_nodes_costs_less_than_one_by_gpus_that_is_billed_by_nodes(fle
     assert planned.certificate
     assert planned.certificate.cost.total < counted(fleet, blind)
     assert judge(fleet, planned).is_right
+
+
+def account(problem: Problem, work: int) -> tuple[float, float]:
+    """Returns what is unserved and all that is paid, by its nodes, for the best draft of so many steps."""
+    t = tables(problem)
+    made = takewhile(lambda draft: draft.work <= work, drafts(prepare(t), seed=0))
+    placed = min((draft for draft in made if draft.method), key=lambda draft: draft.cost).placed
+    running, missed = instances(t, placed)
+    verdict = judge(by_node(problem), Plan(tuple(running), unserved=tuple(missed)), simulate=False, keeps=keep)
+    assert verdict.is_right
+    return verdict.cost.unserved, verdict.cost.total
+
+
+@pytest.mark.parametrize("seed", range(3, scaled(40, 7)))
+def test_a_fleet_that_is_hardly_large_enough_serves_as_much_by_node_as_by_gpu(seed: int) -> None:
+    problem = family("C", 12, 8, seed, load=0.9)
+    unserved, total = account(by_node(problem), 80)
+    unserved_blind, total_blind = account(problem, 80)
+    assert unserved <= unserved_blind + 1e-6
+    assert total <= total_blind + 1e-6
 
 
 def test_a_plan_is_found_again_by_its_steps(fleet: Problem) -> None:
