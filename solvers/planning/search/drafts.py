@@ -17,6 +17,7 @@ from solvers.planning.search.node_search import NodeSearch
 from solvers.planning.search.prices import resource_prices
 from solvers.planning.search.realise import NOBODY, PlacedInstances, leave_out, placed_instances, prune
 from solvers.planning.search.restricted import PatternChoice, may_choose
+from solvers.planning.search.shares import InstanceShares
 from solvers.planning.search.tables import Floats, Tables
 from solvers.planning.search.workshop import PatternColumn, Workshop, usual_levels, workshop
 
@@ -52,9 +53,11 @@ def drafts(shop: Workshop, seed: int) -> Iterator[SearchDraft]:
         return
     rate, extra = resource_prices(t, shop.pools, shop.counts, shop.tabled)
     course = dive.Dive(rate, extra)
-    progress, local_search = _Progress(shop), LocalSearch(shop, seed)
+    progress, local_search = _Progress(shop, InstanceShares(shop)), LocalSearch(shop, seed)
     progress.choice = PatternChoice(shop, seed) if may_choose(t) else None
     for step, rounds in ((COARSE_SM_PERCENT, FIRST_ROUNDS), (COARSE_SM_PERCENT, ROUNDS), (FINE_SM_PERCENT, ROUNDS)):
+        if progress.is_served or step == FINE_SM_PERCENT:  # even shares give a plan that serves everything sooner
+            progress.shares.widen()
         shop.look_at(step)
         prices = yield from _price(progress, course, rounds)
         if prices is None:
@@ -93,26 +96,30 @@ class _Progress:
     """Counts the steps of work and keeps the least cost of a draft."""
 
     shop: Workshop
+    shares: InstanceShares
     choice: PatternChoice | None = None  # on small fleets
     work: int = 0
     least: float = np.inf
     chooses_at: int = 0  # steps of work
     best: list[PatternColumn] = field(default_factory=list)  # of that draft, where there is a choice
+    is_served: bool = False  # everything, by some draft
     missed: float = np.inf  # what the last local search left unserved, by its price
 
     def draft(self, method: str) -> SearchDraft | None:
         """Puts the board right and returns it if that makes it the cheapest so far."""
         shop = self.shop
         prune(shop)
+        self.shares.cut()
         leave_out(shop)
         enforce_limits(shop)
         gather(shop)
         cost = shop.bill
-        columns = self.note()
+        columns, is_served = self.note(), not shop.need.any()
+        self.is_served = self.is_served or is_served
         if not cost < self.least - 1e-9:
             return None
         self.least, self.best = cost, columns
-        return SearchDraft(placed_instances(shop), cost, self.work, method, not shop.need.any())
+        return SearchDraft(placed_instances(shop), cost, self.work, method, is_served)
 
     def note(self) -> list[PatternColumn]:
         """Keeps the board's patterns to choose from, and returns them."""
@@ -157,6 +164,7 @@ def _dive_again(
 ) -> Iterator[SearchDraft]:
     """Dives from shaken prices, each time with other limits, and searches around the result."""
     while True:
+        progress.shares.widen()
         progress.shop.look_at(FINE_SM_PERCENT)
         shake = float(rng.choice([0.02, 0.06])) * rng.standard_normal(len(start.rate))
         course.rate, course.extra = start.rate * np.exp(shake), start.extra.copy()

@@ -83,7 +83,8 @@ class NodeSearch:
                 yield from self._refill(rate, extra, scale, int(exchanges.failed[chosen]))
                 slack, vain = float(exchanges.slack[chosen]), vain + 1
                 if shop.bill < least - 1e-9:
-                    yield True
+                    yield True  # who takes the board may find that it serves less
+                if shop.bill < least - 1e-9:
                     best, least, vain = shop.kept_board(), shop.bill, 0
                     exchanges = self._exchanges(rate, extra)
                     self.margin = min(self.margin, slack + scale)
