@@ -56,8 +56,7 @@ def drafts(shop: Workshop, seed: int) -> Iterator[SearchDraft]:
     progress, local_search = _Progress(shop, InstanceShares(shop)), LocalSearch(shop, seed)
     progress.choice = PatternChoice(shop, seed) if may_choose(t) else None
     for step, rounds in ((COARSE_SM_PERCENT, FIRST_ROUNDS), (COARSE_SM_PERCENT, ROUNDS), (FINE_SM_PERCENT, ROUNDS)):
-        if progress.is_served or step == FINE_SM_PERCENT:  # even shares give a plan that serves everything sooner
-            progress.shares.widen()
+        progress.widen()
         shop.look_at(step)
         prices = yield from _price(progress, course, rounds)
         if prices is None:
@@ -105,6 +104,11 @@ class _Progress:
     is_served: bool = False  # everything, by some draft
     missed: float = np.inf  # what the last local search left unserved, by its price
 
+    def widen(self) -> None:
+        """Lets shares be unequal once a draft serves everything: even shares serve more of a fleet too small."""
+        if self.is_served:
+            self.shares.widen()
+
     def draft(self, method: str) -> SearchDraft | None:
         """Puts the board right and returns it if that makes it the cheapest so far."""
         shop = self.shop
@@ -113,7 +117,7 @@ class _Progress:
         leave_out(shop)
         enforce_limits(shop)
         gather(shop)
-        cost = shop.bill
+        cost = shop.bill + self.shares.lost()
         columns, is_served = self.note(), not shop.need.any()
         self.is_served = self.is_served or is_served
         if not cost < self.least - 1e-9:
@@ -164,7 +168,7 @@ def _dive_again(
 ) -> Iterator[SearchDraft]:
     """Dives from shaken prices, each time with other limits, and searches around the result."""
     while True:
-        progress.shares.widen()
+        progress.widen()
         progress.shop.look_at(FINE_SM_PERCENT)
         shake = float(rng.choice([0.02, 0.06])) * rng.standard_normal(len(start.rate))
         course.rate, course.extra = start.rate * np.exp(shake), start.extra.copy()

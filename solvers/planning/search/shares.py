@@ -52,6 +52,17 @@ class InstanceShares:
                 b.cover[service] = b.cap[gpu[own], slot[own]].sum()
                 self._count(service)
 
+    def lost(self) -> float:
+        """Returns what it costs to leave out whole services of which too few instances run, beyond what they lack."""
+        if not self.differ:
+            return 0.0
+        t, b = self.shop.t, self.shop.board
+        running = np.arange(b.offer.shape[1])[None, :] < b.count[:, None]
+        count = np.bincount(t.offer_service[b.offer[running]], minlength=len(self.even))
+        is_lost = (count > 0) & (count < t.min_instances)
+        missing = np.where(self.shop.need > 0.0, np.maximum(self.shop.need, 1.0), 0.0)
+        return float((t.unserved_price * (np.maximum(t.rate, 1.0) - missing))[is_lost].sum())
+
     def _count(self, service: int) -> None:
         """Notes a cut; after too many no instance of the service may carry more than an even share."""
         shop, most = self.shop, float(self.even[service])
@@ -65,7 +76,10 @@ class InstanceShares:
 
 
 def _served(caps: Floats, least: int) -> float:
-    """Returns how much these instances may carry when each of the `least` largest carries half of an even share."""
+    """Returns how much these instances may carry when each of the `least` largest carries half of an even share.
+
+    Too few carry nothing: the whole service is left out.
+    """
     if len(caps) < least:
-        return np.inf  # too few instances: what is missing tells
+        return 0.0
     return 2 * len(caps) * float(np.sort(caps)[-least])
