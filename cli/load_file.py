@@ -14,21 +14,25 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from app.manifests.offline import DeclaredFiles
+    from simulation.arrivals import PlayedRequests
     from simulation.measure.rates import RateCurve
-    from simulation.serving import Floats
 
 T = TypeVar("T")
 
 RATES_COLUMNS = "the columns seconds,service,ratePerSecond (tenant/name; linear between rows)"
 
 
-def simulated_rates(world: DeclaredFiles, verb: str) -> dict[str, float]:
+def refuse_language_models(world: DeclaredFiles, what: str) -> None:
+    """Failed if a service promises times of tokens, which `what` knows nothing of."""
+    if models := [manifest for manifest in world.of(Kind.SERVICE) if "tokens" in manifest.spec]:
+        named = f"{models[0].tenant}/{models[0].name}"
+        raise Failed(f"{named} promises times of tokens; {what} has no truth of language models")
+
+
+def simulated_rates(world: DeclaredFiles) -> dict[str, float]:
     """Returns the declared rate of every service; Failed where one cannot be simulated."""
     from app.control.formulate.problem import build_problem
 
-    if models := [manifest for manifest in world.of(Kind.SERVICE) if "tokens" in manifest.spec]:
-        named = f"{models[0].tenant}/{models[0].name}"
-        raise Failed(f"{named} promises times of tokens; {verb} has no truth of language models: plan them with solve")
     rates = {name: service.rate_per_second for name, service in build_problem(world).services.items()}
     if not rates:
         raise Failed("the files declare no Service, so there is nothing to simulate")
@@ -45,8 +49,8 @@ def read_curves(file: str, services: Collection[str]) -> dict[str, RateCurve]:
     return _read(file, services, read_rates)
 
 
-def read_trace(file: str, services: Collection[str]) -> dict[str, Floats]:
-    """Returns the times of each service's requests in a CSV file; Failed with every fault."""
+def read_trace(file: str, services: Collection[str]) -> dict[str, PlayedRequests]:
+    """Returns each service's requests in a CSV file; Failed with every fault."""
     from simulation.measure.requests import read_requests
 
     return _read(file, services, read_requests)

@@ -3,14 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
 from simulation.measure.allowed import POISSON_CV
-from simulation.serving import Floats
+from simulation.serving import Floats, Ints
+from solvers.llm.iteration import TokenLengths
+from solvers.llm.streams import TokenStream, cached_tokens, stream_of
 
 FEWEST_DRAWN = 16
 NO_TIMES: Floats = np.zeros(0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlayedRequests:
+    """The requests of one service in a trace: their times, ascending, and their tokens, 0 where they are not given."""
+
+    times: Floats
+    inputs: Ints
+    outputs: Ints
+
+    def between(self, since: float, until: float) -> PlayedRequests:
+        first, last = np.searchsorted(self.times, (since, until))
+        return PlayedRequests(self.times[first:last], self.inputs[first:last], self.outputs[first:last])
+
+
+def traced_at(times: Floats) -> PlayedRequests:
+    """Returns requests at these times, whose tokens are not given."""
+    return PlayedRequests(times, np.zeros(len(times), dtype=np.int64), np.zeros(len(times), dtype=np.int64))
+
+
+NO_REQUESTS = traced_at(NO_TIMES)
 
 
 class VaryingGaps:
@@ -38,24 +62,37 @@ class RequestTimes:
     """The times of a fleet's requests, where they are not those of Poisson arrivals; and those of the last tick."""
 
     def __init__(self, seed: int) -> None:
-        self.trace: Mapping[str, Floats] | None = None  # times by service, ascending; None: they are drawn by rates
+        self.trace: Mapping[str, PlayedRequests] | None = None  # by service; None: they are drawn by rates
         self.gap_cv = POISSON_CV
         self.latest: dict[str, list[Floats]] = {}  # of the last tick by service, in parts
         self._seed = seed
         self._gaps: dict[str, VaryingGaps] = {}
+        self._lengths: dict[str, np.random.Generator] = {}
+        self._traced = NO_REQUESTS  # of the last call of `times`
         self._refused = np.random.default_rng([seed, 17])
 
     def times(self, service: str, since: float, until: float, expected: float) -> Floats | None:
         """Returns when requests arrive; None for Poisson arrivals, which the caller draws."""
         if self.trace is not None:
-            times = self.trace.get(service, NO_TIMES)
-            first, last = np.searchsorted(times, (since, until))
-            return times[first:last]
+            self._traced = self.trace.get(service, NO_REQUESTS).between(since, until)
+            return self._traced.times
         if self.gap_cv == POISSON_CV:
             return None
         if service not in self._gaps:
             self._gaps[service] = VaryingGaps(self.gap_cv, self._seed, service)
         return self._gaps[service].take(since, until, expected)
+
+    def with_lengths(self, service: str, lengths: TokenLengths, times: Floats) -> TokenStream:
+        """Returns requests at these times: those of the trace as `times` found them, or drawn from the lengths."""
+        if service not in self._lengths:
+            self._lengths[service] = np.random.default_rng([self._seed, 19, *service.encode()])
+        normals = self._lengths[service].standard_normal((len(times), 2))
+        drawn = stream_of(lengths, times, np.ascontiguousarray(normals[:, 0]), np.ascontiguousarray(normals[:, 1]))
+        if self.trace is None:
+            return drawn
+        inputs = np.where(self._traced.inputs > 0, self._traced.inputs, drawn.inputs)
+        outputs = np.where(self._traced.outputs > 0, self._traced.outputs, drawn.outputs)
+        return TokenStream(times, inputs, outputs, cached_tokens(lengths, inputs))
 
     def note(self, service: str, times: Floats) -> None:
         """Notes arrivals of this tick, so that gateways can count them."""

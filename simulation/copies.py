@@ -78,6 +78,23 @@ class CopyWork:
         if until >= self.saved_at + SAVE_SECONDS:
             saves[job], self.saved_at = self.units, until
 
+    @property
+    def waits(self) -> bool:
+        """Returns whether a request waits for its answer."""
+        return len(self.queue) > 0
+
+    def open_requests(self, seconds: float) -> tuple[int, int]:
+        """Returns the requests that wait at this moment, and those that are computed."""
+        return len(self.queue), self.in_batch if self.free > seconds else 0
+
+    def token_sums(self) -> Ints | None:
+        """Returns the totals of a language model's server."""
+        return None
+
+    def forget(self) -> None:
+        """Forgets what it has answered, once that is counted."""
+        self.answered, self.within, self.errors = np.zeros_like(self.answered), 0, 0
+
     def fail(self) -> None:
         """Ends its process, with all that waited."""
         self.errors += len(self.queue)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from agents.contract.fields import LATENCY_EDGES_MS
 from agents.keeper.copies import NodeCopy, Stage
 from simulation.admission import admit_arrivals
 from simulation.arrivals import RequestTimes
@@ -16,12 +15,13 @@ from simulation.clock import Clock
 from simulation.copies import DRAWS_PER_TICK, CopyWork
 from simulation.fleet_truth import FleetTruth, SimulatedResident
 from simulation.node import LightNode
-from simulation.serving import Floats, Ints
+from simulation.serving import Floats
 from simulation.shapes import Shape, steady
+from simulation.token_copies import TokenWork, server_of, spread
+from simulation.totals import CountedCopies, Total
 from simulation.whole import WholeNode
 from solvers.planning.problem import Node
 
-NONE: Ints = np.zeros(len(LATENCY_EDGES_MS) + 1, dtype=np.int64)
 RAMP_SECONDS = 30.0  # until all who will ask do ask
 EXEC_NOISE_SHARE = 0.01  # as a share of a batch's time: less than the margin that plans keep
 
@@ -37,29 +37,6 @@ def light_nodes(truth: FleetTruth, clock: Clock, seed: int = 0) -> NodeMaker:
 def whole_nodes(truth: FleetTruth, clock: Clock, folder: Path, seed: int = 0) -> NodeMaker:
     """Returns what makes nodes whose agents keep their state in `folder`."""
     return lambda node: WholeNode(node.name, node.gpu_type, node.gpu_count, truth, clock, folder / node.name, seed)
-
-
-@dataclass(slots=True)
-class Total:
-    """The totals of a service since the beginning."""
-
-    requests: int = 0
-    refused: int = 0  # no copy could answer
-    answered: int = 0
-    accuracy_sum: float = 0.0  # of the variants that answered, request by request
-    within: int = 0  # of the SLO
-    errors: int = 0  # including those refused or turned away
-    turned_away: int = 0  # by the gateway's limit in an overload
-    counts: Ints = field(default_factory=lambda: np.zeros(len(LATENCY_EDGES_MS) + 1, dtype=np.int64))
-
-    def copied(self) -> Total:
-        return replace(self, counts=self.counts.copy())
-
-    @property
-    def attained(self) -> float:
-        """Returns the share of requests answered within the SLO; 1 without requests."""
-        done = self.answered + self.errors
-        return self.within / done if done else 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +82,7 @@ class SimulatedFleet:
         self.most_open: Mapping[str, int] = {}  # by service: most that the gateway admits at once
         self.most_by_copy: Mapping[str, int] = {}  # the same by copy
         self._begun: dict[str, float] = {}  # when a service was first served
-        self._known: dict[str, tuple[Ints, int, int]] = {}  # by copy: answered, within, errors
+        self._counted = CountedCopies()
 
     def follow(self, truth: FleetTruth) -> None:
         """Follows a changed world: services and nodes come and go, rates change; running copies continue.
@@ -152,10 +129,8 @@ class SimulatedFleet:
             for copy in node.serving():
                 if copy.service in found:
                     work, place = node.work[copy.id], f"{node.name}/{node.index(copy)}"
-                    running = work.in_batch if work.free > self._at else 0
-                    found[copy.service].append(
-                        ServingCopy(copy.id, place, copy.wanted.rate_per_second, len(work.queue), running)
-                    )
+                    open_requests = work.open_requests(self._at)
+                    found[copy.service].append(ServingCopy(copy.id, place, copy.wanted.rate_per_second, *open_requests))
         return found
 
     def is_ramping(self, service: str) -> bool:
@@ -167,7 +142,7 @@ class SimulatedFleet:
         return sum(copy.service == service for node in self.nodes.values() for copy in node.serving())
 
     def _arrive(self, name: str, ready: list[tuple[NodeCopy, CopyWork]], since: float, until: float) -> None:
-        total = self.services[name]
+        total, service = self.services[name], self.truth.problem.services[name]
         if self.patient and not ready and name not in self._begun:
             return
         begun = self._begun.setdefault(name, since) if self.patient else None
@@ -182,6 +157,11 @@ class SimulatedFleet:
             total.errors += whole
             if known is None:
                 self.arrivals.note_refused(name, since, until, whole)
+            return
+        if service.tokens is not None:
+            times = self._drawn(name, since, until, whole) if known is None else known
+            servers = [(copy, work) for copy, work in ready if isinstance(work, TokenWork)]
+            total.errors += spread(servers, self.arrivals.with_lengths(name, self.truth.lengths(service), times))
             return
         weights = np.array([max(copy.wanted.rate_per_second, 1e-9) for copy, _ in ready])
         weights /= weights.sum()
@@ -218,7 +198,10 @@ class SimulatedFleet:
         for number, copies in self._running(node):
             residents = {copy.id: node.resident(copy) for copy in copies}
             for copy in copies:
-                if copy.served:
+                work = node.work[copy.id]
+                if isinstance(work, TokenWork):
+                    work.set_server(server_of(self.truth, node.gpu_type, copy, node.clock_mhz(number)))
+                elif copy.served:
                     neighbours = [resident for name, resident in residents.items() if name != copy.id]
                     self._set_time(node, copy, neighbours, node.clock_mhz(number))
 
@@ -240,7 +223,8 @@ class SimulatedFleet:
         by_gpu: dict[str, list[NodeCopy]] = {uuid: [] for uuid in node.uuids}
         for copy in node.alive():
             if copy.stage is not Stage.STARTING:
-                by_gpu[copy.gpu].append(copy)
+                for gpu in copy.devices:
+                    by_gpu[gpu].append(copy)
         yield from ((number, by_gpu[uuid]) for number, uuid in enumerate(node.uuids) if number not in node.lost)
 
     def _run(self, node: LightNode, since: float, until: float) -> None:
@@ -250,6 +234,8 @@ class SimulatedFleet:
             for copy in copies:
                 neighbours = [resident for name, resident in residents.items() if name != copy.id]
                 work = node.work[copy.id]
+                if copy.gpu != node.uuids[number]:
+                    continue  # its first GPU stands for all of them
                 if copy.served:
                     noise = self._noise()
                     work.serve(copy, since, until, noise if work.varies is None else noise * work.varies)
@@ -278,20 +264,8 @@ class SimulatedFleet:
 
     def _add_up(self, copy: NodeCopy, work: CopyWork) -> None:
         total = self.services.get(copy.service)
-        if total is None:
-            return
-        before = self._known.get(copy.id, (NONE, 0, 0))
-        new = work.answered - before[0]
-        total.counts += new
-        total.answered += int(new.sum())
-        total.accuracy_sum += int(new.sum()) * self._accuracy(copy)
-        total.within += work.within - before[1]
-        total.errors += work.errors - before[2]
-        if copy.stage is Stage.GONE:
-            self._known.pop(copy.id, None)
-            work.answered, work.within, work.errors = NONE.copy(), 0, 0
-        else:
-            self._known[copy.id] = (work.answered.copy(), work.within, work.errors)
+        if total is not None:
+            self._counted.add_up(total, copy, work, self._accuracy(copy))
 
 
 def _batch(copy: NodeCopy) -> float:

@@ -6,13 +6,14 @@ A plan knows profiles; the fleet knows the truth. If both are equal, a correct p
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from solvers.planning.problem import Curve, Demand, GpuType, Problem, ProfileKey
+from solvers.llm.iteration import TokenLengths
+from solvers.planning.problem import Curve, Demand, GpuType, Problem, ProfileKey, Service
 
 # Of a copy that still runs although its profile was deleted.
 UNKNOWN_MS = 50.0
@@ -98,6 +99,15 @@ class FleetTruth:
             for resident, busy in residents
         )
         return float(kind.idle_w + drawn)
+
+    def lengths(self, service: Service) -> TokenLengths:
+        """Returns the lengths of a service's requests, which any of its variants can hold."""
+        assert service.tokens
+        sizes = [variant.llm for variant in self.problem.models[service.model] if variant.name in service.variants]
+        contexts = [size.context_tokens for size in sizes if size is not None]
+        return replace(
+            service.tokens.lengths, context_tokens=min(contexts, default=service.tokens.lengths.context_tokens)
+        )
 
     def kind(self, gpu_type: str) -> GpuType:
         return self.problem.gpu_types[gpu_type]

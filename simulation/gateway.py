@@ -14,7 +14,8 @@ from agents.gateway.overload import Pressure, ReadyCopy, ServiceLoad, ServiceTar
 from app.store.database.database import Database
 from app.store.fleet import endpoints, gateways
 from app.store.fleet.endpoints import GatewayLimit
-from simulation.fleet import SimulatedFleet, Total
+from simulation.fleet import SimulatedFleet
+from simulation.totals import Total
 
 COUNT_SECONDS = 1.0
 
@@ -84,6 +85,8 @@ class Gateway:
         pressures = {}
         for name, copies in self.fleet.serving().items():
             total, service = self.fleet.services[name], services[name]
+            if service.tokens is not None:
+                continue  # as in a sidecar: a language model's server limits its queue itself
             limit = self._limits.get(name, GatewayLimit())
             ready = {copy.id: ReadyCopy(copy.weight, limit.in_time.get(copy.place, 0)) for copy in copies}
             waiting, running = sum(copy.waiting for copy in copies), sum(copy.running for copy in copies)
@@ -123,9 +126,10 @@ class Gateway:
                     shed=total.turned_away - zero.turned_away,
                     open=total.requests - ended,
                     timed=total.answered - zero.answered,
-                    late=total.answered - total.within - (zero.answered - zero.within),
+                    late=total.late_since(zero),
                     latency_counts=tuple(counts),
                     windows=meter[1].totals() if meter else (),
+                    tokens=total.tokens_since(zero),
                 )
             )
         return found

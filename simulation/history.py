@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from agents.contract.assignments import AssignedInstance, Assignment
-from simulation.fleet import SimulatedFleet, Total
+from simulation.fleet import SimulatedFleet
+from simulation.totals import Total
 
 What = Literal["start", "stop", "move", "resize", "retune"]
 

@@ -27,6 +27,7 @@ from agents.seams.device import GpuReading
 from simulation.clock import Clock
 from simulation.copies import CopyWork, largest_batch
 from simulation.fleet_truth import FleetTruth, SimulatedResident
+from simulation.token_copies import new_work
 from solvers.planning.problem import Demand, ProfileKey
 
 ROUTE_SECONDS = 0.2
@@ -237,7 +238,7 @@ class LightNode:
             started_at=self.date(), gpus=wanted.gpus,
         )  # fmt: skip
         self.copies[name] = copy
-        self.work[name] = CopyWork(free=now)
+        self.work[name] = new_work(copy, now)
         seconds = self.truth.starts_in(self.key(copy)) if copy.served else 5.0
         self._ready_at[name] = now + seconds * self._rng.uniform(0.95, 1.05)
         self.news = True
@@ -258,7 +259,7 @@ class LightNode:
                 self._established[copy.instance] = copy.wanted
             case Stage.DRAINING if not (copy.served and self.gateway_away):
                 patience = DRAIN_SECONDS if copy.served else JOB_SAVES_SECONDS
-                if now >= copy.since + patience and not len(self.work[copy.id].queue):
+                if now >= copy.since + patience and not self.work[copy.id].waits:
                     self._gone(copy)
             case _:
                 pass

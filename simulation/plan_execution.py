@@ -17,7 +17,7 @@ def carry_out(fleet: SimulatedFleet, plan: Plan) -> None:
     for line in plan.instances:
         by_node[line.node].append(line)
     for name, lines in by_node.items():
-        clocks = {line.gpu: line.clock_mhz for line in lines}
+        clocks = {gpu: line.clock_mhz for line in lines for gpu in line.gpus or (line.gpu,)}
         gpus = tuple(AssignedGpu(gpu, clock_mhz=Frame(mhz, mhz, mhz)) for gpu, mhz in sorted(clocks.items()))
         instances = tuple(to_instance(problem, line) for line in lines)
         fleet.nodes[name].offer(
@@ -43,4 +43,6 @@ def to_instance(problem: Problem, line: Instance) -> AssignedInstance:
         rate_per_second=line.rate_per_second,
         slo_ms=service.slo_ms,
         percentile=service.percentile,
+        tpot_ms=service.tokens.promise.tpot_ms if service.tokens else 0.0,
+        gpus=line.gpus,
     )

@@ -25,9 +25,9 @@ from agents.runtime import CopyRuntime, Launch
 from agents.seams.routes import Routes
 from agents.templates.reading import Template, read
 from simulation.clock import Clock
-from simulation.copies import CopyWork
 from simulation.fleet_truth import FleetTruth
 from simulation.node import LightNode
+from simulation.token_copies import new_work
 
 TICK_SECONDS = 0.25  # of the keeper; the watch looks once a second
 
@@ -92,7 +92,7 @@ class WholeNode(LightNode):
         if there.keys() != self.copies.keys() or any(there[name].stage != self.copies[name].stage for name in there):
             self.news = True
         self.copies = there
-        self.work = {name: self.work.get(name) or CopyWork(free=self._now) for name in there}
+        self.work = {name: self.work.get(name) or new_work(copy, self._now) for name, copy in there.items()}
 
     def clock_mhz(self, gpu: int) -> float:
         """Returns the device's clock."""

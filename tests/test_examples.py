@@ -99,7 +99,7 @@ def profiles_of(file: str, service: Manifest) -> list[Any]:
 
 
 def test_there_is_a_quickstart_the_fleet_of_up_and_a_file_a_paper() -> None:
-    assert set(FILES) == {"quickstart.yaml", "fleet.yaml", "llm.yaml", "language-models.yaml", *TESTBEDS}
+    assert set(FILES) == {"quickstart.yaml", "fleet.yaml", "llm.yaml", "language-models.yaml", "rag.yaml", *TESTBEDS}
 
 
 @pytest.mark.parametrize("file", FILES)

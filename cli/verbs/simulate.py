@@ -15,7 +15,7 @@ from cli.arguments import add_file_arguments, completes, positive, whole
 from cli.charts import refuse_without_matplotlib
 from cli.contexts import reason
 from cli.exits import Failed
-from cli.load_file import RATES_COLUMNS, read_curves, read_trace, simulated_rates
+from cli.load_file import RATES_COLUMNS, read_curves, read_trace, refuse_language_models, simulated_rates
 from cli.output import OutputTable, number, say
 from cli.planner_argument import add_planner_argument
 from cli.quiet import ended_by_signals, quiet_log, quiet_stdout
@@ -33,8 +33,8 @@ from simulation.measure.allowed import (
 
 if TYPE_CHECKING:
     from app.manifests.offline import DeclaredFiles
+    from simulation.arrivals import PlayedRequests
     from simulation.measure.run import SimulationReport
-    from simulation.serving import Floats
     from simulation.shapes import Shape
     from simulation.truths import TruthOrder
 
@@ -70,7 +70,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_file_arguments(parser)
     load = parser.add_mutually_exclusive_group()
     completes(load.add_argument("--rates", metavar="FILE.csv", help=f"the load as CSV with {RATES_COLUMNS}"), "files")
-    played = "the load as CSV, a row for each request, which are played one by one: seconds,service"
+    played = (
+        "the load as CSV, a row for each request, which are played one by one: seconds,service, and for language models"
+        " inputTokens,outputTokens"
+    )
     completes(load.add_argument("--requests", metavar="FILE.csv", help=played), "files")
     load.add_argument("--load", choices=LOADS, default="moving", help="the load of all services; default moving")
     bursts = (
@@ -103,6 +106,8 @@ def run(args: argparse.Namespace) -> int:
     if args.out and args.no_comparison:
         raise Failed("--out needs the costs that --no-comparison leaves out; give one of the two")
     world = _world(args)
+    if truth.name != "planner":
+        refuse_language_models(world, f"--truth {truth.name}")
     shapes, requests = _load(args, world)
     out = None if args.out is None else _folder(args.out)
     found = _simulate(args, truth, world, shapes, requests)
@@ -132,7 +137,7 @@ def _simulate(
     truth: TruthOrder,
     world: DeclaredFiles,
     shapes: Mapping[str, Shape],
-    requests: Mapping[str, Floats] | None,
+    requests: Mapping[str, PlayedRequests] | None,
 ) -> SimulationReport:
     from app.postgres.faults import PostgresError
     from solvers.compiled import before_compiling
@@ -170,12 +175,14 @@ def _check_reclaims(minutes: float, world: DeclaredFiles) -> None:
         raise Failed("--reclaim-every needs a Node with purchase spot, and the files declare none")
 
 
-def _load(args: argparse.Namespace, world: DeclaredFiles) -> tuple[Mapping[str, Shape], Mapping[str, Floats] | None]:
-    """Returns the load of every service, by name or from a file, and the times of its requests if that is a trace."""
+def _load(
+    args: argparse.Namespace, world: DeclaredFiles
+) -> tuple[Mapping[str, Shape], Mapping[str, PlayedRequests] | None]:
+    """Returns the load of every service, by name or from a file, and its requests if that is a trace."""
     from simulation.measure import rates, requests
     from simulation.measure.loads import named_load
 
-    declared_rates = simulated_rates(world, "simulate")
+    declared_rates = simulated_rates(world)
     if args.requests:
         trace = read_trace(args.requests, declared_rates)
         _check_times(trace, args)
@@ -185,10 +192,10 @@ def _load(args: argparse.Namespace, world: DeclaredFiles) -> tuple[Mapping[str, 
     return named_load(args.load, declared_rates, args.hours, args.seed), None
 
 
-def _check_times(trace: Mapping[str, Floats], args: argparse.Namespace) -> None:
+def _check_times(trace: Mapping[str, PlayedRequests], args: argparse.Namespace) -> None:
     """Says how many requests are beyond the simulated hours; Failed if all are."""
-    requests = sum(map(len, trace.values()))
-    beyond = sum(int((times >= 3600 * args.hours).sum()) for times in trace.values())
+    requests = sum(len(found.times) for found in trace.values())
+    beyond = sum(int((found.times >= 3600 * args.hours).sum()) for found in trace.values())
     if beyond == requests:
         raise Failed(
             f"no request of {args.requests} is within --hours {args.hours:g}: its seconds count from the start"

@@ -12,7 +12,7 @@ from cli import declared, exits
 from cli.arguments import add_file_arguments, completes, whole
 from cli.contexts import reason
 from cli.exits import Failed
-from cli.load_file import RATES_COLUMNS, read_curves, simulated_rates
+from cli.load_file import RATES_COLUMNS, read_curves, refuse_language_models, simulated_rates
 from cli.output import OutputTable, as_yaml, number, plain, say
 from cli.quiet import ended_by_signals, quiet_log, quiet_stdout
 from simulation.measure.allowed import MOST_HOURS, SIMULATIONS, WORK
@@ -75,7 +75,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _order(args: argparse.Namespace) -> SizingOrder:
     world = declared.world(args)
-    curves = read_curves(args.rates, simulated_rates(world, "size"))
+    refuse_language_models(world, "size")
+    curves = read_curves(args.rates, simulated_rates(world))
     from simulation.sizing.moments import trace_seconds
     from simulation.sizing.run import SizingOrder
 

@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 
 from agents.contract.fields import LATENCY_EDGES_MS
 from app.manifests.offline import DeclaredFiles
-from simulation.fleet import SimulatedFleet, Total
+from simulation.fleet import SimulatedFleet
 from simulation.measure.held import held_per_hour
 from simulation.measure.jobs import seconds_of_jobs
 from simulation.measure.run import in_auto
 from simulation.measure.working import SmUse, energy_mj, gpu_use, memory_prices, sm_use
 from simulation.run import Simulation, simulated
 from simulation.shapes import Shape
+from simulation.totals import Total
 from simulation.world import with_policy
 from solvers.planners.names import JOINT
 

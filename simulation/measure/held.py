@@ -22,8 +22,8 @@ def held_per_hour(fleet: SimulatedFleet) -> float:
     shares: dict[Seat, list[tuple[float, float]]] = defaultdict(list)
     for node in fleet.nodes.values():
         for copy in node.alive():
-            if copy.served:
-                shares[node.name, copy.gpu].append((copy.wanted.sm_percent, copy.wanted.memory_gib))
+            for gpu in copy.devices if copy.served else ():
+                shares[node.name, gpu].append((copy.wanted.sm_percent, copy.wanted.memory_gib))
     return price_of(fleet.truth.problem, shares)
 
 
@@ -32,8 +32,8 @@ def planned_per_hour(problem: Problem, view: FleetView) -> float:
     shares: dict[Seat, list[tuple[float, float]]] = defaultdict(list)
     for name, wanted in view.target.items():
         for instance in wanted.instances:
-            if instance.service and name in problem.nodes:
-                shares[name, instance.gpu].append((instance.sm_percent, instance.memory_gib))
+            for gpu in instance.all_gpus if instance.service and name in problem.nodes else ():
+                shares[name, gpu].append((instance.sm_percent, instance.memory_gib))
     return price_of(problem, shares)
 
 

@@ -76,6 +76,11 @@ def no_number_to(column: str, text: str, most: str) -> str:
     return f"{column} {_shortened(text)} is not allowed: a number from 0 to {most}"
 
 
+def no_count_to(column: str, text: str, most: str) -> str:
+    """Returns the fault of a text that is no whole number from 1 to the most."""
+    return f"{column} {_shortened(text)} is not allowed: a whole number from 1 to {most}, or nothing"
+
+
 def _shortened(text: str) -> str:
     return repr(text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}...")
 

@@ -6,16 +6,17 @@ Both are fluid models, without queues: load beyond what ready copies carry withi
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import ceil, fsum
 from typing import TypeAlias
 
-from app.control.answer.savings.shapes import InstanceShape, find_shapes, prices
+from app.control.answer.savings.shapes import find_shapes, prices
 from simulation.measure.fresh import FRESH_WORK_FACTOR, bare_problem
 from solvers.planning.problem import Problem, Service
 from solvers.planning.solve import SolveBudget, find
+from solvers.planning.wide.shapes import shapes_of
 
 RateAt: TypeAlias = Callable[[str, float], float]  # a service and a second -> requests a second
 SYNC_SECONDS = 15.0  # as kube-controller-manager has it
@@ -50,7 +51,7 @@ def plan_static_peak(problem: Problem, rate_at: RateAt, seconds: Sequence[float]
     unserved = {rest.service: rest.rate_per_second for rest in plan.unserved}
     served = [min(rate, peak[name] - unserved.get(name, 0.0)) for name, values in rates.items() for rate in values]
     asked = fsum(rate for values in rates.values() for rate in values)
-    gpus = {instance.place for instance in plan.instances}
+    gpus = {place for instance in plan.instances for place in instance.places}
     return PeerCost(plan.certificate.cost.resource, fsum(served) / asked if asked else 1.0, len(gpus))
 
 
@@ -70,20 +71,41 @@ def scale_by_hpa(
                 rate = of_service(moment.at)
                 asked += rate
                 served += min(rate, moment.ready * each)
-                cost += moment.copies * (price[shape.gpu_type] if shape else 0.0)
-                gpus[moment.at] += moment.copies
+                held = moment.copies * (shape.gpus if shape else 0)
+                cost += held * (price[shape.gpu_type] if shape else 0.0)
+                gpus[moment.at] += held
     return PeerCost(cost / max(1, len(gpus)), served / asked if asked else 1.0, max(gpus.values(), default=0))
 
 
-def choose_shape(problem: Problem, service: Service) -> InstanceShape | None:
-    """Returns the type and batch with which whole GPUs serve the declared rate at the lowest price, if any does."""
+@dataclass(frozen=True, slots=True)
+class PodShape:
+    """A copy with whole GPUs of a type, of which a language model may have several, and the rate that it carries."""
+
+    gpu_type: str
+    gpus: int
+    rate_per_second: float
+
+
+def choose_shape(problem: Problem, service: Service) -> PodShape | None:
+    """Returns the copy with which whole GPUs serve the declared rate at the lowest price, if any does."""
     price = prices(problem)
 
-    def cost(shape: InstanceShape) -> tuple[float, float, str]:
+    def cost(shape: PodShape) -> tuple[float, float, str]:
         wanted = max(service.min_instances, ceil(service.rate_per_second / (TARGET_SHARE * shape.rate_per_second)))
-        return wanted * price[shape.gpu_type], -shape.rate_per_second, shape.gpu_type
+        return wanted * shape.gpus * price[shape.gpu_type], -shape.rate_per_second, shape.gpu_type
 
-    return min(find_shapes(problem, service), key=cost, default=None)
+    return min(_pod_shapes(problem, service), key=cost, default=None)
+
+
+def _pod_shapes(problem: Problem, service: Service) -> Iterator[PodShape]:
+    if service.tokens is None:
+        for shape in find_shapes(problem, service):
+            yield PodShape(shape.gpu_type, 1, shape.rate_per_second)
+        return
+    there = {node.gpu_type for node in problem.nodes.values()}
+    for wide in shapes_of(problem, service):
+        if wide.gpu_type in there:
+            yield PodShape(wide.gpu_type, wide.degree, wide.rate_per_second)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,28 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import TypeAlias
 
 import numpy as np
 
-from simulation.measure.load_tables import MOST_SECONDS, no_number_to, number_to, read_table, unknown_service
+from simulation.arrivals import NO_REQUESTS, PlayedRequests
+from simulation.measure.load_tables import (
+    MOST_SECONDS,
+    no_count_to,
+    no_number_to,
+    number_to,
+    read_table,
+    unknown_service,
+)
 from simulation.serving import Floats
 from simulation.shapes import Shape
+from solvers.llm.iteration import MOST_CONTEXT
+
+Request: TypeAlias = tuple[float, int, int]  # its second, and its tokens in and out: 0 where they are not given
 
 COLUMNS = ("seconds", "service")
-TOKENS = ("inputTokens", "outputTokens")  # of requests to language models; how long a batch takes depends on neither
+TOKENS = ("inputTokens", "outputTokens")  # of requests to language models; a row may leave them empty
 WINDOW_SECONDS = 30.0  # the rate at a moment is that of the requests around it
 
 
-def read_requests(text: str, source: str, services: Collection[str]) -> dict[str, Floats]:
-    """Returns the times of the requests to each service, ascending. Raises LoadRefused."""
-    found: dict[str, list[float]] = {}
+def read_requests(text: str, source: str, services: Collection[str]) -> dict[str, PlayedRequests]:
+    """Returns the requests to each service in order of time. Raises LoadRefused."""
+    found: dict[str, list[Request]] = {}
     read_table(text, source, COLUMNS, TOKENS, lambda row: _take(row, services, found))
-    return {name: np.sort(np.array(times)) for name, times in found.items()}
+    return {name: _sorted(requests) for name, requests in found.items()}
 
 
-def as_shapes(requests: Mapping[str, Floats], declared: Mapping[str, float]) -> dict[str, Shape]:
+def _sorted(requests: list[Request]) -> PlayedRequests:
+    times = np.array([seconds for seconds, _, _ in requests])
+    order = np.argsort(times, kind="stable")
+    tokens = np.array([(inputs, outputs) for _, inputs, outputs in requests], dtype=np.int64)[order]
+    return PlayedRequests(times[order], tokens[:, 0].copy(), tokens[:, 1].copy())
+
+
+def as_shapes(requests: Mapping[str, PlayedRequests], declared: Mapping[str, float]) -> dict[str, Shape]:
     """Returns the rates of the trace as factors of declared rates; a service that it does not name has no load."""
-    return {name: _shape(requests.get(name, np.zeros(0)), rate) for name, rate in declared.items()}
+    return {name: _shape(requests.get(name, NO_REQUESTS).times, rate) for name, rate in declared.items()}
 
 
 def _shape(times: Floats, declared: float) -> Shape:
@@ -35,7 +54,7 @@ def _shape(times: Floats, declared: float) -> Shape:
     return factor
 
 
-def _take(row: Mapping[str, str], services: Collection[str], found: dict[str, list[float]]) -> str:
+def _take(row: Mapping[str, str], services: Collection[str], found: dict[str, list[Request]]) -> str:
     """Adds a request; returns its fault instead if it has one."""
     name = row["service"].strip()
     if name not in services:
@@ -43,5 +62,12 @@ def _take(row: Mapping[str, str], services: Collection[str], found: dict[str, li
     seconds = number_to(row["seconds"], MOST_SECONDS)
     if seconds is None:
         return no_number_to("seconds", row["seconds"], f"{MOST_SECONDS:g}")
-    found.setdefault(name, []).append(seconds)
+    tokens = []
+    for column in TOKENS:
+        text = row.get(column, "").strip()
+        count = number_to(text, MOST_CONTEXT) if text else 0.0
+        if count is None or count != int(count) or (text and not count):
+            return no_count_to(column, text, f"{MOST_CONTEXT:,}")
+        tokens.append(int(count))
+    found.setdefault(name, []).append((seconds, tokens[0], tokens[1]))
     return ""

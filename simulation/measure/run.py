@@ -14,7 +14,7 @@ from app.control.formulate.question import Question
 from app.manifests.model import JSON, Key, Kind, Manifest
 from app.manifests.offline import DeclaredFiles
 from app.store.plans import plan_reads
-from simulation.fleet import Total
+from simulation.arrivals import PlayedRequests
 from simulation.measure.allowed import POISSON_CV, WARM_UP_MINUTES, WORK
 from simulation.measure.figures import (
     CostMoment,
@@ -31,9 +31,9 @@ from simulation.measure.peers import plan_static_peak, scale_by_hpa
 from simulation.measure.sampler import FreshSampler, SampleOrder
 from simulation.measure.working import FleetUse
 from simulation.run import Simulation, simulated
-from simulation.serving import Floats
 from simulation.shapes import NOISE_SECONDS, Shape
 from simulation.spot import ReclaimRounds
+from simulation.totals import Total
 from simulation.truths import PLANNER, TruthOrder
 from simulation.world import with_policy
 from solvers.planning.plan import Plan
@@ -61,7 +61,7 @@ class SimulationOrder:
     truth: TruthOrder = PLANNER
     is_compared: bool = True  # with fresh plans and peers, which take most of the time
     planner: str = ""  # instead of the policy's
-    requests: Mapping[str, Floats] | None = None  # a trace: the times of each service's requests
+    requests: Mapping[str, PlayedRequests] | None = None  # a trace, by service
     gap_cv: float = POISSON_CV  # how the gaps between requests vary; above 1 they come in bursts
 
 

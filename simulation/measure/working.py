@@ -45,9 +45,10 @@ def sm_use(fleet: SimulatedFleet) -> SmUse:
     for node in fleet.nodes.values():
         gpus += problem.nodes[node.name].gpu_count
         serving = node.serving()
-        used += len({copy.gpu for copy in serving})
+        used += len({gpu for copy in serving for gpu in copy.devices})
         for copy in serving:
-            working += node.work[copy.id].busy_share * _needed_share(problem, node.name, copy)
+            share = node.work[copy.id].busy_share * _needed_share(problem, node.name, copy)
+            working += share * len(copy.devices)
     return SmUse(working, used, gpus)
 
 
@@ -82,7 +83,8 @@ def gpu_use(fleet: SimulatedFleet, *, with_jobs: bool = False) -> dict[tuple[str
     found = {(node.name, gpu): 0.0 for node in fleet.nodes.values() for gpu in node.uuids}
     for node in fleet.nodes.values():
         for copy in node.serving():
-            found[node.name, copy.gpu] += node.work[copy.id].busy_share * _needed_share(problem, node.name, copy)
+            for gpu in copy.devices:
+                found[node.name, gpu] += node.work[copy.id].busy_share * _needed_share(problem, node.name, copy)
         for copy in node.alive() if with_jobs else ():
             if copy.stage is Stage.READY and not copy.served:
                 for gpu in copy.devices:
@@ -106,8 +108,8 @@ def memory_prices(fleet: SimulatedFleet) -> tuple[dict[str, float], dict[str, fl
         memory_gib = fleet.truth.problem.type_of(node.name).memory_gib
         for copy in node.alive():
             if copy.served:
-                used[copy.service] += price * copy.wanted.memory_gib / memory_gib
-                whole[copy.service] += price
+                used[copy.service] += price * copy.wanted.memory_gib / memory_gib * len(copy.devices)
+                whole[copy.service] += price * len(copy.devices)
     return used, whole
 
 

@@ -7,11 +7,11 @@ from math import sqrt
 import pytest
 
 from app.manifests.offline import DeclaredFiles
-from simulation.fleet import Total
 from simulation.history import attained_shares
 from simulation.node import LightNode
 from simulation.run import simulated
 from simulation.shapes import Shape, steady, wave
+from simulation.totals import Total
 from simulation.world import of_documents
 from tests.simulation.test_node_loss import MADE_GOOD, THROUGH, lose
 from tests.simulation.worlds import SETTLING_TICK_SECONDS, all_noisy, gpu_type, model, node, policy, profile, service

@@ -56,6 +56,26 @@ def service(name: str, rate: float, of: str = "", slo_ms: float = 120, **more: A
     return document("Service", name, spec | more, "shop")
 
 
+ITERATION = {
+    "1": {"baseMs": 3, "tokenMs": 0.1, "weightsMs": 9, "sequenceMs": 0.05},
+    "2": {"baseMs": 4, "tokenMs": 0.055, "weightsMs": 5, "sequenceMs": 0.04},
+}
+
+
+def chat(parallel: Sequence[int] = (1, 2)) -> list[Document]:
+    """Returns a language model of which a GPU carries a few requests a second, and its service."""
+    size = {"weightsGib": 4, "layers": 16, "kvBytesPerToken": 65536, "contextTokens": 4096, "parallel": [*parallel]}
+    tokens = {"input": {"mean": 600, "p95": 600}, "output": {"mean": 60, "p95": 60}}
+    slo = {"ttftMs": 800, "tpotMs": 40, "percentile": 95}
+    iteration = {str(degree): ITERATION[str(degree)] for degree in parallel}
+    figures = {"model": "chat", "variant": "fp16", "gpuType": "v100-16gb", "overheadGib": 2, "iteration": iteration}
+    return [
+        document("Model", "chat", {"variants": [{"name": "fp16", "accuracy": 0.6, "llm": size}]}),
+        document("Profile", "chat-v100", figures | {"powerW": {"100": 200}, "startSeconds": 20}),
+        document("Service", "chat", {"model": "chat", "slo": slo, "ratePerSecond": 3.0, "tokens": tokens}, "shop"),
+    ]
+
+
 def policy(**spec: Any) -> Document:
     return document("Policy", "default", {"mode": "auto"} | spec)
 

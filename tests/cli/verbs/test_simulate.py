@@ -106,6 +106,12 @@ def test_a_truth_that_cannot_be_is_refused(fleet: str, tmp_path: Path, capsys: p
     assert "invalid choice: 'mine'" in refused(capsys, "-f", fleet, "--truth", "mine")
 
 
+def test_language_models_have_the_planners_truth_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    models = str(ROOT / "examples/language-models.yaml")
+    complaint = refused(capsys, "-f", models, "--truth", "made")
+    assert "shop/assistant promises times of tokens; --truth made has no truth of language models" in complaint
+
+
 def test_a_run_prints_its_figures_writes_its_files_and_leaves_no_folder(
     fleet: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from simulation.arrivals import traced_at
 from simulation.measure.load_tables import LoadRefused
 from simulation.measure.requests import as_shapes, read_requests
 
@@ -13,13 +14,16 @@ SERVICES = {"shop/a": 2.0, "shop/b": 10.0}
 
 def test_requests_come_in_any_order_with_or_without_tokens() -> None:
     found = read_requests("service,seconds\nshop/a,7.5\nshop/b,1\nshop/a,2\n", "t.csv", SERVICES)
-    assert {name: list(times) for name, times in found.items()} == {"shop/a": [2.0, 7.5], "shop/b": [1.0]}
-    with_tokens = "seconds,service,inputTokens,outputTokens\n3,shop/a,100,20\n"
-    assert list(read_requests(with_tokens, "t.csv", SERVICES)["shop/a"]) == [3.0]
+    assert {name: found[name].times.tolist() for name in found} == {"shop/a": [2.0, 7.5], "shop/b": [1.0]}
+    assert found["shop/a"].inputs.tolist() == [0, 0]
+    with_tokens = "seconds,service,inputTokens,outputTokens\n3,shop/a,100,20\n1,shop/a,,7\n2,shop/a,90,\n"
+    traced = read_requests(with_tokens, "t.csv", SERVICES)["shop/a"]
+    assert (traced.times.tolist(), traced.inputs.tolist()) == ([1.0, 2.0, 3.0], [0, 90, 100])
+    assert traced.outputs.tolist() == [7, 0, 20]
 
 
 def test_the_rate_of_a_trace_is_that_of_the_requests_around() -> None:
-    shapes = as_shapes({"shop/a": np.arange(0.0, 600.0, 0.25)}, SERVICES)
+    shapes = as_shapes({"shop/a": traced_at(np.arange(0.0, 600.0, 0.25))}, SERVICES)
     assert shapes["shop/a"](300.0) == pytest.approx(4.0 / SERVICES["shop/a"], rel=0.02)
     assert shapes["shop/a"](900.0) == shapes["shop/b"](300.0) == 0.0
 
@@ -38,6 +42,10 @@ def test_the_rate_of_a_trace_is_that_of_the_requests_around() -> None:
             "t.csv:2: service 'shop/c' is not declared in the manifests; declared: shop",
         ),
         ("seconds,service\nx,shop/a\n", "t.csv:2: seconds 'x' is not allowed: a number from 0 to 1e+09"),
+        (
+            "seconds,service,inputTokens\n1,shop/a,1.5\n",
+            "t.csv:2: inputTokens '1.5' is not allowed: a whole number from 1 to 2,000,000, or nothing",
+        ),
         ("seconds,service\n1,shop/a,3\n", "t.csv:2: the row has another number of fields than the header, which has 2"),
     ],
 )

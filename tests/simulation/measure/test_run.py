@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from simulation.arrivals import traced_at
 from simulation.measure.loads import named_load
 from simulation.measure.requests import as_shapes
 from simulation.measure.run import SimulationOrder, SimulationReport, in_auto, simulate
@@ -68,7 +69,7 @@ def test_a_trace_is_played_request_by_request_and_a_job_is_done(postgres: Databa
     documents = [gpu_type(), policy(), node("node-0"), model("a"), profile("a"), service("a", 20.0)]
     world = of_documents([*documents, model("b"), profile("b"), service("b", 5.0), job])
     times = np.repeat(np.arange(0.05, 600.0, 0.1), 2)
-    trace = {"shop/a": times}
+    trace = {"shop/a": traced_at(times)}
     asked = SimulationOrder(
         world, as_shapes(trace, {"shop/a": 20.0, "shop/b": 5.0}), 1 / 6, 3, 2, 10.0, is_compared=False, requests=trace
     )
