@@ -147,6 +147,16 @@ def advance(
                 else:
                     break
                 needs = requests[INPUT, request] + requests[GIVEN, request] + 1
+                if needs > most_held:  # its server has less memory now than when it came
+                    sums[ERRORS] += 1
+                    free[state[FREE]] = request
+                    state[FREE] += 1
+                    if back > 0:
+                        back -= 1
+                    else:
+                        state[HEAD] = (state[HEAD] + 1) % ring.shape[0]
+                        state[WAITING] -= 1
+                    continue
                 if needs > space:
                     break
                 space -= needs

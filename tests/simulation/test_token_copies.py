@@ -149,6 +149,16 @@ def test_who_waits_too_long_to_be_admitted_leaves() -> None:
     assert (work.within, work.errors) == (2, 8)
 
 
+def test_requests_that_no_longer_fit_a_server_with_less_memory_are_errors() -> None:
+    work, promise = TokenWork(), TokenPromise(1e6, 1e6, 99)
+    for tokens in (10_000, 50):  # a request needs 101 of them
+        work.set_server(TokenServer(IterationCost(100.0, 0.0), BatchingLimits(2, 512, tokens), 4096, promise, inf))
+        if tokens == 10_000:
+            served(work, constant(4, 0.001), 0.3, 0.1)
+    work.serve(COPY, 0.3, 5.0, np.ones(1))
+    assert (work.within, work.errors, work.waits) == (0, 4, False)
+
+
 def test_streams_on_several_gpus_end_before_their_copy_does() -> None:
     """A fleet of one server on two GPUs: while its copies drain, new requests find none, and open ones are answered."""
     problem = build_problem(of_documents([gpu_type(), policy(), node("node-0"), *chat([2])]))
