@@ -33,7 +33,7 @@ def drawn(requests: int, seed: int) -> tuple[NDArray[np.float64], NDArray[np.flo
     return np.cumsum(gaps), generator.standard_normal(requests), generator.standard_normal(requests)
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=8)  # at most 24 MB each
 def stream(lengths: TokenLengths, requests: int, seed: int) -> TokenStream:
     """Returns the requests of a seed: always the same."""
     return stream_of(lengths, *drawn(requests, seed))
