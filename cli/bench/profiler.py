@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SHOWN = (
     "seed", "what", "profiles", "points", "measurements", "mean", "worst_median", "worst", "covered", "left_out",
-    "random", "none",
+    "random", "none", "by_batch", "half", "half_by_batch", "all", "all_by_batch",
 )  # fmt: skip
 TOP_MHZ = 1000  # clocks are shares of the highest
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -107,9 +107,10 @@ def _beside(args: argparse.Namespace, physics: Physics, keys: Sequence[LoadKey],
     from app.campaigns.limits import BESIDE_BATCHES, BESIDE_SM_PERCENTS, neighbour_settings
     from app.campaigns.neighbour_profiles import DeclaredProfile, neighbour_profiles
     from app.campaigns.neighbours import choose_neighbour_setting
+    from cli.bench.profiler_batches import batch_errors
 
     settings = neighbour_settings(BESIDE_BATCHES, BESIDE_SM_PERCENTS, TOP_MHZ, MODELS - 1)
-    errors, without, counts = [], [], []
+    errors, without, counts, rules = [], [], [], []
     for index, key in enumerate(keys):
         draw = np.random.default_rng([seed, 2, index])
         others = sorted(other for other in physics.known if other[2] == key[2] and other[0] != key[0])
@@ -128,9 +129,11 @@ def _beside(args: argparse.Namespace, physics: Physics, keys: Sequence[LoadKey],
         errors.append(np.array([predicted(mine, rest) for mine, rest in true]) / slowdowns - 1)
         without.append(1 / slowdowns - 1)
         counts.append(len(done))
+        rules.append(batch_errors(done, exact, draw))
     return {
         "seed": seed, "what": "beside", **_figures(errors, counts),
         "none": 100 * float(np.mean(np.abs(np.concatenate(without)))),
+        **{name: 100 * float(np.mean(np.abs(np.concatenate([rule[name] for rule in rules])))) for name in rules[0]},
     }  # fmt: skip
 
 

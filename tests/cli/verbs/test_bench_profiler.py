@@ -25,6 +25,7 @@ def test_campaigns_are_judged_at_every_setting(capsys: pytest.CaptureFixture[str
         assert 2 <= row["measurements"] <= 9
         assert 0 < row["mean"] <= row["worst"]
     assert alone["points"] == alone["profiles"] * 6 * 8 * 2
+    assert beside["all_by_batch"] <= beside["all"], "more values fit no worse where everything is measured"
     assert alone["mean"] < alone["random"], "the choice of settings and the fitted curve are worth something"
 
 
@@ -39,4 +40,4 @@ def test_a_row_without_a_value_has_an_empty_cell(capsys: pytest.CaptureFixture[s
     assert main(["bench", "profiler", "--seeds", "1", "--every", "70", "--most", "2"]) == 0
     head, *rows = capsys.readouterr().out.splitlines()
     assert [row.split()[1] for row in rows] == ["alone", "beside"]
-    assert head.split()[-2:] == ["RANDOM", "NONE"]
+    assert head.split()[-3:] == ["HALF_BY_BATCH", "ALL", "ALL_BY_BATCH"]
