@@ -30,11 +30,16 @@ class PredictedProfiles:
 
 
 def predicted_profiles(manifests: Sequence[Manifest]) -> PredictedProfiles | None:
-    """Returns a Profile for each variant with a Profile elsewhere and each GPU type that it lacks; None: too little."""
+    """Returns a Profile for each variant with a Profile elsewhere and each GPU type that it lacks; None: too little.
+
+    Nothing is learned from predictions: a Profile that was predicted gets new latencies, and else stays as it is.
+    """
     gpu_types = {each.name: each.spec for each in manifests if each.kind is Kind.GPU_TYPE}
-    profiles: list[Mapping[str, Any]] = [each.spec for each in manifests if each.kind is Kind.PROFILE]
-    specs = [spec for spec in profiles if "latencyMs" in spec]
-    measured = {(spec["model"], spec["variant"], spec["gpuType"]): spec for spec in specs}
+    profiles = {_pair(each.spec): each for each in manifests if each.kind is Kind.PROFILE and "latencyMs" in each.spec}
+    predicted = {pair: each for pair, each in profiles.items() if _is_predicted(each.spec)}
+    measured: dict[tuple[str, str, str], Mapping[str, Any]] = {
+        pair: each.spec for pair, each in profiles.items() if pair not in predicted
+    }
     if len(measured) < FEWEST_PAIRS:
         return None
     samples = [
@@ -47,12 +52,27 @@ def predicted_profiles(manifests: Sequence[Manifest]) -> PredictedProfiles | Non
     if found.errors is None:
         return None
     made = [
-        _profile(found, _other(measured, model, variant), gpu_types, gpu_type, len(measured))
+        _again(found, predicted[pair], gpu_types, len(measured))
+        if pair in predicted
+        else _profile(found, _other(measured, model, variant), gpu_types, gpu_type, len(measured))
         for model, variant in sorted({key[:2] for key in measured})
         for gpu_type in sorted(gpu_types)
-        if (model, variant, gpu_type) not in measured
+        if (pair := (model, variant, gpu_type)) not in measured
     ]
     return PredictedProfiles(made, len(measured), exp(found.errors[0]) - 1)
+
+
+def _pair(spec: Mapping[str, Any]) -> tuple[str, str, str]:
+    return spec["model"], spec["variant"], spec["gpuType"]
+
+
+def _is_predicted(spec: Mapping[str, Any]) -> bool:
+    """Returns True if each latency was predicted: who has changed one by hand declares them all."""
+    return all(
+        is_uncertain(value) and value.get("source") == "learned"
+        for table in spec["latencyMs"].values()
+        for value in table.values()
+    )
 
 
 def _sample(
@@ -90,6 +110,29 @@ def _profile(
     gpu_type: str,
     pairs: int,
 ) -> dict[str, Any]:
+    made = {**spec, "gpuType": gpu_type, "latencyMs": _latencies(found, spec, gpu_types, gpu_type, pairs)}
+    if "powerW" in spec:
+        made["powerW"] = _watts(spec["powerW"], gpu_types[spec["gpuType"]], gpu_types[gpu_type])
+    return _manifest({"name": profile_name(spec["model"], spec["variant"], gpu_type)}, made)
+
+
+def _again(
+    found: LearnedFactors, stored: Manifest, gpu_types: Mapping[str, Mapping[str, Any]], pairs: int
+) -> dict[str, Any]:
+    """Returns a Profile that was predicted before, with new latencies at its own batches and shares."""
+    spec: Mapping[str, Any] = stored.spec
+    latencies = _latencies(found, spec, gpu_types, spec["gpuType"], pairs)
+    labels = {"labels": stored.labels} if stored.labels else {}
+    return _manifest({"name": stored.name, **labels}, {**spec, "latencyMs": latencies})
+
+
+def _latencies(
+    found: LearnedFactors,
+    spec: Mapping[str, Any],
+    gpu_types: Mapping[str, Mapping[str, Any]],
+    gpu_type: str,
+    pairs: int,
+) -> dict[str, dict[str, Any]]:
     above = exp(NINETY * (found.errors or (0.0,))[0])
     latencies: dict[str, dict[str, Any]] = {}
     for batch, table in spec["latencyMs"].items():
@@ -101,15 +144,11 @@ def _profile(
             mean, q90 = (float(f"{value:.{DIGITS}g}") for value in (least, least * above))
             row[str(percent)] = {"mean": mean, "q90": q90, "n": pairs, "source": "learned"}
         latencies[str(batch)] = row
-    made = {**spec, "gpuType": gpu_type, "latencyMs": latencies}
-    if "powerW" in spec:
-        made["powerW"] = _watts(spec["powerW"], gpu_types[spec["gpuType"]], gpu_types[gpu_type])
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "Profile",
-        "metadata": {"name": profile_name(spec["model"], spec["variant"], gpu_type)},
-        "spec": made,
-    }
+    return latencies
+
+
+def _manifest(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
+    return {"apiVersion": API_VERSION, "kind": "Profile", "metadata": metadata, "spec": spec}
 
 
 def _watts(power_w: Any, here: Mapping[str, Any], there: Mapping[str, Any]) -> Any:

@@ -99,6 +99,30 @@ def test_profiles_of_other_gpu_types_are_predicted_as_manifests(run: Run, tmp_pa
     assert run("validate", "-f", "examples/fleet.yaml", "-f", str(path)).code == 0
 
 
+def test_predictions_teach_nothing_and_are_made_anew_until_one_is_declared(run: Run, tmp_path: Path) -> None:
+    first = json.loads(run("profile", "predict", "examples/fleet.yaml", "--json").out)
+    stored = first["profiles"]
+    stored[0]["metadata"] = {"name": "mine", "labels": {"by": "us"}}
+    for row in stored[0]["spec"]["latencyMs"].values():
+        for value in row.values():
+            value |= {"mean": 1000.0, "q90": 2000.0}
+    stored[0]["spec"]["sensitivity"] = 0.123
+    path = tmp_path / "predicted.json"
+    path.write_text(json.dumps(stored))
+    again = json.loads(run("profile", "predict", "examples/fleet.yaml", str(path), "--json").out)
+    assert (again["pairs"], again["left_out_error"]) == (first["pairs"], first["left_out_error"])
+    renewed = next(made for made in again["profiles"] if made["metadata"]["name"] == "mine")
+    assert renewed["metadata"]["labels"] == {"by": "us"}
+    assert renewed["spec"]["sensitivity"] == 0.123, "only latencies are predicted anew"
+    means = [value["mean"] for row in renewed["spec"]["latencyMs"].values() for value in row.values()]
+    assert max(means) < 1000
+    next(iter(stored[0]["spec"]["latencyMs"].values()))["100"] = 999.0
+    path.write_text(json.dumps(stored))
+    declared = json.loads(run("profile", "predict", "examples/fleet.yaml", str(path), "--json").out)
+    assert "mine" not in {made["metadata"]["name"] for made in declared["profiles"]}
+    assert declared["pairs"] == first["pairs"] + 1
+
+
 def test_too_few_profiles_teach_nothing(run: Run, tmp_path: Path) -> None:
     done = run("profile", "predict", "examples/morak.yaml")
     assert done.code == 2

@@ -102,7 +102,7 @@ def _points(
 
 
 def _provenance(here: Sequence[RegionRecord], factor: float, declared: JSON, declared_at: str) -> dict[str, JSON]:
-    """Says where a point comes from: learned there, inferred from other points, measured by a profiler, declared."""
+    """Says where a point comes from: learned there, inferred from other points, measured or predicted, declared."""
     n = sum(region.n for region in here)
     at = max((region.at for region in here if region.at), default=None)
     if n:
@@ -110,7 +110,8 @@ def _provenance(here: Sequence[RegionRecord], factor: float, declared: JSON, dec
     if factor != 1:
         return {"source": "inferred", "n": 0, "at": None}
     if isinstance(declared, Mapping) and declared.get("n"):
-        return {"source": "measured", "n": declared["n"], "at": declared.get("at")}
+        source = "predicted" if declared.get("source") == "learned" else "measured"
+        return {"source": source, "n": declared["n"], "at": declared.get("at")}
     return {"source": "declared", "n": 0, "at": declared_at}
 
 
@@ -124,6 +125,11 @@ def _sentences(
         f"profile {name}: {count(len(points), 'point')}, "
         + (f"{len(learned)} of them measured in {count(minutes, 'minute')} of instances" if learned else "as declared")
     )
+    predicted = [point for point in points if point["source"] == "predicted"]
+    if predicted:
+        pairs = max(point["n"] for point in predicted)
+        learned_from = f"{count(pairs, 'Profile')} of other pairs"
+        yield f"{count(len(predicted), 'point')} predicted from {learned_from}, never measured"
     for point in moved[:NAMED_POINTS]:
         yield (
             f"batch {point['batch']} at {point['smPercent']} % of the SMs: {ms(point['declaredMs'])} declared, planned "

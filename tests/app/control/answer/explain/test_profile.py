@@ -51,6 +51,14 @@ def test_points_that_a_profiler_measured_say_so() -> None:
     assert (point["declaredMs"], point["plannedMs"]) == (24.0, 25.0)  # plans count on the quantile
 
 
+def test_points_that_were_predicted_do_not_count_as_measured() -> None:
+    predicted = {"mean": 24.0, "q90": 31.0, "n": 7, "source": "learned"}
+    spec = {**SPEC, "latencyMs": {"8": {"10": 96.0, "100": predicted}}}
+    found = explain_profile("resnet-v100", spec, None, "2025-12-01T00:00:00Z", 0.9)
+    assert [(point["source"], point["n"]) for point in found["regions"]] == [("declared", 0), ("predicted", 7)]
+    assert found["sentences"][1:] == ["1 point predicted from 7 Profiles of other pairs, never measured"]
+
+
 def test_what_is_not_latency_is_said_in_sentences() -> None:
     correction = Correction(sensitivity_factor=1.5, memory_factor=1.1)
     known = ProfileCorrection("resnet/fp16/v100", correction, NOON, NOON, late=0.05, alarm="measure it again")
