@@ -130,6 +130,7 @@ class Gateway:
                     latency_counts=tuple(counts),
                     windows=meter[1].totals() if meter else (),
                     tokens=total.tokens_since(zero),
+                    lengths=total.lengths_since(zero),
                 )
             )
         return found

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from agents.contract.fields import LATENCY_EDGES_MS
-from agents.contract.gateways import TokenTotals
+from agents.contract.gateways import LengthTotals, TokenTotals
 from agents.keeper.copies import NodeCopy, Stage
 from simulation import token_serving as of
 from simulation.copies import CopyWork
@@ -52,6 +52,13 @@ class Total:
             return None
         since = [max(0, int(count)) for count in self.tokens - before.tokens]
         return TokenTotals(since[of.TOKENS_IN], since[of.TOKENS_OUT], since[of.PACED], since[of.PACE_LATE])
+
+    def lengths_since(self, before: Total) -> LengthTotals | None:
+        """Returns the answers since then and their tokens; None of a service whose answers have none."""
+        if not self.tokens.any():
+            return None
+        tokens_in, tokens_out = (int(self.tokens[at] - before.tokens[at]) for at in (of.TOKENS_IN, of.TOKENS_OUT))
+        return LengthTotals(max(0, self.answered - before.answered), max(0, tokens_in), max(0, tokens_out))
 
 
 class CountedCopies:

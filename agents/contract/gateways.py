@@ -80,6 +80,14 @@ class TokenTotals(Struct, rename="camel", omit_defaults=True, frozen=True, gc=Fa
     pace_late: Count = 0  # of those, slower than promised
 
 
+class LengthTotals(Struct, rename="camel", omit_defaults=True, frozen=True, gc=False):
+    """Answers whose tokens in and out are both known, and these tokens."""
+
+    answers: Count = 0
+    tokens_in: Count = 0
+    tokens_out: Count = 0
+
+
 class ServiceCounts(Struct, rename="camel", omit_defaults=True, gc=False):
     """A gateway's counts of a service since the gateway began."""
 
@@ -93,6 +101,7 @@ class ServiceCounts(Struct, rename="camel", omit_defaults=True, gc=False):
     late: Count = 0  # of those, answers later than the SLO
     windows: Annotated[tuple[WindowTotals, ...], Meta(max_length=8)] = ()  # by their length
     tokens: TokenTotals | None = None  # of a service that promises times of tokens
+    lengths: LengthTotals | None = None  # of such a service
 
 
 MOST_LEFT_OUT = 64  # named in one message

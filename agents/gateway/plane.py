@@ -190,6 +190,7 @@ def build_counts(
             counted.late,
             counted.windows,
             counted.tokens,
+            counted.lengths,
         )
         for counted in counts.counted
         if not counted.copy and (counted.requests or counted.open)

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from agents.contract.fields import LATENCY_EDGES_MS
-from agents.contract.gateways import TokenTotals
+from agents.contract.gateways import LengthTotals, TokenTotals
 from agents.gateway.bursts import BurstMeter
 from agents.gateway.desired import HaproxyServer
 from agents.gateway.wire import CountedRequests
@@ -37,8 +37,8 @@ class RequestTally:
     """The totals of one copy, or of one service."""
 
     __slots__ = (
-        "counts", "errors", "late", "meter", "pace_late", "paced", "promise", "requests", "shed", "timed", "tokens_in",
-        "tokens_out",
+        "counts", "errors", "late", "lengths", "meter", "pace_late", "paced", "promise", "requests", "shed", "timed",
+        "tokens_in", "tokens_out",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -51,10 +51,17 @@ class RequestTally:
         self.late = 0
         self.counts = [0] * (len(LATENCY_EDGES_MS) + 1)
         self.tokens_in = self.tokens_out = self.paced = self.pace_late = 0
+        self.lengths: LengthTotals | None = None
 
     def add_tokens(self, tokens: SeenTokens, tpot_ms: float) -> None:
         self.tokens_in = min(MOST_TOKENS, self.tokens_in + tokens[2])
         self.tokens_out = min(MOST_TOKENS, self.tokens_out + tokens[3])
+        if tokens[2] and tokens[3]:  # without usage, nothing is known of the prompt
+            known = self.lengths or LengthTotals()
+            if max(known.tokens_in + tokens[2], known.tokens_out + tokens[3]) <= MOST_TOKENS:
+                self.lengths = LengthTotals(
+                    known.answers + 1, known.tokens_in + tokens[2], known.tokens_out + tokens[3]
+                )
         if tokens[1] >= 0:
             self.paced += 1
             self.pace_late += tokens[1] > 1000 * tpot_ms
@@ -170,6 +177,7 @@ class Tallies:
             TokenTotals(tally.tokens_in, tally.tokens_out, tally.paced, tally.pace_late)
             if tally.tokens_in or tally.tokens_out or tally.paced
             else None,
+            tally.lengths,
         )
 
 

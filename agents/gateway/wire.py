@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from agents.contract.fields import Count, Counter, Identifier, Name, ServiceName
-from agents.contract.gateways import TokenTotals, WindowTotals
+from agents.contract.gateways import LengthTotals, TokenTotals, WindowTotals
 
 
 class RouteSpec(Struct, rename="camel", frozen=True, forbid_unknown_fields=False):
@@ -79,6 +79,7 @@ class CountedRequests(Struct, rename="camel", frozen=True):
     late: int = 0  # of those, answers later than the SLO
     windows: tuple[WindowTotals, ...] = ()  # of a service: how its arrivals scatter
     tokens: TokenTotals | None = None  # of a service that promises times of tokens, and of its copies
+    lengths: LengthTotals | None = None  # of these, too
 
 
 class SidecarCounts(Struct, rename="camel", frozen=True):

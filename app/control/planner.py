@@ -27,6 +27,7 @@ from app.control.domain.snapshot import ExpectedLoad, Snapshot
 from app.control.domain.times import cycle_seconds, declared_rates, start_seconds
 from app.control.fast.base import StepBase
 from app.control.fast.lane import FastLane
+from app.control.formulate.language import declared_lengths
 from app.control.formulate.pose import mean_profiles, with_declared_profiles
 from app.control.formulate.question import Question
 from app.control.measure import metrics
@@ -199,7 +200,8 @@ class Planner:
         planned = dict(known.planned)
         for name, rate in self._lane.rates_of_rising_models(known.at).items():
             planned[name] = max(rate, planned.get(name, 0.0))
-        return self.loads.expect(rates, planned, {name: every + starts[name] for name in rates}, known.at)
+        ahead = {name: every + starts[name] for name in rates}
+        return self.loads.expect(rates, planned, ahead, known.at, declared_lengths(known.declared))
 
     def _roll_back_if_asked(self) -> None:
         """Rolls back to an earlier plan if a person asked for it, before anything new is decided."""

@@ -10,6 +10,7 @@ from agents.contract.assignments import AssignedInstance
 from app.control.domain.decision import SolverAnswer
 from app.control.domain.readings import CopyTrial, JobReading, LoadReading
 from app.control.domain.snapshot import DeclaredObject, ExpectedLoad
+from solvers.llm.iteration import TokenLengths
 from solvers.planning.batches.batch import GroupRow
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem, Profile, ProfileKey
@@ -59,5 +60,10 @@ class LoadForecaster(Protocol):
     def take_job_readings(self) -> Sequence[JobReading]: ...
     def trials(self, wanted: Mapping[str, AssignedInstance]) -> Mapping[str, CopyTrial]: ...
     def expect(
-        self, declared: Mapping[str, float], planned: Mapping[str, float], ahead: Mapping[str, float], now: datetime
+        self,
+        declared: Mapping[str, float],
+        planned: Mapping[str, float],
+        ahead: Mapping[str, float],
+        now: datetime,
+        lengths: Mapping[str, TokenLengths],
     ) -> Mapping[str, ExpectedLoad]: ...

@@ -72,6 +72,8 @@ class ExpectedLoad:
     reason: str = ""  # declared, held, risen, fallen, silent, outlook
     variation: float = 0.0  # of its arrival rate by bursts, as measured, in classes
     burstiness: Mapping[str, float] = field(default_factory=dict)  # measured dispersion of counts, by SLOs a window
+    input_mean: float = 0.0  # tokens of a prompt, as measured, in classes; 0: as declared
+    output_mean: float = 0.0  # tokens of an answer
 
 
 @dataclass(frozen=True, slots=True)

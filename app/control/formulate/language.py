@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
+from app.control.domain.snapshot import DeclaredObject, ExpectedLoad
 from app.control.domain.specs import Spec
+from solvers.llm.iteration import MOST_P95
 from solvers.planning.language import IterationCost, LlmSize, TokenLengths, TokenPromise, TokenService
 
 
@@ -41,3 +46,29 @@ def token_service(service: Spec) -> TokenService | None:
         tokens.get("prefixShare", 0.0),
     )  # fmt: skip
     return TokenService(TokenPromise(slo["ttftMs"], slo["tpotMs"], slo["percentile"]), lengths)
+
+
+def declared_lengths(declared: Sequence[DeclaredObject]) -> dict[str, TokenLengths]:
+    """Returns by service the lengths that the manifests of language models' services state."""
+    services = ((item.full_name, token_service(item.spec)) for item in declared if item.kind == "Service")
+    return {name: found.lengths for name, found in services if found}
+
+
+def with_believed_lengths(tokens: TokenService, load: ExpectedLoad) -> TokenService:
+    """Returns the service's tokens with the means that were measured; the 95th percentiles keep their ratio to them."""
+    declared = tokens.lengths
+    input_mean, output_mean = load.input_mean or declared.input_mean, load.output_mean or declared.output_mean
+    if (input_mean, output_mean) == (declared.input_mean, declared.output_mean):
+        return tokens
+    lengths = replace(
+        declared,
+        input_mean=input_mean,
+        input_p95=_p95(input_mean, *declared.input),
+        output_mean=output_mean,
+        output_p95=_p95(output_mean, *declared.output),
+    )
+    return replace(tokens, lengths=lengths)
+
+
+def _p95(mean: float, declared_mean: float, declared_p95: float) -> float:
+    return max(mean, min(mean * (declared_p95 / declared_mean), MOST_P95 * mean))

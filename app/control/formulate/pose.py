@@ -19,6 +19,7 @@ from app.control.domain.policy import policy_spec
 from app.control.domain.snapshot import Correction, DeclaredObject, NodeStatus, Snapshot
 from app.control.domain.specs import gpu_count
 from app.control.formulate.availability import relax_availability
+from app.control.formulate.language import with_believed_lengths
 from app.control.formulate.min_instances import relax_min_instances
 from app.control.formulate.objective import by_share, intensity_since
 from app.control.formulate.own_runtimes import admitted_names, encoded_job_runtimes, encoded_runtimes
@@ -138,7 +139,8 @@ def _services(
         if rate > CARRIED_SHARE * load:
             least = max(1, service.min_instances - len(carried.get(name, ())))
             variation = max(service.variation, expected.variation if expected else 0.0)
-            posed = replace(service, rate_per_second=rate, min_instances=least, variation=variation)
+            tokens = with_believed_lengths(service.tokens, expected) if service.tokens and expected else service.tokens
+            posed = replace(service, rate_per_second=rate, min_instances=least, variation=variation, tokens=tokens)
             yield name, posed if service.unserved_weight == 1.0 else by_share(posed)
 
 

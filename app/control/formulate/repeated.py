@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from app.control.domain.policy import policy_spec
-from app.control.domain.snapshot import Snapshot
+from app.control.domain.snapshot import ExpectedLoad, Snapshot
 from app.control.formulate.objective import intensity_since
 from app.control.formulate.question import Question
 from app.control.formulate.tenants import budget_accounts, terms_of
@@ -31,9 +31,7 @@ class _Formulated:
             and overspent == self.overspent
             and known.expected.keys() == snapshot.expected.keys()
             and all(
-                (load.rate_per_second, load.variation)
-                == (snapshot.expected[name].rate_per_second, snapshot.expected[name].variation)
-                for name, load in known.expected.items()
+                _planned_for(load) == _planned_for(snapshot.expected[name]) for name, load in known.expected.items()
             )
             and known.corrections == snapshot.corrections
             and known.nodes == snapshot.nodes
@@ -52,7 +50,7 @@ class RepeatedQuestions:
         """Returns the question about the snapshot; formulates it only if it is not known.
 
         A question with jobs depends on the time through their deadlines and their turns, so it is not kept. The others
-        depend on the snapshot's declared objects, nodes, plan in force, rates and corrections, and on money only
+        depend on the snapshot's declared objects, nodes, plan in force, loads and corrections, and on money only
         through the tenants that have overspent: their budget's consequences begin there.
         """
         if any(item.kind == "Job" for item in snapshot.declared):
@@ -63,6 +61,11 @@ class RepeatedQuestions:
         others = tuple(entry for entry in self._known if entry is not known)
         self._known = (_Formulated(snapshot, overspent, question), *others)[:MOST_KEPT]
         return question
+
+
+def _planned_for(load: ExpectedLoad) -> tuple[float, ...]:
+    """Returns what a question takes from an expected load."""
+    return load.rate_per_second, load.variation, load.input_mean, load.output_mean
 
 
 def _intensity_since(snapshot: Snapshot) -> datetime | None:

@@ -25,6 +25,7 @@ from app.store.database.database import Database, Unavailable
 from app.store.fleet import loads as rows
 from app.store.fleet import observed
 from app.store.plans import corrections
+from solvers.llm.iteration import TokenLengths
 from solvers.planning.problem import Problem, Profile, ProfileKey
 
 HISTORY = timedelta(minutes=35)  # of loads that a new leader reads
@@ -138,8 +139,13 @@ class ReportListener:
             raise
 
     def expect(
-        self, declared: Mapping[str, float], planned: Mapping[str, float], ahead: Mapping[str, float], now: datetime
+        self,
+        declared: Mapping[str, float],
+        planned: Mapping[str, float],
+        ahead: Mapping[str, float],
+        now: datetime,
+        lengths: Mapping[str, TokenLengths],
     ) -> Mapping[str, ExpectedLoad]:
         """Returns the load that each service is expected to get."""
         with self._turn:
-            return self._loads.expect(declared, planned, ahead, now)
+            return self._loads.expect(declared, planned, ahead, now, lengths)

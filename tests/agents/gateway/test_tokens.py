@@ -15,7 +15,7 @@ from threading import Thread
 import msgspec
 import pytest
 
-from agents.contract.gateways import EndpointCopy, Endpoints, ServiceEndpoints, TokenTotals
+from agents.contract.gateways import EndpointCopy, Endpoints, LengthTotals, ServiceEndpoints, TokenTotals
 from agents.gateway.balances import Balance, balance_of
 from agents.gateway.desired import Desired, follow, with_slots
 from agents.gateway.following import follow_endpoints
@@ -57,6 +57,13 @@ def test_the_first_token_and_the_pace_are_compared_with_the_promise(
     assert (counted(tallies).timed, counted(tallies).late, counted(tallies).tokens) == (1, late, totals)
 
 
+def test_only_answers_with_usage_say_how_long_requests_are() -> None:
+    tallies = known()
+    for tokens in ("40:15000:100:20", "40:15000:0:500", "40:-1:0:0", "-1:-1:300:10", "-"):
+        tallies.add(f"gw1 1 lab/chat n1:c 200 -- 5000 0 {tokens}".encode())
+    assert counted(tallies).lengths == LengthTotals(2, 400, 30)
+
+
 def test_a_copy_that_lies_about_its_tokens_cannot_make_the_counts_of_all_services_unreadable() -> None:
     tallies = known()
     for _ in range(500):
@@ -64,6 +71,10 @@ def test_a_copy_that_lies_about_its_tokens_cannot_make_the_counts_of_all_service
     totals = counted(tallies).tokens
     assert totals is not None
     assert msgspec.convert(msgspec.to_builtins(totals), TokenTotals) == totals, "the control plane takes it"
+    lengths = counted(tallies).lengths
+    assert lengths is not None
+    assert lengths.answers == 465, "a total that is full counts no further answers"
+    assert msgspec.convert(msgspec.to_builtins(lengths), LengthTotals) == lengths
 
 
 @pytest.mark.parametrize(("active_ms", "late"), [(430, 0), (431, 1)])

@@ -10,6 +10,7 @@ from app.control.answer.explain.instance import InstanceWhy, describe_alternativ
 from app.control.answer.explain.job import why_job
 from app.control.answer.explain.plan_lines import add_predictions, drop_left_out
 from app.control.answer.explain.service import describe_service, why_service
+from app.control.answer.explain.tokens import spell_lengths
 from app.control.answer.explain.uncertainty import (
     UncertaintyWhy,
     describe_profiling,
@@ -19,6 +20,7 @@ from app.control.answer.explain.uncertainty import (
 )
 from app.control.domain.snapshot import JobProgress, Snapshot
 from app.control.formulate.formulate import formulate
+from app.control.formulate.language import declared_lengths
 from app.control.formulate.question import Question
 from app.control.formulate.unmeasured import PredictedDemand, predicted_demands
 from app.control.solve.aside import Aside
@@ -76,6 +78,9 @@ def _service(question: Question, plan: Plan, name: str, snapshot: Snapshot) -> d
     expected = snapshot.expected.get(name)
     if short := question.shortages.get(name):
         sentences.insert(1, short)
+    declared = declared_lengths(snapshot.declared).get(name)
+    if declared and (lengths := spell_lengths(question.problem.services[name], declared)):
+        sentences.insert(1, lengths)
     if expected and expected.reason:
         sentences.insert(1, f"planned for {expected.rate_per_second:.6g} a second: {_forecast(expected.reason)}")
     return {

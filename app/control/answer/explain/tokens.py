@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from app.control.answer.explain.wording import count, money, ms, rate
+from solvers.planning.language import TokenLengths
 from solvers.planning.problem import Instance, Problem, Service
 from solvers.planning.wide.shapes import carried_by, shapes_of
 
@@ -13,6 +14,17 @@ def spell_promise(service: Service) -> str:
         return f"within {service.slo_ms:g} ms"
     promise = service.tokens.promise
     return f"with the first token within {promise.ttft_ms:g} ms and as many at {promise.tpot_ms:g} ms a token or less"
+
+
+def spell_lengths(service: Service, declared: TokenLengths) -> str:
+    """Returns the lengths that a plan was made for, if gateways have measured others than declared; else nothing."""
+    if service.tokens is None or service.tokens.lengths == declared:
+        return ""
+    planned = service.tokens.lengths
+    return (
+        f"planned for {planned.input_mean:,.0f} tokens in and {planned.output_mean:,.0f} out on average, as gateways "
+        f"count them; {declared.input_mean:,.0f} and {declared.output_mean:,.0f} are declared"
+    )
 
 
 def describe_whole(problem: Problem, line: Instance) -> str:

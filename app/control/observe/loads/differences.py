@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from agents.contract.gateways import GatewayCounts, TokenTotals, WindowTotals
+from agents.contract.gateways import GatewayCounts, LengthTotals, TokenTotals, WindowTotals
 from app.control.observe.loads.latencies import add, within, within_at_best
 from app.control.observe.loads.reports import ReportExcerpt
 
@@ -32,6 +32,7 @@ class CounterIncrease:
     late: int = 0  # of those, slower than the SLO
     windows: Sequence[WindowTotals] = ()  # blocks of windows that were counted
     tokens: TokenTotals = NO_TOKENS
+    lengths: LengthTotals | None = None  # of answers whose tokens were counted
 
     def slow(self, slo_ms: float) -> float:
         """Returns the answers slower than the SLO; for untimed answers, as the histogram estimates.
@@ -73,6 +74,7 @@ class _Total:
     late: int = 0
     windows: Sequence[WindowTotals] = ()
     tokens: TokenTotals = NO_TOKENS
+    lengths: LengthTotals | None = None
 
 
 class NodeTotals:
@@ -155,10 +157,12 @@ class GatewayTotals:
                 late=service_counts.late,
                 windows=service_counts.windows if seconds > 0 else (),
                 tokens=service_counts.tokens or NO_TOKENS,
+                lengths=service_counts.lengths if seconds > 0 else None,
             )
             service = increases.setdefault(service_counts.service, CounterIncrease())
             # All that a gateway has counted is evidence, for a new leader, too.
             service.windows = _added_windows(service_counts.windows, known.windows if known else ())
+            service.lengths = _added_lengths(service_counts.lengths, known.lengths if known else None)
             if seconds <= 0 or (goes_on and known is None):
                 known = totals[service_counts.service]  # counting begins with the first report
             ended = service_counts.requests - (known.requests if known else 0)
@@ -237,6 +241,19 @@ def _added_windows(windows: Sequence[WindowTotals], before: Sequence[WindowTotal
             grown = (max(0.0, now - then) for now, then in sums)
             added.append(WindowTotals(counted.slos, counted.blocks - earlier.blocks, *grown))
     return added
+
+
+def _added_lengths(lengths: LengthTotals | None, before: LengthTotals | None) -> LengthTotals | None:
+    """Returns the answers counted since; all of them where counting began again."""
+    if lengths is None or lengths == before:
+        return None
+    if before is None or lengths.answers < before.answers:
+        return lengths
+    return LengthTotals(
+        lengths.answers - before.answers,
+        max(0, lengths.tokens_in - before.tokens_in),
+        max(0, lengths.tokens_out - before.tokens_out),
+    )
 
 
 def _rates(

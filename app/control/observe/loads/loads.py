@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from types import MappingProxyType
 
 from app.control.domain.snapshot import ExpectedLoad
 from app.control.observe.loads.differences import CountedSpan, GatewayTotals, NodeTotals
@@ -15,10 +16,12 @@ from app.control.observe.loads.reports import ReportBatch, ReportCursor
 from app.control.observe.loads.window import GATEWAY, NODE, LoadWindow
 from app.store.fleet.loads import LoadBucket, LoadHistory
 from solvers.forecast import Forecast, ForecastTuning, Sample, expect
+from solvers.llm.iteration import TokenLengths
 
 TUNING = ForecastTuning()
 SILENT_SECONDS = {GATEWAY: 10.0, NODE: 60.0}  # how long a sender's last rates are assumed to continue
 LONGEST_SECONDS = 60.0  # between two reads; what came in a longer gap is unknown
+NO_LENGTHS: Mapping[str, TokenLengths] = MappingProxyType({})
 SAME_SHARE = 1e-4  # of a rate: rates are sums over instances
 
 
@@ -103,16 +106,27 @@ class Loads:
         self._last = max(at, self._last or at)
 
     def expect(
-        self, declared: Mapping[str, float], planned: Mapping[str, float], ahead: Mapping[str, float], now: datetime
+        self,
+        declared: Mapping[str, float],
+        planned: Mapping[str, float],
+        ahead: Mapping[str, float],
+        now: datetime,
+        lengths: Mapping[str, TokenLengths] = NO_LENGTHS,
     ) -> dict[str, ExpectedLoad]:
-        """Returns the expected load of each declared service. The last forecast holds until there is news."""
+        """Returns the expected load of each declared service. The last forecast holds until there is news.
+
+        `lengths` are the declared ones of language models.
+        """
         for gone in [name for name, window in self._windows.items() if name not in declared and not window.is_reported]:
             del self._windows[gone]
             self._forecasts.pop(gone, None)
-        return {
-            service: self._expected(service, rate, planned.get(service, 0.0), ahead.get(service, 60.0), now.timestamp())
-            for service, rate in declared.items()
-        }
+        at = now.timestamp()
+        found = {}
+        for service, rate in declared.items():
+            load = self._expected(service, rate, planned.get(service, 0.0), ahead.get(service, 60.0), at)
+            input_mean, output_mean = self._windows[service].lengths.means(lengths.get(service), at)
+            found[service] = replace(load, input_mean=input_mean, output_mean=output_mean)
+        return found
 
     def recent(self, service: str) -> RecentLoad | None:
         """Returns the last seconds of a service; None if no sender reports it."""

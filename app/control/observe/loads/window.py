@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from app.control.observe.loads.bursts import BurstBelief
 from app.control.observe.loads.differences import CounterIncrease, summed_tokens
 from app.control.observe.loads.latencies import add
+from app.control.observe.loads.lengths import LengthBelief
 from app.control.observe.loads.outlook import Outlook
 from app.control.observe.loads.recent import AnswerCounts
 from app.store.fleet.loads import LoadBucket
@@ -35,6 +36,7 @@ class LoadWindow:
         self.slo_ms = 0.0
         self.percentile = 0.0
         self.bursts = BurstBelief()
+        self.lengths = LengthBelief()
         self.outlook = Outlook()
         self.shed_at = 0.0  # when a report last counted rejected requests
         self._answered: deque[tuple[float, float, float]] = deque(maxlen=MOST_ANSWERED)  # time, requests, in time
@@ -62,6 +64,8 @@ class LoadWindow:
             return
         if increase.windows:
             self.bursts.add(increase.windows, now)
+        if increase.lengths:
+            self.lengths.add(increase.lengths)
         self._counted.errors += increase.errors
         self._counted.timed += increase.timed
         self._counted.late += increase.late

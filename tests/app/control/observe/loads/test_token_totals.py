@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from agents.contract.gateways import GatewayCounts, ServiceCounts, TokenTotals
+from agents.contract.gateways import GatewayCounts, LengthTotals, ServiceCounts, TokenTotals
 from app.control.observe.loads.differences import CounterIncrease, GatewayTotals, NodeTotals
 from app.control.observe.loads.window import GATEWAY, LoadWindow
 from tests.support.words import received_report, served
@@ -33,6 +33,18 @@ def test_tokens_between_two_reports_are_their_difference() -> None:
 def test_a_gateway_that_began_again_counts_from_zero() -> None:
     first, second = TokenTotals(900, 80, 5, 2), TokenTotals(100, 10, 1, 1)
     assert increase(counts(1, 9, 0, first), counts(2, 1, 0, second, "b")).tokens == second
+
+
+def test_lengths_are_those_of_the_answers_since_and_all_that_a_gateway_has_counted_at_first() -> None:
+    def said(sequence: int, answers: int, began: str = "a") -> GatewayCounts:
+        lengths = LengthTotals(answers, 100 * answers, 10 * answers)
+        return GatewayCounts(began, sequence, (ServiceCounts("lab/chat", answers, lengths=lengths),))
+
+    first, second, third = said(1, 50), said(2, 60), said(3, 90)
+    assert increase(first, second).lengths == LengthTotals(60, 6000, 600)
+    assert increase(first, second, third).lengths == LengthTotals(30, 3000, 300)
+    assert increase(first, second, third, said(4, 90)).lengths is None
+    assert increase(first, second, third, said(4, 20, "b")).lengths == LengthTotals(20, 2000, 200)
 
 
 def test_an_older_gateway_has_no_tokens() -> None:
