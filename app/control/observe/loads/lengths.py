@@ -13,7 +13,7 @@ from agents.contract.gateways import LengthTotals
 from solvers.llm.iteration import TokenLengths, log_normal
 
 KEPT_ANSWERS = 4000.0  # about so many recent answers count
-FEWEST_ANSWERS = 200.0
+FEWEST_ANSWERS = 500.0  # lengths are skewed: the mean of fewer strays further than its standard error says
 SURE_ERRORS = 4.0  # standard errors of a mean that chance does not reach
 STEP = 1.1  # from class to class
 ABOVE, BELOW = 1.05, STEP * 1.1  # a class holds up to so much above it, and down to so much below it

@@ -65,7 +65,7 @@ def test_another_declaration_begins_again_from_what_it_says() -> None:
 
 def test_few_answers_and_ones_that_cannot_be_true_are_bounded() -> None:
     random, belief = np.random.default_rng(4), LengthBelief()
-    belief.add(answers(random, 150, 3.0, 3.0))
+    belief.add(answers(random, 450, 3.0, 3.0))
     assert belief.means(DECLARED, 0.0) == (0.0, 0.0)
     belief.add(LengthTotals(4000, 10**12, 10**12))
     assert belief.means(DECLARED, 1.0)[0] <= 4.0 * STEP * 1155
