@@ -23,30 +23,30 @@ BEFORE_TRANSLATION = -300  # priority of the rules: a rule that translates addre
 class MetadataWall:
     """Blocks the addresses for the copies of this node, and says whether that is in force.
 
-    `is_own_place`: copies reach whatever the agent itself reaches, so that it can try for them.
+    `shares_reach`: copies reach whatever the agent itself reaches, so that it can try in their place.
     """
 
     def __init__(
-        self, runtime: str, user: int | None, is_own_place: bool, clock: Callable[[], float] = clocks.seconds
+        self, runtime: str, user: int | None, shares_reach: bool, clock: Callable[[], float] = clocks.seconds
     ) -> None:
         self._runtime = runtime
         self._user = user
-        self._is_own_place = is_own_place
+        self._shares_reach = shares_reach
         self._clock = clock
         self._state: MetadataState | None = None
-        self._looked_at = 0.0
+        self._checked_at = 0.0
 
     def state(self) -> MetadataState:
         """Puts the rules in force, if they are due, and returns whether the addresses are blocked."""
-        if self._state is None or self._clock() - self._looked_at >= PERIOD_SECONDS:
-            self._state, self._looked_at = self._blocked(), self._clock()
+        if self._state is None or self._clock() - self._checked_at >= PERIOD_SECONDS:
+            self._state, self._checked_at = self._blocked(), self._clock()
         return self._state
 
     def _blocked(self) -> MetadataState:
         why_not = why_no_rule(self._runtime, self._user) or _put_in_force(rules(self._runtime, self._user))
         if not why_not:
-            return MetadataState(True, f"a rule of nftables keeps {_whom(self._runtime, self._user)} from it")
-        if self._is_own_place and not answering():
+            return MetadataState(True, f"a rule of nftables keeps {_senders(self._runtime, self._user)} from it")
+        if self._shares_reach and not answering():
             return MetadataState(True, "nothing answers at it where copies run")
         return MetadataState(False, f"own images and commands may reach {', '.join(ADDRESSES)}: {why_not}")
 
@@ -62,16 +62,16 @@ def why_no_rule(runtime: str, user: int | None) -> str:
 
 def rules(runtime: str, user: int | None) -> str:
     """Returns the table of nftables that blocks the addresses; it replaces the one of an earlier start."""
-    name, whom, hook, verdict = f"gpuwright_user_{user}", f"meta skuid {user}", "output", "reject"
+    name, senders, hook, verdict = f"gpuwright_user_{user}", f"meta skuid {user}", "output", "reject"
     if runtime == "docker":  # dropped where they come in: later they may be translated, or meant for this machine
-        name, whom, hook, verdict = "gpuwright_own", f'iifname "{OWN_BRIDGE}"', "prerouting", "drop"
+        name, senders, hook, verdict = "gpuwright_own", f'iifname "{OWN_BRIDGE}"', "prerouting", "drop"
     return f"""table inet {name}
 delete table inet {name}
 table inet {name} {{
   chain metadata {{
     type filter hook {hook} priority {BEFORE_TRANSLATION}; policy accept;
-    {whom} ip daddr {ADDRESSES[0]} {verdict}
-    {whom} ip6 daddr {ADDRESSES[1]} {verdict}
+    {senders} ip daddr {ADDRESSES[0]} {verdict}
+    {senders} ip6 daddr {ADDRESSES[1]} {verdict}
   }}
 }}
 """
@@ -82,7 +82,7 @@ def answering() -> tuple[str, ...]:
     return tuple(address for address in ADDRESSES if _answers(address))
 
 
-def _whom(runtime: str, user: int | None) -> str:
+def _senders(runtime: str, user: int | None) -> str:
     return f"containers on the bridge {OWN_BRIDGE}" if runtime == "docker" else f"the user {user}"
 
 
@@ -95,8 +95,8 @@ def _put_in_force(table: str) -> str:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"nft does not run: {error}"
-    said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-    shown = "".join(character for character in said[0] if character.isprintable())
+    messages = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+    shown = "".join(character for character in messages[0] if character.isprintable())
     return "" if done.returncode == 0 else f"nft refuses the rule: {shown}"[:300]
 
 

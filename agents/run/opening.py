@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,8 +113,9 @@ def _metadata(options: AgentOptions, found: AllowList) -> MetadataWall | None:
     """Blocks the cloud's metadata address for users' own runtimes, before any of them starts."""
     if not found.startable_by(options.runtime):
         return None
-    is_own_place = options.runtime != "docker" and found.user is None and options.cgroup is None
-    wall = MetadataWall(options.runtime, found.user, is_own_place)
+    is_own_user = found.user in (None, os.geteuid())
+    shares_reach = options.runtime != "docker" and is_own_user and options.cgroup is None
+    wall = MetadataWall(options.runtime, found.user, shares_reach)
     state = wall.state()
     if not state.blocked:
         log.warning("the metadata address is not blocked: %s", state.message)

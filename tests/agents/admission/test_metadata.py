@@ -6,12 +6,18 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from agents.admission import metadata
 from agents.admission.metadata import ADDRESSES, NFT_PATH, OWN_BRIDGE, MetadataWall, rules, why_no_rule
+from agents.devices.simulated.remote import Switches
+from agents.run.opening import AgentOptions, open_node
+from tests.agents.admission.lists import write_list
 
 USER = 20001
+SILENT = ("127.93.11.7",)  # nothing serves there
 CLOUD, NODE, COPY = (f"{name}-{os.getpid()}" for name in ("gw-cloud", "gw-node", "gw-copy"))  # networks; CLOUD answers
 OPENED, REFUSED = 0, 1
 PYTHON = "/usr/bin/python3"  # which every user can run
@@ -93,9 +99,28 @@ def test_a_container_cannot_reach_the_address_even_where_the_node_translates_it(
 
 
 def test_a_node_that_cannot_block_it_says_why() -> None:
-    wall = MetadataWall("process", None, is_own_place=False)
+    wall = MetadataWall("process", None, shares_reach=False)
     state = wall.state()
     assert not state.blocked
     assert state.message.startswith("own images and commands may reach 169.254.169.254, fd00:ec2::254: ")
     assert state.message.endswith(why_no_rule("process", None))
     assert wall.state() is state, "the next look is due in five minutes"
+
+
+def test_an_agent_tries_in_its_copies_place_however_the_list_names_its_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: USER)
+    monkeypatch.setattr(metadata, "ADDRESSES", SILENT)
+    found = []
+    for user in ("agent", str(USER)):
+        (tmp_path / user).mkdir()
+        path = write_list(tmp_path / user, user=f"user: {user}")
+        options = AgentOptions(tmp_path / user / "node", device="simulated", simulated_gpus=1, allow_list=path)
+        try:
+            wall = open_node(options).metadata
+            assert wall is not None
+            found.append(wall.state().blocked)
+        finally:
+            Switches(options.folder / "simulated").quit()
+    assert found == [True, True]
