@@ -1,4 +1,4 @@
-"""Asks other planners about a fleet that the joint planner has planned, and sets their costs beside its own."""
+"""Asks other planners about a fleet that the joint planner has planned, and compares their costs with its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def planners(text: str) -> tuple[str, ...]:
-    """Reads names of planners, apart by commas; the joint planner always plans, so that it is refused."""
+    """Reads names of planners, separated by commas; refuses joint, which plans in any case."""
     names = tuple(dict.fromkeys(planner_or_baseline(name) for name in text.split(",")))
     if "joint" in names:
         raise argparse.ArgumentTypeError("joint plans in any case; name the planners to compare it with")
@@ -22,7 +22,7 @@ def planners(text: str) -> tuple[str, ...]:
 def compare(problem: Problem, names: tuple[str, ...], joint_cost: float) -> dict[str, dict[str, Any]]:
     """Returns for each planner its cost, what of it is the price of unserved rates, and its ratio to the joint cost.
 
-    A plan that breaks a hard rule has no cost, but says which rules it breaks.
+    A plan that breaks a hard rule has no cost; the rules that it breaks are named instead.
     """
     from solvers.planners.ask import PlanRefused, find_plan
     from solvers.planning.solve import SolveBudget

@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     blind = "also plan as if each GPU were paid by itself, and bill that plan by node; takes twice the time"
     parser.add_argument("--blind", action="store_true", help=blind)
     parser.add_argument("--simulate", action="store_true", help="also have the judge simulate every instance")
-    others = "planners, apart by commas, whose plans of each fleet are judged and set beside ours"
+    others = "planners, separated by commas, whose plans of each fleet are judged and compared with ours"
     parser.add_argument("--planners", metavar="NAMES", type=other_planners.planners, default=(), help=others)
     parser.add_argument("--plot", metavar="FILE.png", help="draw the gap over time")
 

@@ -36,7 +36,7 @@ class LlmCapacity:
 
 @dataclass(slots=True)
 class _ServerLooks:
-    """What streams of one length got from a server; each rate is looked at once."""
+    """The looks at a server with streams of one length; each rate is looked at once."""
 
     cost: IterationCost
     limits: BatchingLimits

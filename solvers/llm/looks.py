@@ -41,7 +41,7 @@ class MissedShare:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Look:
-    """What a stream got at a rate."""
+    """The stream as it was served at a rate, and the shares of its requests that miss each promise."""
 
     run: ServedStream
     ttft: MissedShare
