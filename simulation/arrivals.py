@@ -90,8 +90,11 @@ class RequestTimes:
         drawn = stream_of(lengths, times, np.ascontiguousarray(normals[:, 0]), np.ascontiguousarray(normals[:, 1]))
         if self.trace is None:
             return drawn
-        inputs = np.where(self._traced.inputs > 0, self._traced.inputs, drawn.inputs)
-        outputs = np.where(self._traced.outputs > 0, self._traced.outputs, drawn.outputs)
+        given, context = self._traced, lengths.context_tokens  # what is drawn leaves room for what is given
+        inputs = np.where(
+            given.inputs > 0, given.inputs, np.clip(drawn.inputs, 1, np.maximum(1, context - given.outputs))
+        )
+        outputs = np.where(given.outputs > 0, given.outputs, np.clip(drawn.outputs, 1, np.maximum(1, context - inputs)))
         return TokenStream(times, inputs, outputs, cached_tokens(lengths, inputs))
 
     def note(self, service: str, times: Floats) -> None:

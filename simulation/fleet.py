@@ -143,6 +143,8 @@ class SimulatedFleet:
 
     def _arrive(self, name: str, ready: list[tuple[NodeCopy, CopyWork]], since: float, until: float) -> None:
         total, service = self.services[name], self.truth.problem.services[name]
+        # A service declared anew, with or without tokens: its older copies understand no new requests.
+        ready = [(copy, work) for copy, work in ready if isinstance(work, TokenWork) == (service.tokens is not None)]
         if self.patient and not ready and name not in self._begun:
             return
         begun = self._begun.setdefault(name, since) if self.patient else None
@@ -161,7 +163,7 @@ class SimulatedFleet:
         if service.tokens is not None:
             times = self._drawn(name, since, until, whole) if known is None else known
             servers = [(copy, work) for copy, work in ready if isinstance(work, TokenWork)]
-            total.errors += spread(servers, self.arrivals.with_lengths(name, self.truth.lengths(service), times))
+            spread(servers, self.arrivals.with_lengths(name, self.truth.lengths(service), times))
             return
         weights = np.array([max(copy.wanted.rate_per_second, 1e-9) for copy, _ in ready])
         weights /= weights.sum()
@@ -232,10 +234,10 @@ class SimulatedFleet:
             clock_mhz = node.clock_mhz(number)
             residents = {copy.id: node.resident(copy) for copy in copies}
             for copy in copies:
-                neighbours = [resident for name, resident in residents.items() if name != copy.id]
-                work = node.work[copy.id]
                 if copy.gpu != node.uuids[number]:
                     continue  # its first GPU stands for all of them
+                neighbours = [resident for name, resident in residents.items() if name != copy.id]
+                work = node.work[copy.id]
                 if copy.served:
                     noise = self._noise()
                     work.serve(copy, since, until, noise if work.varies is None else noise * work.varies)

@@ -18,7 +18,7 @@ from simulation.serving import Floats, Ints
 from simulation.token_serving import advance
 from solvers.llm.iteration import BatchingLimits, IterationCost, TokenPromise
 from solvers.llm.streams import TokenStream
-from solvers.planning.judge.whole import MOST_SEQUENCES, iterations, slowed
+from solvers.planning.judge.whole import MOST_SEQUENCES, iterations, kv_tokens, slowed
 
 EDGES_MS: Floats = EDGES_S * 1000
 SLOTS = LONGEST_QUEUE_REQUESTS + 2 * MOST_SEQUENCES
@@ -26,7 +26,7 @@ SLOTS = LONGEST_QUEUE_REQUESTS + 2 * MOST_SEQUENCES
 
 @dataclass(frozen=True, slots=True)
 class TokenServer:
-    """What a copy's process can do, and what is promised of it."""
+    """The speed and the limits of a copy's process, and the promise that it is to keep."""
 
     cost: IterationCost
     limits: BatchingLimits
@@ -152,14 +152,11 @@ class TokenWork(CopyWork):
         return CopyTotals(counters, "gateway", served)
 
 
-def spread(servers: Sequence[tuple[NodeCopy, TokenWork]], arrivals: TokenStream) -> int:
+def spread(servers: Sequence[tuple[NodeCopy, TokenWork]], arrivals: TokenStream) -> None:
     """Gives each request, at its time in seconds, to the copy with the fewest open requests by weight.
 
-    Of equals it is the one that was given fewest so far, as servers in HAProxy's `leastconn` take turns. Returns how
-    many found no server.
+    Of equals it is the one that was given fewest so far, as servers in HAProxy's `leastconn` take turns.
     """
-    if not servers:
-        return len(arrivals.arrivals)
     weighted = [(max(copy.wanted.rate_per_second, 1e-9), work) for copy, work in servers]
     requests = zip(arrivals.arrivals.tolist(), arrivals.inputs, arrivals.outputs, arrivals.cached, strict=True)
     for at, inputs, outputs, cached in requests:
@@ -170,7 +167,6 @@ def spread(servers: Sequence[tuple[NodeCopy, TokenWork]], arrivals: TokenStream)
             if load < least:
                 best, least = work, load
         best.take(at, inputs, outputs, cached)
-    return 0
 
 
 def new_work(copy: NodeCopy, now: float) -> CopyWork:
@@ -179,12 +175,14 @@ def new_work(copy: NodeCopy, now: float) -> CopyWork:
 
 
 def server_of(truth: FleetTruth, gpu_type: str, copy: NodeCopy, clock_mhz: float) -> TokenServer | None:
-    """Returns what a copy's process can do at a clock; None where its profile or its service is gone."""
+    """Returns a copy's server at a clock; None where its profile or its service is gone, or leaves no token memory."""
     problem, wanted = truth.problem, copy.wanted
     key = wanted.model, wanted.variant, gpu_type
     profile, service, degree = problem.profiles.get(key), problem.services.get(copy.service), len(wanted.all_gpus)
     size = next((known.llm for known in problem.models.get(wanted.model, ()) if known.name == wanted.variant), None)
     if profile is None or size is None or service is None or service.tokens is None or degree not in profile.iteration:
+        return None
+    if kv_tokens(profile, size, degree, wanted.memory_gib) < 1:
         return None
     cost, limits = iterations(
         profile, size, problem.gpu_types[gpu_type], degree, largest_batch(copy), wanted.memory_gib, clock_mhz, 0.0

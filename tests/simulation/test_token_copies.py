@@ -21,7 +21,7 @@ from solvers.llm.iteration import BatchingLimits, IterationCost, TokenLengths, T
 from solvers.llm.judged import holds
 from solvers.llm.streams import TokenStream, stream
 from solvers.planning.solve import SolveBudget, solve
-from tests.simulation.worlds import chat, gpu_type, node, policy
+from tests.simulation.worlds import Document, chat, gpu_type, model, node, policy, profile, service
 from tests.solvers.llm import reference
 from tests.solvers.llm.test_served import drawn
 
@@ -157,6 +157,31 @@ def test_requests_that_no_longer_fit_a_server_with_less_memory_are_errors() -> N
             served(work, constant(4, 0.001), 0.3, 0.1)
     work.serve(COPY, 0.3, 5.0, np.ones(1))
     assert (work.within, work.errors, work.waits) == (0, 4, False)
+
+
+def redeclared(fleet: SimulatedFleet, clock: Clock, *documents: Document) -> None:
+    """Declares the world of `fleet` anew with these documents, and goes on for two minutes."""
+    fleet.follow(FleetTruth(build_problem(of_documents([gpu_type(), policy(), node("node-0"), *documents]))))
+    for _ in range(120):
+        clock.advance(1.0)
+        fleet.tick()
+
+
+def test_a_copy_outlives_what_is_declared_of_its_model() -> None:
+    """Its profile leaves no memory for tokens, and then its service promises no times of tokens any more."""
+    problem, clock = build_problem(of_documents([gpu_type(), policy(), node("node-0"), *chat([1])])), Clock()
+    fleet = SimulatedFleet(FleetTruth(problem), clock, seed=4)
+    carry_out(fleet, solve(problem, SolveBudget(seconds=None, work=2)))
+    redeclared(fleet, clock, *chat([1]))
+    total = fleet.services["shop/chat"]
+    answered = total.answered
+    assert answered > 50
+    sizes, larger, promised = chat([1])
+    redeclared(fleet, clock, sizes, larger | {"spec": larger["spec"] | {"overheadGib": 13}}, promised)
+    assert total.answered > answered
+    redeclared(fleet, clock, model("chat"), profile("chat"), service("chat", 3.0))
+    assert total.refused > 50, "copies of the language model understand no request without tokens"
+    assert total.answered + total.errors == total.requests
 
 
 def test_streams_on_several_gpus_end_before_their_copy_does() -> None:

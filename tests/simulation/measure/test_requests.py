@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simulation.arrivals import traced_at
+from simulation.arrivals import PlayedRequests, RequestTimes, traced_at
 from simulation.measure.load_tables import LoadRefused
 from simulation.measure.requests import as_shapes, read_requests
+from solvers.llm.iteration import TokenLengths
 
 SERVICES = {"shop/a": 2.0, "shop/b": 10.0}
 
@@ -20,6 +21,20 @@ def test_requests_come_in_any_order_with_or_without_tokens() -> None:
     traced = read_requests(with_tokens, "t.csv", SERVICES)["shop/a"]
     assert (traced.times.tolist(), traced.inputs.tolist()) == ([1.0, 2.0, 3.0], [0, 90, 100])
     assert traced.outputs.tolist() == [7, 0, 20]
+
+
+def test_lengths_that_are_drawn_leave_room_in_the_context_for_those_of_the_trace() -> None:
+    given, none = np.full(200, 995), np.zeros(200, dtype=np.int64)
+    lengths = TokenLengths(400.0, 800.0, 100.0, 200.0, 0.0, 1000)
+    times = np.arange(200.0)
+    for inputs, outputs in ((given, none), (none, given)):
+        arrivals = RequestTimes(1)
+        arrivals.trace = {"shop/a": PlayedRequests(times, inputs, outputs)}
+        known = arrivals.times("shop/a", 0.0, 200.0, 1.0)
+        assert known is not None
+        found = arrivals.with_lengths("shop/a", lengths, known)
+        assert (found.inputs + found.outputs).max() == 1000
+        assert min(found.inputs.min(), found.outputs.min()) >= 1
 
 
 def test_the_rate_of_a_trace_is_that_of_the_requests_around() -> None:

@@ -49,9 +49,9 @@ def test_copies_come_and_go_with_the_load_and_no_stream_is_cut(postgres: Databas
 
 
 def test_a_trace_gives_the_tokens_of_its_requests_and_the_same_seed_the_same_figures(postgres: DatabaseServer) -> None:
-    """Short prompts keep the promise; every fourth is too long for the context, and fails. Outputs are drawn."""
+    """Short prompts keep the promise; every fourth fills the context, and fails. Outputs are drawn."""
     times = np.arange(0.05, 540.0, 0.5)
-    inputs = np.where(np.arange(len(times)) % 4 == 0, 4090, 50)
+    inputs = np.where(np.arange(len(times)) % 4 == 0, 4096, 50)
     trace = {"shop/chat": PlayedRequests(times, inputs, np.zeros(len(times), dtype=np.int64))}
     asked = replace(order(as_shapes(trace, {"shop/chat": 3.0, "shop/a": 60.0}), 0.15), requests=trace)
     found = run(postgres, asked)
