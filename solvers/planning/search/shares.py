@@ -3,7 +3,7 @@
 Each of the n instances asked for must carry half of an even share. So of two, one may carry three quarters of the rate.
 The loops know how much one instance may carry at most, but not this rule, so it is checked for each draft. Instances
 that are too unequal are cut down to even shares. A service of which that happens often may have no larger ones for the
-rest of a search.
+rest of a search. In a fleet that runs, shares stay even: a large instance needs as much free room to be handed over.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ class InstanceShares:
         self.shop = shop
         self.even: Floats = shop.t.rate / least
         self.widest: Floats = self.even * (least + 1) / 2  # n - 1 others carry half of an even share each
-        self.differ = bool((least > 1).any())
+        state = shop.t.problem.state
+        runs = state is not None and bool(state.running)
+        self.differ = not runs and bool((least > 1).any())
         self.cuts: Ints = np.zeros(len(least), dtype=np.int64)
 
     def widen(self) -> None:

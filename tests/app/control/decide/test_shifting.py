@@ -21,8 +21,9 @@ from tests.app.control.decide.conftest import followed, under_loads, wanted_in
 from tests.app.control.decide.test_batches import SECONDS, SOLVER
 from tests.app.control.decide.test_choosing import unchanged
 
-SEEDS = range(4)  # of loads that have fallen
-RISEN_SEEDS = range(10, 15)  # of loads that have risen again
+# Moments at which the cheapest plan has no order of steps; some of these plans can be shifted.
+SEEDS = (13, 18, 20, 22)  # of loads that have fallen
+RISEN_SEEDS = (13, 17, 18, 37)  # of loads that have risen again
 
 
 @pytest.fixture(scope="module")
