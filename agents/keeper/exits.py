@@ -114,7 +114,9 @@ class JobExits:
 
     def note_gone(self, instance: str, copy: str) -> None:
         """Remembers a process that is gone, so that its output is kept: of the last so many."""
-        self._write(self._over, (*self._ended, EndedCopy(instance, copy))[-MOST_ENDED:])
+        ended = EndedCopy(instance, copy)
+        if ended not in self._ended:  # an agent may die between this and the journal's line
+            self._write(self._over, (*self._ended, ended)[-MOST_ENDED:])
 
     @property
     def ended(self) -> tuple[EndedCopy, ...]:

@@ -252,5 +252,6 @@ class Keeper:
                 and copy.id in self._steps.freed
                 and (not copy.served or self._routes.forgotten(copy))
             ):
+                self._steps.keep_output(copy)
                 self._ledger.record(copy.at(Stage.GONE, now))
                 self._steps.forget(copy)

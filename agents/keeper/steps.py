@@ -138,8 +138,8 @@ class Steps:
         return (lambda: self.freed.add(copy.id)) if ended else do_nothing
 
     def _tidy(self) -> Result:
-        kept = {ended.copy for ended in self._exits.ended}
-        self._drivers.runtime.tidy({copy.id for copy in self._ledger.copies()} | kept)
+        here = {copy.id for copy in self._ledger.copies()}  # first: what ends meanwhile is among the ended ones by then
+        self._drivers.runtime.tidy(here | {ended.copy for ended in self._exits.ended})
         return do_nothing
 
     def _check(self, copy: NodeCopy) -> Result:
@@ -231,11 +231,14 @@ class Steps:
             if copy.gpu == gpu:
                 self._stuck.pop(copy.id, None)
 
+    def keep_output(self, copy: NodeCopy) -> None:
+        """Keeps what a job's process has printed; to be called before the copy is gone, or it might be tidied away."""
+        if copy.wanted.job:
+            self._exits.note_gone(copy.instance, copy.id)
+
     def forget(self, copy: NodeCopy) -> None:
         """Drops all that is known of a copy that is gone."""
         self._filler.forget(copy.id)
-        if copy.wanted.job:
-            self._exits.note_gone(copy.instance, copy.id)
         self._stepped.pop(copy.id, None)
         self._misses.pop(copy.id, None)
         self._stuck.pop(copy.id, None)

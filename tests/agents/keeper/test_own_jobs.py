@@ -14,6 +14,7 @@ import pytest
 from agents.contract.assignments import JobTerms
 from agents.contract.logs import LogWanted
 from agents.contract.reports import InstanceMinute
+from agents.keeper.copies import NodeCopy
 from agents.node.node import LocalNode
 from tests.support.caller import until
 from tests.support.nodes import Machine, assigned, copy_of, kill, ready
@@ -190,13 +191,21 @@ def test_a_job_saves_once_before_it_is_stopped(tmp_path: Path, how: str) -> None
             assert (folder / "saved").read_text() == "x"
 
 
-def test_what_a_job_prints_is_read_from_one_process_to_the_next_and_after_its_end(tmp_path: Path) -> None:
+def test_what_a_job_prints_is_read_from_one_process_to_the_next_and_after_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text = COUNTING + "n = len((folder / 'starts').read_text()); print(f'run {n}'); sys.exit(1 if n < 3 else 0)"
     with training_node(tmp_path, program(tmp_path, text)) as made, agent_on(made) as node:
+        record = node.keeper._ledger.record
+
+        def tidied(copy: NodeCopy) -> None:
+            record(copy)
+            node.keeper._steps._tidy()  # which may happen at any moment
+
+        monkeypatch.setattr(node.keeper._ledger, "record", tidied)
         node.offer(assigned(1, trainer(1, args=None, terms=JobTerms())))
         until(lambda: held(node).get("tune-1") == "job_done", "its third process is done")
         until(lambda: not node.keeper.copies(), "the last process is gone")
-        node.keeper._steps._tidy()  # as every minute
         last = node.printed(LogWanted("a", "tune-1"))
         assert last.text == "run 1\nrun 2\nrun 3\n"
         first = f"{node.keeper.logged_copies('tune-1')[0]}@0"
