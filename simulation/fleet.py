@@ -143,7 +143,7 @@ class SimulatedFleet:
 
     def _arrive(self, name: str, ready: list[tuple[NodeCopy, CopyWork]], since: float, until: float) -> None:
         total, service = self.services[name], self.truth.problem.services[name]
-        # A service declared anew, with or without tokens: its older copies understand no new requests.
+        # A service is declared again, now with or without tokens: its older copies understand no new requests.
         ready = [(copy, work) for copy, work in ready if isinstance(work, TokenWork) == (service.tokens is not None)]
         if self.patient and not ready and name not in self._begun:
             return

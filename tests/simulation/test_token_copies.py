@@ -160,7 +160,7 @@ def test_requests_that_no_longer_fit_a_server_with_less_memory_are_errors() -> N
 
 
 def redeclared(fleet: SimulatedFleet, clock: Clock, *documents: Document) -> None:
-    """Declares the world of `fleet` anew with these documents, and goes on for two minutes."""
+    """Declares the world of `fleet` again, with these documents, and goes on for two minutes."""
     fleet.follow(FleetTruth(build_problem(of_documents([gpu_type(), policy(), node("node-0"), *documents]))))
     for _ in range(120):
         clock.advance(1.0)

@@ -113,7 +113,7 @@ def test_predictions_teach_nothing_and_are_made_anew_until_one_is_declared(run: 
     assert (again["pairs"], again["left_out_error"]) == (first["pairs"], first["left_out_error"])
     renewed = next(made for made in again["profiles"] if made["metadata"]["name"] == "mine")
     assert renewed["metadata"]["labels"] == {"by": "us"}
-    assert renewed["spec"]["sensitivity"] == 0.123, "only latencies are predicted anew"
+    assert renewed["spec"]["sensitivity"] == 0.123, "only latencies are predicted again"
     means = [value["mean"] for row in renewed["spec"]["latencyMs"].values() for value in row.values()]
     assert max(means) < 1000
     next(iter(stored[0]["spec"]["latencyMs"].values()))["100"] = 999.0
