@@ -13,9 +13,8 @@ from app.control.domain.desired import Desired, NodeDesired
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.predict import predict_paces
 from app.control.formulate.question import Question
-from solvers.planning.judge import JudgedPlan, judge
+from solvers.planning.judge import JudgedPlan
 from solvers.planning.plan import Plan
-from solvers.planning.search.promise import keep
 
 WEIGHTS = ("rate_per_second", "batch", "args")  # of the batch and the arguments, less than all is compared
 _values = attrgetter(*(name for name in AssignedInstance.__struct_fields__ if name not in WEIGHTS))
@@ -41,7 +40,7 @@ def unjudged(snapshot: Snapshot, question: Question, answer: SolverAnswer, lane:
 
 def judged(question: Question, decision: Decision) -> Decision:
     """Returns the decision with the judge's verdict; its outcome is WRONG if that refuses the plan."""
-    answer, verdict = decision.answer, judge(question.problem, decision.plan, simulate=False, keeps=keep)
+    answer, verdict = decision.answer, question.verdict_on(decision.plan)
     if not verdict.is_right:
         wrong = "; ".join(str(violation) for violation in verdict.violations[:3])
         answer = replace(answer, outcome=SolveOutcome.WRONG, message=f"the judge refuses the plan: {wrong}")

@@ -20,10 +20,8 @@ from app.control.formulate.question import Question
 from app.control.formulate.running import without_drains
 from app.control.formulate.value import value_plan
 from app.manifests.model import JSON
-from solvers.planning.judge import judge
 from solvers.planning.judge.services import AVAILABILITY_RULES
 from solvers.planning.problem import Problem
-from solvers.planning.search.promise import keep
 
 SECONDS = 30.0  # for a process that has to start first
 FAILURES = {
@@ -85,7 +83,7 @@ def _judged(question: Question, decision: Decision) -> Decision | None:
 
     As in a quick step, copies may be nearer to each other than promised to serve more.
     """
-    verdict = judge(question.problem, decision.plan, simulate=False, keeps=keep)
+    verdict = question.verdict_on(decision.plan)
     known = {(found.where, found.rule) for found in question.verdict.violations}
     for found in verdict.violations:
         if (found.where, found.rule) not in known and found.rule not in AVAILABILITY_RULES:

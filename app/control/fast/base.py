@@ -19,7 +19,8 @@ from app.control.formulate.formulate import formulate
 from app.control.formulate.predict import predict_instances, predict_paces
 from app.control.formulate.question import Question
 from solvers.planning.beside import ordinary_part, rejoined, wide_of
-from solvers.planning.judge import JudgedPlan, PlanEdit, Verdict
+from solvers.planning.judge import JudgedPlan, Verdict
+from solvers.planning.judge.plan_edit import edit_between
 from solvers.planning.judge.services import AVAILABILITY_RULES
 from solvers.planning.kept_bound import KeptBound, with_bound
 from solvers.planning.plan import Certificate, Plan
@@ -130,7 +131,7 @@ class StepBase:
         )
         judged, lines = self.judged, self._known(quick.plan.instances)
         del self.__dict__["judged"]  # it belongs to the next plan from here on
-        verdict = judged.apply(difference(self.plan, replace(quick.plan, instances=lines)), problem)
+        verdict = judged.apply(edit_between(self.plan, replace(quick.plan, instances=lines)), problem)
         predicted = predict_instances(problem, judged.residents)
         certificate = Certificate(verdict.cost, None, f"a quick step: {quick.rung}", 0, quick.answer.seconds)
         certificate = with_bound(certificate, problem, kept_bound, now)
@@ -183,22 +184,3 @@ class StepBase:
 def step_base(snapshot: Snapshot, question: Question) -> StepBase:
     """Returns the base of the plan in force in this snapshot."""
     return StepBase(snapshot, question, question.plan_in_force)
-
-
-def difference(before: Plan, after: Plan) -> PlanEdit:
-    """Returns the change that makes one plan the other."""
-    was, now = set(map(id, before.instances)), set(map(id, after.instances))
-    ran, runs = set(before.jobs), set(after.jobs)
-    unserved_after = {unserved.service: unserved for unserved in after.unserved}
-    out = {unplaced.job: unplaced for unplaced in after.unplaced}
-    return PlanEdit(
-        stop=tuple(instance for instance in before.instances if id(instance) not in now),
-        start=tuple(instance for instance in after.instances if id(instance) not in was),
-        stop_jobs=tuple(placed for placed in before.jobs if placed not in runs),
-        start_jobs=tuple(placed for placed in after.jobs if placed not in ran),
-        unserved={
-            name: unserved_after.get(name)
-            for name in (*unserved_after, *(unserved.service for unserved in before.unserved))
-        },
-        unplaced={name: out.get(name) for name in (*out, *(unplaced.job for unplaced in before.unplaced))},
-    )

@@ -14,12 +14,15 @@ from app.control.domain.decision import PlanValue
 from app.control.formulate.running import at_todays_rates, running_plan
 from app.control.formulate.value import value_plan
 from app.store.plans.pieces import content_hash
-from solvers.planning.judge import Verdict, judge
+from solvers.planning.judge import JudgedPlan, Verdict, judge
+from solvers.planning.judge.plan_edit import as_known, edit_between
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 
 SMALL_LACK_SHARE = 0.01  # of a service's rate
-KNOWN_AT_ANY_TIME = ("fingerprint", "plan_in_force", "verdict", "value_in_force")  # of a question without jobs
+# Of a question without jobs; `judged` is left out, as the other question may be another thread's
+KNOWN_AT_ANY_TIME = ("fingerprint", "plan_in_force", "verdict", "value_in_force")
+MOST_EDITED_SHARE = 0.4  # of the instances of both plans: to judge a larger difference and to undo it takes longer
 
 
 @dataclass(frozen=True)
@@ -55,13 +58,36 @@ class Question:
         return at_todays_rates(self.problem, running_plan(self.problem))
 
     @cached_property
-    def verdict(self) -> Verdict:
-        """The judge's verdict on the plan in force."""
+    def judged(self) -> JudgedPlan:
+        """The plan in force as the judge sees it."""
         from solvers.planning.search.promise import (
             keep,  # needs the solvers, which readers of plans may lack
         )
 
-        return judge(self.problem, self.plan_in_force, simulate=False, keeps=keep)
+        return JudgedPlan(self.problem, self.plan_in_force, keep)
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        """The judge's verdict on the plan in force."""
+        return self.judged.verdict()
+
+    def verdict_on(self, plan: Plan) -> Verdict:
+        """Returns the judge's verdict on another plan: by what differs from the plan in force, if that is little."""
+        from solvers.planning.search.promise import keep
+
+        before = self.plan_in_force
+        after = replace(plan, instances=as_known(before.instances, plan.instances))
+        edit = edit_between(before, after)
+        most = MOST_EDITED_SHARE * (len(before.instances) + len(after.instances))
+        is_little = len(edit.stop) + len(edit.start) <= most
+        if not is_little or not _names_each_once(before) or not _names_each_once(after):
+            return judge(self.problem, plan, simulate=False, keeps=keep)
+        judged = self.judged
+        del self.__dict__["judged"]  # while it is edited
+        verdict = judged.apply(edit)
+        judged.apply(edit_between(after, before))
+        self.__dict__["judged"] = judged
+        return verdict
 
     @cached_property
     def value_in_force(self) -> PlanValue:
@@ -82,3 +108,9 @@ class Question:
             for lack in self.plan_in_force.unserved
         )
         return lacks or not self.verdict.is_right  # where the lack is enough, the verdict is found beside the search
+
+
+def _names_each_once(plan: Plan) -> bool:
+    """Returns whether no job and no remainder is listed twice, which an edit would not show."""
+    lists = (plan.jobs, [entry.service for entry in plan.unserved], [entry.job for entry in plan.unplaced])
+    return all(len(set(names)) == len(names) for names in lists)

@@ -18,6 +18,7 @@ KEPT_BLOCKS = 400.0  # about so many recent blocks count
 FEWEST_BLOCKS = 30.0
 SURE_ERRORS = 4.0  # standard errors of a Poisson stream's scatter that chance does not reach
 LEAST_EXCESS = 0.25  # of the dispersion above 1: less is not worth planning for
+LEAST_VARIATION = 0.05**2  # a rate that scatters by less stays within what the forecast plans above the load
 STEP = 1.5  # from class to class
 ABOVE, BELOW = 1.1, STEP**1.75  # a class holds up to so much above it, and down to so much below it
 HELD_SECONDS = 1800.0  # a class falls no sooner than this after the last change
@@ -52,7 +53,8 @@ class _Evidence:
         if excess <= LEAST_EXCESS or excess * self.means <= SURE_ERRORS * chance:
             return 0.0
         squares = max(self.squares - self.spread / WINDOWS_A_BLOCK, 0.0)  # the scatter of the mean itself
-        return (self.spread - self.means) / (squares * window_share(scale)) if squares > 0 else 0.0
+        found = (self.spread - self.means) / (squares * window_share(scale)) if squares > 0 else 0.0
+        return found if found >= LEAST_VARIATION else 0.0
 
 
 @dataclass(slots=True)

@@ -1,14 +1,24 @@
-"""A lack that is large enough says without the judge that another plan is due."""
+"""A question knows what the judge says of the plan in force and of plans that differ little from it."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from app.control.decide.assigning import desired_of
 from app.control.domain.snapshot import ExpectedLoad
 from app.control.formulate.formulate import formulate
+from app.control.formulate.question import Question
+from solvers.planning.judge import judge
+from solvers.planning.plan import Plan
+from solvers.planning.search.promise import keep
 from tests.app.control.decide.test_choosing import SERVICES, plan, world
+from tests.solvers.planning.judge.test_judged_plan import plans, policies, with_state
+from tests.support.soak import scaled
 
 WORLD = world(SERVICES)
 RUNNING = replace(WORLD, in_force=desired_of(WORLD, formulate(WORLD), plan(Random(1), SERVICES, whole=True)))
@@ -30,3 +40,20 @@ def test_a_plan_that_serves_all_falls_short_only_where_it_breaks_a_rule() -> Non
     question = formulate(replace(RUNNING, declared=tuple(slow)))
     assert not question.plan_in_force.unserved
     assert question.falls_far_short
+
+
+@settings(max_examples=scaled(150, 60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(policies, plans, st.lists(plans, min_size=1, max_size=3))
+def test_other_plans_get_the_verdict_that_the_judge_gives_from_scratch(
+    policy: dict[str, Any], running: Plan, others: list[Plan]
+) -> None:
+    question = Question(with_state(policy, running.instances, running.jobs))
+    problem = question.problem
+    now = judge(problem, question.plan_in_force, simulate=False, keeps=keep)
+    assert question.verdict.violations == now.violations
+    assert question.verdict.cost == now.cost
+    kept = question.plan_in_force.instances[1:]
+    near = [replace(other, instances=(*kept, *other.instances[:1])) for other in others]
+    for other in [*others, *near, question.plan_in_force]:
+        verdict, whole = question.verdict_on(other), judge(problem, other, simulate=False, keeps=keep)
+        assert (verdict.violations, verdict.cost, verdict.changes) == (whole.violations, whole.cost, whole.changes)

@@ -39,6 +39,15 @@ def test_a_steady_load_is_never_believed_to_be_bursty(seed: int) -> None:
         assert belief.variation == 0.0
 
 
+def test_what_plans_exceed_a_load_by_anyway_is_no_burst() -> None:
+    random, small, large = np.random.default_rng(5), BurstBelief(), BurstBelief()
+    for second in range(2000):
+        small.add([blocks(random, 1, mean=1000.0, variation=0.03**2)], second)
+        large.add([blocks(random, 1, mean=1000.0, variation=0.07**2)], second)
+        assert small.variation == 0.0
+    assert large.variation > 0.0
+
+
 @pytest.mark.parametrize("variation", [0.05, 0.3, 2.0])
 def test_bursts_are_believed_in_one_class_that_stays(variation: float) -> None:
     random, belief = np.random.default_rng(1), BurstBelief()
