@@ -29,10 +29,11 @@ class PredictedProfiles:
     error: float
 
 
-def predicted_profiles(manifests: Sequence[Manifest]) -> PredictedProfiles | None:
+def predicted_profiles(manifests: Sequence[Manifest], *, only_again: bool = False) -> PredictedProfiles | None:
     """Returns a Profile for each variant with a Profile elsewhere and each GPU type that it lacks; None: too little.
 
-    Nothing is learned from predictions: a Profile that was predicted gets new latencies, and else stays as it is.
+    Nothing is learned from predictions: a Profile that was predicted gets new latencies, and else stays as it is. With
+    `only_again` no others are returned.
     """
     gpu_types = {each.name: each.spec for each in manifests if each.kind is Kind.GPU_TYPE}
     profiles = {_pair(each.spec): each for each in manifests if each.kind is Kind.PROFILE and "latencyMs" in each.spec}
@@ -40,13 +41,13 @@ def predicted_profiles(manifests: Sequence[Manifest]) -> PredictedProfiles | Non
     measured: dict[tuple[str, str, str], Mapping[str, Any]] = {
         pair: each.spec for pair, each in profiles.items() if pair not in predicted
     }
-    if len(measured) < FEWEST_PAIRS:
+    if len(measured) < FEWEST_PAIRS or (only_again and not predicted):
         return None
     samples = [
         _sample(spec, gpu_types, spec["gpuType"], int(batch), int(percent), value_at(latency_ms, MEAN_QUANTILE))
-        for spec in measured.values()
-        for batch, table in spec["latencyMs"].items()
-        for percent, latency_ms in table.items()
+        for _, spec in sorted(measured.items(), key=lambda entry: entry[0])  # the order teaches, too
+        for batch, table in sorted(spec["latencyMs"].items())
+        for percent, latency_ms in sorted(table.items())
     ]
     found = learned(samples, PAIR)
     if found.errors is None:
@@ -57,7 +58,7 @@ def predicted_profiles(manifests: Sequence[Manifest]) -> PredictedProfiles | Non
         else _profile(found, _other(measured, model, variant), gpu_types, gpu_type, len(measured))
         for model, variant in sorted({key[:2] for key in measured})
         for gpu_type in sorted(gpu_types)
-        if (pair := (model, variant, gpu_type)) not in measured
+        if (pair := (model, variant, gpu_type)) not in measured and (pair in predicted or not only_again)
     ]
     return PredictedProfiles(made, len(measured), exp(found.errors[0]) - 1)
 
@@ -110,10 +111,18 @@ def _profile(
     gpu_type: str,
     pairs: int,
 ) -> dict[str, Any]:
-    made = {**spec, "gpuType": gpu_type, "latencyMs": _latencies(found, spec, gpu_types, gpu_type, pairs)}
+    known = {name: _as_learned(value) for name, value in spec.items()}
+    made = {**known, "gpuType": gpu_type, "latencyMs": _latencies(found, spec, gpu_types, gpu_type, pairs)}
     if "powerW" in spec:
         made["powerW"] = _watts(spec["powerW"], gpu_types[spec["gpuType"]], gpu_types[gpu_type])
     return _manifest({"name": profile_name(spec["model"], spec["variant"], gpu_type)}, made)
+
+
+def _as_learned(value: Any) -> Any:
+    """Returns a value of another GPU type's Profile, which was not measured on this one."""
+    if is_uncertain(value):
+        return {**value, "source": "learned"}
+    return {key: _as_learned(item) for key, item in value.items()} if isinstance(value, Mapping) else value
 
 
 def _again(

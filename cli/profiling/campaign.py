@@ -12,6 +12,7 @@ from cli import exits
 from cli.client import ApiClient
 from cli.exits import Failed
 from cli.output import OutputTable, age, plain, print_data, say, seconds_since
+from cli.profiling.applied import apply_profiles
 from cli.profiling.asked import GpuPlace, ModelVariant, say_measured, setting_words, show
 
 POLL_SECONDS = 1.0
@@ -34,11 +35,9 @@ def run_campaign(client: ApiClient, args: argparse.Namespace, wanted: ModelVaria
         say(f"left out: {words}: {failure['message']}")
     seconds = _seconds(ended)
     profiles = ended["profiles"]
-    if args.apply:
-        client.send("POST", "/api/v1/apply", body=json.dumps(profiles).encode())
     show(args, profiles, len(ended["measurements"]), seconds, ended["leftOutError"])
-    for profile in profiles if args.apply else ():
-        say(f"profile {profile['metadata']['name']} is applied")
+    if args.apply:
+        apply_profiles(client, profiles)
     return exits.OK
 
 

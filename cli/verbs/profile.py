@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
+from typing import Any
 
 from cli import exits
 from cli.arguments import add_connection_arguments, completes, not_negative, part, whole
 from cli.client import ApiClient
 from cli.contexts import resolve
 from cli.exits import Failed
-from cli.output import say
 from cli.profiling.asked import ModelVariant, models, read_model, read_place, shares, whole_numbers
 
 EPILOG = """\
@@ -26,7 +25,8 @@ At a URL, a server that runs already (gpuwright-serve) is asked from here; only 
 
 `neighbours` reads latencies measured alone and beside others (CSV: model, smPercent, neighbours as MODEL:SM% with +
 between them, latencyMs; also gpuType, batch, samples, clockMhz) and gives pressure and sensitivity with their spread.
-`predict` learns from the Profiles in files what other GPU types would measure, for a first plan.
+`predict` learns from the Profiles in files what other GPU types would measure, for a first plan. Whenever Profiles are
+applied here, declared ones that were predicted are predicted again.
 
 Examples:
   gpuwright profile resnet50/fp16 --on node-7/2
@@ -168,7 +168,8 @@ def _import(args: argparse.Namespace) -> int:
     return exits.OK
 
 
-def _apply(args: argparse.Namespace, profiles: list[dict[str, object]]) -> None:
+def _apply(args: argparse.Namespace, profiles: list[dict[str, Any]]) -> None:
+    from cli.profiling.applied import apply_profiles
+
     with ApiClient(resolve(args)) as client:
-        client.send("POST", "/api/v1/apply", body=json.dumps(profiles).encode())
-    say(f"{len(profiles)} {'profile is' if len(profiles) == 1 else 'profiles are'} applied")
+        apply_profiles(client, profiles)

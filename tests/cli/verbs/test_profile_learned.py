@@ -6,8 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
+from tests.app.campaigns.test_reports import PERF_ANALYZER
 from tests.cli.conftest import Run
+from tests.support.server import RunningServer
 
 PAIRS = """\
 gpuType,model,batch,smPercent,neighbours,latencyMs,samples
@@ -121,6 +124,37 @@ def test_predictions_teach_nothing_and_are_made_anew_until_one_is_declared(run: 
     declared = json.loads(run("profile", "predict", "examples/fleet.yaml", str(path), "--json").out)
     assert "mine" not in {made["metadata"]["name"] for made in declared["profiles"]}
     assert declared["pairs"] == first["pairs"] + 1
+
+
+def test_what_is_measured_later_changes_predictions_that_are_declared(
+    run: Run, server: RunningServer, tmp_path: Path
+) -> None:
+    world = [
+        document
+        for document in yaml.safe_load_all(Path("examples/fleet.yaml").read_text())
+        if document["kind"] in ("GpuType", "Model", "Profile")
+    ]
+    assert server.request("POST", "/api/v1/apply", world).status == 200
+    done = run("profile", "predict", "examples/fleet.yaml", "--apply")
+    assert "predicted again" not in done.err, "they are new"
+    before = {
+        item["metadata"]["name"]: item["spec"] for item in server.request("GET", "/api/v1/profiles").json["items"]
+    }
+    (tmp_path / "b1.csv").write_text(PERF_ANALYZER)
+    about = ("--model", "clip-archive/fp16", "--gpu-type", "l4-24gb", "--batches", "1")
+    done = run("profile", "import", str(tmp_path / "b1.csv"), *about, "--apply")
+    assert done.code == 0, done.err
+    assert "profile clip-archive-fp16-l4-24gb is applied" in done.err
+    assert "predicted again from 28 Profiles, and applied: clip-archive-fp16-a100-sxm4-80gb, " in done.err
+    after = _profiles(server)
+    changed = {name for name in before if before[name] != after[name]}
+    assert {"clip-archive-fp16-l4-24gb", "clip-archive-fp16-a100-sxm4-80gb"} <= changed
+    assert changed.isdisjoint(document["metadata"]["name"] for document in world), "what was measured stays"
+
+
+def _profiles(server: RunningServer) -> dict[str, object]:
+    items = server.request("GET", "/api/v1/profiles").json["items"]
+    return {item["metadata"]["name"]: item["spec"] for item in items}
 
 
 def test_too_few_profiles_teach_nothing(run: Run, tmp_path: Path) -> None:

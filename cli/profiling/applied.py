@@ -1,0 +1,46 @@
+"""Applies Profiles, and then predicts again those that were predicted from what is declared."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from app.manifests.model import Kind
+from cli.client import ApiClient
+from cli.output import plain, say
+
+
+def apply_profiles(client: ApiClient, profiles: Sequence[Mapping[str, Any]]) -> None:
+    """Applies Profiles, and again those that were predicted: they follow from all that is measured by now."""
+    _apply(client, profiles)
+    if len(profiles) == 1:
+        say(f"profile {profiles[0]['metadata']['name']} is applied")
+    else:
+        say(f"{len(profiles)} profiles are applied")
+    _predict_again(client)
+
+
+def _predict_again(client: ApiClient) -> None:
+    from app.campaigns.unmeasured import predicted_profiles  # with numpy
+    from app.manifests.model import Manifest
+
+    declared = [
+        Manifest(kind, "", item["metadata"]["name"], item["spec"], item["metadata"].get("labels", {}))
+        for kind, path in ((Kind.GPU_TYPE, "/api/v1/gputypes"), (Kind.PROFILE, "/api/v1/profiles"))
+        for page in client.pages(path, {})
+        for item in page["items"]
+    ]
+    found = predicted_profiles(declared, only_again=True)
+    if found is None:
+        return
+    before = {each.name: each.spec for each in declared if each.kind is Kind.PROFILE}
+    changed = [made for made in found.manifests if made["spec"] != before[made["metadata"]["name"]]]
+    if changed:
+        _apply(client, changed)
+        names = ", ".join(made["metadata"]["name"] for made in changed)
+        say(plain(f"predicted again from {found.pairs} Profiles, and applied: {names}"))
+
+
+def _apply(client: ApiClient, profiles: Sequence[Mapping[str, Any]]) -> None:
+    client.send("POST", "/api/v1/apply", body=json.dumps(profiles).encode())
