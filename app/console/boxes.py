@@ -70,7 +70,8 @@ def group_by_gpu(body: Mapping[str, Any]) -> dict[str, dict[int, list[GpuResiden
                 GpuResident(instance["service"], False, instance["smPercent"], instance["memoryGib"])
             )
     for job in body.get("jobs", ()):
-        found[job["node"]][job["gpu"]].append(GpuResident(job["job"], True, job["smPercent"], job["memoryGib"]))
+        for gpu in held_gpus(job):
+            found[job["node"]][gpu].append(GpuResident(job["job"], True, job["smPercent"], job["memoryGib"]))
     for gpus in found.values():
         for residents in gpus.values():
             residents.sort(key=lambda resident: (resident.is_job, -resident.sm_percent, resident.name))

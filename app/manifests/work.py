@@ -113,7 +113,12 @@ class JobSpec(Spec):
     checkpoint: CheckpointSpec | None = Field(None, description="How it saves before it is stopped")
     progress: ProgressSpec | None = Field(None, description="The metrics that count its progress; a file if left out")
     deadline: Moment | None = Field(None, description="When it must be done")
-    max_price_per_hour: Positive | None = Field(None, description="Price limit of a GPU that is opened for it")
+    gpus: Annotated[int, Field(ge=1, le=8)] = Field(
+        1, description="Above 1: so many whole GPUs of one node, linked with each other"
+    )
+    max_price_per_hour: Positive | None = Field(
+        None, description="Price limit of a GPU that is opened for it, or of all its GPUs"
+    )
     preemptible: bool = Field(True, description="Whether it may be stopped once it runs")
     priority: Priority = Field(100, description="Weight of leaving it waiting or unplaced")
     profiles: Annotated[dict[Name, JobProfileSpec], Field(min_length=1, max_length=1_000)] = Field(
@@ -126,6 +131,8 @@ class JobSpec(Spec):
         kind = spec.get("type")
         if kind not in ("training", "offline"):
             return
+        if spec.get("gpus", 1) != 1 and isinstance(spec.get("requests"), str):
+            yield Contradiction("gpus", "requests from a file are sent to a server on one GPU", "1", spec["gpus"])
         wanted, other = ("steps", "requests") if kind == "training" else ("requests", "steps")
         if wanted not in spec:
             yield Contradiction(wanted, f"a job of type {kind} needs {wanted}", "a whole number of at least 1")
@@ -136,6 +143,10 @@ class JobSpec(Spec):
             if not isinstance(profile, dict):
                 continue
             speed, stray = f"{wanted}PerSecond", f"{other}PerSecond"
+            speeds = profile.get(speed)
+            if spec.get("gpus", 1) != 1 and isinstance(speeds, dict) and "100" not in speeds:
+                message = "a job on several GPUs holds them whole: its speed at 100 % is needed"
+                yield Contradiction(f"profiles.{gpu_type}.{speed}", message, "a table with 100, for all its GPUs")
             if speed not in profile:
                 message = f"a job of type {kind} needs {speed}"
                 yield Contradiction(f"profiles.{gpu_type}.{speed}", message, f"a table of SM% to {wanted} a second")
@@ -175,7 +186,10 @@ class RunningJob(Spec):
 
     job: Owned = Field(description="tenant/name")
     node: Name = Field(description="Node")
-    gpu: Annotated[int, Field(ge=0, le=100_000)] = Field(description="Index of the GPU in its node")
+    gpu: GpuIndex | None = Field(None, description="Index of the GPU in its node")
+    gpus: Annotated[list[GpuIndex], Field(min_length=2, max_length=8), distinct] | None = Field(
+        None, description="Instead of gpu: the indexes of all its GPUs"
+    )
     sm_percent: Annotated[int, Field(ge=1, le=100)] = Field(description="Share of the GPU's SMs")
     memory_gib: Positive = Field(description="GPU memory")
     steps: NotNegative | None = Field(None, description="Steps left")
@@ -192,12 +206,13 @@ class StateSpec(Spec):
 
     @classmethod
     def contradictions(cls, spec: Mapping[str, JSON]) -> Iterator[Contradiction]:
-        running = spec.get("running")
-        for index, entry in enumerate(running if isinstance(running, list) else ()):
-            if not isinstance(entry, dict) or ("gpu" in entry) != ("gpus" in entry):
-                continue
-            at = f"running[{index}].gpu"
-            if "gpu" in entry:
-                yield Contradiction(at, "an instance has gpu or gpus, not both", "gpu alone, or gpus", entry["gpu"])
-            else:
-                yield Contradiction(at, "this field is required", "the index of its GPU, or gpus with all of them")
+        for field, what in (("running", "an instance"), ("jobs", "a job")):
+            lines = spec.get(field)
+            for index, entry in enumerate(lines if isinstance(lines, list) else ()):
+                if not isinstance(entry, dict) or ("gpu" in entry) != ("gpus" in entry):
+                    continue
+                at = f"{field}[{index}].gpu"
+                if "gpu" in entry:
+                    yield Contradiction(at, f"{what} has gpu or gpus, not both", "gpu alone, or gpus", entry["gpu"])
+                else:
+                    yield Contradiction(at, "this field is required", "the index of its GPU, or gpus with all of them")

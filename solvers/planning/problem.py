@@ -116,6 +116,7 @@ class Job:
     is_preemptible: bool = True
     priority: float = 100
     template: str | None = None  # that its node must offer; None: any node will do
+    gpus: int = 1  # above 1: so many whole GPUs of one node, linked with each other
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,10 +195,20 @@ class PlacedJob:
     sm_percent: int
     memory_gib: float
     units_per_second: float = 0.0  # predicted
+    gpus: tuple[int, ...] = ()  # all of its GPUs, rising, where it has several; `gpu` is the first of them
 
     @property
     def place(self) -> Place:
         return (self.node, self.gpu)
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """Returns every GPU that it holds."""
+        return tuple((self.node, gpu) for gpu in self.gpus) if self.gpus else ((self.node, self.gpu),)
+
+    @property
+    def degree(self) -> int:
+        return len(self.gpus) or 1
 
 
 @dataclass(frozen=True, slots=True)

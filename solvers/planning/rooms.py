@@ -114,7 +114,8 @@ class FleetRooms:
                 self._note(at, line.service, line.instance.sm_percent)
             for job in gpu.jobs:
                 self._hold(at, job.placed.sm_percent, job.placed.memory_gib, job.pressure, job.top_w)
-                self._use_node(at, job.demand.cpu_cores, job.demand.host_memory_gib)
+                if job.placed.gpu == gpu.index:  # of a job on several GPUs the node bears its demand once
+                    self._use_node(at, job.demand.cpu_cores, job.demand.host_memory_gib)
 
     def room_for(self, shape: FleetShape, service: Service) -> int:
         """Returns how many more instances of this shape fit if nothing else changes."""

@@ -59,7 +59,7 @@ def _instance_out(instance: Instance) -> dict[str, Any]:
         "id": instance.id,
         "service": instance.service,
         "node": instance.node,
-        **({"gpus": list(instance.gpus)} if instance.gpus else {"gpu": instance.gpu}),
+        **_gpus_out(instance),
         "variant": instance.variant,
         "batch": instance.batch,
         "batchTimeoutMs": instance.batch_timeout_ms,
@@ -69,6 +69,10 @@ def _instance_out(instance: Instance) -> dict[str, Any]:
         "ratePerSecond": instance.rate_per_second,
         "predicted": _predicted(instance),
     }
+
+
+def _gpus_out(line: Instance | PlacedJob) -> dict[str, Any]:
+    return {"gpus": list(line.gpus)} if line.gpus else {"gpu": line.gpu}
 
 
 def _predicted(instance: Instance) -> dict[str, float]:
@@ -82,7 +86,7 @@ def _job_out(placed: PlacedJob, offline: Collection[str]) -> dict[str, Any]:
     return {
         "job": placed.job,
         "node": placed.node,
-        "gpu": placed.gpu,
+        **_gpus_out(placed),
         "smPercent": placed.sm_percent,
         "memoryGib": placed.memory_gib,
         "predicted": {speed: placed.units_per_second},
@@ -206,14 +210,15 @@ def _is_index(value: JSON) -> bool:
 
 
 def _job_in(fields: PlanFields) -> PlacedJob:
-    predicted = fields.inner("predicted")
+    predicted, gpus = fields.inner("predicted"), _gpus_in(fields)
     return PlacedJob(
         job=fields.text("job"),
         node=fields.text("node"),
-        gpu=fields.number("gpu"),
+        gpu=gpus[0] if gpus else fields.number("gpu"),
         sm_percent=fields.number("smPercent"),
         memory_gib=fields.number("memoryGib"),
         units_per_second=next((predicted.number(speed) for speed in SPEEDS if speed in predicted.values), 0.0),
+        gpus=gpus,
     )
 
 

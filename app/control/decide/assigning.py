@@ -13,7 +13,7 @@ from agents.contract.runtimes import OwnRuntime, own_runtime
 from app.control.decide.job_terms import job_terms
 from app.control.domain.desired import Desired, NodeDesired
 from app.control.domain.snapshot import Snapshot
-from app.control.domain.specs import JOB_TEMPLATE, job_template, units_of
+from app.control.domain.specs import JOB_TEMPLATE, is_preemptible, job_template, units_of
 from app.control.formulate.question import Question
 from app.manifests.caps import gpu_caps_w
 from app.manifests.fleet import PolicySpec
@@ -50,7 +50,7 @@ def desired_of(snapshot: Snapshot, question: Question, plan: Plan) -> dict[str, 
         for gpu in gpus_of_line:
             clocks[line.node, gpu] = line.clock_mhz
     for job in plan.jobs:
-        id_ = ids.of(job.node, job.job, (job.gpu,))
+        id_ = ids.of(job.node, job.job, job.gpus or (job.gpu,))
         by_node[job.node].append(_job(id_, job, problem, specs))
     for node, instance in question.pinned:
         by_node[node].append(instance)
@@ -202,8 +202,9 @@ def _job(id_: str, placed: PlacedJob, problem: Problem, specs: Specs) -> Assigne
         sm_percent=float(placed.sm_percent),
         memory_gib=placed.memory_gib,
         priority=float(job.priority),
-        preemptible=job.is_preemptible,
+        preemptible=is_preemptible(spec) if spec else job.is_preemptible,
         terms=job_terms(spec) if spec else None,
+        gpus=placed.gpus,
     )
 
 

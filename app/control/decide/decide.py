@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from app.control.decide.assigning import desired_of
 from app.control.decide.churn import not_worth_it
 from app.control.decide.cordons import draining_gpus, keep_undrainable, reclaimed_gpus
 from app.control.decide.drafting import changed_owners, judged, unjudged
@@ -74,11 +75,13 @@ def hold_back(snapshot: Snapshot, question: Question, decision: Decision) -> Dec
     """
     few = (HeldBackChange(name, Reason.TOO_FEW_GPUS, why) for name, why in question.shortages.items())
     decision = replace(decision, held_back=(*decision.held_back, *few))
-    desired = decision.desired
     is_weighed = question.problem.policy.planner == JOINT  # what another planner wants is not second-guessed by cost
     if is_weighed and (idle := not_worth_it(snapshot, question, decision)):
-        return keep_in_force(snapshot, question, decision, idle)
-    rules = rules_of(snapshot.declared)
+        jobs_alone = _with_jobs_alone(snapshot, question, decision, idle)
+        if jobs_alone is None:
+            return keep_in_force(snapshot, question, decision, idle)
+        decision = jobs_alone
+    desired, rules = decision.desired, rules_of(snapshot.declared)
     if places := draining_gpus(snapshot.nodes):
         reclaimed = reclaimed_gpus(snapshot.nodes)
         decision = keep_undrainable(decision, snapshot.assignments, places, rules, reclaimed)
@@ -92,6 +95,23 @@ def hold_back(snapshot: Snapshot, question: Question, decision: Decision) -> Dec
         return keep_in_force(snapshot, question, decision, *stuck)
     idle = not_worth_it(snapshot, question, rest) if is_weighed else None
     return keep_in_force(snapshot, question, rest, idle) if idle else rest
+
+
+def _with_jobs_alone(
+    snapshot: Snapshot, question: Question, decision: Decision, idle: HeldBackChange
+) -> Decision | None:  # fmt: skip
+    """Returns the decision's jobs beside services as they are; None if no job gains by that.
+
+    Otherwise a job would wait for as long as a search changes a service to no purpose.
+    """
+    before = question.plan_in_force
+    if {placed.job for placed in decision.plan.jobs} == {placed.job for placed in before.jobs}:
+        return None
+    desired = desired_of(snapshot, question, replace(before, jobs=decision.plan.jobs))
+    found = rejudge(snapshot, decision, desired, (idle,))
+    if found is None or found.verdict is None or found.verdict.cost.job >= question.verdict.cost.job:
+        return None
+    return found
 
 
 def rollout_in_progress(snapshot: Snapshot, question: Question, since: datetime | None) -> HeldBackChange | None:

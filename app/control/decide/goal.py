@@ -110,7 +110,7 @@ def _names(jobs: Iterable[PlacedJob]) -> set[str]:
 
 
 def _seats(jobs: Iterable[PlacedJob]) -> set[tuple[object, ...]]:
-    return {(placed.job, placed.place, placed.sm_percent, placed.memory_gib) for placed in jobs}
+    return {(placed.job, placed.places, placed.sm_percent, placed.memory_gib) for placed in jobs}
 
 
 def _kept(snapshot: Snapshot, question: Question, decision: Decision, why: str) -> Decision:

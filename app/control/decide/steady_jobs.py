@@ -60,7 +60,7 @@ def keep_jobs_steady(problem: Problem, plan: Plan, remaining: Mapping[str, float
 
 
 def _same(placed: PlacedJob, other: PlacedJob) -> bool:
-    return placed.place == other.place and placed.sm_percent == other.sm_percent
+    return placed.places == other.places and placed.sm_percent == other.sm_percent
 
 
 def _pays(units: float, before: float, after: float) -> bool:

@@ -45,8 +45,9 @@ class Neighbourhood:
             gpu = at(line.place)
             gpu.residents.append(reader.resident(line, self.problem.services[line.service], gpu.node))
         for placed in self.plan.jobs:
-            gpu = at(placed.place)
-            gpu.jobs.append(reader.job(placed, gpu.node))
+            job = reader.job(placed, nodes[placed.node])
+            for place in placed.places:
+                at(place).jobs.append(job)
         for gpu in found.values():
             slow_down(gpu, self.problem.policy)
         return found

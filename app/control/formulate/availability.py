@@ -53,7 +53,7 @@ class _Asked:
     def _rests_on(self) -> tuple[object, ...]:
         p, state = self.problem, self.problem.state
         jobs = state.jobs if state else ()
-        staying = {job.place for job in jobs if not p.jobs[job.job].is_preemptible}
+        staying = {place for job in jobs if not p.jobs[job.job].is_preemptible for place in job.places}
         running = state.running if state else ()
         return (p.services, p.nodes, running, staying, p.limits, p.policy, p.gpu_types, p.models, p.profiles)
 

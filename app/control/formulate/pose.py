@@ -24,15 +24,19 @@ from app.control.formulate.min_instances import relax_min_instances
 from app.control.formulate.objective import by_share, intensity_since
 from app.control.formulate.own_runtimes import admitted_names, encoded_job_runtimes, encoded_runtimes
 from app.control.formulate.problem import build_problem
-from app.control.formulate.question import Question
+from app.control.formulate.question import SMALL_LACK_SHARE, Question
 from app.control.formulate.running import pinned_instances, running_instances
 from app.manifests.model import Kind, Manifest
 from app.manifests.offline import DeclaredFiles
 from app.manifests.uncertain import MEAN_QUANTILE
+from solvers.planning.plan import unserved_rest
 from solvers.planning.problem import (
     Demand,
+    Instance,
+    Job,
     Node,
     Place,
+    PlacedJob,
     Problem,
     Profile,
     ProfileKey,
@@ -77,7 +81,8 @@ def pose(snapshot: Snapshot, jobs: Mapping[str, float] | None = None) -> Questio
         state=RunningState(now=snapshot.at),
     )
     running, placed = running_instances(snapshot.in_force, problem)
-    problem = replace(problem, state=RunningState(snapshot.at, running, placed, repartition=_repartition(snapshot)))
+    state = RunningState(snapshot.at, running, placed, repartition=_repartition(snapshot))
+    problem = replace(problem, jobs=_with_kept_jobs(problem, running, placed), state=state)
     services, without = relax_availability(problem)
     services, short = relax_min_instances(replace(problem, services=services))
     return Question(replace(problem, services=services), pinned, {**without, **short})
@@ -160,6 +165,22 @@ def _without_whole(
         return dict(usable)
     left = {node: tuple(gpu for gpu in gpus if (node, gpu) not in held) for node, gpus in usable.items()}
     return {node: gpus for node, gpus in left.items() if gpus}
+
+
+def _with_kept_jobs(
+    problem: Problem, running: Sequence[Instance], placed: Sequence[PlacedJob]
+) -> Mapping[str, Job]:  # fmt: skip
+    """Returns the jobs; one that runs on several GPUs gives them up only while a service lacks capacity.
+
+    Nothing runs beside it, so that a search that did not leave it alone would stop it for any cheaper plan.
+    """
+    wide = {line.job for line in placed if line.gpus}
+    rates = {name: service.rate_per_second for name, service in problem.services.items()}
+    if not wide or any(
+        rest.rate_per_second >= SMALL_LACK_SHARE * rates[rest.service] for rest in unserved_rest(problem, running)
+    ):
+        return problem.jobs
+    return {name: replace(job, is_preemptible=False) if name in wide else job for name, job in problem.jobs.items()}
 
 
 def _repartition(snapshot: Snapshot) -> tuple[Place, ...]:

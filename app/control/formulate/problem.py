@@ -255,6 +255,7 @@ def _job(manifest: Manifest, units_left: Mapping[str, float], quantile: float) -
         is_preemptible=is_preemptible(spec),
         priority=spec.get("priority", PRIORITIES["Job"]),
         template=job_runtime_name(name, spec),
+        gpus=spec.get("gpus", 1),
     )
 
 
@@ -274,7 +275,14 @@ def _state(spec: Spec, nodes: Mapping[str, Node], gpu_types: Mapping[str, GpuTyp
         now=moment(spec.get("now")),
         running=tuple(_running(entry, nodes, gpu_types) for entry in spec.get("running", ())),
         jobs=tuple(
-            PlacedJob(entry["job"], entry["node"], entry["gpu"], entry["smPercent"], entry["memoryGib"])
+            PlacedJob(
+                job=entry["job"],
+                node=entry["node"],
+                gpu=entry["gpu"] if "gpu" in entry else min(entry["gpus"]),
+                sm_percent=entry["smPercent"],
+                memory_gib=entry["memoryGib"],
+                gpus=tuple(sorted(entry.get("gpus", ()))),
+            )
             for entry in spec.get("jobs", ())
         ),
     )

@@ -53,7 +53,9 @@ def running_instances(desired: Desired, problem: Problem) -> tuple[tuple[Instanc
                 continue
             name = assigned.owner
             if assigned.job and name in problem.jobs and problem.nodes[node].gpu_type in problem.jobs[name].profiles:
-                jobs.append(PlacedJob(name, node, assigned.gpu, round(assigned.sm_percent), assigned.memory_gib))
+                several = assigned.gpus if assigned.is_wide else ()
+                share, gib = round(assigned.sm_percent), assigned.memory_gib
+                jobs.append(PlacedJob(name, node, assigned.gpu, share, gib, gpus=several))
             elif assigned.service and _still_fits(assigned, problem.services.get(name), problem, node):
                 clock_mhz = clocks.get(assigned.gpu, problem.type_of(node).top_clock_mhz)
                 running.append(_instance(assigned, name, node, clock_mhz))

@@ -124,7 +124,8 @@ class _Life:
             )  # fmt: skip
         self._become(JobPhase.STARTING)
         self.state = replace(self.state, per_second=0.0, need=JobNeed())
-        at = f"on {place.node}/{place.gpu} with {place.sm_percent:g} % of its SMs"
+        share = f"{place.sm_percent:g} % of its SMs" if len(place.gpus) == 1 else "all of their SMs"
+        at = f"on {place.node}/{','.join(map(str, place.gpus))} with {share}"
         self._tell(Reason.JOB_PLACED, f"{at}, from {self._progress()}" if state.done else at)
 
     def follow_reading(self, reading: JobReading) -> None:

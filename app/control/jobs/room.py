@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from app.control.domain.snapshot import Snapshot
 from app.control.domain.specs import gpu_count, gpu_type_of, memory_gib
 from app.control.jobs.state import JobWork
 
+WHOLE_PERCENT = 100
 
-def free_capacity(snapshot: Snapshot) -> dict[str, list[tuple[int, float]]]:
-    """Returns, by GPU type, the free SM% and memory of each GPU that may be planned on."""
+
+@dataclass(frozen=True, slots=True)
+class FreeGpu:
+    """What is free on a GPU."""
+
+    node: str
+    sm_percent: int
+    memory_gib: float
+
+
+def free_capacity(snapshot: Snapshot) -> dict[str, list[FreeGpu]]:
+    """Returns, by GPU type, what is free on each GPU that may be planned on."""
     whole_gib = {item.name: memory_gib(item.spec) for item in snapshot.declared if item.kind == "GpuType"}
-    found: dict[str, list[tuple[int, float]]] = {}
+    found: dict[str, list[FreeGpu]] = {}
     for item in snapshot.declared:
         facts = snapshot.nodes.get(item.name) if item.kind == "Node" else None
         if facts is None or facts.state != "reporting":
@@ -27,13 +40,21 @@ def free_capacity(snapshot: Snapshot) -> dict[str, list[tuple[int, float]]]:
         for gpu in range(gpu_count(item.spec)):
             if gpu not in out:
                 sm, memory = held.get(gpu, (0.0, 0.0))
-                found.setdefault(kind, []).append((int(100 - sm), whole_gib[kind] - memory))
+                found.setdefault(kind, []).append(FreeGpu(item.name, int(100 - sm), whole_gib[kind] - memory))
     return found
 
 
-def widest_free(room: Mapping[str, list[tuple[int, float]]], work: JobWork) -> dict[str, int]:
-    """Returns, by GPU type that suits the job, the most free SM% on a GPU with enough free memory, or 0."""
-    return {
-        kind: max((sm for sm, memory in room.get(kind, ()) if memory >= needed), default=0)
-        for kind, needed in sorted(work.memory_gib.items())
-    }
+def widest_free(room: Mapping[str, list[FreeGpu]], work: JobWork) -> dict[str, int]:
+    """Returns, by GPU type that suits the job, the most free SM% on a GPU with enough free memory, or 0.
+
+    For a job on several GPUs: of all GPUs of a node that are wholly free.
+    """
+    found = {}
+    for kind, needed in sorted(work.memory_gib.items()):
+        free = [gpu for gpu in room.get(kind, ()) if gpu.memory_gib >= needed]
+        if work.gpus > 1:
+            whole = Counter(gpu.node for gpu in free if gpu.sm_percent == WHOLE_PERCENT)
+            found[kind] = WHOLE_PERCENT * max(whole.values(), default=0)
+        else:
+            found[kind] = max((gpu.sm_percent for gpu in free), default=0)
+    return found

@@ -60,6 +60,7 @@ class JobWork:
     least_sm_percent: Mapping[str, int]
     manifest: str  # a hash, to notice changes
     retries: int = RETRIES  # processes in a row that may fail without progress and are replaced
+    gpus: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ class JobPlace:
 
     instance: str
     node: str
-    gpu: int
+    gpus: tuple[int, ...]
     sm_percent: float
 
 
@@ -157,6 +158,7 @@ def work_of(declared: DeclaredObject) -> JobWork:
         least_sm_percent={kind: min(int(sm) for sm in table) for kind, (table, _) in tables.items()},
         manifest=blake2b(msgspec.json.encode(spec, order="deterministic"), digest_size=8).hexdigest(),
         retries=retries_of(spec),
+        gpus=int(spec.get("gpus", 1)),
     )
 
 
@@ -168,7 +170,7 @@ def assigned_places(assigned: Desired, nodes: Mapping[str, NodeStatus]) -> dict[
             continue
         for instance in wanted.instances:
             if instance.job:
-                found[instance.owner] = JobPlace(instance.id, node, instance.gpu, instance.sm_percent)
+                found[instance.owner] = JobPlace(instance.id, node, instance.all_gpus, instance.sm_percent)
     return found
 
 

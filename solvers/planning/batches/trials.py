@@ -41,7 +41,7 @@ class BatchTrials:
         t = tables(problem)
         shop, self.prices = priced(t, 0)
         self.board: RunningBoard = running_board(t, shop, plan.jobs)
-        self.closed = {placed.place for placed in plan.jobs}
+        self.closed = {place for placed in plan.jobs for place in placed.places}
         broken = seat(self.board, plan.instances)
         self.board.forget()
         self._judged = JudgedPlan(problem, plan, keep)

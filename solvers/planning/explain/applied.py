@@ -240,7 +240,8 @@ def predict_again(
     for place in sorted(gpus):
         slow_down(gpus[place], problem.policy)
         found += [_tuned(problem, line.instance, line.exec_ms or 0.0) for line in gpus[place].residents]
-        training += [replace(job.placed, units_per_second=job.units_per_second or 0.0) for job in gpus[place].jobs]
+        here = [job for job in gpus[place].jobs if job.placed.place == place]  # a job on several GPUs once
+        training += [replace(job.placed, units_per_second=job.units_per_second or 0.0) for job in here]
     return found, training
 
 

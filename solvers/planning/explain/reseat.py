@@ -11,7 +11,7 @@ from solvers.planning.problem import Instance, PlacedJob, Problem
 
 def reseat(problem: Problem, placed: Sequence[Instance], staying: Sequence[PlacedJob]) -> list[Instance]:
     """Returns a plan's instances; those of these jobs' GPUs run next to the jobs or elsewhere, or are dropped."""
-    places = {job.place for job in staying}
+    places = {place for job in staying for place in job.places}
     found = [instance for instance in placed if instance.place not in places]
 
     def dearest(name: str) -> tuple[float, str]:

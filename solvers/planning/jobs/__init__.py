@@ -10,6 +10,7 @@ from solvers.planning.beside import NO_GPU, narrowed, wide_of
 from solvers.planning.jobs import exact, explain, search
 from solvers.planning.jobs.placement import JobPlacement, less
 from solvers.planning.jobs.room import room
+from solvers.planning.jobs.wide import seat_wide_jobs, wide_jobs, without_wide_jobs
 from solvers.planning.judge.plan_lines import gpus_with
 from solvers.planning.judge.readings import slow_down
 from solvers.planning.plan import Unplaced
@@ -38,6 +39,8 @@ def place_jobs(problem: Problem, instances: Sequence[Instance], work: int = 30_0
         return JobPlan((), (), tuple(instances), 0.0, "no jobs")
     if wide := wide_of(problem, instances):
         return _beside(problem, instances, wide, work)
+    if wide_jobs(problem):
+        return _beside_wide_jobs(problem, instances, work)
     left = room(problem, instances)
     placement = JobPlacement(left, SPLITS_AT_SCALE)
     search.search(placement, work)
@@ -75,6 +78,19 @@ def _beside(problem: Problem, instances: Sequence[Instance], wide: Sequence[Inst
     found = place_jobs(narrow, others, work)
     order = tuple(sorted([*found.instances, *wide], key=lambda line: line.place))
     return replace(found, instances=order)
+
+
+def _beside_wide_jobs(problem: Problem, instances: Sequence[Instance], work: int) -> JobPlan:
+    """Places jobs on several GPUs first, and all others on the GPUs that they leave."""
+    seats = seat_wide_jobs(problem, instances)
+    found = place_jobs(without_wide_jobs(problem, seats.placed), instances, work)
+    return replace(
+        found,
+        jobs=tuple(sorted([*found.jobs, *seats.placed], key=lambda placed: placed.job)),
+        unplaced=(*seats.unplaced, *found.unplaced),
+        job_cost=found.job_cost + seats.cost,
+        method=f"{found.method}; {len(seats.placed)} on several GPUs",
+    )
 
 
 def _placed(s: JobPlacement) -> tuple[PlacedJob, ...]:

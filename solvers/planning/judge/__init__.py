@@ -36,7 +36,7 @@ def judge(problem: Problem, plan: Plan, simulate: bool = True, keeps: Keeps | No
 def judge_services(problem: Problem, plan: Plan, keeps: Keeps) -> Verdict:
     """Judges the services of a plan as if it had no jobs, and had not prolonged batch timeouts for them."""
     state = problem.state
-    places = {job.place for job in (*plan.jobs, *(state.jobs if state else ()))}
+    places = {place for job in (*plan.jobs, *(state.jobs if state else ())) for place in job.places}
     alone = replace(problem, jobs={}, state=RunningState(state.now, state.running) if state else None)
     bare = replace(plan, instances=_with_timeouts_of(alone, plan.instances, places), jobs=(), unplaced=())
     return judge(alone, bare, simulate=False, keeps=keeps)

@@ -140,9 +140,9 @@ def host_memory_fits(problem: Problem, node: Node, gpus: Sequence[JudgedGpu]) ->
 
 
 def demands_on(gpus: Sequence[JudgedGpu]) -> list[Demand]:
-    """Returns what the instances and jobs on these GPUs of a node take of it; an instance on several GPUs once."""
+    """Returns what the instances and jobs on these GPUs of a node take of it; what runs on several GPUs once."""
     demands = [line.demand for gpu in gpus for line in gpu.residents if line.instance.gpu == gpu.index]
-    return demands + [job.demand for gpu in gpus for job in gpu.jobs]
+    return demands + [job.demand for gpu in gpus for job in gpu.jobs if job.placed.gpu == gpu.index]
 
 
 NODE_RULES = (cpu_fits, host_memory_fits, job_may_open_node)

@@ -12,6 +12,8 @@ from solvers.planning.judge.tolerances import SUM_SHARE, at_most
 from solvers.planning.plan import Unplaced
 from solvers.planning.problem import OWN, Job, Node, PlacedJob, Policy, Problem
 
+WHOLE_PERCENT = 100
+
 # A line of the plan by itself
 
 
@@ -21,8 +23,39 @@ def job_exists(problem: Problem, line: JobResident, gpu: JudgedGpu | None) -> st
 
 
 def job_gpu_exists(problem: Problem, line: JobResident, gpu: JudgedGpu | None) -> str | None:
-    """node in nodes, 0 <= gpu < gpus of the node, a whole number"""
-    return None if gpu else no_such_gpu(problem, line.placed.node, line.placed.gpu)
+    """node in nodes, 0 <= gpu < gpus of the node, a whole number; so are all of its GPUs, which rise"""
+    placed = line.placed
+    if gpu is None:
+        node = problem.nodes.get(placed.node)
+        missing = [index for _, index in placed.places if node is None or not node.has_gpu(index)]
+        return no_such_gpu(problem, placed.node, missing[0] if missing else placed.gpu)
+    rising = [index for _, index in placed.places]
+    if rising == sorted(set(rising)) and rising[0] == placed.gpu:
+        return None
+    return f"its gpus {', '.join(f'{index:g}' for index in rising)} do not rise, each listed once"
+
+
+def job_gpus_counted(problem: Problem, line: JobResident, gpu: JudgedGpu | None) -> str | None:
+    """as many GPUs as the job asks for"""
+    if line.job is None or line.placed.degree == line.job.gpus:
+        return None
+    return f"it has {line.placed.degree} GPUs and asks for {line.job.gpus}"
+
+
+def job_gpus_linked(problem: Problem, line: JobResident, gpu: JudgedGpu | None) -> str | None:
+    """several GPUs => they are in one group of linked GPUs of the node"""
+    places = line.placed.places
+    if gpu is None or len({gpu.node.link_of(index) for _, index in places}) == 1:
+        return None
+    spelled = ", ".join(f"{index:g}" for _, index in places)
+    return f"GPUs {spelled} of {gpu.node.name} are not linked: {gpu.node.linked_gpus} in a row are"
+
+
+def job_gpus_whole(problem: Problem, line: JobResident, gpu: JudgedGpu | None) -> str | None:
+    """several GPUs => smPercent 100"""
+    if not line.placed.gpus or line.placed.sm_percent == WHOLE_PERCENT:
+        return None
+    return f"smPercent {line.placed.sm_percent:g} is not 100: a job on several GPUs holds them whole"
 
 
 def job_profiled(problem: Problem, line: JobResident, gpu: JudgedGpu | None) -> str | None:
@@ -58,7 +91,17 @@ def job_template_offered(problem: Problem, line: JobResident, gpu: JudgedGpu | N
     return f"node {gpu.node.name} does not {what}"
 
 
-LINE_RULES = (job_exists, job_gpu_exists, job_profiled, job_template_offered, job_sm_profiled, job_memory_covers)
+LINE_RULES = (
+    job_exists,
+    job_gpu_exists,
+    job_gpus_counted,
+    job_gpus_linked,
+    job_gpus_whole,
+    job_profiled,
+    job_template_offered,
+    job_sm_profiled,
+    job_memory_covers,
+)
 
 # A GPU
 
@@ -79,11 +122,13 @@ def is_node_opened_for_jobs(node: Node, gpus: Sequence[JudgedGpu]) -> bool:
 def job_may_open(problem: Problem, gpu: JudgedGpu) -> str | None:
     """a GPU opened for jobs => one of them has a deadline or maxPricePerHour, and price <= its maxPricePerHour if any
 
-    One such job is enough: the others share what it pays for. So they do on a GPU where a job must stay.
+    One such job is enough: the others share what it pays for. So they do on a GPU where a job must stay. The price of
+    a job on several GPUs is that of all of them.
     """
     if not is_opened_for_jobs(gpu, problem.policy):
         return None
-    return _not_allowed(problem, gpu.jobs, gpu.node.price_per_hour)
+    degree = max(line.placed.degree for line in gpu.jobs)
+    return _not_allowed(problem, gpu.jobs, degree * gpu.node.price_per_hour)
 
 
 def job_may_open_node(problem: Problem, node: Node, gpus: Sequence[JudgedGpu]) -> str | None:
@@ -155,8 +200,8 @@ def deadline_met(
 def running_job_stays(
     problem: Problem, job: Job, lines: Sequence[JobResident], claims: Sequence[Unplaced], stays: PlacedJob | None
 ) -> str | None:
-    """running and not preemptible => it runs on the same GPU"""
-    if stays is None or any(line.placed.place == stays.place for line in lines):
+    """running and not preemptible => it runs on the same GPU, or the same GPUs"""
+    if stays is None or any(line.placed.places == stays.places for line in lines):
         return None
     return f"it runs on {stays.node}/{stays.gpu} and is not preemptible, so it must stay there"
 

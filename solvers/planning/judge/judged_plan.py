@@ -57,7 +57,7 @@ class JudgedPlan:
         for out in plan.unplaced:
             self._unplaced[out.job].append(out)
         touched = {place for instance in plan.instances for place in self._seat(instance)}
-        touched.update(map(self._seat_job, plan.jobs))
+        touched.update(place for placed in plan.jobs for place in self._seat_job(placed))
         self._judge_gpus(touched.union(self._churn.places))
         judged_by = (self._judge_node, self._judge_service, self._judge_tenant, self._judge_job)
         for part, names in zip(judged_by, (problem.nodes, problem.services, problem.limits, problem.jobs), strict=True):
@@ -91,9 +91,9 @@ class JudgedPlan:
             named |= self._take_over(problem)
         stop, start = self._retune(change)
         touched = {place for instance in stop for place in self._unseat(instance)}
-        touched.update([self._unseat_job(placed) for placed in change.stop_jobs])
+        touched.update([place for placed in change.stop_jobs for place in self._unseat_job(placed)])
         touched.update([place for instance in start for place in self._seat(instance)])
-        touched.update([self._seat_job(placed) for placed in change.start_jobs])
+        touched.update([place for placed in change.start_jobs for place in self._seat_job(placed)])
         for service, entry in change.unserved.items():
             self._unserved[service] = [entry] if entry else []
         for job, out in change.unplaced.items():
@@ -140,14 +140,14 @@ class JudgedPlan:
             self._broken.forget((scope, id(line)))
         return instance.places
 
-    def _seat_job(self, placed: PlacedJob) -> Place:
+    def _seat_job(self, placed: PlacedJob) -> tuple[Place, ...]:
         line, gpu = self._lines.seat_job(placed)
         self._broken.note(("line", id(line)), lambda: where(placed), jobs.LINE_RULES, self.problem, line, gpu)
-        return placed.place
+        return placed.places
 
-    def _unseat_job(self, placed: PlacedJob) -> Place:
+    def _unseat_job(self, placed: PlacedJob) -> tuple[Place, ...]:
         self._broken.forget(("line", id(self._lines.unseat_job(placed))))
-        return placed.place
+        return placed.places
 
     def _retune(self, change: PlanEdit) -> tuple[list[Instance], list[Instance]]:
         """Takes over instances that differ in rate and timeout alone: neighbours and sums do not depend on these.

@@ -48,6 +48,10 @@ class PlanLines:
         gpu, keeper = self._gpu(placed.place)
         line = self.reader.job(placed, gpu.node if gpu else None)
         keeper.jobs.append(line)
+        for other in placed.places[1:]:
+            further, keeper = self._gpu(other)
+            keeper.jobs.append(line)
+            gpu = gpu if further else None
         self.by_job[placed.job].append(line)
         return line, gpu
 
@@ -55,6 +59,8 @@ class PlanLines:
         _, keeper = self._gpu(placed.place)
         line = next(line for line in keeper.jobs if line.placed == placed)
         keeper.jobs.remove(line)
+        for other in placed.places[1:]:
+            self._gpu(other)[1].jobs.remove(line)
         self.by_job[placed.job].remove(line)
         return line
 
@@ -103,7 +109,9 @@ def gpus_with(
         gpu.residents.append(reader.resident(instance, problem.services[instance.service], gpu.node))
     for job in jobs:
         gpu = gpus.get(job.place) or gpu_at(job.place)
-        gpu.jobs.append(reader.job(job, gpu.node))
+        line = reader.job(job, gpu.node)
+        for place in job.places:
+            (gpus.get(place) or gpu_at(place)).jobs.append(line)
     return gpus
 
 
@@ -124,5 +132,5 @@ shape_of = attrgetter(
 def where(line: Instance | PlacedJob) -> str:
     """Names a line in a violation."""
     if isinstance(line, PlacedJob):
-        return f"{line.job} on {line.node}/{line.gpu}"
+        return f"{line.job} on {line.node}/{','.join(f'{index}' for _, index in line.places)}"
     return f"{line.service} on {line.node}/{','.join(f'{index}' for _, index in line.places)}"

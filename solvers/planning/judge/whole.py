@@ -148,12 +148,13 @@ RULES = (
 
 
 def whole_alone(problem: Problem, gpu: JudgedGpu) -> str | None:
-    """an instance of a language model, or on several GPUs => nothing else on any of them"""
-    holders = [line for line in gpu.residents if is_whole(line) or line.instance.gpus]
+    """an instance of a language model, or an instance or job on several GPUs => nothing else on any of them"""
+    holders = [line.instance.service for line in gpu.residents if is_whole(line) or line.instance.gpus]
+    holders += [line.placed.job for line in gpu.jobs if line.placed.gpus]
     others: Sequence[object] = [*gpu.residents, *gpu.jobs]
     if not holders or len(others) == 1:
         return None
-    return f"{holders[0].instance.service} holds the whole GPU, but {len(others) - 1} more run there"
+    return f"{holders[0]} holds the whole GPU, but {len(others) - 1} more run there"
 
 
 def rules_of(line: Resident) -> Rules:

@@ -284,17 +284,18 @@ def running_board(t: Tables, shop: Workshop, jobs: Sequence[PlacedJob]) -> Runni
 
 
 def _seat_job(d: RunningBoard, problem: Problem, placed: PlacedJob) -> None:
-    gpu = d.number_of.get(placed.place)
+    gpus = [gpu for place in placed.places if (gpu := d.number_of.get(place)) is not None]
     profile = problem.jobs[placed.job].profiles.get(problem.nodes[placed.node].gpu_type)
-    if gpu is None or profile is None:
+    if not gpus or profile is None:
         return
     demand, x = profile.demand, d.x
-    x.job_sm[gpu] += placed.sm_percent
-    x.job_memory[gpu] += placed.memory_gib
-    x.job_pressure[gpu] += value_at(demand.pressure, placed.sm_percent)
-    x.job_count[gpu] += 1
-    x.job_watts[gpu] += value_at(demand.power_w, placed.sm_percent)  # at the highest clock: an upper bound
-    d.b.cpu[d.b.node[gpu]] -= demand.cpu_cores
-    d.b.host[d.b.node[gpu]] -= demand.host_memory_gib
-    if problem.jobs[placed.job].deadline is not None:
-        x.most_pressure[gpu] = 0.0  # until its neighbours are known
+    for gpu in gpus:
+        x.job_sm[gpu] += placed.sm_percent
+        x.job_memory[gpu] += placed.memory_gib
+        x.job_pressure[gpu] += value_at(demand.pressure, placed.sm_percent)
+        x.job_count[gpu] += 1
+        x.job_watts[gpu] += value_at(demand.power_w, placed.sm_percent)  # at the highest clock: an upper bound
+        if problem.jobs[placed.job].deadline is not None:
+            x.most_pressure[gpu] = 0.0  # until its neighbours are known
+    d.b.cpu[d.b.node[gpus[0]]] -= demand.cpu_cores
+    d.b.host[d.b.node[gpus[0]]] -= demand.host_memory_gib

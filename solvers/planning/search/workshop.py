@@ -248,7 +248,8 @@ def workshop(t: Tables, step: int, levels: Sequence[float]) -> Workshop:
 def closed_gpus(t: Tables) -> Ints:
     """Returns 1 for each GPU where a job runs that must stay: services leave it to the job."""
     state = t.problem.state
-    stays = {job.place for job in state.jobs if not t.problem.jobs[job.job].is_preemptible} if state else set()
+    staying = [job for job in state.jobs if not t.problem.jobs[job.job].is_preemptible] if state else []
+    stays = {place for job in staying for place in job.places}
     return np.array([gpu in stays for pool in t.pools for gpu in pool.gpus], dtype=np.int64)
 
 

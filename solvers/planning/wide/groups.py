@@ -67,7 +67,8 @@ def links_of(node: Node, held: set[Place]) -> tuple[tuple[int, ...], ...]:
 def held_by_jobs(problem: Problem) -> set[Place]:
     """Returns the GPUs of running jobs that must stay."""
     running = problem.state.jobs if problem.state else ()
-    return {placed.place for placed in running if not problem.jobs[placed.job].is_preemptible}
+    staying = [placed for placed in running if not problem.jobs[placed.job].is_preemptible]
+    return {place for placed in staying for place in placed.places}
 
 
 def busy_places(problem: Problem) -> Counter[Place]:
@@ -76,7 +77,7 @@ def busy_places(problem: Problem) -> Counter[Place]:
     found: Counter[Place] = Counter()
     if state:
         found.update(place for line in state.running for place in line.places)
-        found.update(placed.place for placed in state.jobs)
+        found.update(place for placed in state.jobs for place in placed.places)
     return found
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from agents.contract.assignments import AssignedInstance
 from agents.contract.fits import GpuRules
 from agents.keeper.copies import NodeCopy, Stage
 from agents.keeper.decide import NodeConstraints, WantedInstance, decide
@@ -109,3 +110,26 @@ def test_a_real_copy_sees_its_gpus_and_no_mps_and_makes_room_for_others_once_it_
         other = copy_of(node, "search-1")
         assert other.running is not None
         assert other.running.pid in around(two.folder).drivers.mps.clients(second)
+
+
+def test_a_real_job_on_two_gpus_sees_both_and_no_mps_and_trains(two: Machine) -> None:
+    first, second = two.uuids
+    job = AssignedInstance(
+        "train-1", 0, "lab", job="train", template="gpuwright-train", sm_percent=100, memory_gib=12, gpus=(0, 1),
+        args={"speeds": "100:50", "steps": 1_000_000},
+    )  # fmt: skip
+    with running(two) as node:
+        node.offer(assigned(1, job))
+        until(lambda: ready(node, "train-1"), "it runs")
+        copy = copy_of(node, "train-1")
+        assert copy.running is not None
+        lines = Path(f"/proc/{copy.running.pid}/environ").read_text().split("\0")
+        environment = dict(line.split("=", 1) for line in lines if line)
+        assert environment["CUDA_VISIBLE_DEVICES"] == f"{first},{second}"
+        assert not [name for name in environment if name.startswith("CUDA_MPS")]
+
+        def steps() -> float:
+            (line,) = node.report_body(*node.current_minute()).instances
+            return line.steps
+
+        until(lambda: steps() > 0, "it trains")

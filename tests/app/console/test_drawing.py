@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from app.console.boxes import HUES, NodeLook, assign_hues, draw
+from app.console.boxes import HUES, NodeLook, assign_hues, draw, group_by_gpu
 from app.console.data import ConsoleData
 from app.console.events import group_events
 from app.console.fleet import draw_fleet
@@ -293,3 +293,12 @@ def test_an_unknown_service_to_colour_is_reported_without_being_repeated() -> No
     assert "There is no service of the name in this address" in text
     assert "secret</" not in text
     assert "There is no" not in page(whole, Money(), read_fleet_query({"service": "shop/a"}))
+
+
+def test_a_job_on_several_gpus_is_drawn_on_each() -> None:
+    job = {"job": "lab/train", "node": "n1", "gpus": [0, 2], "smPercent": 100, "memoryGib": 12.0}
+    found = group_by_gpu({"jobs": [job]})
+    assert {gpu: [each.name for each in there] for gpu, there in found["n1"].items()} == {
+        0: ["lab/train"],
+        2: ["lab/train"],
+    }

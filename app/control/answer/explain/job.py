@@ -47,10 +47,9 @@ def _placed(problem: Problem, plan: Plan, job: Job, placed: PlacedJob, now: date
     units = "steps" if job.kind == "training" else "requests"
     speed = placed.units_per_second
     ends = now + timedelta(seconds=job.units / speed) if speed > 0 and job.units / speed < 1e9 else None
-    head = (
-        f"{job.name} runs on {placed.node}/{placed.gpu} ({node.gpu_type}), {placed.sm_percent} % of the SMs, at "
-        f"{speed:.4g} {units} a second; {job.units:,.0f} are left"
-    )
+    where = f"{placed.node}/{','.join(str(gpu) for _, gpu in placed.places)} ({node.gpu_type})"
+    share = f"whole GPUs, {placed.degree} of them" if placed.gpus else f"{placed.sm_percent} % of the SMs"
+    head = f"{job.name} runs on {where}, {share}, at {speed:.4g} {units} a second; {job.units:,.0f} are left"
     sentences = [
         f"{head}, to be done about {ends:%Y-%m-%d %H:%M} UTC" if ends else head,
         _why_there(problem, plan, placed),
@@ -72,7 +71,7 @@ def _placed(problem: Problem, plan: Plan, job: Job, placed: PlacedJob, now: date
 def _why_there(problem: Problem, plan: Plan, placed: PlacedJob) -> str:
     node = problem.nodes[placed.node]
     is_whole = is_billed_whole(node, problem.policy)
-    paying = [line for line in plan.instances if line.place == placed.place or (is_whole and line.node == node.name)]
+    paying = [line for line in plan.instances if line.place in placed.places or (is_whole and line.node == node.name)]
     services = sorted({instance.service for instance in paying})
     if services:
         return f"why this GPU: {', '.join(services)} pay for it, so the job costs nothing there"
@@ -80,7 +79,7 @@ def _why_there(problem: Problem, plan: Plan, placed: PlacedJob) -> str:
         why = "its node has a service that stays there" if node.pricing == "paid" else f"it is {node.purchase}"
         return f"why this GPU: {why} and paid for anyway"
     what = "its node was empty and is billed whole" if is_whole else "it was empty"
-    price = price_of_used(node, problem.policy, 1)
+    price = price_of_used(node, problem.policy, placed.degree)
     return f"why this GPU: {what} and is used for the job, at {money(price)} an hour"
 
 

@@ -21,7 +21,7 @@ MOST_FAILURES = RETRIES + 1
 NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
 J = "lab/tune"
 WORK = JobWork(J, 1000.0, "steps", None, 100.0, True, 10.0, {"big": 4.0}, {"big": 20}, "m1")
-HERE, THERE = JobPlace("i1", "n1", 0, 40), JobPlace("i2", "n2", 1, 40)
+HERE, THERE = JobPlace("i1", "n1", (0,), 40), JobPlace("i2", "n2", (1,), 40)
 
 
 def at(seconds: float) -> datetime:
@@ -289,7 +289,7 @@ def test_progress_is_what_the_job_did_under_any_faults_of_jobs_and_reports(
                 if truth.up:
                     truth.saved = truth.position  # it is asked to end, and saves
                 truth.copies += 1
-                truth.place = JobPlace(f"i{truth.copies}", f"n{value}", 0, 40)
+                truth.place = JobPlace(f"i{truth.copies}", f"n{value}", (0,), 40)
                 truth.begin()
             case "take":
                 if truth.up and value:

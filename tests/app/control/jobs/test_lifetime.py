@@ -152,7 +152,7 @@ class Fleet:
             self.process.assign_place(before, found.units_per_second)
         else:
             self.copies += 1
-            place = JobPlace(f"tune-{self.copies}", found.node, found.gpu, found.sm_percent)
+            place = JobPlace(f"tune-{self.copies}", found.node, (found.gpu,), found.sm_percent)
             self.process.assign_place(place, found.units_per_second)
 
     def in_force(self) -> dict[str, NodeDesired]:

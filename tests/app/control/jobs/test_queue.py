@@ -27,7 +27,7 @@ from app.control.jobs import (
     sort_tasks,
 )
 from app.control.jobs.queue import FIRST_WAIT, LONGEST_WAIT, RUNNING_WEIGHT_FACTOR
-from app.control.jobs.room import free_capacity
+from app.control.jobs.room import FreeGpu, free_capacity
 from solvers.planning.plan import Plan, Unplaced
 from solvers.planning.problem import PlacedJob
 from solvers.planning.solve import SolveBudget, solve
@@ -255,13 +255,17 @@ def test_a_plan_that_is_not_carried_out_changes_no_job() -> None:
 
 def test_room_is_what_instances_leave_of_gpus_that_may_be_used() -> None:
     found = snapshot(gpus=3, busy={0: 30, 1: 80})
-    assert free_capacity(found) == {"big": [(70, 14.0), (20, 14.0), (100, 16.0)]}
+    assert free_capacity(found) == {"big": _free((70, 14.0), (20, 14.0), (100, 16.0))}
     out = replace(found, nodes={"n1": NodeStatus("n1", "reporting", failed_gpus=(2,), cordoned_gpus=(0,))})
-    assert free_capacity(out) == {"big": [(20, 14.0)]}
+    assert free_capacity(out) == {"big": _free((20, 14.0))}
     assert free_capacity(replace(found, nodes={"n1": NodeStatus("n1", "lost")})) == {}
     wide = AssignedInstance("w", 0, tenant="shop", service="chat", sm_percent=100, memory_gib=9.0, gpus=(0, 2))
     held = snapshot(gpus=3, in_force={"n1": NodeDesired((wide,))})
-    assert free_capacity(held) == {"big": [(0, 7.0), (100, 16.0), (0, 7.0)]}
+    assert free_capacity(held) == {"big": _free((0, 7.0), (100, 16.0), (0, 7.0))}
+
+
+def _free(*gpus: tuple[int, float]) -> list[FreeGpu]:
+    return [FreeGpu("n1", sm_percent, memory_gib) for sm_percent, memory_gib in gpus]
 
 
 # The adaptive window

@@ -1,0 +1,276 @@
+"""Seats jobs on several GPUs: whole ones of one node, linked with each other, on which no service runs.
+
+They are seated before all other jobs, the most expensive to leave waiting first; each keeps its GPUs or gets those that
+cost least.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+
+from solvers.planning.jobs.placement import may_open, penalty
+from solvers.planning.judge.billing import is_billed_whole, whole_price
+from solvers.planning.judge.readings import value_at
+from solvers.planning.judge.tolerances import SUM_SHARE, at_most
+from solvers.planning.plan import Unplaced
+from solvers.planning.problem import Demand, Instance, Job, JobProfile, Node, Place, PlacedJob, Problem, RunningState
+from solvers.planning.wide.groups import links_of
+
+WHOLE = 100  # SM%
+NEAR_SHARE = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class WideJobs:
+    """The jobs on several GPUs with their seats, those that wait with the reason, and what both cost an hour."""
+
+    placed: tuple[PlacedJob, ...]
+    unplaced: tuple[Unplaced, ...]
+    cost: float
+
+
+def wide_jobs(problem: Problem) -> list[Job]:
+    """Returns the jobs on several GPUs, the most expensive to leave waiting first."""
+    found = [job for job in problem.jobs.values() if job.gpus > 1]
+    return sorted(found, key=lambda job: (-penalty(job, problem.policy), job.name))
+
+
+def seat_wide_jobs(problem: Problem, instances: Sequence[Instance], jobs: Sequence[PlacedJob] = ()) -> WideJobs:
+    """Returns seats beside these instances, and these other jobs, for the jobs on several GPUs."""
+    seating = _Seating(problem, instances, [*_staying(problem, is_wide=False), *jobs])
+    running = {placed.job: placed for placed in problem.state.jobs} if problem.state else {}
+    placed, unplaced, cost = list[PlacedJob](), list[Unplaced](), 0.0
+    waiting = []
+    for job in wide_jobs(problem):  # what runs goes first: it has its GPUs
+        seat = seating.kept(job, running[job.name]) if job.name in running else None
+        if seat:
+            placed.append(seat)
+        else:
+            waiting.append(job)
+    for job in waiting:
+        best = min(seating.offers(job), default=None, key=lambda offer: offer.order)
+        if best is None or best.cost > penalty(job, problem.policy) * (1 + NEAR_SHARE):
+            unplaced.append(Unplaced(job.name, seating.why_not(job, best), seating.relaxation(job, best)))
+            cost += penalty(job, problem.policy)
+        else:
+            placed.append(seating.take(job, best))
+    return WideJobs(tuple(placed), tuple(unplaced), cost + seating.cost)
+
+
+def beside_staying_wide_jobs(problem: Problem) -> Problem:
+    """Returns what is left for a planner that knows no jobs on several GPUs: all but those that must stay."""
+    if not wide_jobs(problem):
+        return problem
+    return _without(problem, _staying(problem, is_wide=True), is_for_jobs=False)
+
+
+def _staying(problem: Problem, *, is_wide: bool) -> list[PlacedJob]:
+    running = problem.state.jobs if problem.state else ()
+    jobs = problem.jobs
+    return [
+        placed for placed in running if (jobs[placed.job].gpus > 1) == is_wide and not jobs[placed.job].is_preemptible
+    ]
+
+
+def without_wide_jobs(problem: Problem, placed: Sequence[PlacedJob]) -> Problem:
+    """Returns the problem of all other jobs: without these seats, and with what they leave of their nodes.
+
+    A node that is billed whole and opened by one of them costs the others nothing.
+    """
+    return _without(problem, placed, is_for_jobs=True)
+
+
+def _without(problem: Problem, placed: Sequence[PlacedJob], *, is_for_jobs: bool) -> Problem:
+    by_node: dict[str, list[PlacedJob]] = defaultdict(list)
+    for seat in placed:
+        by_node[seat.node].append(seat)
+    left = {name: _left(problem, node, by_node[name], is_for_jobs) for name, node in problem.nodes.items()}
+    nodes = {name: node for name, node in left.items() if node.gpus}
+    taken = {place for seat in placed for place in seat.places}
+    jobs = {name: job for name, job in problem.jobs.items() if job.gpus == 1}
+    state = problem.state
+    if state is not None:
+        kept = tuple(job for job in state.jobs if job.job in jobs and job.place not in taken)
+        running = tuple(line for line in state.running if taken.isdisjoint(line.places))
+        state = RunningState(state.now, running, kept, state.knowledge, state.repartition)
+    policy = problem.policy
+    if policy.power_budget_w is not None:
+        drawn = sum(
+            seat.degree * (problem.type_of(seat.node).idle_w + _watts(_profile_of(problem, seat))) for seat in placed
+        )
+        policy = replace(policy, power_budget_w=max(1e-9, policy.power_budget_w - drawn))
+    return replace(problem, nodes=nodes, jobs=jobs, state=state, policy=policy)
+
+
+def _left(problem: Problem, node: Node, seats: Sequence[PlacedJob], is_for_jobs: bool) -> Node:
+    if not seats:
+        return node
+    if is_billed_whole(node, problem.policy):  # services pay for all of it, jobs for nothing
+        share = node.gpu_count / max(1, node.gpu_count - sum(seat.degree for seat in seats))
+        node = (
+            replace(node, pricing="paid") if is_for_jobs else replace(node, price_per_hour=share * node.price_per_hour)
+        )
+    taken = {index for seat in seats for _, index in seat.places}
+    demands = [_profile_of(problem, seat).demand for seat in seats]
+    return replace(
+        node,
+        gpus=tuple(index for index in node.gpus if index not in taken),
+        cpu_cores=max(0.0, node.cpu_cores - sum(demand.cpu_cores for demand in demands)),
+        host_memory_gib=max(0.0, node.host_memory_gib - sum(demand.host_memory_gib for demand in demands)),
+    )
+
+
+def _profile_of(problem: Problem, seat: PlacedJob) -> JobProfile:
+    return problem.jobs[seat.job].profiles[problem.nodes[seat.node].gpu_type]
+
+
+def _watts(profile: JobProfile) -> float:
+    """Returns what each of its GPUs draws above idle."""
+    return value_at(profile.demand.power_w, WHOLE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Offer:
+    """GPUs that a job may have, and what they add an hour."""
+
+    node: str
+    gpus: tuple[int, ...]
+    price: float
+    cost: float  # the price, and energy
+    pace: float  # units a second
+    left: int  # GPUs of the link that stay free
+
+    @property
+    def order(self) -> tuple[object, ...]:
+        return round(self.cost, 9), -self.pace, self.left, self.node, self.gpus
+
+
+class _Seating:
+    """What services and other jobs leave of each node, less what was taken meanwhile."""
+
+    def __init__(self, problem: Problem, instances: Sequence[Instance], jobs: Sequence[PlacedJob]) -> None:
+        self.problem = problem
+        self.cost = 0.0
+        self._taken: set[Place] = {place for instance in instances for place in instance.places}
+        self._paid = {instance.node for instance in instances}  # of those billed whole: by services, or opened here
+        self._cores = {name: node.cpu_cores for name, node in problem.nodes.items()}
+        self._host_gib = {name: node.host_memory_gib for name, node in problem.nodes.items()}
+        for instance in instances:
+            profile = problem.profile(instance.service, instance.variant, instance.node)
+            if profile:
+                self._use(instance.node, profile.demand)
+        self._watts_left = _watts_left(problem, instances)
+        for placed in {placed.job: placed for placed in jobs}.values():
+            self._taken.update(placed.places)
+            there = problem.jobs[placed.job].profiles.get(problem.nodes[placed.node].gpu_type)
+            if there:
+                self._use(placed.node, there.demand)
+                self._watts_left -= value_at(there.demand.power_w, placed.sm_percent)
+
+    def kept(self, job: Job, running: PlacedJob) -> PlacedJob | None:
+        """Keeps a job where it runs, if its GPUs are free and it may be there; None if not."""
+        node = self.problem.nodes.get(running.node)
+        if node is None or running.degree != job.gpus or not all(node.has_gpu(gpu) for _, gpu in running.places):
+            return None
+        offer = self._offer(job, node, running.gpus, 0)
+        stays = not job.is_preemptible
+        if offer is None or not (stays or offer.cost <= penalty(job, self.problem.policy) * (1 + NEAR_SHARE)):
+            return None
+        return self.take(job, offer)
+
+    def offers(self, job: Job) -> Iterator[_Offer]:
+        """Yields the seats that a job may have, at most one of each group of linked GPUs."""
+        for _, node in sorted(self.problem.nodes.items()):
+            for link in links_of(node, self._taken):
+                if len(link) >= job.gpus and (offer := self._offer(job, node, link[: job.gpus], len(link) - job.gpus)):
+                    yield offer
+
+    def take(self, job: Job, offer: _Offer) -> PlacedJob:
+        """Gives a job its seat."""
+        profile = job.profiles[self.problem.nodes[offer.node].gpu_type]
+        self._taken.update((offer.node, gpu) for gpu in offer.gpus)
+        self._paid.add(offer.node)
+        self._use(offer.node, profile.demand)
+        self._watts_left -= job.gpus * _watts(profile)
+        self.cost += offer.cost
+        return PlacedJob(job.name, offer.node, offer.gpus[0], WHOLE, profile.memory_gib, offer.pace, gpus=offer.gpus)
+
+    def why_not(self, job: Job, best: _Offer | None) -> str:
+        """Says why a job waits."""
+        fitting = {node.gpu_type for node in self.problem.nodes.values()} & job.profiles.keys()
+        if not fitting:
+            return f"the fleet has no GPU of a type in its profiles ({', '.join(sorted(job.profiles))})"
+        if best is not None:
+            return f"its {job.gpus} GPUs cost {best.cost:.4g} an hour, more than its wait"
+        return (
+            f"no node has {job.gpus} free GPUs of a type in its profiles, linked with each other, with room for it in "
+            "memory, watts, CPU cores and host memory, at a price and a pace that it may have"
+        )
+
+    def relaxation(self, job: Job, best: _Offer | None) -> str:
+        """Proposes what would help."""
+        if best is not None:
+            return f"maxPricePerHour: {best.price:.4g}" if best.price else "a higher priority"
+        return f"a node with {job.gpus} free GPUs that are linked"
+
+    def _offer(self, job: Job, node: Node, gpus: tuple[int, ...], left: int) -> _Offer | None:
+        """Returns these GPUs as an offer; None if the job may not have them."""
+        problem, places = self.problem, [(node.name, gpu) for gpu in gpus]
+        profile = job.profiles.get(node.gpu_type)
+        if (
+            profile is None
+            or profile.units_per_second[-1][0] < WHOLE
+            or not self._taken.isdisjoint(places)
+            or len({node.link_of(gpu) for gpu in gpus}) != 1
+        ):
+            return None
+        if job.template is not None and node.templates is not None and job.template not in node.templates:
+            return None
+        demand, watts = profile.demand, _watts(profile)
+        types = [problem.type_at(place) for place in places]
+        fits = (
+            all(at_most(profile.memory_gib, kind.memory_gib) for kind in types)
+            and all(at_most(kind.idle_w + watts, kind.max_w) for kind in types)
+            and at_most(demand.cpu_cores, self._cores[node.name])
+            and at_most(demand.host_memory_gib, self._host_gib[node.name])
+            and job.gpus * watts <= self._watts_left
+        )
+        pace = value_at(profile.units_per_second, WHOLE)
+        if not fits or (job.is_preemptible and not self._is_in_time(job, pace)):
+            return None
+        price = self._price(node, job.gpus)
+        if price > 0 and job.is_preemptible and not may_open(job, price):
+            return None
+        energy = job.gpus * watts / 1000 * problem.policy.energy_price_per_kwh
+        return _Offer(node.name, gpus, price, price + energy, pace, left)
+
+    def _is_in_time(self, job: Job, pace: float) -> bool:
+        now = self.problem.state.now if self.problem.state else None
+        if job.deadline is None or now is None:
+            return True
+        left = (job.deadline - now).total_seconds()
+        return left > 0 and pace * left >= job.units * (1 - SUM_SHARE)
+
+    def _price(self, node: Node, gpus: int) -> float:
+        """Returns what it costs an hour to open these GPUs; 0 where something else pays for them."""
+        if node.is_paid_anyway:
+            return 0.0
+        if is_billed_whole(node, self.problem.policy):
+            return 0.0 if node.name in self._paid else whole_price(node)
+        return gpus * node.price_per_hour
+
+    def _use(self, node: str, demand: Demand) -> None:
+        self._cores[node] -= demand.cpu_cores
+        self._host_gib[node] -= demand.host_memory_gib
+
+
+def _watts_left(problem: Problem, instances: Sequence[Instance]) -> float:
+    """Returns what services leave of the fleet's watts; infinite without a budget."""
+    if problem.policy.power_budget_w is None:
+        return inf
+    from solvers.planning.jobs.room import room  # few fleets have a budget
+
+    return room(replace(problem, jobs={}, state=None), instances).free_w
