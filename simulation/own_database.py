@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,10 +17,11 @@ from select import select
 from tempfile import mkdtemp
 
 from app.embedded import EmbeddedPostgres
-from app.postgres.leftover import stop_leftovers
+from app.postgres.leftover import servers_on, stop_leftovers
 from app.store.database import schema
 
 REMOVE_SECONDS = 60.0
+BEGUN_SECONDS = 20.0  # for which a Postgres that was being created is waited for
 
 
 @contextmanager
@@ -55,6 +57,19 @@ def main() -> None:
         if os.getppid() == parent:  # or else the number belongs to another process by now
             select([process, sys.stdin], [], [])
     stop_leftovers(folder / "postgres")
+    _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    """Removes the folder once no Postgres works in it.
+
+    One that was being created ends by itself. Without its files it would fail, and leave its shared memory behind.
+    """
+    deadline = time.monotonic() + BEGUN_SECONDS
+    while folder.exists() and time.monotonic() < deadline:
+        if not any(servers_on(inner) for inner in folder.iterdir()):
+            shutil.rmtree(folder, ignore_errors=True)
+        time.sleep(0.02)
     shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -103,9 +104,15 @@ class PostgresCluster:
         read, write = os.pipe()
         process = self._run("initdb", folder, options, write)
         os.close(write)
-        with os.fdopen(read, "rb") as output:
-            printed = output.read().decode(errors="replace")
-        if process.wait() != 0:
+        try:
+            with os.fdopen(read, "rb") as output:
+                printed = output.read().decode(errors="replace")
+            code = process.wait()
+        except BaseException:
+            process.send_signal(signal.SIGINT)  # it ends once the server that it runs has ended
+            process.wait()
+            raise
+        if code != 0:
             if "No space left on device" in printed:
                 raise PostgresError(f"the disk with {folder.parent} is full; free some space and start again")
             raise PostgresError(f"initdb failed in {folder}: {' '.join(printed.split())[-400:]}")

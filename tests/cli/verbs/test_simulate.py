@@ -14,19 +14,26 @@ from typing import Any
 
 import pytest
 
-from app.postgres.leftover import pid_in_file
+from app.postgres.leftover import pid_in_file, servers_on
 from cli.main import main
 from cli.verbs import simulate
 from tests.cli.offline import FLEET, ROOT
 
 HEADER = "seconds,service,ratePerSecond\n"
 HANG_SECONDS = 300.0
+LOOK_SECONDS = 3.0  # in which whatever removes a folder has looked at it
 OF_A_SIMULATION = """\
 import time
 from simulation.own_database import own_database
 with own_database("gpuwright-simulate-", lambda line: None):
     print("", flush=True)
     time.sleep(3600)
+"""
+OF_A_START = """\
+from cli.quiet import ended_by_signals
+from simulation.own_database import own_database
+with ended_by_signals(), own_database("gpuwright-simulate-", lambda line: None):
+    pass
 """
 OF_A_BENCH = """\
 import time
@@ -195,6 +202,39 @@ def test_a_killed_run_leaves_no_process_port_or_folder(tmp_path: Path, program: 
     while folder.exists() and time.monotonic() < until:
         time.sleep(0.05)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_run_that_ends_while_its_database_is_created_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
+    tmp_path.chmod(0o755)
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    holder = subprocess.Popen(
+        [sys.executable, "-c", OF_A_START], env=environment, cwd=ROOT, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    creator, segments = 0, set[str]()
+    until = time.monotonic() + HANG_SECONDS
+    while not segments and time.monotonic() < until:
+        creator = next((pid for folder in tmp_path.glob("*/postgres.new.*") for pid in servers_on(folder)), 0)
+        segments = shared_memory(creator) if creator else set()
+    assert segments
+    os.kill(creator, signal.SIGSTOP)
+    holder.send_signal(number)
+    time.sleep(LOOK_SECONDS)
+    os.kill(creator, signal.SIGCONT)
+    holder.wait()
+    while list(tmp_path.iterdir()) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert list(tmp_path.iterdir()) == []
+    assert not [segment for segment in segments if Path(segment).exists()]
+
+
+def shared_memory(pid: int) -> set[str]:
+    """Returns the files of the shared memory that a process uses with others."""
+    try:
+        words = Path(f"/proc/{pid}/maps").read_text().split()
+    except OSError:
+        return set()  # it has just ended
+    return {word for word in words if word.startswith("/dev/shm/PostgreSQL.")}
 
 
 def test_the_verb_loads_nothing_large_before_it_knows_what_is_ordered() -> None:
