@@ -64,7 +64,8 @@ def _read(file: str, services: Collection[str], read: Callable[[str, str, Collec
     except LoadRefused as refused:
         count = len(refused.faults)
         faults = "1 fault" if count == 1 else f"{count} faults"
-        raise Failed(f"{faults} in {file}", particulars=refused.faults) from None
+        first = "the first " if refused.may_have_more else ""
+        raise Failed(f"{first}{faults} in {file}", particulars=refused.faults) from None
 
 
 def _text(file: str) -> str:

@@ -49,6 +49,11 @@ def truth_order(args: argparse.Namespace) -> TruthOrder:
     if args.truth == "planner":
         if profiles != "declared":
             raise Failed(f"--profiles {profiles} needs --truth made or measured: with planner, profiles are the truth")
+        if args.truth_seed:
+            raise Failed(f"--truth-seed {args.truth_seed} needs --truth made or measured: planner draws nothing")
+    if args.data and args.truth != "measured":
+        raise Failed(f"--data needs --truth measured: {args.truth} reads no measurements")
+    if args.truth == "planner":
         return TruthOrder()
     if args.truth == "made":
         return TruthOrder("made", args.truth_seed, None, profiles)

@@ -14,11 +14,15 @@ MOST_SECONDS = 1e9
 
 
 class LoadRefused(Exception):
-    """The text does not give a load; `faults` name each place, what is there, and what is allowed."""
+    """The text does not give a load; `faults` name each place, what is there, and what is allowed.
+
+    `may_have_more` is true where reading stopped, as enough are named.
+    """
 
     def __init__(self, faults: list[str]) -> None:
         super().__init__("; ".join(faults))
         self.faults = tuple(faults)
+        self.may_have_more = len(faults) >= MOST_FAULTS
 
 
 def read_table(

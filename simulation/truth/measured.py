@@ -121,7 +121,9 @@ def _rows(path: Path) -> list[dict[str, str]]:
     try:
         with path.open(newline="", encoding="utf-8") as opened:
             return list(csv.DictReader(opened))
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise MeasurementsMissing(f"cannot read {path}: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
         raise MeasurementsMissing(f"cannot read {path}: {error}") from None
 
 

@@ -72,6 +72,8 @@ def test_bad_rates_are_named_with_file_line_and_what_is_allowed(
     trace.write_text("seconds,service\n3,shop/search\n-1,shop/search\n")
     refusal = f"{trace}:3: seconds '-1' is not allowed: a number from 0 to 1e+09"
     assert refusal in refused(capsys, "-f", fleet, "--requests", str(trace))
+    trace.write_text("seconds,service\n" + "-1,shop/search\n" * 30)
+    assert f"the first 20 faults in {trace}" in refused(capsys, "-f", fleet, "--requests", str(trace))
     trace.write_text("seconds,service\n4000,shop/search\n")
     assert f"no request of {trace} is within --hours 1" in refused(capsys, "-f", fleet, "--requests", str(trace))
 
@@ -109,7 +111,10 @@ def test_a_truth_that_cannot_be_is_refused(fleet: str, tmp_path: Path, capsys: p
     assert "--truth measured needs --data" in refused(capsys, "-f", fleet, "--truth", "measured")
     missing = refused(capsys, "-f", fleet, "--truth", "measured", "--data", str(tmp_path))
     assert f"cannot read {tmp_path}/hasgpu/" in missing
+    assert "csv: No such file or directory\n" in missing
     assert "--profiles measured needs --truth" in refused(capsys, "-f", fleet, "--profiles", "measured")
+    assert "--truth-seed 3 needs --truth made or measured" in refused(capsys, "-f", fleet, "--truth-seed", "3")
+    assert "--data needs --truth measured" in refused(capsys, "-f", fleet, "--truth", "made", "--data", str(tmp_path))
     assert "invalid choice: 'mine'" in refused(capsys, "-f", fleet, "--truth", "mine")
 
 
