@@ -87,38 +87,38 @@ def run_drift(database_url: str, order: DriftOrder, law: CorrectionLaw) -> dict[
     names = [f"{key.tenant}/{key.name}" for key in order.world.manifests if key.kind == "Service"]
     shapes = {name: noisy(steady, NOISE_SHARE, f"{order.seed} {name}") for name in names}
     world = in_auto(order.world)
-    with simulated(database_url, world, shapes, seed=order.seed, work=order.work) as fleet:
-        fleet.planner.loads = ReportListener(fleet.database, lambda: Drift(law=watched))
-        fleet.fleet.patient = True
-        fleet.advance(order.before_seconds / 2, TICK_SECONDS)
-        fleet.fleet.patient = False
-        fleet.advance(order.before_seconds / 2, TICK_SECONDS)
+    with simulated(database_url, world, shapes, seed=order.seed, work=order.work) as simulation:
+        simulation.planner.loads = ReportListener(simulation.database, lambda: Drift(law=watched))
+        simulation.fleet.patient = True
+        simulation.advance(order.before_seconds / 2, TICK_SECONDS)
+        simulation.fleet.patient = False
+        simulation.advance(order.before_seconds / 2, TICK_SECONDS)
         steps_before = len(watched.steps)
-        began = fleet.history.mark(fleet.fleet)
-        slower = order.choose(fleet)
-        truth = fleet.fleet.truth
+        began = simulation.history.mark(simulation.fleet)
+        slower = order.choose(simulation)
+        truth = simulation.fleet.truth
         known = {field.name: getattr(truth, field.name) for field in fields(FleetTruth)}
-        fleet.fleet.follow(SlowedTruth(**known, slower=slower))
-        held = [held_per_hour(fleet.fleet)]
-        held.extend(held_per_hour(fleet.fleet) for _ in fleet.seconds(order.after_seconds, TICK_SECONDS))
-        fleet.history.mark(fleet.fleet)
-        figures = _attainment(fleet, began.at) | {
+        simulation.fleet.follow(SlowedTruth(**known, slower=slower))
+        held = [held_per_hour(simulation.fleet)]
+        held.extend(held_per_hour(simulation.fleet) for _ in simulation.seconds(order.after_seconds, TICK_SECONDS))
+        simulation.history.mark(simulation.fleet)
+        figures = _attainment(simulation, began.at) | {
             "held_before": held[0],
             "held_mean": fmean(held),
             "held_last": held[-1],
             "false_steps": steps_before,
             "steps": len(watched.steps) - steps_before,
             "turns": _turns(watched.steps[steps_before:]),
-            "changes": len(fleet.history.since(began.at)),
-            "changes_last": len(fleet.history.since(fleet.clock.seconds - LAST_SECONDS)),
+            "changes": len(simulation.history.since(began.at)),
+            "changes_last": len(simulation.history.since(simulation.clock.seconds - LAST_SECONDS)),
         }
-        return figures | _errors(fleet, slower, watched.known)
+        return figures | _errors(simulation, slower, watched.known)
 
 
-def _attainment(fleet: Simulation, since: float) -> dict[str, float]:
+def _attainment(simulation: Simulation, since: float) -> dict[str, float]:
     """Returns until when some service missed its SLO, for how many minutes of services, and how many answers late."""
-    marks = fleet.history.marks
-    percentiles = {name: service.percentile / 100 for name, service in fleet.fleet.truth.problem.services.items()}
+    marks = simulation.history.marks
+    percentiles = {name: service.percentile / 100 for name, service in simulation.fleet.truth.problem.services.items()}
     until, missed = 0.0, 0.0
     for first, last in _windows([mark for mark in marks if mark.at >= since]):
         shares = attained_shares(first, last)
@@ -165,19 +165,18 @@ def _turns(steps: Sequence[tuple[str, Correction]]) -> int:
     return turns
 
 
-def _errors(fleet: Simulation, slower: TruthFactor, known: Mapping[str, Correction]) -> dict[str, float]:
-    """Returns how far beliefs are off where copies run, and where none is slower, at most, in percent."""
+def _errors(simulation: Simulation, slower: TruthFactor, known: Mapping[str, Correction]) -> dict[str, float]:
+    """Returns how far beliefs are off, in percent: at most where copies run, in the mean where nothing is slower."""
     running, kept = [0.0], [0.0]
     places = {
-        (node.key(copy), largest, copy.wanted.sm_percent)
-        for node in fleet.fleet.nodes.values()
+        (node.key(copy), int(copy.wanted.batch.planned) if copy.wanted.batch else 1, copy.wanted.sm_percent)
+        for node in simulation.fleet.nodes.values()
         for copy in node.serving()
-        if (largest := int(copy.wanted.batch.planned) if copy.wanted.batch else 1)
     }
     for key, batch, sm_percent in places:
         believed = factor_at(known.get("/".join(key), Correction()), batch, sm_percent)
         running.append(abs(log(believed / slower(key, sm_percent))))
-    for key, profile in fleet.fleet.truth.problem.profiles.items():
+    for key, profile in simulation.fleet.truth.problem.profiles.items():
         for batch, curve in profile.latency_ms.items():
             for sm_percent, _ in curve:
                 if slower(key, sm_percent) == 1.0:

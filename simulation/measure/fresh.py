@@ -23,11 +23,6 @@ class FreshCost:
     plan: Plan
 
 
-def find_fresh(problem: Problem, known: Iterable[Plan], work: int, seed: int) -> FreshCost:
-    """Searches a plan as if nothing ran yet, and compares it with plans that other searches found."""
-    return cheapest(problem, search_fresh(problem, work, seed), known)
-
-
 def search_fresh(problem: Problem, work: int, seed: int) -> Plan:
     """Searches a certified plan as if nothing ran yet. Jobs run on what services leave, and energy is left out."""
     return find(bare_problem(problem), SolveBudget(None, FRESH_WORK_FACTOR * work, seed), alone=True).plan

@@ -13,9 +13,8 @@ from math import ceil, fsum
 from typing import TypeAlias
 
 from app.control.answer.savings.shapes import find_shapes, prices
-from simulation.measure.fresh import FRESH_WORK_FACTOR, bare_problem
+from simulation.measure.fresh import bare_problem, search_fresh
 from solvers.planning.problem import Problem, Service
-from solvers.planning.solve import SolveBudget, find
 from solvers.planning.wide.shapes import shapes_of
 
 RateAt: TypeAlias = Callable[[str, float], float]  # a service and a second -> requests a second
@@ -46,7 +45,7 @@ def plan_static_peak(problem: Problem, rate_at: RateAt, seconds: Sequence[float]
     """Plans once for the largest rate of each service: our own planner, without ever changing anything."""
     rates = {name: [rate_at(name, at) for at in seconds] for name in problem.services}
     peak = {name: max(0.01, *values) for name, values in rates.items()}
-    plan = find(bare_problem(problem, peak), SolveBudget(None, FRESH_WORK_FACTOR * work, seed), alone=True).plan
+    plan = search_fresh(bare_problem(problem, peak), work, seed)
     assert plan.certificate
     unserved = {rest.service: rest.rate_per_second for rest in plan.unserved}
     served = [min(rate, peak[name] - unserved.get(name, 0.0)) for name, values in rates.items() for rate in values]

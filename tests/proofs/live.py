@@ -30,7 +30,7 @@ from typing import Any
 from app.control.answer.replay import from_json
 from app.control.formulate.formulate import formulate
 from simulation.measure.allowed import WORK
-from simulation.measure.fresh import FreshCost, find_fresh
+from simulation.measure.fresh import FreshCost, cheapest, search_fresh
 from tests.support.postgres import free_port
 
 WARM_UP_MINUTES = 5.0
@@ -181,7 +181,7 @@ def fresh_cost(record: bytes) -> FreshCost:
     """Searches a fresh plan for the rates of a recorded plan."""
     found = from_json(record)
     problem = formulate(found.snapshot).problem
-    return find_fresh(problem, [found.plan] if found.plan else [], WORK, 0)
+    return cheapest(problem, search_fresh(problem, WORK, 0), [found.plan] if found.plan else [])
 
 
 @contextmanager

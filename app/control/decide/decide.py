@@ -115,7 +115,7 @@ def _with_jobs_alone(
 
 
 def rollout_in_progress(snapshot: Snapshot, question: Question, since: datetime | None) -> HeldBackChange | None:
-    """Returns whether the current rollout is to finish first, as its plan still serves nearly all load.
+    """Returns that the current rollout is to finish first, as its plan still serves nearly all load; else None.
 
     In a large fleet one rollout follows another. Where they have done so for long, what saves cost waits no longer; a
     small lack still does, as weights alone answer it.

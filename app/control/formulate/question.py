@@ -60,9 +60,8 @@ class Question:
     @cached_property
     def judged(self) -> JudgedPlan:
         """The plan in force as the judge sees it."""
-        from solvers.planning.search.promise import (
-            keep,  # needs the solvers, which readers of plans may lack
-        )
+        # Here, as it needs the solvers, which readers of plans may lack.
+        from solvers.planning.search.promise import keep
 
         return JudgedPlan(self.problem, self.plan_in_force, keep)
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
 
 from app.control.formulate.problem import build_problem
-from simulation.measure.fresh import at_rates, bare_problem, find_fresh, serves_all
+from simulation.measure.fresh import FreshCost, at_rates, bare_problem, cheapest, search_fresh, serves_all
 from solvers.planning.plan import Plan
+from solvers.planning.problem import Problem
 from solvers.planning.solve import SolveBudget, find
 from tests.simulation.worlds import small
 
@@ -20,8 +22,12 @@ def solved(work: int = 2) -> Plan:
     return find(PROBLEM, SolveBudget(None, work, 0), alone=True).plan
 
 
+def found_beside(known: Iterable[Plan], problem: Problem = PROBLEM, work: int = 1) -> FreshCost:
+    return cheapest(problem, search_fresh(problem, work, 0), known)
+
+
 def test_a_fresh_plan_is_no_cheaper_than_its_bound() -> None:
-    found = find_fresh(PROBLEM, (), 2, 0)
+    found = found_beside((), work=2)
     assert 0 < found.bound_per_hour <= found.per_hour
     assert serves_all(PROBLEM, found.plan)
 
@@ -31,13 +37,13 @@ def test_a_cheaper_plan_that_is_known_counts_and_a_wrong_one_does_not() -> None:
     kept = plan.instances[0]
     crowded = replace(plan, instances=tuple(replace(line, node=kept.node, gpu=kept.gpu) for line in plan.instances))
     assert not serves_all(PROBLEM, crowded)
-    assert find_fresh(PROBLEM, [crowded], 1, 0).per_hour == find_fresh(PROBLEM, (), 1, 0).per_hour
+    assert found_beside([crowded]).per_hour == found_beside(()).per_hour
     # At half the rates, the plan for the whole rates is right, too, and may be the best that is known.
     half = bare_problem(PROBLEM, {name: rate / 4 for name, rate in DOUBLE.items()})
     smaller = at_rates(half, plan)
     assert smaller
     assert serves_all(half, smaller)
-    assert find_fresh(half, [plan], 1, 0).per_hour <= plan.certificate.cost.total  # type: ignore[union-attr]
+    assert found_beside([plan], half).per_hour <= plan.certificate.cost.total  # type: ignore[union-attr]
 
 
 def test_a_plan_at_other_rates_divides_each_service_as_before() -> None:
@@ -61,6 +67,6 @@ def test_jobs_energy_and_what_runs_are_left_out() -> None:
 
 def test_where_no_plan_serves_everything_only_gpus_are_priced() -> None:
     beyond = bare_problem(PROBLEM, {name: 100 * rate for name, rate in DOUBLE.items()})
-    found = find_fresh(beyond, (), 1, 0)
+    found = found_beside((), beyond)
     assert found.plan.unserved
     assert 0 <= found.bound_per_hour <= found.per_hour <= 4 * 1.2 + 1e-9

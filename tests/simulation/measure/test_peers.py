@@ -7,7 +7,7 @@ from math import ceil
 import pytest
 
 from app.control.formulate.problem import build_problem
-from simulation.measure.fresh import find_fresh
+from simulation.measure.fresh import cheapest, search_fresh
 from simulation.measure.peers import SYNC_SECONDS, autoscale, choose_shape, plan_static_peak, scale_by_hpa
 from tests.simulation.worlds import small
 
@@ -21,7 +21,7 @@ def declared(service: str, seconds: float) -> float:
 
 def test_a_static_plan_for_a_steady_load_is_the_plan_for_that_load() -> None:
     found = plan_static_peak(PROBLEM, declared, [0.0, 10.0], 2, 0)
-    assert found.per_hour == pytest.approx(find_fresh(PROBLEM, (), 2, 0).per_hour)
+    assert found.per_hour == pytest.approx(cheapest(PROBLEM, search_fresh(PROBLEM, 2, 0), ()).per_hour)
     assert found.served_share == 1.0
     assert found.most_gpus == round(found.per_hour / 1.2)
 
