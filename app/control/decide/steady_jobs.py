@@ -20,10 +20,10 @@ WORTH_SHARE = 0.05  # of the remaining time
 MOST_TRIES = 50
 
 
-def keep_jobs_steady(problem: Problem, plan: Plan, remaining: Mapping[str, float] | None = None) -> Plan:
+def keep_jobs_steady(problem: Problem, plan: Plan, units_left: Mapping[str, float]) -> Plan:
     """Returns the plan with running jobs as they run, if that breaks no rule and costs them little.
 
-    `remaining` is the work of each job that is left, by default that of the problem.
+    `units_left` is the work of each job that is left; of a job that is not named there, the problem says it.
     """
     state = problem.state
     before = {placed.job: placed for placed in state.jobs} if state else {}
@@ -42,7 +42,7 @@ def keep_jobs_steady(problem: Problem, plan: Plan, remaining: Mapping[str, float
             (resident.units_per_second or 0.0 for resident in judged.job_residents if resident.placed.job == new.job),
             0.0,
         )
-        units = (remaining or {}).get(new.job, problem.jobs[new.job].units)
+        units = units_left.get(new.job, problem.jobs[new.job].units)
         if right and verdict.cost.job <= cost * (1 + 1e-9) and not _pays(units, pace, new.units_per_second):
             found[new.job] = replace(old, units_per_second=pace)
             judged.apply(PlanEdit(stop_jobs=(old,), start_jobs=(found[new.job],)))

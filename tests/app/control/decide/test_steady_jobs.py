@@ -54,7 +54,7 @@ def on(gpu: int, sm: int, pace: float) -> PlacedJob:
 def test_a_slightly_faster_place_or_share_is_not_worth_a_restart() -> None:
     for new in (on(1, 80, 3.1), on(0, 58, 2.95)):
         question = problem(on(0, 60, 3.0))
-        found = keep_jobs_steady(question, plan(new))
+        found = keep_jobs_steady(question, plan(new), {})
         assert (found.jobs[0].place, found.jobs[0].sm_percent) == (("n1", 0), 60)
         verdict = judge(question, found, simulate=False, keeps=keep)
         assert verdict.is_right
@@ -63,26 +63,26 @@ def test_a_slightly_faster_place_or_share_is_not_worth_a_restart() -> None:
 
 def test_much_faster_is() -> None:
     question = problem(on(0, 20, 2.0))
-    assert keep_jobs_steady(question, plan(on(1, 80, 3.1))).jobs == (on(1, 80, 3.1),)
+    assert keep_jobs_steady(question, plan(on(1, 80, 3.1)), {}).jobs == (on(1, 80, 3.1),)
 
 
 def test_who_is_nearly_done_stays_however_much_faster_it_would_be() -> None:
     question = problem(on(0, 20, 2.0), units=100.0)
-    assert keep_jobs_steady(question, plan(on(1, 80, 3.1))).jobs[0].place == ("n1", 0)
+    assert keep_jobs_steady(question, plan(on(1, 80, 3.1)), {}).jobs[0].place == ("n1", 0)
 
 
 def test_a_place_that_is_no_longer_free_is_not_gone_back_to() -> None:
     question = problem(on(0, 60, 3.0))
     grown = replace(LINE, sm_percent=60)
     new = on(0, 40, 2.5)
-    assert keep_jobs_steady(question, Plan((grown,), jobs=(new,))).jobs == (new,)
+    assert keep_jobs_steady(question, Plan((grown,), jobs=(new,)), {}).jobs == (new,)
 
 
 def test_a_job_that_did_not_run_is_left_where_the_plan_has_it() -> None:
-    assert keep_jobs_steady(problem(), plan(on(1, 80, 3.1))).jobs == (on(1, 80, 3.1),)
+    assert keep_jobs_steady(problem(), plan(on(1, 80, 3.1)), {}).jobs == (on(1, 80, 3.1),)
 
 
 @pytest.mark.parametrize("pace", [2.0, 3.0])
 def test_what_stays_is_the_very_same_plan(pace: float) -> None:
     question, made = problem(on(0, 60, 3.0)), plan(on(0, 60, pace))
-    assert keep_jobs_steady(question, made) is made
+    assert keep_jobs_steady(question, made, {}) is made
