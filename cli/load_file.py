@@ -77,6 +77,6 @@ def _text(file: str) -> str:
     if len(data) > MOST_RATES_BYTES:
         raise Failed(f"{file} is over {MOST_RATES_BYTES >> 20} MB; give fewer rows")
     try:
-        return data.decode("utf-8-sig")
+        return data.decode()
     except UnicodeDecodeError as error:
         raise Failed(f"{file} is not UTF-8: byte 0x{data[error.start]:02x} at offset {error.start}") from None

@@ -10,7 +10,7 @@ from io import StringIO
 MOST_FAULTS = 20
 MOST_NAMES = 10
 LONGEST_SHOWN = 60  # characters of a value
-MOST_SECONDS = 1e9
+MOST_SECONDS = 1e9  # from the start of the run; seconds since 1970 are more
 
 
 class LoadRefused(Exception):

@@ -54,7 +54,7 @@ def _take(row: Mapping[str, str], services: Collection[str], curves: dict[str, R
         return unknown_service(name, services)
     seconds, rate = number_to(row["seconds"], MOST_SECONDS), number_to(row["ratePerSecond"], MOST_RATE_PER_SECOND)
     if seconds is None:
-        return no_number_to("seconds", row["seconds"], f"{MOST_SECONDS:g}")
+        return no_number_to("seconds", row["seconds"], f"{MOST_SECONDS:,.0f}, counted from the start")
     if rate is None:
         return no_number_to("ratePerSecond", row["ratePerSecond"], f"{MOST_RATE_PER_SECOND:,}")
     curve = curves.setdefault(name, RateCurve())

@@ -61,7 +61,7 @@ def _take(row: Mapping[str, str], services: Collection[str], found: dict[str, li
         return unknown_service(name, services)
     seconds = number_to(row["seconds"], MOST_SECONDS)
     if seconds is None:
-        return no_number_to("seconds", row["seconds"], f"{MOST_SECONDS:g}")
+        return no_number_to("seconds", row["seconds"], f"{MOST_SECONDS:,.0f}, counted from the start")
     tokens = []
     for column in TOKENS:
         text = row.get(column, "").strip()

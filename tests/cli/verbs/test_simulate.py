@@ -70,7 +70,7 @@ def test_bad_rates_are_named_with_file_line_and_what_is_allowed(
     assert f"{rates}:3: service 'shop/lost' is not declared in the manifests; declared: shop/search" in complaint
     trace = tmp_path / "trace.csv"
     trace.write_text("seconds,service\n3,shop/search\n-1,shop/search\n")
-    refusal = f"{trace}:3: seconds '-1' is not allowed: a number from 0 to 1e+09"
+    refusal = f"{trace}:3: seconds '-1' is not allowed: a number from 0 to 1,000,000,000, counted from the start"
     assert refusal in refused(capsys, "-f", fleet, "--requests", str(trace))
     trace.write_text("seconds,service\n" + "-1,shop/search\n" * 30)
     assert f"the first 20 faults in {trace}" in refused(capsys, "-f", fleet, "--requests", str(trace))
@@ -95,8 +95,8 @@ def test_what_cannot_be_simulated_is_refused_before_it_starts(
     assert "invalid choice: 'calm'" in refused(capsys, "-f", fleet, "--load", "calm")
     (tmp_path / "file").touch()
     assert f"cannot write to the folder {fleet}/out" in refused(capsys, "-f", fleet, "--out", f"{fleet}/out")
-    (tmp_path / "latin.csv").write_bytes(b"seconds,service,ratePerSecond\n0,caf\xe9,1\n")
-    assert "is not UTF-8: byte 0xe9 at offset 35" in refused(capsys, "-f", fleet, "--rates", f"{tmp_path}/latin.csv")
+    (tmp_path / "latin.csv").write_bytes(b"\xef\xbb\xbfseconds,service,ratePerSecond\n0,caf\xe9,1\n")
+    assert "is not UTF-8: byte 0xe9 at offset 38" in refused(capsys, "-f", fleet, "--rates", f"{tmp_path}/latin.csv")
     (tmp_path / "empty.yaml").write_text(FLEET.partition("---\napiVersion: gpuwright/v1\nkind: Service")[0])
     assert "declare no Service" in refused(capsys, "-f", f"{tmp_path}/empty.yaml")
     (tmp_path / "bare.yaml").write_text(without_nodes(FLEET))

@@ -56,7 +56,10 @@ def test_the_rate_of_a_trace_is_that_of_the_requests_around() -> None:
             "seconds,service\n1,shop/c\n",
             "t.csv:2: service 'shop/c' is not declared in the manifests; declared: shop",
         ),
-        ("seconds,service\nx,shop/a\n", "t.csv:2: seconds 'x' is not allowed: a number from 0 to 1e+09"),
+        (
+            "seconds,service\nx,shop/a\n",
+            "t.csv:2: seconds 'x' is not allowed: a number from 0 to 1,000,000,000, counted from the start",
+        ),
         (
             "seconds,service,inputTokens\n1,shop/a,1.5\n",
             "t.csv:2: inputTokens '1.5' is not allowed: a whole number from 1 to 2,000,000, or nothing",
