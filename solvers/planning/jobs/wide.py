@@ -141,11 +141,12 @@ class _Offer:
     price: float
     cost: float  # the price, and energy
     pace: float  # units a second
+    displaced: int  # running jobs that would have to leave
     left: int  # GPUs of the link that stay free
 
     @property
     def order(self) -> tuple[object, ...]:
-        return round(self.cost, 9), -self.pace, self.left, self.node, self.gpus
+        return round(self.cost, 9), self.displaced, -self.pace, self.left, self.node, self.gpus
 
 
 class _Seating:
@@ -163,6 +164,10 @@ class _Seating:
             if profile:
                 self._use(instance.node, profile.demand)
         self._watts_left = _watts_left(problem, instances)
+        self._running: dict[Place, list[Job]] = defaultdict(list)  # on one GPU; they may be stopped
+        for placed in problem.state.jobs if problem.state else ():
+            if problem.jobs[placed.job].gpus == 1:
+                self._running[placed.place].append(problem.jobs[placed.job])
         for placed in {placed.job: placed for placed in jobs}.values():
             self._taken.update(placed.places)
             there = problem.jobs[placed.job].profiles.get(problem.nodes[placed.node].gpu_type)
@@ -184,8 +189,14 @@ class _Seating:
     def offers(self, job: Job) -> Iterator[_Offer]:
         """Yields the seats that a job may have, at most one of each group of linked GPUs."""
         for _, node in sorted(self.problem.nodes.items()):
+            profile = job.profiles.get(node.gpu_type)
+            if profile is None:
+                continue
             for link in links_of(node, self._taken):
-                if len(link) >= job.gpus and (offer := self._offer(job, node, link[: job.gpus], len(link) - job.gpus)):
+                able = [gpu for gpu in link if self._can_hold(node, gpu, profile)]
+                free_first = sorted(able, key=lambda gpu: (len(self._running[node.name, gpu]), gpu))
+                gpus = tuple(sorted(free_first[: job.gpus]))
+                if len(gpus) == job.gpus and (offer := self._offer(job, node, gpus, len(able) - job.gpus)):
                     yield offer
 
     def take(self, job: Job, offer: _Offer) -> PlacedJob:
@@ -207,7 +218,8 @@ class _Seating:
             return f"its {job.gpus} GPUs cost {best.cost:.4g} an hour, more than its wait"
         return (
             f"no node has {job.gpus} free GPUs of a type in its profiles, linked with each other, with room for it in "
-            "memory, watts, CPU cores and host memory, at a price and a pace that it may have"
+            "memory, watts, CPU cores and host memory, at a price and a pace that it may have, without stopping jobs "
+            "that weigh as much"
         )
 
     def relaxation(self, job: Job, best: _Offer | None) -> str:
@@ -230,10 +242,8 @@ class _Seating:
         if job.template is not None and node.templates is not None and job.template not in node.templates:
             return None
         demand, watts = profile.demand, _watts(profile)
-        types = [problem.type_at(place) for place in places]
         fits = (
-            all(at_most(profile.memory_gib, kind.memory_gib) for kind in types)
-            and all(at_most(kind.idle_w + watts, kind.max_w) for kind in types)
+            all(self._can_hold(node, gpu, profile) for gpu in gpus)
             and at_most(demand.cpu_cores, self._cores[node.name])
             and at_most(demand.host_memory_gib, self._host_gib[node.name])
             and job.gpus * watts <= self._watts_left
@@ -245,7 +255,15 @@ class _Seating:
         if price > 0 and job.is_preemptible and not may_open(job, price):
             return None
         energy = job.gpus * watts / 1000 * problem.policy.energy_price_per_kwh
-        return _Offer(node.name, gpus, price, price + energy, pace, left)
+        leaving = [other for place in places for other in self._running[place]]
+        if leaving and sum(penalty(other, problem.policy) for other in leaving) >= penalty(job, problem.policy):
+            return None  # they weigh as much
+        return _Offer(node.name, gpus, price, price + energy, pace, len(leaving), left)
+
+    def _can_hold(self, node: Node, gpu: int, profile: JobProfile) -> bool:
+        """Returns whether a GPU has the memory and may draw the watts."""
+        kind = self.problem.type_at((node.name, gpu))
+        return at_most(profile.memory_gib, kind.memory_gib) and at_most(kind.idle_w + _watts(profile), kind.max_w)
 
     def _is_in_time(self, job: Job, pace: float) -> bool:
         now = self.problem.state.now if self.problem.state else None

@@ -128,6 +128,26 @@ def test_a_job_that_runs_keeps_its_gpus_though_others_cost_less() -> None:
     assert [seat.node for seat in place_jobs(gone, ()).jobs] == ["n0"]
 
 
+def test_jobs_that_run_on_one_gpu_give_way_only_to_what_weighs_more() -> None:
+    small = wide("tune", 1, max_price_per_hour=5.0)
+    fleet = nodes(2)
+    running = (PlacedJob(small.name, "n0", 1, 50, 10),)
+    light, heavy = wide("train", max_price_per_hour=4.9), wide("train", max_price_per_hour=9.0)
+    assert [job.job for job in place_jobs(world(fleet, small, light, running=running), ()).jobs] == ["lab/tune"]
+    assert [job.job for job in place_jobs(world(fleet, small, heavy, running=running), ()).jobs] == ["lab/train"]
+    found = place_jobs(world(nodes(3), small, heavy, running=running), ())
+    assert {job.job: job.places for job in found.jobs} == {
+        "lab/train": (("n0", 0), ("n0", 2)),
+        "lab/tune": (("n0", 1),),
+    }
+
+
+def test_a_gpu_whose_cap_is_too_low_is_left_out() -> None:
+    node = replace(nodes(3)["n0"], caps_w=(200.0, 300.0, 300.0))
+    found = place_jobs(world({"n0": node}, wide("train", max_price_per_hour=9.0)), ())
+    assert [job.gpus for job in found.jobs] == [(1, 2)]
+
+
 def test_others_get_what_is_left_and_nothing_beside_it() -> None:
     big, small = wide("train", max_price_per_hour=9.0), wide("tune", 1, max_price_per_hour=9.0)
     found = place_jobs(world(nodes(3), big, small), ())
