@@ -25,6 +25,7 @@ from app.control.domain.specs import (
     start_seconds_of,
     units_of,
 )
+from app.control.formulate.declared_state import read_state
 from app.control.formulate.language import iteration_costs, llm_size, token_service
 from app.control.formulate.objective import by_share, counts_shares, priced
 from app.control.formulate.own_runtimes import encoded_job_runtimes, encoded_runtimes, job_runtime_name, runtime_name
@@ -42,16 +43,13 @@ from solvers.planning.problem import (
     Curve,
     Demand,
     GpuType,
-    Instance,
     Job,
     JobProfile,
     Limit,
     Node,
-    PlacedJob,
     Policy,
     Problem,
     Profile,
-    RunningState,
     Service,
     Variant,
     gpu_indexes,
@@ -98,7 +96,7 @@ def build_problem(world: DeclaredFiles, quantile: float | None = None, now: date
     quantile = quantile_of(policy_spec) if quantile is None else quantile
     nodes = {manifest.name: _node(manifest, gpu_specs, pricing, own) for manifest in by_kind[Kind.NODE]}
     profiles = [_profile(profile_at(manifest.spec, quantile)) for manifest in by_kind[Kind.PROFILE]]
-    state = next((_state(manifest.spec, nodes, gpu_types) for manifest in by_kind[Kind.STATE]), None)
+    state = next((read_state(manifest.spec, nodes, gpu_types) for manifest in by_kind[Kind.STATE]), None)
     units_left = _units_left(by_kind[Kind.STATE])
     services = {qualified_name(manifest): _service(manifest, model_specs) for manifest in by_kind[Kind.SERVICE]}
     if counts_shares(policy_spec):
@@ -268,39 +266,3 @@ def _units_left(states: list[Manifest]) -> dict[str, float]:
 def _limit(spec: Spec) -> Limit | None:
     limit = spec.get("limit")
     return Limit(limit.get("gpus"), limit.get("pricePerHour")) if limit else None
-
-
-def _state(spec: Spec, nodes: Mapping[str, Node], gpu_types: Mapping[str, GpuType]) -> RunningState:
-    return RunningState(
-        now=moment(spec.get("now")),
-        running=tuple(_running(entry, nodes, gpu_types) for entry in spec.get("running", ())),
-        jobs=tuple(
-            PlacedJob(
-                job=entry["job"],
-                node=entry["node"],
-                gpu=entry["gpu"] if "gpu" in entry else min(entry["gpus"]),
-                sm_percent=entry["smPercent"],
-                memory_gib=entry["memoryGib"],
-                gpus=tuple(sorted(entry.get("gpus", ()))),
-            )
-            for entry in spec.get("jobs", ())
-        ),
-    )
-
-
-def _running(entry: Spec, nodes: Mapping[str, Node], gpu_types: Mapping[str, GpuType]) -> Instance:
-    clock = entry.get("clockMhz")
-    return Instance(
-        id=entry.get("id", ""),
-        service=entry["service"],
-        node=entry["node"],
-        gpu=entry["gpu"] if "gpu" in entry else min(entry["gpus"]),
-        variant=entry["variant"],
-        batch=entry["batch"],
-        batch_timeout_ms=entry.get("batchTimeoutMs", 0.0),
-        sm_percent=entry["smPercent"],
-        memory_gib=entry["memoryGib"],
-        clock_mhz=gpu_types[nodes[entry["node"]].gpu_type].top_clock_mhz if clock is None else clock,
-        rate_per_second=entry.get("ratePerSecond", 0.0),
-        gpus=tuple(sorted(entry.get("gpus", ()))),
-    )

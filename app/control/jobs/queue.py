@@ -15,7 +15,7 @@ from math import ceil, floor, inf, log
 from app.control.domain.desired import Desired
 from app.control.domain.snapshot import JobProgress, Snapshot
 from app.control.jobs.order import JobTask, sort_tasks
-from app.control.jobs.room import FreeGpu, free_capacity, widest_free
+from app.control.jobs.room import UnusedGpu, free_capacity, widest_free
 from app.control.jobs.state import JobNeed, JobState, JobWork, declared_work
 from solvers.planning.plan import Plan, Unplaced
 from solvers.planning.problem import Problem
@@ -140,7 +140,7 @@ def _task(work: JobWork, fact: JobProgress, now: datetime) -> JobTask:
     return JobTask(work.job, max(seconds, 0.0), left_seconds, fact.attempts)
 
 
-def _rests(task: JobTask, fact: JobProgress, work: JobWork, room: Mapping[str, list[FreeGpu]], now: datetime) -> bool:
+def _rests(task: JobTask, fact: JobProgress, work: JobWork, room: Mapping[str, list[UnusedGpu]], now: datetime) -> bool:
     if fact.retry_at is None or now >= fact.retry_at or 0 < task.left_seconds <= URGENT_RATIO * task.seconds:
         return False
     return all(sm <= fact.room.get(kind, 0) for kind, sm in widest_free(room, work).items())

@@ -14,7 +14,7 @@ WHOLE_PERCENT = 100
 
 
 @dataclass(frozen=True, slots=True)
-class FreeGpu:
+class UnusedGpu:
     """What is free on a GPU."""
 
     node: str
@@ -22,10 +22,10 @@ class FreeGpu:
     memory_gib: float
 
 
-def free_capacity(snapshot: Snapshot) -> dict[str, list[FreeGpu]]:
+def free_capacity(snapshot: Snapshot) -> dict[str, list[UnusedGpu]]:
     """Returns, by GPU type, what is free on each GPU that may be planned on."""
     whole_gib = {item.name: memory_gib(item.spec) for item in snapshot.declared if item.kind == "GpuType"}
-    found: dict[str, list[FreeGpu]] = {}
+    found: dict[str, list[UnusedGpu]] = {}
     for item in snapshot.declared:
         facts = snapshot.nodes.get(item.name) if item.kind == "Node" else None
         if facts is None or facts.state != "reporting":
@@ -40,11 +40,11 @@ def free_capacity(snapshot: Snapshot) -> dict[str, list[FreeGpu]]:
         for gpu in range(gpu_count(item.spec)):
             if gpu not in out:
                 sm, memory = held.get(gpu, (0.0, 0.0))
-                found.setdefault(kind, []).append(FreeGpu(item.name, int(100 - sm), whole_gib[kind] - memory))
+                found.setdefault(kind, []).append(UnusedGpu(item.name, int(100 - sm), whole_gib[kind] - memory))
     return found
 
 
-def widest_free(room: Mapping[str, list[FreeGpu]], work: JobWork) -> dict[str, int]:
+def widest_free(room: Mapping[str, list[UnusedGpu]], work: JobWork) -> dict[str, int]:
     """Returns, by GPU type that suits the job, the most free SM% on a GPU with enough free memory, or 0.
 
     For a job on several GPUs: of all GPUs of a node that are wholly free.

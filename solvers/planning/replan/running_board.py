@@ -289,13 +289,12 @@ def _seat_job(d: RunningBoard, problem: Problem, placed: PlacedJob) -> None:
     if not gpus or profile is None:
         return
     demand, x = profile.demand, d.x
-    for gpu in gpus:
-        x.job_sm[gpu] += placed.sm_percent
-        x.job_memory[gpu] += placed.memory_gib
-        x.job_pressure[gpu] += value_at(demand.pressure, placed.sm_percent)
-        x.job_count[gpu] += 1
-        x.job_watts[gpu] += value_at(demand.power_w, placed.sm_percent)  # at the highest clock: an upper bound
-        if problem.jobs[placed.job].deadline is not None:
-            x.most_pressure[gpu] = 0.0  # until its neighbours are known
+    x.job_sm[gpus] += placed.sm_percent
+    x.job_memory[gpus] += placed.memory_gib
+    x.job_pressure[gpus] += value_at(demand.pressure, placed.sm_percent)
+    x.job_count[gpus] += 1
+    x.job_watts[gpus] += value_at(demand.power_w, placed.sm_percent)  # at the highest clock: an upper bound
     d.b.cpu[d.b.node[gpus[0]]] -= demand.cpu_cores
     d.b.host[d.b.node[gpus[0]]] -= demand.host_memory_gib
+    if problem.jobs[placed.job].deadline is not None:
+        x.most_pressure[gpus] = 0.0  # until its neighbours are known

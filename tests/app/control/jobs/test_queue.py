@@ -27,7 +27,7 @@ from app.control.jobs import (
     sort_tasks,
 )
 from app.control.jobs.queue import FIRST_WAIT, LONGEST_WAIT, RUNNING_WEIGHT_FACTOR
-from app.control.jobs.room import FreeGpu, free_capacity
+from app.control.jobs.room import UnusedGpu, free_capacity
 from solvers.planning.plan import Plan, Unplaced
 from solvers.planning.problem import PlacedJob
 from solvers.planning.solve import SolveBudget, solve
@@ -264,8 +264,8 @@ def test_room_is_what_instances_leave_of_gpus_that_may_be_used() -> None:
     assert free_capacity(held) == {"big": _free((0, 7.0), (100, 16.0), (0, 7.0))}
 
 
-def _free(*gpus: tuple[int, float]) -> list[FreeGpu]:
-    return [FreeGpu("n1", sm_percent, memory_gib) for sm_percent, memory_gib in gpus]
+def _free(*gpus: tuple[int, float]) -> list[UnusedGpu]:
+    return [UnusedGpu("n1", sm_percent, memory_gib) for sm_percent, memory_gib in gpus]
 
 
 # The adaptive window

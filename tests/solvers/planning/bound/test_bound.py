@@ -306,4 +306,5 @@ def test_a_limit_holds_until_classes_become_finer() -> None:
     step = max(pool.price_per_hour for pool in t.pools)
     found = list(bound.rounds(t))
     assert all(reached.bound <= reached.limit + step for reached in found)
-    assert any(reached.limit == after.limit < np.inf for reached, after in pairwise(found))
+    limits = [(reached.limit, after.limit) for reached, after in pairwise(found) if after.limit < np.inf]
+    assert any(limit == pytest.approx(after, rel=1e-4) for limit, after in limits)  # rounding differs by machine
