@@ -7,7 +7,7 @@ from datetime import datetime
 
 from solvers.planning.judge.billing import is_billed_whole, whole_price
 from solvers.planning.judge.readings import JobResident, JudgedGpu
-from solvers.planning.judge.shapes import no_such_gpu, outside
+from solvers.planning.judge.shapes import misnamed_gpus, outside, unlinked
 from solvers.planning.judge.tolerances import SUM_SHARE, at_most
 from solvers.planning.plan import Unplaced
 from solvers.planning.problem import OWN, Job, Node, PlacedJob, Policy, Problem
@@ -24,15 +24,7 @@ def job_exists(problem: Problem, line: JobResident, gpu: JudgedGpu | None) -> st
 
 def job_gpu_exists(problem: Problem, line: JobResident, gpu: JudgedGpu | None) -> str | None:
     """node in nodes, 0 <= gpu < gpus of the node, a whole number; so are all of its GPUs, which rise"""
-    placed = line.placed
-    if gpu is None:
-        node = problem.nodes.get(placed.node)
-        missing = [index for _, index in placed.places if node is None or not node.has_gpu(index)]
-        return no_such_gpu(problem, placed.node, missing[0] if missing else placed.gpu)
-    rising = [index for _, index in placed.places]
-    if rising == sorted(set(rising)) and rising[0] == placed.gpu:
-        return None
-    return f"its gpus {', '.join(f'{index:g}' for index in rising)} do not rise, each listed once"
+    return misnamed_gpus(problem, line.placed, gpu)
 
 
 def job_gpus_counted(problem: Problem, line: JobResident, gpu: JudgedGpu | None) -> str | None:
@@ -44,11 +36,7 @@ def job_gpus_counted(problem: Problem, line: JobResident, gpu: JudgedGpu | None)
 
 def job_gpus_linked(problem: Problem, line: JobResident, gpu: JudgedGpu | None) -> str | None:
     """several GPUs => they are in one group of linked GPUs of the node"""
-    places = line.placed.places
-    if gpu is None or len({gpu.node.link_of(index) for _, index in places}) == 1:
-        return None
-    spelled = ", ".join(f"{index:g}" for _, index in places)
-    return f"GPUs {spelled} of {gpu.node.name} are not linked: {gpu.node.linked_gpus} in a row are"
+    return unlinked(line.placed, gpu)
 
 
 def job_gpus_whole(problem: Problem, line: JobResident, gpu: JudgedGpu | None) -> str | None:

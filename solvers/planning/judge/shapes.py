@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from solvers.planning.judge.readings import JudgedGpu, Resident
 from solvers.planning.judge.tolerances import SUM_SHARE, at_most
-from solvers.planning.problem import Problem
+from solvers.planning.problem import Instance, PlacedJob, Problem
 
 
 def service_exists(problem: Problem, line: Resident, gpu: JudgedGpu | None) -> str | None:
@@ -26,6 +26,26 @@ def no_such_gpu(problem: Problem, node: str, index: float) -> str:
     if node not in problem.nodes:
         return f"there is no node {node}"
     return f"node {node} has no GPU {index:g}; it has {_spelled(problem.nodes[node].gpus)}"
+
+
+def misnamed_gpus(problem: Problem, line: Instance | PlacedJob, gpu: JudgedGpu | None) -> str | None:
+    """Returns which GPU does not exist, or that they are not listed in order, each once; None if all is well."""
+    indexes = [index for _, index in line.places]
+    if gpu is None:
+        node = problem.nodes.get(line.node)
+        missing = [index for index in indexes if node is None or not node.has_gpu(index)]
+        return no_such_gpu(problem, line.node, missing[0] if missing else line.gpu)
+    if indexes == sorted(set(indexes)) and indexes[0] == line.gpu:
+        return None
+    return f"its gpus {', '.join(f'{index:g}' for index in indexes)} do not rise, each listed once"
+
+
+def unlinked(line: Instance | PlacedJob, gpu: JudgedGpu | None) -> str | None:
+    """Returns that its GPUs are not linked with each other; None if they are."""
+    if gpu is None or len({gpu.node.link_of(index) for _, index in line.places}) == 1:
+        return None
+    spelled = ", ".join(f"{index:g}" for _, index in line.places)
+    return f"GPUs {spelled} of {gpu.node.name} are not linked: {gpu.node.linked_gpus} in a row are"
 
 
 def _spelled(gpus: Sequence[int]) -> str:

@@ -12,11 +12,12 @@ from solvers.planning.judge.shapes import (
     cell_admitted,
     clock_offered,
     gpu_type_admitted,
-    no_such_gpu,
+    misnamed_gpus,
     one_gpu,
     rate_positive,
     service_exists,
     template_offered,
+    unlinked,
     variant_admitted,
 )
 from solvers.planning.judge.violations import Rules
@@ -64,15 +65,7 @@ def iterations(
 
 def gpus_exist(problem: Problem, line: Resident, gpu: JudgedGpu | None) -> str | None:
     """node in nodes; gpus rise and are GPUs of the node"""
-    instance = line.instance
-    if gpu is None:
-        node = problem.nodes.get(instance.node)
-        missing = [index for _, index in instance.places if node is None or not node.has_gpu(index)]
-        return no_such_gpu(problem, instance.node, missing[0] if missing else instance.gpu)
-    rising = [index for _, index in instance.places]
-    if rising == sorted(set(rising)) and rising[0] == instance.gpu:
-        return None
-    return f"its gpus {', '.join(f'{index:g}' for index in rising)} do not rise, each listed once"
+    return misnamed_gpus(problem, line.instance, gpu)
 
 
 def degree_profiled(problem: Problem, line: Resident, gpu: JudgedGpu | None) -> str | None:
@@ -93,10 +86,7 @@ def degree_profiled(problem: Problem, line: Resident, gpu: JudgedGpu | None) -> 
 
 def gpus_linked(problem: Problem, line: Resident, gpu: JudgedGpu | None) -> str | None:
     """its GPUs are in one group of linked GPUs of the node"""
-    if gpu is None or len({gpu.node.link_of(index) for _, index in line.instance.places}) == 1:
-        return None
-    spelled = ", ".join(f"{index:g}" for _, index in line.instance.places)
-    return f"GPUs {spelled} of {gpu.node.name} are not linked: {gpu.node.linked_gpus} in a row are"
+    return unlinked(line.instance, gpu)
 
 
 def gpus_whole(problem: Problem, line: Resident, gpu: JudgedGpu | None) -> str | None:
