@@ -30,7 +30,7 @@ from solvers.planning.problem import (
 )
 from solvers.planning.search.arrays import MOST_RESIDENTS
 from solvers.planning.search.tables import tables
-from tests.solvers.planning.bound.tiny_plans import Served, carried_of, together
+from tests.solvers.planning.bound.tiny_plans import Served, cheapest_states, together, unserved_cost
 
 SMS = (20, 40, 60, 100)
 EXAMPLES = 300 if os.environ.get("GPUWRIGHT_SOAK") else 6
@@ -175,7 +175,7 @@ def cheapest(problem: Problem) -> float:
                 for filling, more in options.items():
                     total = together(services, served, filling)
                     grown[total] = min(grown.get(total, np.inf), cost + more)
-            reached = dict(sorted(grown.items(), key=lambda item: (item[1], item[0]))[:2000])
+            reached = cheapest_states(problem, services, grown)
         for served, cost in without.items():
             reached[served] = min(reached.get(served, np.inf), cost)
     best = np.inf
@@ -183,10 +183,7 @@ def cheapest(problem: Problem) -> float:
         runs = served[len(services) : 2 * len(services)]
         if any(0 < on < service.min_instances for on, service in zip(runs, services, strict=True)):
             continue
-        missing = [s.rate_per_second - carried_of(services, served, i) for i, s in enumerate(services)]
-        prices = [problem.policy.unserved_price * service.unserved_weight for service in services]
-        unserved = sum(price * max(u, 1.0) for price, u in zip(prices, missing, strict=True) if u > 0)
-        best = min(best, cost + unserved)
+        best = min(best, cost + unserved_cost(problem, services, served))
     return float(best)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 from math import inf
-from operator import add
+from operator import add, ge
 
 import numpy as np
 
@@ -26,14 +26,22 @@ def least_cost(problem: Problem) -> float:
     services = [problem.services[name] for name in sorted(problem.services)]
     reached: dict[Served, float] = {(0.0,) * (4 * len(services)): 0.0}
     for node in problem.nodes.values():
-        options = _fillings(problem, services, node)
+        options = _worthwhile(_fillings(problem, services, node))
         for _ in node.gpus:
             grown = dict(reached)
             for (served, cost), (filling, more) in product(reached.items(), options.items()):
                 total = together(services, served, filling)
                 grown[total] = min(grown.get(total, inf), cost + more)
-            reached = dict(sorted(grown.items(), key=lambda item: (item[1], item[0]))[:MOST_STATES])
-    return min(cost + _unserved(problem, services, served) for served, cost in reached.items())
+            reached = cheapest_states(problem, services, grown)
+    return min(cost + unserved_cost(problem, services, served) for served, cost in reached.items())
+
+
+def cheapest_states(problem: Problem, services: list[Service], reached: dict[Served, float]) -> dict[Served, float]:
+    """Returns the states that cost least together with what they leave unserved."""
+    value = {served: cost + unserved_cost(problem, services, served) for served, cost in reached.items()}
+    return {
+        served: reached[served] for served in sorted(value, key=lambda served: (value[served], served))[:MOST_STATES]
+    }
 
 
 def together(services: list[Service], one: Served, other: Served) -> Served:
@@ -62,12 +70,12 @@ def carried_of(services: list[Service], served: Served, number: int) -> float:
     return carried if gpus >= least else 0.0
 
 
-def _unserved(problem: Problem, services: list[Service], served: Served) -> float:
+def unserved_cost(problem: Problem, services: list[Service], served: Served) -> float:
     cost = 0.0
     for number, service in enumerate(services):
         missing = service.rate_per_second - carried_of(services, served, number)
         if missing > 0.0:
-            cost += problem.policy.unserved_price * service.priority / 100 * max(missing, 1.0)
+            cost += problem.policy.unserved_price * service.unserved_weight * service.priority / 100 * max(missing, 1.0)
     return cost
 
 
@@ -96,6 +104,15 @@ def _fillings(problem: Problem, services: list[Service], node: Node) -> dict[Ser
         cost = node.price_per_hour * (1.0 if is_whole else max(used / 100, held / room))
         key = tuple(served.tolist())
         found[key] = min(found.get(key, inf), cost)
+    return found
+
+
+def _worthwhile(options: dict[Served, float]) -> dict[Served, float]:
+    """Leaves out what serves nothing more than another filling at no lower cost."""
+    found: dict[Served, float] = {}
+    for served, cost in sorted(options.items(), key=lambda item: (item[1], [-part for part in item[0]])):
+        if not any(all(map(ge, other, served)) for other in found):
+            found[served] = cost
     return found
 
 
