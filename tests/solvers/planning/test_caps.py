@@ -26,12 +26,12 @@ from tests.support.soak import scaled
 
 FEW = SolveBudget(seconds=None, work=5)
 ENOUGH = SolveBudget(seconds=None, work=50)
-SEEDS = range(scaled(200, 25))
+SEEDS = range(scaled(200, 20))
 
 
 @pytest.mark.parametrize("planner", sorted(DRAFTERS))
 def test_no_planner_breaks_a_rule_under_caps(planner: str) -> None:
-    for seed in range(scaled(120, 25)):
+    for seed in range(scaled(120, 12)):
         problem = without_budget(with_caps(random_problem(seed), seed))
         plan = find_plan(problem, planner, FEW, alone=True, bounds=False).plan
         assert judge(problem, plan).is_right, seed
@@ -68,7 +68,7 @@ def test_the_exact_model_under_caps_finds_nothing_below_the_bound_and_no_plan_is
 
 @pytest.mark.parametrize("planner", ["joint", *sorted(DRAFTERS)])
 def test_what_runs_over_a_cap_that_was_lowered_does_not_stay_as_it_is(planner: str) -> None:
-    for seed in range(scaled(60, 12)):
+    for seed in range(scaled(60, 6)):
         problem = without_budget(replace(random_problem(seed), state=None))
         before = find(problem, FEW, alone=True).plan
         running = RunningState(None, tuple(before.instances), tuple(before.jobs))
@@ -84,7 +84,7 @@ def test_what_runs_over_a_cap_that_was_lowered_does_not_stay_as_it_is(planner: s
 
 def test_changed_rates_and_batches_of_moves_keep_the_cap_of_each_gpu() -> None:
     made = 0
-    for seed in range(scaled(100, 20)):
+    for seed in range(scaled(100, 10)):
         problem = without_budget(with_caps(replace(random_problem(seed), state=None, jobs={}), seed))
         plan = find(problem, FEW, alone=True).plan
         if not plan.instances:

@@ -42,7 +42,7 @@ def test_a_plan_that_serves_all_falls_short_only_where_it_breaks_a_rule() -> Non
     assert question.falls_far_short
 
 
-@settings(max_examples=scaled(150, 60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=scaled(150, 25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(policies, plans, st.lists(plans, min_size=1, max_size=3))
 def test_other_plans_get_the_verdict_that_the_judge_gives_from_scratch(
     policy: dict[str, Any], running: Plan, others: list[Plan]

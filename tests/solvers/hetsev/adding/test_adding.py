@@ -19,7 +19,7 @@ from tests.solvers.planning.capped import with_caps
 from tests.solvers.planning.random_problems import random_problem
 from tests.support.soak import scaled
 
-SEEDS = scaled(400, 60)
+SEEDS = scaled(400, 40)
 RISE = 1.6
 
 

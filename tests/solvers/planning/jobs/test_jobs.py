@@ -34,7 +34,7 @@ from tests.support.soak import scaled
 World = tuple[Problem, tuple[Instance, ...]]
 
 
-@settings(max_examples=scaled(300, 40), deadline=None)
+@settings(max_examples=scaled(300, 30), deadline=None)
 @given(worlds(most_gpus=4, widest=60))
 def test_every_placement_is_right_and_costs_services_nothing(world: World) -> None:
     problem, instances = world
@@ -59,7 +59,7 @@ def test_a_small_world_gets_what_trying_everything_finds(world: World) -> None:
     assert seconds == pytest.approx(least, rel=1e-6)
 
 
-@settings(max_examples=scaled(300, 40), deadline=None)
+@settings(max_examples=scaled(300, 30), deadline=None)
 @given(worlds(most_gpus=4, widest=60))
 def test_what_runs_stays_when_nothing_changes(world: World) -> None:
     problem, instances = world
@@ -82,7 +82,7 @@ def test_the_order_of_the_input_changes_nothing(world: World, work: int) -> None
     )
 
 
-@settings(max_examples=scaled(300, 40), deadline=None)
+@settings(max_examples=scaled(300, 30), deadline=None)
 @given(worlds(most_gpus=4, widest=60))
 def test_a_running_job_that_is_not_preemptible_stays(world: World) -> None:
     problem, instances = replace(world[0], state=RunningState(NOON)), world[1]  # none is late, now or then
@@ -100,7 +100,7 @@ def test_a_running_job_that_is_not_preemptible_stays(world: World) -> None:
     assert [placed.place for placed in again.jobs if placed.job == name] == [first.jobs[0].place]
 
 
-@settings(max_examples=scaled(300, 40), deadline=None)
+@settings(max_examples=scaled(300, 30), deadline=None)
 @given(worlds(most_gpus=3, widest=30))
 def test_a_named_relaxation_lets_the_job_run(world: World) -> None:
     problem, instances = world

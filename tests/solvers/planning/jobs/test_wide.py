@@ -67,7 +67,7 @@ jobs = st.lists(
 )
 
 
-@settings(max_examples=scaled(300, 40), deadline=None)
+@settings(max_examples=scaled(300, 30), deadline=None)
 @given(worlds(most_gpus=4, widest=60), jobs)
 def test_every_seat_is_right_and_costs_what_is_stated(
     drawn: tuple[Problem, tuple[Instance, ...]], several: list[tuple[int, float, float | None, object, bool]]
@@ -97,7 +97,7 @@ def seats(problem: Problem, job: Job) -> Iterator[PlacedJob]:
             yield PlacedJob(job.name, node.name, gpus[0], 100, 10, 3.0, gpus=gpus)
 
 
-@settings(max_examples=scaled(200, 40), deadline=None)
+@settings(max_examples=scaled(200, 20), deadline=None)
 @given(
     st.lists(st.integers(1, 5), min_size=1, max_size=3), st.sampled_from([0, 2, 3]), st.integers(2, 4),
     st.sampled_from([None, 5.0, 9.0, 30.0]), st.sampled_from([None, NOON, NOON - timedelta(minutes=58)]),

@@ -99,7 +99,7 @@ def verdict_of(problem: Problem, plan: Plan) -> Any:
     return (verdict.violations, verdict.cost, verdict.changes)
 
 
-@settings(max_examples=scaled(150, 60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=scaled(150, 25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(policies, plans, plans, plans, st.sampled_from([40.0, 30.0]))
 def test_a_change_is_judged_as_the_whole_plan_would_be(
     policy: dict[str, Any], running: Plan, before: Plan, after: Plan, rate: float
@@ -115,7 +115,7 @@ def test_a_change_is_judged_as_the_whole_plan_would_be(
     assert (back.violations, back.cost, back.changes) == (first.violations, first.cost, first.changes)
 
 
-@settings(max_examples=scaled(50, 25), deadline=None)
+@settings(max_examples=scaled(50, 10), deadline=None)
 @given(plans, plans)
 def test_what_is_settled_runs_and_a_change_after_it_counts_from_there(before: Plan, after: Plan) -> None:
     places = {(name, index) for name, node in small_world.problem().nodes.items() for index in node.gpus}
@@ -130,7 +130,7 @@ def test_what_is_settled_runs_and_a_change_after_it_counts_from_there(before: Pl
     assert (verdict.violations, verdict.cost, verdict.changes) == verdict_of(then, after)
 
 
-@settings(max_examples=scaled(50, 25), deadline=None)
+@settings(max_examples=scaled(50, 10), deadline=None)
 @given(st.lists(plans, min_size=3, max_size=4))
 def test_a_plan_that_is_settled_again_and_again_is_judged_as_one_that_starts_afresh(row: list[Plan]) -> None:
     places = {(name, index) for name, node in small_world.problem().nodes.items() for index in node.gpus}
