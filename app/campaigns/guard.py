@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
+from typing import Any
 
 import msgspec
 from sqlalchemy import Connection
@@ -52,9 +53,15 @@ def missed(connection: Connection, attained: Mapping[str, float]) -> str:
     for name, promise in slos(connection):
         share = attained.get(name)
         if share is not None and share < promise["percentile"] / 100:
-            slo = f"{promise['percentile']:g} % in {promise['latencyMs']:g} ms"
+            slo = f"{promise['percentile']:g} % in {_promised(promise)}"
             return f"{name} answered {100 * share:.4g} % of its requests in time in the last minutes; its SLO is {slo}"
     return ""
+
+
+def _promised(promise: Mapping[str, Any]) -> str:
+    if "latencyMs" in promise:
+        return f"{promise['latencyMs']:g} ms"
+    return f"{promise['ttftMs']:g} ms to the first token and {promise['tpotMs']:g} ms for each further one"
 
 
 def find_harm(connection: Connection, campaign: Campaign) -> str:

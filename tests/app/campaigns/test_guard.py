@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
+from sqlalchemy import text
 
 from agents.contract.assignments import AssignedInstance
 from app.store.database.database import Database
@@ -77,6 +78,16 @@ def test_a_campaign_stops_when_a_service_on_its_node_suffers(serving: RunningSer
     assert "shop/search" in ended["message"]
     events = serving.request("GET", "/api/v1/events?reason=campaign_ended").json["items"]
     assert [event["name"] for event in events] == ["node-1"]
+
+
+def test_a_campaign_stops_when_a_language_model_on_its_node_suffers(serving: RunningServer, database: Database) -> None:
+    slo = '{"ttftMs": 800, "tpotMs": 40, "percentile": 98}'
+    change = text("UPDATE object SET spec = jsonb_set(spec, '{slo}', CAST(:slo AS jsonb)) WHERE name = 'search'")
+    database.write(lambda connection: connection.execute(change, {"slo": slo}))
+    campaign = asked(serving, gpu=1)
+    answered(database, late=100)
+    assert told(serving, {"campaign": campaign.id}) == {"isOver": True}
+    assert "98 % in 800 ms to the first token and 40 ms for each further one" in campaign.read()["message"]
 
 
 def test_few_requests_and_other_services_stop_no_campaign(serving: RunningServer, database: Database) -> None:
