@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import math
 import re
 from collections.abc import Callable
 from typing import Literal
 
+from app.manifests.decimals import read_decimal
 from cli.contexts import DEFAULT_SERVER
 
 Completes = Literal["kinds", "names", "files", "contexts", "verbs"]
@@ -66,7 +66,7 @@ def add_selector_arguments(parser: argparse.ArgumentParser, *, fields: bool = Tr
 
 def positive(text: str) -> float:
     """Returns a number over 0."""
-    value = _number(text)
+    value = read_decimal(text)
     if not 0 < value < MOST:
         raise argparse.ArgumentTypeError(f"{text!r} is not allowed: a number over 0 and under {MOST:g}")
     return value
@@ -74,7 +74,7 @@ def positive(text: str) -> float:
 
 def not_negative(text: str) -> float:
     """Returns a number of at least 0."""
-    value = _number(text)
+    value = read_decimal(text)
     if not 0 <= value < MOST:
         raise argparse.ArgumentTypeError(f"{text!r} is not allowed: a number of at least 0 and under {MOST:g}")
     return value
@@ -82,7 +82,7 @@ def not_negative(text: str) -> float:
 
 def part(text: str) -> float:
     """Returns a share over 0 and up to 1."""
-    value = _number(text)
+    value = read_decimal(text)
     if not 0 < value <= 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not allowed: a share over 0 and up to 1, like 0.05")
     return value
@@ -98,13 +98,6 @@ def whole(least: int, most: int = MOST) -> Callable[[str], int]:
         return int(text)
 
     return read
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
 
 
 def duration(text: str) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from app.manifests.decimals import DECIMAL
 from app.manifests.faults import ManifestFault, ManifestsRefused, escaped, quoted
 from app.manifests.limits import InputLimits
 from app.manifests.model import JSON
@@ -28,7 +29,6 @@ WORDS: dict[str, JSON] = {
 }
 SUSPECTS = frozenset("+-.0123456789nNtTfF~")  # the first character of a plain scalar that is not a string
 WHOLE = re.compile(r"[-+]?[0-9]+")
-REAL = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 BASED = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
 NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 SURROGATE = re.compile("[\ud800-\udfff]")
@@ -218,7 +218,7 @@ class _Builder:
             return None
         if text in WORDS:
             return WORDS[text]
-        if REAL.fullmatch(text):
+        if DECIMAL.fullmatch(text):
             if len(text) > self.limits.max_number_characters:
                 self.fault(
                     event,

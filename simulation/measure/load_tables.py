@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import csv
-import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from io import StringIO
+
+from app.manifests.decimals import read_decimal
 
 MOST_FAULTS = 20
 MOST_NAMES = 10
@@ -68,11 +69,8 @@ def unknown_service(name: str, services: Collection[str]) -> str:
 
 def number_to(text: str, most: float) -> float | None:
     """Returns a number from 0 to the most; None if the text is no such number."""
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) and 0 <= value <= most else None
+    value = read_decimal(text.strip())
+    return value if 0 <= value <= most else None
 
 
 def no_number_to(column: str, text: str, most: str) -> str:

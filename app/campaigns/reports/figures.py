@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from app.manifests.decimals import read_decimal
+
 LARGEST_BATCH = 256
 
 
@@ -38,15 +40,14 @@ class Figures:
 
 def number(report: ToolReport, field: str, value: object) -> float:
     """Returns a finite number of at least 0; raises ReportRefused."""
-    found = math.nan
-    if isinstance(value, int | float | str) and not isinstance(value, bool):
-        try:
-            found = float(value)
-        except ValueError:
-            found = math.nan
+    found: float = math.nan
+    if isinstance(value, str):
+        found = read_decimal(value.strip())
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        found = value
     if not 0 <= found <= 1e12:
         raise report.refused(f"{field} is {str(value)[:40]!r}; allowed is a number from 0 to 1e12")
-    return found
+    return float(found)
 
 
 def batch_of(report: ToolReport, field: str, value: object) -> int:

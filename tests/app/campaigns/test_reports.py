@@ -166,6 +166,8 @@ def test_of_mlperf_the_queries_are_the_batches() -> None:
         (PERF_ANALYZER.replace("3600", "fast"), 1, "'fast'"),
         (PERF_ANALYZER.replace("3600", "-1"), 1, "from 0 to 1e12"),
         (PERF_ANALYZER.replace("3600", "nan"), 1, "from 0 to 1e12"),
+        (PERF_ANALYZER.replace("3600", "3_600"), 1, "from 0 to 1e12"),
+        (json.dumps(GENAI_PERF | {"request_latency": {"avg": 10**400}}), 1, "from 0 to 1e12"),
         ("Concurrency,Inferences/Second,p50 latency\n1,2,3\n", 1, "Server Compute Infer"),
         ("Concurrency,Inferences/Second,p50 latency\n", 1, "no rows"),
         ("Concurrency,Inferences/Second,p50 latency\n1,2\n", 1, "number of columns"),
