@@ -50,18 +50,24 @@ def import_files(args: argparse.Namespace) -> list[dict[str, Any]]:
 
 def _read(name: str, batch: int | None) -> tuple[list[Figures], datetime]:
     """Returns what a file says, and when it was written."""
+    report = open_report(name, batch)
+    try:
+        return read_report(report), datetime.fromtimestamp(Path(name).stat().st_mtime, UTC)
+    except ReportRefused as refused:
+        raise Failed(str(refused)) from refused
+
+
+def open_report(name: str, batch: int | None = None) -> ToolReport:
+    """Returns a file of another tool, with the batch that its user states. Raises Failed."""
     path = Path(name)
     try:
         if path.stat().st_size > MOST_BYTES:
             raise Failed(f"{name} is larger than {MOST_BYTES >> 20} MiB")
-        report = ToolReport(name, path.read_text(encoding="utf-8"), batch)
-        return read_report(report), datetime.fromtimestamp(path.stat().st_mtime, UTC)
+        return ToolReport(name, path.read_text(encoding="utf-8"), batch)
     except OSError as error:
         raise Failed(f"{name} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise Failed(f"{name} is not UTF-8 at byte {error.start}") from error
-    except ReportRefused as refused:
-        raise Failed(str(refused)) from refused
 
 
 def _measured(sequence: int, found: Figures, sm_percent: int, at: datetime) -> MeasuredSetting:

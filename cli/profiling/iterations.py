@@ -6,18 +6,17 @@ import argparse
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
-from app.campaigns.reports import ReportRefused, ToolReport
+from app.campaigns.reports import ReportRefused
 from app.campaigns.reports.token_times import TokenReport, read_token_times
 from cli.exits import Failed
 from cli.output import plain, say
 from cli.profiling.asked import read_model, show
 from cli.profiling.at_url import DEFAULT_VARIANT
+from cli.profiling.imported import open_report
 from cli.token_latency import camel
 
-MOST_BYTES = 64 * 1024 * 1024
 FEWEST_LOADS = 3  # fewer say nothing about a load that was not measured
 DIGITS = 5
 DEFAULT_SEQUENCES, DEFAULT_TOKENS = 256, 2048  # a server's own bounds, where they are not stated
@@ -66,20 +65,10 @@ def import_token_times(args: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def _read(files: Sequence[str]) -> list[TokenReport]:
-    found = []
-    for name in files:
-        path = Path(name)
-        try:
-            if path.stat().st_size > MOST_BYTES:
-                raise Failed(f"{name} is larger than {MOST_BYTES >> 20} MiB")
-            found.append(read_token_times(ToolReport(name, path.read_text(encoding="utf-8"))))
-        except OSError as error:
-            raise Failed(f"{name} cannot be read: {error.strerror}") from error
-        except UnicodeDecodeError as error:
-            raise Failed(f"{name} is not UTF-8 at byte {error.start}") from error
-        except ReportRefused as refused:
-            raise Failed(str(refused)) from refused
-    return found
+    try:
+        return [read_token_times(open_report(name)) for name in files]
+    except ReportRefused as refused:
+        raise Failed(str(refused)) from refused
 
 
 def _measured(report: TokenReport) -> Any:
@@ -90,8 +79,8 @@ def _measured(report: TokenReport) -> Any:
         report.output_tokens,
         rate_per_second=report.rate_per_second,
         concurrency=report.concurrency,
-        seconds=report.seconds if report.rate_per_second else 0.0,
-        poisson=report.poisson,
+        seconds=report.seconds,
+        poisson=report.rate_per_second > 0,
     )
     return MeasuredLoad(load, TokenTimes(report.ttft_ms, report.tpot_ms))
 

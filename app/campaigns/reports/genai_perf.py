@@ -6,35 +6,28 @@ latency is the time until each has its last token.
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from app.campaigns.reports.figures import Figures, ToolReport, batch_of, number
-
-UNITS_MS = {"ms": 1.0, "us": 1e-3, "ns": 1e-6, "s": 1e3}
+from app.campaigns.reports.load_tools import read_object, stated_loads, unit_ms
 
 
 def read_genai_perf(report: ToolReport) -> list[Figures]:
     """Returns the figures of the file. Raises ReportRefused."""
-    try:
-        document = json.loads(report.text.lstrip("\ufeff"))
-    except (ValueError, RecursionError) as error:
-        raise report.refused(f"it is no JSON: {error}") from None
-    if isinstance(document, dict) and "mean_ttft_ms" in document:
+    document = read_object(report)
+    if "mean_ttft_ms" in document:
         return [_vllm(report, document)]
-    latency = document.get("request_latency") if isinstance(document, dict) else None
+    latency = document.get("request_latency")
     if not isinstance(latency, dict) or "avg" not in latency:
         raise report.refused(
             "it has no request_latency.avg; allowed are profile_export_genai_perf.json of genai-perf, "
             "profile_export_aiperf.json of AIPerf, and the JSON of vllm bench serve --save-result"
         )
-    unit = latency.get("unit", "ms")
-    if unit not in UNITS_MS:
-        raise report.refused(f"request_latency.unit is {str(unit)[:20]!r}; allowed: {', '.join(UNITS_MS)}")
-    mean_ms = number(report, "request_latency.avg", latency["avg"]) * UNITS_MS[unit]
+    each_ms = unit_ms(report, "request_latency", latency)
+    mean_ms = number(report, "request_latency.avg", latency["avg"]) * each_ms
     if mean_ms <= 0:
         raise report.refused("request_latency.avg is 0")
-    spread_ms = number(report, "request_latency.std", latency.get("std", 0)) * UNITS_MS[unit]
+    spread_ms = number(report, "request_latency.std", latency.get("std", 0)) * each_ms
     count = document.get("request_count")
     samples = number(report, "request_count.avg", count.get("avg", 1)) if isinstance(count, dict) else 1
     return [Figures(_batch(report, document), mean_ms, spread_ms, max(1, int(samples)), "client")]
@@ -42,13 +35,9 @@ def read_genai_perf(report: ToolReport) -> list[Figures]:
 
 def _batch(report: ToolReport, document: dict[str, Any]) -> int:
     """Returns the concurrency, where any version of the tool writes it, or what the user states."""
-    settings = document.get("input_config")
-    settings = settings if isinstance(settings, dict) else {}
-    nested = settings.get("perf_analyzer")
-    stimulus = nested.get("stimulus") if isinstance(nested, dict) else None
-    for where in (stimulus, settings.get("loadgen"), settings):
-        if isinstance(where, dict) and where.get("concurrency") is not None:
-            return batch_of(report, "concurrency", where["concurrency"])
+    for place in stated_loads(document):
+        if place.get("concurrency") is not None:
+            return batch_of(report, "concurrency", place["concurrency"])
     if report.batch is None:
         raise report.refused("it does not say its concurrency (input_config.concurrency); state it with --batches")
     return report.batch

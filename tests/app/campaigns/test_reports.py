@@ -191,6 +191,7 @@ def test_of_mlperf_the_queries_are_the_batches() -> None:
         ("{}", None, "request_latency.avg"),
         ("[]", None, "request_latency.avg"),
         (json.dumps(GENAI_PERF | {"request_latency": {"unit": "weeks", "avg": 1}}), None, "ms, us, ns, s"),
+        (json.dumps(GENAI_PERF | {"request_latency": {"unit": ["ms"], "avg": 1}}), None, "ms, us, ns, s"),
         (json.dumps(GENAI_PERF | {"request_latency": {"unit": "ms", "avg": True}}), None, "True"),
         (json.dumps(GENAI_PERF | {"request_latency": {"unit": "ms", "avg": 0}}), None, "is 0"),
         (json.dumps(GENAI_PERF | {"input_config": None}), None, "--batches"),

@@ -30,17 +30,19 @@ def read(document: object) -> TokenReport:
 
 
 def test_vllm_at_a_rate_is_an_open_loop() -> None:
-    assert read(VLLM) == TokenReport(80.5, 12.25, 1024.0, 128.0, 200, 50.0, rate_per_second=4.0, poisson=True)
+    assert read(VLLM) == TokenReport(80.5, 12.25, 1024.0, 128.0, rate_per_second=4.0, seconds=50.0)
 
 
 @pytest.mark.parametrize("rate", ["inf", None])
 def test_vllm_without_a_rate_is_a_closed_loop(rate: object) -> None:
     found = read({**VLLM, "request_rate": rate, "max_concurrency": 32})
-    assert (found.concurrency, found.rate_per_second, found.poisson) == (32, 0.0, False)
+    assert (found.concurrency, found.rate_per_second) == (32, 0.0)
 
 
 def test_aiperf_states_its_concurrency_and_its_units() -> None:
-    assert read(AIPERF) == TokenReport(80.5, 12.25, 1024.0, 128.0, 200, 50.0, concurrency=16)
+    assert read(AIPERF) == TokenReport(80.5, 12.25, 1024.0, 128.0, concurrency=16)
+    at_rate = {**AIPERF, "input_config": {"loadgen": {"concurrency": None, "request_rate": 4.0}}}
+    assert read(at_rate) == TokenReport(80.5, 12.25, 1024.0, 128.0, rate_per_second=4.0, seconds=50.0)
 
 
 @pytest.mark.parametrize(
@@ -51,6 +53,12 @@ def test_aiperf_states_its_concurrency_and_its_units() -> None:
         ({**AIPERF, "input_config": {}}, "does not say its concurrency or its request_rate"),
         ({key: value for key, value in AIPERF.items() if key != "inter_token_latency"}, "no inter_token_latency.avg"),
         ({**AIPERF, "time_to_first_token": {"unit": "h", "avg": 1}}, "time_to_first_token.unit is 'h'"),
+        ({**AIPERF, "time_to_first_token": {"unit": [], "avg": 1}}, r"time_to_first_token.unit is '\[\]'"),
+        ({**AIPERF, "input_config": {"concurrency": 0.5}}, "concurrency is 0.5; allowed is a whole number above 0"),
+        (
+            {**VLLM, "total_output_tokens": 100},
+            "total_output_tokens of a request is 0.5; allowed is a mean of at least 1",
+        ),
         ({"latency": 3}, "it has no token times"),
         ([], "it has no token times"),
     ],
