@@ -46,8 +46,7 @@ def _vllm(report: ToolReport, document: dict[str, Any]) -> TokenReport:
     ttft_ms, tpot_ms = (_above(report, document, name) for name in ("mean_ttft_ms", "mean_tpot_ms"))
     means = TokenReport(ttft_ms, tpot_ms, prompts, answers)
     if document.get("request_rate") not in (None, "inf", float("inf")):
-        rate, seconds = _above(report, document, "request_rate"), _above(report, document, "duration")
-        return replace(means, rate_per_second=rate, seconds=seconds)
+        return _at_rate(report, means, document, _above(report, document, "duration"))
     if document.get("max_concurrency") is None:
         raise report.refused("it has neither a request_rate nor a max_concurrency; measure with one of them")
     return replace(means, concurrency=_whole(report, document, "max_concurrency"))
@@ -63,10 +62,17 @@ def _genai_perf(report: ToolReport, document: dict[str, Any]) -> TokenReport:
     for place in stated_loads(document):
         if place.get("request_rate") is not None:
             seconds = _mean(report, document, "request_count") / _mean(report, document, "request_throughput")
-            return replace(means, rate_per_second=_above(report, place, "request_rate"), seconds=seconds)
+            return _at_rate(report, means, place, seconds)
         if place.get("concurrency") is not None:
             return replace(means, concurrency=_whole(report, place, "concurrency"))
     raise report.refused("it does not say its concurrency or its request_rate (input_config)")
+
+
+def _at_rate(report: ToolReport, means: TokenReport, place: dict[str, Any], seconds: float) -> TokenReport:
+    rate = _above(report, place, "request_rate")
+    if rate * seconds < 1:
+        raise report.refused(f"request_rate {rate:g} for {seconds:g} s is not one request")
+    return replace(means, rate_per_second=rate, seconds=seconds)
 
 
 def _mean_ms(report: ToolReport, document: dict[str, Any], name: str) -> float:

@@ -59,6 +59,7 @@ def test_aiperf_states_its_concurrency_and_its_units() -> None:
             {**VLLM, "total_output_tokens": 100},
             "total_output_tokens of a request is 0.5; allowed is a mean of at least 1",
         ),
+        ({**VLLM, "request_rate": 0.01}, "request_rate 0.01 for 50 s is not one request"),
         ({"latency": 3}, "it has no token times"),
         ([], "it has no token times"),
     ],
