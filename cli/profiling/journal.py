@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from agents.contract.campaigns import MeasuredSetting
+from agents.host import durable
 from cli.exits import Failed
 
 
@@ -39,25 +40,33 @@ class MeasurementJournal:
         self._path.unlink(missing_ok=True)
 
     def _read(self) -> list[MeasuredSetting]:
+        subject = self._subject.encode() + b"\n"
         try:
             content = self._path.read_bytes()
         except FileNotFoundError:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._append(self._subject.encode())
-            return []
+            content = b""
         except OSError as error:
             raise Failed(f"{self._path} cannot be read: {error.strerror}") from error
-        head, _, rest = content.partition(b"\n")
-        if head != self._subject.encode():
+        if not content:
+            self._begin(subject)
+            return []
+        if not content.startswith(subject):
             raise Failed(f"{self._path} is of another measurement; name another file with --journal, or delete it")
-        whole, _, cut = rest.rpartition(b"\n")
+        whole = content[: content.rfind(b"\n") + 1]  # the rest was being written when the machine died
         try:
-            found = [msgspec.json.decode(line, type=MeasuredSetting) for line in whole.split(b"\n") if line]
-        except msgspec.MsgspecError as error:
+            found = [msgspec.json.decode(line, type=MeasuredSetting) for line in whole.splitlines()[1:]]
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise Failed(f"{self._path} cannot be read: {error}; delete it to begin again") from error
-        if cut:  # a line that was being written when the machine died
-            os.truncate(self._path, len(content) - len(cut))
+        if whole != content:
+            os.truncate(self._path, len(whole))
         return found
+
+    def _begin(self, subject: bytes) -> None:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            durable.write(self._path, subject)
+        except OSError as error:
+            raise Failed(f"{self._path} cannot be written: {error.strerror}") from error
 
     def _append(self, line: bytes) -> None:
         try:

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from cli.exits import Failed
+from cli.profiling.journal import MeasurementJournal
 from tests.agents.programs.serve.running import serving
 from tests.app.campaigns.running import declare_model
 from tests.app.campaigns.test_neighbours import agent_with_truth, declare_two
@@ -75,6 +77,19 @@ def test_a_journal_of_something_else_is_refused(run: Run, tmp_path: Path) -> Non
     done = run("profile", "resnet50", "--url", "http://127.0.0.1:9", "--journal", str(journal))
     assert done.code == 2
     assert "of another measurement" in done.err
+
+
+def test_an_empty_journal_is_begun_and_a_damaged_one_or_an_impossible_place_is_refused(tmp_path: Path) -> None:
+    subject = {"model": "resnet50"}
+    empty, damaged, file = tmp_path / "empty", tmp_path / "damaged", tmp_path / "file"
+    empty.touch()
+    assert MeasurementJournal(empty, subject).measured == []
+    assert MeasurementJournal(empty, subject).measured == [], "its first line is written whole"
+    damaged.write_bytes(empty.read_bytes() + b'"\xff"\n')
+    file.touch()
+    for path, why in ((damaged, "cannot be read"), (file / "journal", "Not a directory")):
+        with pytest.raises(Failed, match=why):
+            MeasurementJournal(path, subject)
 
 
 def test_a_node_is_measured_and_followed(run: Run, server: RunningServer, tmp_path: Path) -> None:
