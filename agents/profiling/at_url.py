@@ -17,6 +17,7 @@ from agents.talk.copy_client import CopyReply, TcpCopyClient
 from agents.talk.scraping import served_of
 from agents.templates import Probe
 
+ANSWER_SECONDS = 10.0  # to a question about the server
 FILL_MS = 2000.0  # how long the server waits for a batch to fill; the requests come within milliseconds
 
 
@@ -42,7 +43,7 @@ class BatchRange:
 class ModelAtUrl:
     """A running gpuwright-serve, or a server with the same paths `/v1/example`, `/v1/batch` and `/metrics`."""
 
-    def __init__(self, url: str, seconds: float = 10.0) -> None:
+    def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         try:
             port = parts.port
@@ -50,20 +51,21 @@ class ModelAtUrl:
             port = None
         if parts.scheme != "http" or not parts.hostname or port is None or parts.path not in ("", "/"):
             raise NoAddress(f"{url!r} is no address of a model server; allowed is http://HOST:PORT")
-        self._host, self._port, self._seconds = parts.hostname, port, seconds
+        self._host, self._port = parts.hostname, port
         self._client = TcpCopyClient(self._host)
 
     def example(self) -> ExampleRequest:
         """Returns a request that the model can answer."""
         reply = self._ask("GET", "/v1/example")
         if not reply.ok:
-            why = f"answered {reply.status}" if reply.status else f"did not answer: {reply.why}"
-            raise LoopFailed(f"GET /v1/example at {self._host}:{self._port} {why}; it must name a request to send")
+            raise LoopFailed(f"{self._failed('/v1/example', reply)}; it must name a request to send")
         return parse_example(reply.body)
 
     def batch_range(self) -> BatchRange:
         """Returns what batches can be measured, found out by setting the present one again."""
         reply = self._ask("GET", "/v1/batch")
+        if not reply.status:
+            raise LoopFailed(self._failed("/v1/batch", reply))
         if not reply.ok:
             return BatchRange(1, 0.0, 1)
         try:
@@ -107,8 +109,12 @@ class ModelAtUrl:
         body = msgspec.json.encode({"batch": batch, "batchTimeoutMs": timeout_ms}).decode()
         return self._ask("PUT", "/v1/batch", body).ok
 
+    def _failed(self, path: str, reply: CopyReply) -> str:
+        why = f"answered {reply.status}" if reply.status else f"did not answer: {reply.why}"
+        return f"GET {path} at {self._host}:{self._port} {why}"
+
     def _ask(self, method: str, path: str, body: str = "") -> CopyReply:
-        return self._client.ask(self._port, Probe(method, path, body, self._seconds))
+        return self._client.ask(self._port, Probe(method, path, body, ANSWER_SECONDS))
 
 
 def _go_on(elapsed: float) -> None:

@@ -19,10 +19,10 @@ MOST_SPLIT_SHARE = 0.5  # of the rounds may have been served as more than one ba
 
 @dataclass(frozen=True, slots=True)
 class TimingEffort:
-    """How long to measure one setting."""
+    """How long to measure one setting: for the least time at least, then until it is known, or the most is over."""
 
-    accuracy: float = 0.04
-    least_seconds: float = 0.0
+    accuracy: float
+    least_seconds: float
     most_seconds: float = 30.0
 
 
@@ -87,11 +87,11 @@ def _one_batch(before: Served | None, after: Served | None) -> float | None:
 
 
 def _is_enough(seconds: list[float], elapsed: float, effort: TimingEffort) -> bool:
+    if elapsed < effort.least_seconds:
+        return False
     if elapsed >= effort.most_seconds or len(seconds) >= MOST_BATCHES:
         return True
-    if len(seconds) < LEAST_BATCHES or elapsed < effort.least_seconds:
-        return False
-    return _times(seconds, "", elapsed).noise <= NOISE_PART * effort.accuracy
+    return len(seconds) >= LEAST_BATCHES and _times(seconds, "", elapsed).noise <= NOISE_PART * effort.accuracy
 
 
 def _times(seconds: list[float], source: str, elapsed: float) -> BatchTimes:

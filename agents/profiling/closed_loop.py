@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Self
 
 MOST_ANSWER_BYTES = 16 << 20
+MOST_SECONDS = 60.0  # that one batch may take
 _STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})")
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d{1,9})[ \t]*(?:\r\n|$)", re.IGNORECASE)
 
@@ -29,17 +30,16 @@ def post_request(host: str, port: int, path: str, body: bytes) -> bytes:
 class ClosedLoop:
     """One connection for each request of a batch."""
 
-    def __init__(self, host: str, port: int, request: bytes, batch: int, seconds: float = 60.0) -> None:
+    def __init__(self, host: str, port: int, request: bytes, batch: int) -> None:
         self._address = (host, port)
         self._request = request
         self._batch = batch
-        self._seconds = seconds  # the longest that one batch may take
         self._open: list[socket.socket] = []
 
     def __enter__(self) -> Self:
         try:
             for _ in range(self._batch):
-                connection = socket.create_connection(self._address, timeout=self._seconds)
+                connection = socket.create_connection(self._address, timeout=MOST_SECONDS)
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 self._open.append(connection)
         except OSError as error:
@@ -66,7 +66,7 @@ class ClosedLoop:
             with selectors.DefaultSelector() as waiting:
                 for connection in self._open:
                     waiting.register(connection, selectors.EVENT_READ, bytearray())
-                self._read_all(waiting, began + self._seconds)
+                self._read_all(waiting, began + MOST_SECONDS)
         except OSError as error:
             raise LoopFailed(f"the connection was lost: {error}") from error
         return time.monotonic() - began
@@ -76,7 +76,7 @@ class ClosedLoop:
             left = deadline - time.monotonic()
             ready = waiting.select(left) if left > 0 else []
             if not ready:
-                raise LoopFailed(f"{len(waiting.get_map())} requests got no answer within {self._seconds:g} s")
+                raise LoopFailed(f"{len(waiting.get_map())} requests got no answer within {MOST_SECONDS:g} s")
             for key, _ in ready:
                 connection = key.fileobj
                 assert isinstance(connection, socket.socket)

@@ -149,10 +149,10 @@ def _measure_busy(
 
 
 def _is_enough(times: BatchTimes, elapsed: float, task: ProfilingTask) -> bool:
-    if elapsed >= task.most_seconds:
-        return True
+    if elapsed < task.least_seconds:
+        return False
     is_known = times.samples >= LEAST_BATCHES and times.noise <= NOISE_PART * task.accuracy
-    return is_known and elapsed >= task.least_seconds
+    return is_known or elapsed >= task.most_seconds
 
 
 @contextlib.contextmanager

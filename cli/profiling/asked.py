@@ -8,9 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cli.arguments import not_negative
 from cli.exits import Failed
 from cli.output import as_yaml, number, plain, print_data, say, span
 
+MOST_SECONDS = 60.0  # least time at each setting, as campaigns allow
 LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
 
 
@@ -58,11 +60,29 @@ def whole_numbers(text: str) -> list[int]:
     return sorted({int(word) for word in words})
 
 
+def batches_of(args: argparse.Namespace) -> list[int] | None:
+    """Returns the batches that were asked for; None: none were. Raises Failed where no Profile can have one."""
+    from app.campaigns.reports.figures import LARGEST_BATCH
+
+    found: list[int] | None = args.batches
+    if found and found[-1] > LARGEST_BATCH:
+        raise Failed(f"--batches: {found[-1]} is outside 1..{LARGEST_BATCH}, the batches of a Profile")
+    return found
+
+
 def shares(text: str) -> list[int]:
     """Reads `10,50,100`, shares of a GPU's SMs."""
     found = whole_numbers(text)
     if found[-1] > 100:
         raise argparse.ArgumentTypeError(f"{found[-1]} is no share of a GPU's SMs; allowed: 1..100")
+    return found
+
+
+def seconds_each(text: str) -> float:
+    """Reads the least time at each setting."""
+    found = not_negative(text)
+    if found > MOST_SECONDS:
+        raise argparse.ArgumentTypeError(f"{text!r} is not allowed: seconds from 0 to {MOST_SECONDS:g}")
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -18,7 +19,7 @@ from app.campaigns.profile import MeasuredProfile, ProfileSubject, profile_of
 from cli import exits
 from cli.exits import Failed
 from cli.output import say
-from cli.profiling.asked import ModelVariant, say_measured, show
+from cli.profiling.asked import ModelVariant, batches_of, say_measured, show
 from cli.profiling.journal import MeasurementJournal, usual_journal
 
 ANY_CLOCK_MHZ = 1000  # the clock of a server at a URL is not known, and does not change
@@ -34,6 +35,7 @@ def measure_url(args: argparse.Namespace, wanted: ModelVariant) -> MeasuredProfi
         server = ModelAtUrl(args.url)
     except NoAddress as refused:
         raise Failed(str(refused)) from refused
+    settings = grid(batches_of(args) or BATCHES, [args.sm_percent], [ANY_CLOCK_MHZ])
     subject = {
         "url": args.url, "model": wanted.model, "variant": wanted.variant, "gpuType": args.gpu_type,
         "smPercent": args.sm_percent,
@@ -42,36 +44,42 @@ def measure_url(args: argparse.Namespace, wanted: ModelVariant) -> MeasuredProfi
     if journal.measured:
         say(f"{len(journal.measured)} settings were measured before, and are not measured again")
     try:
-        _measure(args, server, journal)
+        _measure(args, server, settings, journal)
     except LoopFailed as failure:
         raise Failed(str(failure), exits.UNREACHABLE) from failure
     gpu_type = args.gpu_type or UNNAMED
     if not args.gpu_type:
         say(f"the GPU type is not known: the Profile says {UNNAMED!r}; state it with --gpu-type")
     about = ProfileSubject(wanted.model, wanted.variant or DEFAULT_VARIANT, gpu_type, ANY_CLOCK_MHZ)
-    made = profile_of(about, journal.measured, _settings(args))
+    made = profile_of(about, journal.measured, settings)
     show(args, [made.manifest], len(journal.measured), time.monotonic() - began, made.left_out_error)
     journal.remove()
     return made
 
 
-def _measure(args: argparse.Namespace, server: ModelAtUrl, journal: MeasurementJournal) -> None:
+def _measure(
+    args: argparse.Namespace, server: ModelAtUrl, settings: Sequence[CopySetting], journal: MeasurementJournal
+) -> None:
     found = server.batch_range()
     if found.largest == 1:
         say("the batch of the server cannot be set, so only batch 1 is measured")
+    possible = [setting for setting in settings if setting.batch <= found.largest]
+    if not possible:
+        raise Failed(f"the server takes batches of 1..{found.largest}; none of --batches is one")
     try:
-        _measure_all(args, server, found, journal)
+        _measure_all(args, server, found, possible, journal)
     finally:
         if found.largest > 1:
             server.restore(found)
 
 
 def _measure_all(
-    args: argparse.Namespace, server: ModelAtUrl, found: BatchRange, journal: MeasurementJournal
-) -> None:  # fmt: skip
-    settings = [setting for setting in _settings(args) if setting.batch <= found.largest]
-    if not settings:
-        raise Failed(f"the server takes batches of 1..{found.largest}; none of --batches is one")
+    args: argparse.Namespace,
+    server: ModelAtUrl,
+    found: BatchRange,
+    settings: Sequence[CopySetting],
+    journal: MeasurementJournal,
+) -> None:
     accuracy, most = args.accuracy or ACCURACY_SHARE, args.most or MOST_MEASUREMENTS
     effort = TimingEffort(accuracy, LEAST_SECONDS if args.seconds is None else args.seconds)
     began, before = time.monotonic(), len(journal.measured)
@@ -83,10 +91,6 @@ def _measure_all(
         say_measured(
             count, min(most, len(settings)), _wire(measured), left * (time.monotonic() - began) / (count - before)
         )
-
-
-def _settings(args: argparse.Namespace) -> tuple[CopySetting, ...]:
-    return grid(args.batches or BATCHES, [args.sm_percent], [ANY_CLOCK_MHZ])
 
 
 def _wire(measured: MeasuredSetting) -> dict[str, object]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from agents.contract.campaigns import CopySetting, MeasuredSetting
 from app.campaigns.profile import ProfileSubject, profile_of
 from app.campaigns.reports import Figures, ReportRefused, ToolReport, read_report, with_memory
 from cli.exits import Failed
-from cli.profiling.asked import read_model, show
+from cli.profiling.asked import batches_of, read_model, show
 from cli.profiling.at_url import ANY_CLOCK_MHZ, DEFAULT_VARIANT
 
 MOST_BYTES = 64 * 1024 * 1024
@@ -25,11 +26,10 @@ def import_files(args: argparse.Namespace) -> list[dict[str, Any]]:
         raise Failed("an import needs --model MODEL[/VARIANT] and --gpu-type NAME: the files do not name them")
     wanted = read_model(args.model)
     files: list[str] = args.files
-    if args.batches and len(args.batches) != len(files):
-        raise Failed(
-            f"--batches names {len(args.batches)} batches for {len(files)} files; name one for each, ascending"
-        )
-    batches = args.batches or [None] * len(files)
+    stated = batches_of(args)
+    if stated and len(stated) != len(files):
+        raise Failed(f"--batches names {len(stated)} batches for {len(files)} files; name one for each, ascending")
+    batches: Sequence[int | None] = stated or [None] * len(files)
     began = time.monotonic()
     figures: list[Figures] = []
     at = datetime.fromtimestamp(0, UTC)

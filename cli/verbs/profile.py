@@ -6,11 +6,11 @@ import argparse
 from typing import Any
 
 from cli import exits
-from cli.arguments import add_connection_arguments, completes, not_negative, part, whole
+from cli.arguments import add_connection_arguments, completes, part, whole
 from cli.client import ApiClient
 from cli.contexts import resolve
 from cli.exits import Failed
-from cli.profiling.asked import ModelVariant, models, read_model, read_place, shares, whole_numbers
+from cli.profiling.asked import ModelVariant, models, read_model, read_place, seconds_each, shares, whole_numbers
 
 EPILOG = """\
 On a node, one of its GPUs is emptied as by a drain and reserved; the node's agent starts a copy of the model by its
@@ -67,7 +67,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     effort.add_argument("--clocks", type=whole_numbers, metavar="MHZ,...", help="default: the highest of the GPU type")
     neighbours = "measure it beside these on one GPU, for pressure and sensitivity"
     effort.add_argument("--neighbours", type=models, metavar="MODEL,...", help=neighbours)
-    effort.add_argument("--seconds", type=not_negative, metavar="S", help="least time at each setting; default 3")
+    least = "least time at each setting; default 3, at a URL 0.5"
+    effort.add_argument("--seconds", type=seconds_each, metavar="S", help=least)
     about = parser.add_argument_group("with --url and import")
     about.add_argument("--gpu-type", metavar="NAME", default="", help="the GPU type that the Profile is about")
     about.add_argument("--sm-percent", type=whole(1, 100), metavar="P", default=100, help="its SM%%; default 100")

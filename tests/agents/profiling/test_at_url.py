@@ -12,7 +12,7 @@ import pytest
 
 from agents.contract.campaigns import CopySetting
 from agents.profiling.at_url import ModelAtUrl
-from agents.profiling.batches import TimingEffort
+from agents.profiling.batches import TimingEffort, time_batches
 from agents.profiling.closed_loop import ClosedLoop, LoopFailed, post_request
 from agents.profiling.example import parse_example
 from tests.agents.programs.serve.running import PATH, serving
@@ -32,6 +32,16 @@ def test_batches_are_full_and_timed_by_the_servers_own_clock() -> None:
     assert measured.latency_ms >= 12 * 0.99
     assert (measured.source, measured.memory_gib) == ("server", 1.25)
     assert measured.samples >= 10
+
+
+def test_a_setting_is_measured_for_its_least_time_even_if_that_is_more_than_its_most() -> None:
+    with serving("--latency", "1:1") as copy:
+        example = parse_example(copy.ask("GET", "/v1/example").body)
+        request = post_request("127.0.0.1", copy.port, example.path, example.body)
+        elapsed: list[float] = []
+        with ClosedLoop("127.0.0.1", copy.port, request, 1) as loop:
+            time_batches(loop, copy.served, TimingEffort(0.5, 1.0, 0.5), elapsed.append)
+    assert elapsed[-1] >= 1.0
 
 
 def test_a_server_that_its_agent_controls_is_measured_at_batch_1() -> None:
@@ -110,10 +120,12 @@ def answering(raw: bytes) -> Iterator[int]:
 def test_a_server_that_answers_wrongly_is_named(raw: bytes, words: str) -> None:
     with answering(raw) as port:
         request = post_request("127.0.0.1", port, "/x", b"{}")
-        with ClosedLoop("127.0.0.1", port, request, 2, 20.0) as loop, pytest.raises(LoopFailed, match=words):
+        with ClosedLoop("127.0.0.1", port, request, 2) as loop, pytest.raises(LoopFailed, match=words):
             loop.ask()
 
 
 def test_nobody_listens() -> None:
+    with pytest.raises(LoopFailed, match=r"/v1/batch at 127\.0\.0\.1:1 did not answer"):
+        ModelAtUrl("http://127.0.0.1:1").batch_range()
     with pytest.raises(LoopFailed, match="cannot be reached"), ClosedLoop("127.0.0.1", 1, b"", 1):
         pass

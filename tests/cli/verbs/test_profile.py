@@ -182,10 +182,13 @@ def test_reports_of_other_tools_become_a_profile(run: Run, tmp_path: Path) -> No
         (("resnet50", "--on", "node-1", "--accuracy", "2"), "up to 1"),
         (("resnet50", "--on", "node-1", "--batches", "1,x"), "whole numbers"),
         (("resnet50", "--on", "node-1", "--sm", "50,200"), "200 is no share of a GPU's SMs; allowed: 1..100"),
+        (("resnet50", "--on", "node-1", "--seconds", "61"), "seconds from 0 to 60"),
+        (("resnet50", "--url", "http://127.0.0.1:9", "--batches", "1,512"), "--batches: 512 is outside 1..256"),
         (("import",), "name the files"),
         (("import", "x.csv"), "--model"),
         (("import", "x.csv", "--model", "m", "--gpu-type", "g"), "x.csv cannot be read"),
         (("import", "x.csv", "--model", "m", "--gpu-type", "g", "--batches", "1,2"), "for 1 files"),
+        (("import", "x.csv", "--model", "m", "--gpu-type", "g", "--batches", "512"), "512 is outside 1..256"),
     ],
 )
 def test_what_makes_no_sense_is_refused_by_name(run: Run, words: tuple[str, ...], needle: str) -> None:
