@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import csv
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from app.manifests.decimals import read_decimal
 from cli.exits import Failed
 from cli.output import as_yaml, plain, print_data, say
 
@@ -101,37 +103,41 @@ def slowdowns(rows: Sequence[NeighbourRow]) -> dict[str, list[SlowdownObservatio
 def read_rows(name: str, gpu_type: str) -> Iterator[NeighbourRow]:
     """Reads a CSV file; Failed names the line that is wrong."""
     try:
-        with Path(name).open(encoding="utf-8", newline="") as text:
-            reader = csv.DictReader(text)
+        with Path(name).open(encoding="utf-8-sig", newline="") as text:  # spreadsheets begin a file with a mark
+            reader = csv.DictReader(text, strict=True, skipinitialspace=True)
             lacking = [column for column in COLUMNS if column not in (reader.fieldnames or ())]
             if lacking:
                 raise Failed(f"{name} lacks the column {lacking[0]}; it needs {', '.join(COLUMNS)}")
             for number, line in enumerate(reader, start=2):
                 if number > MOST_ROWS:
                     raise Failed(f"{name} has more than {MOST_ROWS} lines")
-                yield _row(line, f"{name}, line {number}", gpu_type)
+                where = f"{name}, line {reader.line_num}"
+                if None in line or None in line.values():
+                    raise Failed(f"{where}: it has another number of fields than the header")
+                yield _row(line, where, gpu_type)
+    except csv.Error as error:
+        raise Failed(f"{name}, line {reader.line_num + 1}: {error}; fields have commas between them") from error
     except OSError as error:
         raise Failed(f"{name} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise Failed(f"{name} is not UTF-8 at byte {error.start}") from error
 
 
-def _row(line: Mapping[str, str | None], where: str, gpu_type: str) -> NeighbourRow:
+def _row(line: Mapping[str, str], where: str, gpu_type: str) -> NeighbourRow:
     from solvers.interference import Neighbour
 
-    def number(text: str | None, what: str, most: float, least: float = 1) -> float:
-        try:
-            found = float(text or "")
-        except ValueError:
-            raise Failed(f"{where}: {what} {text!r} is no number") from None
+    def number(text: str, what: str, most: float, least: float = 1) -> float:
+        found = read_decimal(text.strip())
+        if math.isnan(found):
+            raise Failed(f"{where}: {what} {text!r} is not a number; allowed: {least:g}..{most:g}")
         if not least <= found <= most:
             raise Failed(f"{where}: {what} {found:g} is outside {least:g}..{most:g}")
         return found
 
-    def whole(text: str | None, what: str, most: float) -> int:
+    def whole(text: str, what: str, most: float) -> int:
         found = number(text, what, most)
         if found != int(found):
-            raise Failed(f"{where}: {what} {found:g} is no whole number")
+            raise Failed(f"{where}: {what} {found:g} is not a whole number; allowed: 1..{most:g}")
         return int(found)
 
     def beside(text: str) -> Neighbour:
@@ -140,10 +146,13 @@ def _row(line: Mapping[str, str | None], where: str, gpu_type: str) -> Neighbour
             raise Failed(f"{where}: neighbour {text!r} has no SM%; write MODEL:SM%")
         return Neighbour(model, whole(percent, "SM%", 100))
 
-    names = [each for each in (line["neighbours"] or "").split("+") if each.strip()]
+    model = line["model"].strip()
+    if not model:
+        raise Failed(f"{where}: it names no model")
+    names = [each for each in line["neighbours"].split("+") if each.strip()]
     return NeighbourRow(
-        line.get("gpuType") or gpu_type,
-        (line["model"] or "").strip(),
+        line.get("gpuType", "").strip() or gpu_type,
+        model,
         whole(line.get("batch") or "1", "batch", 256),
         whole(line["smPercent"], "smPercent", 100),
         tuple(sorted(beside(each) for each in names)),

@@ -66,6 +66,12 @@ def test_a_gpu_at_its_power_limit_is_compared_with_the_same_clock(run: Run, tmp_
     )
 
 
+def test_a_file_of_a_spreadsheet_begins_with_a_mark(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "pairs.csv"
+    path.write_text("\ufeff" + PAIRS.replace(",", ", "))
+    assert "7 measurements beside neighbours" in run("profile", "neighbours", str(path)).err
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -73,8 +79,15 @@ def test_a_gpu_at_its_power_limit_is_compared_with_the_same_clock(run: Run, tmp_
         (PAIRS.replace("v100-16gb,b/x,8,50,,10,30\n", ""), "b/x was not measured alone at batch 8 and 50 %"),
         (PAIRS.replace("c/x:50,24", "c/x,24"), "line 6: neighbour 'c/x' has no SM%"),
         (PAIRS.replace("c/x:50,24", "c/x:500,24"), "line 6: SM% 500 is outside 1..100"),
-        (PAIRS.replace(",24,", ",fast,"), "line 6: latencyMs 'fast' is no number"),
-        (PAIRS.replace(",24,", ",nan,"), "line 6: latencyMs nan is outside"),
+        (PAIRS.replace(",24,", ",fast,"), "line 6: latencyMs 'fast' is not a number; allowed: 1e-06..1e+09"),
+        (PAIRS.replace(",24,", ",nan,"), "line 6: latencyMs 'nan' is not a number"),
+        (PAIRS.replace(",24,", ",2_4,"), "line 6: latencyMs '2_4' is not a number"),
+        (PAIRS.replace(",24,", ",-24,"), "line 6: latencyMs -24 is outside 1e-06..1e+09"),
+        (PAIRS.replace(",24,", ",2,4,"), "line 6: it has another number of fields than the header"),
+        (PAIRS.replace(",24,30", ",24"), "line 6: it has another number of fields than the header"),
+        (PAIRS.replace(",24,", ',"24,'), "line 6: unexpected end of data; fields have commas between them"),
+        (PAIRS.replace("a/x,8,50,,20", ",8,50,,20"), "line 2: it names no model"),
+        ("", "lacks the column model"),
         ("".join(PAIRS.splitlines(keepends=True)[:4]), "no line has neighbours"),
     ],
 )
