@@ -40,7 +40,7 @@ class WarmCopy:
     start_seconds: float
 
 
-def copy_name(task: ProfilingTask, place: int = 0) -> str:
+def copy_name(task: ProfilingTask, place: int) -> str:
     """Returns the name of the measured copy, which no instance of a plan can have."""
     number = f"{task.sequence:x}-{place}" if place else f"{task.sequence:x}"
     return f"{PROFILING}-{task.campaign}.{number}.{clocks.date().timestamp():.0f}"

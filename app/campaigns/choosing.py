@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from agents.contract.campaigns import CopySetting, MeasuredSetting
-from app.campaigns.limits import ACCURACY_SHARE, MOST_MEASUREMENTS
 from solvers.curves import Measurement, Setting, next_setting
 
 TRIES = 2  # of a setting, before it counts as impossible
@@ -16,8 +15,8 @@ def choose(
     settings: Sequence[CopySetting],
     measured: Sequence[MeasuredSetting],
     failed: Iterable[CopySetting],
-    accuracy: float = ACCURACY_SHARE,
-    most: int = MOST_MEASUREMENTS,
+    accuracy: float,
+    most: int,
 ) -> CopySetting | None:
     """Returns the setting to measure next; None if the curve is known to `accuracy`, or nothing is left.
 

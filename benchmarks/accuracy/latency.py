@@ -83,7 +83,7 @@ def chosen_settings(table: Table, seed: int, most: int) -> list[Setting]:
         kept = np.random.default_rng(seed).permutation(len(settings))[round(WITHHELD_SHARE * len(settings)) :]
         settings = [settings[index] for index in sorted(kept)]
     done: list[Measurement] = []
-    while (setting := next_setting(done, settings, accuracy=0.0, most=most)) is not None:
+    while (setting := next_setting(done, settings, 0.0, most)) is not None:
         done.append(_measured(setting, table))
     return [measurement.setting for measurement in done]
 

@@ -94,7 +94,7 @@ def models(text: str) -> list[ModelVariant]:
         raise argparse.ArgumentTypeError(str(failed)) from None
 
 
-def setting_words(setting: Mapping[str, Any], neighbours: Sequence[str] = (), clocks: Sequence[int] = ()) -> str:
+def setting_words(setting: Mapping[str, Any], neighbours: Sequence[str], clocks: Sequence[int]) -> str:
     """Returns a setting in words, with the models beside it, and its clock where a campaign has several."""
     words = f"batch {setting['batch']} at {number(setting['smPercent'])} %"
     if len(clocks) > 1:
@@ -122,7 +122,7 @@ def say_measured(
     watts = measured.get("powerW", 0.0) - measured.get("idleW", 0.0)
     power = f", {number(round(watts, 1))} W above idle" if measured.get("powerW") else ""
     say(
-        f"{count} of at most {most}: {setting_words(measured['setting'], clocks=clocks)}: "
+        f"{count} of at most {most}: {setting_words(measured['setting'], (), clocks)}: "
         f"{number(round(measured['latencyMs'], 4))} ms, spread {number(round(measured['spreadMs'], 4))} ms over "
         f"{measured['samples']} batches{power}{left}"
     )

@@ -9,7 +9,7 @@ from statistics import fmean
 from agents.contract.campaigns import CopySetting, MeasuredSetting
 from agents.profiling.measure import measure
 from app.campaigns.choosing import choose, measurement_of
-from app.campaigns.limits import BATCHES, MOST_MEASUREMENTS, SM_PERCENTS, grid
+from app.campaigns.limits import ACCURACY_SHARE, BATCHES, MOST_MEASUREMENTS, SM_PERCENTS, grid
 from scripts.gpukit.stand import Stand
 from solvers.curves import LatencyCurve, fit
 
@@ -25,7 +25,7 @@ def run_profiler(stand: Stand) -> dict[str, object]:
     settings = grid(BATCHES, SM_PERCENTS, [highest])
     most = MOST_SHORT if stand.options.is_short else MOST_MEASUREMENTS
     measured: list[MeasuredSetting] = []
-    while setting := choose(settings, measured, (), most=most):
+    while setting := choose(settings, measured, (), ACCURACY_SHARE, most):
         measured.append(_measure(stand, setting, len(measured) + 1))
     curve = fit([measurement_of(found) for found in measured], highest)
     seen = {found.setting for found in measured}

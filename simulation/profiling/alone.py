@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from app.campaigns.limits import ACCURACY_SHARE
 from simulation.truth import LoadKey, Physics, RunningLoad
 from solvers.curves import Measurement, Setting, fit, next_setting, table
 
@@ -58,7 +59,7 @@ def measure_alone(
             measure(setting)
     else:
         slow = _ends_and_middle(slow)
-        while chosen := next_setting([one for one, _ in found], settings, most=most - len(slow)):
+        while chosen := next_setting([one for one, _ in found], settings, ACCURACY_SHARE, most - len(slow)):
             measure(chosen)
         for setting in slow:
             measure(setting)

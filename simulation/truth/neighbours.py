@@ -30,9 +30,9 @@ class ActiveLoad:
             raise ValueError(f"an SM share of {self.sm_share:g} is outside 0..1")
 
 
-def slowdowns(gpu: GpuPhysics, residents: Sequence[ActiveLoad], clock_share: float = 1.0) -> list[float]:
+def slowdowns(gpu: GpuPhysics, residents: Sequence[ActiveLoad]) -> list[float]:
     """Returns how many times as long a batch of each takes while all of them are busy."""
-    return [state.slow for state in paces(gpu, residents, clock_share)]
+    return [state.slow for state in paces(gpu, residents)]
 
 
 def paces(gpu: GpuPhysics, residents: Sequence[ActiveLoad], clock_share: float = 1.0) -> list[Pace]:

@@ -15,8 +15,6 @@ from solvers.curves.observations import observations, places
 from solvers.curves.process import Fitted
 from solvers.curves.shapes import Phases
 
-ACCURACY_SHARE = 0.04
-MOST_MEASUREMENTS = 16
 LEAST_MEASUREMENTS = 8  # before the curve's own word on its error is believed
 LAST_ONES = 3  # measurements that the curve of those before them must have foreseen
 DISPUTE_ACCURACIES = 3.0  # by which two forms must differ at a setting, in accuracies asked for
@@ -26,8 +24,8 @@ DIGITS = 9  # to which gains are compared, so that rounding decides nothing
 def next_setting(
     measurements: Sequence[Measurement],
     settings: Sequence[Setting],
-    accuracy: float = ACCURACY_SHARE,
-    most: int = MOST_MEASUREMENTS,
+    accuracy: float,
+    most: int,
 ) -> Setting | None:
     """Returns what to measure next: the setting whose measurement makes the whole curve surest.
 

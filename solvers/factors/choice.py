@@ -10,6 +10,7 @@ import numpy as np
 from solvers.factors.machine import FactorLearner, FactorSample, LearningRates
 
 FOLDS = 3
+SEED = 0  # of the folds: the same samples are learned alike
 TRIED = tuple(
     replace(LearningRates(), eta=eta, l2_factors=l2_factors, rank=rank)
     for rank in (3, 8)
@@ -26,11 +27,11 @@ class LearnedFactors:
     errors: tuple[float, ...] | None
 
 
-def learned(samples: Sequence[FactorSample], pair: tuple[str, str], seed: int = 0) -> LearnedFactors:
+def learned(samples: Sequence[FactorSample], pair: tuple[str, str]) -> LearnedFactors:
     """Learns these samples. `pair`: the two categories whose combinations may be unmeasured."""
     keys = [tuple(sample.categories[kind] for kind in pair) for sample in samples]
     pairs = sorted(set(keys))
-    order = np.random.default_rng(seed).permutation(len(pairs))
+    order = np.random.default_rng(SEED).permutation(len(pairs))
     best, errors = LearningRates(), None
     for rates in TRIED if len(pairs) >= FOLDS else ():
         squares = []
@@ -38,10 +39,10 @@ def learned(samples: Sequence[FactorSample], pair: tuple[str, str], seed: int = 
             out = {pairs[at] for at in order[fold::FOLDS]}
             seen = [sample for sample, key in zip(samples, keys, strict=True) if key not in out]
             judged = [sample for sample, key in zip(samples, keys, strict=True) if key in out]
-            learner = FactorLearner(len(samples[0].targets), rates, seed).fit(seen)
+            learner = FactorLearner(len(samples[0].targets), rates).fit(seen)
             squares += [np.subtract(learner.predict(each), each.targets) ** 2 for each in judged]
         found = np.sqrt(np.mean(squares, axis=0))
         if errors is None or float(found @ found) < float(errors @ errors):
             best, errors = rates, found
-    learner = FactorLearner(len(samples[0].targets), best, seed).fit(samples)
+    learner = FactorLearner(len(samples[0].targets), best).fit(samples)
     return LearnedFactors(learner, None if errors is None else tuple(errors.tolist()))

@@ -15,6 +15,7 @@ from solvers.factors import kernels
 
 Floats = npt.NDArray[np.float64]
 
+SEED = 0  # of the draws: the same samples are learned alike
 FIRST_FACTOR = 0.1  # size of a factor's random start: at 0 its slope would stay 0
 
 
@@ -46,9 +47,9 @@ class LearningRates:
 class FactorLearner:
     """Predicts the targets of configurations never measured."""
 
-    def __init__(self, targets: int = 1, rates: LearningRates | None = None, seed: int = 0) -> None:
+    def __init__(self, targets: int, rates: LearningRates | None = None) -> None:
         self.rates = rates or LearningRates()
-        self._draw = np.random.default_rng(seed)
+        self._draw = np.random.default_rng(SEED)
         self._index: dict[tuple[str, str], int] = {}
         self._centre, self._scale = np.zeros(targets), np.ones(targets)
         self._number_scale: dict[str, tuple[float, float]] = {}

@@ -17,6 +17,7 @@ from solvers.interference.candidate import FittedInterference, Floats, Interfere
 from solvers.interference.observation import Neighbour, SharedRun, SlowdownObservation, Traits, WrongObservation
 
 Thing = TypeVar("Thing")
+SEED = 0  # of folds and samples: the same observations choose the same model
 FOLDS = 4
 LEAST_MIXES = 4  # with fewer different mixes the product's own formula is used
 LEAST_FAMILIES = 3
@@ -71,7 +72,6 @@ class InterferenceModel:
     observations: Sequence[SlowdownObservation]
     traits: Traits
     candidates: Sequence[InterferenceCandidate]
-    seed: int
 
     @cached_property
     def models(self) -> frozenset[str]:
@@ -80,7 +80,7 @@ class InterferenceModel:
     @cached_property
     def average(self) -> ChosenInterference:
         """Returns the average model, for models of which nothing is known."""
-        sample = _sample(self.observations, self.seed)
+        sample = _sample(self.observations)
         return ChosenInterference(SCALAR.name, SCALAR.fit(sample, self.traits))
 
     @cached_property
@@ -88,8 +88,8 @@ class InterferenceModel:
         """Returns the simplest candidate that predicts left-out mixes as well as any."""
         if len({each.run.mix for each in self.observations}) < LEAST_MIXES:
             return self.average
-        sample = _sample(self.observations, self.seed)
-        folds = _folds(sorted({each.run.mix for each in sample}), self.seed)
+        sample = _sample(self.observations)
+        folds = _folds(sorted({each.run.mix for each in sample}))
         out = [[each.run.mix in fold for each in sample] for fold in folds]
         left = {each.name: _left_out(sample, self.traits, each, out) for each in self.candidates}
         errors = {name: float(np.abs(each).mean()) for name, each in left.items() if len(each)}
@@ -103,8 +103,8 @@ class InterferenceModel:
         families = sorted({family(model) for model in self.models})
         if len(families) < LEAST_FAMILIES or not self.traits.numbers.keys() >= self.models:
             return self.average
-        sample = _sample(self.observations, self.seed)
-        folds = _folds(families, self.seed)
+        sample = _sample(self.observations)
+        folds = _folds(families)
         out = [[any(family(model) in fold for model in each.run.models) for each in sample] for fold in folds]
         return _blended(self.observations, sample, self.traits, self.candidates, out, len(families))
 
@@ -143,23 +143,22 @@ def fit(
     observations: Sequence[SlowdownObservation],
     traits: Traits | None = None,
     candidates: Sequence[InterferenceCandidate] = CANDIDATES,
-    seed: int = 0,
 ) -> InterferenceModel:
     """Fits the candidates that suit these observations of one GPU type, and chooses."""
     if not observations:
         raise WrongObservation("no observation to fit")
     known = traits or Traits()
     suited = [each for each in candidates if each.suits(observations, known)] or [SCALAR]
-    return InterferenceModel(observations, known, suited, seed)
+    return InterferenceModel(observations, known, suited)
 
 
-def _sample(observations: Sequence[SlowdownObservation], seed: int) -> Sequence[SlowdownObservation]:
+def _sample(observations: Sequence[SlowdownObservation]) -> Sequence[SlowdownObservation]:
     """Returns whole mixes, enough to compare candidates on."""
     if len(observations) <= MOST_TO_COMPARE:
         return observations
     mixes = sorted({each.run.mix for each in observations})
     size = max(LEAST_MIXES, len(mixes) * MOST_TO_COMPARE // len(observations))
-    kept = {mixes[at] for at in np.random.default_rng(seed).permutation(len(mixes))[:size]}
+    kept = {mixes[at] for at in np.random.default_rng(SEED).permutation(len(mixes))[:size]}
     return [each for each in observations if each.run.mix in kept]
 
 
@@ -175,8 +174,8 @@ def _simplest(candidates: Sequence[InterferenceCandidate], left: Mapping[str, Fl
     return best
 
 
-def _folds(things: Sequence[Thing], seed: int) -> list[set[Thing]]:
-    order = np.random.default_rng(seed).permutation(len(things))
+def _folds(things: Sequence[Thing]) -> list[set[Thing]]:
+    order = np.random.default_rng(SEED).permutation(len(things))
     return [{things[at] for at in order[fold::FOLDS]} for fold in range(min(FOLDS, len(things)))]
 
 

@@ -19,16 +19,16 @@ from solvers.interference.observation import SharedRun, SlowdownObservation, Tra
 
 FIRST_NOISE, LEAST_NOISE = 0.1, 0.01  # standard deviation of a measured logarithm
 TINY = 1e-9
+SEED = 0  # of the start: the same observations are fitted alike
 LARGEST_LOG, LARGEST_EXPONENT_LOG = 8.0, 1.2
 
 
 @dataclass(frozen=True)
 class FittedFactors:
-    """Factors of models by SM%, with exponents; `noise` is the standard deviation of a measured logarithm."""
+    """Factors of models by SM%, with exponents."""
 
     layout: FactorLayout
     x: Floats
-    noise: float
 
     def log_slowdowns(self, runs: Sequence[SharedRun]) -> Floats:
         here = [(r.model, r.sm_percent, [(n.model, n.sm_percent) for n in r.neighbours]) for r in runs]
@@ -99,13 +99,13 @@ def _data(layout: FactorLayout, observations: Sequence[SlowdownObservation]) -> 
     return FactorData(here, there, is_relative, base, logs, weights / weights.mean())
 
 
-def fit(observations: Sequence[SlowdownObservation], shape: FactorShape, seed: int = 0) -> FittedFactors:
+def fit(observations: Sequence[SlowdownObservation], shape: FactorShape) -> FittedFactors:
     """Fits factors of this shape; the noise is estimated from a first fit's residuals."""
     if all(len(each.run.neighbours) < 2 for each in observations):
         shape = replace(shape, has_exponent=False)  # one neighbour at a time tells nothing about sums
     layout = _layout(observations, shape)
     data = _data(layout, observations)
-    start = 0.1 * np.random.default_rng(seed).standard_normal(layout.size)
+    start = 0.1 * np.random.default_rng(SEED).standard_normal(layout.size)
     start[layout.exponents_at :] = 0.0
     noise = FIRST_NOISE
     for rounds in (60, 240):
@@ -122,7 +122,7 @@ def fit(observations: Sequence[SlowdownObservation], shape: FactorShape, seed: i
         start = found.x
         left = _predicted(start, layout, data)[0] - data.logs
         noise = max(LEAST_NOISE, float(np.sqrt((data.weights * left**2).mean())))
-    return FittedFactors(layout, start, noise)
+    return FittedFactors(layout, start)
 
 
 def _bounds(layout: FactorLayout) -> list[tuple[float, float]]:

@@ -1,8 +1,8 @@
 """The pressures and the sensitivity of a Profile from measured slowdowns, with their spread.
 
 slowdown = 1 + sensitivity x sum of the neighbours' pressures at their SM% (the rule of a right plan). Both are found
-in turns, each a least-squares problem that allows nothing negative. The scale is free until a model with known
-pressure takes part; without one, the largest pressure found is 1. Spread comes from the curvature of the squares."""
+in turns, each a least-squares problem that allows nothing negative. The scale is free, so the largest pressure found
+is 1. Spread comes from the curvature of the squares."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ ROUNDS = 500
 STILL = 1e-10  # relative change of the squares at which the turns end
 RIDGE = 1e-8
 NINETY = 1.2815515594600038  # standard deviations of a normal distribution's 0.9 quantile
-LEAST_SPREAD = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +29,6 @@ class SpreadValue:
     mean: float
     q90: float
     samples: int
-
-
-@dataclass(frozen=True, slots=True)
-class KnownScalars:
-    """What a model is known to have before these observations; it stays as it is."""
-
-    pressure: Mapping[int, float]  # by SM%
-    sensitivity: float
 
 
 @dataclass(frozen=True)
@@ -60,20 +51,15 @@ class ScalarTables:
     samples: Floats
 
 
-def pressure_and_sensitivity(
-    observations: Sequence[SlowdownObservation], known: Mapping[str, KnownScalars] | None = None
-) -> dict[str, MeasuredScalars]:
-    """Returns each model's pressures and sensitivity; `known` models set the scale and are not in the answer."""
+def pressure_and_sensitivity(observations: Sequence[SlowdownObservation]) -> dict[str, MeasuredScalars]:
+    """Returns each model's pressures and sensitivity."""
     if any(each.run.against is not None for each in observations):
         raise WrongObservation("pressures need slowdowns against the model alone")
-    given = known or {}
     tables = _tables([each for each in observations if each.run.neighbours])
-    sensitivities, pressures = _in_turns(tables, given)
-    held = np.array([model in given for model, _ in tables.sources], dtype=bool)
-    if not held.any() and len(pressures) and pressures.max() > 0:
+    sensitivities, pressures = _in_turns(tables)
+    if len(pressures) and pressures.max() > 0:
         sensitivities, pressures = sensitivities * pressures.max(), pressures / pressures.max()
-        held[int(pressures.argmax())] = True  # the scale: what is unsure of it is unsure of all others
-    sensitivity_spread, pressure_spread = _spreads(tables, given, held, sensitivities, pressures)
+    sensitivity_spread, pressure_spread = _spreads(tables, sensitivities, pressures)
     found: dict[str, MeasuredScalars] = {}
     for at, model in enumerate(tables.models):
         mine = tables.victim == at
@@ -87,8 +73,7 @@ def pressure_and_sensitivity(
             for row, (source, sm_percent) in enumerate(tables.sources)
             if source == model
         }
-        if model not in given:
-            found[model] = MeasuredScalars(pressure, sensitivity)
+        found[model] = MeasuredScalars(pressure, sensitivity)
     return found
 
 
@@ -110,24 +95,18 @@ def _tables(observations: Sequence[SlowdownObservation]) -> ScalarTables:
     )
 
 
-def _in_turns(tables: ScalarTables, given: Mapping[str, KnownScalars]) -> tuple[Floats, Floats]:
-    sensitivities = np.array([given[m].sensitivity if m in given else 1.0 for m in tables.models])
-    pressures = np.array([_at(given[m].pressure, sm) if m in given else 0.5 for m, sm in tables.sources])
-    is_free_model = np.array([m not in given for m in tables.models])
-    free = np.array([m not in given for m, _ in tables.sources], dtype=bool)
-    root = np.sqrt(tables.samples)
+def _in_turns(tables: ScalarTables) -> tuple[Floats, Floats]:
+    sensitivities, pressures = np.ones(len(tables.models)), np.zeros(len(tables.sources))
+    root, ridge = np.sqrt(tables.samples), np.sqrt(RIDGE) * np.eye(len(pressures))
     before = np.inf
-    for _ in range(ROUNDS):
-        if free.any():
-            own = sensitivities[tables.victim]
-            left = root * (tables.extra - own * (tables.counts[:, ~free] @ pressures[~free]))
-            table = root[:, None] * own[:, None] * tables.counts[:, free]
-            ridge = np.sqrt(RIDGE) * np.eye(int(free.sum()))
-            pressures[free] = nnls(np.vstack((table, ridge)), np.concatenate((left, np.zeros(len(ridge)))))[0]
+    for _ in range(ROUNDS if len(pressures) else 0):
+        table = (root * sensitivities[tables.victim])[:, None] * tables.counts
+        wanted = np.concatenate((root * tables.extra, np.zeros(len(pressures))))
+        pressures = nnls(np.vstack((table, ridge)), wanted)[0]
         total = tables.counts @ pressures
         above = np.bincount(tables.victim, tables.samples * total * tables.extra, len(sensitivities))
         below = np.bincount(tables.victim, tables.samples * total**2, len(sensitivities)) + RIDGE
-        sensitivities = np.where(is_free_model, np.maximum(above / below, 0.0), sensitivities)
+        sensitivities = np.maximum(above / below, 0.0)
         squares = float(tables.samples @ (tables.extra - sensitivities[tables.victim] * total) ** 2)
         if before - squares <= STILL * max(squares, 1e-12):
             break
@@ -135,31 +114,24 @@ def _in_turns(tables: ScalarTables, given: Mapping[str, KnownScalars]) -> tuple[
     return sensitivities, pressures
 
 
-def _spreads(
-    tables: ScalarTables,
-    given: Mapping[str, KnownScalars],
-    held: npt.NDArray[np.bool_],
-    sensitivities: Floats,
-    pressures: Floats,
-) -> tuple[Floats, Floats]:
-    """Returns standard deviations: residual variance x inverse of the squares' curvature, known values held."""
+def _spreads(tables: ScalarTables, sensitivities: Floats, pressures: Floats) -> tuple[Floats, Floats]:
+    """Returns standard deviations: residual variance x inverse of the squares' curvature, the largest pressure held.
+
+    It is the scale, so what is unsure of it is unsure of all others.
+    """
     count, own = len(tables.models), sensitivities[tables.victim]
     slopes = np.zeros((len(tables.extra), count + len(pressures)))
     slopes[np.arange(len(tables.extra)), tables.victim] = tables.counts @ pressures
     slopes[:, count:] = own[:, None] * tables.counts
-    slopes[:, [m in given for m in tables.models] + held.tolist()] = 0.0
+    if len(pressures) and pressures.max() > 0:
+        slopes[:, count + int(pressures.argmax())] = 0.0
     residual = tables.extra - own * (tables.counts @ pressures)
     free = int(np.linalg.matrix_rank(slopes)) if len(slopes) else 0
     variance = float(tables.samples @ residual**2) / max(1, len(residual) - free)
     curvature = slopes.T @ (tables.samples[:, None] * slopes)
-    deviation = np.sqrt(np.maximum(np.diag(np.linalg.pinv(curvature)) * variance, LEAST_SPREAD))
+    deviation = np.sqrt(np.maximum(np.diag(np.linalg.pinv(curvature)) * variance, 0.0))
     return deviation[:count], deviation[count:]
 
 
 def _value(mean: float, deviation: float, samples: float) -> SpreadValue:
     return SpreadValue(float(mean), float(mean + NINETY * deviation), int(samples))
-
-
-def _at(curve: Mapping[int, float], sm_percent: int) -> float:
-    points = sorted(curve.items())
-    return float(np.interp(sm_percent, [at for at, _ in points], [value for _, value in points]))

@@ -116,6 +116,6 @@ def test_names_are_dns_labels() -> None:
 def test_a_setting_that_failed_twice_is_given_up_with_larger_batches() -> None:
     known = grid([1, 4, 16], [100], [1530])
     broken = CopySetting(4, 100.0, 1530)
-    assert choose(known, [], [broken, broken]) == CopySetting(1, 100.0, 1530)
-    assert choose(known, [], [broken]) == CopySetting(16, 100.0, 1530)
-    assert choose(known, [], [CopySetting(1, 100.0, 1530)] * 2) is None
+    assert choose(known, [], [broken, broken], 0.04, 16) == CopySetting(1, 100.0, 1530)
+    assert choose(known, [], [broken], 0.04, 16) == CopySetting(16, 100.0, 1530)
+    assert choose(known, [], [CopySetting(1, 100.0, 1530)] * 2, 0.04, 16) is None

@@ -28,19 +28,19 @@ def test_a_campaign_ends_early_where_the_stated_accuracy_is_reached(law: str) ->
 def test_the_same_measurements_choose_the_same_setting_in_any_order_of_settings() -> None:
     done = campaign()
     for count in range(16):
-        assert next_setting(done[:count], SETTINGS[::-1], 0.0) == done[count].setting
+        assert next_setting(done[:count], SETTINGS[::-1], 0.0, 16) == done[count].setting
 
 
 def test_nothing_is_left_to_measure_where_all_is_measured() -> None:
     few = SETTINGS[:5]
-    assert next_setting([measured(setting, compute_bound) for setting in few], few) is None
+    assert next_setting([measured(setting, compute_bound) for setting in few], few, 0.04, 16) is None
 
 
 def test_a_setting_that_cannot_be_measured_is_left_out_and_the_others_go_on() -> None:
     done = campaign()[:4]
-    first = next_setting(done, SETTINGS, 0.0)
+    first = next_setting(done, SETTINGS, 0.0, 16)
     others = [setting for setting in SETTINGS if setting != first]
-    assert next_setting(done, others, 0.0) not in (None, first)
+    assert next_setting(done, others, 0.0, 16) not in (None, first)
 
 
 def test_both_ends_of_the_curve_are_measured_first() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from solvers.interference import Neighbour, SharedRun, SlowdownObservation, WrongObservation
-from solvers.interference.scalars import KnownScalars, pressure_and_sensitivity
+from solvers.interference.scalars import pressure_and_sensitivity
 from tests.solvers.interference.families import PRESSURE, SENSITIVITY, declared_pairs
 
 
@@ -27,15 +27,6 @@ def test_noise_shows_as_spread_and_the_truth_lies_within_it() -> None:
         assert blurred is not None
         assert sharp.q90 - sharp.mean < 0.1 * (blurred.q90 - blurred.mean)
         assert abs(blurred.mean - SENSITIVITY[model]) < 4 * (blurred.q90 - blurred.mean)
-
-
-def test_a_model_that_is_known_sets_the_scale_and_stays_as_it_is() -> None:
-    known = {"c": KnownScalars({20: 0.25, 50: 0.5}, 1.8)}
-    found = pressure_and_sensitivity(declared_pairs(), known)
-    assert "c" not in found
-    assert found["b"].pressure[50].mean == pytest.approx(PRESSURE["b", 50] / 2, rel=1e-3)
-    assert found["b"].sensitivity
-    assert found["b"].sensitivity.mean == pytest.approx(2 * SENSITIVITY["b"], rel=1e-3)
 
 
 def test_what_was_not_measured_is_left_out() -> None:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from types import MappingProxyType
 
 from app.control.domain.snapshot import ExpectedLoad
 from app.control.observe.loads.differences import CountedSpan, GatewayTotals, NodeTotals
@@ -21,7 +20,6 @@ from solvers.llm.iteration import TokenLengths
 TUNING = ForecastTuning()
 SILENT_SECONDS = {GATEWAY: 10.0, NODE: 60.0}  # how long a sender's last rates are assumed to continue
 LONGEST_SECONDS = 60.0  # between two reads; what came in a longer gap is unknown
-NO_LENGTHS: Mapping[str, TokenLengths] = MappingProxyType({})
 SAME_SHARE = 1e-4  # of a rate: rates are sums over instances
 
 
@@ -66,12 +64,12 @@ class Loads:
                 window.samples.extend(map(Sample, course.ats, course.seconds, course.requests))
                 window.reported_at = max(window.reported_at, course.ats[-1]) if course.ats else 0.0
 
-    def set_slos(self, slos_ms: Mapping[str, float], percentiles: Mapping[str, float] | None = None) -> None:
+    def set_slos(self, slos_ms: Mapping[str, float], percentiles: Mapping[str, float]) -> None:
         """Sets the SLOs that answers are measured against."""
         for service, slo_ms in slos_ms.items():
             window = self._window(service)
             window.slo_ms = slo_ms
-            window.percentile = (percentiles or {}).get(service, 0.0)
+            window.percentile = percentiles[service]
 
     def take(self, readings: ReportBatch, now: datetime | None = None) -> None:
         """Adds reports; the rates hold from now until the sender's next report."""
@@ -111,7 +109,7 @@ class Loads:
         planned: Mapping[str, float],
         ahead: Mapping[str, float],
         now: datetime,
-        lengths: Mapping[str, TokenLengths] = NO_LENGTHS,
+        lengths: Mapping[str, TokenLengths],
     ) -> dict[str, ExpectedLoad]:
         """Returns the expected load of each declared service. The last forecast holds until there is news.
 

@@ -89,7 +89,7 @@ def test_a_new_leader_believes_what_gateways_have_counted_before() -> None:
         for second in range(3):
             now = at + timedelta(seconds=second)
             leader.take(report(second + 1, (counted,), now), now)
-    expected = [leader.expect({SEARCH: 100.0}, {}, {}, at + timedelta(seconds=3))[SEARCH] for leader in leaders]
+    expected = [leader.expect({SEARCH: 100.0}, {}, {}, at + timedelta(seconds=3), {})[SEARCH] for leader in leaders]
     assert expected[0].variation == expected[1].variation > 0.4
     assert expected[0].burstiness["1"] > 10
     snapshot = Snapshot(at, 1, expected={SEARCH: expected[0]})

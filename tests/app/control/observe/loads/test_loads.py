@@ -24,7 +24,7 @@ def run(loads: Loads, start: int, stop: int, rate: Callable[[int], float] = lamb
 
 
 def expected(loads: Loads, seconds: float, planned: float = 20.0, declared: float = 20.0) -> float:
-    return loads.expect({SEARCH: declared}, {SEARCH: planned}, {SEARCH: 50.0}, at(seconds))[SEARCH].rate_per_second
+    return loads.expect({SEARCH: declared}, {SEARCH: planned}, {SEARCH: 50.0}, at(seconds), {})[SEARCH].rate_per_second
 
 
 def test_nodes_rates_add_up() -> None:
@@ -38,7 +38,7 @@ def test_nodes_rates_add_up() -> None:
 
 def test_where_a_gateway_speaks_of_a_service_nodes_do_not_count() -> None:
     loads = Loads()
-    loads.set_slos({SEARCH: 50.0})
+    loads.set_slos({SEARCH: 50.0}, {SEARCH: 98.0})
     for second in (10, 20, 30):
         loads.take(
             readings(
@@ -89,7 +89,7 @@ def test_a_node_that_falls_silent_is_presumed_to_serve_for_a_while() -> None:
 
 def test_answers_are_held_against_the_slo() -> None:
     loads = Loads()
-    loads.set_slos({SEARCH: 50.0})
+    loads.set_slos({SEARCH: 50.0}, {SEARCH: 98.0})
     loads.take(readings(10, received_report("n", 10, served(0))))
     answers = served(100, latencyCounts=[0] * 5 + [90] + [0] * 40 + [6], errors=4)
     loads.take(readings(20, received_report("n", 20, answers)))
@@ -163,7 +163,7 @@ def test_a_declared_rate_that_is_raised_is_a_floor_again() -> None:
 
 def test_buckets_hold_what_came_and_are_given_once() -> None:
     loads = Loads()
-    loads.set_slos({SEARCH: 50.0})
+    loads.set_slos({SEARCH: 50.0}, {SEARCH: 98.0})
     run(loads, 0, 301)
     full = loads.full()
     assert len(full) in range(27, 31)
