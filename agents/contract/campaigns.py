@@ -50,6 +50,7 @@ class ProfilingTask(Struct, rename="camel", omit_defaults=True, gc=False):
     variant: Annotated[str, Meta(max_length=63)]
     template: Name
     setting: CopySetting
+    attempt: Annotated[int, Meta(ge=1, le=100)] = 1  # at this setting; a failure names it, and so counts once
     args: dict[str, str | int | float | bool] | None = None
     locks_clock: bool = False  # the clock is part of what is measured, and not just the GPU's highest
     beside: Annotated[tuple[NeighbourCopy, ...], Meta(max_length=MOST_NEIGHBOURS)] = ()  # each alone, then all at once
@@ -96,6 +97,7 @@ class FailedSetting(Struct, rename="camel", omit_defaults=True, gc=False):
     setting: CopySetting
     reason: Reason
     message: Sentence = ""
+    attempt: Annotated[int, Meta(ge=0, le=100)] = 0  # that failed; 0: the agent is too old to say
 
 
 class ProfilingReport(Struct, rename="camel", omit_defaults=True, gc=False):

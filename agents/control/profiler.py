@@ -96,7 +96,8 @@ class Profiler:
             log.info("campaign %s, measurement %s: %s", task.campaign, task.sequence, interrupted)
             return None
         except CopyFailed as failure:
-            failed = FailedSetting(task.sequence, task.setting, failure.reason, _sentence(failure.message))
+            message = _sentence(failure.message)
+            failed = FailedSetting(task.sequence, task.setting, failure.reason, message, task.attempt)
             log.warning("campaign %s, measurement %s: %s", task.campaign, task.sequence, failure)
         return ProfilingReport(task.campaign, measured, failed)
 

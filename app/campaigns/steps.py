@@ -53,9 +53,14 @@ def _take(connection: Connection, campaign: Campaign, report: ProfilingReport) -
         return  # taken before, or of a setting that is not wanted any more
     if report.measured:
         campaigns.add(connection, campaign.id, report.measured)
-    elif report.failed:
+    elif report.failed and report.failed.attempt in (0, _attempt(campaign, result.setting)):
         failure = SettingFailure(report.failed.setting, report.failed.reason, report.failed.message)
         campaigns.fail_setting(connection, campaign.id, failure)
+
+
+def _attempt(campaign: Campaign, setting: CopySetting) -> int:
+    """Returns the number of the next try of a setting, counted from 1."""
+    return 1 + sum(failure.setting == setting for failure in campaign.failures)
 
 
 def _next(connection: Connection, campaign: Campaign, measured: list[MeasuredSetting]) -> ProfilingAnswer:
@@ -93,6 +98,7 @@ def _task(campaign: Campaign, setting: CopySetting, sequence: int) -> ProfilingT
         campaign.variant,
         request.template,
         setting,
+        _attempt(campaign, setting),
         request.args,
         locks_clock=len({other.clock_mhz for other in request.settings}) > 1,
         beside=tuple(

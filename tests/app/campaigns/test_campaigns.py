@@ -29,3 +29,12 @@ def test_a_campaign_measures_a_copy_and_its_profile_can_be_applied(api: RunningS
     assert spec["latencyMs"].keys() == {"1", "4"}
     assert spec["memoryGib"] == {"1": 1.5, "4": 1.5}
     assert api.request("POST", "/api/v1/apply", ended["profiles"]).status == 200
+
+
+def test_a_copy_that_exits_is_tried_twice_before_its_campaign_fails(api: RunningServer, tmp_path: Path) -> None:
+    with running_agent(api, tmp_path / "agent") as agent:
+        declare_model(api, latency="no times")
+        campaign = asked(api, gpu=0, batches=[1], smPercents=[100])
+        ended = campaign.until_ended(agent)
+    assert ended["state"] == "failed"
+    assert len(ended["failures"]) == 2, ended["failures"]

@@ -183,9 +183,12 @@ def test_what_fails_twice_is_left_out_with_all_larger_batches(server: RunningSer
     campaign = asked(server, batches=[1, 8], smPercents=[100])
     first = told(server, {"campaign": campaign.id})["task"]
     assert first["setting"]["batch"] == 8
-    for _ in range(2):
-        failed = {"sequence": 1, "setting": first["setting"], "reason": "exited", "message": "out of memory"}
-        last = told(server, {"campaign": campaign.id, "failed": failed})
+    failed = {"sequence": 1, "setting": first["setting"], "reason": "exited", "message": "out of memory", "attempt": 1}
+    second = told(server, {"campaign": campaign.id, "failed": failed})["task"]
+    assert (second["setting"], second["attempt"]) == (first["setting"], 2)
+    repeated = told(server, {"campaign": campaign.id, "failed": failed})["task"]
+    assert repeated == second, "its answer may have been lost: it counts once"
+    last = told(server, {"campaign": campaign.id, "failed": failed | {"attempt": 2}})
     assert last["task"]["setting"]["batch"] == 1
     told(server, {"campaign": campaign.id, "measured": measured()})
     ended = campaign.read()
