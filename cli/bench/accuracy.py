@@ -12,6 +12,7 @@ from cli.bench.plan_arguments import Say
 from cli.bench.solve import refuse_undrawable
 from cli.exits import Failed
 
+DRAWN = "latency"  # the topic of --plot
 SHOWN = ("what", "n", "ours", "unit", "baselines", "note")
 
 
@@ -31,10 +32,13 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
     unknown = sorted(set(args.topic or ()) - set(modules))
     if unknown:
         raise Failed(f"--topic {unknown[0]} is not one of {', '.join(modules)}")
+    topics = args.topic or list(modules)
     if args.plot:
+        if DRAWN not in topics:
+            raise Failed(f"--plot draws the topic {DRAWN}, which is not measured; measured are {', '.join(topics)}")
         refuse_undrawable(Path(args.plot))
     rows: list[dict[str, Any]] = []
-    for topic in args.topic or modules:
+    for topic in topics:
         say(f"measuring {topic}")
         try:
             rows += [
@@ -51,7 +55,5 @@ def draw_latency(rows: list[dict[str, Any]], file: str, say: Say) -> None:
     from benchmarks.accuracy.latency import MOST
     from cli.bench.latency_plot import draw
 
-    if not any(row["what"].startswith("latency.") for row in rows):
-        raise Failed("--plot draws the topic latency, which was not measured")
     draw(rows, MOST, Path(file))
     say(f"drawn: {file}")
