@@ -20,6 +20,7 @@ from simulation.truth.fitting import KnownFigures, LoadKey
 HASGPU = "hasgpu/v100_sm_quota_batch_latency.csv"
 PARVAGPU = "parvagpu/prof_data"
 ZEUS = ("zeus-power/summary_power_v100.csv", "zeus-power/summary_power_a40.csv")
+TRAINING = ("dataset", "network", "batch_size", "optimizer")  # what names a training of Zeus
 SLICES = 7  # of an A100
 LEAST_LIMIT_SHARE = 0.45  # of the highest; far below, voltage falls no more and another law holds
 IDLE_W = 40.0  # of the GPUs of Zeus, of about this size
@@ -70,10 +71,12 @@ class MeasuredShapes:
 def read_hasgpu(path: Path) -> dict[str, Table]:
     """Reads models by batch and SM%, at the whole time quota."""
     found: dict[str, dict[int, list[tuple[float, float]]]] = {}
-    for row in _rows(path):
-        if row["quota_percent"] == "100":
-            table = found.setdefault(row["model"], {})
-            table.setdefault(int(row["batch"]), []).append((float(row["sm_percent"]), float(row["latency_ms"])))
+    for row in _rows(path, "quota_percent", "model"):
+        if row.words["quota_percent"] == "100":
+            table = found.setdefault(row.words["model"], {})
+            table.setdefault(int(row.number("batch")), []).append((row.number("sm_percent"), row.number("latency_ms")))
+    if not found:
+        raise MeasurementsMissing(f"{path} holds no time at the whole quota")
     return {name: _falling(table) for name, table in found.items()}
 
 
@@ -85,13 +88,13 @@ def read_parvagpu(folder: Path) -> dict[str, Table]:
     found: dict[str, Table] = {}
     for path in files:
         table: dict[int, list[tuple[float, float]]] = {}
-        for row in _rows(path):
-            throughput = float(row["Throughput"])
-            if row["Workload Number"] == "1" and throughput > 0:  # 0: it did not fit
-                percent = 100.0 * int(row["Mig instance"]) / SLICES
-                table.setdefault(int(row["Batch size"]), []).append(
-                    (percent, 1000.0 * int(row["Batch size"]) / throughput)
-                )
+        for row in _rows(path, "Workload Number"):
+            throughput = row.number("Throughput")
+            if row.words["Workload Number"] == "1" and throughput > 0:  # 0: it did not fit
+                percent, batch = 100.0 * row.number("Mig instance") / SLICES, int(row.number("Batch size"))
+                table.setdefault(batch, []).append((percent, 1000.0 * batch / throughput))
+        if not table:
+            raise MeasurementsMissing(f"{path} holds no time of one process")
         found[path.stem] = _falling(table)
     return found
 
@@ -101,13 +104,13 @@ def read_zeus(data: Path) -> float:
     found = []
     for name in ZEUS:
         runs: dict[tuple[str, ...], list[tuple[float, float]]] = {}
-        rows = _rows(data / name)
-        highest = max((float(row["power_limit"]) for row in rows), default=0.0)
+        rows = _rows(data / name, *TRAINING)
+        highest = max((row.number("power_limit") for row in rows), default=0.0)
         for row in rows:
-            training = (row["dataset"], row["network"], row["batch_size"], row["optimizer"])
-            watts, limit = float(row["average_power"]), float(row["power_limit"])
+            training = tuple(row.words[column] for column in TRAINING)
+            watts, limit = row.number("average_power"), row.number("power_limit")
             if limit >= LEAST_LIMIT_SHARE * highest and watts > 0.85 * limit:  # the limit held it back
-                runs.setdefault(training, []).append((float(row["time_per_epoch"]), watts - IDLE_W))
+                runs.setdefault(training, []).append((row.number("time_per_epoch"), watts - IDLE_W))
         for points in runs.values():
             slowest, fastest = max(points), min(points)
             if slowest[0] > 1.05 * fastest[0] and fastest[1] > slowest[1] > 0:
@@ -117,14 +120,40 @@ def read_zeus(data: Path) -> float:
     return float(np.clip(np.median(found), 1.0, 3.5))
 
 
-def _rows(path: Path) -> list[dict[str, str]]:
+@dataclass(frozen=True, slots=True)
+class MeasuredRow:
+    """A row of a published file."""
+
+    path: Path
+    words: Mapping[str, str]
+
+    def number(self, column: str) -> float:
+        """Returns the number of a column, at least 0. Raises MeasurementsMissing."""
+        text = self.words.get(column)
+        if text is None:
+            raise MeasurementsMissing(f"{self.path} is not the published file: a row has no {column}")
+        try:
+            found = float(text)
+        except ValueError:
+            found = float("nan")
+        if not 0 <= found < float("inf"):
+            raise MeasurementsMissing(f"{self.path} is not the published file: {column} {text!r} is no number from 0")
+        return found
+
+
+def _rows(path: Path, *columns: str) -> list[MeasuredRow]:
+    """Returns the rows of a file, each with words in these columns. Raises MeasurementsMissing."""
     try:
         with path.open(newline="", encoding="utf-8") as opened:
-            return list(csv.DictReader(opened))
+            rows = list(csv.DictReader(opened))
     except OSError as error:
         raise MeasurementsMissing(f"cannot read {path}: {error.strerror or error}") from None
-    except UnicodeDecodeError as error:
+    except (UnicodeDecodeError, csv.Error) as error:
         raise MeasurementsMissing(f"cannot read {path}: {error}") from None
+    for column in columns:
+        if any(row.get(column) is None for row in rows):
+            raise MeasurementsMissing(f"{path} is not the published file: a row has no {column}")
+    return [MeasuredRow(path, row) for row in rows]
 
 
 def _falling(table: Mapping[int, Sequence[tuple[float, float]]]) -> Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,25 @@ def test_a_model_of_another_name_has_a_measured_shape_too(data: Path) -> None:
 
 def test_power_grows_by_the_exponent_that_limits_show(data: Path) -> None:
     assert 2.0 < MeasuredShapes.read(data, seed=0).power_exponent < 3.0
+
+
+@pytest.mark.parametrize(
+    ("name", "was", "now", "why"),
+    [
+        (HASGPU, "latency_ms", "latency", "a row has no latency_ms"),
+        (HASGPU, "quota_percent", "quota", "a row has no quota_percent"),
+        (HASGPU, "100,", "50,", "holds no time at the whole quota"),
+        (f"{PARVAGPU}/bert.csv", "50,0", "fast,0", "Throughput 'fast' is no number"),
+        (f"{PARVAGPU}/bert.csv", r",1,(\d+),0", r",2,\1,0", "holds no time of one process"),
+        (ZEUS[1], "235", "nan", "average_power 'nan' is no number"),
+    ],
+)
+def test_a_file_of_another_form_is_refused_by_name(data: Path, name: str, was: str, now: str, why: str) -> None:
+    text = (data / name).read_text()
+    (data / name).write_text(re.sub(was, now, text))
+    with pytest.raises(MeasurementsMissing, match=why) as refused:
+        MeasuredShapes.read(data, seed=0)
+    assert name in str(refused.value)
 
 
 @pytest.mark.parametrize("name", [HASGPU, PARVAGPU, ZEUS[0]])
