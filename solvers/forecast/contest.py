@@ -17,6 +17,7 @@ from solvers.forecast.points import NAMES, Points
 
 Floats: TypeAlias = NDArray[np.float64]
 
+KEPT_DAYS = 14  # of errors and of rates after silence
 TYPICAL = 0.02  # weight of the newest loss in the typical loss, by which losses are measured
 DECIDED = 12.0  # a candidate worse by the typical loss in the mean has e to the minus this as its weight
 LAST_STEP = 0.05  # of the mean error, by which the chosen quantile is moved
@@ -47,17 +48,19 @@ class _Stated:
 class Contest:
     """Forecasts one service's rate `lead` steps ahead from rates at even steps."""
 
-    def __init__(self, lead: int, steps_a_day: int, quantile: float = 0.9) -> None:
+    def __init__(self, lead: int, steps_a_day: int, quantile: float) -> None:
         self.quantile = quantile
         self.levels = Levels(steps_a_day)
         self.points = Points(lead, steps_a_day)
-        self.margins = Margins(len(NAMES), quantile, 14 * steps_a_day)
+        kept = KEPT_DAYS * steps_a_day
+        self.margins = Margins(len(NAMES), quantile, kept)
         self.forgets = 1.0 - 1.0 / (2 * steps_a_day)  # losses of two days count
         self.losses = np.zeros((3, len(NAMES)))
         self.distances = np.zeros(len(NAMES))
         self.typical = 0.01
         self.shift, self.mean_error = 0.0, 0.1  # of the chosen quantile, which is corrected once more
-        self.returns = [1.0]  # rates after silence, as shares of the level before it; the first one is a doubt
+        # Rates after silence, as shares of the level before it; the first one is a doubt.
+        self.returns = deque([1.0], maxlen=kept)
         self.silent_losses = [0.0, 0.0]
         self.waiting: deque[_Stated | None] = deque([None] * lead)
 

@@ -78,7 +78,7 @@ def test_what_comes_after_silence_is_learned_from_silence() -> None:
 
 
 def test_a_service_that_never_had_a_request_is_expected_to_have_none() -> None:
-    contest = Contest(2, DAY)
+    contest = Contest(2, DAY, QUANTILE)
     assert [contest.observe(0.0).upper for _ in range(5)] == [0.0] * 5
     assert contest.observe(10.0).upper > 10.0
 
@@ -89,3 +89,15 @@ def test_past_errors_forget_the_oldest() -> None:
         errors.learn(float(error))
     assert errors.ordered == [float(error) for error in range(70, 100)]
     assert errors.quantile(0.5) == 85.0
+
+
+def test_how_a_service_came_back_from_silence_is_forgotten_after_two_weeks() -> None:
+    contest = Contest(1, DAY, QUANTILE)
+    for _ in range(15 * DAY):
+        contest.observe(0.0)
+        expected = contest.observe(100.0)
+    expected = contest.observe(0.0)
+    assert expected.middle > 50.0, "it came back each time"
+    for _ in range(14 * DAY):
+        expected = contest.observe(0.0)
+    assert expected.middle == 0.0
