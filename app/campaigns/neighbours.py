@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from agents.contract.campaigns import CopySetting, MeasuredSetting, SharedCopyTimes
 from solvers.interference import Neighbour, SharedRun, SlowdownObservation
-from solvers.interference.next_setting import SharedCopy, SharedSetting, next_shared_setting
+from solvers.interference.next_setting import SharedCopy, SharedMeasurement, SharedSetting, next_shared_setting
 
 TRIES = 2  # of a setting, before it counts as impossible
 
@@ -26,8 +26,8 @@ def choose_neighbour_setting(
     """
     given_up = {setting for setting, times in Counter(failed).items() if times >= TRIES}
     by_shared = {_shared_setting(setting, names): setting for setting in settings if setting not in given_up}
-    done = [_shared_setting(found.setting, names) for found in measured]
-    chosen = next_shared_setting(list(by_shared), done, slowdowns(measured), accuracy, most)
+    done = [SharedMeasurement(_shared_setting(found.setting, names), tuple(slowdowns([found]))) for found in measured]
+    chosen = next_shared_setting(list(by_shared), done, accuracy, most)
     return by_shared[chosen] if chosen else None
 
 

@@ -53,26 +53,28 @@ class SharedSetting:
         ]
 
 
-def next_shared_setting(
-    settings: Sequence[SharedSetting],
-    measured: Sequence[SharedSetting],
-    observations: Sequence[SlowdownObservation],
-    accuracy: float,
-    most: int,
-) -> SharedSetting | None:
-    """Returns the shared setting to measure next; None once slowdowns are foreseen to `accuracy`, or after `most`.
+@dataclass(frozen=True, slots=True)
+class SharedMeasurement:
+    """A shared setting that was measured, and the slowdown of each of its copies."""
 
-    `observations` are those of the settings `measured`, and may include others of the same models.
-    """
-    waiting = [setting for setting in settings if setting not in set(measured)]
+    setting: SharedSetting
+    slowdowns: tuple[SlowdownObservation, ...]
+
+
+def next_shared_setting(
+    settings: Sequence[SharedSetting], measured: Sequence[SharedMeasurement], accuracy: float, most: int
+) -> SharedSetting | None:
+    """Returns the shared setting to measure next; None once slowdowns are foreseen to `accuracy`, or after `most`."""
+    done = [found.setting for found in measured]
+    waiting = [setting for setting in settings if setting not in set(done)]
     if not waiting or len(measured) >= most:
         return None
-    rule = _Rule.of(settings, observations)
-    uncovered = _not_yet_measured(waiting, measured)
+    rule = _Rule.of(settings, measured)
+    uncovered = _not_yet_measured(waiting, done)
     is_foreseen = sqrt(2.0 / pi) * float(np.sqrt(rule.variances).mean()) <= accuracy
-    if not uncovered and is_foreseen and _error_on_last(settings, measured, observations) <= accuracy:
+    if not uncovered and is_foreseen and _error_on_last(settings, measured) <= accuracy:
         return None
-    known = Counter(copy for setting in measured for copy in setting.copies)
+    known = Counter(copy for setting in done for copy in setting.copies)
 
     def worth(setting: SharedSetting) -> tuple[float, int]:
         gain = rule.gain(setting.runs) / len(setting.copies)  # more copies take longer
@@ -93,17 +95,15 @@ def _not_yet_measured(waiting: Sequence[SharedSetting], measured: Sequence[Share
     return [s for s in waiting if any((copy.model, copy.sm_percent) not in shares for copy in s.copies)]
 
 
-def _error_on_last(
-    settings: Sequence[SharedSetting], measured: Sequence[SharedSetting], observations: Sequence[SlowdownObservation]
-) -> float:
+def _error_on_last(settings: Sequence[SharedSetting], measured: Sequence[SharedMeasurement]) -> float:
     """Returns the mean share by which the rule, fitted without the last settings, misses the slowdowns in them.
 
-    They were measured where the rule was least sure, so they show what it is worth where nothing is measured.
+    They were measured where the rule was least sure, so they show what it is worth where nothing is measured. The same
+    models and shares at other batches stay in the fit: a campaign knows them, too.
     """
-    last = {run for setting in measured[-LAST_SETTINGS:] for run in setting.runs}
-    before = _Rule.of(settings, [each for each in observations if each.run not in last])
-    errors = [abs(before.slowdown(each.run) / each.slowdown - 1) for each in observations if each.run in last]
-    return float(np.mean(errors)) if errors else 0.0
+    before = _Rule.of(settings, measured[:-LAST_SETTINGS])
+    last = [each for found in measured[-LAST_SETTINGS:] for each in found.slowdowns]
+    return float(np.mean([abs(before.slowdown(each.run) / each.slowdown - 1) for each in last]))
 
 
 def _models_of(setting: SharedSetting) -> tuple[str, ...]:
@@ -123,7 +123,8 @@ class _Rule:
     everything: Floats  # slopes of all that could be observed
 
     @classmethod
-    def of(cls, settings: Sequence[SharedSetting], observations: Sequence[SlowdownObservation]) -> _Rule:
+    def of(cls, settings: Sequence[SharedSetting], measured: Sequence[SharedMeasurement]) -> _Rule:
+        observations = [each for found in measured for each in found.slowdowns]
         runs = [run for setting in settings for run in setting.runs]
         seen = [each.run for each in observations]
         models = sorted({model for run in (*runs, *seen) for model in run.models})
@@ -135,9 +136,9 @@ class _Rule:
             if scalars and scalars.sensitivity:
                 sensitivities[at] = max(LEAST_VALUE, scalars.sensitivity.mean)
         for at, (model, percent) in enumerate(sources):
-            measured = found[model].pressure if model in found else {}
-            if measured:
-                known = sorted((share, value.mean) for share, value in measured.items())
+            by_share = found[model].pressure if model in found else {}
+            if by_share:
+                known = sorted((share, value.mean) for share, value in by_share.items())
                 at_share = np.interp(percent, [share for share, _ in known], [value for _, value in known])
                 pressures[at] = max(LEAST_VALUE, float(at_share))
         start = cls(

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from itertools import combinations, product
 
-from solvers.interference import Neighbour, SlowdownObservation
-from solvers.interference.next_setting import SharedCopy, SharedSetting, next_shared_setting
+from solvers.interference import SharedRun, SlowdownObservation
+from solvers.interference.next_setting import (
+    LAST_SETTINGS,
+    SharedCopy,
+    SharedMeasurement,
+    SharedSetting,
+    next_shared_setting,
+)
 from solvers.interference.scalars import pressure_and_sensitivity
 from tests.solvers.interference.families import declared_slowdown
 
@@ -24,14 +30,14 @@ def measured_in_turn(
     settings: list[SharedSetting], slows: bool = True, accuracy: float = ACCURACY, most: int = MOST
 ) -> tuple[list[SharedSetting], list[SlowdownObservation]]:
     """Measures the settings that are chosen until none is; with `slows` the models slow each other as declared."""
-    measured: list[SharedSetting] = []
-    seen: list[SlowdownObservation] = []
-    while (chosen := next_shared_setting(settings, measured, seen, accuracy, most)) is not None:
-        measured.append(chosen)
-        for run in chosen.runs:
-            slowdown = declared_slowdown(run.model, tuple(Neighbour(n.model, n.sm_percent) for n in run.neighbours))
-            seen.append(SlowdownObservation(run, slowdown if slows else 1.0))
-    return measured, seen
+    measured: list[SharedMeasurement] = []
+    while (chosen := next_shared_setting(settings, measured, accuracy, most)) is not None:
+        measured.append(SharedMeasurement(chosen, tuple(slowdown_of(run, slows) for run in chosen.runs)))
+    return [found.setting for found in measured], [each for found in measured for each in found.slowdowns]
+
+
+def slowdown_of(run: SharedRun, slows: bool) -> SlowdownObservation:
+    return SlowdownObservation(run, declared_slowdown(run.model, run.neighbours) if slows else 1.0)
 
 
 def test_every_pair_and_every_share_is_measured_before_slowdowns_count_as_foreseen() -> None:
@@ -60,6 +66,15 @@ def test_what_was_not_measured_is_foreseen() -> None:
             assert abs(predicted / declared_slowdown(run.model, run.neighbours) - 1) < 0.05
 
 
+def test_models_whose_slowdowns_are_the_same_at_every_batch_are_not_measured_at_all_of_them() -> None:
+    batches = (1, 8, 32)
+    pairs = [
+        SharedSetting((SharedCopy("b", 50, one), SharedCopy("c", 50, other))) for one in batches for other in batches
+    ]
+    measured, _ = measured_in_turn(pairs)
+    assert len(measured) == LAST_SETTINGS + 1, "the last two were foreseen by the one before them"
+
+
 def test_it_ends_at_the_most_and_begins_with_nothing_known() -> None:
     assert len(measured_in_turn(PAIRS, accuracy=1e-9, most=5)[0]) == 5
-    assert next_shared_setting([], [], [], ACCURACY, MOST) is None
+    assert next_shared_setting([], [], ACCURACY, MOST) is None
