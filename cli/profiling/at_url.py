@@ -14,7 +14,7 @@ from agents.profiling.at_url import BatchRange, ModelAtUrl, NoAddress
 from agents.profiling.batches import TimingEffort
 from agents.profiling.closed_loop import LoopFailed
 from app.campaigns.choosing import choose
-from app.campaigns.limits import ACCURACY_SHARE, BATCHES, MOST_MEASUREMENTS, grid
+from app.campaigns.limits import ACCURACY_SHARE, BATCHES, FULL_PERCENT, MOST_MEASUREMENTS, grid
 from app.campaigns.profile import MeasuredProfile, ProfileSubject, profile_of
 from cli import exits
 from cli.exits import Failed
@@ -35,10 +35,11 @@ def measure_url(args: argparse.Namespace, wanted: ModelVariant) -> MeasuredProfi
         server = ModelAtUrl(args.url)
     except NoAddress as refused:
         raise Failed(str(refused)) from refused
-    settings = grid(batches_of(args) or BATCHES, [args.sm_percent], [ANY_CLOCK_MHZ])
+    sm_percent = args.sm_percent or FULL_PERCENT
+    settings = grid(batches_of(args) or BATCHES, [sm_percent], [ANY_CLOCK_MHZ])
     subject = {
-        "url": args.url, "model": wanted.model, "variant": wanted.variant, "gpuType": args.gpu_type,
-        "smPercent": args.sm_percent,
+        "url": args.url, "model": wanted.model, "variant": wanted.variant, "gpuType": args.gpu_type or "",
+        "smPercent": sm_percent,
     }  # fmt: skip
     journal = MeasurementJournal(Path(args.journal) if args.journal else usual_journal(subject), subject)
     if journal.measured:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.contract.campaigns import CopySetting, MeasuredSetting
+from app.campaigns.limits import FULL_PERCENT
 from app.campaigns.profile import ProfileSubject, profile_of
 from app.campaigns.reports import Figures, ReportRefused, ToolReport, read_report, with_memory
 from cli.exits import Failed
@@ -36,7 +37,8 @@ def import_files(args: argparse.Namespace) -> list[dict[str, Any]]:
     for name, batch in zip(files, batches, strict=True):
         found, written_at = _read(name, batch)
         figures, at = figures + found, max(at, written_at)
-    measured = [_measured(index, found, args.sm_percent, at) for index, found in enumerate(with_memory(figures), 1)]
+    sm_percent = args.sm_percent or FULL_PERCENT
+    measured = [_measured(index, found, sm_percent, at) for index, found in enumerate(with_memory(figures), 1)]
     if not measured:
         raise Failed("the files state memory but no times; import metrics-model-inference.csv with them")
     twice = [batch for batch, times in Counter(found.setting.batch for found in measured).items() if times > 1]

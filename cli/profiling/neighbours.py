@@ -43,7 +43,7 @@ def neighbours(args: argparse.Namespace) -> list[dict[str, Any]]:
     from solvers.interference import fit
     from solvers.interference.scalars import pressure_and_sensitivity
 
-    rows = [row for name in args.files for row in read_rows(name, args.gpu_type)]
+    rows = [row for name in args.files for row in read_rows(name, args.gpu_type or "")]
     found = []
     for gpu_type, observations in sorted(slowdowns(rows).items()):
         model = fit(observations).measured

@@ -41,6 +41,15 @@ Examples:
   gpuwright profile --list
 """
 IMPORT, NEIGHBOURS, PREDICT = "import", "neighbours", "predict"
+OPTIONS: dict[str, set[str]] = {  # that a form reads
+    "--on": {"file", "accuracy", "most", "batches", "sm", "clocks", "neighbours", "seconds", "apply"},
+    "--url": {"accuracy", "most", "batches", "seconds", "gpu-type", "sm-percent", "journal", "apply"},
+    IMPORT: {"batches", "gpu-type", "sm-percent", "model", "parallel", "tokens-per-iteration", "apply"},
+    NEIGHBOURS: {"gpu-type"},
+    PREDICT: {"apply"},
+    "--list": set(),
+    "--stop": set(),
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -69,10 +78,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     effort.add_argument("--neighbours", type=models, metavar="MODEL,...", help=neighbours)
     least = "least time at each setting; default 3, at a URL 0.5"
     effort.add_argument("--seconds", type=seconds_each, metavar="S", help=least)
-    about = parser.add_argument_group("with --url and import")
-    about.add_argument("--gpu-type", metavar="NAME", default="", help="the GPU type that the Profile is about")
-    about.add_argument("--sm-percent", type=whole(1, 100), metavar="P", default=100, help="its SM%%; default 100")
-    about.add_argument("--model", metavar="MODEL[/VARIANT]", default="", help="with import: the model")
+    about = parser.add_argument_group("with --url, import and neighbours")
+    about.add_argument("--gpu-type", metavar="NAME", help="the GPU type that the Profile is about")
+    about.add_argument("--sm-percent", type=whole(1, 100), metavar="P", help="its SM%%; default 100")
+    about.add_argument("--model", metavar="MODEL[/VARIANT]", help="with import: the model")
     completes(about.add_argument("--journal", metavar="FILE", help="where measurements are kept meanwhile"), "files")
     llm = parser.add_argument_group("with import, of a language model")
     llm.add_argument("--parallel", type=whole(1, 64), metavar="GPUS", help="fit an iteration on so many GPUs")
@@ -84,27 +93,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.list or args.stop:
+    form = _form(args)
+    _refuse_others(args, form)
+    if form in ("--list", "--stop"):
         from cli.profiling import campaign
 
         with ApiClient(resolve(args)) as client:
             return campaign.list_campaigns(client, args) if args.list else campaign.stop_campaign(client, args)
-    if args.subject is None:
-        raise Failed("name a model: gpuwright profile MODEL[/VARIANT] --on NODE[/GPU] | --url URL")
-    if (args.parallel or args.tokens_per_iteration) and args.subject != IMPORT:
-        raise Failed("--parallel and --tokens-per-iteration are for import")
-    if args.subject == IMPORT and not (args.on or args.url):
+    if form == IMPORT:
         return _import(args)
-    if args.subject in (NEIGHBOURS, PREDICT) and not (args.on or args.url):
+    if form in (NEIGHBOURS, PREDICT):
         return _learn(args)
     wanted = read_model(args.subject)
     if args.files:
         raise Failed(f"{args.files[0]!r} is one word too many; see: gpuwright profile --help")
-    if args.neighbours and not args.on:
-        raise Failed("--neighbours is for --on: only a node can run copies side by side; name it with --on NODE[/GPU]")
-    if args.on:
-        return _on_node(args, wanted)
-    return _at_url(args, wanted)
+    return _on_node(args, wanted) if form == "--on" else _at_url(args, wanted)
+
+
+def _form(args: argparse.Namespace) -> str:
+    """Returns which of the forms in OPTIONS the command has."""
+    if args.list or args.stop:
+        return "--list" if args.list else "--stop"
+    if args.on or args.url:
+        if args.subject:
+            return "--on" if args.on else "--url"
+    elif args.subject in (IMPORT, NEIGHBOURS, PREDICT):
+        return str(args.subject)
+    elif args.subject:
+        raise Failed("say where to measure: --on NODE[/GPU] for a node, or --url URL for a server that runs")
+    raise Failed("name a model: gpuwright profile MODEL[/VARIANT] --on NODE[/GPU] | --url URL")
+
+
+def _refuse_others(args: argparse.Namespace, form: str) -> None:
+    """Refuses an option that the form does not read, instead of passing over it."""
+    for option in sorted(set().union(*OPTIONS.values()) - OPTIONS[form]):
+        value = getattr(args, option.replace("-", "_"))
+        if value is not None and value is not False:
+            forms = ", ".join(name for name, options in OPTIONS.items() if option in options)
+            raise Failed(f"--{option} is for {forms}; {form} does not read it")
 
 
 def _on_node(args: argparse.Namespace, wanted: ModelVariant) -> int:
@@ -119,13 +145,6 @@ def _on_node(args: argparse.Namespace, wanted: ModelVariant) -> int:
 
 
 def _at_url(args: argparse.Namespace, wanted: ModelVariant) -> int:
-    if not args.url:
-        raise Failed("say where to measure: --on NODE[/GPU] for a node, or --url URL for a server that runs")
-    if args.file:
-        raise Failed("--file is for --on: a server at a URL has its model")
-    for flag, given in (("--sm", args.sm), ("--clocks", args.clocks)):
-        if given:
-            raise Failed(f"{flag} is for --on: a server at a URL keeps its share and its clock; see --sm-percent")
     from cli.profiling.at_url import measure_url
 
     made = measure_url(args, wanted)
@@ -141,8 +160,6 @@ def _learn(args: argparse.Namespace) -> int:
     if args.subject == NEIGHBOURS:
         from cli.profiling.neighbours import neighbours
 
-        if args.apply:
-            raise Failed("--apply is not for neighbours: put the values into the Profiles that they belong to")
         neighbours(args)
         return exits.OK
     from cli.profiling.unmeasured import predict
@@ -158,6 +175,8 @@ def _import(args: argparse.Namespace) -> int:
 
     if not args.files:
         raise Failed("name the files to import: of perf_analyzer, model analyzer, genai-perf, AIPerf, vLLM or MLPerf")
+    if args.tokens_per_iteration and not args.parallel:
+        raise Failed("--tokens-per-iteration needs --parallel GPUS: only a language model has iterations")
     if args.parallel:
         from cli.profiling.iterations import import_token_times
 

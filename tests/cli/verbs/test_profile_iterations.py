@@ -60,4 +60,4 @@ def test_too_few_loads_and_wrong_files_are_refused(run: Run, files: list[str], t
     refused = run("profile", "import", *files, str(wrong), *ABOUT)
     assert (refused.code, "it has no token times" in refused.err) == (2, True)
     elsewhere = run("profile", "llama/fp16", "--url", "http://127.0.0.1:1", "--parallel", "2")
-    assert (elsewhere.code, "--parallel and --tokens-per-iteration are for import" in elsewhere.err) == (2, True)
+    assert (elsewhere.code, "--parallel is for import; --url does not read it" in elsewhere.err) == (2, True)
