@@ -118,6 +118,9 @@ def _provenance(here: Sequence[RegionRecord], factor: float, declared: JSON, dec
 def _sentences(
     name: str, points: Sequence[Mapping[str, JSON]], factors: Mapping[str, float], evidence: EvidenceRecord
 ) -> Iterator[str]:
+    if not points:
+        yield f"profile {name}: times of iterations, as declared; of a language model no times are learned"
+        return
     learned = [point for point in points if point["source"] == "learned"]
     moved = sorted((point for point in points if point["factor"] != 1), key=lambda point: -abs(point["factor"] - 1))
     minutes = sum(point["n"] for point in learned)

@@ -59,6 +59,20 @@ def test_points_that_were_predicted_do_not_count_as_measured() -> None:
     assert found["sentences"][1:] == ["1 point predicted from 7 Profiles of other pairs, never measured"]
 
 
+def test_of_a_language_model_no_times_are_learned() -> None:
+    spec = {
+        "model": "llama",
+        "variant": "fp16",
+        "gpuType": "h100",
+        "iteration": {"1": {"baseMs": 5.0, "tokenMs": 0.03}},
+    }
+    found = explain_profile("llama-h100", spec, None, "2025-12-01T00:00:00Z", 0.9)
+    assert found["regions"] == []
+    assert found["sentences"] == [
+        "profile llama-h100: times of iterations, as declared; of a language model no times are learned"
+    ]
+
+
 def test_what_is_not_latency_is_said_in_sentences() -> None:
     correction = Correction(sensitivity_factor=1.5, memory_factor=1.1)
     known = ProfileCorrection("resnet/fp16/v100", correction, NOON, NOON, late=0.05, alarm="measure it again")
