@@ -54,13 +54,9 @@ class Profiler:
         for name in end_leftovers(self._seat):
             log.info("%s was left by an earlier agent, and was ended", name)
 
-    def await_campaign(self) -> None:
-        """Waits until there is something to measure or to report."""
-        self._wanted.wait()
-
     def await_and_work(self, link: Link) -> None:
         """Waits until there is something to measure or to report, and does it."""
-        self.await_campaign()
+        self._wanted.wait()
         self.work(link)
 
     def work(self, link: Link) -> None:

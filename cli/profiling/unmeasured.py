@@ -19,7 +19,11 @@ def predict(args: argparse.Namespace) -> list[dict[str, Any]]:
     if found is None:
         raise Failed(f"too few Profiles to learn from: at least {FEWEST_PAIRS} of a variant on a GPU type are needed")
     answer = {"profiles": found.manifests, "pairs": found.pairs, "left_out_error": found.error}
-    if not print_data(answer, "json" if args.json else "text"):
+    if print_data(answer, "json" if args.json else "text"):
+        return found.manifests
+    if not found.manifests:
+        say("each variant has a Profile on each GPU type of the files: there is nothing to predict")
+    else:
         print("\n---\n".join(as_yaml(profile) for profile in found.manifests))
         learned = f"{len(found.manifests)} Profiles learned from {found.pairs}"
         say(plain(f"{learned}; a pair left out is missed by {100 * found.error:.2g} %"))

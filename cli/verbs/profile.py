@@ -165,7 +165,7 @@ def _learn(args: argparse.Namespace) -> int:
     from cli.profiling.unmeasured import predict
 
     profiles = predict(args)
-    if args.apply:
+    if args.apply and profiles:
         _apply(args, profiles)
     return exits.OK
 

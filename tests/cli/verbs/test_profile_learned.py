@@ -100,6 +100,21 @@ def test_a_wrong_file_is_refused_with_its_line(run: Run, tmp_path: Path, text: s
     assert done.out == ""
 
 
+def test_where_every_pair_has_a_profile_nothing_is_predicted(run: Run, tmp_path: Path) -> None:
+    fleet = yaml.safe_load_all(Path("examples/fleet.yaml").read_text())
+    kept = [each for each in fleet if each["kind"] in ("GpuType", "Model", "Profile")]
+    measured = {each["spec"]["gpuType"] for each in kept if each["kind"] == "Profile"}
+    only = sorted(measured)[0]
+    path = tmp_path / "one.json"
+    path.write_text(json.dumps([
+        each for each in kept
+        if each["kind"] == "Model" or only in (each["metadata"]["name"], each["spec"].get("gpuType"))
+    ]))  # fmt: skip
+    done = run("profile", "predict", str(path), "--apply")
+    assert (done.code, done.out) == (0, ""), done.err
+    assert "there is nothing to predict" in done.err
+
+
 def test_profiles_of_other_gpu_types_are_predicted_as_manifests(run: Run, tmp_path: Path) -> None:
     done = run("profile", "predict", "examples/fleet.yaml", "--json")
     assert done.code == 0, done.err
