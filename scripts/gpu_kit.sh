@@ -22,15 +22,22 @@ fi
 # Copies run with python -I, so everything that they need is in the environment itself.
 python=.venv/bin/python
 if [ ! -x "$python" ]; then
-  outer=$(command -v python3)
+  outer=$(command -v python3) || { echo "gpu_kit.sh: this machine has neither .venv nor python3" >&2; exit 2; }
+  tag=$("$outer" -c 'import sys; print("cp%d%d" % sys.version_info[:2])')
+  shopt -s nullglob
+  wheels=("$kit"/wheels/*-{"$tag-$tag",py3-none}-*.whl)
+  if [ ${#wheels[@]} -eq 0 ]; then
+    echo "gpu_kit.sh: there is no .venv, and .gpu-kit/wheels has none for $tag; fetch them where there is a network" \
+      "(CPython 3.11 to 3.13): scripts/gpu_kit.sh wheels" >&2
+    exit 2
+  fi
   "$outer" -m venv --clear --without-pip "$kit/venv"
   python=$kit/venv/bin/python
   into=$("$python" -c 'import site; print(site.getsitepackages()[0])')
   "$outer" -c 'import site; print("import site;", *(f"site.addsitedir({one!r});" for one in site.getsitepackages()))' \
     >"$into/outer.pth"
   echo "$PWD" >"$into/gpuwright.pth"
-  tag=$("$outer" -c 'import sys; print("cp%d%d" % sys.version_info[:2])')
-  "$outer" -m pip install --quiet --no-index --no-deps --target "$into" "$kit"/wheels/*-{"$tag-$tag",py3-none}-*.whl
+  "$outer" -m pip install --quiet --no-index --no-deps --target "$into" "${wheels[@]}"
 fi
 export PATH=/usr/local/nvidia/bin:$PATH
 export PYTHONPATH=$PWD

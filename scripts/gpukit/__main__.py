@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable, Collection
 from pathlib import Path
 
+from cli.arguments import positive
 from scripts.gpukit import device_steps, handover, load_steps, profiler
 from scripts.gpukit.page import render
 from scripts.gpukit.stand import KitOptions, Stand, open_stand
@@ -43,7 +44,7 @@ def main() -> int:
     parts = parser.add_subparsers(dest="part", required=True)
     run = parts.add_parser("run", help="try everything, and record it")
     run.add_argument("out", type=Path, metavar="OUT")
-    run.add_argument("--seconds", type=float, default=3.0, help="for one timing; default %(default)s")
+    run.add_argument("--seconds", type=positive, default=3.0, help="for one timing; default %(default)s")
     run.add_argument("--short", action="store_true", help="fewer loads and shares")
     run.add_argument("--leave-settings", action="store_true", help="set no clock, power limit or compute mode")
     run.add_argument("--only", nargs="+", choices=STEPS, default=[*STEPS], metavar="STEP", help=", ".join(STEPS))

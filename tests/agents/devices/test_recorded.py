@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import asdict
@@ -80,3 +81,12 @@ def test_the_kit_tries_everything_on_stand_ins(tmp_path: Path) -> None:
     assert (handover["handed_over"], handover["failed_requests"]) == (1, 0) and handover["answered_since_the_order"] > 0
     by_share = {row["sm_percent"]: row["latency_ms"] for row in steps["alone"]["rows"] if row["load"] == "arithmetic"}
     assert by_share[25.0] > by_share[50.0] > by_share[100.0]
+
+
+def test_a_machine_without_environment_and_wheels_is_told_what_to_fetch(tmp_path: Path) -> None:
+    script = tmp_path / "scripts" / "gpu_kit.sh"
+    script.parent.mkdir()
+    shutil.copy(ROOT / "scripts" / "gpu_kit.sh", script)
+    ran = subprocess.run([str(script), "run", str(tmp_path / "out")], capture_output=True, text=True)
+    assert ran.returncode == 2
+    assert ".gpu-kit/wheels has none" in ran.stderr and "scripts/gpu_kit.sh wheels" in ran.stderr
