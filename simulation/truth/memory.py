@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 from simulation.truth.fitting import KnownFigures
@@ -10,12 +11,17 @@ from simulation.truth.physics import Physics
 
 
 def remember(physics: Physics, path: Path) -> None:
-    """Writes what the physics knows."""
+    """Writes what the physics knows. Who reads meanwhile, or after a kill, finds the whole file, old or new."""
     rows = [
         {"key": list(key), "busyW": known.busy_w, "points": {str(b): list(curve) for b, curve in known.points.items()}}
         for key, known in physics.known.items()
     ]
-    path.write_text(json.dumps(rows))
+    fresh = path.with_name(f"{path.name}.new")
+    with fresh.open("w") as file:
+        file.write(json.dumps(rows))
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)
 
 
 def recall(physics: Physics, path: Path) -> None:

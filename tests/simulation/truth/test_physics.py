@@ -126,6 +126,17 @@ def test_the_scale_of_models_is_kept_in_a_file(tmp_path: Path) -> None:
     assert again.alone_ms(A, 8, 40) == made.alone_ms(A, 8, 40)
 
 
+def test_the_file_of_models_is_replaced_as_a_whole(tmp_path: Path) -> None:
+    path, read_meanwhile = tmp_path / "truth.json", tmp_path / "read"
+    remember(physics(8), path)
+    read_meanwhile.hardlink_to(path)
+    before = read_meanwhile.read_bytes()
+    more = physics(8)
+    more.add_model(("another", "fp16", "v100"), KnownFigures(POINTS))
+    remember(more, path)
+    assert read_meanwhile.read_bytes() == before != path.read_bytes()
+
+
 def test_impossible_figures_are_refused() -> None:
     with pytest.raises(ValueError, match="no times"):
         KnownFigures({})
