@@ -67,11 +67,9 @@ class PhysicalSpeeds:
         unsure, always = beside[:MOST_NEIGHBOURS], tuple(beside[MOST_NEIGHBOURS:])
         total = 0.0
         for busy in product((True, False), repeat=len(unsure)):
-            chance = prod(
-                one.busy if is_busy else 1 - one.busy for one, is_busy in zip(unsure, busy, strict=True)
-            )  # fmt: skip
+            chance = prod(load.busy if is_busy else 1 - load.busy for load, is_busy in zip(unsure, busy, strict=True))
             if chance > 0:
-                active = tuple(one for one, is_busy in zip(unsure, busy, strict=True) if is_busy)
+                active = tuple(neighbour for neighbour, is_busy in zip(unsure, busy, strict=True) if is_busy)
                 total += chance * self.physics.together((mine, *active, *always), clock_mhz).times_ms[0]
         return total
 

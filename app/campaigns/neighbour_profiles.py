@@ -51,7 +51,7 @@ def neighbour_profiles(declared: Sequence[DeclaredProfile], measured: Sequence[M
         return NeighbourProfiles([], None)
     found = pressure_and_sensitivity(observations)
     factor = _scale(declared, found)
-    at = max(one.at for one in measured)
+    at = max(each.at for each in measured)
     manifests = [
         {
             "apiVersion": API_VERSION,

@@ -57,5 +57,8 @@ def name_of(copy: SharedCopyTimes) -> str:
 
 def _shared_setting(setting: CopySetting, names: Sequence[str]) -> SharedSetting:
     mine = SharedCopy(names[0], round(setting.sm_percent), setting.batch)
-    others = (SharedCopy(names[1 + one.number], round(one.sm_percent), one.batch) for one in setting.beside)
+    others = (
+        SharedCopy(names[1 + neighbour.number], round(neighbour.sm_percent), neighbour.batch)
+        for neighbour in setting.beside
+    )
     return SharedSetting((mine, *others))

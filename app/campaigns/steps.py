@@ -103,13 +103,13 @@ def _task(campaign: Campaign, setting: CopySetting, sequence: int) -> ProfilingT
         locks_clock=len({other.clock_mhz for other in request.settings}) > 1,
         beside=tuple(
             NeighbourCopy(
-                request.neighbours[one.number].model,
-                request.neighbours[one.number].variant,
-                request.neighbours[one.number].template,
-                CopySetting(one.batch, one.sm_percent, setting.clock_mhz),
-                request.neighbours[one.number].args,
+                request.neighbours[neighbour.number].model,
+                request.neighbours[neighbour.number].variant,
+                request.neighbours[neighbour.number].template,
+                CopySetting(neighbour.batch, neighbour.sm_percent, setting.clock_mhz),
+                request.neighbours[neighbour.number].args,
             )
-            for one in setting.beside
+            for neighbour in setting.beside
         ),
         accuracy=request.accuracy,
         least_seconds=request.least_seconds,

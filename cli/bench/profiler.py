@@ -192,20 +192,22 @@ def _measured_together(
     from simulation.truth import RunningLoad
 
     group = [RunningLoad(keys[0], setting.batch, setting.sm_percent)]
-    group += [RunningLoad(keys[1 + one.number], one.batch, one.sm_percent) for one in setting.beside]
+    group += [
+        RunningLoad(keys[1 + neighbour.number], neighbour.batch, neighbour.sm_percent) for neighbour in setting.beside
+    ]
     times = physics.together(group).times_ms
     copies = tuple(
         SharedCopyTimes(
-            one.key[0],
-            one.key[1],
-            int(one.batch),
-            one.sm_percent,
-            physics.alone_ms(one.key, one.batch, one.sm_percent) * off(),
+            load.key[0],
+            load.key[1],
+            int(load.batch),
+            load.sm_percent,
+            physics.alone_ms(load.key, load.batch, load.sm_percent) * off(),
             time * off(),
             0.0,
             1,
         )
-        for one, time in zip(group, times, strict=True)
+        for load, time in zip(group, times, strict=True)
     )
     return MeasuredSetting(sequence, setting, AT, latency_ms=times[0], spread_ms=0.0, samples=1, copies=copies)
 

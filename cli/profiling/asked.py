@@ -100,8 +100,8 @@ def setting_words(setting: Mapping[str, Any], neighbours: Sequence[str], clocks:
     if len(clocks) > 1:
         words += f" and {setting['clockMhz']} MHz"
     beside = " and ".join(
-        f"{neighbours[one['number']]} batch {one['batch']} at {number(one['smPercent'])} %"
-        for one in setting.get("beside", ())
+        f"{neighbours[neighbour['number']]} batch {neighbour['batch']} at {number(neighbour['smPercent'])} %"
+        for neighbour in setting.get("beside", ())
     )
     return f"{words} beside {beside}" if beside else words
 

@@ -26,7 +26,8 @@ def declare_model(client: ApiClient, wanted: ModelVariant, file: str) -> None:
         raise Failed(f"--file {file}: a model's file ends with {' or '.join(SUFFIXES)}; declare others as a Model")
     declared = _declared(client, wanted.model)
     if declared is not None:
-        runs = [str(((one.get("runtime") or {}).get("args") or {}).get("file", "")) for one in declared["variants"]]
+        runtimes = [stated.get("runtime") or {} for stated in declared["variants"]]
+        runs = [str((runtime.get("args") or {}).get("file", "")) for runtime in runtimes]
         if file not in runs:
             files = ", ".join(filter(None, runs)) or "none"
             raise Failed(f"Model {wanted.model} is declared already, with the files: {files}; leave out --file")

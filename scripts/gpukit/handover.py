@@ -140,7 +140,7 @@ def _assignment(stand: Stand, generation: int, sm_percent: float) -> Assignment:
 def _shares(node: LocalNode) -> list[float]:
     """Returns the shares of the copies; empty while one of them is not ready."""
     copies = node.keeper.copies()
-    return [copy.wanted.sm_percent for copy in copies] if all(one.stage is Stage.READY for one in copies) else []
+    return [copy.wanted.sm_percent for copy in copies] if all(copy.stage is Stage.READY for copy in copies) else []
 
 
 def _ask(address: str) -> str:

@@ -75,7 +75,10 @@ def _section(recording: Recording) -> Iterator[str]:
 
 def _settings(step: Recording) -> Iterator[str]:
     yield "### Settings\n"
-    rows = [(name, one.get("requested"), one.get("applied"), one.get("refused", "")) for name, one in step.items()]
+    rows = [
+        (name, setting.get("requested"), setting.get("applied"), setting.get("refused", ""))
+        for name, setting in step.items()
+    ]
     yield from _table(("setting", "requested", "read back", "refused"), rows)
 
 
@@ -121,7 +124,7 @@ def _alone(step: Recording) -> Iterator[str]:
 def _pairs(step: Recording) -> Iterator[str]:
     yield "### Pairs\n"
     rows = (
-        (" + ".join(row["loads"]), " + ".join(f"{one:g} %" for one in row["sm_percents"]), *row["latency_ms"])
+        (" + ".join(row["loads"]), " + ".join(f"{share:g} %" for share in row["sm_percents"]), *row["latency_ms"])
         for row in step["rows"]
     )
     yield from _table(("loads", "shares", "first, ms", "second, ms"), rows)

@@ -27,7 +27,7 @@ class MeasuredAlone:
     watts: tuple[float, ...]
 
     def at(self, clock_mhz: int) -> tuple[Measurement, ...]:
-        return tuple(one for one in self.measurements if one.clock_mhz == clock_mhz)
+        return tuple(measurement for measurement in self.measurements if measurement.clock_mhz == clock_mhz)
 
 
 def measure_alone(
@@ -59,11 +59,11 @@ def measure_alone(
             measure(setting)
     else:
         slow = _ends_and_middle(slow)
-        while chosen := next_setting([one for one, _ in found], settings, ACCURACY_SHARE, most - len(slow)):
+        while chosen := next_setting([known for known, _ in found], settings, ACCURACY_SHARE, most - len(slow)):
             measure(chosen)
         for setting in slow:
             measure(setting)
-    return MeasuredAlone(tuple(one for one, _ in found), tuple(watts for _, watts in found))
+    return MeasuredAlone(tuple(measurement for measurement, _ in found), tuple(watts for _, watts in found))
 
 
 def figures_alone(
@@ -74,7 +74,7 @@ def figures_alone(
 ) -> dict[str, Any]:
     """Returns latencyMs, clockExponent, powerW and powerExponent: fitted and uncertain, or as measured."""
     high = int(clocks_mhz[-1])
-    exact = {(one.batch, one.sm_percent): one.latency_ms for one in known.at(high)}
+    exact = {(measurement.batch, measurement.sm_percent): measurement.latency_ms for measurement in known.at(high)}
     times: dict[str, dict[str, Any]] = {}
     means = dict(exact)
     if is_fitted:
@@ -90,9 +90,9 @@ def figures_alone(
         for batch, points in latency_ms.items():
             times[str(batch)] = {str(percent): round(exact[batch, percent], 4) for percent, _ in points}
     growths = [
-        log(one.latency_ms / means[one.batch, one.sm_percent]) / log(high / one.clock_mhz)
-        for one in known.measurements
-        if one.clock_mhz < high
+        log(slow.latency_ms / means[slow.batch, slow.sm_percent]) / log(high / slow.clock_mhz)
+        for slow in known.measurements
+        if slow.clock_mhz < high
     ]
     # The largest, so that a lower clock is never slower than the profile says.
     exponent = round(float(np.clip(max(growths), 0.0, MOST_EXPONENT)), 3) if growths else 1.0
@@ -110,15 +110,15 @@ def _ends_and_middle(settings: Sequence[Setting]) -> list[Setting]:
 def _power(known: MeasuredAlone, high: int) -> dict[str, Any]:
     """Returns the most watts seen at each share at the highest clock, and an exponent by what lower clocks drew."""
     most: dict[float, float] = {}
-    for one, watts in zip(known.measurements, known.watts, strict=True):
-        if one.clock_mhz == high:
-            most[one.sm_percent] = max(watts, most.get(one.sm_percent, 0.0))
+    for measurement, watts in zip(known.measurements, known.watts, strict=True):
+        if measurement.clock_mhz == high:
+            most[measurement.sm_percent] = max(watts, most.get(measurement.sm_percent, 0.0))
     at = sorted(most)
     rising = [max(most[share] for share in at[: place + 1]) for place in range(len(at))]
     found = [
-        log(watts / np.interp(one.sm_percent, at, rising)) / log(one.clock_mhz / high)
-        for one, watts in zip(known.measurements, known.watts, strict=True)
-        if one.clock_mhz < high and watts > 0
+        log(watts / np.interp(measurement.sm_percent, at, rising)) / log(measurement.clock_mhz / high)
+        for measurement, watts in zip(known.measurements, known.watts, strict=True)
+        if measurement.clock_mhz < high and watts > 0
     ]
     exponent = round(float(np.clip(min(found), 0.0, MOST_EXPONENT)), 3) if found else 1.0
     return {

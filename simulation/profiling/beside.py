@@ -49,8 +49,8 @@ def measure_groups(
             group = [key, *(others[place] for place in random.choice(len(others), count, replace=False))]
             shares = _shares(len(group), random)
             members = tuple(
-                RunningLoad(one, int(random.choice(batches[one])), share)
-                for one, share in zip(group, shares, strict=True)
+                RunningLoad(member, int(random.choice(batches[member])), share)
+                for member, share in zip(group, shares, strict=True)
             )
             found.append(_measure_group(physics, members))
     return found
@@ -63,7 +63,7 @@ def _measure_group(physics: Physics, members: tuple[RunningLoad, ...]) -> Measur
     """
     together = physics.together(members)
     clock_mhz = together.clock_share * physics.gpu(members[0].key[-1]).top_clock_mhz
-    alone = [physics.together((one,), clock_mhz).times_ms[0] for one in members]
+    alone = [physics.together((member,), clock_mhz).times_ms[0] for member in members]
     return MeasuredGroup(members, tuple(now / then for now, then in zip(together.times_ms, alone, strict=True)))
 
 
@@ -114,12 +114,12 @@ def _table(
     """Returns one row for each model in each group: which it is, its neighbours' weights, and its slowdown less 1."""
     mine, rows, slow = [], [], []
     for group in groups:
-        for place, one in enumerate(group.members):
+        for place, member in enumerate(group.members):
             row = np.zeros((len(number), len(KNOTS)))
             for other_place, other in enumerate(group.members):
                 if other_place != place:
                     row[number[other.key]] += _weights(other.sm_percent)
-            mine.append(number[one.key])
+            mine.append(number[member.key])
             rows.append(row.ravel())
             slow.append(group.slow[place] - 1)
     return np.array(mine, dtype=np.int64), np.array(rows), np.array(slow)

@@ -172,7 +172,7 @@ def _falling(table: Mapping[int, Sequence[tuple[float, float]]]) -> Table:
 def _at(table: Table, batch: float, percent: float) -> float:
     """Interpolates in logarithms; beyond the largest batch the time grows with the batch."""
     batches = sorted(table)
-    times = [_between(percent, *zip(*table[one], strict=True)) for one in batches]
+    times = [_between(percent, *zip(*table[size], strict=True)) for size in batches]
     if batch > batches[-1]:
         return times[-1] * batch / batches[-1]
     return _between(batch, batches, times)

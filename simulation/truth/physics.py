@@ -90,7 +90,7 @@ class Physics:
         """Returns the times and watts of a group on one GPU while all of it is busy."""
         gpu = self.gpu(group[0].key[-1])
         clock_share = min(1.0, clock_mhz / gpu.top_clock_mhz) if clock_mhz else 1.0
-        return self._group(tuple((one.key, one.batch, one.sm_percent) for one in group), clock_share)
+        return self._group(tuple((load.key, load.batch, load.sm_percent) for load in group), clock_share)
 
     def sample_ms(
         self,
@@ -116,7 +116,7 @@ class Physics:
         if not residents:
             return gpu.idle_w
         drawn = self.together(residents, clock_mhz).watts
-        above = sum(watts * one.busy for watts, one in zip(drawn, residents, strict=True))
+        above = sum(watts * load.busy for watts, load in zip(drawn, residents, strict=True))
         return min(gpu.max_w, gpu.idle_w + above)
 
     def _draw(self, key: LoadKey) -> PhysicalLoad:

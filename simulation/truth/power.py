@@ -22,7 +22,9 @@ def within_limit(gpu: GpuPhysics, residents: Sequence[ActiveLoad], clock_share: 
     """Returns the clock at which all of them together stay within the GPU's limit, at most the one asked for."""
     for _ in range(3):
         states = paces(gpu, residents, clock_share)
-        drawn = sum(busy_watts(gpu, one, state, clock_share) for one, state in zip(residents, states, strict=True))
+        drawn = sum(
+            busy_watts(gpu, resident, state, clock_share) for resident, state in zip(residents, states, strict=True)
+        )
         room = gpu.max_w - gpu.idle_w
         if drawn <= room * 1.001:
             break

@@ -31,5 +31,5 @@ class Residuals:
     def factor(self, batch: float, sm_share: float) -> float:
         """Returns measured over explained at this place."""
         batches = sorted(self.logs)
-        found = [np.interp(sm_share, self.shares[one], self.logs[one]) for one in batches]
+        found = [np.interp(sm_share, self.shares[size], self.logs[size]) for size in batches]
         return float(np.exp(np.interp(np.log(batch), np.log(batches), found)))

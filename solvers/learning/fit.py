@@ -166,7 +166,7 @@ def _solve(
 ) -> CurveFit:
     if not regions:
         return CurveFit(prior=prior)
-    among = np.array([[covariance(prior, one.place, other.place) for other in regions] for one in regions])
+    among = np.array([[covariance(prior, region.place, other.place) for other in regions] for region in regions])
     noise = np.diag([region.variance_at(now, tuning) + prior.place_noise**2 for region in regions])
     inverse = np.linalg.inv(among + noise)
     means = np.array([region.mean - _effect(region, neighbours) for region in regions])

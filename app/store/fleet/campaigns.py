@@ -75,7 +75,10 @@ class Campaign:
     @property
     def names(self) -> list[str]:
         """The measured variant and its neighbours."""
-        return [f"{self.model}/{self.variant}", *(f"{one.model}/{one.variant}" for one in self.request.neighbours)]
+        return [
+            f"{self.model}/{self.variant}",
+            *(f"{neighbour.model}/{neighbour.variant}" for neighbour in self.request.neighbours),
+        ]
 
     @property
     def is_live(self) -> bool:
