@@ -52,9 +52,16 @@ def read_file(path: Path) -> StubProfile:
         raise ProfileError(f"{path}: {error}") from error
     if not isinstance(document, dict):
         raise ProfileError(f"{path}: not an object")
+    try:
+        return _profile(document)
+    except ProfileError as error:
+        raise ProfileError(f"{path}: {error}") from None
+
+
+def _profile(document: dict[str, object]) -> StubProfile:
     latency = document.get("latencyMs", {})
     if not isinstance(latency, dict):
-        raise ProfileError(f"{path}: latencyMs is not an object of batches")
+        raise ProfileError("latencyMs is not an object of batches")
     curves = [(_number(batch, "batch"), _curve(points, f"latencyMs.{batch}")) for batch, points in latency.items()]
     return StubProfile(
         tuple(sorted(curves)),
@@ -90,7 +97,7 @@ def _number(value: object, name: str) -> float:
         value = value["mean"]
     try:
         number = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = -1.0
     if isinstance(value, bool) or not 0 <= number <= 1e9:
         raise ProfileError(f"{name}: {str(value)[:40]!r} is not a number 0..1e9")

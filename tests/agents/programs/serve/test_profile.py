@@ -57,12 +57,16 @@ def test_words_that_are_no_latencies_are_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["[]", "{", '{"latencyMs": 5}', '{"latencyMs": {"1": {"10": true}}}', '{"startSeconds": "soon"}']
-)
+    "text",
+    [
+        "[]", "{", '{"latencyMs": 5}', '{"latencyMs": {"1": {"10": true}}}', '{"startSeconds": "soon"}',
+        f'{{"startSeconds": 1{400 * "0"}}}',
+    ],
+)  # fmt: skip
 def test_a_file_that_is_no_profile_is_refused(tmp_path: Path, text: str) -> None:
     file = tmp_path / "profile.json"
     file.write_text(text)
-    with pytest.raises(ProfileError):
+    with pytest.raises(ProfileError, match=r"profile\.json"):
         read_file(file)
 
 
