@@ -28,8 +28,8 @@ UNNAMED = "unnamed"
 DEFAULT_VARIANT = "default"
 
 
-def measure_url(args: argparse.Namespace, wanted: ModelVariant) -> MeasuredProfile:
-    """Measures what the server admits and prints the Profile."""
+def measure_url(args: argparse.Namespace, wanted: ModelVariant) -> tuple[MeasuredProfile, MeasurementJournal]:
+    """Measures what the server admits and prints the Profile; its journal may be removed once the Profile is safe."""
     began = time.monotonic()
     try:
         server = ModelAtUrl(args.url)
@@ -54,8 +54,7 @@ def measure_url(args: argparse.Namespace, wanted: ModelVariant) -> MeasuredProfi
     about = ProfileSubject(wanted.model, wanted.variant or DEFAULT_VARIANT, gpu_type, ANY_CLOCK_MHZ)
     made = profile_of(about, journal.measured, settings)
     show(args, [made.manifest], len(journal.measured), time.monotonic() - began, made.left_out_error)
-    journal.remove()
-    return made
+    return made, journal
 
 
 def _measure(

@@ -147,9 +147,10 @@ def _on_node(args: argparse.Namespace, wanted: ModelVariant) -> int:
 def _at_url(args: argparse.Namespace, wanted: ModelVariant) -> int:
     from cli.profiling.at_url import measure_url
 
-    made = measure_url(args, wanted)
+    made, journal = measure_url(args, wanted)
     if args.apply:
         _apply(args, [made.manifest])
+    journal.remove()
     return exits.OK
 
 

@@ -51,9 +51,9 @@ class Mixture:
         for index in range(len(self.seen)):
             others = self.seen.without(index)
             fitted = fit_process(best.shape, others, best.unexplained, best.parameters)
-            told = fitted.predict(self.seen.places.only(index))
-            errors[index] = self.seen.logarithms[index] - told.mean[0]
-            deviations[index] = told.deviation[0]
+            predicted = fitted.predict(self.seen.places.only(index))
+            errors[index] = self.seen.logarithms[index] - predicted.mean[0]
+            deviations[index] = predicted.deviation[0]
         return errors, deviations
 
 

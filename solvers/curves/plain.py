@@ -84,6 +84,6 @@ def _points(at: CurvePlaces) -> Floats:
 def _left_out(rule: Predict, seen: Observations) -> Floats:
     errors = np.empty(len(seen))
     for index in range(len(seen)):
-        told = rule(seen.without(index), seen.places.only(index))
-        errors[index] = seen.logarithms[index] - told[0]
+        predicted = rule(seen.without(index), seen.places.only(index))
+        errors[index] = seen.logarithms[index] - predicted[0]
     return errors

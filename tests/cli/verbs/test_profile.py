@@ -71,6 +71,16 @@ def test_killed_it_goes_on_where_it_was(run: Run, state: Path) -> None:
     assert json.loads(done.out)["measurements"] == 4
 
 
+def test_measurements_are_kept_where_their_profile_cannot_be_applied(run: Run, state: Path) -> None:
+    with serving("--latency", "1:5") as copy:
+        words = ["profile", "resnet50/fp16", "--url", f"http://127.0.0.1:{copy.port}", *AT_URL]
+        refused = run(*words, "--apply", "--server", "http://127.0.0.1:9")
+        assert (refused.code, len(journals(state))) == (4, 1), refused.err
+        again = run(*words)
+    assert "were measured before" in again.err and again.code == 0
+    assert journals(state) == []
+
+
 def test_a_journal_of_something_else_is_refused(run: Run, tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     journal.write_text("{}\n")
