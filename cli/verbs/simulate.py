@@ -22,6 +22,7 @@ from cli.quiet import ended_by_signals, quiet_log, quiet_stdout
 from cli.truth import add_profiles_argument, add_truth_arguments, truth_order
 from simulation.measure.allowed import (
     LEAST_GAP_CV,
+    LEAST_HOURS,
     LEAST_RECLAIM_MINUTES,
     LOADS,
     MOST_GAP_CV,
@@ -80,7 +81,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "coefficient of variation of the gaps between a service's requests: 1 is Poisson, the default; above, bursts"
     )
     parser.add_argument("--gap-cv", metavar="CV", type=positive, help=bursts)
-    parser.add_argument("--hours", metavar="H", type=positive, default=1.0, help="of virtual time; default 1")
+    hours = f"of virtual time, {LEAST_HOURS:g} to {MOST_HOURS}; default 1"
+    parser.add_argument("--hours", metavar="H", type=positive, default=1.0, help=hours)
     parser.add_argument("--seed", metavar="N", type=whole(0), default=0, help="of load and searches; default 0")
     parser.add_argument("--work", metavar="N", type=whole(1), default=WORK, help=f"of each search; default {WORK}")
     alone = "only what the run itself cost: no fresh plans, bounds and peers, whose searches take most of the time"
@@ -96,11 +98,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.hours * 60 <= WARM_UP_MINUTES:
-        allowed = f"figures count from minute {WARM_UP_MINUTES} on, so over {WARM_UP_MINUTES}/60 is needed"
-        raise Failed(f"--hours {args.hours:g} is too short: {allowed}")
-    if args.hours > MOST_HOURS:
-        raise Failed(f"--hours {args.hours:g} is too long: at most {MOST_HOURS} are simulated")
+    if not LEAST_HOURS <= args.hours <= MOST_HOURS:
+        allowed = f"{LEAST_HOURS:g} to {MOST_HOURS}; figures count from minute {WARM_UP_MINUTES} on"
+        raise Failed(f"--hours {args.hours:g} is not allowed: {allowed}")
     _check_gaps(args)
     truth = truth_order(args)
     if args.out and args.no_comparison:

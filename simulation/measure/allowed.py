@@ -13,6 +13,7 @@ WORK = 60  # of each search of a cycle
 WARM_UP_MINUTES = 5  # figures count from then on
 SIMULATIONS = 20  # of one sizing
 LEAST_RECLAIM_MINUTES = 1
+LEAST_HOURS = 0.1  # a minute of figures after the warm-up
 MOST_HOURS = 31 * 24
 MOST_RATE_PER_SECOND = 100_000  # of a service; each request is simulated
 POISSON_CV = 1.0  # the coefficient of variation of the gaps between Poisson arrivals
