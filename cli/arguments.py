@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Literal
 
-from app.manifests.decimals import read_decimal
+from app.manifests.numbers import finite_number
 from cli.contexts import DEFAULT_SERVER
 
 Completes = Literal["kinds", "names", "files", "contexts", "verbs"]
@@ -66,24 +66,24 @@ def add_selector_arguments(parser: argparse.ArgumentParser, *, fields: bool = Tr
 
 def positive(text: str) -> float:
     """Returns a number over 0."""
-    value = read_decimal(text)
-    if not 0 < value < MOST:
+    value = finite_number(text)
+    if value is None or not 0 < value < MOST:
         raise argparse.ArgumentTypeError(f"{text!r} is not allowed: a number over 0 and under {MOST:g}")
     return value
 
 
 def not_negative(text: str) -> float:
     """Returns a number of at least 0."""
-    value = read_decimal(text)
-    if not 0 <= value < MOST:
+    value = finite_number(text)
+    if value is None or not 0 <= value < MOST:
         raise argparse.ArgumentTypeError(f"{text!r} is not allowed: a number of at least 0 and under {MOST:g}")
     return value
 
 
 def part(text: str) -> float:
     """Returns a share over 0 and up to 1."""
-    value = read_decimal(text)
-    if not 0 < value <= 1:
+    value = finite_number(text)
+    if value is None or not 0 < value <= 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not allowed: a share over 0 and up to 1, like 0.05")
     return value
 
@@ -102,7 +102,7 @@ def whole(least: int, most: int = MOST) -> Callable[[str], int]:
 
 def duration(text: str) -> int:
     """Seconds of `90`, `90s`, `15m`, `12h`, `30d` or `2w`."""
-    match = re.fullmatch(r"(\d{1,9})([smhdw]?)", text)
+    match = re.fullmatch(r"([0-9]{1,9})([smhdw]?)", text)
     if not match or int(match[1]) == 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not allowed: a time like 90s, 15m, 12h, 30d or 2w")
     return int(match[1]) * UNITS[match[2] or "s"]

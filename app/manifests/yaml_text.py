@@ -8,10 +8,10 @@ from typing import Any
 
 import yaml
 
-from app.manifests.decimals import DECIMAL
 from app.manifests.faults import ManifestFault, ManifestsRefused, escaped, quoted
 from app.manifests.limits import InputLimits
 from app.manifests.model import JSON
+from app.manifests.numbers import REAL
 
 try:
     from yaml.cyaml import CParser  # type: ignore[attr-defined]
@@ -218,7 +218,7 @@ class _Builder:
             return None
         if text in WORDS:
             return WORDS[text]
-        if DECIMAL.fullmatch(text):
+        if REAL.fullmatch(text):
             if len(text) > self.limits.max_number_characters:
                 self.fault(
                     event,

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import csv
-import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.manifests.decimals import read_decimal
+from app.manifests.numbers import finite_number
 from cli.exits import Failed
 from cli.output import as_yaml, plain, print_data, say
 
@@ -127,8 +126,8 @@ def _row(line: Mapping[str, str], where: str, gpu_type: str) -> NeighbourRow:
     from solvers.interference import Neighbour
 
     def number(text: str, what: str, most: float, least: float = 1) -> float:
-        found = read_decimal(text.strip())
-        if math.isnan(found):
+        found = finite_number(text)
+        if found is None:
             raise Failed(f"{where}: {what} {text!r} is not a number; allowed: {least:g}..{most:g}")
         if not least <= found <= most:
             raise Failed(f"{where}: {what} {found:g} is outside {least:g}..{most:g}")

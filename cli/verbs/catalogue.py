@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from app.manifests.numbers import finite_number
 from cli import exits
 from cli.arguments import add_connection_arguments
 from cli.catalogue import Sheet, manifest, named, sheets
@@ -161,10 +161,7 @@ def _prices(given: Sequence[tuple[str, float]], chosen: Sequence[Sheet]) -> dict
 
 def _price(text: str) -> tuple[str, float]:
     name, _, number = text.partition("=")
-    try:
-        price = float(number)
-    except ValueError:
-        price = math.nan
-    if not (name and 0 < price <= 1e12):
+    price = finite_number(number)
+    if not name or price is None or not 0 < price <= 1e12:
         raise argparse.ArgumentTypeError(f"{text!r} is not allowed: NAME=PRICE, a price over 0, as in l4-24gb=0.71")
     return name, price

@@ -6,7 +6,7 @@ import csv
 from collections.abc import Callable, Collection, Mapping, Sequence
 from io import StringIO
 
-from app.manifests.decimals import read_decimal
+from app.manifests.numbers import finite_number
 
 MOST_FAULTS = 20
 MOST_NAMES = 10
@@ -69,8 +69,8 @@ def unknown_service(name: str, services: Collection[str]) -> str:
 
 def number_to(text: str, most: float) -> float | None:
     """Returns a number from 0 to the most; None if the text is no such number."""
-    value = read_decimal(text.strip())
-    return value if 0 <= value <= most else None
+    value = finite_number(text)
+    return value if value is not None and 0 <= value <= most else None
 
 
 def no_number_to(column: str, text: str, most: str) -> str:

@@ -106,7 +106,7 @@ def test_a_name_it_lacks_is_refused_with_the_nearest(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    "price", ["l4-24gb", "l4-24gb=", "l4-24gb=0", "l4-24gb=-1", "l4-24gb=nan", "=1", "l4-24gb=inf"]
+    "price", ["l4-24gb", "l4-24gb=", "l4-24gb=0", "l4-24gb=-1", "l4-24gb=nan", "l4-24gb=4_0", "=1", "l4-24gb=inf"]
 )
 def test_a_price_that_is_none_is_refused(run: Run, price: str) -> None:
     code, _, err = run("show", "l4-24gb", "--price", price)

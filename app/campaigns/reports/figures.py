@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
-from app.manifests.decimals import read_decimal
+from app.manifests.numbers import finite_number
 
 LARGEST_BATCH = 256
 
@@ -40,12 +39,12 @@ class Figures:
 
 def number(report: ToolReport, field: str, value: object) -> float:
     """Returns a finite number of at least 0; raises ReportRefused."""
-    found: float = math.nan
+    found: float | None = None
     if isinstance(value, str):
-        found = read_decimal(value.strip())
+        found = finite_number(value)
     elif isinstance(value, int | float) and not isinstance(value, bool):
         found = value
-    if not 0 <= found <= 1e12:
+    if found is None or not 0 <= found <= 1e12:
         raise report.refused(f"{field} is {str(value)[:40]!r}; allowed is a number from 0 to 1e12")
     return float(found)
 

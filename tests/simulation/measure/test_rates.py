@@ -53,6 +53,7 @@ def test_lines_may_end_as_on_any_system() -> None:
             "r.csv:2: seconds '2e9' is not allowed: a number from 0 to 1,000,000,000, counted from the start",
         ),
         (HEADER + "0,shop/a,nan\n", "r.csv:2: ratePerSecond 'nan' is not allowed"),
+        (HEADER + "0,shop/a,4_0\n", "r.csv:2: ratePerSecond '4_0' is not allowed: a number from 0 to 100,000"),
         (
             HEADER + "-5,shop/a,1\n",
             "r.csv:2: seconds '-5' is not allowed: a number from 0 to 1,000,000,000, counted from the start",

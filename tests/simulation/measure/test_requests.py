@@ -64,6 +64,11 @@ def test_the_rate_of_a_trace_is_that_of_the_requests_around() -> None:
             "seconds,service,inputTokens\n1,shop/a,1.5\n",
             "t.csv:2: inputTokens '1.5' is not allowed: a whole number from 1 to 2,000,000, or nothing",
         ),
+        ("seconds,service\n1_0,shop/a\n", "t.csv:2: seconds '1_0' is not allowed: a number from 0 to"),
+        (
+            "seconds,service,inputTokens\n1,shop/a,1_5\n",
+            "t.csv:2: inputTokens '1_5' is not allowed: a whole number from 1 to 2,000,000, or nothing",
+        ),
         ("seconds,service\n1,shop/a,3\n", "t.csv:2: the row has another number of fields than the header, which has 2"),
     ],
 )
