@@ -72,11 +72,8 @@ class Scene:
                 owner = instance.owner
                 if instance.job and owner in jobs:
                     self._jobs[owner] += 1
-                if (
-                    owner in services
-                    and self.ledger.now.get(instance.id) is not None
-                    and self._is_proven(instance, node)
-                ):
+                is_serving = owner in services and self.ledger.now.get(instance.id) is not None
+                if is_serving and self._is_proven(instance, node):
                     self._trusted.add(owner)
                 for place in places.intersection([(node, gpu) for gpu in instance.all_gpus]):
                     self._holding[place] += self._copies(instance)
@@ -230,18 +227,22 @@ class Scene:
             change.instance.sm_percent < change.before.sm_percent
             or change.instance.memory_gib < change.before.memory_gib
         )
-        if not shrinks and self._coming[change.place]:
+        if not shrinks and self._service_comes_to(change.places):
             return Shortfall("services_first", "services that start on the GPU come first")
         return self.room_for(change)
 
     def _place_not_free(self, change: InstanceChange) -> Shortfall | None:
         """Returns the obstacle of a job that keeps running while its new place is taken and its old one not needed."""
         later = self._job_starts.get(change.owner)
-        if later is None or self._coming[change.place]:
+        if later is None or self._service_comes_to(change.places):
             return None
-        if self._coming[later.place] or self.room_for(later, without=change.id):
+        if self._service_comes_to(later.places) or self.room_for(later, without=change.id):
             return Shortfall("job_waits", "it keeps running until its new place is free")
         return None
+
+    def _service_comes_to(self, places: Sequence[Place]) -> bool:
+        """Returns whether a copy of a service is to come to any of these GPUs."""
+        return any(self._coming[place] for place in places)
 
     def make(self, change: InstanceChange) -> None:
         """Makes the change in the assignment; later changes count with it."""

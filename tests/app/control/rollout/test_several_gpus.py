@@ -49,6 +49,17 @@ def test_a_job_leaves_its_second_gpu_first() -> None:
     assert found == [[], ["new"]]
 
 
+def test_a_job_on_several_gpus_moves_first_where_a_service_needs_any_one_of_them() -> None:
+    old, new = (
+        replace_struct(a_job(id_, gpu=gpus[0], sm=100, memory=16), gpus=gpus)
+        for id_, gpus in (("old", (0, 1)), ("new", (2, 3)))
+    )
+    before, after = an_instance("s1", "search", 2, 100), an_instance("s2", "search", 1, 100)
+    found = steps({"n1": a_node(old, before)}, {"n1": a_node(new, after)})
+    assert found[0] == ["s1"]
+    assert found[-1] == ["new", "s2"]
+
+
 def test_changes_that_share_any_gpu_belong_together() -> None:
     todo = changes(
         {"n1": a_node(an_instance("there", "search", 3))}, {"n1": a_node(wide("new", (2, 3)), an_instance("x", "y", 0))}
