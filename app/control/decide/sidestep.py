@@ -129,7 +129,8 @@ class _BlockedChanges:
         """Yields GPUs on which the wanted plan starts nothing: those that it frees, empty ones, and others in use."""
         here = self.snapshot.assignments
         used, kept = _places(here), _places(self.wanted)
-        jobs = {(node, line.gpu) for node, wanted in here.items() for line in wanted.instances if line.job}
+        lines = [(node, line) for node, wanted in here.items() for line in wanted.instances if line.job]
+        jobs = {(node, gpu) for node, line in lines for gpu in line.all_gpus}
         busy = jobs | {place for change in self.all if change.takes_room for place in change.places}
         busy |= {place for id_ in movers for place in self.leaving[id_].places}
         known = {(node.name, gpu) for node in self.problem.nodes.values() for gpu in node.gpus} - busy

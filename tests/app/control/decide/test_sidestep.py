@@ -12,6 +12,7 @@ from app.control.decide.batch_drafts import BatchContext, batches_again
 from app.control.decide.decide import hold_back, keep_in_force
 from app.control.decide.sidestep import _BlockedChanges, find_sidestep
 from app.control.domain.decision import Decision
+from app.control.domain.desired import Desired, NodeDesired
 from app.control.domain.snapshot import Rest, Snapshot
 from app.control.formulate.formulate import formulate
 from app.control.rollout import order
@@ -22,6 +23,7 @@ from solvers.planning.problem import Place
 from solvers.planning.search.promise import keep
 from tests.app.control.decide.conftest import wanted_in
 from tests.app.control.decide.test_batches import SECONDS, SOLVER
+from tests.app.control.rollout.fleets import a_job, replace_struct
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +39,17 @@ def found(context: BatchContext, wanted: Decision) -> Decision:
     sidestep = find_sidestep(context, wanted, SOLVER)
     assert sidestep
     return sidestep
+
+
+def with_more_gpus(snapshot: Snapshot, count: int) -> Snapshot:
+    """Returns the snapshot with so many more GPUs on each node with L4s."""
+    more = [
+        replace(item, spec={**item.spec, "gpus": item.spec["gpus"] + count})
+        if item.kind == "Node" and item.spec["gpuType"] == "l4-24gb"
+        else item
+        for item in snapshot.declared
+    ]
+    return replace(snapshot, declared=tuple(more))
 
 
 def candidates(context: BatchContext, wanted: Decision) -> list[tuple[Sequence[str], tuple[Place, ...]]]:
@@ -135,13 +148,7 @@ def test_no_copy_moves_aside_for_a_plan_that_modes_make_only_in_part(context: Ba
 def test_a_copy_moves_to_an_empty_gpu_if_no_gpu_in_use_has_room(
     full: Snapshot, wanted: Decision, context: BatchContext
 ) -> None:
-    more = [
-        replace(item, spec={**item.spec, "gpus": item.spec["gpus"] + 1})
-        if item.kind == "Node" and item.spec["gpuType"] == "l4-24gb"
-        else item
-        for item in full.declared
-    ]
-    larger = replace(full, declared=tuple(more))
+    larger = with_more_gpus(full, 1)
     question = formulate(larger)
     empty = {(node.name, gpu) for node in question.problem.nodes.values() for gpu in node.gpus}
     empty -= {line.place for line in question.plan_in_force.instances}
@@ -149,6 +156,28 @@ def test_a_copy_moves_to_an_empty_gpu_if_no_gpu_in_use_has_room(
     given = replace(context, snapshot=larger, question=question)
     places = [place for _, group in candidates(given, wanted) for place in group]
     assert empty & set(places)
+
+
+def test_no_copy_moves_aside_to_any_gpu_of_a_job_on_several(
+    full: Snapshot, wanted: Decision, context: BatchContext
+) -> None:
+    larger = with_more_gpus(full, 2)
+    question = formulate(larger)
+    used = {line.place for line in question.plan_in_force.instances}
+    node = next(node for node in question.problem.nodes.values() if node.gpu_type == "l4-24gb")
+    gpus = tuple(gpu for gpu in node.gpus if (node.name, gpu) not in used)[:2]
+    job = replace_struct(a_job("train", gpu=gpus[0], sm=100), gpus=gpus)
+
+    def beside_job(desired: Desired) -> Desired:
+        there = desired.get(node.name, NodeDesired())
+        return {**desired, node.name: replace(there, instances=(*there.instances, job))}
+
+    given = replace(context, snapshot=replace(larger, in_force=beside_job(larger.in_force)), question=question)
+    places = {
+        place for _, group in candidates(given, replace(wanted, desired=beside_job(wanted.desired))) for place in group
+    }
+    assert places
+    assert not places & {(node.name, gpu) for gpu in gpus}
 
 
 def test_a_fleet_that_runs_nothing_yet_has_no_copy_to_move_aside(full: Snapshot) -> None:
