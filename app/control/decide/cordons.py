@@ -80,7 +80,7 @@ def keep_undrainable(
     in_force: Desired,
     places: Collection[Place],
     rules: RolloutRules,
-    reclaimed: Collection[Place] = (),
+    reclaimed: Collection[Place],
 ) -> Decision:
     """Returns the decision with the instances that cannot leave kept in place.
 

@@ -36,7 +36,7 @@ def wait_for_goal(
     wanted: Decision,
     regrets: RegretAccounts,
     *,
-    is_brief: bool = False,
+    is_brief: bool,
 ) -> tuple[Decision, RegretAccounts]:
     """Returns the decision, or one to change nothing while its goal is not due, and the account of the goal.
 

@@ -145,7 +145,7 @@ class RegretAccounts:
         return is_goal or any(entry.is_possible and entry.regret < 0 for entry in self.waiting)
 
     def towards(
-        self, now: datetime, saved_per_hour: float, price: float, cost_in_force: float, *, is_possible: bool = False
+        self, now: datetime, saved_per_hour: float, price: float, cost_in_force: float, *, is_possible: bool
     ) -> RegretAccounts:
         """Returns the accounts with this goal, which continues the account of the one before it.
 

@@ -24,7 +24,7 @@ def decided(desired: Desired, *unserved: Unserved) -> Decision:
 
 def test_what_is_served_elsewhere_leaves() -> None:
     target = {"n2": a_node(an_instance("a2", "a"), an_instance("b2", "b"))}
-    decision = keep_undrainable(decided(target), STANDING, N1, rules())
+    decision = keep_undrainable(decided(target), STANDING, N1, rules(), ())
     assert decision.held_back == ()
     assert decision.desired == target
 
@@ -32,7 +32,7 @@ def test_what_is_served_elsewhere_leaves() -> None:
 def test_a_service_that_would_be_served_nowhere_stays_and_says_so() -> None:
     target = {"n2": a_node(an_instance("a2", "a"))}
     lacks = Unserved("shop/b", 100.0, "the GPUs are full", "one more v100 would serve it")
-    decision = keep_undrainable(decided(target, lacks), STANDING, N1, rules())
+    decision = keep_undrainable(decided(target, lacks), STANDING, N1, rules(), ())
     assert [(change.service, change.reason) for change in decision.held_back] == [("shop/b", "no_room_anywhere")]
     assert decision.held_back[0].message == (
         "100 requests/s of shop/b would not be served; the GPUs are full; one more v100 would serve it"
@@ -85,7 +85,7 @@ def test_what_has_no_order_of_steps_stays_and_says_what_it_lacks() -> None:
     before = {"n1": a_node(an_instance("a1", "a", sm=80)), "n2": a_node(an_instance("c1", "c", sm=80))}
     target = {"n1": a_node(), "n2": a_node(an_instance("a2", "a", sm=80)), "n3": a_node(an_instance("c2", "c", sm=80))}
     blocked = rules(nodes=("n1", "n2"))  # nothing is known of n3
-    decision = keep_undrainable(decided(target), before, {("n1", 0)}, blocked)
+    decision = keep_undrainable(decided(target), before, {("n1", 0)}, blocked, ())
     assert sorted((change.service, change.reason) for change in decision.held_back) == [
         ("shop/a", "no_room_to_hand_over"),
         ("shop/c", "no_room_to_hand_over"),
@@ -108,7 +108,9 @@ def test_an_instance_on_several_gpus_stays_and_is_left_wherever_one_of_them_is_d
     before = {"n1": a_node(an_instance("b1", "b", gpus=(0, 1))), "n2": a_node()}
     for gpu in (0, 1):
         lacks = Unserved("shop/b", 100.0)
-        decision = keep_undrainable(decided({"n1": a_node(), "n2": a_node()}, lacks), before, {("n1", gpu)}, rules())
+        decision = keep_undrainable(
+            decided({"n1": a_node(), "n2": a_node()}, lacks), before, {("n1", gpu)}, rules(), ()
+        )
         assert sorted(placed_instances(decision.desired)) == ["b1"]
         (drain,) = progress([Cordon("n1", gpu, "drain", None, "ops", NOW)], before, NOW)
         assert drain.remaining == ("shop/b",)

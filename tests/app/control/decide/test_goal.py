@@ -56,7 +56,7 @@ def test_a_plan_is_made_once_waiting_has_cost_its_churn(
 ) -> None:
     dear = with_price(question, wanted, saved_per_hour * (LEAD_HOURS + 10.5 * CYCLE.total_seconds() / 3600))
     regrets, cycles, snapshot = NO_REGRETS, 0, full
-    decision, regrets = wait_for_goal(snapshot, question, dear, dear, regrets)
+    decision, regrets = wait_for_goal(snapshot, question, dear, dear, regrets, is_brief=False)
     while decision.desired == full.in_force:
         first, due = decision.held_back[-1].message.split("; ")
         assert first == f"a cheaper plan would save {saved_per_hour:.2f} an hour"
@@ -66,7 +66,7 @@ def test_a_plan_is_made_once_waiting_has_cost_its_churn(
         regrets = regrets.waited(snapshot.at)
         cycles += 1
         snapshot = replace(snapshot, at=snapshot.at + CYCLE)
-        decision, regrets = wait_for_goal(snapshot, question, dear, dear, regrets)
+        decision, regrets = wait_for_goal(snapshot, question, dear, dear, regrets, is_brief=False)
     assert cycles == 11
     assert decision.desired == wanted.desired
     assert not regrets.goal.saved_per_hour
@@ -79,7 +79,7 @@ def test_the_same_question_calls_for_the_goal_when_it_is_due(
     saved_per_hour: float,
 ) -> None:
     dear = with_price(question, wanted, saved_per_hour * (LEAD_HOURS + 5.5 * CYCLE.total_seconds() / 3600))
-    _, regrets = wait_for_goal(full, question, dear, dear, NO_REGRETS)
+    _, regrets = wait_for_goal(full, question, dear, dear, NO_REGRETS, is_brief=False)
     due = []
     for cycle in range(10):
         now = full.at + cycle * CYCLE
@@ -95,13 +95,13 @@ def test_a_plan_that_pays_soon_or_is_needed_does_not_wait(
     saved_per_hour: float,
 ) -> None:
     cheap = with_price(question, wanted, saved_per_hour * LEAD_HOURS * 0.9)
-    assert wait_for_goal(full, question, cheap, cheap, NO_REGRETS)[0] is cheap
+    assert wait_for_goal(full, question, cheap, cheap, NO_REGRETS, is_brief=False)[0] is cheap
     name, load = next(iter(full.expected.items()))
     more = replace(full, expected={**full.expected, name: ExpectedLoad(load.rate_per_second * 3)})
     needed = wanted_in(more)
     lacking = formulate(more)
     assert lacking.falls_short
-    assert wait_for_goal(more, lacking, needed, needed, NO_REGRETS)[0] is needed
+    assert wait_for_goal(more, lacking, needed, needed, NO_REGRETS, is_brief=False)[0] is needed
 
 
 def test_a_replay_keeps_what_waited(
@@ -111,7 +111,7 @@ def test_a_replay_keeps_what_waited(
     saved_per_hour: float,
 ) -> None:
     dear = with_price(question, wanted, saved_per_hour)
-    kept, _ = wait_for_goal(full, question, dear, dear, NO_REGRETS)
+    kept, _ = wait_for_goal(full, question, dear, dear, NO_REGRETS, is_brief=False)
     again = kept_again(full, question, wanted, kept.answer.recipe)
     assert again.desired == kept.desired == full.in_force
     assert kept_again(full, question, wanted, wanted.answer.recipe) is wanted
@@ -119,7 +119,7 @@ def test_a_replay_keeps_what_waited(
 
 
 def test_a_goal_that_is_due_and_cannot_be_made_waits_for_its_churn_again(full: Snapshot) -> None:
-    regrets = NO_REGRETS.towards(full.at, 2.0, 0.099, 10.0)
+    regrets = NO_REGRETS.towards(full.at, 2.0, 0.099, 10.0, is_possible=False)
     assert regrets.goal.is_due
     regrets = regrets.goal_refused()
     cycles = 0
@@ -131,17 +131,19 @@ def test_a_goal_that_is_due_and_cannot_be_made_waits_for_its_churn_again(full: S
 
 def test_a_goal_keeps_its_account_through_small_changes_and_loses_what_it_would_have_cost(full: Snapshot) -> None:
     hour = CYCLE.total_seconds() / 3600
-    regrets = NO_REGRETS.towards(full.at, 2.0, 9.0, 10.0).towards(full.at + CYCLE, 3.0, 9.0, 11.0)
+    regrets = NO_REGRETS.towards(full.at, 2.0, 9.0, 10.0, is_possible=False)
+    regrets = regrets.towards(full.at + CYCLE, 3.0, 9.0, 11.0, is_possible=False)
     assert regrets.goal.regret == pytest.approx(2.0 * hour)
-    assert regrets.towards(full.at + 2 * CYCLE, -1.0, 9.0, 7.0).goal.regret == pytest.approx(1.0 * hour)
-    assert regrets.towards(full.at + 2 * CYCLE, -9.0, 9.0, 7.0).goal.regret == 0.0
+    dearer = regrets.towards(full.at + 2 * CYCLE, -1.0, 9.0, 7.0, is_possible=False)
+    assert dearer.goal.regret == pytest.approx(1.0 * hour)
+    assert regrets.towards(full.at + 2 * CYCLE, -9.0, 9.0, 7.0, is_possible=False).goal.regret == 0.0
     assert regrets.came_closer(10.0).goal.regret == pytest.approx(2.0 * hour * 2 / 3), "a third of it is saved"
     assert regrets.came_closer(14.0).came_closer(11.0) == regrets, "a batch has undone what a lack had opened"
     assert regrets.came_closer(7.0).goal.saved_per_hour == 0.0
 
 
 def test_a_brief_search_keeps_the_account_of_the_goal(full: Snapshot, question: Question, wanted: Decision) -> None:
-    regrets = NO_REGRETS.towards(full.at, 2.0, 9.0, 10.0)
+    regrets = NO_REGRETS.towards(full.at, 2.0, 9.0, 10.0, is_possible=False)
     later = replace(full, at=full.at + CYCLE, is_rolling=True)
     found, kept = wait_for_goal(later, question, wanted, wanted, regrets, is_brief=True)
     assert found is wanted
@@ -152,19 +154,19 @@ def test_what_is_needed_for_another_reason_than_cost_does_not_wait(
     full: Snapshot, question: Question, wanted: Decision, saved_per_hour: float
 ) -> None:
     dear = with_price(question, wanted, saved_per_hour)
-    assert wait_for_goal(full, question, dear, dear, NO_REGRETS)[0] is not dear
+    assert wait_for_goal(full, question, dear, dear, NO_REGRETS, is_brief=False)[0] is not dear
     node = next(iter(full.nodes.values()))
     draining = replace(full, nodes={**full.nodes, node.name: replace(node, draining_gpus=(0,))})
-    assert wait_for_goal(draining, question, dear, dear, NO_REGRETS)[0] is dear
+    assert wait_for_goal(draining, question, dear, dear, NO_REGRETS, is_brief=False)[0] is dear
     job = PlacedJob("shop/train", node.name, 0, 50, 1.0)
     starting = replace(dear, plan=replace(dear.plan, jobs=(job,)))
-    assert wait_for_goal(full, question, starting, starting, NO_REGRETS)[0] is starting
+    assert wait_for_goal(full, question, starting, starting, NO_REGRETS, is_brief=False)[0] is starting
     stale = {
         name: replace(at, instances=tuple(replace_struct(line, template="old") for line in at.instances))
         for name, at in full.in_force.items()
     }
     changed = replace(full, in_force=stale)
-    assert wait_for_goal(changed, formulate(changed), dear, dear, NO_REGRETS)[0] is dear
+    assert wait_for_goal(changed, formulate(changed), dear, dear, NO_REGRETS, is_brief=False)[0] is dear
 
 
 def test_a_cheaper_plan_does_not_come_sooner_because_a_job_moves_too(full: Snapshot) -> None:
@@ -181,7 +183,7 @@ def test_a_cheaper_plan_does_not_come_sooner_because_a_job_moves_too(full: Snaps
     assert wanted.verdict
     dear = with_price(question, wanted, question.verdict.cost.total - wanted.verdict.cost.total)
     moved = replace(dear, plan=replace(dear.plan, jobs=(replace(placed, sm_percent=placed.sm_percent + 1),)))
-    assert wait_for_goal(snapshot, question, moved, moved, NO_REGRETS)[0].desired == snapshot.in_force
+    assert wait_for_goal(snapshot, question, moved, moved, NO_REGRETS, is_brief=False)[0].desired == snapshot.in_force
     another = replace(placed, job="shop/another")
     starting = replace(dear, plan=replace(dear.plan, jobs=(placed, another)))
-    assert wait_for_goal(snapshot, question, starting, starting, NO_REGRETS)[0] is starting
+    assert wait_for_goal(snapshot, question, starting, starting, NO_REGRETS, is_brief=False)[0] is starting
