@@ -23,7 +23,7 @@ from app.control.answer.replay import Record, from_json, replay, to_json
 from app.control.decide.decide import draft_changes, hold_back, split_by_mode
 from app.control.domain.decision import Decision, SolveOutcome
 from app.control.domain.snapshot import DeclaredObject, ExpectedLoad, NodeStatus, Snapshot
-from app.control.fast import CapacityNeed, StepTrigger, find_quick_step
+from app.control.fast import CapacityNeed, StepTrigger
 from app.control.fast.base import step_base
 from app.control.formulate.formulate import formulate
 from app.control.solve.inline import Inline
@@ -140,7 +140,7 @@ def _quick(snapshot: Snapshot, r: Random, solver: Solver) -> tuple[Snapshot, Dec
     name = r.choice(names)
     rate = base.question.problem.services[name].rate_per_second * r.uniform(1.1, 3.0)
     call = CapacityNeed(name, StepTrigger.LOAD_ROSE, rate * 1.1, rate, "load rose")
-    quick = find_quick_step(base.question.problem, base.plan, [call], solver, seconds=SECONDS)
+    quick = base.find_step([call], solver, strict=False, seconds=SECONDS, elsewhere={})
     return base.decided(quick, base.snapshot.at) if quick else None
 
 

@@ -181,8 +181,8 @@ def _quickened_again(record: Record, question: Question, solver: ReplaySolver) -
     calls = [
         CapacityNeed(name, StepTrigger.LOAD_ROSE, rate, least, "") for name, (rate, least) in recipe["calls"].items()
     ]
-    as_recorded = _RecordedSolver(solver, list(recipe["followed"])) if recipe["solver"] else None
-    quick = base.find_step(calls, as_recorded, strict=recipe["strict"], seconds=SECONDS)
+    as_recorded = _RecordedSolver(solver, list(recipe["followed"]))
+    quick = base.find_step(calls, as_recorded, strict=recipe["strict"], seconds=SECONDS, elsewhere={})
     if quick is None:
         raise ReplayRefused(f"plan {record.generation} cannot be replayed: no quick step helps")
     held = base.elsewhere  # the calls on record are without it

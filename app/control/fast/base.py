@@ -98,11 +98,11 @@ class StepBase:
     def find_step(
         self,
         needs: Sequence[CapacityNeed],
-        solver: FollowingSolver | None,
+        solver: FollowingSolver,
         *,
         strict: bool,
         seconds: float = SECONDS,
-        elsewhere: Mapping[str, float] | None = None,
+        elsewhere: Mapping[str, float],
     ) -> QuickStep | None:
         """Returns the cheapest step in the ordinary part, beside language models as they are; None if nothing helps."""
         if self.ordinary is None:

@@ -46,11 +46,11 @@ def find_quick_step(
     problem: Problem,
     plan: Plan,
     needs: Sequence[CapacityNeed],
-    solver: FollowingSolver | None = None,
+    solver: FollowingSolver,
     *,
-    strict: bool = False,
-    seconds: float = SECONDS,
-    elsewhere: Mapping[str, float] | None = None,
+    strict: bool,
+    seconds: float,
+    elsewhere: Mapping[str, float],
 ) -> QuickStep | None:
     """Returns the cheapest step for each need; None if nothing helps. `plan` is what runs, `problem` what it answers.
 
@@ -59,13 +59,12 @@ def find_quick_step(
     that need new instances get them before the others take their steps.
     """
     services = problem.services
-    held = elsewhere or {}
-    known = [_subtract_carried(need, held.get(need.service, 0.0)) for need in needs if need.service in services]
+    known = [_subtract_carried(need, elsewhere.get(need.service, 0.0)) for need in needs if need.service in services]
     order = sorted(known, key=lambda need: (-services[need.service].priority, need.service))
     course = StepDraft(problem, plan)
-    outside = [need for need in order if not course.inside(need, strict, ahead=solver is not None)]
+    outside = [need for need in order if not course.inside(need, strict, ahead=True)]
     answer: SolverAnswer | None = None
-    recording = RecordingSolver(solver) if solver else None
+    recording = RecordingSolver(solver)
     if outside:
         course, answer = _draft_outside(problem, plan, outside, recording, strict, seconds)
         for need in order:
@@ -78,18 +77,17 @@ def find_quick_step(
         "kind": RecipeKind.QUICKEN,
         "calls": {need.service: [need.rate_per_second, need.least] for need in order},
         "strict": strict,
-        "solver": recording is not None,
-        "followed": list(recording.outcomes) if recording else [],
+        "followed": list(recording.outcomes),
     }
     quick = replace(quick, answer=replace(quick.answer, recipe=recipe))
-    return replace(quick, rates={name: rate + held.get(name, 0.0) for name, rate in quick.rates.items()})
+    return replace(quick, rates={name: rate + elsewhere.get(name, 0.0) for name, rate in quick.rates.items()})
 
 
 def _draft_outside(
     problem: Problem,
     plan: Plan,
     needs: Sequence[CapacityNeed],
-    solver: FollowingSolver | None,
+    solver: FollowingSolver,
     strict: bool,
     seconds: float,
 ) -> tuple[StepDraft, SolverAnswer | None]:
@@ -117,10 +115,8 @@ def _draft_outside(
 
 
 def _draft_by_solver(
-    problem: Problem, plan: Plan, needs: Sequence[CapacityNeed], solver: FollowingSolver | None, seconds: float
+    problem: Problem, plan: Plan, needs: Sequence[CapacityNeed], solver: FollowingSolver, seconds: float
 ) -> tuple[StepDraft | None, SolverAnswer | None]:
-    if solver is None:
-        return None, None
     answer = solver.follow(problem, plan, {need.service: need.rate_per_second for need in needs}, seconds=seconds)
     if answer.outcome is not SolveOutcome.SOLVED or answer.plan is None:
         return None, answer

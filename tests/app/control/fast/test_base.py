@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from app.control.domain.decision import SolveOutcome
-from app.control.fast import CapacityNeed, StepTrigger, find_quick_step
+from app.control.fast import CapacityNeed, StepTrigger
 from app.control.fast.base import StepBase, step_base
 from app.control.formulate.formulate import formulate
 from app.control.formulate.predict import predict_instances
@@ -31,7 +31,7 @@ def test_a_quick_step_that_breaks_a_rule_is_wrong_and_names_the_rule() -> None:
         CapacityNeed(name, StepTrigger.LOAD_ROSE, 1.2 * service.rate_per_second, service.rate_per_second, "load rose")
         for name, service in services.items()
     ]
-    quick = find_quick_step(base.question.problem, base.plan, needs, Inline(), seconds=SECONDS)
+    quick = base.find_step(needs, Inline(), strict=False, seconds=SECONDS, elsewhere={})
     assert quick is not None
     first, *others = quick.plan.instances
     spoiled = replace(quick.plan, instances=(replace(first, sm_percent=1), *others))
@@ -45,7 +45,7 @@ def stepped(base: StepBase, r: Random) -> StepBase | None:
     name = r.choice(sorted(base.question.problem.services))
     rate = base.question.problem.services[name].rate_per_second * r.uniform(1.1, 3.0)
     call = CapacityNeed(name, StepTrigger.LOAD_ROSE, rate * 1.1, rate, "load rose")
-    quick = find_quick_step(base.question.problem, base.plan, [call], Inline(), seconds=SECONDS)
+    quick = base.find_step([call], Inline(), strict=False, seconds=SECONDS, elsewhere={})
     if quick is None:
         return None
     snapshot, decision = base.decided(quick, base.snapshot.at)
@@ -89,7 +89,7 @@ def test_a_quick_step_has_the_last_searchs_bound_at_its_own_rates_and_says_how_o
         name = r.choice(sorted(problem.services))
         rate = problem.services[name].rate_per_second * 1.5
         call = CapacityNeed(name, StepTrigger.LOAD_ROSE, rate * 1.1, rate, "load rose")
-        quick = find_quick_step(problem, base.plan, [call], Inline(), seconds=SECONDS)
+        quick = base.find_step([call], Inline(), strict=False, seconds=SECONDS, elsewhere={})
         if quick is None:
             continue
         certificate = base.decided(quick, now, kept)[1].plan.certificate
@@ -115,7 +115,7 @@ def test_a_quick_step_has_no_bound_once_profiles_have_changed() -> None:
     name = min(problem.services)
     rate = problem.services[name].rate_per_second * 1.5
     call = CapacityNeed(name, StepTrigger.LOAD_ROSE, rate * 1.1, rate, "load rose")
-    quick = find_quick_step(problem, base.plan, [call], Inline(), seconds=SECONDS)
+    quick = base.find_step([call], Inline(), strict=False, seconds=SECONDS, elsewhere={})
     assert quick
     certificate = base.decided(quick, snapshot.at, KeptBound(before, duals, snapshot.at))[1].plan.certificate
     assert certificate

@@ -8,13 +8,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.control.fast import CapacityNeed, QuickStep, StepKind, StepTrigger, find_quick_step
+from app.control.fast import CapacityNeed, QuickStep, StepKind, StepTrigger
 from app.control.solve.inline import Inline
 from benchmarks.families import family
 from solvers.planning.judge import judge
 from solvers.planning.problem import Problem, RunningState
 from solvers.planning.search.promise import keep
 from solvers.planning.solve import SolveBudget, solve
+from tests.app.control.fast.quick_steps import Silent, quick_step
 from tests.solvers.planning.small_fleets import fleets
 from tests.support.soak import SOAK
 
@@ -41,7 +42,7 @@ def test_a_full_cycle_changes_a_quick_step_only_for_a_saving(problem: Problem, f
     name = sorted(problem.services)[who % len(problem.services)]
     rate = problem.services[name].rate_per_second * factor
     running = replace(problem, state=RunningState(running=plan.instances))
-    quick = find_quick_step(running, plan, [CapacityNeed(name, StepTrigger.LOAD_ROSE, rate, rate, "")], Inline())
+    quick = quick_step(running, plan, [CapacityNeed(name, StepTrigger.LOAD_ROSE, rate, rate, "")], Inline())
     assert quick is None or quick.unserved or kept_or_worth_it(problem, quick)
 
 
@@ -54,7 +55,7 @@ def test_each_rung_is_a_fixed_point_of_the_next_cycle(factor: float, rungs: set[
     found_rungs = set[StepKind]()
     for name in sorted(problem.services):
         rate = problem.services[name].rate_per_second * factor
-        quick = find_quick_step(running, plan, [CapacityNeed(name, StepTrigger.LOAD_ROSE, rate, rate, "")])
+        quick = quick_step(running, plan, [CapacityNeed(name, StepTrigger.LOAD_ROSE, rate, rate, "")], Silent())
         if quick and not quick.unserved and quick.rung in rungs - found_rungs:
             found_rungs.add(quick.rung)
             problem_then = replace(problem.with_rates(quick.rates), state=RunningState(running=quick.plan.instances))

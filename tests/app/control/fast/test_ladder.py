@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.control.domain.decision import SolveOutcome, SolverAnswer
-from app.control.fast import CapacityNeed, QuickStep, StepKind, StepTrigger, find_quick_step
+from app.control.fast import CapacityNeed, QuickStep, StepKind, StepTrigger
 from app.control.fast.ladder import cost_delta
 from app.control.solve.inline import Inline
 from solvers.planning.judge import judge
@@ -34,6 +32,7 @@ from solvers.planning.problem import (
 )
 from solvers.planning.search.promise import keep
 from solvers.planning.solve import SolveBudget, solve
+from tests.app.control.fast.quick_steps import Silent, quick_step
 from tests.solvers.planning.small_fleets import fleets
 from tests.support.soak import SOAK
 
@@ -90,16 +89,9 @@ def is_right(problem: Problem, quick: QuickStep) -> bool:
     ]
 
 
-class Silent:
-    """A solver that has no answer."""
-
-    def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> SolverAnswer:
-        return SolverAnswer(SolveOutcome.OUT_OF_TIME)
-
-
 def test_a_larger_batch_inside_the_memory_it_has_comes_first() -> None:
     problem, plan = running(fleet(), line(S, "n0", 0), line(T, "n1", 0))
-    quick = find_quick_step(problem, plan, [call(S, 120.0)], Silent())
+    quick = quick_step(problem, plan, [call(S, 120.0)], Silent())
     assert quick
     assert quick.rungs == {S: StepKind.RETUNE}
     [after] = [instance for instance in quick.plan.instances if instance.service == S]
@@ -112,7 +104,7 @@ def test_a_larger_batch_inside_the_memory_it_has_comes_first() -> None:
 
 def test_the_batch_that_it_has_is_kept_where_it_suffices() -> None:
     problem, plan = running(fleet(), line(S, "n0", 0, rate_per_second=20.0))
-    quick = find_quick_step(problem, plan, [call(S, 40.0)])
+    quick = quick_step(problem, plan, [call(S, 40.0)], Silent())
     assert quick
     assert quick.plan.instances[0].batch == 1
     assert quick.rates == {S: 40.0}
@@ -123,7 +115,7 @@ def test_a_rate_is_spread_in_proportion_to_what_each_may_carry() -> None:
         fleet(demand=Demand()), line(S, "n0", 0, sm_percent=20, rate_per_second=10.0, memory_gib=1.0),
         line(S, "n1", 0, sm_percent=40, rate_per_second=10.0, memory_gib=1.0),
     )  # fmt: skip
-    quick = find_quick_step(problem, plan, [call(S, 60.0)])
+    quick = quick_step(problem, plan, [call(S, 60.0)], Silent())
     assert quick
     small, large = (instance.rate_per_second for instance in quick.plan.instances)
     assert small + large == pytest.approx(60.0)
@@ -136,7 +128,7 @@ NO_BATCHES = 99.0  # GiB that a batch of 4 would need
 
 def test_a_copy_with_more_memory_and_sm_percent_of_the_slack_come_next() -> None:
     problem, plan = running(fleet(), line(S, "n0", 0, memory_gib=1.0))
-    quick = find_quick_step(problem, plan, [call(S, 100.0)], Silent())
+    quick = quick_step(problem, plan, [call(S, 100.0)], Silent())
     assert quick
     assert quick.rungs == {S: StepKind.RESIZE}
     [after] = quick.plan.instances
@@ -149,7 +141,7 @@ def test_the_smallest_share_that_suffices_is_taken() -> None:
     problem, plan = running(fleet(four_gib=NO_BATCHES), line(S, "n0", 0, memory_gib=1.0))
     shares = []
     for rate in (82.0, 90.0, 98.0):
-        quick = find_quick_step(problem, plan, [call(S, rate)], Silent())
+        quick = quick_step(problem, plan, [call(S, rate)], Silent())
         assert quick
         assert quick.rung is StepKind.RESIZE
         assert is_right(problem, quick)
@@ -160,15 +152,15 @@ def test_the_smallest_share_that_suffices_is_taken() -> None:
 def test_a_resize_needs_memory_for_both_copies() -> None:
     for memory_gib, rung in ((1.9, StepKind.PARTLY), (2.0, StepKind.RESIZE)):
         problem, plan = running(fleet(memory_gib=memory_gib, four_gib=NO_BATCHES), line(S, "n0", 0, memory_gib=1.0))
-        quick = find_quick_step(problem, plan, [call(S, 90.0)], Silent())
+        quick = quick_step(problem, plan, [call(S, 90.0)], Silent())
         assert quick
         assert quick.rung is rung
 
 
 def test_under_a_strict_hand_over_both_copies_share_the_sms_too() -> None:
     problem, plan = running(fleet(four_gib=NO_BATCHES), line(S, "n0", 0, sm_percent=55, memory_gib=1.0))
-    loose = find_quick_step(problem, plan, [call(S, 98.0)], Silent())
-    strict = find_quick_step(problem, plan, [call(S, 98.0)], Silent(), strict=True)
+    loose = quick_step(problem, plan, [call(S, 98.0)], Silent())
+    strict = quick_step(problem, plan, [call(S, 98.0)], Silent(), strict=True)
     assert loose
     assert loose.rung is StepKind.RESIZE
     assert strict is None or strict.rung is StepKind.PARTLY
@@ -180,7 +172,7 @@ def test_a_neighbour_that_bears_no_more_keeps_an_instance_from_growing() -> None
         whole, plan = running(
             problem, line(S, "n0", 0, memory_gib=1.0), line(T, "n0", 0, memory_gib=1.0, rate_per_second=beside)
         )
-        quick = find_quick_step(whole, plan, [call(S, 84.0)], Silent())
+        quick = quick_step(whole, plan, [call(S, 84.0)], Silent())
         assert quick
         assert quick.rung is rung
         assert is_right(whole, quick)
@@ -188,7 +180,7 @@ def test_a_neighbour_that_bears_no_more_keeps_an_instance_from_growing() -> None
 
 def test_a_need_that_does_not_fit_its_gpus_gets_new_instances() -> None:
     problem, plan = running(fleet(), line(S, "n0", 0))
-    quick = find_quick_step(problem, plan, [call(S, 700.0)], Inline())
+    quick = quick_step(problem, plan, [call(S, 700.0)], Inline())
     assert quick
     assert quick.rungs == {S: StepKind.START}
     assert len(quick.plan.instances) > 1
@@ -200,7 +192,7 @@ def test_a_need_that_does_not_fit_its_gpus_gets_new_instances() -> None:
 
 def test_where_nothing_suffices_what_batches_give_is_taken() -> None:
     problem, plan = running(fleet(), line(S, "n0", 0))
-    quick = find_quick_step(problem, plan, [call(S, 700.0)], Silent())
+    quick = quick_step(problem, plan, [call(S, 700.0)], Silent())
     assert quick
     assert quick.rungs == {S: StepKind.PARTLY}
     assert 40 < quick.plan.instances[0].rate_per_second < 700
@@ -210,10 +202,10 @@ def test_where_nothing_suffices_what_batches_give_is_taken() -> None:
 
 def test_the_cheaper_step_is_enough_for_a_rise_that_hardly_continues() -> None:
     problem, plan = running(fleet(), line(S, "n0", 0))
-    most = find_quick_step(problem, plan, [call(S, 9_999.0)], Silent())
+    most = quick_step(problem, plan, [call(S, 9_999.0)], Silent())
     assert most
     reach = most.plan.instances[0].rate_per_second
-    quick = find_quick_step(problem, plan, [call(S, reach * 1.1, least=reach)], Inline())
+    quick = quick_step(problem, plan, [call(S, reach * 1.1, least=reach)], Inline())
     assert quick
     assert quick.rung is not StepKind.START
     assert quick.rates[S] == pytest.approx(reach)
@@ -221,7 +213,7 @@ def test_the_cheaper_step_is_enough_for_a_rise_that_hardly_continues() -> None:
 
 def test_where_a_trend_asks_for_much_more_new_instances_start_at_once() -> None:
     problem, plan = running(fleet(), line(S, "n0", 0))
-    quick = find_quick_step(problem, plan, [call(S, 700.0, least=120.0)], Inline())
+    quick = quick_step(problem, plan, [call(S, 700.0, least=120.0)], Inline())
     assert quick
     assert quick.rungs == {S: StepKind.START}
     assert quick.rates == {S: 700.0}
@@ -229,7 +221,7 @@ def test_where_a_trend_asks_for_much_more_new_instances_start_at_once() -> None:
 
 def test_what_is_only_foreseen_and_finds_no_room_is_no_demand_yet() -> None:
     problem, plan = running(fleet(gpus=1, nodes=1), line(S, "n0", 0))
-    quick = find_quick_step(problem, plan, [call(S, 5_000.0, least=120.0)], Inline())
+    quick = quick_step(problem, plan, [call(S, 5_000.0, least=120.0)], Inline())
     assert quick
     assert quick.unserved == {}
     assert 120.0 <= quick.rates[S] < 5_000.0
@@ -238,7 +230,7 @@ def test_what_is_only_foreseen_and_finds_no_room_is_no_demand_yet() -> None:
 
 def test_without_an_answer_for_the_trend_the_cheaper_step_is_taken() -> None:
     problem, plan = running(fleet(), line(S, "n0", 0))
-    quick = find_quick_step(problem, plan, [call(S, 700.0, least=120.0)], Silent())
+    quick = quick_step(problem, plan, [call(S, 700.0, least=120.0)], Silent())
     assert quick
     assert quick.rungs == {S: StepKind.RETUNE}
     assert quick.rates == {S: 120.0}
@@ -249,7 +241,7 @@ def test_who_serves_more_important_work_chooses_first() -> None:
     problem, plan = running(
         fleet(demand=demand, four_gib=NO_BATCHES), line(S, "n0", 0, memory_gib=1.0), line(T, "n0", 0, memory_gib=1.0)
     )
-    quick = find_quick_step(problem, plan, [call(S, 86.0), call(T, 86.0)], Silent())
+    quick = quick_step(problem, plan, [call(S, 86.0), call(T, 86.0)], Silent())
     assert quick
     assert quick.rungs == {S: StepKind.PARTLY, T: StepKind.RESIZE}
     assert is_right(problem, quick)
@@ -264,7 +256,7 @@ def jobs_beside(preemptible: bool, deadline: bool = False) -> tuple[Problem, Pla
 
 def test_a_preemptible_job_makes_way_for_a_service() -> None:
     problem, plan = jobs_beside(preemptible=True)
-    quick = find_quick_step(problem, plan, [call(S, 90.0)], Inline())
+    quick = quick_step(problem, plan, [call(S, 90.0)], Inline())
     assert quick
     assert quick.preempted == ("lab/tune",)
     assert quick.rungs == {S: StepKind.RESIZE}
@@ -275,14 +267,14 @@ def test_a_preemptible_job_makes_way_for_a_service() -> None:
 
 def test_a_job_that_is_not_preemptible_stays() -> None:
     problem, plan = jobs_beside(preemptible=False)
-    quick = find_quick_step(problem, plan, [call(S, 90.0)], Inline())
+    quick = quick_step(problem, plan, [call(S, 90.0)], Inline())
     assert quick is None or quick.plan.jobs == plan.jobs
 
 
 def test_a_service_never_pays_for_a_gpu_that_a_job_could_leave_it() -> None:
     problem, plan = jobs_beside(preemptible=True)
     problem = replace(problem, nodes={**problem.nodes, "n9": Node("n9", "big", (0, 1), 64, 512, 2.0)})
-    quick = find_quick_step(problem, plan, [call(S, 90.0)], Inline())
+    quick = quick_step(problem, plan, [call(S, 90.0)], Inline())
     assert quick
     assert cost_delta(problem, plan, quick.plan) == 0.0
     assert quick.preempted == ("lab/tune",)
@@ -294,14 +286,14 @@ def test_a_tenant_at_its_limit_does_not_grow() -> None:
     )
     for gpus, rung in ((1.2, StepKind.RESIZE), (0.8, StepKind.PARTLY)):
         limited = replace(problem, limits={"shop": Limit(gpus=gpus)})
-        quick = find_quick_step(limited, plan, [call(S, 90.0)], Silent())
+        quick = quick_step(limited, plan, [call(S, 90.0)], Silent())
         assert quick
         assert quick.rung is rung
 
 
 def test_what_pinned_instances_carry_counts() -> None:
     problem, plan = running(fleet(), line(S, "n0", 0))
-    quick = find_quick_step(problem, plan, [call(S, 120.0)], Silent(), elsewhere={S: 60.0})
+    quick = quick_step(problem, plan, [call(S, 120.0)], Silent(), elsewhere={S: 60.0})
     assert quick
     assert quick.rates == {S: 120.0}
     assert quick.plan.instances[0].rate_per_second == pytest.approx(60.0)
@@ -309,8 +301,8 @@ def test_what_pinned_instances_carry_counts() -> None:
 
 def test_a_call_of_an_unknown_service_means_no_step() -> None:
     problem, plan = running(fleet(), line(S, "n0", 0))
-    assert find_quick_step(problem, plan, [call("shop/none", 120.0)], Inline()) is None
-    assert find_quick_step(problem, plan, [], Inline()) is None
+    assert quick_step(problem, plan, [call("shop/none", 120.0)], Inline()) is None
+    assert quick_step(problem, plan, [], Inline()) is None
 
 
 @settings(
@@ -327,7 +319,7 @@ def test_every_step_is_valid_and_touches_no_other_service(
     problem = replace(problem, state=RunningState(running=plan.instances))
     name = sorted(problem.services)[who % len(problem.services)]
     rate = problem.services[name].rate_per_second * factor
-    quick = find_quick_step(problem, plan, [call(name, rate)], Inline())
+    quick = quick_step(problem, plan, [call(name, rate)], Inline())
     if quick is None:
         return
     verdict = judge(problem.with_rates(quick.rates), quick.plan, simulate=False, keeps=keep)

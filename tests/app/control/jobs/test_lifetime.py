@@ -13,7 +13,7 @@ from app.control.domain.desired import NodeDesired
 from app.control.domain.events import Reason
 from app.control.domain.readings import JobReading
 from app.control.domain.snapshot import DeclaredObject, NodeStatus, Snapshot
-from app.control.fast import CapacityNeed, StepKind, StepTrigger, find_quick_step
+from app.control.fast import CapacityNeed, StepKind, StepTrigger
 from app.control.jobs import JobPhase, JobPlace, JobState, advance_jobs, apply_answer, declared_work, queue_jobs
 from app.control.solve.inline import Inline
 from solvers.planning.plan import Plan
@@ -29,6 +29,7 @@ from solvers.planning.problem import (
     Service,
     Variant,
 )
+from tests.app.control.fast.quick_steps import quick_step
 
 NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
 J, S = "lab/tune", "shop/search"
@@ -133,7 +134,7 @@ class Fleet:
     def spike(self, rate: float) -> None:
         """The fast lane, called."""
         problem = question(self.rate, RunningState(self.at, self.plan.instances, self.plan.jobs))
-        quick = find_quick_step(
+        quick = quick_step(
             problem, self.plan, [CapacityNeed(S, StepTrigger.LOAD_ROSE, rate, rate, "it rose")], Inline()
         )
         assert quick
