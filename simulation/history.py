@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 from agents.contract.assignments import AssignedInstance, Assignment
 from simulation.fleet import SimulatedFleet
 from simulation.totals import Total
 
-What = Literal["start", "stop", "move", "resize", "retune"]
+What = Literal["start", "stop", "resize", "retune"]
+CHANGES: tuple[What, ...] = get_args(What)
 
 
 @dataclass(frozen=True, slots=True)
 class AssignmentChange:
-    """One changed instance. A new rate alone is a weight at the gateway, and no change."""
+    """One changed instance. A move starts another; a new rate alone is a weight at the gateway, and no change."""
 
     at: float
     node: str
@@ -39,8 +40,6 @@ def list_changes(at: float, before: Assignment | None, after: Assignment) -> Ite
         owner = instance.owner
         if was is None or is_ is None:
             yield AssignmentChange(at, after.node, name, owner, "start" if was is None else "stop")
-        elif was.gpu != is_.gpu:
-            yield AssignmentChange(at, after.node, name, owner, "move")
         elif (was.variant, was.sm_percent, was.memory_gib) != (is_.variant, is_.sm_percent, is_.memory_gib):
             yield AssignmentChange(at, after.node, name, owner, "resize")
         elif _knobs(was) != _knobs(is_) or clocks[0].get(was.gpu) != clocks[1].get(is_.gpu):
@@ -74,14 +73,15 @@ class History:
     def since(self, seconds: float) -> list[AssignmentChange]:
         return [change for change in self.changes if change.at >= seconds]
 
-    def kinds(self, seconds: float = 0.0) -> Counter[str]:
+    def kinds(self, seconds: float) -> Counter[str]:
+        """Counts the changes since then by what they are."""
         return Counter(change.what for change in self.since(seconds))
 
 
-def attained_shares(before: Mark, after: Mark, services: Iterable[str] | None = None) -> dict[str, float]:
+def attained_shares(before: Mark, after: Mark) -> dict[str, float]:
     """Returns each service's share of requests within its SLO between two marks; 1 without requests."""
     found = {}
-    for name in after.services if services is None else services:
+    for name in after.services:
         answered, within, failed = (a - b for a, b in zip(after.services[name], before.services[name], strict=True))
         found[name] = within / (answered + failed) if answered + failed else 1.0
     return found

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from agents.contract.fields import LATENCY_EDGES_MS
 from app.manifests.offline import DeclaredFiles
 from simulation.fleet import SimulatedFleet
+from simulation.history import CHANGES
 from simulation.measure.held import held_per_hour
 from simulation.measure.jobs import seconds_of_jobs
 from simulation.measure.run import in_auto
@@ -30,7 +31,6 @@ WORK = 40  # of each search of a cycle by the joint planner
 SAMPLE_SECONDS = 30.0
 ACCURACY_DIGITS = 9  # a sum of millions of accuracies is no more exact
 CYCLE_SECONDS = 15.0  # of the planners that scale by thresholds, as kube-controller-manager has it
-CHANGES = ("start", "stop", "move", "resize", "retune")
 
 
 @dataclass(frozen=True, slots=True)

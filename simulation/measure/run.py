@@ -15,6 +15,7 @@ from app.manifests.model import JSON, Key, Kind, Manifest
 from app.manifests.offline import DeclaredFiles
 from app.store.plans import plan_reads
 from simulation.arrivals import PlayedRequests
+from simulation.history import CHANGES
 from simulation.measure.allowed import POISSON_CV, WARM_UP_MINUTES, WORK
 from simulation.measure.figures import (
     CostMoment,
@@ -170,7 +171,7 @@ class _MeasuredRun:
             **(costs if self.order.is_compared else {name: costs[name] for name in OF_THE_RUN_ALONE}),
             **request_figures(self.samples),
             "plans": states.total(),
-            "changes": {name: kinds[name] for name in ("start", "stop", "move", "resize", "retune")},
+            "changes": {name: kinds[name] for name in CHANGES},
             "rollouts": {name: states[name] for name in ("done", "stopped", "superseded")},
             "unservedWhileCompleteKnown": self.unserved_while_complete_known,
             **(self._use.figures() if self._use else {}),
