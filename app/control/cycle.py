@@ -53,8 +53,8 @@ def run_cycle(
     expecting: ExpectLoads,
     before: LastQuestion,
     budget: CycleBudget,
-    reason: Reason = Reason.CYCLE,
-    meanwhile: Callable[[Snapshot, Question], object] = lambda snapshot, question: None,
+    reason: Reason,
+    meanwhile: Callable[[Snapshot, Question], object],
 ) -> CycleResult:
     """Observe, formulate, solve, draft, hold back, record. The rollout then tells the nodes.
 

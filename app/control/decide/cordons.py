@@ -41,8 +41,8 @@ class Drain:
 
     cordon: Cordon
     remaining: tuple[str, ...]  # the owners of instances that are still there
-    is_late: bool = False
-    is_under_way: bool = False  # a rollout still moves what is there
+    is_late: bool
+    is_under_way: bool  # a rollout still moves what is there
 
     @property
     def is_done(self) -> bool:
@@ -122,9 +122,7 @@ def _serving_to_the_end(
     return found
 
 
-def progress(
-    cordons: Iterable[Cordon], assigned: Desired, now: datetime, *, is_rolling: bool = False
-) -> tuple[Drain, ...]:
+def progress(cordons: Iterable[Cordon], assigned: Desired, now: datetime, *, is_rolling: bool) -> tuple[Drain, ...]:
     """Returns how far each drain is: done, under way, or past its deadline with something left."""
     found = []
     for cordon in cordons:

@@ -23,7 +23,7 @@ class DraftedStep:
     quick: QuickStep
     snapshot: Snapshot
     decision: Decision
-    left_out: tuple[str, ...] = ()  # services
+    left_out: tuple[str, ...]  # services
 
 
 def draft_step(

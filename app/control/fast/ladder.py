@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from app.control.domain.decision import RecipeKind, SolveOutcome, SolverAnswer
 from app.control.fast.neighbourhood import cost_on
@@ -28,9 +28,9 @@ class QuickStep:
     rungs: Mapping[str, StepKind]  # by service
     reason: str  # load_rose, slo_missed
     message: str
-    preempted: tuple[str, ...] = ()  # jobs that make way
-    unserved: Mapping[str, float] = field(default_factory=dict)  # of the services in need: what still is not carried
-    answer: SolverAnswer = field(default_factory=lambda: SolverAnswer(SolveOutcome.SOLVED))
+    preempted: tuple[str, ...]  # jobs that make way
+    unserved: Mapping[str, float]  # of the services in need: what still is not carried
+    answer: SolverAnswer
 
     @property
     def rung(self) -> StepKind:

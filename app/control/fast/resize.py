@@ -40,7 +40,7 @@ class Growth:
 
 
 def resize(
-    area: Neighbourhood, service: str, target: float, strict: bool = False, partly: bool = False
+    area: Neighbourhood, service: str, target: float, strict: bool, partly: bool = False
 ) -> Neighbourhood | None:
     """Gives the service spare SM%, so that it carries `target`; None if that is not enough.
 

@@ -9,12 +9,11 @@ Falling loads are left to the full cycle.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import exp, log, sqrt
 
 from app.control.domain.readings import LoadReading
-from app.control.domain.specs import START_SECONDS
 from app.control.fast.tuning import TUNING
 
 NEVER = -1e18  # seconds
@@ -33,10 +32,10 @@ class PlannedLoad:
     """The load that a service is planned for."""
 
     rate_per_second: float
-    high: float = 0.0  # of the forecast's band, where that is more
-    percentile: float = 99.0
-    start_seconds: float = START_SECONDS  # until a new instance serves
-    slo_seconds: float = 0.0  # 0: unknown
+    high: float  # of the forecast's band, where that is more
+    percentile: float
+    start_seconds: float  # until a new instance serves
+    slo_seconds: float
 
     @property
     def level(self) -> float:
@@ -59,7 +58,7 @@ class CapacityNeed:
 class LoadWatch:
     """The state of one service between ticks."""
 
-    at: float = 0.0  # seconds, of any clock that only goes forward
+    at: float  # seconds, of any clock that only goes forward
     excess_seconds: float = 0.0  # of planned load
     miss_evidence: float = 0.0
     mean_rate: float = 0.0
@@ -76,13 +75,13 @@ class LoadWatch:
 class WatchedLoads:
     """All services after a tick."""
 
-    watches: Mapping[str, LoadWatch] = field(default_factory=dict)
-    needs: tuple[CapacityNeed, ...] = ()
+    watches: Mapping[str, LoadWatch]
+    needs: tuple[CapacityNeed, ...]
 
 
 def watch_loads(
     before: Mapping[str, LoadWatch], planned: Mapping[str, PlannedLoad], readings: Mapping[str, LoadReading],
-    now: float, moving: Collection[str] = (),
+    now: float, moving: Collection[str],
 ) -> WatchedLoads:  # fmt: skip
     """Takes one tick. For services in `moving`, which are being handed over, latency says nothing and load does."""
     watches: dict[str, LoadWatch] = {}

@@ -103,7 +103,7 @@ class WaitingChange:
     instance: str
     owner: str
     reason: str
-    message: str = ""
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class FailedStep:
     """A step that is not tried again: the service or job of its instance, and its GPU where another may do better."""
 
     owner: str
-    place: tuple[str, int] | None = None
+    place: tuple[str, int] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,4 +141,4 @@ class RolloutOrder:
 
     stuck: tuple[HeldBackChange, ...]  # what has no order, with the least room that would help
     target: Desired  # where the steps end: as wanted, except that what is stuck stays as it is
-    sequence: tuple[str, ...] = ()  # for the rollout's state
+    sequence: tuple[str, ...]  # for the rollout's state

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from app.control.cycle import CycleBudget, run_cycle
+from app.control.cycle import CycleBudget
 from app.control.decide import choosing, least_change
 from app.control.decide.last_question import LastQuestion
 from app.control.domain.decision import Decision, SolveOutcome
@@ -16,6 +16,7 @@ from app.control.domain.snapshot import Snapshot
 from app.control.observe.observer import ExpectLoads
 from app.control.record.planner_store import PlannerStore
 from app.control.solve.inline import Inline
+from tests.app.control.cycles import one_cycle
 from tests.proofs.replays import begun, changed
 
 WITHOUT_GPUS = 8  # a seed: all of them have failed
@@ -50,7 +51,7 @@ def test_a_plan_that_follows_rates_has_the_bound_of_the_search_of_its_cycle(monk
     followed = 0
     for seed in (0, 1, 2, 3, WITHOUT_GPUS):
         store = OneMoment(changed(begun(seed), Random(seed)))
-        result = run_cycle(store, Inline(), lambda known: {}, LastQuestion(), CycleBudget(work=2))
+        result = one_cycle(store, Inline(), lambda known: {}, LastQuestion(), CycleBudget(work=2))
         for decision in store.decisions:
             certificate = decision.plan.certificate
             if not decision.answer.is_least_change or certificate is None:

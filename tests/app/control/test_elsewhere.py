@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from random import Random
 
-from app.control.cycle import CycleBudget, run_cycle
+from app.control.cycle import CycleBudget
 from app.control.decide.last_question import LastQuestion
 from app.control.decide.resting import starting_services
 from app.control.domain.decision import SolverAnswer
@@ -16,6 +16,7 @@ from app.control.domain.snapshot import Snapshot
 from app.control.formulate.formulate import formulate
 from app.control.solve.inline import Inline
 from solvers.planning.problem import Problem
+from tests.app.control.cycles import one_cycle
 from tests.app.control.decide.test_choosing import GPUS, NODES, SERVICES, in_force
 from tests.app.control.test_certificates import OneMoment
 from tests.support.soak import scaled
@@ -38,7 +39,7 @@ class Counting(Inline):
 
 def decided(now: Snapshot) -> Desired:
     store = OneMoment(now)
-    run_cycle(store, Inline(), lambda known: now.expected, LastQuestion(), CycleBudget(work=2))
+    one_cycle(store, Inline(), lambda known: now.expected, LastQuestion(), CycleBudget(work=2))
     return store.decisions[0].desired if store.decisions else now.in_force
 
 
@@ -70,7 +71,7 @@ def test_no_service_is_served_less_because_copies_of_it_failed_on_some_gpus() ->
 def counted(now: Snapshot) -> tuple[int, int]:
     """Returns how many plans a cycle records, and how often it asks the solver for a whole one."""
     store, solver = OneMoment(now), Counting()
-    run_cycle(store, solver, lambda known: now.expected, LastQuestion(), CycleBudget(work=2))
+    one_cycle(store, solver, lambda known: now.expected, LastQuestion(), CycleBudget(work=2))
     return len(store.decisions), solver.solved
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from random import Random
 
 from app.control.answer.replay import Record, from_json, replay, to_json
-from app.control.cycle import CycleBudget, run_cycle
+from app.control.cycle import CycleBudget
 from app.control.decide.around import ASSIGNED_KEY
 from app.control.decide.decide import draft_changes, hold_back
 from app.control.decide.last_question import LastQuestion
@@ -19,6 +19,7 @@ from app.control.formulate.formulate import formulate
 from app.control.rollout import order
 from app.control.rollout.rules_of import rules_of
 from app.control.solve.versions import versions
+from tests.app.control.cycles import one_cycle
 from tests.app.control.decide.conftest import under_loads, wanted_in
 from tests.app.control.decide.test_batches import SECONDS, SOLVER, fleet
 from tests.app.control.rollout.stepping import steps_of
@@ -53,7 +54,7 @@ def midway(seed: int) -> Snapshot | None:
 
 def decided(now: Snapshot) -> Decision | None:
     store = OneMoment(now)
-    run_cycle(store, SOLVER, lambda known: now.expected, LastQuestion(), CycleBudget(work=2))
+    one_cycle(store, SOLVER, lambda known: now.expected, LastQuestion(), CycleBudget(work=2))
     return store.decisions[0] if store.decisions else None
 
 

@@ -98,7 +98,7 @@ def test_a_drain_is_done_when_nothing_is_left_and_late_when_something_is() -> No
         return Cordon(node, gpu, "drain", deadline, "ops", NOW)
 
     drains = [cordon("n1", 1, NOW), cordon("n1", deadline=NOW + timedelta(hours=1)), cordon("n9")]
-    by_gpu, by_node, nowhere = progress(drains, STANDING, NOW)
+    by_gpu, by_node, nowhere = progress(drains, STANDING, NOW, is_rolling=False)
     assert (len(by_gpu.remaining), by_gpu.is_late) == (1, True)
     assert (len(by_node.remaining), by_node.is_late, by_node.is_done) == (2, False, False)
     assert nowhere.is_done
@@ -112,7 +112,7 @@ def test_an_instance_on_several_gpus_stays_and_is_left_wherever_one_of_them_is_d
             decided({"n1": a_node(), "n2": a_node()}, lacks), before, {("n1", gpu)}, rules(), ()
         )
         assert sorted(placed_instances(decision.desired)) == ["b1"]
-        (drain,) = progress([Cordon("n1", gpu, "drain", None, "ops", NOW)], before, NOW)
+        (drain,) = progress([Cordon("n1", gpu, "drain", None, "ops", NOW)], before, NOW, is_rolling=False)
         assert drain.remaining == ("shop/b",)
 
 

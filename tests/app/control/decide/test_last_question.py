@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 
-from app.control.cycle import CycleBudget, run_cycle
+from app.control.cycle import CycleBudget
 from app.control.decide.decide import LONGEST_ROLLING
 from app.control.decide.last_question import OTHER_SEED_AFTER, REFUSED_AGAIN_AFTER, LastQuestion, plan_conditions
 from app.control.decide.regret import LEAD_HOURS, NO_REGRETS
@@ -21,6 +21,7 @@ from app.control.solve.inline import Inline
 from solvers.planning.batches.batch import Batch, BatchGroup, BatchKind
 from solvers.planning.problem import Problem
 from tests.app.control.answer.whatif.worlds import snapshot
+from tests.app.control.cycles import one_cycle
 from tests.app.control.test_certificates import OneMoment
 
 
@@ -48,12 +49,12 @@ def test_an_answer_from_the_middle_of_a_rollout_does_not_hold_after_it() -> None
 def test_a_plan_is_asked_for_during_rollouts_that_have_followed_each_other_for_long(full: Snapshot) -> None:
     rolling, solver = replace(full, is_rolling=True), SeedRecorder()
     store, known = OneMoment(rolling), partial(expected, rolling)
-    first = run_cycle(store, solver, known, LastQuestion(), CycleBudget(work=2)).last_question
+    first = one_cycle(store, solver, known, LastQuestion(), CycleBudget(work=2)).last_question
     assert first.rolling_since == rolling.at
     assert solver.seeds == [], "the rollout is to finish first"
     later = replace(first, rolling_since=rolling.at - LONGEST_ROLLING)
     assert (
-        run_cycle(store, solver, known, later, CycleBudget(work=2)).last_question.rolling_since == later.rolling_since
+        one_cycle(store, solver, known, later, CycleBudget(work=2)).last_question.rolling_since == later.rolling_since
     )
     assert len(solver.seeds) == 1
     assert later.rolls_since(full) is None
@@ -81,7 +82,7 @@ def asked(moments: Sequence[Snapshot]) -> tuple[list[int], LastQuestion]:
     solver, last = SeedRecorder(), LastQuestion()
     for moment in moments:
         store = OneMoment(moment)
-        found = run_cycle(store, solver, partial(expected, moment), last, CycleBudget(work=2, seed=7))
+        found = one_cycle(store, solver, partial(expected, moment), last, CycleBudget(work=2, seed=7))
         last = found.last_question
     return solver.seeds, last
 
@@ -93,7 +94,7 @@ def expected(moment: Snapshot, known: ForecastInput) -> Mapping[str, ExpectedLoa
 def running(now: Snapshot) -> Snapshot:
     """Returns the snapshot of a fleet that runs what is planned for it."""
     store = OneMoment(now)
-    run_cycle(store, Inline(), partial(expected, now), LastQuestion(), CycleBudget(work=2))
+    one_cycle(store, Inline(), partial(expected, now), LastQuestion(), CycleBudget(work=2))
     return replace(now, in_force=store.decisions[0].desired, target=1)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -40,7 +40,11 @@ def calls(
 
 
 def planned(rate: float, **fields: float) -> Callable[[float], PlannedLoad]:
-    return lambda since: PlannedLoad(max(rate, since), **fields)
+    usual = PlannedLoad(rate, high=0.0, percentile=99.0, start_seconds=20.0, slo_seconds=0.0)
+    return lambda since: replace(usual, rate_per_second=max(rate, since), **fields)
+
+
+HUNDRED = planned(100.0)(0.0)
 
 
 @pytest.mark.parametrize("noise", [0.02, 0.1])
@@ -163,17 +167,17 @@ def test_calls_that_lead_to_nothing_come_ever_more_seldom() -> None:
 
 
 def test_a_service_that_is_unknown_or_without_readings_triggers_nothing() -> None:
-    watched = watch_loads({}, {S: PlannedLoad(100.0)}, {"shop/other": Seen(900.0)}, 0.0)
+    watched = watch_loads({}, {S: HUNDRED}, {"shop/other": Seen(900.0)}, 0.0, ())
     assert watched.needs == ()
     assert watched.watches == {}
 
 
 def test_a_watch_is_forgotten_with_its_service() -> None:
-    watched = watch_loads({}, {S: PlannedLoad(100.0)}, {S: Seen(100.0)}, 0.0)
-    assert watch_loads(watched.watches, {}, {S: Seen(100.0)}, 1.0).watches == {}
+    watched = watch_loads({}, {S: HUNDRED}, {S: Seen(100.0)}, 0.0, ())
+    assert watch_loads(watched.watches, {}, {S: Seen(100.0)}, 1.0, ()).watches == {}
 
 
 def test_a_reader_that_slept_does_not_count_the_time_it_missed() -> None:
-    first = watch_loads({}, {S: PlannedLoad(100.0)}, {S: Seen(100.0)}, 0.0)
-    later = watch_loads(first.watches, {S: PlannedLoad(100.0)}, {S: Seen(111.0)}, 10_000.0)
+    first = watch_loads({}, {S: HUNDRED}, {S: Seen(100.0)}, 0.0, ())
+    later = watch_loads(first.watches, {S: HUNDRED}, {S: Seen(111.0)}, 10_000.0, ())
     assert later.needs == ()

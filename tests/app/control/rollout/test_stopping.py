@@ -31,8 +31,8 @@ def test_a_copy_that_its_node_cannot_start_or_that_is_late_twice_failed_at_its_g
 
 
 def test_a_shape_that_misses_its_slo_and_a_job_fail_wherever_they_are() -> None:
-    assert failed_steps(an_instance("new"), reason=Reason.CANARY_FAILED) == (FailedStep("shop/search"),)
-    assert failed_steps(a_job("job"), reason=Reason.STEP_FAILED) == (FailedStep("lab/train"),)
+    assert failed_steps(an_instance("new"), reason=Reason.CANARY_FAILED) == (FailedStep("shop/search", None),)
+    assert failed_steps(a_job("job"), reason=Reason.STEP_FAILED) == (FailedStep("lab/train", None),)
 
 
 def test_copies_of_one_service_that_fail_on_one_gpu_are_one_failure() -> None:

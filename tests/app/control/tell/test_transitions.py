@@ -94,7 +94,8 @@ def test_a_gateway_that_falls_silent_and_one_that_is_back_are_events() -> None:
 
 def test_a_finished_and_a_late_drain_are_each_reported_once() -> None:
     cordon = Cordon("n1", 0, "drain", BEFORE.at, "ops", BEFORE.at)
-    full, late, done = Drain(cordon, ("shop/a",)), Drain(cordon, ("shop/a",), is_late=True), Drain(cordon, ())
+    full, late = (Drain(cordon, ("shop/a",), is_late, is_under_way=False) for is_late in (False, True))
+    done = Drain(cordon, (), is_late=False, is_under_way=False)
     assert find_drain_events([], [full]) == find_drain_events([late], [late]) == find_drain_events([done], [done]) == []
     (stuck,), (through,) = find_drain_events([full], [late]), find_drain_events([late], [done])
     assert (stuck.reason, stuck.message) == ("drain_stuck", "shop/a cannot leave")
