@@ -29,12 +29,12 @@ EXEC_NOISE_SHARE = 0.01  # as a share of a batch's time: less than the margin th
 NodeMaker = Callable[[Node], LightNode]
 
 
-def light_nodes(truth: FleetTruth, clock: Clock, seed: int = 0) -> NodeMaker:
+def light_nodes(truth: FleetTruth, clock: Clock, seed: int) -> NodeMaker:
     """Returns what makes nodes without an agent of their own."""
     return lambda node: LightNode(node.name, node.gpu_type, node.gpu_count, truth, clock, seed)
 
 
-def whole_nodes(truth: FleetTruth, clock: Clock, folder: Path, seed: int = 0) -> NodeMaker:
+def whole_nodes(truth: FleetTruth, clock: Clock, folder: Path, seed: int) -> NodeMaker:
     """Returns what makes nodes whose agents keep their state in `folder`."""
     return lambda node: WholeNode(node.name, node.gpu_type, node.gpu_count, truth, clock, folder / node.name, seed)
 

@@ -75,7 +75,7 @@ class FleetTruth:
         gpu_type: str,
         sm_percent: float,
         neighbours: Sequence[SimulatedResident],
-        clock_mhz: float = 0.0,
+        clock_mhz: float,
     ) -> float:
         """Returns the speed of a job; 0 without a profile."""
         profile = self.problem.jobs[job].profiles.get(gpu_type) if job in self.problem.jobs else None

@@ -62,7 +62,7 @@ class PhysicalTruth(FleetTruth):
         gpu_type: str,
         sm_percent: float,
         neighbours: Sequence[SimulatedResident],
-        clock_mhz: float = 0.0,
+        clock_mhz: float,
     ) -> float:
         key = job_key(job, gpu_type)
         if key not in self.physics:

@@ -44,6 +44,7 @@ from simulation.ending import bind_command, end_process
 
 PROGRAMS = ("/usr/sbin/haproxy", "/usr/bin/haproxy", "/usr/local/sbin/haproxy")
 END_SECONDS = 15.0
+PATIENCE_SECONDS = 15.0  # for what starts
 GATEWAY = "up"
 WEEK_SECONDS = 7 * 86400
 
@@ -231,11 +232,11 @@ def _has_gpus(folder: Path) -> bool:
         device.close()
 
 
-def _await(true: Any, otherwise: str, seconds: float = 15.0) -> None:
-    until = time.monotonic() + seconds
+def _await(true: Any, otherwise: str) -> None:
+    until = time.monotonic() + PATIENCE_SECONDS
     while not true():
         if time.monotonic() > until:
-            raise RuntimeError(f"{otherwise} within {seconds:g} s")
+            raise RuntimeError(f"{otherwise} within {PATIENCE_SECONDS:g} s")
         time.sleep(0.05)
 
 

@@ -46,7 +46,7 @@ EXPERIMENTS = (
 )
 
 
-def hetsev_runs(seeds: Sequence[int], planners: Sequence[str] = PLANNERS) -> list[EvaluationRun]:
+def hetsev_runs(seeds: Sequence[int]) -> list[EvaluationRun]:
     """Returns every run, the long ones first."""
     ranked = sorted(EXPERIMENTS, key=lambda experiment: -experiment.seconds)
     worlds = {experiment.name: testbed("hetsev", experiment.rates) for experiment in ranked}
@@ -55,7 +55,7 @@ def hetsev_runs(seeds: Sequence[int], planners: Sequence[str] = PLANNERS) -> lis
             experiment.name, planner, seed, worlds[experiment.name], hetsev_shapes(experiment, seed), experiment.seconds
         )
         for experiment in ranked
-        for planner in planners
+        for planner in PLANNERS
         for seed in seeds
     ]
 

@@ -52,7 +52,7 @@ EXPERIMENTS = (
 )
 
 
-def inss_runs(seeds: Sequence[int], planners: Sequence[str] = PLANNERS) -> list[EvaluationRun]:
+def inss_runs(seeds: Sequence[int]) -> list[EvaluationRun]:
     """Returns every run, those of the heaviest loads first."""
     ranked = sorted(EXPERIMENTS, key=lambda experiment: -experiment.times)
     worlds = {experiment.name: testbed("inss", experiment.rates) for experiment in ranked}
@@ -61,7 +61,7 @@ def inss_runs(seeds: Sequence[int], planners: Sequence[str] = PLANNERS) -> list[
             experiment.name, planner, seed, worlds[experiment.name], inss_shapes(experiment, seed), SECONDS
         )
         for experiment in ranked
-        for planner in reversed(planners)
+        for planner in reversed(PLANNERS)
         for seed in seeds
     ]  # fmt: skip
 

@@ -41,14 +41,14 @@ CLUSTER, SATURATED = "cluster", "saturated"
 EXPERIMENTS = (MudiExperiment(CLUSTER, 1.0), MudiExperiment(SATURATED, 3.0))
 
 
-def mudi_runs(seeds: Sequence[int], planners: Sequence[str] = PLANNERS) -> list[EvaluationRun]:
+def mudi_runs(seeds: Sequence[int]) -> list[EvaluationRun]:
     """Returns every run, those of the heavier load first."""
     return [
         EvaluationRun(
             experiment.name, planner, seed, mudi_world(experiment, seed), mudi_shapes(seed), SECONDS, FROM_SECONDS
         )
         for experiment in reversed(EXPERIMENTS)
-        for planner in reversed(planners)
+        for planner in reversed(PLANNERS)
         for seed in seeds
     ]  # fmt: skip
 

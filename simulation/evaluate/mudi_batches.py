@@ -169,7 +169,7 @@ def right_share(search: Search, copies: Sequence[TunedCopy], budget: int, seed: 
     return right / len(copies)
 
 
-def tuned_copies(seed: int, count: int = COPIES) -> list[TunedCopy]:
+def tuned_copies(seed: int, count: int) -> list[TunedCopy]:
     """Draws pairs of a service and a training for which some batch keeps the SLO."""
     problem, draws = build_problem(testbed("mudi", RATES)), Random(f"copies {seed}")  # noqa: S311
     found: list[TunedCopy] = []

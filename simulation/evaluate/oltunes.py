@@ -53,7 +53,7 @@ EXPERIMENTS = (
 )
 
 
-def oltunes_runs(seeds: Sequence[int], planners: Sequence[str] = PLANNERS) -> list[EvaluationRun]:
+def oltunes_runs(seeds: Sequence[int]) -> list[EvaluationRun]:
     """Returns every run, one seed after the other."""
     worlds = {
         experiment.name: with_accuracy(testbed("oltunes", oltunes_rates(experiment))) for experiment in EXPERIMENTS
@@ -65,7 +65,7 @@ def oltunes_runs(seeds: Sequence[int], planners: Sequence[str] = PLANNERS) -> li
         )
         for seed in seeds
         for experiment in EXPERIMENTS
-        for planner in planners
+        for planner in PLANNERS
     ]  # fmt: skip
 
 

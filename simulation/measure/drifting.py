@@ -57,9 +57,9 @@ class DriftOrder:
 
     world: DeclaredFiles
     choose: Callable[[Simulation], TruthFactor]  # from what runs when it turns
-    before_seconds: float = 2400.0
-    after_seconds: float = 5400.0
-    seed: int = 0
+    before_seconds: float
+    after_seconds: float
+    seed: int
     work: int = 24
 
 

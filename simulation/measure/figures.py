@@ -35,9 +35,9 @@ class FreshMoment:
 class RequestCounts:
     """Requests of a service that have ended, in total."""
 
-    ended: int = 0
-    within: int = 0  # of the SLO
-    shed: int = 0  # turned away by the gateway, or no copy was there
+    ended: int
+    within: int  # of the SLO
+    shed: int  # turned away by the gateway, or no copy was there
     answered: int = 0
     accuracy_sum: float = 0.0  # of those answered
 

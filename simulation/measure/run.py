@@ -54,8 +54,8 @@ class SimulationOrder:
 
     world: DeclaredFiles
     shapes: Mapping[str, Shape]
-    hours: float = 1.0
-    seed: int = 0
+    hours: float
+    seed: int
     work: int = WORK
     tick_seconds: float = TICK_SECONDS
     reclaim_every_seconds: float | None = None  # a spot node

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
 from typing import Any
@@ -57,8 +57,8 @@ class RentalMarket:
     """What may be rented in addition to the declared nodes, which are there already and cost nothing more."""
 
     declared: DeclaredFiles
-    most: Mapping[str, int] = field(default_factory=dict)  # GPU type -> GPUs that may be rented
-    price_per_hour: Mapping[str, float] = field(default_factory=dict)
+    most: Mapping[str, int]  # GPU type -> GPUs that may be rented
+    price_per_hour: Mapping[str, float]
 
     @staticmethod
     def of(declared: DeclaredFiles) -> RentalMarket:

@@ -11,9 +11,8 @@ from typing import Any
 from app.control.formulate.problem import build_problem
 from app.manifests.model import Manifest
 from app.manifests.offline import DeclaredFiles
-from simulation.measure.allowed import SIMULATIONS, WORK
 from simulation.measure.rates import RateCurve
-from simulation.measure.run import TICK_SECONDS, Say
+from simulation.measure.run import Say
 from simulation.own_databases import EmptyDatabases
 from simulation.sizing.moments import highest_moments, trace_seconds
 from simulation.sizing.planned import LoadTooLarge, RentalPlanner, UncarriedMoment
@@ -28,10 +27,9 @@ class SizingOrder:
 
     declared: DeclaredFiles
     curves: Mapping[str, RateCurve]
-    seed: int = 0
-    work: int = WORK
-    simulations: int = SIMULATIONS
-    tick_seconds: float = TICK_SECONDS
+    seed: int
+    work: int
+    simulations: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +50,7 @@ def size(databases: EmptyDatabases, order: SizingOrder, say: Say = lambda line: 
     moments = highest_moments(order.curves, declared, market.worth())
     say(f"planning {len(moments)} moments of {trace_seconds(order.curves) / 60:.0f} minutes")
     simulator = TraceSimulator(
-        market, order.curves, services, databases, order.seed, order.work, order.tick_seconds, say
+        market, order.curves, services, databases, order.seed, order.work, say
     )  # fmt: skip
     planner = RentalPlanner(market, moments, order.work, order.seed)
     search = RentalSearch(planner, market, simulator.try_rental, order.simulations, say)

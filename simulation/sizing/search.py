@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
-from simulation.measure.allowed import SIMULATIONS
 from simulation.sizing.planned import LoadTooLarge, RentalPlanner, UncarriedMoment
 from simulation.sizing.rental import Rental, RentalMarket
 from simulation.sizing.trial import RentalTrial, TryRental
@@ -24,8 +23,8 @@ class RentalSearch:
     planner: RentalPlanner
     market: RentalMarket
     try_rental: TryRental
-    simulations: int = SIMULATIONS
-    say: Say = lambda line: None
+    simulations: int
+    say: Say
     trials: dict[Rental, RentalTrial] = field(default_factory=dict)
     best: RentalTrial | None = None
     one_less_fails: bool = False

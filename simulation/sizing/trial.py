@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from simulation.measure.allowed import WARM_UP_MINUTES, WORK
+from simulation.measure.allowed import WARM_UP_MINUTES
 from simulation.measure.rates import RateCurve
-from simulation.measure.run import TICK_SECONDS, Say, SimulationOrder, simulate
+from simulation.measure.run import Say, SimulationOrder, simulate
 from simulation.own_databases import EmptyDatabases
 from simulation.shapes import Shape
 from simulation.sizing.moments import LEAST_RATE, trace_seconds
@@ -89,10 +89,9 @@ class TraceSimulator:
     curves: Mapping[str, RateCurve]
     services: Mapping[str, Service]  # with their declared rates
     databases: EmptyDatabases
-    seed: int = 0
-    work: int = WORK
-    tick_seconds: float = TICK_SECONDS
-    say: Say = lambda line: None
+    seed: int
+    work: int
+    say: Say
 
     def try_rental(self, rental: Rental) -> RentalTrial:
         """Returns how the rental did."""
@@ -100,9 +99,7 @@ class TraceSimulator:
         shapes = {name: _shape(curve, declared[name]) for name, curve in self.curves.items()}
         seconds = 60 * WARM_UP_MINUTES + max(trace_seconds(self.curves), LEAST_TRACE_SECONDS)
         world = self.market.fleet(rental, declared)
-        order = SimulationOrder(
-            world, shapes, seconds / 3600, self.seed, self.work, self.tick_seconds, is_compared=False
-        )
+        order = SimulationOrder(world, shapes, seconds / 3600, self.seed, self.work, is_compared=False)
         with self.databases.one() as url:
             figures = simulate(url, order, self.say).figures
         return self._trial(rental, figures)

@@ -10,7 +10,7 @@ from simulation.truth.neighbours import ActiveLoad, Pace, occupied, paces, pulle
 LEAST_CLOCK_SHARE = 0.15
 
 
-def busy_watts(gpu: GpuPhysics, resident: ActiveLoad, state: Pace, clock_share: float = 1.0) -> float:
+def busy_watts(gpu: GpuPhysics, resident: ActiveLoad, state: Pace, clock_share: float) -> float:
     """Returns what a busy load draws above idle. Computing follows the clock, moving does not."""
     alone = times(resident.load, gpu, resident.batch, resident.sm_share, clock_share)
     computes = resident.load.compute_w * alone.sms * min(1.0, occupied(alone, state))
@@ -18,7 +18,7 @@ def busy_watts(gpu: GpuPhysics, resident: ActiveLoad, state: Pace, clock_share: 
     return float(computes * clock_share**gpu.power_exponent + moves)
 
 
-def within_limit(gpu: GpuPhysics, residents: Sequence[ActiveLoad], clock_share: float = 1.0) -> float:
+def within_limit(gpu: GpuPhysics, residents: Sequence[ActiveLoad], clock_share: float) -> float:
     """Returns the clock at which all of them together stay within the GPU's limit, at most the one asked for."""
     for _ in range(3):
         states = paces(gpu, residents, clock_share)

@@ -54,7 +54,7 @@ def test_gpus_that_turn_slower_in_one_range_are_corrected_there_and_slos_hold_ag
         middle = shares[(len(shares) - 1) // 2]
         return lambda key, sm_percent: 1.2 if sm_percent <= middle else 1.0
 
-    order = DriftOrder(of_documents(documents), choose, 1200.0, float(scaled(7200, 1500)), work=10)
+    order = DriftOrder(of_documents(documents), choose, 1200.0, float(scaled(7200, 1500)), 0, work=10)
     found = run_drift(database_url, order, update_correction)
     assert found["false_steps"] == 0
     assert found["slo_again_seconds"] <= AGAIN_SECONDS

@@ -27,6 +27,7 @@ from simulation.evaluate.mudi import (
 )
 from simulation.evaluate.mudi_batches import (
     CLOSE_SHARE,
+    COPIES,
     MOST_BATCH,
     RANDOM,
     NoisyCopy,
@@ -93,7 +94,7 @@ def test_loads_move_by_a_fifth_and_are_seeded() -> None:
 
 
 def test_a_run_counts_the_trainings_that_are_done(database_url: str) -> None:
-    run = next(run for run in mudi_runs([0], [GSLICE]) if run.experiment == CLUSTER)
+    run = next(run for run in mudi_runs([0]) if (run.experiment, run.planner) == (CLUSTER, GSLICE))
     found = run_evaluation(
         type(run)(run.experiment, run.planner, run.seed, run.world, run.shapes, 200.0, 60.0), database_url
     )
@@ -143,7 +144,7 @@ def test_the_instances_of_a_cluster_stay_while_what_presses_on_them_changes() ->
 
 
 def busiest(seed: int) -> TunedCopy:
-    return max(tuned_copies(seed), key=lambda copy: copy.rate_per_second)
+    return max(tuned_copies(seed, COPIES), key=lambda copy: copy.rate_per_second)
 
 
 def test_what_a_noisy_copy_measures_is_near_the_exact_queue() -> None:

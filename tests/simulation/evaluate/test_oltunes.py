@@ -39,7 +39,7 @@ def test_bursts_are_seeded_and_rise_to_a_multiple() -> None:
 
 
 def test_a_run_measures_power_spread_accuracy_and_latency(database_url: str) -> None:
-    run = next(run for run in oltunes_runs([0], [OLTUNES]) if run.experiment == "bursts")
+    run = next(run for run in oltunes_runs([0]) if (run.experiment, run.planner) == ("bursts", OLTUNES))
     found = run_evaluation(replace(run, seconds=150.0), database_url)
     assert found.requests > 1000
     assert 251 < found.power_w < 2000  # idle GPUs draw 251 W

@@ -47,7 +47,7 @@ def planned(small: int) -> tuple[RentalPlanner, RentalMarket]:
 
 def search(try_rental: TryRental, small: int = 6, simulations: int = 20) -> RentalSearch:
     planner, market = planned(small)
-    found = RentalSearch(planner, market, try_rental, simulations)
+    found = RentalSearch(planner, market, try_rental, simulations, lambda line: None)
     found.run()
     return found
 
