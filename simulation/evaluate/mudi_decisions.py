@@ -6,7 +6,7 @@ trainings. Three ways answer: CVXPY with a problem a GPU, CVXPY with one problem
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import fsum
 from random import Random
@@ -44,16 +44,18 @@ NOTE = (
 Percents: TypeAlias = list[int]
 
 
-def decision_claims(seeds: Sequence[int], limits_ms: Mapping[int, float] = LIMITS_MS) -> list[EvaluationClaim]:
-    """Returns claim M5 for clusters of these numbers of GPUs; each value is the mean over the seeds."""
-    found = []
-    for gpus, limit_ms in limits_ms.items():
-        by_seed = [decision_ms(cluster_rounds(gpus, seed)) for seed in seeds]
-        means = {name: fsum(times[name] for times in by_seed) / len(by_seed) for name in by_seed[0]}
-        metric = f"milliseconds to find the SM% of {gpus:,} GPUs"
-        measure = PaperMeasure("M5", metric, limit_ms, PROBLEM_A_GPU, MUDI, "measured", NOTE, is_limit=True)
-        found.append(EvaluationClaim(measure, means, len(seeds)))
-    return found
+def decision_claims(seeds: Sequence[int]) -> list[EvaluationClaim]:
+    """Returns claim M5 for each size of a cluster."""
+    return [decision_claim(gpus, limit_ms, seeds) for gpus, limit_ms in LIMITS_MS.items()]
+
+
+def decision_claim(gpus: int, limit_ms: float, seeds: Sequence[int]) -> EvaluationClaim:
+    """Returns claim M5 for a cluster of so many GPUs; each value is the mean over the seeds."""
+    by_seed = [decision_ms(cluster_rounds(gpus, seed)) for seed in seeds]
+    means = {name: fsum(times[name] for times in by_seed) / len(by_seed) for name in by_seed[0]}
+    metric = f"milliseconds to find the SM% of {gpus:,} GPUs"
+    measure = PaperMeasure("M5", metric, limit_ms, PROBLEM_A_GPU, MUDI, "measured", NOTE, is_limit=True)
+    return EvaluationClaim(measure, means, len(seeds))
 
 
 def cluster_rounds(gpus: int, seed: int) -> list[list[SharedGpu]]:

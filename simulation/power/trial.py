@@ -106,7 +106,7 @@ def start(case: PowerCase, law: Law, settings: PowerSettings | None = None, seed
     return PowerRun(case, law, settings or PowerSettings(), case.plant(seed))
 
 
-def random_case(seed: int, *, has_limit: bool = False) -> PowerCase:
+def random_case(seed: int) -> PowerCase:
     """Returns 1 to 4 servers that draw more than the cap at the top clock, and less at the lowest."""
     draw = Random(seed)  # noqa: S311 (a test's randomness)
     count = draw.randint(1, 4)
@@ -128,7 +128,7 @@ def random_case(seed: int, *, has_limit: bool = False) -> PowerCase:
     }
     return PowerCase(
         servers, slo, batches, Frame(float(planned), float(lowest), float(CLOCKS_MHZ[-1])), cap, idle, exponent,
-        knows_idle=draw.random() < 0.5, has_limit=has_limit,
+        knows_idle=draw.random() < 0.5,
     )  # fmt: skip
 
 
@@ -137,7 +137,7 @@ def capacity(case: PowerCase, server: PlantServer, clock_mhz: float, batch: floa
     return batch / server.batch_ms(batch, CLOCKS_MHZ[-1] / clock_mhz) * 1000
 
 
-def random_rates(case: PowerCase, draw: Random, most: float = 1.3, least: float = 0.0) -> dict[str, float]:
+def random_rates(case: PowerCase, draw: Random, most: float, least: float) -> dict[str, float]:
     """Returns rates between these shares of each server's capacity at its planned values."""
     return {
         server.id: draw.uniform(least, most)

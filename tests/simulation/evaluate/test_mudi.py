@@ -47,7 +47,7 @@ from simulation.evaluate.mudi_colocation import (
     colocation_world,
     is_right,
 )
-from simulation.evaluate.mudi_decisions import PROBLEM_A_GPU, cluster_rounds, decision_claims
+from simulation.evaluate.mudi_decisions import PROBLEM_A_GPU, cluster_rounds, decision_claim
 from solvers.latency import latency_at
 from solvers.planners.names import GPULET, GSLICE, JOINT, MUDI, RESERVE
 
@@ -130,10 +130,10 @@ def test_claims_follow_from_the_results() -> None:
 
 
 def test_three_ways_find_the_same_shares_and_each_is_timed() -> None:
-    claims = decision_claims([0], {5: 18.0})
-    assert [(claim.measure.id, claim.measure.paper) for claim in claims] == [("M5", 18.0)]
-    assert set(claims[0].values) == {PROBLEM_A_GPU, MUDI, JOINT}
-    assert min(claims[0].values.values()) > 0
+    claim = decision_claim(5, 18.0, [0])
+    assert (claim.measure.id, claim.measure.paper) == ("M5", 18.0)
+    assert set(claim.values) == {PROBLEM_A_GPU, MUDI, JOINT}
+    assert min(claim.values.values()) > 0
 
 
 def test_the_instances_of_a_cluster_stay_while_what_presses_on_them_changes() -> None:

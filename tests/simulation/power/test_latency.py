@@ -35,7 +35,7 @@ def test_latency_is_regained_where_a_clock_of_the_frame_keeps_both_limits() -> N
     tried = 0
     for seed in range(10_000):
         case, draw = random_case(seed), Random(seed)
-        rates = random_rates(case, draw, 1.1)
+        rates = random_rates(case, draw, 1.1, 0.0)
         planned = int(case.clock.planned)
         if settles(case, planned, rates) or not any(settles(case, mhz, rates) for mhz in CLOCKS_MHZ if mhz > planned):
             continue
