@@ -105,7 +105,7 @@ ALERTS = (
     ),
     Alert(
         "RolloutLong", "time() - max(gpuwright_rolling_since_timestamp_seconds) > 1800", "0m", "ticket",
-        "A rollout has been under way for more than half an hour; no full plan is made before it ends.",
+        "A rollout, or several in a row, has been under way for more than half an hour.",
         "`gpuwright plan show` names the changes that wait, and for what. `gpuwright plan abort` ends it where it is, "
         "so that the next cycle plans from what runs.",
     ),
