@@ -18,7 +18,6 @@ from app.control.rollout.rules import LaggingNode, Leaving, PendingStep, Rollout
 HARMLESS = ("replaced", "not_wanted", "made_room", "gpu_recycled")
 # What a new copy goes through: its node gets the assignment, applies it, and brings the copy to serve.
 STAGES = ("assigned", "applied", "starting", "verifying", "warming", "routing", "ready")
-NONE: Mapping[str, LaggingNode] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,7 @@ def check(
     observed: FleetStatus,
     rules: RolloutRules,
     now: float,
-    lagging: Mapping[str, LaggingNode] = NONE,
+    lagging: Mapping[str, LaggingNode],
 ) -> Checked:
     """Returns the steps that are not finished.
 
