@@ -18,14 +18,14 @@ from simulation.fleet import SimulatedFleet
 from simulation.totals import Total
 
 COUNT_SECONDS = 1.0
+NAME = "simulated"
 
 
 class Gateway:
     """Counts since it started; `restart` starts again from zero, `away` reports nothing."""
 
-    def __init__(self, fleet: SimulatedFleet, database: Database, name: str = "simulated") -> None:
+    def __init__(self, fleet: SimulatedFleet, database: Database) -> None:
         self.fleet = fleet
-        self.name = name
         self.away = False
         self._database = database
         self._began = self._birth()
@@ -68,7 +68,7 @@ class Gateway:
         self._due = now + COUNT_SECONDS
         self._sequence += 1
         counts = GatewayCounts(began=self._began, sequence=self._sequence, services=tuple(self._services()))
-        stored = self._database.repeatable(lambda connection: gateways.keep(connection, self.name, counts))
+        stored = self._database.repeatable(lambda connection: gateways.keep(connection, NAME, counts))
         self._sequence = max(self._sequence, stored)
         return True
 
@@ -107,7 +107,7 @@ class Gateway:
             self._version, self._limits = version, self._database.read(endpoints.read_limits)
 
     def _birth(self) -> str:
-        return f"{self.name}-{self.fleet.clock.seconds:.3f}"
+        return f"{NAME}-{self.fleet.clock.seconds:.3f}"
 
     def _services(self) -> list[ServiceCounts]:
         found = []

@@ -59,7 +59,6 @@ class Live:
         database: Database,
         nodes: frozenset[str],
         left_out: frozenset[str],
-        seed: int = 0,
         physics: Physics | None = None,
         memory: Path | None = None,
     ) -> None:
@@ -73,7 +72,7 @@ class Live:
         truth = worlds.truth_of(world, physics=physics)
         self._remember()
         others = left_out | (truth.problem.nodes.keys() - nodes)
-        self.fleet = SimulatedFleet(truth, self.clock, seed=seed, left_out=others, patient=True)
+        self.fleet = SimulatedFleet(truth, self.clock, left_out=others, patient=True)
         started = int(time.time())  # as with a real agent: the reports of an earlier run do not count as newer
         for node in self.fleet.nodes.values():
             node.memory.incarnation = started

@@ -39,7 +39,7 @@ HALF = (Stage.STARTING, Stage.VERIFYING, Stage.WARMING, Stage.ROUTING)
 class LightNode:
     """One node of a simulated fleet. `tick` moves it to the clock's time."""
 
-    def __init__(self, name: str, gpu_type: str, gpus: int, truth: FleetTruth, clock: Clock, seed: int = 0) -> None:
+    def __init__(self, name: str, gpu_type: str, gpus: int, truth: FleetTruth, clock: Clock, seed: int) -> None:
         self.name = name
         self.gpu_type = gpu_type
         self.truth = truth

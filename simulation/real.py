@@ -157,14 +157,12 @@ class RealPart:
             return True
         return CoreGroups((self._folder / "copies").resolve(), find_limits())
 
-    def rejoin(self) -> bool:
-        """Joins again if the node was deleted and is declared again, as its token was revoked; tells if it did."""
+    def rejoin(self) -> None:
+        """Joins again if the node was deleted and is declared again, as its token was revoked."""
         with contextlib.suppress(LinkError):
             uid = self._uid()
             if uid and uid != self.joined:
                 self.join()
-                return True
-        return False
 
     def join(self) -> None:
         made = self._ask("POST", "/api/v1/jointokens", {"node": self.order.node})

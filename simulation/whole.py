@@ -36,7 +36,7 @@ class WholeNode(LightNode):
     """A node like any other to a fleet: its copies are an agent's, its devices a simulated machine's."""
 
     def __init__(
-        self, name: str, gpu_type: str, gpus: int, truth: FleetTruth, clock: Clock, folder: Path, seed: int = 0
+        self, name: str, gpu_type: str, gpus: int, truth: FleetTruth, clock: Clock, folder: Path, seed: int
     ) -> None:
         super().__init__(name, gpu_type, gpus, truth, clock, seed)
         self.machine = Machine([gpu_type] * gpus, name=name)

@@ -38,8 +38,8 @@ class RequestCounts:
     ended: int
     within: int  # of the SLO
     shed: int  # turned away by the gateway, or no copy was there
-    answered: int = 0
-    accuracy_sum: float = 0.0  # of those answered
+    answered: int
+    accuracy_sum: float  # of those answered
 
     def since(self, before: RequestCounts) -> RequestCounts:
         return RequestCounts(

@@ -61,10 +61,10 @@ class Plant:
         servers: Sequence[PlantServer],
         idle_w: float,
         top_mhz: int,
-        exponent: float = 2.4,
-        noise: float = 0.0,  # of each reading, in both directions
-        limit_w: float | None = None,  # the hardware's own: it slows the clock within a reading
-        seed: int = 0,
+        exponent: float,
+        noise: float,  # of each reading, in both directions
+        limit_w: float | None,  # the hardware's own: it slows the clock within a reading
+        seed: int,
     ) -> None:
         self.servers, self.idle_w, self.top_mhz, self.exponent = tuple(servers), idle_w, top_mhz, exponent
         self.noise, self.limit_w = noise, limit_w

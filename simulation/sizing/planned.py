@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from simulation.measure.allowed import WORK
 from simulation.measure.fresh import at_rates, serves_all
 from simulation.sizing.moments import LoadMoment
 from simulation.sizing.rental import Rental, RentalMarket
@@ -49,7 +48,7 @@ class LoadTooLarge(Exception):
 class RentalPlanner:
     """Plans the moments of a load on rentals; `moments` begin with the most expensive."""
 
-    def __init__(self, market: RentalMarket, moments: Sequence[LoadMoment], work: int = WORK, seed: int = 0) -> None:
+    def __init__(self, market: RentalMarket, moments: Sequence[LoadMoment], work: int, seed: int) -> None:
         self._market = market
         self._moments = moments
         self._first, self._full = SolveBudget(None, work, seed), SolveBudget(None, WORK_FACTOR * work, seed)

@@ -23,15 +23,15 @@ class GpuPhysics:
     idle_w: float
     max_w: float
     top_clock_mhz: float
-    overlap: float = 3.0  # of computing and moving: 1 is none, large is full
-    run_ahead: float = 4.0  # the same of launches and kernels
-    bandwidth_knee: float = 0.18  # share of the SMs that pulls 63 % of the bandwidth
-    dram_sharpness: float = 4.0  # of the bend where bandwidth is used up
-    dram_wait: float = 0.15  # by how much a used DRAM slows, before it is used up
-    l2_size: float = 1.0
-    queue_wait: float = 0.3
-    block_wait: float = 0.3  # of kernels behind those of others, where shares of the SMs overlap
-    power_exponent: float = 2.4  # of the clock
+    overlap: float  # of computing and moving: 1 is none, large is full
+    run_ahead: float  # the same of launches and kernels
+    bandwidth_knee: float  # share of the SMs that pulls 63 % of the bandwidth
+    dram_sharpness: float  # of the bend where bandwidth is used up
+    dram_wait: float  # by how much a used DRAM slows, before it is used up
+    l2_size: float
+    queue_wait: float
+    block_wait: float  # of kernels behind those of others, where shares of the SMs overlap
+    power_exponent: float  # of the clock
 
     def __post_init__(self) -> None:
         if not 0 <= self.idle_w < self.max_w:
@@ -58,9 +58,9 @@ class PhysicalLoad:
     host_ms: float  # a batch: transfers, and what else the GPU waits for
     fill_share: float  # of the SMs that one request fills
     fill_exponent: float  # how that grows with the batch
-    l2_need: float = 0.3  # what it keeps in L2, over the L2 of a usual GPU
-    l2_reuse: float = 0.3  # how much more it moves when all of that is evicted
-    weight: float = 1.0  # when SMs are fought over: how many blocks it brings
+    l2_need: float  # what it keeps in L2, over the L2 of a usual GPU
+    l2_reuse: float  # how much more it moves when all of that is evicted
+    weight: float  # when SMs are fought over: how many blocks it brings
     compute_w: float = 100.0  # at all SMs
     move_w: float = 50.0  # at all bandwidth
     beyond: Beyond | None = field(default=None, compare=False)  # what is measured and not explained

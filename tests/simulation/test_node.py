@@ -39,7 +39,7 @@ class Driven:
 
     def __init__(self) -> None:
         self.clock = Clock()
-        self.node = LightNode("node-0", "v100-16gb", 2, truth_of(small()), self.clock)
+        self.node = LightNode("node-0", "v100-16gb", 2, truth_of(small()), self.clock, 0)
         self.speaker = Speaker(self.node)
         self.generation = 0
 

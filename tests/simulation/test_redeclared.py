@@ -42,11 +42,14 @@ def test_the_real_node_of_up_joins_again_when_it_is_declared_again(api: RunningS
     real = RealPart(order, tmp_path)
     real.join()
     first = StateFolder(tmp_path / "node-1").credential()
-    assert not real.rejoin()
+    joined = real.joined
+    real.rejoin()
     assert api.request("DELETE", "/api/v1/nodes/node-1").status == 200
-    assert not real.rejoin()
+    real.rejoin()
+    assert real.joined == joined
     assert api.request("PUT", "/api/v1/nodes/node-1", node("node-1", gpus=2)).status == 201
-    assert real.rejoin()
+    real.rejoin()
+    assert real.joined != joined
     second = StateFolder(tmp_path / "node-1").credential()
     assert first and second and first.token != second.token
     link = Link(api.url, second.token)

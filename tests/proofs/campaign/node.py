@@ -112,7 +112,7 @@ class CampaignNode(WholeNode):
         self.models = folder / "models"
         for path in (self.models, folder / "checkpoints"):
             path.mkdir()
-        super().__init__(name, gpu_type, gpus, truth, clock, folder)
+        super().__init__(name, gpu_type, gpus, truth, clock, folder, 0)
         for uuid in self.uuids:  # only the agent's own law keeps the cap
             self.machine.unsupported(uuid, Ability.CAP_POWER)
 

@@ -57,9 +57,9 @@ def test_costs_and_minutes_are_what_a_loop_over_the_seconds_finds(samples: RunSa
 
 def test_every_request_is_within_its_slo_late_or_shed() -> None:
     counts = [
-        (300.0, {"shop/a": RequestCounts(100, 100, 0), "shop/b": RequestCounts(50, 0, 50)}),
-        (3600.0, {"shop/a": RequestCounts(1100, 1000, 40), "shop/b": RequestCounts(50, 0, 50)}),
-        (7200.0, {"shop/a": RequestCounts(2100, 2000, 40), "shop/b": RequestCounts(150, 50, 90)}),
+        (300.0, {"shop/a": RequestCounts(100, 100, 0, 0, 0.0), "shop/b": RequestCounts(50, 0, 50, 0, 0.0)}),
+        (3600.0, {"shop/a": RequestCounts(1100, 1000, 40, 0, 0.0), "shop/b": RequestCounts(50, 0, 50, 0, 0.0)}),
+        (7200.0, {"shop/a": RequestCounts(2100, 2000, 40, 0, 0.0), "shop/b": RequestCounts(150, 50, 90, 0, 0.0)}),
     ]
     found = request_figures(RunSamples(BEGAN, 7200.0, counts=list(counts)))
     assert (found["requests"], found["lateRequests"], found["shedRequests"]) == (2100, 70, 80)

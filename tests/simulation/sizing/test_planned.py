@@ -23,7 +23,7 @@ PRICES = {"small": 1.0, "big": 2.5}
 def planner(rows: str, **given: int) -> tuple[RentalPlanner, RentalMarket]:
     market = RentalMarket.of(world(**given))
     moments = highest_moments(curves(rows), {"shop/a": 5.0, "shop/b": 7.0}, market.worth())
-    return RentalPlanner(market, moments, WORK), market
+    return RentalPlanner(market, moments, WORK, 0), market
 
 
 def carries(counts: dict[str, int], seconds: Iterable[int], owned: int = 0) -> bool:

@@ -28,8 +28,8 @@ def outcome(shed: Callable[[Rental], int], share: Callable[[Rental], float] = la
 class RememberingPlanner(RentalPlanner):
     """A planner that finds the rental for each factor once: all searches here ask about the same load."""
 
-    def __init__(self, market: RentalMarket, moments: Sequence[LoadMoment], work: int) -> None:
-        super().__init__(market, moments, work)
+    def __init__(self, market: RentalMarket, moments: Sequence[LoadMoment], work: int, seed: int) -> None:
+        super().__init__(market, moments, work, seed)
         self._rentals: dict[float, Rental] = {}
 
     def cheapest(self, factor: float = 1.0) -> Rental:
@@ -42,7 +42,7 @@ class RememberingPlanner(RentalPlanner):
 def planned(small: int) -> tuple[RentalPlanner, RentalMarket]:
     market = RentalMarket.of(world(small=small, big=0))
     moments = highest_moments(curves(LOAD), {"shop/a": 5.0, "shop/b": 7.0}, market.worth())
-    return RememberingPlanner(market, moments, 1), market
+    return RememberingPlanner(market, moments, 1, 0), market
 
 
 def search(try_rental: TryRental, small: int = 6, simulations: int = 20) -> RentalSearch:
