@@ -57,7 +57,7 @@ class Planner:
     store: PlannerStore
     solver: PlanSolver
     loads: LoadForecaster
-    budget: CycleBudget = field(default_factory=CycleBudget)
+    budget: CycleBudget
     cycle_seconds: float = CYCLE_SECONDS
     currency: str = ""  # of all prices
     called_for: Reason | None = None  # a cycle is wanted before its time
@@ -99,7 +99,7 @@ class Planner:
         """
         return self._jobs.others_arrived(self.store)
 
-    def cycle(self, reason: Reason = Reason.CYCLE) -> CycleResult | None:
+    def cycle(self, reason: Reason) -> CycleResult | None:
         """Runs one full cycle, if this planner leads."""
         if not self.store.epoch:
             return None

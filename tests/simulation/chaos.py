@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from itertools import pairwise
 
 from sqlalchemy import text
@@ -17,6 +18,7 @@ from agents.contract.assignments import Assignment
 from agents.keeper.copies import NodeCopy, Stage
 from app.control.cycle import CycleBudget
 from app.control.domain.decision import SolveOutcome, SolverAnswer
+from app.control.domain.events import Reason
 from app.control.domain.ports import Meanwhile, just_wait
 from app.control.observe.listener import ReportListener
 from app.control.planner import Planner
@@ -203,7 +205,8 @@ class Chaos:
         self._later(LEASE_SECONDS + 5, 90, lambda: self._resume(paused))
 
     def _resume(self, paused: Planner) -> None:
-        acts: list[Callable[[], object]] = [paused.cycle, paused.advance, paused.quicken, paused.lead]
+        cycle = partial(paused.cycle, Reason.CYCLE)
+        acts: list[Callable[[], object]] = [cycle, paused.advance, paused.quicken, paused.lead]
         self.rng.shuffle(acts)
         for act in acts:
             act()

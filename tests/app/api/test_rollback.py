@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from app.control.domain.events import Reason
 from tests.support.planned import Planned, planned_fleet
 from tests.support.postgres import DatabaseServer
 
@@ -26,7 +27,7 @@ def change(fleet: Planned, path: str, **fields: Any) -> None:
 def newer_than(fleet: Planned, generation: int) -> dict[str, Any]:
     """Returns the first plan after this one, which the next cycles make."""
     for _ in range(5):
-        fleet.simulation.planner.cycle()
+        fleet.simulation.planner.cycle(Reason.CYCLE)
         found = [plan for plan in plans(fleet) if plan["generation"] > generation]
         if found:
             return found[-1]
@@ -77,7 +78,7 @@ def test_an_old_plan_comes_back_if_right_today_and_the_fleet_waits_until_resumed
 def _is_refused(fleet: Planned, generation: int, to: int) -> None:
     change(fleet, "policies/default", clientsPerGpu=1)
     assert fleet.server.request("POST", f"/api/v1/plans/{generation}/rollback?to={to}", b"").status == 202
-    fleet.simulation.planner.cycle()
+    fleet.simulation.planner.cycle(Reason.CYCLE)
     refusal = said(fleet, "rollback_refused")[0]
     assert refusal.startswith(f"plan {to} breaks rules today: ")
     assert "clients_fit: 2 instances and jobs, over clientsPerGpu 1" in refusal

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from app.control.domain.events import Reason
 from tests.app.console.test_browser import PHONE, opened
 from tests.app.console.visits import session, visit
 from tests.support.axe import violations, violations_in_either_light
@@ -32,7 +33,7 @@ def propose(fleet: Planned, rate: float) -> int:
     """Declares another rate; returns the plan that then waits for approval."""
     spec = fleet.server.request("GET", "/api/v1/services/shop/a").json["spec"] | {"ratePerSecond": rate}
     assert fleet.server.request("PUT", "/api/v1/services/shop/a", {"spec": spec}).status == 200
-    fleet.simulation.planner.cycle()
+    fleet.simulation.planner.cycle(Reason.CYCLE)
     newest = fleet.server.request("GET", "/api/v1/plans?limit=1").json["items"][0]
     assert newest["state"] == "proposed"
     return int(newest["generation"])
@@ -84,7 +85,7 @@ def test_an_approve_a_reject_a_rollback_and_a_drain_by_mouse_are_in_the_audit(br
         confirm(page, "Approve", f"Approve plan {third}")
         decide(page, f"Roll back to plan {first}", f"Roll back to plan {first}")
         assert said(page).startswith(f"You asked to go back from plan {third}")
-        fleet.simulation.planner.cycle()
+        fleet.simulation.planner.cycle(Reason.CYCLE)
         page.goto("/plans")
         page.get_by_role("button", name="Resume the fleet").click()
         assert said(page).startswith("You resumed the fleet")

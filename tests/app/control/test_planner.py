@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from app.control.cycle import CycleBudget
 from app.control.domain.decision import SolveOutcome
+from app.control.domain.events import Reason
 from app.control.domain.leading import Deposed
 from app.control.observe.listener import ReportListener
 from app.control.planner import Planner
@@ -57,7 +59,7 @@ def rows(simulation: Simulation, sql: str) -> list[Any]:
 def another(simulation: Simulation) -> Planner:
     """A second planner on the same database."""
     database = simulation.database
-    return Planner(PlannerStore(database, "another", 30.0), Inline(), ReportListener(database))
+    return Planner(PlannerStore(database, "another", 30.0), Inline(), ReportListener(database), CycleBudget())
 
 
 def test_a_declared_fleet_is_served_and_then_left_alone(database_url: str) -> None:
@@ -102,7 +104,7 @@ def test_case_2_what_a_replaced_leader_decides_is_not_recorded_and_it_steps_down
         plans = rows(simulation, "SELECT count(*) FROM plan")
         assignments = rows(simulation, "SELECT node, generation FROM assignment ORDER BY node")
         assert old.store.epoch == 1, "it was paused, and does not know yet"
-        assert old.cycle() is None
+        assert old.cycle(Reason.CYCLE) is None
         assert old.store.epoch == 0
         assert not old.advance()
         assert not old.lead()
@@ -135,7 +137,7 @@ def test_case_1_a_leader_that_dies_before_assigning_is_replaced_and_its_work_con
         simulation.plans = False
         simulation.advance(25)
         assert simulation.planner.lead()
-        found = simulation.planner.cycle()
+        found = simulation.planner.cycle(Reason.CYCLE)
         assert found is not None
         assert found.generation > 0
         new = another(simulation)
@@ -204,7 +206,7 @@ def test_while_a_plan_is_rolled_out_the_next_one_makes_only_what_is_needed(datab
     with fleet(database_url, nodes=4) as simulation:
         simulation.advance(4)
         put(simulation.database, of_documents([gpu_type(), model("a"), profile("a"), service("a", 600.0)]))
-        found = simulation.planner.cycle()
+        found = simulation.planner.cycle(Reason.CYCLE)
         assert found
         assert found.generation
         recorded = rows(simulation, "SELECT generation FROM plan ORDER BY generation")

@@ -12,6 +12,7 @@ import pytest
 from sqlalchemy import text
 
 from app.control.cycle import CycleBudget
+from app.control.domain.events import Reason
 from app.control.domain.snapshot import Snapshot
 from app.control.fast.lane import FastLane, LaneResult
 from app.control.observe.listener import ReportListener
@@ -142,13 +143,15 @@ def test_a_new_leader_acts_only_once_it_knows_what_was_asked_before(database_url
         simulation.plans = False
         simulation.advance(31)
         database = simulation.database
-        new = Planner(PlannerStore(database, "another", 30.0), Inline(), Flaky(ReportListener(database), 1))
+        new = Planner(
+            PlannerStore(database, "another", 30.0), Inline(), Flaky(ReportListener(database), 1), CycleBudget()
+        )
         with pytest.raises(Unavailable):
             new.lead()
         assert new.store.epoch == 0
-        assert new.cycle() is None, "it would plan for what is declared"
+        assert new.cycle(Reason.CYCLE) is None, "it would plan for what is declared"
         assert new.lead()
-        new.cycle()
+        new.cycle(Reason.CYCLE)
         assert _planned_rate(simulation) >= 0.9 * planned
 
 
@@ -201,7 +204,9 @@ def test_case_18_no_planner_waits_for_a_lease_renewed_in_the_future(database_url
         simulation.advance(10)
         _set_back(simulation)
         database = simulation.database
-        assert Planner(PlannerStore(database, "another", 30.0), Inline(), ReportListener(database)).lead()
+        assert Planner(
+            PlannerStore(database, "another", 30.0), Inline(), ReportListener(database), CycleBudget()
+        ).lead()
 
 
 def _set_back(simulation: Simulation) -> None:

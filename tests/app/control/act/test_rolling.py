@@ -115,7 +115,7 @@ def test_changes_that_block_each_other_raise_an_alarm_and_are_left_out(database_
         assert 15 <= row.rollout["waited_seconds"] <= 30
         assert simulation.planner.called_for == Reason.ROLLOUT_BLOCKED
         assert simulation.planner._lane.base is None, "no quick step brings back what was left out"
-        simulation.planner.cycle()
+        simulation.planner.cycle(Reason.CYCLE)
         (found,) = rows(simulation, "SELECT status FROM object WHERE kind = 'Service' AND name = 'a'")
         degraded = next(each for each in found.status["conditions"] if each["type"] == "Degraded")
         assert (degraded["status"], degraded["reason"]) == ("True", "RolloutBlocked")
@@ -155,7 +155,7 @@ def test_a_node_that_reports_and_applies_no_assignment_does_not_hold_up_full_cyc
         assert all("its node has not applied its assignment after" in message for message in found.values())
         assert rows(simulation, f"SELECT state FROM plan WHERE generation = {made}") == [("stopped",)]
         assert len(rolling_since) == 2 and None in rolling_since, "the metric says when it began, and that it ended"
-        simulation.planner.cycle()
+        simulation.planner.cycle(Reason.CYCLE)
         (last,) = rows(simulation, "SELECT reason FROM cycle ORDER BY at DESC LIMIT 1")
         assert last.reason != "rollout_under_way"
 
