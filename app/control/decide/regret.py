@@ -113,7 +113,7 @@ class RegretAccounts:
     def groups(self) -> tuple[GroupRow, ...]:
         return tuple(entry.batch.groups for entry in self.waiting)
 
-    def measured(self, now: datetime, found: Iterable[Batch], most: int = LEAST_WAITING) -> RegretAccounts:
+    def measured(self, now: datetime, found: Iterable[Batch], most: int) -> RegretAccounts:
         """Returns the accounts after a new measurement, with what batches would have saved since the last one.
 
         A batch that is not possible any more loses as much as it would have gained, so that loads that go back and

@@ -13,7 +13,7 @@ from app.control.decide.batch_drafts import MOST_REHEARSED, URGENT_SECONDS, Batc
 from app.control.decide.batches import TRIES, URGENT_TRIES, add_due_batches, spell_batches
 from app.control.decide.decide import draft_changes, hold_back
 from app.control.decide.least_change import follow_rates
-from app.control.decide.regret import NO_REGRETS
+from app.control.decide.regret import LEAST_WAITING, NO_REGRETS
 from app.control.domain.decision import Decision, SolveOutcome, SolverAnswer
 from app.control.domain.desired import Desired
 from app.control.domain.snapshot import DeclaredObject, ExpectedLoad, NodeStatus, Rest, Snapshot
@@ -123,7 +123,7 @@ class Choosing(Inline):
 
     def due(self) -> tuple[Batch, ...]:
         """Returns them in the order in which they are made."""
-        return NO_REGRETS.measured(START, self._batches).due(START)
+        return NO_REGRETS.measured(START, self._batches, LEAST_WAITING).due(START)
 
 
 @pytest.fixture(scope="module")

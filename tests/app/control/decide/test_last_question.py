@@ -10,7 +10,7 @@ from functools import partial
 from app.control.cycle import CycleBudget
 from app.control.decide.decide import LONGEST_ROLLING
 from app.control.decide.last_question import OTHER_SEED_AFTER, REFUSED_AGAIN_AFTER, LastQuestion, plan_conditions
-from app.control.decide.regret import LEAD_HOURS, NO_REGRETS
+from app.control.decide.regret import LEAD_HOURS, LEAST_WAITING, NO_REGRETS
 from app.control.domain.decision import SolveOutcome, SolverAnswer
 from app.control.domain.ports import Meanwhile, just_wait
 from app.control.domain.snapshot import DeclaredObject, ExpectedLoad, Rest, Snapshot
@@ -131,7 +131,7 @@ def test_a_question_that_the_solver_failed_on_waits_its_minute() -> None:
 def test_what_had_no_order_of_steps_is_looked_for_again_soon() -> None:
     now = snapshot(a=10.0).at
     batch = Batch((BatchGroup((("node-0", 0),), BatchKind.SOLVED),), 1.0, LEAD_HOURS)
-    waiting = NO_REGRETS.measured(now, [batch])
+    waiting = NO_REGRETS.measured(now, [batch], LEAST_WAITING)
     assert waiting.due(now) and not waiting.is_refused
     soon = now + REFUSED_AGAIN_AFTER
     assert not LastQuestion(at=now, regrets=waiting).is_worth_another_seed(soon)

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from app.control.decide.regret import LEAD_HOURS, NO_REGRETS
+from app.control.decide.regret import LEAD_HOURS, LEAST_WAITING, NO_REGRETS
 from solvers.planning.batches.batch import Batch, BatchGroup, BatchKind
 from tests.support.soak import scaled
 
@@ -43,7 +43,7 @@ def follow(trace: list[float], churn: float) -> Followed:
     """Keeps the account of a batch that saves so much an hour, cycle by cycle, and then nothing any more."""
     accounts = NO_REGRETS
     for cycle, saved in enumerate(trace):
-        accounts = accounts.measured(moment(cycle), [Batch(group(0), saved, churn)])
+        accounts = accounts.measured(moment(cycle), [Batch(group(0), saved, churn)], LEAST_WAITING)
         if accounts.due(moment(cycle)):
             return Followed(sum(trace[:cycle]) * CYCLE_HOURS, churn, sum(trace[cycle:]) * CYCLE_HOURS)
     return Followed(sum(trace) * CYCLE_HOURS, 0.0, 0.0)
@@ -80,7 +80,9 @@ def test_loads_that_go_back_and_forth_make_nothing_due() -> None:
         accounts = NO_REGRETS
         for cycle in range(1_000):
             is_possible = cycle // cycles % 2 == 0
-            accounts = accounts.measured(moment(cycle), [Batch(group(0, 1), saved, churn)] if is_possible else [])
+            accounts = accounts.measured(
+                moment(cycle), [Batch(group(0, 1), saved, churn)] if is_possible else [], LEAST_WAITING
+            )
             assert not accounts.due(moment(cycle)), (cycles, cycle)
 
 
@@ -91,7 +93,7 @@ def test_what_is_paid_in_the_long_run_was_waited_for_or_is_repaid_within_the_lea
         groups = [group(gpu, gpu + 1) for gpu in range(0, 8, 2)]
         for cycle in range(200):
             there = [Batch(row, rng.uniform(0.1, 3.0), rng.uniform(0.01, 0.5)) for row in groups if rng.random() < 0.7]
-            accounts = accounts.measured(moment(cycle), there)
+            accounts = accounts.measured(moment(cycle), there, LEAST_WAITING)
             waited += sum(batch.saved_per_hour for batch in there) * CYCLE_HOURS
             for batch in accounts.due(moment(cycle)):
                 paid += max(0.0, batch.churn - batch.saved_per_hour * LEAD_HOURS)
@@ -101,8 +103,8 @@ def test_what_is_paid_in_the_long_run_was_waited_for_or_is_repaid_within_the_lea
 
 def test_a_batch_that_takes_the_place_of_another_goes_on_with_its_account() -> None:
     first, second, elsewhere = Batch(group(0, 1, 2), 1.0, 9.0), Batch(group(0, 1, 3), 1.0, 9.0), group(6, 7)
-    accounts = NO_REGRETS.measured(moment(0), [first]).measured(moment(1), [first])
-    accounts = accounts.measured(moment(2), [second, Batch(elsewhere, 1.0, 9.0)])
+    accounts = NO_REGRETS.measured(moment(0), [first], LEAST_WAITING).measured(moment(1), [first], LEAST_WAITING)
+    accounts = accounts.measured(moment(2), [second, Batch(elsewhere, 1.0, 9.0)], LEAST_WAITING)
     regrets = {entry.batch.groups: entry.regret for entry in accounts.waiting}
     assert abs(regrets[second.groups] - 2 * CYCLE_HOURS) < 1e-12
     assert regrets[elsewhere] == 0.0
@@ -111,32 +113,36 @@ def test_a_batch_that_takes_the_place_of_another_goes_on_with_its_account() -> N
 
 def test_a_batch_that_has_no_order_of_steps_is_due_again_after_it_has_cost_its_churn() -> None:
     batch = Batch(group(0, 1), 6.0, 0.22)
-    accounts = NO_REGRETS.measured(moment(0), [batch])
+    accounts = NO_REGRETS.measured(moment(0), [batch], LEAST_WAITING)
     assert accounts.due(moment(0)) == (batch,), "its churn is repaid within the lead"
     accounts = accounts.refused(batch)
     due = []
     for cycle in range(1, 20):
-        accounts = accounts.measured(moment(cycle), [batch])
+        accounts = accounts.measured(moment(cycle), [batch], LEAST_WAITING)
         due.append(bool(accounts.due(moment(cycle))))
     assert due.index(True) + 1 == ceil(batch.churn / batch.saved_per_hour / CYCLE_HOURS)
 
 
 def test_a_batch_goes_on_to_cost_its_saving_while_the_question_stays_the_same() -> None:
     batch = Batch(group(0, 1), 1.0, 10 * CYCLE_HOURS + LEAD_HOURS)
-    accounts = NO_REGRETS.measured(moment(0), [batch])
+    accounts = NO_REGRETS.measured(moment(0), [batch], LEAST_WAITING)
     cycle = 0
     while not accounts.due(moment(cycle)):
         cycle += 1
         accounts = accounts.waited(moment(cycle))
     assert cycle in (10, 11), "rounding aside, when it has cost its churn"
-    gone = NO_REGRETS.measured(moment(0), [batch]).measured(moment(1), [batch]).measured(moment(2), [])
+    gone = (
+        NO_REGRETS.measured(moment(0), [batch], LEAST_WAITING)
+        .measured(moment(1), [batch], LEAST_WAITING)
+        .measured(moment(2), [], LEAST_WAITING)
+    )
     assert not gone.waited(moment(100)).due(moment(100)), "it is not possible any more"
 
 
 def test_making_a_batch_ends_what_others_waited_for_on_its_gpus_alone() -> None:
     first, inside, half, apart = (Batch(group(*gpus), 1.0, 9.0) for gpus in ((0, 1), (1,), (1, 2), (3, 4)))
-    accounts = NO_REGRETS.measured(moment(0), [first, inside, half, apart])
-    accounts = accounts.measured(moment(1), [first, inside, half, apart])
+    accounts = NO_REGRETS.measured(moment(0), [first, inside, half, apart], LEAST_WAITING)
+    accounts = accounts.measured(moment(1), [first, inside, half, apart], LEAST_WAITING)
     waiting = {entry.batch: entry for entry in accounts.made(first).waiting}
     assert waiting.keys() == {half, apart}
     assert waiting[apart].regret == pytest.approx(CYCLE_HOURS)
@@ -146,17 +152,17 @@ def test_making_a_batch_ends_what_others_waited_for_on_its_gpus_alone() -> None:
 
 def test_unserved_load_makes_a_batch_due_but_is_no_regret() -> None:
     relief = Batch(group(0), 0.1, 0.4, relief_per_hour=900.0)
-    accounts = NO_REGRETS.measured(moment(0), [relief])
+    accounts = NO_REGRETS.measured(moment(0), [relief], LEAST_WAITING)
     assert accounts.due(moment(0)) == (relief,)
     served_since = replace(relief, relief_per_hour=0.0)
-    assert accounts.measured(moment(1), [served_since]).due(moment(1)) == ()
+    assert accounts.measured(moment(1), [served_since], LEAST_WAITING).due(moment(1)) == ()
 
 
 def test_of_batches_that_save_the_same_the_one_with_fewer_changes_is_made_and_waits_less() -> None:
     few, many = Batch(group(0), 1.0, 0.02, effort=0.1), Batch(group(1), 1.0, 0.02, effort=0.5)
     accounts, due = NO_REGRETS, []
     for cycle in range(40):
-        accounts = accounts.measured(moment(cycle), [many, few])
+        accounts = accounts.measured(moment(cycle), [many, few], LEAST_WAITING)
         due.append(accounts.due(moment(cycle)))
     assert due[0] == (few,), "its price is repaid within the lead"
     waited = (many.price - LEAD_HOURS) / CYCLE_HOURS
