@@ -16,7 +16,7 @@ UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
 def completes(action: argparse.Action, what: Completes) -> None:
-    """Let the shell offer `what` for the value of this argument."""
+    """Lets the shell offer `what` for the value of this argument."""
     action.completes = what  # type: ignore[attr-defined]
 
 
@@ -58,7 +58,7 @@ def add_kind_argument(
 
 
 def add_selector_arguments(parser: argparse.ArgumentParser, *, fields: bool = True) -> None:
-    """`-l`, and `--field-selector` for lists."""
+    """Adds `-l`, and `--field-selector` where whole lists are asked for."""
     parser.add_argument("-l", "--selector", metavar="LABELS", default="", help="by labels: a=b,c!=d,e,!f")
     if fields:
         parser.add_argument("--field-selector", metavar="FIELDS", default="", help="by fields: spec.model=resnet50")
@@ -101,7 +101,7 @@ def whole(least: int, most: int = MOST) -> Callable[[str], int]:
 
 
 def duration(text: str) -> int:
-    """Seconds of `90`, `90s`, `15m`, `12h`, `30d` or `2w`."""
+    """Returns the seconds of `90`, `90s`, `15m`, `12h`, `30d` or `2w`."""
     match = re.fullmatch(r"([0-9]{1,9})([smhdw]?)", text)
     if not match or int(match[1]) == 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not allowed: a time like 90s, 15m, 12h, 30d or 2w")

@@ -23,10 +23,10 @@ RATES_COLUMNS = "the columns seconds,service,ratePerSecond (tenant/name; linear 
 
 
 def refuse_language_models(world: DeclaredFiles, what: str) -> None:
-    """Failed if a service promises times of tokens, which `what` knows nothing of."""
+    """Raises Failed if a service promises times of tokens, which `what` cannot simulate."""
     if models := [manifest for manifest in world.of(Kind.SERVICE) if "tokens" in manifest.spec]:
         named = f"{models[0].tenant}/{models[0].name}"
-        raise Failed(f"{named} promises times of tokens; {what} has no truth of language models")
+        raise Failed(f"{named} promises times of tokens; {what} does not simulate language models")
 
 
 def simulated_rates(world: DeclaredFiles) -> dict[str, float]:

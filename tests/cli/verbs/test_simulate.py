@@ -123,7 +123,7 @@ def test_a_truth_that_cannot_be_is_refused(fleet: str, tmp_path: Path, capsys: p
 def test_language_models_have_the_planners_truth_alone(capsys: pytest.CaptureFixture[str]) -> None:
     models = str(ROOT / "examples/language-models.yaml")
     complaint = refused(capsys, "-f", models, "--truth", "made")
-    assert "shop/assistant promises times of tokens; --truth made has no truth of language models" in complaint
+    assert "shop/assistant promises times of tokens; --truth made does not simulate language models" in complaint
 
 
 def test_a_run_prints_its_figures_writes_its_files_and_leaves_no_folder(
