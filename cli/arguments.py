@@ -12,6 +12,7 @@ from cli.contexts import DEFAULT_SERVER
 
 Completes = Literal["kinds", "names", "files", "contexts", "verbs"]
 MOST = 1_000_000_000  # that any number here may be
+MOST_VERSION = 10**18 - 1  # of a resource
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
@@ -64,6 +65,14 @@ def add_selector_arguments(parser: argparse.ArgumentParser, *, fields: bool = Tr
         parser.add_argument("--field-selector", metavar="FIELDS", default="", help="by fields: spec.model=resnet50")
 
 
+def finite(text: str) -> float:
+    """Returns a number, of which the verb says what it may be."""
+    value = finite_number(text)
+    if value is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not allowed: a number")
+    return value
+
+
 def positive(text: str) -> float:
     """Returns a number over 0."""
     value = finite_number(text)
@@ -92,8 +101,8 @@ def whole(least: int, most: int = MOST) -> Callable[[str], int]:
     """Returns a reader of whole numbers from `least` to `most`."""
 
     def read(text: str) -> int:
-        # Ten digits at most: int() refuses thousands of them in words of its own.
-        if not re.fullmatch(r"[0-9]{1,10}", text) or not least <= int(text) <= most:
+        # Eighteen digits at most: int() refuses thousands of them in words of its own.
+        if not re.fullmatch(r"[0-9]{1,18}", text) or not least <= int(text) <= most:
             raise argparse.ArgumentTypeError(f"{text!r} is not allowed: a whole number from {least} to {most}")
         return int(text)
 

@@ -9,7 +9,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from cli import exits, sources
-from cli.arguments import positive, whole
+from cli.arguments import finite, positive, whole
 from cli.exits import Failed
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         about = f"95th percentile of {what} tokens; default {P95_BY_MEAN:g} times the mean"
         tokens.add_argument(f"--{what}-p95", type=positive, metavar="N", help=about)
     about = "share of input tokens in the prefix cache: 0 (the default) to 1"
-    tokens.add_argument("--prefix-share", type=float, metavar="S", help=about)
+    tokens.add_argument("--prefix-share", type=finite, metavar="S", help=about)
     tokens.add_argument("--ttft-ms", type=positive, metavar="MS", help="the SLO's time to the first token")
     tokens.add_argument("--tpot-ms", type=positive, metavar="MS", help="the SLO's time of each token after the first")
     tokens.add_argument("--sequences", type=whole(1, 10_000), metavar="N", help="requests that run at once, at most")

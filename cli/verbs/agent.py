@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cli import exits
+from cli.arguments import whole
 from cli.exits import Failed
 
 EPILOG = """\
@@ -36,12 +37,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     join.add_argument("--node", metavar="NAME", required=True, help="name of this node")
     join.add_argument("--token-file", metavar="FILE", type=Path, help="default: standard input")
     join.add_argument("--gpu-type", metavar="NAME", required=True, help="GpuType of its GPUs")
-    join.add_argument("--gpus", metavar="N", type=int, required=True, help="how many GPUs")
+    join.add_argument("--gpus", metavar="N", type=whole(1), required=True, help="how many GPUs")
     join.add_argument(
-        "--cpu-cores", metavar="N", type=int, default=os.cpu_count() or 1, help="CPU cores for instances; default all"
+        "--cpu-cores",
+        metavar="N",
+        type=whole(1),
+        default=os.cpu_count() or 1,
+        help="CPU cores for instances; default all",
     )
     join.add_argument(
-        "--memory-gib", metavar="N", type=int, default=_memory_gib(), help="host memory for instances; default all"
+        "--memory-gib", metavar="N", type=whole(1), default=_memory_gib(), help="host memory for instances; default all"
     )
     run_ = what.add_parser("run", help="carry out the assignment of this node until stopped; instances keep running")
     doctor = what.add_parser("doctor", help="say what this machine can and cannot enforce; changes nothing")
@@ -58,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     status = what.add_parser("status", help="what the running agent runs, holds back and has moved")
     status.add_argument("--json", action="store_true", help="as JSON")
     drain = what.add_parser("drain", help="bring what runs to an orderly end, and start nothing there")
-    drain.add_argument("--gpu", metavar="N", type=int, action="append", help="only this GPU; may be repeated")
+    drain.add_argument("--gpu", metavar="N", type=whole(0), action="append", help="only this GPU; may be repeated")
     drain.add_argument("--undo", action="store_true", help="undo the drain")
     adopt = what.add_parser("adopt", help="take over copies that run here and are not in the journal")
     adopt.add_argument("--end", action="store_true", help="end them instead")
@@ -72,10 +77,10 @@ MODELS = Path("/var/lib/gpuwright/models")  # as agents.templates.reading has it
 def _add_seams(parser: argparse.ArgumentParser) -> None:
     kinds = ("nvml", "simulated", "cores")
     parser.add_argument("--device", choices=kinds, default="nvml", help="cores: CPU cores; default %(default)s")
-    parser.add_argument("--cores", metavar="N", type=int, default=0, help="with --device cores; default all")
+    parser.add_argument("--cores", metavar="N", type=whole(0), default=0, help="with --device cores; default all")
     groups = "with --device cores: the delegated cgroup under which copies are limited; default: as root, its own"
     parser.add_argument("--cgroup", metavar="DIR", type=Path, help=groups)
-    parser.add_argument("--simulated-gpus", metavar="N", type=int, default=4, help="default %(default)s")
+    parser.add_argument("--simulated-gpus", metavar="N", type=whole(1), default=4, help="default %(default)s")
     parser.add_argument("--simulated-kind", metavar="NAME", default="v100-16gb", help="default %(default)s")
     parser.add_argument("--runtime", choices=("process", "docker"), default="process", help="default %(default)s")
     parser.add_argument(

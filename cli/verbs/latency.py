@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 from collections.abc import Sequence
 
 from cli import exits, token_latency
+from cli.arguments import finite, whole
 from cli.exits import Failed
 
 BATCH_FLAGS = ("--batch", "--exec-ms", "--slo-ms", "--burstiness")
@@ -31,19 +31,19 @@ Examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
-    parser.add_argument("--batch", type=int, metavar="N", help="largest batch: 1..256")
-    parser.add_argument("--exec-ms", type=float, metavar="MS", help="time of one batch")
-    parser.add_argument("--slo-ms", type=float, metavar="MS", help="the SLO's latency, from arrival")
+    parser.add_argument("--batch", type=whole(0), metavar="N", help="largest batch: 1..256")
+    parser.add_argument("--exec-ms", type=finite, metavar="MS", help="time of one batch")
+    parser.add_argument("--slo-ms", type=finite, metavar="MS", help="the SLO's latency, from arrival")
     parser.add_argument(
         "--percentile",
-        type=float,
+        type=finite,
         required=True,
         metavar="P",
         help="share of requests within the SLO, in percent: 50..99.9",
     )
     parser.add_argument(
         "--burstiness",
-        type=float,
+        type=finite,
         metavar="I",
         help="variance over mean of arrivals counted in windows of the SLO: 1 (Poisson, the default) to 50",
     )
@@ -98,8 +98,8 @@ def _faults(args: argparse.Namespace) -> list[str]:
     if not 1 <= args.batch <= 256:
         found.append(f"--batch {args.batch} is outside 1..256")
     for flag, value in (("--exec-ms", args.exec_ms), ("--slo-ms", args.slo_ms)):
-        if not (math.isfinite(value) and 1e-6 <= value <= 1e12):
-            found.append(f"{flag} {value:g} is no time; allowed is 1e-6..1e12")
+        if not 1e-6 <= value <= 1e12:
+            found.append(f"{flag} {value:g} is outside 1e-6..1e12")
     if not 50.0 <= args.percentile <= 99.9:
         found.append(f"--percentile {args.percentile:g} is outside 50..99.9")
     if not 1.0 <= args.burstiness <= 50.0:

@@ -10,7 +10,7 @@ from typing import Any
 
 from app.manifests.model import STORED, Kind
 from cli import exits
-from cli.arguments import add_connection_arguments, add_kind_argument, add_selector_arguments
+from cli.arguments import MOST_VERSION, add_connection_arguments, add_kind_argument, add_selector_arguments, whole
 from cli.client import ApiClient
 from cli.columns import TableColumn, columns
 from cli.contexts import resolve
@@ -40,7 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_selector_arguments(parser, fields=False)
     parser.add_argument("-A", "--all-tenants", action="store_true", help="every tenant, instead of the context's")
     parser.add_argument("--no-headers", action="store_true", help="omit the headings of tables")
-    parser.add_argument("--resource-version", type=int, metavar="N", help="start after this version instead of now")
+    since = "start after this version instead of now"
+    parser.add_argument("--resource-version", type=whole(0, MOST_VERSION), metavar="N", help=since)
     add_connection_arguments(parser, tenant=True)
 
 

@@ -7,7 +7,7 @@ import argparse
 import pytest
 
 from app.manifests.numbers import finite_number
-from cli.arguments import duration, not_negative, part, positive
+from cli.arguments import duration, finite, not_negative, part, positive
 
 
 @pytest.mark.parametrize(("text", "value"), [("40", 40.0), (" -.5 ", -0.5), ("+1.", 1.0), ("2.5e-3", 0.0025)])
@@ -21,7 +21,7 @@ def test_what_only_python_takes_for_a_number_is_none(text: str) -> None:
 
 
 def test_flags_take_numbers_in_this_form_alone() -> None:
-    for read in (positive, not_negative, part):
+    for read in (finite, positive, not_negative, part):
         assert read("0.4") == 0.4
         for text in ("0_1", "nan", "٤", ""):
             with pytest.raises(argparse.ArgumentTypeError, match=f"'{text}' is not allowed: a "):

@@ -57,9 +57,12 @@ def test_an_slo_that_no_batch_meets_is_an_answer_with_its_reason(capsys: pytest.
 
 
 def test_every_wrong_argument_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["latency", "--batch", "300", "--exec-ms", "nan", "--slo-ms", "-1", "--percentile", "99.95"]
+    words = ["latency", "--batch", "300", "--exec-ms", "0", "--slo-ms", "-1", "--percentile", "99.95"]
     code, out, err = called(words, capsys)
     assert (code, out) == (2, "")
-    for flag in ("--batch 300", "--exec-ms nan", "--slo-ms -1", "--percentile 99.95"):
+    for flag in ("--batch 300", "--exec-ms 0 is outside 1e-6..1e12", "--slo-ms -1", "--percentile 99.95"):
         assert flag in err
-    assert called(["latency", "--batch", "x"], capsys)[0] == 2
+    for flag, value in (("--batch", "x"), ("--batch", "1_6"), ("--exec-ms", "nan"), ("--slo-ms", "6_0")):
+        code, out, err = called([*QUESTION, "--slo-ms", "60", flag, value], capsys)
+        assert (code, out) == (2, "")
+        assert f"argument {flag}: '{value}' is not allowed: a " in err
