@@ -11,13 +11,13 @@ from agents.contract.assignments import AssignedInstance, Assignment
 from simulation.fleet import SimulatedFleet
 from simulation.totals import Total
 
-What = Literal["start", "stop", "resize", "retune"]
+What = Literal["start", "stop", "move", "resize", "retune"]
 CHANGES: tuple[What, ...] = get_args(What)
 
 
 @dataclass(frozen=True, slots=True)
 class AssignmentChange:
-    """One changed instance. A move starts another; a new rate alone is a weight at the gateway, and no change."""
+    """One changed instance. A new rate alone is a weight at the gateway, and no change."""
 
     at: float
     node: str
@@ -40,6 +40,8 @@ def list_changes(at: float, before: Assignment | None, after: Assignment) -> Ite
         owner = instance.owner
         if was is None or is_ is None:
             yield AssignmentChange(at, after.node, name, owner, "start" if was is None else "stop")
+        elif was.gpu != is_.gpu:
+            yield AssignmentChange(at, after.node, name, owner, "move")
         elif (was.variant, was.sm_percent, was.memory_gib) != (is_.variant, is_.sm_percent, is_.memory_gib):
             yield AssignmentChange(at, after.node, name, owner, "resize")
         elif _knobs(was) != _knobs(is_) or clocks[0].get(was.gpu) != clocks[1].get(is_.gpu):

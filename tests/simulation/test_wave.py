@@ -56,7 +56,7 @@ def cheapest() -> PlanSequence:
 
 def churn(changed: list[AssignmentChange]) -> float:
     """The price of the copies that were started, wherever they came from."""
-    started = [change for change in changed if change.what in ("start", "resize")]
+    started = [change for change in changed if change.what in ("start", "move", "resize")]
     return sum(MOVE_PRICE * PRICE * SM[change.owner.removeprefix("shop/")] / 100 for change in started)
 
 

@@ -44,7 +44,7 @@ def test_hetsev_runs_a_fleet_adds_what_a_lasting_load_needs_and_is_replayed(data
         assert simulation.cycles >= cycles + 12  # no question of such a planner goes unasked
         assert before < running(simulation)  # nothing that ran was moved, stopped or resized
         history = simulation.history.kinds(60.0)
-        assert history["resize"] == history["stop"] == 0
+        assert history["move"] == history["resize"] == history["stop"] == 0
         read = simulation.database.read
         records = [read(lambda c, g=found: record_of(c, g)) for found in generations(simulation)]  # type: ignore[misc]
     made = [record for record in records if record and record.recipe.get("kind") == RecipeKind.SOLVE]
@@ -92,6 +92,7 @@ def test_morak_runs_a_fleet_keeps_its_shares_adds_instances_and_is_replayed(data
         after = shares(simulation)
         assert set(before) <= set(after)
         assert len(after) > len(before)
+        assert simulation.history.kinds(60.0)["move"] == 0
         assert simulation.last
         snapshot = simulation.last.snapshot
         read = simulation.database.read
@@ -139,7 +140,7 @@ def test_oltunes_runs_a_fleet_adds_instances_as_the_load_rises_and_is_replayed(d
         simulation.advance(RISES_AT / 2, 2.0)
         assert before < running(simulation)  # what ran stays where it was
         history = simulation.history.kinds(60.0)
-        assert history["resize"] == history["stop"] == 0
+        assert history["move"] == history["resize"] == history["stop"] == 0
         read = simulation.database.read
         records = [read(lambda c, g=found: record_of(c, g)) for found in generations(simulation)]  # type: ignore[misc]
     assert len(records) >= 2
