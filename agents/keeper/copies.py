@@ -42,6 +42,7 @@ class NodeCopy(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     running: Running | None = None
     born: float = 0.0  # clocks.seconds() at its beginning
     since: float = 0.0  # clocks.seconds() when its stage began
+    outside_since: float | None = None  # clocks.seconds() when it was first seen on the device without MPS
     reason: str = ""
     message: str = ""
     started_at: datetime | None = None  # when it began to hold its share

@@ -31,7 +31,10 @@ class StartContext:
 
 
 def start_copy(context: StartContext, drivers: NodeDrivers, now: float) -> NodeCopy | None:
-    """Returns the copy one stage further, or None if it is not there yet. Raises CopyFailed if it never will be."""
+    """Returns the copy one stage or one finding further, or None if there is nothing new.
+
+    Raises CopyFailed if it will never be ready.
+    """
     match context.copy.stage:
         case Stage.STARTING:
             return start_process(context, drivers, now)
@@ -111,9 +114,12 @@ def verify_limits(context: StartContext, drivers: NodeDrivers, now: float) -> No
                 f"it sees {sm_count} SMs, but {copy.wanted.sm_percent:g} % of the GPU are {allowed}",
             )
         return copy.at(Stage.WARMING, now)
+    if any(process.pid in pids for process in drivers.device.processes(copy.gpu)):
+        if copy.outside_since is None:  # it may have connected since its clients were listed
+            return msgspec.structs.replace(copy, outside_since=now)
+        if now - copy.outside_since > STRAY_SECONDS:
+            raise CopyFailed("not_under_mps", "it opened the device without MPS, so its share is not limited")
     waited = now - copy.since
-    if waited > STRAY_SECONDS and any(process.pid in pids for process in drivers.device.processes(copy.gpu)):
-        raise CopyFailed("not_under_mps", "it opened the device without MPS, so its share is not limited")
     # Some servers open the device only with their first request.
     if filled.warm_up and (filled.health is None or drivers.talk.ask(copy.port, filled.health).ok):
         if drivers.runtime.pids(copy.running) & drivers.mps.clients(copy.gpu):

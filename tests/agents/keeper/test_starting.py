@@ -12,8 +12,9 @@ from agents.devices.simulated.process import Behaviour
 from agents.devices.simulated.runtime import SimulatedRuntime, SimulatedTalk
 from agents.keeper.copies import NodeCopy, Stage
 from agents.keeper.drivers import NodeDrivers
-from agents.keeper.starting import StartContext, start_copy
+from agents.keeper.starting import STRAY_SECONDS, StartContext, start_copy
 from agents.keeper.step_runner import Result, StepRunner, do_nothing
+from agents.seams.device import GpuProcess
 from agents.talk.copy_client import CopyReply
 from agents.templates import Filled, Probe
 from tests.support.caller import GIVE_UP_SECONDS
@@ -22,6 +23,7 @@ from tests.support.nodes import served
 HEALTH, WARM_UP = Probe("GET", "/healthz"), Probe("POST", "/infer")
 BOTH = Filled("both", ("serve",), health=HEALTH, warm_up=WARM_UP)
 OPENS_SECONDS = 0.5  # when a process opens its GPU, and is healthy
+LIST_SECONDS = 0.1  # until the processes of a GPU are listed
 
 
 class SlowTalk(SimulatedTalk):
@@ -38,26 +40,62 @@ class SlowTalk(SimulatedTalk):
         return super().ask(port, probe, **values)
 
 
+class SlowDevice(SimulatedDevice):
+    """The list of processes takes a while, in which they go on."""
+
+    def __init__(self, machine: Machine, talk: SlowTalk) -> None:
+        super().__init__(machine, lambda: talk.now)
+        self._talk = talk
+
+    def processes(self, uuid: str) -> tuple[GpuProcess, ...]:
+        self._talk.now += LIST_SECONDS
+        return super().processes(uuid)
+
+
+class StartingCopy:
+    """A copy on a simulated GPU, and the steps by which it starts."""
+
+    def __init__(self, folder: Path, behaviour: Behaviour) -> None:
+        machine = Machine(["v100-16gb"])
+        (self.gpu,) = machine.slots
+        self.talk = SlowTalk(machine)
+        self.device = SlowDevice(machine, self.talk)
+        self.drivers = NodeDrivers(
+            self.device,
+            SimulatedMps(machine, lambda: self.talk.now, folder),
+            SimulatedRuntime(machine, lambda: self.talk.now, lambda launch: behaviour),
+            self.talk,
+        )
+
+    def begin(self) -> NodeCopy:
+        begun = self.step(NodeCopy("search-1.1.1", served("search-1"), self.gpu, port=18_000))
+        assert begun is not None
+        return begun
+
+    def step(self, copy: NodeCopy) -> NodeCopy | None:
+        return start_copy(StartContext(copy, BOTH, self.device.gpus()[0]), self.drivers, self.talk.now)
+
+
 def test_a_copy_that_opens_its_gpu_while_its_health_is_asked_is_verified_before_its_warm_up(tmp_path: Path) -> None:
-    machine = Machine(["v100-16gb"])
-    (gpu,) = machine.slots
-    talk = SlowTalk(machine)
-    behaviour = Behaviour(opens_seconds=OPENS_SECONDS, answers_seconds=OPENS_SECONDS)
-    drivers = NodeDrivers(
-        device := SimulatedDevice(machine, lambda: talk.now),
-        SimulatedMps(machine, lambda: talk.now, tmp_path),
-        SimulatedRuntime(machine, lambda: talk.now, lambda launch: behaviour),
-        talk,
-    )
+    copy = StartingCopy(tmp_path, Behaviour(opens_seconds=OPENS_SECONDS, answers_seconds=OPENS_SECONDS))
+    begun = copy.begin()
+    assert copy.step(begun) is None
+    assert copy.talk.asked == [HEALTH]
+    verified = copy.step(begun)
+    assert verified is not None
+    assert verified.stage is Stage.WARMING
 
-    def step(copy: NodeCopy) -> NodeCopy | None:
-        return start_copy(StartContext(copy, BOTH, device.gpus()[0]), drivers, talk.now)
 
-    begun = step(NodeCopy("search-1.1.1", served("search-1"), gpu, port=18_000))
-    assert begun is not None
-    assert step(begun) is None
-    assert talk.asked == [HEALTH]
-    verified = step(begun)
+def test_a_copy_that_connects_to_mps_between_two_looks_is_not_taken_for_one_outside(tmp_path: Path) -> None:
+    """However late: its clients were listed before it opened the GPU, and the GPU's processes after."""
+    late = STRAY_SECONDS + 2.0
+    copy = StartingCopy(tmp_path, Behaviour(opens_seconds=late, answers_seconds=late))
+    begun = copy.begin()
+    copy.talk.now = late - LIST_SECONDS / 2
+    seen = copy.step(begun)
+    assert seen is not None
+    assert seen.stage is Stage.VERIFYING
+    verified = copy.step(seen)
     assert verified is not None
     assert verified.stage is Stage.WARMING
 
