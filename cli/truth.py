@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 
 from cli.arguments import completes, whole
 from cli.exits import Failed
-from simulation.measure.allowed import PROFILES, TRUTHS, ProfilesName
 
 if TYPE_CHECKING:
+    from simulation.measure.allowed import ProfilesName
     from simulation.truths import TruthOrder
+
+TRUTHS = ("planner", "made", "measured")
+PROFILES = ("declared", "measured", "complete")
 
 
 def add_truth_arguments(parser: argparse.ArgumentParser) -> None:

@@ -9,7 +9,6 @@ LOADS: tuple[LoadName, ...] = get_args(LoadName)
 TruthName: TypeAlias = Literal["planner", "made", "measured"]
 TRUTHS: tuple[TruthName, ...] = get_args(TruthName)
 ProfilesName: TypeAlias = Literal["declared", "measured", "complete"]
-PROFILES: tuple[ProfilesName, ...] = get_args(ProfilesName)
 WORK = 60  # of each search of a cycle
 WARM_UP_MINUTES = 5  # figures count from then on
 SIMULATIONS = 20  # of one sizing
