@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import pytest
 
@@ -22,9 +23,11 @@ from tests.solvers.crosscheck.tiny import tiny_problem
 from tests.solvers.planning.capped import at_cap, with_caps
 from tests.solvers.planning.random_problems import random_problem
 from tests.solvers.planning.small_world import BIG, profile, service
+from tests.solvers.planning.without_bound import plan_without_bound
 from tests.support.soak import scaled
 
-FEW = SolveBudget(seconds=None, work=5)
+FEW_STEPS = 5
+FEW = SolveBudget(seconds=None, work=FEW_STEPS)
 ENOUGH = SolveBudget(seconds=None, work=50)
 SEEDS = range(scaled(200, 20))
 
@@ -66,13 +69,18 @@ def test_the_exact_model_under_caps_finds_nothing_below_the_bound_and_no_plan_is
             assert plan.certificate.bound <= found.cost * (1 + TOLERANCE_SHARE) + TOLERANCE_SHARE, seed
 
 
+@cache
+def running(seed: int) -> Problem:
+    """Returns a problem that runs a plan made without caps."""
+    problem = without_budget(replace(random_problem(seed), state=None))
+    before = plan_without_bound(problem, FEW_STEPS)
+    return replace(problem, state=RunningState(None, before.instances, before.jobs))
+
+
 @pytest.mark.parametrize("planner", ["joint", *sorted(DRAFTERS)])
 def test_what_runs_over_a_cap_that_was_lowered_does_not_stay_as_it_is(planner: str) -> None:
     for seed in range(scaled(60, 6)):
-        problem = without_budget(replace(random_problem(seed), state=None))
-        before = find(problem, FEW, alone=True).plan
-        running = RunningState(None, tuple(before.instances), tuple(before.jobs))
-        lowered = with_caps(replace(problem, state=running), seed)
+        lowered = with_caps(running(seed), seed)
         if any(not job.is_preemptible for job in lowered.jobs.values()):
             continue  # such a job stays whatever it draws
         if planner == "joint":
@@ -86,7 +94,7 @@ def test_changed_rates_and_batches_of_moves_keep_the_cap_of_each_gpu() -> None:
     made = 0
     for seed in range(scaled(100, 10)):
         problem = without_budget(with_caps(replace(random_problem(seed), state=None, jobs={}), seed))
-        plan = find(problem, FEW, alone=True).plan
+        plan = plan_without_bound(problem, FEW_STEPS)
         if not plan.instances:
             continue
         replanner = Replanner.of(problem, plan)

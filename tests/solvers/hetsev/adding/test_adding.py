@@ -14,9 +14,9 @@ from solvers.planning.judge.services import AVAILABILITY_RULES
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem, RunningState
 from solvers.planning.search.promise import keep
-from solvers.planning.solve import SolveBudget, find
 from tests.solvers.planning.capped import with_caps
 from tests.solvers.planning.random_problems import random_problem
+from tests.solvers.planning.without_bound import plan_without_bound
 from tests.support.soak import scaled
 
 SEEDS = scaled(400, 40)
@@ -27,7 +27,7 @@ RISE = 1.6
 def running(seed: int) -> Problem:
     """A random problem that runs the joint planner's plan."""
     problem = random_problem(seed)
-    plan = find(replace(problem, state=None), SolveBudget(None, 2, seed), alone=True).plan
+    plan = plan_without_bound(replace(problem, state=None), 2, seed)
     now = problem.state.now if problem.state else None
     jobs = {placed.job for placed in plan.jobs}
     return replace(
@@ -71,7 +71,7 @@ def test_nothing_moves_and_the_judge_finds_nothing_new(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(0, SEEDS, 3))
 def test_what_is_added_keeps_the_cap_of_each_gpu(seed: int) -> None:
     problem = replace(with_caps(running(seed), seed), state=None)
-    before = find(problem, SolveBudget(None, 2, seed), alone=True).plan
+    before = plan_without_bound(problem, 2, seed)
     problem = replace(problem, state=RunningState(None, before.instances, before.jobs))
     rates = risen(problem, seed)
     adder = Adder.of(problem)
