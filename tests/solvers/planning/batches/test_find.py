@@ -20,7 +20,7 @@ from solvers.planning.replan import Replanner
 from solvers.planning.replan.match import match_running
 from solvers.planning.search.promise import keep
 from solvers.planning.search.tables import tables
-from solvers.planning.solve import SolveBudget, find
+from tests.solvers.planning.without_bound import plan_without_bound
 
 TRIES = 16
 
@@ -29,7 +29,7 @@ TRIES = 16
 def dear() -> tuple[Problem, Plan]:
     """A fleet whose plan followed its rates down without moving anything else."""
     problem = family("A", 16, 8, seed=3, load=0.7)
-    busy = find(problem, SolveBudget(None, 1), alone=True).plan
+    busy = plan_without_bound(problem, 1)
     replanner = Replanner.of(problem, busy)
     replanner.change({name: service.rate_per_second * 0.6 for name, service in problem.services.items()})
     plan = replanner.plan
@@ -68,10 +68,10 @@ def test_the_worst_gpus_are_refilled_for_fewer_hand_overs_than_a_plan_from_scrat
     after = judge(problem, refilled, keeps=keep)
     assert after.is_right, after.violations
     assert after.cost.total < before.cost.total
-    fresh = find(replace(problem, state=None), SolveBudget(None, 4), alone=True).plan
+    fresh = plan_without_bound(replace(problem, state=None), 4)
     fitted = replace(plan, instances=tuple(match_running(tables(problem), fresh.instances)))
     assert after.cost.churn < judge(problem, fitted, simulate=False).cost.churn
-    chosen = find(problem, SolveBudget(None, 4), alone=True).plan
+    chosen = plan_without_bound(problem, 4)
     values = [judge(problem, found, simulate=False).cost.value(problem.policy) for found in (chosen, refilled)]
     assert values[0] <= values[1] * (1 + 1e-9)
 
@@ -80,7 +80,7 @@ def test_the_worst_gpus_are_refilled_for_fewer_hand_overs_than_a_plan_from_scrat
 def short() -> tuple[Problem, Plan]:
     """A fleet that followed its rates and leaves a part of some services unserved."""
     problem = family("A", 8, 8, seed=5, load=1.1)
-    busy = find(problem, SolveBudget(None, 1), alone=True).plan
+    busy = plan_without_bound(problem, 1)
     replanner, draw = Replanner.of(problem, busy), Random(5)
     replanner.change(
         {name: service.rate_per_second * draw.choice((0.5, 0.8, 1.5)) for name, service in problem.services.items()}
@@ -140,7 +140,7 @@ def test_instances_that_leave_move_to_the_given_gpus_and_nothing_else_changes_it
 
 def test_an_instance_gives_way_to_what_another_gpu_was_opened_for() -> None:
     problem = family("A", 16, 8, seed=3, load=0.7)
-    running = find(problem, SolveBudget(None, 1), alone=True).plan
+    running = plan_without_bound(problem, 1)
     found = 0
     for name, service in problem.services.items():
         replanner = Replanner.of(problem, running)
