@@ -9,7 +9,7 @@ from benchmarks.families import family, multiply_gpus
 from benchmarks.replanning import new_rates
 from solvers.planning.problem import Problem
 from solvers.planning.replan import Replanner
-from solvers.planning.solve import SolveBudget, solve
+from tests.solvers.planning.without_bound import plan_without_bound
 from tests.support.soak import SOAK
 
 ROUNDS = 20
@@ -28,7 +28,7 @@ def test_until_a_full_plan_is_due_it_costs_what_a_cold_plan_does(
     gpus: int, services: int, seed: int, factor: int
 ) -> None:
     problem = multiply_gpus(family("A", gpus, services, seed), factor)
-    base = solve(problem, SolveBudget(seconds=None, work=50 if SOAK else 20))
+    base = plan_without_bound(problem, 50 if SOAK else 20)
     assert base.certificate
     replanner, rng = Replanner.of(problem, base), np.random.default_rng(seed)
     quiet: list[tuple[float, Problem]] = []  # what it costs after each change, until one says that a full plan is due
@@ -42,7 +42,7 @@ def test_until_a_full_plan_is_due_it_costs_what_a_cold_plan_does(
     assert quiet, "a full plan is due at the first change"
     ends = quiet[-1:] + ([] if done.reasons or not is_due else [(done.cost.total, replanner.problem)])
     for cost, drifted in ends:
-        cold = solve(drifted, SolveBudget(seconds=None, work=base.certificate.work))
+        cold = plan_without_bound(drifted, base.certificate.work)
         assert cold.certificate
         drift = cost / cold.certificate.cost.total - 1
         assert drift <= MOST_DRIFT, f"{drift:.1%} above a cold plan, and nothing said of it"
@@ -50,7 +50,7 @@ def test_until_a_full_plan_is_due_it_costs_what_a_cold_plan_does(
 
 def test_where_one_gpu_is_much_of_those_in_use_a_full_plan_is_always_due() -> None:
     problem = family("A", 40, 20, 1)
-    replanner = Replanner.of(problem, solve(problem, SolveBudget(seconds=None, work=0)))
+    replanner = Replanner.of(problem, plan_without_bound(problem, 0))
     done = replanner.change({name: service.rate_per_second * 0.95 for name, service in problem.services.items()})
     used = len({instance.place for instance in replanner.plan.instances})
     assert used <= 66
@@ -62,7 +62,7 @@ def test_what_stays_unserved_is_said_at_every_change() -> None:
     large, small = (
         sorted(problem.services, key=lambda name: -problem.services[name].rate_per_second)[k] for k in (0, 1)
     )
-    replanner = Replanner.of(problem, solve(problem, SolveBudget(seconds=None, work=0)))
+    replanner = Replanner.of(problem, plan_without_bound(problem, 0))
     replanner.change({large: 1e9})
     done = replanner.change({small: problem.services[small].rate_per_second * 0.9})
     assert done.cost.unserved
