@@ -32,6 +32,7 @@ SPOT_PRICE_SHARE = 0.4
 FACTORS = (0.3, 0.8, 1.0, 1.3, 2.0)  # of a rate
 
 
+@cache
 def tiny(number: int) -> Problem:
     """Returns one of the 500: two to four GPUs on nodes of one or two, in two regions, bought in several ways."""
     r = Random(number)
@@ -77,6 +78,11 @@ def cheapest_of_tiny(number: int) -> tuple[float, Plan]:
     return cheapest(tiny(number))
 
 
+@cache
+def rounds_of_tiny(number: int) -> list[bound.Round]:
+    return list(bound.rounds(tables(needed(tiny(number))), WORK))
+
+
 def rounded_up(cost: float) -> float:
     return cost + 1e-9 * max(1.0, cost)
 
@@ -86,7 +92,7 @@ def test_no_plan_that_keeps_the_rules_costs_less_than_the_bound(number: int) -> 
     problem = tiny(number)
     cost, tried = cheapest_of_tiny(number)
     assert judge(problem, tried, simulate=False, keeps=keep).violations == ()
-    for found in bound.rounds(tables(needed(problem)), WORK):
+    for found in rounds_of_tiny(number):
         assert found.bound <= rounded_up(cost)
     plan = find(problem, SolveBudget(None, 4), alone=True).plan
     assert plan.certificate
@@ -101,7 +107,7 @@ def test_no_plan_costs_less_than_any_prices_of_what_is_left_prove(number: int) -
     problem = tiny(number)
     cost, t, rng = cheapest_of_tiny(number)[0], tables(needed(problem)), np.random.default_rng(number)
     rows = surviving_nodes(fleet(t, 1))
-    found = list(bound.rounds(t, WORK // 10))[-1]
+    found = rounds_of_tiny(number)[-1]
     for scale in (0.01, 0.1):
         of_rates = found.prices[: len(t.rate)] * rng.uniform(0, 1, len(t.rate))
         prices = np.concatenate([of_rates, rng.exponential(scale, len(rows))])
@@ -111,7 +117,7 @@ def test_no_plan_costs_less_than_any_prices_of_what_is_left_prove(number: int) -
 @pytest.mark.parametrize("number", range(0, PROBLEMS, 5 * STEP))
 def test_a_kept_bound_is_no_more_than_a_plan_at_other_rates(number: int) -> None:
     problem, r = tiny(number), Random(number)
-    found = list(bound.rounds(tables(needed(problem)), WORK))[-1]
+    found = rounds_of_tiny(number)[-1]
     assert found.duals
     for _ in range(3):
         rates = {name: s.rate_per_second * r.choice(FACTORS) for name, s in problem.services.items()}

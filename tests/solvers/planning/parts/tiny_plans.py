@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from itertools import product
 from math import inf, prod
 
+import numpy as np
+from numpy.typing import NDArray
+
 from solvers import latency
 from solvers.planning.plan import Plan, Unserved
 from solvers.planning.problem import Instance, Node, Place, Problem, Profile, Service
@@ -47,10 +50,10 @@ def cheapest(problem: Problem) -> tuple[float, Plan]:
         if prod(map(len, options)) <= MOST_PLANS:
             break
     best, found = inf, Plan(())
-    for fillings in product(*options):
+    for least, fillings in _cheapest_first(problem, options):
+        if least >= best:
+            break
         cost = _paid(problem, fillings)
-        if cost >= best:
-            continue
         lines, unserved = [], []
         for name, service in sorted(problem.services.items()):
             copies = [copy for filling in fillings for copy in filling if copy.service == name]
@@ -66,6 +69,32 @@ def cheapest(problem: Problem) -> tuple[float, Plan]:
             if cost < best:
                 best, found = cost, Plan(tuple(_line(problem, *line) for line in lines), unserved=tuple(unserved))
     return best, found
+
+
+def _cheapest_first(problem: Problem, options: list[list[Filling]]) -> Iterator[tuple[float, tuple[Filling, ...]]]:
+    """Yields all plans with what each costs at least: without any rules, its copies carry all that they can."""
+    services = [service for _, service in sorted(problem.services.items())]
+    rates = np.array([service.rate_per_second for service in services])
+    prices = problem.policy.unserved_price * np.array([service.priority / 100 for service in services])
+    numbers = list(product(*map(range, map(len, options))))
+    each = np.array(numbers)
+    rest = rates - sum(_carried(services, options[gpu])[each[:, gpu]] for gpu in range(len(options)))
+    unserved = np.where(rest > 1e-9 * rates, np.maximum(rest, 1.0), 0.0) @ prices
+    plans = [tuple(options[gpu][number] for gpu, number in enumerate(row)) for row in numbers]
+    least = np.array([_paid(problem, plan) for plan in plans]) + unserved * (1 - 1e-12)
+    for plan in np.argsort(least, kind="stable").tolist():
+        yield float(least[plan]), plans[plan]
+
+
+def _carried(services: list[Service], fillings: list[Filling]) -> NDArray[np.float64]:
+    """Returns the most that each filling of a GPU carries of each service."""
+    return np.array(
+        [
+            [sum(copy.most for copy in filling if copy.service == service.name) for service in services]
+            for filling in fillings
+        ],
+        dtype=np.float64,
+    )
 
 
 def _fillings(problem: Problem, node: Node, place: Place, grid: tuple[int, ...]) -> Iterator[Filling]:
