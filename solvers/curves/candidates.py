@@ -23,6 +23,7 @@ class CurveCandidate(Protocol):
 
     def predict(self, at: CurvePlaces) -> CurvePrediction: ...
 
+    @property
     def left_out(self) -> tuple[Floats, Floats]:
         """Returns each measurement's error and deviation when it is predicted from the others."""
         ...
@@ -49,7 +50,7 @@ def best_candidate(seen: Observations) -> CurveCandidate:
     fitted = [CANDIDATES[name](seen) for name in names]
     if len(fitted) == 1:
         return fitted[0]
-    misses = [np.abs(candidate.left_out()[0]) for candidate in fitted]
+    misses = [np.abs(candidate.left_out[0]) for candidate in fitted]
     chosen = 0
     for index in range(1, len(fitted)):
         gain = misses[0] - misses[index]

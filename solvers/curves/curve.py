@@ -51,7 +51,7 @@ def fit(measurements: Sequence[Measurement], highest_clock_mhz: int, method: str
         raise ValueError(f"method {method} is not one of {', '.join(CANDIDATES)}")
     seen = observations(measurements, highest_clock_mhz)
     candidate = best_candidate(seen) if method is None else CANDIDATES[method](seen)
-    errors, _ = candidate.left_out()
+    errors, _ = candidate.left_out
     return LatencyCurve(candidate.name, float(np.mean(np.abs(np.expm1(-errors)))), highest_clock_mhz, candidate)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 
 import numpy as np
 
 from solvers.curves.observations import CurvePlaces, CurvePrediction, Floats, Observations
-from solvers.curves.process import Fitted, Unexplained, fit_process
+from solvers.curves.process import FitTask, Fitted, Unexplained, fit_processes
 from solvers.curves.shapes import Shape
 
 NOISES = (0.01, 0.02, 0.04, 0.07)
@@ -41,27 +42,25 @@ class Mixture:
         variance = self.weights @ (inner + (means - mean) ** 2)
         return CurvePrediction(mean, variance, noise)
 
+    @cached_property
     def left_out(self) -> tuple[Floats, Floats]:
         """Returns each measurement's error and deviation when it is predicted from the others.
 
         The assumption is the likeliest of all measurements; the parameters and the weights are fitted without the one.
         """
         best = self.fits[0]
-        errors, deviations = np.empty(len(self.seen)), np.empty(len(self.seen))
-        for index in range(len(self.seen)):
-            others = self.seen.without(index)
-            fitted = fit_process(best.shape, others, best.unexplained, best.parameters)
-            predicted = fitted.predict(self.seen.places.only(index))
-            errors[index] = self.seen.logarithms[index] - predicted.mean[0]
-            deviations[index] = predicted.deviation[0]
-        return errors, deviations
+        others = [self.seen.without(index) for index in range(len(self.seen))]
+        fits = fit_processes(best.shape, [FitTask(seen, best.unexplained, best.parameters) for seen in others])
+        predicted = [fitted.predict(self.seen.places.only(index)) for index, fitted in enumerate(fits)]
+        errors = self.seen.logarithms - np.array([one.mean[0] for one in predicted])
+        return errors, np.array([one.deviation[0] for one in predicted])
 
 
 def fit_mixture(shape: Shape, seen: Observations, assumptions: tuple[Unexplained, ...] = ASSUMPTIONS) -> Mixture:
     starts = shape.starts(shape.prior(seen))
-    firsts = [fit_process(shape, seen, FIRST, start, FIRST_STEPS) for start in starts]
+    firsts = fit_processes(shape, [FitTask(seen, FIRST, start) for start in starts], FIRST_STEPS)
     start = max(firsts, key=lambda fitted: fitted.likelihood).parameters
-    fits = [fit_process(shape, seen, assumption, start) for assumption in assumptions]
+    fits = fit_processes(shape, [FitTask(seen, assumption, start) for assumption in assumptions])
     fits.sort(key=lambda fitted: -fitted.likelihood)  # stable: the first of equals stays first
     weights = np.exp([fitted.likelihood - fits[0].likelihood for fitted in fits])
     count = int(np.sum(weights / weights.sum() >= LEAST_WEIGHT))

@@ -66,6 +66,11 @@ class CurvePrediction:
         return result
 
 
+def stacked(of: Sequence[CurvePlaces]) -> CurvePlaces:
+    """Returns equally many places of each as rows."""
+    return CurvePlaces(*(np.array(rows) for rows in zip(*((at.batch, at.share, at.slowing) for at in of), strict=True)))
+
+
 def places(settings: Iterable[Setting], highest_clock_mhz: int) -> CurvePlaces:
     rows = [(s.batch, s.sm_percent, highest_clock_mhz / s.clock_mhz) for s in settings]
     columns = np.array(rows, dtype=np.float64).reshape(-1, 3).T

@@ -33,6 +33,7 @@ class Plain:
         mean = self.rule(self.seen, at)
         return CurvePrediction(mean, np.full(len(at), float(np.mean(self.errors**2))), np.zeros(len(at)))
 
+    @property
     def left_out(self) -> tuple[Floats, Floats]:
         return self.errors, np.full(len(self.seen), float(np.sqrt(np.mean(self.errors**2))))
 

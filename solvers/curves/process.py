@@ -8,12 +8,14 @@ out loses weight: its noise is Student's t.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from solvers.curves.observations import CurvePlaces, CurvePrediction, Floats, Observations
-from solvers.curves.shapes import Prior, Shape
+from solvers.curves.observations import CurvePlaces, CurvePrediction, Floats, Observations, stacked
+from solvers.curves.shapes import Prior, Shape, Value
 
 DEGREES_OF_FREEDOM = 4.0  # of the noise, as is usual for a robust fit
 TAIL = 1.5332 / 1.2816  # 0.9 quantiles of that t and of the normal distribution, whose deviation is stated instead
@@ -34,6 +36,10 @@ class Unexplained:
     launch: float
     noise: float
 
+    def variances(self) -> tuple[float, float, float, float]:
+        """Returns those of what has a pattern, in the order of the fields."""
+        return self.by_batch**2, self.by_share**2, self.elsewhere**2, self.launch**2
+
 
 @dataclass(frozen=True)
 class Fitted:
@@ -51,12 +57,12 @@ class Fitted:
 
     def covariance(self, at: CurvePlaces) -> tuple[Floats, Floats, Floats]:
         """Returns of log(latency) the mean, the covariance among `at`, and that with what was measured."""
-        prior = self.prior.deviation**2
-        slopes = _slopes(self.shape, self.parameters, at)
-        own = _kernel(self.shape, self.parameters, self.unexplained, at, at) + (slopes * prior) @ slopes.T
-        cross = _kernel(self.shape, self.parameters, self.unexplained, at, self.seen)
-        cross = cross + (slopes * prior) @ self.slopes.T
-        start = self.shape.value(self.parameters, at).logarithm - slopes @ (self.parameters - self.prior.centre)
+        prior, variances = self.prior.deviation**2, np.array(self.unexplained.variances())[:, None, None]
+        there, slopes = _linear(self.shape, self.parameters, at)
+        seen = self.shape.value(self.parameters, self.seen)
+        own = _kernel(variances, there, there, _likeness(at, at)) + (slopes * prior) @ slopes.T
+        cross = _kernel(variances, there, seen, _likeness(at, self.seen)) + (slopes * prior) @ self.slopes.T
+        start = there.logarithm - slopes @ (self.parameters - self.prior.centre)
         return start + cross @ self.weights, own - cross @ self.inverse @ cross.T, cross
 
     def predict(self, at: CurvePlaces) -> CurvePrediction:
@@ -65,27 +71,95 @@ class Fitted:
         return CurvePrediction(mean, np.maximum(np.diag(covariance), 0.0), noise)
 
 
-def fit_process(
-    shape: Shape, seen: Observations, unexplained: Unexplained, start: Floats, most_steps: int = 5
-) -> Fitted:
-    """Finds the parameters by Gauss-Newton steps, and the weight of each measurement along the way."""
-    prior = shape.prior(seen)
-    precision = np.diag(1.0 / prior.deviation**2)
-    parameters, noise = start.copy(), unexplained.noise**2 + seen.variance
+@dataclass(frozen=True, slots=True)
+class FitTask:
+    """Measurements, an assumption about what is unexplained, and where the search for the parameters begins."""
+
+    seen: Observations
+    unexplained: Unexplained
+    start: Floats
+
+
+def fit_processes(shape: Shape, tasks: Sequence[FitTask], most_steps: int = 5) -> list[Fitted]:
+    """Finds the parameters by Gauss-Newton steps, and the weight of each measurement along the way.
+
+    All tasks have equally many measurements and are fitted at once: each is so small that calls would take the time.
+    """
+    stack = _stack(shape, tasks)
+    parameters, noise = np.array([task.start for task in tasks]), stack.least_noise.copy()
+    moving = np.arange(len(tasks))
     for _ in range(most_steps):
-        value = shape.value(parameters, seen.places).logarithm
-        slopes = _slopes(shape, parameters, seen.places)
-        kernel = _kernel(shape, parameters, unexplained, seen.places, seen.places)
-        inverse = np.linalg.inv(kernel + np.diag(noise))
-        force = slopes.T @ inverse @ (seen.logarithms - value) + precision @ (prior.centre - parameters)
-        step = np.linalg.solve(slopes.T @ inverse @ slopes + precision, force)
-        step = np.clip(step, -STEP_DEVIATIONS, STEP_DEVIATIONS)
-        parameters = parameters + step
-        errors = noise * (inverse @ (seen.logarithms - shape.value(parameters, seen.places).logarithm))
-        noise = _student(errors, unexplained.noise**2 + seen.variance)
-        if np.abs(step).max() < STEADY_STEP:
+        before = parameters[moving]
+        parameters[moving], noise[moving] = stack.only(moving).step(before, noise[moving])
+        moving = moving[np.abs(parameters[moving] - before).max(axis=1) >= STEADY_STEP]
+        if not len(moving):
             break
-    return _conditioned(shape, prior, seen, unexplained, parameters, noise)
+    return stack.conditioned(tasks, parameters, noise)
+
+
+@dataclass(frozen=True)
+class _Stack:
+    """Tasks as arrays: the first axis is for the task, but of `variances` the second."""
+
+    shape: Shape
+    at: CurvePlaces
+    logarithms: Floats
+    least_noise: Floats  # variances, before a measurement lies far out
+    centre: Floats
+    spread: Floats
+    variances: Floats  # of what is unexplained and has a pattern
+    likeness: tuple[Floats, Floats]
+
+    def only(self, rows: NDArray[np.intp]) -> _Stack:
+        at = CurvePlaces(self.at.batch[rows], self.at.share[rows], self.at.slowing[rows])
+        batch, share = self.likeness
+        return _Stack(
+            self.shape, at, self.logarithms[rows], self.least_noise[rows], self.centre[rows], self.spread[rows],
+            self.variances[:, rows], (batch[rows], share[rows]),
+        )  # fmt: skip
+
+    def step(self, parameters: Floats, noise: Floats) -> tuple[Floats, Floats]:
+        """Returns the parameters after one step, and the variance of each measurement's noise by what is left."""
+        value, slopes = _linear(self.shape, parameters, self.at)
+        kernel = _kernel(self.variances, value, value, self.likeness)
+        inverse = _inverse(kernel + _diagonal(noise))
+        precision = 1.0 / self.spread**2
+        weighted = np.swapaxes(slopes, 1, 2) @ inverse
+        force = _times(weighted, self.logarithms - value.logarithm) + precision * (self.centre - parameters)
+        step = np.linalg.solve(weighted @ slopes + _diagonal(precision), force[:, :, None])[:, :, 0]
+        stepped = parameters + np.clip(step, -STEP_DEVIATIONS, STEP_DEVIATIONS)
+        rest = self.logarithms - self.shape.value(stepped.T[:, :, None], self.at).logarithm
+        return stepped, _student(noise * _times(inverse, rest), self.least_noise)
+
+    def conditioned(self, tasks: Sequence[FitTask], parameters: Floats, noise: Floats) -> list[Fitted]:
+        value, slopes = _linear(self.shape, parameters, self.at)
+        covariance = _kernel(self.variances, value, value, self.likeness) + _diagonal(noise)
+        covariance = covariance + (slopes * self.spread[:, None, :] ** 2) @ np.swapaxes(slopes, 1, 2)
+        inverse = _inverse(covariance)
+        rest = self.logarithms - value.logarithm + _times(slopes, parameters - self.centre)
+        weights = _times(inverse, rest)
+        inflated = noise / self.least_noise
+        # Normal with these variances, and their own density: inverse gamma, as Student's t has it.
+        likelihood = -0.5 * np.sum(rest * weights, axis=1) - 0.5 * np.linalg.slogdet(covariance)[1]
+        likelihood -= 0.5 * DEGREES_OF_FREEDOM * np.sum(1.0 / inflated + np.log(inflated) - 1.0, axis=1)
+        return [
+            Fitted(
+                self.shape, Prior(self.centre[row], self.spread[row]), task.unexplained, parameters[row],
+                task.seen.places, slopes[row], weights[row], inverse[row], float(likelihood[row]),
+            )
+            for row, task in enumerate(tasks)
+        ]  # fmt: skip
+
+
+def _stack(shape: Shape, tasks: Sequence[FitTask]) -> _Stack:
+    at = stacked([task.seen.places for task in tasks])
+    priors = [shape.prior(task.seen) for task in tasks]
+    noise = np.array([task.unexplained.noise**2 + task.seen.variance for task in tasks])
+    return _Stack(
+        shape, at, np.array([task.seen.logarithms for task in tasks]), noise,
+        np.array([prior.centre for prior in priors]), np.array([prior.deviation for prior in priors]),
+        np.array([task.unexplained.variances() for task in tasks]).T[:, :, None, None], _likeness(at, at),
+    )  # fmt: skip
 
 
 def _student(errors: Floats, variance: Floats) -> Floats:
@@ -94,47 +168,53 @@ def _student(errors: Floats, variance: Floats) -> Floats:
     return result
 
 
-def _conditioned(
-    shape: Shape, prior: Prior, seen: Observations, unexplained: Unexplained, parameters: Floats, noise: Floats
-) -> Fitted:
-    slopes = _slopes(shape, parameters, seen.places)
-    covariance = _kernel(shape, parameters, unexplained, seen.places, seen.places)
-    covariance = covariance + (slopes * prior.deviation**2) @ slopes.T + np.diag(noise)
-    inverse = np.linalg.inv(covariance).astype(np.float64)
-    rest = seen.logarithms - shape.value(parameters, seen.places).logarithm + slopes @ (parameters - prior.centre)
-    weights = inverse @ rest
-    inflated = noise / (unexplained.noise**2 + seen.variance)
-    # Normal with these variances, and the density of the variances themselves: inverse gamma, as Student's t has it.
-    likelihood = -0.5 * float(rest @ weights) - 0.5 * float(np.linalg.slogdet(covariance)[1])
-    likelihood -= 0.5 * DEGREES_OF_FREEDOM * float(np.sum(1.0 / inflated + np.log(inflated) - 1.0))
-    return Fitted(shape, prior, unexplained, parameters, seen.places, slopes, weights, inverse, likelihood)
+def _linear(shape: Shape, parameters: Floats, at: CurvePlaces) -> tuple[Value, Floats]:
+    """Returns the form at the parameters, and how log(latency) changes with each: a row a place, a column a parameter.
+
+    Parameters are the last axis; those before it are for tasks, as in `at`.
+    """
+    count = parameters.shape[-1]
+    steps = SLOPE_STEP * np.eye(count, count + 1)  # the last column is not moved
+    moved = np.moveaxis(parameters, -1, 0)[:, None] + steps.reshape(steps.shape + (1,) * (parameters.ndim - 1))
+    values = shape.value(moved[..., None], at)
+    slopes: Floats = np.moveaxis(values.logarithm[:-1] - values.logarithm[-1], 0, -1) / SLOPE_STEP
+    return Value(values.logarithm[-1], values.running[-1], values.launching[-1]), slopes
 
 
-def _slopes(shape: Shape, parameters: Floats, at: CurvePlaces) -> Floats:
-    """Returns how log(latency) changes with each parameter, a row a place."""
-    count = len(parameters)
-    moved = parameters[:, None] + SLOPE_STEP * np.eye(count, count + 1)  # the last column is not moved
-    values = shape.value(moved[:, :, None], at).logarithm
-    slopes: Floats = (values[:-1] - values[-1]).T / SLOPE_STEP
-    return slopes
-
-
-def _kernel(
-    shape: Shape, parameters: Floats, unexplained: Unexplained, left: CurvePlaces, right: CurvePlaces
-) -> Floats:
+def _kernel(variances: Floats, left: Value, right: Value, likeness: tuple[Floats, Floats]) -> Floats:
     """Returns the covariance of the unexplained part of log(latency)."""
-    first = shape.value(parameters, left)
-    second = first if right is left else shape.value(parameters, right)
+    by_batch, by_share, elsewhere, launch = variances
+    batch, share = likeness
+    running = left.running[..., :, None] * right.running[..., None, :]
+    launching = left.launching[..., :, None] * right.launching[..., None, :]
+    total: Floats = running * (by_batch * batch + by_share * share)
+    total += launching * launch * batch + elsewhere * batch * share
+    return total
+
+
+def _likeness(left: CurvePlaces, right: CurvePlaces) -> tuple[Floats, Floats]:
+    """Returns how alike the unexplained part is by batch, and by share."""
     batch = _matern(np.log2(left.batch), np.log2(right.batch), BATCH_DOUBLINGS)
-    share = _matern(np.log2(left.share), np.log2(right.share), SHARE_DOUBLINGS)
-    running = np.outer(first.running, second.running)
-    launching = np.outer(first.launching, second.launching)
-    total: Floats = running * (unexplained.by_batch**2 * batch + unexplained.by_share**2 * share)
-    return total + launching * unexplained.launch**2 * batch + unexplained.elsewhere**2 * batch * share
+    return batch, _matern(np.log2(left.share), np.log2(right.share), SHARE_DOUBLINGS)
 
 
 def _matern(left: Floats, right: Floats, length: float) -> Floats:
     """Returns Matern's covariance of 3/2: continuous slopes, and kinks allowed."""
-    distance = np.sqrt(3.0) * np.abs(left[:, None] - right[None, :]) / length
+    distance = np.sqrt(3.0) * np.abs(left[..., :, None] - right[..., None, :]) / length
     result: Floats = (1.0 + distance) * np.exp(-distance)
+    return result
+
+
+def _inverse(matrices: Floats) -> Floats:
+    result: Floats = np.linalg.inv(matrices).astype(np.float64)
+    return result
+
+
+def _diagonal(values: Floats) -> Floats:
+    result: Floats = values[:, :, None] * np.eye(values.shape[1])
+    return result
+
+
+def _times(matrices: Floats, vectors: Floats) -> Floats:
+    result: Floats = (matrices @ vectors[:, :, None])[:, :, 0]
     return result

@@ -44,7 +44,7 @@ class Shape(Protocol):
         ...
 
     def value(self, parameters: Floats, at: CurvePlaces) -> Value:
-        """Takes parameters as numbers, or each as a column: then a row of the result is for a row of parameters."""
+        """Takes each parameter as a number, or as an array that broadcasts against the places."""
         ...
 
 
@@ -112,7 +112,7 @@ class TwoPieces:
         below = np.exp(steep) * np.maximum(cut_off / at.share - 1.0, 0.0) * at.share / cut_off
         above = np.exp(flat) * np.maximum(at.share - cut_off, 0.0) / 100.0
         line = at_cut + np.log1p(below) - np.log1p(above) + clock * np.log(at.slowing)
-        return Value(line, np.ones(len(at)), np.zeros(len(at)))
+        return Value(line, np.ones_like(line), np.zeros_like(line))
 
 
 class PowerLaw:
@@ -129,4 +129,4 @@ class PowerLaw:
     def value(self, parameters: Floats, at: CurvePlaces) -> Value:
         middle, batch, share, clock = parameters
         line = middle + batch * np.log(at.batch) - share * np.log(at.share / 100.0) + clock * np.log(at.slowing)
-        return Value(line, np.ones(len(at)), np.zeros(len(at)))
+        return Value(line, np.ones_like(line), np.zeros_like(line))
