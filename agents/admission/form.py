@@ -21,10 +21,12 @@ class VolumeForm(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"
 
 
 class EntryForm(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """One command line, or one image with its arguments, and what may go with it."""
+    """One command line, one image with its arguments, or all signed images of a repository; and what may go along."""
 
     argv: Annotated[tuple[Text, ...], Meta(min_length=1, max_length=100)] | None = None
     image: Annotated[str, Meta(max_length=400)] = ""
+    repository: Annotated[str, Meta(max_length=400)] = ""
+    key: Annotated[str, Meta(max_length=100)] = ""  # whose signatures count for the repository
     args: Annotated[tuple[Text, ...], Meta(max_length=100)] | None = None
     about: Text = ""
     environment: Annotated[dict[Variable, Text], Meta(max_length=100)] = {}

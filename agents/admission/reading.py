@@ -13,9 +13,11 @@ import msgspec
 from agents.admission.form import AllowListForm, EntryForm, VolumeForm
 from agents.contract.admitted import AdmittedEntry, PatternFault, read_pattern
 from agents.contract.runtimes import VOLUME, is_dangerous
+from agents.contract.signatures import KeyFault, read_key
 from agents.templates.strict_file import FileRefused, load_yaml, read_text, refuse_if_others_write
 
 _DIGEST = re.compile(r"[a-z0-9][-a-z0-9._:/]{0,254}@sha256:[0-9a-f]{64}")
+_REPOSITORY = re.compile(r"[a-z0-9][-a-z0-9.]*(:[0-9]{1,5})?(/[a-z0-9][-a-z0-9._]*)*")
 # They run whatever their arguments say, so no pattern of arguments would limit them.
 SHELLS = frozenset(
     {
@@ -55,7 +57,7 @@ class AllowList:
 
     def startable_by(self, runtime: str) -> tuple[AdmittedEntry, ...]:
         """Returns the entries that the node's runtime can start: it has containers or processes, not both."""
-        return tuple(entry for entry in self.entries if bool(entry.image) == (runtime == "docker"))
+        return tuple(entry for entry in self.entries if entry.is_of_images == (runtime == "docker"))
 
 
 def read_allow_list(path: Path) -> AllowList:
@@ -85,7 +87,7 @@ def parse(text: str, where: str) -> AllowList:
 def _entry(name: str, form: EntryForm) -> AdmittedEntry:
     argv = form.argv if form.argv is not None else form.args or ()
     environment, secrets = form.environment or None, form.secrets or None
-    return AdmittedEntry(name, argv, form.image, environment, secrets, form.volumes)
+    return AdmittedEntry(name, argv, form.image, form.repository, form.key, environment, secrets, form.volumes)
 
 
 def find_faults(form: AllowListForm) -> list[str]:
@@ -113,11 +115,10 @@ def user_fault(found: AllowList, under_mps: bool) -> str:
 
 
 def _entry_faults(at: str, entry: EntryForm, form: AllowListForm) -> Iterator[str]:
-    if (entry.argv is None) == (not entry.image):
-        yield f"{at}: has exactly one of argv (a command) and image"
+    if sum((entry.argv is not None, bool(entry.image), bool(entry.repository))) != 1:
+        yield f"{at}: has exactly one of argv (a command), image and repository"
         return
-    if entry.image and not _DIGEST.fullmatch(entry.image):
-        yield f"{at}.image: {entry.image!r} must be pinned, as repository@sha256:DIGEST; a tag can be moved"
+    yield from _image_faults(at, entry)
     if entry.argv is not None and entry.args is not None:
         yield f"{at}.args: belongs to an image; argv has all words of a command"
     if entry.argv is not None:
@@ -129,6 +130,20 @@ def _entry_faults(at: str, entry: EntryForm, form: AllowListForm) -> Iterator[st
     for place, pattern in patterns:
         yield from _pattern_faults(place, pattern, entry)
     yield from _reference_faults(at, entry, form)
+
+
+def _image_faults(at: str, entry: EntryForm) -> Iterator[str]:
+    if entry.image and not _DIGEST.fullmatch(entry.image):
+        yield f"{at}.image: {entry.image!r} must be pinned, as repository@sha256:DIGEST; a tag can be moved"
+    if entry.repository and not _REPOSITORY.fullmatch(entry.repository):
+        yield f"{at}.repository: {entry.repository!r} must be a registry and a path, such as registry.example.com/shop"
+    if bool(entry.key) != bool(entry.repository):
+        yield f"{at}.key: a repository needs the key that signs its images, and nothing else has one"
+    elif entry.key:
+        try:
+            read_key(entry.key)
+        except KeyFault as error:
+            yield f"{at}.key: {error}"
 
 
 def _reference_faults(at: str, entry: EntryForm, form: AllowListForm) -> Iterator[str]:

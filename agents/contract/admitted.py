@@ -17,6 +17,7 @@ from msgspec import Meta, Struct
 
 from agents.contract.fields import Sentence
 from agents.contract.runtimes import FILLED, VOLUME, Label, OwnRuntime, Text, Variable, is_dangerous
+from agents.contract.signatures import is_signed
 
 MOST_HOLES = 2  # in one argument: with more, matching could take long
 MOST_ENTRIES = 100
@@ -28,19 +29,33 @@ HOLES = {
     "text": rf"[^{{}}\x00-\x1f\x7f]{{0,{LONGEST_HOLE}}}",
     "choice": "",  # its words
 }
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 _BRACED = re.compile(r"\{([^{}]*)\}")
 _RANGE = re.compile(r"(-?[0-9]{1,18})\.\.(-?[0-9]{1,18})")
 
 
 class AdmittedEntry(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """One entry of an allow-list, as the node reports it: a command line, or an image with its arguments."""
+    """One entry of an allow-list, as the node reports it: a command line, or an image with its arguments.
+
+    `repository` stands for all images there, and below it, that `key` has signed.
+    """
 
     name: Label
     argv: Annotated[tuple[Text, ...], Meta(max_length=100)] = ()  # patterns; of an image its arguments
     image: Annotated[str, Meta(max_length=400)] = ""
+    repository: Annotated[str, Meta(max_length=400)] = ""
+    key: Annotated[str, Meta(max_length=100)] = ""
     environment: Annotated[dict[Variable, Text], Meta(max_length=100)] | None = None  # variable -> pattern of its value
     secrets: Annotated[dict[Variable, Label], Meta(max_length=20)] | None = None
     volumes: Annotated[tuple[Label, ...], Meta(max_length=20)] = ()
+
+    @property
+    def is_of_images(self) -> bool:
+        return bool(self.image or self.repository)
+
+    def __str__(self) -> str:
+        signed = f"signed images of {self.repository}" if self.repository else ""
+        return f"{signed or self.image or ' '.join(self.argv[:1])} ({self.name})"
 
 
 class MetadataState(Struct, frozen=True, rename="camel"):
@@ -108,22 +123,32 @@ def read_pattern(text: str) -> Pattern:
 def find_not_admitted(entries: Sequence[AdmittedEntry], runtime: OwnRuntime) -> tuple[NotAdmitted, ...]:
     """Returns what the entry that comes closest does not admit; empty if an entry admits the runtime."""
     what = "image" if runtime.image else "command"
-    close = [entry for entry in entries if _program(entry) == (runtime.image or runtime.argv[:1])]
+    close = [entry for entry in entries if _names(entry, runtime)]
     if not close:
-        known = sorted({f"{entry.image or entry.argv[0]} ({entry.name})" for entry in entries if _is(entry, what)})
+        known = sorted({str(entry) for entry in entries if entry.is_of_images == bool(runtime.image)})
         named = f"it admits {', '.join(known)}" if known else f"it admits no {what}"
         shown = runtime.image or (runtime.argv[0] if runtime.argv else "")
         return (NotAdmitted(what, f"{what} {_shown(shown)} is not admitted by this node; {named}"),)
-    found = [(*_argument_faults(entry, runtime), *_other_faults(entry, runtime)) for entry in close]
+    found = [
+        (*_signature_faults(entry, runtime), *_argument_faults(entry, runtime), *_other_faults(entry, runtime))
+        for entry in close
+    ]
     return min(found, key=lambda faults: (len(faults) > 0, bool(faults) and faults[0].field == "args", len(faults)))
 
 
-def _program(entry: AdmittedEntry) -> object:
-    return entry.image or entry.argv[:1]
+def _names(entry: AdmittedEntry, runtime: OwnRuntime) -> bool:
+    """Returns whether the entry is for this image or program, whatever else it admits."""
+    if entry.repository:
+        repository, _, digest = runtime.image.partition("@sha256:")
+        return bool(_DIGEST.fullmatch(digest)) and f"{repository}/".startswith(f"{entry.repository}/")
+    return entry.image == runtime.image if entry.image else entry.argv[:1] == runtime.argv[:1] and not runtime.image
 
 
-def _is(entry: AdmittedEntry, what: str) -> bool:
-    return bool(entry.image) == (what == "image")
+def _signature_faults(entry: AdmittedEntry, runtime: OwnRuntime) -> list[NotAdmitted]:
+    if not entry.repository or is_signed(runtime.image, runtime.signature, entry.key):
+        return []
+    why = "its signature is not by the key" if runtime.signature else "it has no signature by the key"
+    return [NotAdmitted("signature", f"image {_shown(runtime.image)} is not admitted: {why} of {entry.name}")]
 
 
 def _argument_faults(entry: AdmittedEntry, runtime: OwnRuntime) -> list[NotAdmitted]:

@@ -61,6 +61,7 @@ class OwnRuntime(Struct, frozen=True, rename="camel", omit_defaults=True):
     """A server or job of a user's own: an image, or a command of the node. Exactly one of the two is given."""
 
     image: Annotated[str, Meta(max_length=400)] = ""
+    signature: Annotated[str, Meta(max_length=100)] = ""  # of the image, for nodes that admit what a key has signed
     command: Annotated[tuple[Text, ...], Meta(max_length=100)] = ()
     args: Annotated[tuple[Text, ...], Meta(max_length=100)] = ()
     env: Annotated[dict[Variable, Text], Meta(max_length=100)] | None = None

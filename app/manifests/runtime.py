@@ -14,7 +14,7 @@ from app.manifests.quantities import LARGEST, Name, Names, Word, rule_fault
 from app.manifests.spec import Contradiction, Spec
 
 OWN = ("image", "command")
-OWN_ONLY = ("env", "secrets", "volumes", "port", "probes", "warmup", "drain", "protocol")
+OWN_ONLY = ("signature", "env", "secrets", "volumes", "port", "probes", "warmup", "drain", "protocol")
 SERVER_ONLY = ("port", "probes", "warmup", "drain", "protocol")
 # Variables that change which code a program runs, where it sends its requests, or which limits hold for it; nodes have
 # the same list. A prefix ends with *; upper and lower case are the same here.
@@ -29,6 +29,7 @@ DANGEROUS_VARIABLES = (
 )  # fmt: skip
 _DANGEROUS = re.compile("|".join(re.escape(name).replace(r"\*", ".*") for name in DANGEROUS_VARIABLES), re.IGNORECASE)
 _IMAGE = re.compile(r"[a-z0-9][-a-z0-9._:/]{0,254}(@sha256:[0-9a-f]{64})?")
+_SIGNATURE = re.compile(r"[A-Za-z0-9+/]{86}==")
 _VARIABLE = "^[A-Za-z_][A-Za-z0-9_]{0,127}$"
 _FIXED_PROGRAM = "{python} or an absolute path, such as /opt/shop/bin/serve"
 
@@ -52,6 +53,12 @@ def _argument(value: str | float | bool) -> str | float | bool:
 def _image(value: str) -> str:
     if not _IMAGE.fullmatch(value):
         raise rule_fault(f"{quoted(value)} is not an image", "repository:tag or, better, repository@sha256:DIGEST")
+    return value
+
+
+def _signature(value: str) -> str:
+    if not _SIGNATURE.fullmatch(value):
+        raise rule_fault(f"{quoted(value)} is not a signature", "the 64 bytes of an Ed25519 signature as base64")
     return value
 
 
@@ -119,6 +126,9 @@ class RuntimeSpec(Spec):
     image: Annotated[StrictStr, AfterValidator(_image)] | None = Field(
         None, description="Image of a container, which names its program: repository@sha256:DIGEST"
     )
+    signature: Annotated[StrictStr, AfterValidator(_signature)] | None = Field(
+        None, description="Ed25519 signature of the image's text, for nodes that admit what a key has signed"
+    )
     command: Annotated[list[Text], Field(min_length=1, max_length=100)] | None = Field(
         None, description="A program of the node, {python} or its absolute path, and its first arguments"
     )
@@ -163,6 +173,9 @@ def runtime_contradictions(runtime: JSON, field: str, serves: bool = True) -> It
             yield Contradiction(f"{field}.{name}", f"a job takes no requests, so it has no {name}", "without it")
     if form == "command":
         yield from _command_contradictions(runtime, field)
+    elif "signature" in runtime and "@" not in str(runtime["image"]):
+        message = "a signature is of an image by its digest; a tag can be moved"
+        yield Contradiction(f"{field}.image", message, "repository@sha256:DIGEST", runtime["image"])
     yield from _variable_contradictions(runtime, field)
 
 
@@ -171,6 +184,8 @@ def _command_contradictions(runtime: Mapping[str, JSON], field: str) -> Iterator
     program = command[0] if isinstance(command, list) and command else None
     if isinstance(program, str) and program != "{python}" and not program.startswith("/"):
         yield Contradiction(f"{field}.command[0]", f"{quoted(program)} is not a fixed program", _FIXED_PROGRAM, program)
+    if "signature" in runtime:
+        yield Contradiction(f"{field}.signature", "only an image is signed", "without it")
     if "port" in runtime:
         message = "a command listens at {port}, which the node chooses; only an image has a port of its own"
         yield Contradiction(f"{field}.port", message, "without it")

@@ -19,6 +19,8 @@ def entry(text: str) -> str:
     return f"user: agent\nadmit:\n  x: {text}\n"
 
 
+KEY = "MCowBQYDK2VwAyEA11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="  # of RFC 8032, 7.1
+OFF_THE_CURVE = "MCowBQYDK2VwAyEAAgAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
 WRITABLE = "volumes: {a: {folder: /srv/a, write: true}}\n"
 NESTED = "volumes: {a: {folder: /srv/a, write: true}, b: {folder: /srv/a/b}}\n"
 FAULTS = [
@@ -29,6 +31,14 @@ FAULTS = [
     (entry(f"{{argv: [/bin/true], image: {IMAGE}}}"), "exactly one of argv"),
     (entry("{image: 'shop/search:latest'}"), "must be pinned"),
     (entry("{image: 'shop/search@sha256:12'}"), "must be pinned"),
+    (entry(f"{{repository: registry.example.com, key: {KEY}, image: {IMAGE}}}"), "exactly one of argv"),
+    (entry("{repository: registry.example.com/team}"), "x.key: a repository needs the key"),
+    (entry(f"{{image: {IMAGE}, key: {KEY}}}"), "x.key: a repository needs the key"),
+    (entry(f"{{repository: registry.example.com/team/, key: {KEY}}}"), "must be a registry and a path"),
+    (entry(f"{{repository: 'registry.example.com/team:1', key: {KEY}}}"), "must be a registry and a path"),
+    (entry("{repository: registry.example.com/team, key: '?'}"), "x.key: not base64"),
+    (entry(f"{{repository: registry.example.com/team, key: {KEY[16:]}}}"), "x.key: not an Ed25519 public key"),
+    (entry(f"{{repository: registry.example.com/team, key: {OFF_THE_CURVE}}}"), "x.key: not a point"),
     (entry("{argv: [true]}"), "Expected `str`"),
     (entry("{argv: ['serve']}"), "the program must be fixed"),
     (entry("{argv: ['{word}']}"), "the program must be fixed"),

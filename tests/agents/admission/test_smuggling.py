@@ -10,8 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.admission.reading import parse
+from agents.admission.reading import AllowList, parse
 from tests.agents.admission.lists import COMMAND, CONTAINER, DIGEST, IMAGE, assigned, read_list, refusal
+from tests.agents.admission.signing import SigningKey
 
 
 def changed(**fields: Any) -> Mapping[str, Any]:
@@ -110,14 +111,62 @@ def test_a_node_of_containers_refuses_and_names(tmp_path: Path, runtime: Mapping
     assert says in message
 
 
+SIGNED = f"registry.example.com/team/app@{DIGEST}"
+OTHER_DIGEST = f"registry.example.com/team/app@sha256:{'cd' * 32}"
+# A sentence, the image that an assignment has, the text that was signed, by whose key, and words of the node's answer.
+UNSIGNED: list[tuple[str, str, str, str, str]] = [
+    ("no signature", SIGNED, "", "own", "has no signature by the key of team"),
+    ("the signature of another image", SIGNED, f"registry.example.com/team/web@{DIGEST}", "own", "not by the key"),
+    ("the signature of another digest", OTHER_DIGEST, SIGNED, "own", "not by the key of team"),
+    ("the signature of another key", SIGNED, SIGNED, "other", "not by the key of team"),
+    ("a tag that was signed", "registry.example.com/team/app:1", "registry.example.com/team/app:1", "own", "it admits"),
+    ("a tag beside the digest", f"registry.example.com/team:1@{DIGEST}", SIGNED, "own", "it admits signed images of"),
+    ("a repository that begins alike", f"registry.example.com/team2/app@{DIGEST}", SIGNED, "own", "it admits signed"),
+    ("another registry", f"evil.example.com/registry.example.com/team/app@{DIGEST}", SIGNED, "own", "it admits signed"),
+    ("a digest of another length", SIGNED[:-1], SIGNED[:-1], "own", "it admits signed images of"),
+    ("a digest with more behind it", f"{SIGNED}:1", f"{SIGNED}:1", "own", "it admits signed images of"),
+]
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, SigningKey]:
+    return {name: SigningKey(tmp_path_factory.mktemp(name)) for name in ("own", "other")}
+
+
+def signed_list(key: SigningKey) -> AllowList:
+    entry = f"{{repository: registry.example.com/team, key: {key.public}, args: [--port, '{{port}}']}}"
+    return parse(f"user: agent\nadmit:\n  team: {entry}\n", "allow-list.yaml")
+
+
+@pytest.mark.parametrize(
+    ("image", "text", "by", "says"), [way[1:] for way in UNSIGNED], ids=[way[0] for way in UNSIGNED]
+)
+def test_an_image_of_a_repository_is_refused_without_the_keys_signature(
+    keys: Mapping[str, SigningKey], image: str, text: str, by: str, says: str
+) -> None:
+    signature = {"signature": keys[by].sign(text)} if text else {}
+    runtime = {"image": image, "args": ["--port", "{port}"], **signature}
+    reason, message = refusal(signed_list(keys["own"]), runtime, "docker")
+    assert reason == "not_admitted"
+    assert says in message
+
+
+def test_a_signed_image_of_a_repository_is_admitted_with_the_entrys_arguments_only(
+    keys: Mapping[str, SigningKey],
+) -> None:
+    listed = signed_list(keys["own"])
+    runtime = {"image": SIGNED, "args": ["--port", "{port}"], "signature": keys["own"].sign(SIGNED)}
+    assert refusal(listed, runtime, "docker") == ("", "")
+    assert "argument 2 '--debug'" in refusal(listed, {**runtime, "args": ["--port", "{port}", "--debug"]}, "docker")[1]
+    assert "it admits no image" in refusal(listed, runtime, "process")[1]
+
+
 def test_what_the_list_admits_is_not_refused(tmp_path: Path) -> None:
     assert refusal(read_list(tmp_path), COMMAND) == ("", "")
     assert refusal(read_list(tmp_path), CONTAINER, "docker") == ("", "")
 
 
 def test_a_node_without_an_allow_list_admits_nothing(tmp_path: Path) -> None:
-    from agents.admission.reading import AllowList
-
     assert (
         refusal(AllowList(), COMMAND)[1]
         == "command: command '{python}' is not admitted by this node; it admits no command"

@@ -27,6 +27,7 @@ def faults_of(runtime: object) -> dict[str, str]:
     return {fault.field.removeprefix(PLACE).removeprefix("."): str(fault) for fault in faults}
 
 
+SIGNATURE = "A" * 86 + "=="
 WHOLE = {
     "command": ["{python}", "/srv/shop/app.py"],
     "args": ["--port={port}"],
@@ -60,6 +61,10 @@ def test_a_template_is_no_own_runtime() -> None:
         ({"template": "t", "image": "shop/web:1"}, "", "template and image"),
         ({"image": "shop/web:1", "command": ["/bin/true"]}, "", "image and command"),
         ({"template": "t", "port": 80}, "port", "a template takes no port"),
+        ({"template": "t", "signature": SIGNATURE}, "signature", "a template takes no signature"),
+        ({"command": ["/bin/x"], "signature": SIGNATURE}, "signature", "only an image is signed"),
+        ({"image": "shop/web:1", "signature": SIGNATURE}, "image", "a tag can be moved"),
+        ({"image": f"shop/web@sha256:{'ab' * 32}", "signature": "signed"}, "signature", "is not a signature"),
         ({"template": "t", "args": ["a"]}, "args", "arguments have names"),
         ({"command": ["/bin/true"], "args": {"a": 1}}, "args", "words in order"),
         ({"command": ["sh", "-c", "true"]}, "command[0]", "not a fixed program"),
