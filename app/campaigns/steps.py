@@ -64,8 +64,7 @@ def _attempt(campaign: Campaign, setting: CopySetting) -> int:
 
 
 def _next(connection: Connection, campaign: Campaign, measured: list[MeasuredSetting]) -> ProfilingAnswer:
-    failed = [failure.setting for failure in campaign.failures]
-    setting = campaign.pending or _chosen(campaign, measured, failed)
+    setting = campaign.pending or _chosen(campaign, measured)
     if setting is None:
         if measured:
             finish(connection, campaign, "done")
@@ -78,13 +77,11 @@ def _next(connection: Connection, campaign: Campaign, measured: list[MeasuredSet
     return ProfilingAnswer(len(measured), _task(campaign, setting, len(measured) + 1))
 
 
-def _chosen(
-    campaign: Campaign, measured: list[MeasuredSetting], failed: list[CopySetting]
-) -> CopySetting | None:  # fmt: skip
+def _chosen(campaign: Campaign, measured: list[MeasuredSetting]) -> CopySetting | None:
     request = campaign.request
     if not request.neighbours:
-        return choose(request.settings, measured, failed, request.accuracy, request.most)
-    names = campaign.names
+        return choose(request.settings, measured, campaign.failures, request.accuracy, request.most)
+    names, failed = campaign.names, [failure.setting for failure in campaign.failures]
     return choose_neighbour_setting(request.settings, names, measured, failed, request.accuracy, request.most)
 
 

@@ -155,7 +155,7 @@ def at(item: Any, path: str) -> Any:
     for part in path.strip("{}").lstrip(".").replace("[", ".").replace("]", "").split("."):
         if isinstance(value, Mapping):
             value = value.get(part)
-        elif isinstance(value, list) and part.isdigit() and int(part) < len(value):
+        elif isinstance(value, list) and part.isdecimal() and int(part) < len(value):
             value = value[int(part)]
         else:
             return None

@@ -46,7 +46,7 @@ def add_due_batches(
     decision, now = context.decision, context.snapshot.at
     if not context.allows_batches:
         return decision, regrets
-    used = len({instance.place for instance in context.plan.instances})
+    used = len({place for instance in context.plan.instances for place in instance.places})
     least, most = (URGENT_TRIES, MOST_URGENT_TRIES) if context.is_urgent else (TRIES, MOST_TRIES)
     answer = solver.find_batches(
         context.question.problem, context.plan, regrets.groups, tries=max(least, min(most, used)),

@@ -16,6 +16,7 @@ from app.campaigns.limits import grid
 from app.campaigns.profile import ProfileSubject, profile_name, profile_of
 from app.manifests.reader import read
 from app.manifests.validate import validate
+from app.store.fleet.campaigns import SettingFailure
 
 AT = datetime(2026, 6, 1, tzinfo=UTC)
 SUBJECT = ProfileSubject("resnet50", "fp16", "v100-16gb", 1530)
@@ -113,9 +114,21 @@ def test_names_are_dns_labels() -> None:
     assert len(profile_name("m" * 60, "v" * 60, "g" * 60)) == 63
 
 
+def failed(setting: CopySetting, reason: str) -> SettingFailure:
+    return SettingFailure(setting, reason)
+
+
 def test_a_setting_that_failed_twice_is_given_up_with_larger_batches() -> None:
     known = grid([1, 4, 16], [100], [1530])
-    broken = CopySetting(4, 100.0, 1530)
+    broken = failed(CopySetting(4, 100.0, 1530), "start_failed")
     assert choose(known, [], [broken, broken], 0.04, 16) == CopySetting(1, 100.0, 1530)
     assert choose(known, [], [broken], 0.04, 16) == CopySetting(16, 100.0, 1530)
-    assert choose(known, [], [CopySetting(1, 100.0, 1530)] * 2, 0.04, 16) is None
+    assert choose(known, [], [failed(CopySetting(1, 100.0, 1530), "start_failed")] * 2, 0.04, 16) is None
+
+
+def test_a_batch_that_is_too_slow_at_a_small_share_is_still_measured_at_larger_ones() -> None:
+    known = grid([1, 16], [10, 50], [1530])
+    slow = failed(CopySetting(1, 10.0, 1530), "not_measured")
+    assert choose(known, [], [slow, slow], 0.04, 16) == CopySetting(16, 50.0, 1530)
+    ended = failed(CopySetting(1, 10.0, 1530), "start_failed")
+    assert choose(known, [], [slow, slow, ended], 0.04, 16) is None, "once its copy was not even up"
