@@ -9,6 +9,10 @@ import pytest
 
 from solvers.curves import Measurement, Setting, clock_exponent, fit
 from solvers.curves.candidates import CANDIDATES
+from solvers.curves.mixture import ASSUMPTIONS
+from solvers.curves.observations import observations
+from solvers.curves.process import FitTask, fit_processes
+from solvers.curves.shapes import Phases
 from tests.solvers.curves.shapes import (
     BATCHES,
     CLOCK_MHZ,
@@ -107,3 +111,15 @@ def test_a_clock_slows_the_gpus_part() -> None:
 def test_the_error_is_of_measurements_left_out() -> None:
     quiet, noisy = (fit(campaign(compute_bound, noise=noise), CLOCK_MHZ) for noise in (0.0, 0.08))
     assert quiet.error < noisy.error
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_what_is_fitted_at_once_is_fitted_as_if_alone(law: str) -> None:
+    seen = observations(campaign(LAWS[law], noise=0.05), CLOCK_MHZ)
+    shape = Phases()
+    starts = shape.starts(shape.prior(seen))
+    tasks = [FitTask(seen.without(index), ASSUMPTIONS[index], starts[index % len(starts)]) for index in range(8)]
+    for together, task in zip(fit_processes(shape, tasks), tasks, strict=True):
+        (alone,) = fit_processes(shape, [task])
+        assert together.parameters == pytest.approx(alone.parameters, rel=1e-6, abs=1e-6)
+        assert together.likelihood == pytest.approx(alone.likelihood, rel=1e-6)
