@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from cli.arguments import positive, whole
 from cli.bench.plan_arguments import Say, add_family_argument
+from cli.exits import Failed
 
 if TYPE_CHECKING:
     from simulation.measure.drifting import TruthFactor
@@ -125,5 +126,8 @@ def most_used_type(fleet: Simulation) -> str:
 
 
 def running_shares(fleet: Simulation) -> list[tuple[ProfileKey, float]]:
-    """Returns the profile and the share of SMs of every copy that serves."""
-    return [(node.key(copy), copy.wanted.sm_percent) for node in fleet.fleet.nodes.values() for copy in node.serving()]
+    """Returns the profile and the share of SMs of every copy that serves; refuses a fleet in which none does."""
+    found = [(node.key(copy), copy.wanted.sm_percent) for node in fleet.fleet.nodes.values() for copy in node.serving()]
+    if not found:
+        raise Failed("nothing serves when GPUs turn slower; give more --gpus, another --load or more minutes --before")
+    return found
