@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import random
 import time
 from collections.abc import Sequence
@@ -15,6 +14,8 @@ from benchmarks.accuracy.accuracy_row import AccuracyRow
 from benchmarks.accuracy.factor_baselines import BASELINES, PAIR
 from benchmarks.accuracy.factor_retraining import retraining_row
 from benchmarks.accuracy.gavel import FILE, TYPES, family, read_gavel
+from benchmarks.accuracy.latency_tables import PARVAGPU, PARVAGPU_COLUMNS
+from benchmarks.csv_rows import read_rows
 from benchmarks.missing_data import DataMissing
 from solvers.baselines.predictors import Predict
 from solvers.factors import FactorSample, learned
@@ -60,19 +61,18 @@ def rows(data: Path) -> list[AccuracyRow]:
 
 def _parvagpu(data: Path) -> list[FactorSample]:
     """Reads each model on each MIG slice, a GPU type of its own; what did not fit has throughput 0."""
-    files = sorted((data / "parvagpu" / "prof_data").glob("*.csv"))
+    files = sorted((data / PARVAGPU).glob("*.csv"))
     if not files:
-        raise DataMissing(f"{data / 'parvagpu' / 'prof_data'} has no profiles")
+        raise DataMissing(f"{data / PARVAGPU} holds no profile; --data names a folder with {PARVAGPU}")
     samples = []
     for path in files:
-        with path.open() as text:
-            for row in csv.DictReader(text):
-                latency_s, per_second = float(row["Latency"]), float(row["Throughput"])
-                if latency_s > 0 and per_second > 0:
-                    named = {"batch": row["Batch size"], "processes": row["Workload Number"]}
-                    kinds = {"model": path.stem, "gpu type": row["Mig instance"], **named}
-                    sizes = {f"ln {kind}": log(int(which)) for kind, which in kinds.items() if kind != "model"}
-                    samples.append(FactorSample(kinds, sizes, (log(latency_s), log(per_second))))
+        for row in read_rows(path, PARVAGPU_COLUMNS):
+            latency_s, per_second = float(row["Latency"]), float(row["Throughput"])
+            if latency_s > 0 and per_second > 0:
+                named = {"batch": row["Batch size"], "processes": row["Workload Number"]}
+                kinds = {"model": path.stem, "gpu type": row["Mig instance"], **named}
+                sizes = {f"ln {kind}": log(int(which)) for kind, which in kinds.items() if kind != "model"}
+                samples.append(FactorSample(kinds, sizes, (log(latency_s), log(per_second))))
     return samples
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping
 from pathlib import Path
 
+from benchmarks.csv_rows import read_rows
 from benchmarks.missing_data import DataMissing
 from solvers.curves import Setting
 
@@ -13,22 +13,20 @@ CLOCK_MHZ = 1  # neither table states one; all was measured at the same
 WHOLE_QUOTA = "100"
 SLICES = 7  # compute slices of an A100
 HASGPU = Path("hasgpu") / "v100_sm_quota_batch_latency.csv"
+HASGPU_COLUMNS = ("model", "batch", "sm_percent", "quota_percent", "latency_ms")
 PARVAGPU = Path("parvagpu") / "prof_data"
+PARVAGPU_COLUMNS = ("Mig instance", "Batch size", "Workload Number", "Latency", "Throughput")
 
 Table = Mapping[Setting, float]  # to milliseconds
 
 
 def hasgpu(data: Path) -> dict[str, Table]:
     """Returns each model's latencies on a V100, without a quota of time."""
-    path = data / HASGPU
-    if not path.is_file():
-        raise DataMissing(f"{path} is missing; --data names a folder with {HASGPU}")
     tables: dict[str, dict[Setting, float]] = {}
-    with path.open(newline="") as file:
-        for row in csv.DictReader(file):
-            if row["quota_percent"] == WHOLE_QUOTA:
-                setting = Setting(int(row["batch"]), float(row["sm_percent"]), CLOCK_MHZ)
-                tables.setdefault(row["model"], {})[setting] = float(row["latency_ms"])
+    for row in read_rows(data / HASGPU, HASGPU_COLUMNS):
+        if row["quota_percent"] == WHOLE_QUOTA:
+            setting = Setting(int(row["batch"]), float(row["sm_percent"]), CLOCK_MHZ)
+            tables.setdefault(row["model"], {})[setting] = float(row["latency_ms"])
     return dict(tables)
 
 
@@ -47,11 +45,10 @@ def parvagpu(data: Path, printed: bool = False) -> dict[str, Table]:
 
 def _slices(path: Path, printed: bool) -> Table:
     table: dict[Setting, float] = {}
-    with path.open(newline="") as file:
-        for row in csv.DictReader(file):
-            per_second = float(row["Throughput"])
-            if row["Workload Number"] == "1" and per_second > 0.0:
-                batch = int(row["Batch size"])
-                setting = Setting(batch, 100.0 * int(row["Mig instance"]) / SLICES, CLOCK_MHZ)
-                table[setting] = 1000.0 * (float(row["Latency"]) if printed else batch / per_second)
+    for row in read_rows(path, PARVAGPU_COLUMNS):
+        per_second = float(row["Throughput"])
+        if row["Workload Number"] == "1" and per_second > 0.0:
+            batch = int(row["Batch size"])
+            setting = Setting(batch, 100.0 * int(row["Mig instance"]) / SLICES, CLOCK_MHZ)
+            table[setting] = 1000.0 * (float(row["Latency"]) if printed else batch / per_second)
     return table

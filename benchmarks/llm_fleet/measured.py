@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from benchmarks.missing_data import DataMissing
+from benchmarks.csv_rows import read_rows
 from solvers.llm.iteration import IterationCost
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -62,19 +61,11 @@ class FittedIteration:
 
 def read_runs(data: Path) -> dict[ServerKind, list[MeasuredRun]]:
     """Returns the runs of each kind of server; repeats are one run."""
-    file = data / FILE
-    if not file.is_file():
-        raise DataMissing(f"{file} is missing; --data names a folder with it")
     repeats: dict[tuple[ServerKind, tuple[int, int, int]], list[tuple[float, float]]] = defaultdict(list)
-    with file.open(newline="") as text:
-        reader = csv.DictReader(text)
-        missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
-        if missing:
-            raise DataMissing(f"{file} has no column {missing[0]}; it needs {', '.join(COLUMNS)}")
-        for entry in reader:
-            kind = entry["model"], entry["hardware"], int(entry["tensor_parallel"])
-            sizes = int(entry["prompt_size"]), int(entry["batch_size"]), int(entry["token_size"])
-            repeats[kind, sizes].append((float(entry["prompt_time"]), float(entry["token_time"])))
+    for entry in read_rows(data / FILE, COLUMNS):
+        kind = entry["model"], entry["hardware"], int(entry["tensor_parallel"])
+        sizes = int(entry["prompt_size"]), int(entry["batch_size"]), int(entry["token_size"])
+        repeats[kind, sizes].append((float(entry["prompt_time"]), float(entry["token_time"])))
     found: dict[ServerKind, list[MeasuredRun]] = defaultdict(list)
     for (kind, sizes), times in repeats.items():
         found[kind].append(MeasuredRun(*sizes, median(each[0] for each in times), median(each[1] for each in times)))

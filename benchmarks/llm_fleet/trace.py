@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -11,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.csv_rows import read_rows
 from benchmarks.missing_data import DataMissing
 from solvers.llm.iteration import MOST_P95, TokenLengths
 from solvers.llm.streams import TokenStream
@@ -49,14 +49,8 @@ class TracedRequests:
 def read_trace(data: Path, context_tokens: int) -> TracedRequests:
     """Reads the trace; a request that is longer than the context is cut to it."""
     file = data / FILE
-    if not file.is_file():
-        raise DataMissing(f"{file} is missing; --data names a folder with it")
-    with file.open(newline="") as text:
-        reader = csv.DictReader(text)
-        missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
-        if missing:
-            raise DataMissing(f"{file} has no column {missing[0]}; it needs {', '.join(COLUMNS)}")
-        entries = [(entry[COLUMNS[0]], int(entry[COLUMNS[1]]), int(entry[COLUMNS[2]])) for entry in reader]
+    rows = read_rows(file, COLUMNS)
+    entries = [(row[COLUMNS[0]], int(row[COLUMNS[1]]), int(row[COLUMNS[2]])) for row in rows]
     if len(entries) < 2:
         raise DataMissing(f"{file} has {len(entries)} requests; at least 2 are needed")
     seconds = (_time(entries[-1][0]) - _time(entries[0][0])).total_seconds()

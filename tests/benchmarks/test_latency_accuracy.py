@@ -52,6 +52,15 @@ def test_a_folder_without_the_tables_is_named(tmp_path: Path) -> None:
         latency_tables.parvagpu(tmp_path)
 
 
+def test_a_table_of_other_columns_is_refused_by_the_column_that_it_lacks(data: Path) -> None:
+    (data / latency_tables.HASGPU).write_text("model,batch\nm,1\n")
+    with pytest.raises(DataMissing, match="has no column sm_percent; it needs model, batch, sm_percent"):
+        latency_tables.hasgpu(data)
+    (data / latency_tables.PARVAGPU / "m.csv").write_text("Batch size,Latency\n1,2\n")
+    with pytest.raises(DataMissing, match="has no column Mig instance"):
+        latency_tables.parvagpu(data)
+
+
 def test_curves_are_judged_on_what_was_not_measured_and_beat_the_baselines(data: Path) -> None:
     tables = latency_tables.parvagpu(data)
     by_count = latency.judge(tables, [8, 16], seeds=2)

@@ -5,7 +5,6 @@ The sizes of the covariance's levels are learned from one half of those groups, 
 
 from __future__ import annotations
 
-import csv
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -17,13 +16,17 @@ from numpy.typing import NDArray
 
 from benchmarks.accuracy.accuracy_row import AccuracyRow
 from benchmarks.accuracy.llm.composed import composed_rows
-from benchmarks.missing_data import DataMissing
+from benchmarks.csv_rows import read_rows
 from solvers.llm.closed_loop import ClosedLoopModel, ClosedLoopRun, ConcurrencyOpinions, learned_levels
 
 Floats = NDArray[np.float64]
 
 FILE = Path("aiconfigurator") / "silicon_h100_h200.csv"
 CONFIGURATION = ("backend_version", "precision", "gemm_quant_mode", "moe_quant_mode", "attention_dp_size")
+COLUMNS = (
+    "silicon_data_source", "batch_size", "mode", "silicon_ttft_ms", "silicon_tpot_ms", "moe_ep_size", "model_path",
+    "system", "backend", *CONFIGURATION, "tp_size", "isl", "osl",
+)  # fmt: skip
 QUANTITIES = ("ttft", "tpot")
 LINE = "interpolation of logarithms"
 NEAREST = "nearest degree and lengths of the model"
@@ -60,16 +63,13 @@ def rows(data: Path) -> list[AccuracyRow]:
 
 def read_runs(data: Path) -> dict[ClosedLoopRun, tuple[float, float]]:
     """Returns mean TTFT and TPOT in ms of each configuration; repeats are one run, so none can stand in for another."""
-    if not (data / FILE).exists():
-        raise DataMissing(f"{data / FILE} does not exist")
     repeats: dict[ClosedLoopRun, list[tuple[float, float]]] = defaultdict(list)
-    with (data / FILE).open(newline="") as text:
-        for entry in csv.DictReader(text):
-            stated = re.search(r"silicon_concurrency=(\d+)", entry["silicon_data_source"])
-            concurrency = int(stated[1]) if stated else int(entry["batch_size"] or 0)
-            if entry["mode"] == "agg" and concurrency:
-                times = float(entry["silicon_ttft_ms"]), float(entry["silicon_tpot_ms"])
-                repeats[_run(entry, concurrency)].append(times)
+    for entry in read_rows(data / FILE, COLUMNS):
+        stated = re.search(r"silicon_concurrency=(\d+)", entry["silicon_data_source"])
+        concurrency = int(stated[1]) if stated else int(entry["batch_size"] or 0)
+        if entry["mode"] == "agg" and concurrency:
+            times = float(entry["silicon_ttft_ms"]), float(entry["silicon_tpot_ms"])
+            repeats[_run(entry, concurrency)].append(times)
     return {run: (_mean(each, 0), _mean(each, 1)) for run, each in repeats.items()}
 
 
