@@ -22,7 +22,7 @@ def apply_profiles(client: ApiClient, profiles: Sequence[Mapping[str, Any]]) -> 
 
 
 def _predict_again(client: ApiClient) -> None:
-    from app.campaigns.unmeasured import predicted_profiles  # with numpy
+    from app.campaigns.predicted_profiles import predicted_profiles  # with numpy
     from app.manifests.model import Manifest
 
     declared = [

@@ -55,7 +55,10 @@ OPTIONS: dict[str, set[str]] = {  # that a form reads
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     parser.add_argument(
-        "subject", nargs="?", metavar="MODEL[/VARIANT]", help="what to measure, or import, neighbours, predict"
+        "subject",
+        nargs="?",
+        metavar="MODEL[/VARIANT]",
+        help="the model to measure; or import, neighbours, predict",
     )
     files = parser.add_argument(
         "files", nargs="*", metavar="FILE", help="with import, neighbours and predict: files to read"
@@ -163,7 +166,7 @@ def _learn(args: argparse.Namespace) -> int:
 
         neighbours(args)
         return exits.OK
-    from cli.profiling.unmeasured import predict
+    from cli.profiling.predicted import predict
 
     profiles = predict(args)
     if args.apply and profiles:

@@ -29,7 +29,7 @@ from app.control.formulate.declared_state import read_state
 from app.control.formulate.language import iteration_costs, llm_size, token_service
 from app.control.formulate.objective import by_share, counts_shares, priced
 from app.control.formulate.own_runtimes import encoded_job_runtimes, encoded_runtimes, job_runtime_name, runtime_name
-from app.control.formulate.unmeasured import complete_jobs
+from app.control.formulate.predicted_demands import complete_jobs
 from app.manifests.attainable import admitted_variants
 from app.manifests.caps import gpu_caps_w
 from app.manifests.fleet import PolicySpec

@@ -21,8 +21,8 @@ from app.control.answer.explain.uncertainty import (
 from app.control.domain.snapshot import JobProgress, Snapshot
 from app.control.formulate.formulate import formulate
 from app.control.formulate.language import declared_lengths
+from app.control.formulate.predicted_demands import PredictedDemand, predicted_demands
 from app.control.formulate.question import Question
-from app.control.formulate.unmeasured import PredictedDemand, predicted_demands
 from app.control.solve.aside import Aside
 from app.manifests.model import Kind, Manifest
 from solvers.planning.parts.reasons import explained_parts

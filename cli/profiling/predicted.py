@@ -12,7 +12,7 @@ from cli.output import as_yaml, plain, print_data, say
 
 def predict(args: argparse.Namespace) -> list[dict[str, Any]]:
     """Prints the Profiles that the files' Profiles predict, and returns them."""
-    from app.campaigns.unmeasured import FEWEST_PAIRS, predicted_profiles
+    from app.campaigns.predicted_profiles import FEWEST_PAIRS, predicted_profiles
 
     args.recursive = False
     found = predicted_profiles(list(declared.world(args).manifests.values()))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from app.control.formulate.predicted_demands import predicted_demands
 from app.control.formulate.problem import build_problem
-from app.control.formulate.unmeasured import predicted_demands
 from app.manifests.model import Kind
 from app.manifests.offline import DeclaredFiles, Input, load
 from solvers.planning.problem import Problem
