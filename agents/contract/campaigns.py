@@ -97,7 +97,7 @@ class FailedSetting(Struct, rename="camel", omit_defaults=True, gc=False):
     setting: CopySetting
     reason: Reason
     message: Sentence = ""
-    attempt: Annotated[int, Meta(ge=0, le=100)] = 0  # that failed; 0: the agent is too old to say
+    attempt: Annotated[int, Meta(ge=1, le=100)] = 1  # that failed: the number in its task
 
 
 class ProfilingReport(Struct, rename="camel", omit_defaults=True, gc=False):

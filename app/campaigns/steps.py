@@ -53,7 +53,7 @@ def _take(connection: Connection, campaign: Campaign, report: ProfilingReport) -
         return  # taken before, or of a setting that is not wanted any more
     if report.measured:
         campaigns.add(connection, campaign.id, report.measured)
-    elif report.failed and report.failed.attempt in (0, _attempt(campaign, result.setting)):
+    elif report.failed and report.failed.attempt == _attempt(campaign, result.setting):
         failure = SettingFailure(report.failed.setting, report.failed.reason, report.failed.message)
         campaigns.fail_setting(connection, campaign.id, failure)
 

@@ -198,9 +198,11 @@ def test_what_fails_twice_is_left_out_with_all_larger_batches(server: RunningSer
 
 def test_a_model_that_never_starts_fails_its_campaign_with_the_reason(server: RunningServer) -> None:
     campaign = asked(server, **ONE)
-    for _ in range(2):
+    for attempt in (1, 2):
         told(server, {"campaign": campaign.id})
-        failed = {"sequence": 1, "setting": SETTING, "reason": "exited", "message": "no such file"}
+        failed = {
+            "sequence": 1, "setting": SETTING, "reason": "exited", "message": "no such file", "attempt": attempt
+        }  # fmt: skip
         answer = told(server, {"campaign": campaign.id, "failed": failed})
     assert answer == {"isOver": True}
     ended = campaign.read()
