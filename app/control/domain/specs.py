@@ -24,6 +24,7 @@ RETRIES: int = JobSpec.model_fields["retries"].default
 PROFILE_QUANTILE: float = PolicySpec.model_fields["profile_quantile"].default
 RATE_PER_SECOND = float(ServiceSpec.model_fields["rate_per_second"].default)
 PRICING: str = PolicySpec.model_fields["pricing"].default
+JOBS_PER_GPU: int = PolicySpec.model_fields["jobs_per_gpu"].default
 MIN_INSTANCES: int = ServiceSpec.model_fields["min_instances"].default
 PRIORITIES: Mapping[str, int] = {
     "Service": ServiceSpec.model_fields["priority"].default,
@@ -89,6 +90,11 @@ def own_mode(service: Spec) -> str | None:
 
 def min_instances(service: Spec) -> int:
     return int(service.get("minInstances", MIN_INSTANCES))
+
+
+def jobs_per_gpu(policy: Spec) -> int:
+    """Returns how many jobs may share a GPU."""
+    return int(policy.get("jobsPerGpu", JOBS_PER_GPU))
 
 
 def quantile_of(policy: Spec) -> float:

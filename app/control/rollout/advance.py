@@ -29,7 +29,7 @@ def advance(
     state: RolloutState,
     rules: RolloutRules,
     now: datetime,
-    trials: Mapping[str, CopyTrial] | None = None,
+    trials: Mapping[str, CopyTrial],
 ) -> Advance:
     """Returns the next assignment. The same arguments give the same result; a later view continues.
 
@@ -38,7 +38,7 @@ def advance(
     """
     seconds = now.timestamp()
     given, assigned = assigned, _without_lost(assigned, target, observed)
-    reported = _look_at_steps(assigned, observed, state, rules, seconds, trials or {})
+    reported = _look_at_steps(assigned, observed, state, rules, seconds, trials)
     state = reported.state
     if reported.failures:
         found = stop_failed(target, assigned, state, reported.failures, rules, seconds)

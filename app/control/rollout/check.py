@@ -1,4 +1,4 @@
-"""Checks the steps that were assigned: done, under way, or failed."""
+"""Checks whether the assigned steps are done, under way or failed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class StepFailure:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The steps by progress, and those that came to nothing."""
+    """The steps by progress, and those that failed."""
 
     pending: Mapping[str, PendingStep]
     leaving: Mapping[str, Leaving]

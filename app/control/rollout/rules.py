@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from agents.contract.assignments import AssignedInstance
 from app.control.domain.decision import HeldBackChange
 from app.control.domain.desired import Desired
+from app.control.domain.specs import JOBS_PER_GPU
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,7 @@ class RolloutRules:
     start_seconds: Mapping[str, float] = field(default_factory=dict)  # by key
     unproven: frozenset[str] = frozenset()  # keys that never ran in this fleet
     hurried: frozenset[str] = frozenset()  # services and jobs that leave a node to be reclaimed: no canary delays them
-    jobs_per_gpu: int = 3
+    jobs_per_gpu: int = JOBS_PER_GPU
     patience: float = 5.0  # times its startSeconds: within them a copy has to serve; and never less than
     least_seconds: float = 60.0
     most_silences: int = 3  # of its node that a step is forgiven

@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from app.control.domain.snapshot import DeclaredObject
-from app.control.domain.specs import gpu_type_of, memory_gib, min_instances, profile_key, start_seconds_of
+from app.control.domain.specs import (
+    Spec,
+    gpu_type_of,
+    jobs_per_gpu,
+    memory_gib,
+    min_instances,
+    profile_key,
+    start_seconds_of,
+)
 from app.control.rollout.rules import RolloutRules
-from app.manifests.fleet import PolicySpec
-
-JOBS_PER_GPU: int = PolicySpec.model_fields["jobs_per_gpu"].default
 
 
 def rules_of(declared: Iterable[DeclaredObject]) -> RolloutRules:
@@ -18,7 +23,7 @@ def rules_of(declared: Iterable[DeclaredObject]) -> RolloutRules:
     types: dict[str, str] = {}
     least: dict[str, int] = {}
     starts: dict[str, float] = {}
-    jobs_per_gpu = JOBS_PER_GPU
+    policy: Spec = {}
     for manifest in declared:
         spec = manifest.spec
         match manifest.kind:
@@ -31,11 +36,11 @@ def rules_of(declared: Iterable[DeclaredObject]) -> RolloutRules:
             case "Profile":
                 starts[profile_key(spec)] = start_seconds_of(spec)
             case "Policy":
-                jobs_per_gpu = int(spec.get("jobsPerGpu", JOBS_PER_GPU))
+                policy = spec
     return RolloutRules(
         memory_gib={node: memory[gpu_type] for node, gpu_type in types.items() if gpu_type in memory},
         gpu_types=types,
         min_instances=least,
         start_seconds=starts,
-        jobs_per_gpu=jobs_per_gpu,
+        jobs_per_gpu=jobs_per_gpu(policy),
     )

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import TypeVar
 
 import msgspec
 from hypothesis import strategies as st
 
 from agents.contract.assignments import AssignedGpu, AssignedInstance, Frame
+from app.control import rollout
 from app.control.domain.desired import Desired, FleetStatus, InstanceStatus, NodeDesired
+from app.control.domain.readings import CopyTrial
 from app.control.rollout.room import GpuLimits, is_over_full
-from app.control.rollout.rules import RolloutRules
+from app.control.rollout.rules import Advance, RolloutRules, RolloutState
 
 MEMORY_GIB = 16.0
 S = TypeVar("S", bound=msgspec.Struct)
@@ -39,6 +42,19 @@ def a_node(*instances: AssignedInstance, clocks: Mapping[int, float] | None = No
 
 def rules(nodes: Sequence[str] = ("n1", "n2", "n3"), **more: object) -> RolloutRules:
     return RolloutRules(dict.fromkeys(nodes, MEMORY_GIB), dict.fromkeys(nodes, "v100"), **more)  # type: ignore
+
+
+def advance(
+    target: Desired,
+    assigned: Desired,
+    observed: FleetStatus,
+    state: RolloutState,
+    the_rules: RolloutRules,
+    now: datetime,
+    trials: Mapping[str, CopyTrial] | None = None,
+) -> Advance:
+    """Returns the next step of a rollout, by default without answers of canaries."""
+    return rollout.advance(target, assigned, observed, state, the_rules, now, trials or {})
 
 
 def all_serve(assigned: Desired, **more: object) -> FleetStatus:

@@ -9,10 +9,10 @@ from datetime import UTC, datetime, timedelta
 from agents.contract.assignments import AssignedInstance
 from app.control.domain.desired import Desired, FleetStatus
 from app.control.domain.readings import CopyTrial
-from app.control.rollout import Advance, RolloutState, advance, after_outage, begin, order
+from app.control.rollout import Advance, RolloutState, after_outage, begin, order
 from app.control.rollout.canary import watch_canaries
 from app.control.rollout.rules import Canary
-from tests.app.control.rollout.fleets import a_node, all_serve, an_instance, replace_struct, rules
+from tests.app.control.rollout.fleets import a_node, advance, all_serve, an_instance, replace_struct, rules
 from tests.app.control.rollout.stepping import steps_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -6,9 +6,9 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from app.control.domain.desired import Desired, FleetStatus, InstanceStatus
-from app.control.rollout import Advance, RolloutState, advance
+from app.control.rollout import Advance, RolloutState
 from app.control.rollout.rules import Leaving
-from tests.app.control.rollout.fleets import a_node, all_serve, an_instance, replace_struct, rules
+from tests.app.control.rollout.fleets import a_node, advance, all_serve, an_instance, replace_struct, rules
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 OLD, NEW = an_instance("old"), an_instance("new")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from app.control.domain.desired import Desired
-from app.control.rollout import Advance, RolloutState, advance, begin
+from app.control.rollout import Advance, RolloutState, begin
 from app.control.rollout.rules import Leaving, PendingStep
-from tests.app.control.rollout.fleets import a_node, all_serve, an_instance, rules
+from tests.app.control.rollout.fleets import a_node, advance, all_serve, an_instance, rules
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -13,9 +13,18 @@ from hypothesis import strategies as st
 
 from agents.contract.assignments import AssignedInstance
 from app.control.domain.desired import Desired, InstanceStatus
-from app.control.rollout import RolloutRules, RolloutState, advance, order
+from app.control.rollout import RolloutRules, RolloutState, order
 from app.control.rollout.changes import changes, components
-from tests.app.control.rollout.fleets import a_node, all_serve, an_instance, drawn, replace_struct, rules, served
+from tests.app.control.rollout.fleets import (
+    a_node,
+    advance,
+    all_serve,
+    an_instance,
+    drawn,
+    replace_struct,
+    rules,
+    served,
+)
 from tests.app.control.rollout.nodes import Fleet
 from tests.app.control.rollout.referee import placed_instances
 from tests.support.soak import scaled

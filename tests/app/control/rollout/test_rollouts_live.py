@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.control.domain.desired import Desired
-from app.control.rollout import RolloutRules, RolloutState, advance, begin, order
-from tests.app.control.rollout.fleets import drawn, rules, served
+from app.control.rollout import RolloutRules, RolloutState, begin, order
+from tests.app.control.rollout.fleets import advance, drawn, rules, served
 from tests.app.control.rollout.nodes import Fleet
 from tests.app.control.rollout.referee import placed_instances
 from tests.support.soak import scaled
