@@ -54,7 +54,7 @@ class RequestSender:
         answered: Callable[[TimedAnswer], None],
         *,
         connections: int = 1,
-        timeout_seconds: float = 30.0,
+        timeout_seconds: float,
     ) -> None:
         self._address = (host, port)
         self._answered = answered

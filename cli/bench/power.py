@@ -139,9 +139,10 @@ def settle(case: PowerCase, step: Law) -> dict[str, float]:
     """Returns medians of the last minute of five."""
     from statistics import median
 
+    from agents.policy.power import PowerSettings
     from simulation.power.trial import start
 
-    run = start(case, step)
+    run = start(case, step, PowerSettings(), 0)
     found = [run.period(shown_rates(case, 0.75)) for _ in range(300)][-60:]
     latencies = [max(service.latency_ms or 0.0 for service in period.served.values()) for period in found]
     return {"peak_w": median(period.peak_w for period in found), "latency_ms": median(latencies)}
@@ -149,14 +150,14 @@ def settle(case: PowerCase, step: Law) -> dict[str, float]:
 
 def load_step() -> dict[str, list[dict[str, float]]]:
     """Runs a step of the load up and down, second by second."""
-    from agents.policy.power import law
+    from agents.policy.power import PowerSettings, law
     from simulation.power import printed
     from simulation.power.trial import start
 
     traces: dict[str, list[dict[str, float]]] = {}
     for name, step in (("ours", law.step), ("printed", printed.step), ("plan", keep_plan)):
         case = replace(shown_case(), cap_w=260.0)
-        run = start(case, step)
+        run = start(case, step, PowerSettings(), 0)
         for second in range(-180, 180):
             clock = run.clock_mhz
             found = run.period(shown_rates(case, 1.1 if 20 <= second < 90 else 0.45))

@@ -108,7 +108,7 @@ class NoisyCopy:
         self._copy, self._draws = copy, np.random.default_rng(list(seed.encode()))
 
     def measure(self, batch: int) -> MeasuredBatch:
-        """Serves some thousand requests at this batch. One that no SM% carries is as slow as its requests are many."""
+        """Serves some thousand requests at this batch; a batch that no SM% carries takes as long as all of them."""
         copy = self._copy
         off = exp(NOISE * self._draws.standard_normal())
         shape = copy.shapes.get(batch)
@@ -142,16 +142,16 @@ def _at_batch(profile: Profile, batch: int) -> Curve:
     return tuple((percent, low_ms + share * (high_ms - low_ms)) for (percent, low_ms), (_, high_ms) in pairs)
 
 
-def batch_claims(seeds: Sequence[int], copies: int = COPIES) -> list[EvaluationClaim]:
+def batch_claims(seeds: Sequence[int]) -> list[EvaluationClaim]:
     """Returns claim M4; each value is the mean over the seeds."""
-    by_seed = [_needed(tuned_copies(seed, copies), seed) for seed in seeds]
+    by_seed = [needed_measurements(tuned_copies(seed, COPIES), seed) for seed in seeds]
     means = {name: fsum(found[name] for found in by_seed) / len(by_seed) for name in SEARCHES}
     values = {**means, MUDI: means[JOINT]}
     return [EvaluationClaim(MEASURE, values, len(seeds))]
 
 
-def _needed(copies: Sequence[TunedCopy], seed: int) -> dict[str, float]:
-    """Returns by search the measurements that it needs."""
+def needed_measurements(copies: Sequence[TunedCopy], seed: int) -> dict[str, float]:
+    """Returns how many measurements each search needs."""
     return {name: _least_budget(search, copies, f"{seed} {name}") for name, search in SEARCHES.items()}
 
 

@@ -51,7 +51,7 @@ def learning_claims(seeds: Sequence[int]) -> list[EvaluationClaim]:
     """Returns the claims about predictions; each value is the mean over the seeds."""
     problem = build_problem(testbed("oltunes", {"serving/answer": 1.0}), MEAN_QUANTILE)
     drawn = [samples_of(problem, seed) for seed in seeds]
-    found = {name: [scores(train, samples) for samples in drawn] for name, train in LEARNERS.items()}
+    found = {name: [scores(train, samples, COUNTS) for samples in drawn] for name, train in LEARNERS.items()}
 
     def claim(metric: str, paper: float, field: str, **kinds: bool) -> EvaluationClaim:
         measure = PaperMeasure("O1", metric, paper, MATRIX, OLTUNES, "scaled", NOTE, **kinds)
@@ -109,8 +109,8 @@ def _ours(samples: Sequence[FactorSample]) -> Predict:
 LEARNERS: Mapping[str, Train] = {MATRIX: matrix, FOREST: forest, OLTUNES: _papers, JOINT: _ours}
 
 
-def scores(train: Train, samples: Sequence[FactorSample], counts: Sequence[int] = COUNTS) -> LearningScores:
-    """Judges a learner on a tenth of the samples, and counts how many of the others it needs."""
+def scores(train: Train, samples: Sequence[FactorSample], counts: Sequence[int]) -> LearningScores:
+    """Returns the errors on a tenth of the samples, and the first of `counts` of the others that is enough."""
     judged = int(JUDGED_SHARE * len(samples))
     tested, known = samples[:judged], samples[judged:]
     rmse, r2 = _errors(train(known), tested)

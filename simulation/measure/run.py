@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -88,7 +89,7 @@ def in_auto(world: DeclaredFiles) -> DeclaredFiles:
 
 
 def simulate(database_url: str, order: SimulationOrder, say: Say = lambda line: None) -> SimulationReport:
-    """Runs the order on an empty, migrated database. Everything but its own times depends on the order alone."""
+    """Runs the order on an empty, migrated database. Everything except how long it took depends on the order alone."""
     began, began_cpu = time.monotonic(), time.process_time()
     physics = order.truth.physics()
     if order.truth.profiles != "declared":
@@ -97,7 +98,7 @@ def simulate(database_url: str, order: SimulationOrder, say: Say = lambda line: 
     if order.planner:
         world = with_policy(world, {"planner": order.planner})
     with (
-        FreshSampler(order.work, order.seed) as sampler,
+        FreshSampler(order.work, order.seed, len(os.sched_getaffinity(0))) as sampler,
         simulated(database_url, world, order.shapes, seed=order.seed, work=order.work, physics=physics) as simulation,
     ):
         simulation.fleet.arrivals.trace = order.requests
@@ -181,7 +182,7 @@ class _MeasuredRun:
         }
 
     def peers(self) -> dict[str, dict[str, float]]:
-        """Returns what others would have cost on the same load, in the time that was measured."""
+        """Returns what other planners would have cost on the same load, in the time that was measured."""
         fleet, began, until = self.simulation.fleet, self.samples.began, self.samples.ended
         self._say("a static plan for the peak, and autoscaling at 80 %")
         problem, starts = fleet.truth.problem, start_seconds(self.simulation.planner.store.world())

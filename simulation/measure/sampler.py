@@ -49,13 +49,11 @@ class FreshSampler:
     Searches depend on their own order alone, so any number of processes finds the same.
     """
 
-    def __init__(self, work: int, seed: int, processes: int | None = None) -> None:
+    def __init__(self, work: int, seed: int, processes: int) -> None:
         self._given: list[SampleOrder] = []
         self._numbers_out, self._numbers_in = os.pipe()
         # Each process is sent every order: one that died while it waited would keep the others from a common queue.
-        self._queues: list[Queue[SampleOrder]] = [
-            FORK.Queue() for _ in range(processes or len(os.sched_getaffinity(0)))
-        ]
+        self._queues: list[Queue[SampleOrder]] = [FORK.Queue() for _ in range(processes)]
         self._workers = [
             Worker("fresh plans", _search_all(self._numbers_out, queue, work, seed)) for queue in self._queues
         ]

@@ -48,13 +48,11 @@ class Period:
 
     peak_w: float
     mean_w: float
-    running_mhz: float
-    slowed: bool
     served: Mapping[str, PlantPeriod]
 
 
 class Plant:
-    """One GPU, whose queues continue from period to period."""
+    """One GPU; its queues carry over from period to period."""
 
     def __init__(
         self,
@@ -63,34 +61,26 @@ class Plant:
         top_mhz: int,
         exponent: float,
         noise: float,  # of each reading, in both directions
-        limit_w: float | None,  # the hardware's own: it slows the clock within a reading
         seed: int,
     ) -> None:
         self.servers, self.idle_w, self.top_mhz, self.exponent = tuple(servers), idle_w, top_mhz, exponent
-        self.noise, self.limit_w = noise, limit_w
+        self.noise = noise
         self._random = Random(seed)  # noqa: S311 (noise, not a secret)
         self._waiting = {server.id: 0.0 for server in servers}
 
     def period(self, clock_mhz: float, batches: Mapping[str, int], rates: Mapping[str, float]) -> Period:
         """Runs one second at this clock, with these largest batches and requests a second."""
-        watts, clocks, slowed = [], [], False
+        watts = []
         ticks: dict[str, list[PlantPeriod]] = {server.id: [] for server in self.servers}
         for _ in range(TICKS_PER_SECOND):
-            running = clock_mhz
-            drawn, served = self._tick(running, batches, rates)
-            if self.limit_w is not None and drawn > self.limit_w:
-                slowed = True
-                running *= max(0.1, (self.limit_w - self.idle_w) / (drawn - self.idle_w)) ** (1 / self.exponent)
-                drawn, served = self._tick(running, batches, rates)
-                drawn = min(drawn, self.limit_w)
+            drawn, served = self._tick(clock_mhz, batches, rates)
             for server in self.servers:
                 waits = served[server.id].queue
                 self._waiting[server.id] = waits
                 ticks[server.id].append(served[server.id])
             watts.append(drawn * (1 + self._random.uniform(-self.noise, self.noise)))
-            clocks.append(running)
         whole = {name: self._whole(found) for name, found in ticks.items()}
-        return Period(max(watts), sum(watts) / TICKS_PER_SECOND, sum(clocks) / TICKS_PER_SECOND, slowed, whole)
+        return Period(max(watts), sum(watts) / TICKS_PER_SECOND, whole)
 
     def _tick(
         self, mhz: float, batches: Mapping[str, int], rates: Mapping[str, float]

@@ -31,11 +31,9 @@ class PowerCase:
     exponent: float = 2.4
     noise: float = 0.02
     knows_idle: bool = True
-    has_limit: bool = False  # the hardware's own, at the cap
 
     def plant(self, seed: int) -> Plant:
-        limit_w = self.cap_w if self.has_limit else None
-        return Plant(self.servers, self.idle_w, CLOCKS_MHZ[-1], self.exponent, self.noise, limit_w, seed)
+        return Plant(self.servers, self.idle_w, CLOCKS_MHZ[-1], self.exponent, self.noise, seed)
 
 
 @dataclass(slots=True)
@@ -94,16 +92,14 @@ class PowerRun:
             clock_mhz=self.clock_mhz,
             frame=case.clock,
             clocks_mhz=CLOCKS_MHZ,
-            running_mhz=found.running_mhz,
-            slowed=found.slowed,
-            limited=case.has_limit,
+            running_mhz=float(self.clock_mhz),
             instances=instances,
         )
 
 
-def start(case: PowerCase, law: Law, settings: PowerSettings | None = None, seed: int = 0) -> PowerRun:
-    """Starts at the planned values."""
-    return PowerRun(case, law, settings or PowerSettings(), case.plant(seed))
+def start(case: PowerCase, law: Law, settings: PowerSettings, seed: int) -> PowerRun:
+    """Returns a run that starts at the planned values."""
+    return PowerRun(case, law, settings, case.plant(seed))
 
 
 def random_case(seed: int) -> PowerCase:

@@ -46,7 +46,7 @@ async def sent(serve: Serve, count: int, *, connections: int = 1, early_seconds:
     """What became of so many requests that were due so long ago."""
     found: list[TimedAnswer] = []
     async with serving(serve) as port:
-        sender = RequestSender("127.0.0.1", port, found.append, connections=connections)
+        sender = RequestSender("127.0.0.1", port, found.append, connections=connections, timeout_seconds=HANG_SECONDS)
         due = time.monotonic() - early_seconds
         await send_when_due([due] * count, lambda due: sender.send(due, REQUEST))
         await sender.settle(HANG_SECONDS)
@@ -99,7 +99,7 @@ def test_a_request_that_finds_no_server_fails() -> None:
         found: list[TimedAnswer] = []
         async with serving(answering()) as port:
             pass
-        sender = RequestSender("127.0.0.1", port, found.append, connections=2)
+        sender = RequestSender("127.0.0.1", port, found.append, connections=2, timeout_seconds=HANG_SECONDS)
         for _ in range(3):
             sender.send(time.monotonic(), REQUEST)
         await sender.settle(HANG_SECONDS)

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from agents.policy.power import step
+from agents.policy.power import PowerSettings, step
 from simulation.power.trial import CLOCKS_MHZ, PowerCase, random_case, random_rates, start
 from tests.support.soak import scaled
 
@@ -18,7 +18,7 @@ MARGIN = 0.85  # of SLO and cap: within it the law's own estimates must find the
 
 def settles(case: PowerCase, clock: int, rates: Mapping[str, float]) -> bool:
     """Whether both limits hold at this clock and the planned batches."""
-    still = start(replace(case, noise=0.0), step).plant
+    still = start(replace(case, noise=0.0), step, PowerSettings(), 0).plant
     batches = {name: round(frame.planned) for name, frame in case.batches.items()}
     for _ in range(2):
         found = still.period(clock, batches, rates)
@@ -39,7 +39,7 @@ def test_latency_is_regained_where_a_clock_of_the_frame_keeps_both_limits() -> N
         planned = int(case.clock.planned)
         if settles(case, planned, rates) or not any(settles(case, mhz, rates) for mhz in CLOCKS_MHZ if mhz > planned):
             continue
-        run = start(case, step, seed=seed)
+        run = start(case, step, PowerSettings(), seed)
         late = []
         for _ in range(PERIODS):
             found = run.period(rates)

@@ -123,6 +123,15 @@ def test_the_cap_of_a_simulated_gpu_is_held_within_one_period(limited: bool) -> 
     assert over_at_all >= steps // 10, "the steps must try the cap"
 
 
+def test_where_the_hardware_holds_the_cap_the_law_ends_its_slowing_down() -> None:
+    draw = Random(7)
+    for seed in range(10):
+        node = Node(draw.uniform(150, 300), True, seed)
+        rates = node.rates(draw, 0.8, 1.5)
+        periods = [node.period(rates)[1] for _ in range(15)]
+        assert not any(period.slowed for period in periods[5:]), f"seed {seed}"
+
+
 def test_the_energy_total_is_what_the_simulated_gpu_drew_under_any_driver_faults() -> None:
     node, draw = Node(300.0, False, seed=1), Random(1)
     drawn = 0.0
