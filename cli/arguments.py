@@ -66,7 +66,7 @@ def add_selector_arguments(parser: argparse.ArgumentParser, *, fields: bool = Tr
 
 
 def finite(text: str) -> float:
-    """Returns a number, of which the verb says what it may be."""
+    """Returns a finite number; the verb checks what it may be."""
     value = finite_number(text)
     if value is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not allowed: a number")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 
 PLANNER = (
-    "not the policy's planner: joint chooses everything together; hetsev, mudi, inss, morak and oltunes follow"
-    " published systems"
+    "plan with this planner instead of the policy's: joint chooses everything together; hetsev, mudi, inss, morak and"
+    " oltunes follow published systems"
 )
 COMPARED = (
-    "to compare with: Kubernetes, one instance a GPU, of a random type (hpa) or the cheapest (hpa-cheapest);"
+    "baselines to compare with: Kubernetes, one instance a GPU, of a random type (hpa) or the cheapest (hpa-cheapest);"
     " gpulet, gslice and igniter share GPUs by their own models; orion; reserve-and-pack; melange and muxflow follow"
     " papers with a service a GPU; one instance a GPU on each service's cheapest type (one-per-gpu); everything on the"
     " largest type (largest)"

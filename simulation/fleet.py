@@ -30,12 +30,12 @@ NodeMaker = Callable[[Node], LightNode]
 
 
 def light_nodes(truth: FleetTruth, clock: Clock, seed: int) -> NodeMaker:
-    """Returns what makes nodes without an agent of their own."""
+    """Returns the maker of nodes without an agent of their own."""
     return lambda node: LightNode(node.name, node.gpu_type, node.gpu_count, truth, clock, seed)
 
 
 def whole_nodes(truth: FleetTruth, clock: Clock, folder: Path, seed: int) -> NodeMaker:
-    """Returns what makes nodes whose agents keep their state in `folder`."""
+    """Returns the maker of nodes whose agents keep their state in `folder`."""
     return lambda node: WholeNode(node.name, node.gpu_type, node.gpu_count, truth, clock, folder / node.name, seed)
 
 
@@ -134,11 +134,11 @@ class SimulatedFleet:
         return found
 
     def is_ramping(self, service: str) -> bool:
-        """Returns whether those who ask have only just begun."""
+        """Returns whether the clients have only just begun to send."""
         return self.patient and self._at - self._begun.get(service, self._at) < RAMP_SECONDS
 
     def ready(self, service: str) -> int:
-        """Counts the copies that serve it now."""
+        """Counts the copies that serve the service now."""
         return sum(copy.service == service for node in self.nodes.values() for copy in node.serving())
 
     def _arrive(self, name: str, ready: list[tuple[NodeCopy, CopyWork]], since: float, until: float) -> None:
@@ -191,7 +191,7 @@ class SimulatedFleet:
         return times
 
     def _expected(self, name: str, since: float, until: float, begun: float | None) -> float:
-        """Returns how many requests are expected; fewer while those who ask have only just begun."""
+        """Returns how many requests are expected; fewer while the clients have only just begun."""
         expected = self.rate(name, (since + until) / 2) * (until - since)
         return expected if begun is None else expected * min(1.0, (until - begun) / RAMP_SECONDS)
 

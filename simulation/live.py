@@ -3,7 +3,7 @@
 Usage: DATABASE_URL=... python -m simulation.live [--left-out NAME]... [--truth NAME [--truth-seed K] [--data DIR]
        --memory FILE] NODE...
 
-It follows the declared world: another rate, service or profile takes effect within seconds.
+The fleet follows the declared world: another rate, service or profile takes effect within seconds.
 """
 
 from __future__ import annotations

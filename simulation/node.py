@@ -99,7 +99,7 @@ class LightNode:
     # Faults.
 
     def lose(self, gpu: int) -> None:
-        """Drops the GPU off the bus with all that runs there."""
+        """Drops the GPU off the bus, with everything that runs on it."""
         self.lost.add(gpu)
         for copy in self.alive():
             if self.uuids[gpu] in copy.devices:
@@ -115,7 +115,7 @@ class LightNode:
             self._gone(self.copies[copy], "exited", "it exited by itself")
 
     def switch_off(self) -> None:
-        """Ends the machine with all that runs there."""
+        """Switches the machine off, with everything that runs on it."""
         self.is_off = True
         for copy in self.alive():
             self._gone(copy, "exited", "the machine is gone")

@@ -1,4 +1,4 @@
-"""A fleet whose GPUs follow a physics of their own, of which profiles are only what somebody believes."""
+"""A fleet whose GPUs follow a physics of their own; profiles are only somebody's belief about it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from solvers.planning.problem import Problem, ProfileKey
 
 @dataclass(frozen=True)
 class PhysicalTruth(FleetTruth):
-    """A declared fleet on a physics. What is declared of a model names it, and gives it its scale once."""
+    """A declared fleet on a physics. A model's declaration names it, and sets its scale once."""
 
     physics: Physics = field(default_factory=lambda: Physics(0))
 
@@ -82,7 +82,7 @@ class PhysicalTruth(FleetTruth):
 
 
 def learn(physics: Physics, problem: Problem) -> None:
-    """Tells the physics of the kinds of GPU and the models of a problem; what it knows already stays as it is."""
+    """Tells the physics of the kinds of GPU and the models of a problem; those that it knows stay as they are."""
     for kind in problem.gpu_types.values():
         physics.add_gpu(kind.name, kind.idle_w, kind.max_w, kind.top_clock_mhz)
     for key, profile in problem.profiles.items():

@@ -13,7 +13,7 @@ Folder = Annotated[str, Meta(min_length=2, max_length=500, pattern=r"^/[^\x00-\x
 
 
 class VolumeForm(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """A folder of the node under a name; in a container it stands at `at`."""
+    """A folder of the node under a name; a container mounts it at `at`."""
 
     folder: Folder
     at: Folder | None = None  # left out: /volumes/NAME

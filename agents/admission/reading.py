@@ -189,7 +189,7 @@ def script_at(argv: tuple[str, ...]) -> int:
 
 
 def _overlap_faults(form: AllowListForm) -> Iterator[str]:
-    """Finds what lies in a volume that copies write: there they could put a link to anything of the node's."""
+    """Finds paths inside a volume that copies may write: they could put a link to any file of the node there."""
     writable = {name: volume.folder.rstrip("/") + "/" for name, volume in form.volumes.items() if volume.write}
     places = {f"volumes.{name}.folder": volume.folder.rstrip("/") for name, volume in form.volumes.items()}
     places |= {f"secrets.{name}": file for name, file in form.secrets.items()}

@@ -1,8 +1,8 @@
 """What a node's allow-list admits of users' own images and commands, and the check that a runtime is among it.
 
-Agent and control plane use the same check. The agent's decides; the control plane's says beforehand what it would be.
-A pattern is plain text with holes such as {integer:1..8}; it is no regular expression, so that a pattern of a node that
-lies cannot keep the control plane busy.
+Agent and control plane use the same check. The agent's decides; the control plane's foretells what it will be.
+A pattern is plain text with holes such as {integer:1..8}; it is no regular expression, so that a dishonest
+node's pattern cannot keep the control plane busy.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 
 
 class OwnProbe(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """One HTTP request to the copy's own port; 2xx is yes."""
+    """One HTTP request to the copy's own port; an answer 2xx means yes."""
 
     path: Path = ""  # empty: no request, which only `drain` may leave out
     method: Literal["GET", "POST", "PUT"] = "GET"
@@ -51,7 +51,7 @@ class OwnProbe(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class OwnProbes(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """How to see that it is up."""
+    """The probes that show whether a copy is up."""
 
     health: OwnProbe | None = None
     start_seconds: Seconds = 120.0  # from its start until it is warm

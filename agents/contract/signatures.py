@@ -1,6 +1,6 @@
 """Checks that an image is signed with a key: Ed25519 (RFC 8032), as `openssl pkeyutl -sign -rawin` writes it.
 
-Only public things are computed with, so that time and memory may show them.
+All values in these computations are public, so time and memory may reveal them.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def is_signed(image: str, signature: str, key: str) -> bool:
 
 
 def _verifies(key: bytes, message: bytes, signature: bytes) -> bool:
-    """Compares S B - k A with R as bytes: an R that is written in another way is refused."""
+    """Compares S B - k A with R as bytes: any other encoding of R is refused."""
     own = _point(key)
     if own is None or len(signature) != SIGNATURE_BYTES:
         return False
@@ -86,7 +86,7 @@ def _encoded(point: _Point) -> bytes:
 
 
 def _sum(left: _Point, right: _Point) -> _Point:
-    """Adds two points, the same ones, too (RFC 8032, 5.1.4)."""
+    """Adds two points, which may be equal (RFC 8032, 5.1.4)."""
     a = (left[1] - left[0]) * (right[1] - right[0]) % _PRIME
     b = (left[1] + left[0]) * (right[1] + right[0]) % _PRIME
     c = 2 * _CURVE * left[3] * right[3] % _PRIME

@@ -31,7 +31,7 @@ class StartContext:
 
 
 def start_copy(context: StartContext, drivers: NodeDrivers, now: float) -> NodeCopy | None:
-    """Returns the copy one stage or one finding further, or None if there is nothing new.
+    """Returns the copy at its next stage or with its next finding; None if there is nothing new.
 
     Raises CopyFailed if it will never be ready.
     """

@@ -38,7 +38,7 @@ def choose(
 
 
 def _is_given_up(setting: CopySetting, failed: CopySetting, was_up: bool) -> bool:
-    """Returns whether a setting is hopeless because another failed, whose copy was up or was not."""
+    """Returns whether the failure of another setting, whose copy was up or was not, makes this one hopeless."""
     is_faster = setting.sm_percent > failed.sm_percent or setting.clock_mhz > failed.clock_mhz
     return setting.batch >= failed.batch and not (was_up and is_faster)
 

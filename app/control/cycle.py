@@ -111,11 +111,11 @@ class _Cycle:
         return self.question.problem.policy.planner == JOINT
 
     def answering(self, meanwhile: Callable[[Snapshot, Question], object]) -> Answering:
-        """Returns what answers a question about this snapshot or a part of it."""
+        """Returns the solver of questions about this snapshot or a part of it."""
         return lambda snapshot, question: replace(self, snapshot=snapshot, question=question).answer(meanwhile)
 
     def following(self, large: SolverAnswer) -> Following:
-        """Returns what drafts the least change for a snapshot."""
+        """Returns the drafter of the least change for a snapshot."""
         return lambda snapshot, question: replace(self, snapshot=snapshot, question=question).follow(large, False)
 
     def answer(self, meanwhile: Callable[[Snapshot, Question], object]) -> FoundAnswer:
@@ -277,7 +277,7 @@ class _Cycle:
         )
 
     def bound_of(self, large: SolverAnswer) -> KeptBound | None:
-        """Returns what the search found for bounds of later plans."""
+        """Returns what the search found that proves bounds of later plans."""
         return KeptBound(self.question.problem, large.duals, self.snapshot.at) if large.duals else None
 
     def _unchanged(self, decision: Decision) -> CycleResult:

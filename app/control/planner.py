@@ -52,7 +52,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Planner:
-    """One of possibly several; only the holder of the lease acts."""
+    """One planner, possibly of several; only the holder of the lease acts."""
 
     store: PlannerStore
     solver: PlanSolver
@@ -130,7 +130,7 @@ class Planner:
         return result
 
     def advance(self) -> bool:
-        """Assigns to nodes what of the plan in force may change now; tells if more is to come."""
+        """Assigns to nodes the changes of the plan in force that may be made now; returns whether more are to come."""
         with self._advancing:  # an older view must not be assigned after a newer one
             return self._advance() if self.store.epoch else False
 

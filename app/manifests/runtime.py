@@ -90,7 +90,7 @@ Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
 
 class ProbeSpec(Spec):
-    """One HTTP request to the copy's own port; 2xx is yes."""
+    """One HTTP request to the copy's own port; an answer 2xx means yes."""
 
     path: UrlPath = Field(description="Path of the request")
     method: Literal["GET", "POST", "PUT"] = Field("GET", description="Method of the request")

@@ -21,13 +21,14 @@ ALL = "all"
 SEEDS = 3
 COLUMNS = ("ID", "METRIC", "PAPER", "RATIO", "HOLDS", "ITS BASELINE", "BEST BASELINE", "REPRODUCED", "OURS")
 EPILOG = """\
-The paper's testbed from examples/, its loads, and each planner by its name. Runs of fleets are the real control plane
-over a simulated fleet in virtual time, on a Postgres of their own; those of morak are each planner's plan on simulated
-GPUs that always have work, and the paper's baselines as laws on the node. A claim holds where the ratio of the paper's
-baseline to the joint planner reaches the paper's figure and no baseline is better; one that does not is shown so.
-docs/evaluate.md explains the experiments and shows the figures. With "all", --out has a folder for each system.
+Runs the paper's testbed (from examples/) under the paper's loads, with each planner by its name. A run of a fleet is
+the real control plane over a simulated fleet in virtual time, on a Postgres of its own. A run of morak executes each
+planner's plan on simulated GPUs that always have work, with the paper's baselines as laws on the node. A claim holds if
+the ratio of the paper's baseline to the joint planner reaches the paper's figure and no baseline is better; a claim
+that fails is shown as such. docs/evaluate.md explains the experiments and shows the figures. With "all", --out gets a
+folder for each system.
 
-The same seeds give the same JSON on any machine, but for the milliseconds of M5.
+The same seeds give the same JSON on any machine, except for the milliseconds of M5.
 
 Examples:
   gpuwright evaluate hetsev
@@ -39,11 +40,17 @@ Examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
-    parser.add_argument("system", choices=(*MEASURES, ALL), help="whose paper is evaluated")
-    parser.add_argument("--seeds", metavar="N", type=whole(1), default=SEEDS, help=f"of each run; default {SEEDS}")
+    parser.add_argument("system", choices=(*MEASURES, ALL), help="the system whose paper is evaluated")
+    parser.add_argument(
+        "--seeds", metavar="N", type=whole(1), default=SEEDS, help=f"seeds of each run; default {SEEDS}"
+    )
     cores = len(os.sched_getaffinity(0))
     parser.add_argument(
-        "--processes", metavar="N", type=whole(1), default=min(2, cores), help="at once; default 2, or 1 on one core"
+        "--processes",
+        metavar="N",
+        type=whole(1),
+        default=min(2, cores),
+        help="runs at once; default 2, or 1 on one core",
     )
     parser.add_argument("--json", action="store_true", help="claims and runs as one JSON object on stdout")
     out = "folder for the JSON, the drawings (SVG and PNG) and index.html"

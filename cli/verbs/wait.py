@@ -1,4 +1,4 @@
-"""`gpuwright wait`: wait until a condition holds."""
+"""`gpuwright wait`: waits until a condition holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`gpuwright watch`: follow changes as they happen."""
+"""`gpuwright watch`: follows changes as they happen."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ class Printer:
         self._kinds = {str(kind) for kind in STORED}
 
     def show(self, rows: Sequence[tuple[str, dict[str, Any]]]) -> None:
-        """Print events at once: a reader behind a pipe waits for them."""
+        """Prints events at once: a reader behind a pipe waits for them."""
         if self._output == "json":
             for kind, item in rows:
                 print(json.dumps({"type": kind or "listed", "object": item}))

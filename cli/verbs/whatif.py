@@ -19,7 +19,7 @@ from cli.planner_argument import add_planner_argument
 from cli.selection import find
 
 EPILOG = """\
-The world as it is now is planned twice, as it is and as it would be, with the same effort, and nothing is stored.
+The present world is planned twice, with the same effort: as it is, and as it would be. Nothing is stored.
 
 Examples:
   gpuwright what-if --add-gpu a100=4

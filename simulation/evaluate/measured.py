@@ -118,7 +118,7 @@ class EvaluationResult:
 
 
 def run_evaluation(order: EvaluationRun, database_url: str) -> EvaluationResult:
-    """Runs it on an empty, migrated database. The same order gives the same result."""
+    """Runs the fleet on an empty, migrated database. The same order gives the same result."""
     is_joint = order.planner == JOINT
     policy = {"planner": order.planner} | ({} if is_joint else {"cycleSeconds": CYCLE_SECONDS})
     world, work = with_policy(in_auto(order.world), policy), WORK if is_joint else 0  # without a bound

@@ -1,7 +1,7 @@
 """OLTunes' experiments (section 4) on its testbed: two patterns of arrivals under Orion, reserve-and-pack and others.
 
 Table 7's rates load eight GPUs little, so they are multiplied. The paper's trace of Apollo is not public in a form that
-can be played; bursts of each service stand for it. Uniform arrivals, with which it finds no difference, are left out.
+can be played; bursts of each service stand for it. Uniform arrivals are left out: the paper finds no difference.
 """
 
 from __future__ import annotations

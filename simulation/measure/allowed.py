@@ -1,4 +1,4 @@
-"""States what may be ordered of a simulation. The command line reads it at its start, so it imports nothing large."""
+"""The limits of orders to simulate. The command line reads them at its start, so this imports nothing large."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def run_drift(database_url: str, order: DriftOrder, law: CorrectionLaw) -> dict[
 
 
 def _attainment(simulation: Simulation, since: float) -> dict[str, float]:
-    """Returns until when some service missed its SLO, for how many minutes of services, and how many answers late."""
+    """Returns until when some service missed its SLO, for how many minutes of services, and how many late answers."""
     marks = simulation.history.marks
     percentiles = {name: service.percentile / 100 for name, service in simulation.fleet.truth.problem.services.items()}
     until, missed = 0.0, 0.0
@@ -166,7 +166,7 @@ def _turns(steps: Sequence[tuple[str, Correction]]) -> int:
 
 
 def _errors(simulation: Simulation, slower: TruthFactor, known: Mapping[str, Correction]) -> dict[str, float]:
-    """Returns how far beliefs are off, in percent: at most where copies run, in the mean where nothing is slower."""
+    """Returns the errors of beliefs in percent: the largest where copies run, and the mean where nothing is slower."""
     running, kept = [0.0], [0.0]
     places = {
         (node.key(copy), int(copy.wanted.batch.planned) if copy.wanted.batch else 1, copy.wanted.sm_percent)

@@ -50,7 +50,7 @@ def paces(gpu: GpuPhysics, residents: Sequence[ActiveLoad], clock_share: float) 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How many times as long as alone a batch takes, and the computing in it."""
+    """By how much neighbours stretch the time of a batch, and of the computing in it."""
 
     slow: float = 1.0
     compute: float = 1.0

@@ -46,7 +46,7 @@ class Mixture:
     def left_out(self) -> tuple[Floats, Floats]:
         """Returns each measurement's error and deviation when it is predicted from the others.
 
-        The assumption is the likeliest of all measurements; the parameters and the weights are fitted without the one.
+        The assumption is the likeliest of all measurements; parameters and weights are fitted without the one left out.
         """
         best = self.fits[0]
         others = [self.seen.without(index) for index in range(len(self.seen))]

@@ -53,7 +53,7 @@ class Observations:
 
 @dataclass(frozen=True)
 class CurvePrediction:
-    """Of log(latency): its mean, how unsure the mean is, and the variance with which a measurement would repeat."""
+    """The mean of log(latency), how unsure that mean is, and the variance of a repeated measurement."""
 
     mean: Floats
     variance: Floats

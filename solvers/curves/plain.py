@@ -1,6 +1,6 @@
 """Candidates that know no physics: interpolation in the table of measurements, and InSS's locally weighted regression.
 
-Both state as their uncertainty what they miss by when they predict each measurement from the others.
+The uncertainty that both state is their error when they predict each measurement from the others.
 """
 
 from __future__ import annotations

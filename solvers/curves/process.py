@@ -56,7 +56,7 @@ class Fitted:
     likelihood: float
 
     def covariance(self, at: CurvePlaces) -> tuple[Floats, Floats, Floats]:
-        """Returns of log(latency) the mean, the covariance among `at`, and that with what was measured."""
+        """Returns the mean of log(latency), its covariance among `at`, and that with the measurements."""
         prior, variances = self.prior.deviation**2, np.array(self.unexplained.variances())[:, None, None]
         there, slopes = _linear(self.shape, self.parameters, at)
         seen = self.shape.value(self.parameters, self.seen)
@@ -83,7 +83,7 @@ class FitTask:
 def fit_processes(shape: Shape, tasks: Sequence[FitTask], most_steps: int = 5) -> list[Fitted]:
     """Finds the parameters by Gauss-Newton steps, and the weight of each measurement along the way.
 
-    All tasks have equally many measurements and are fitted at once: each is so small that calls would take the time.
+    All tasks have equally many measurements and are fitted at once: each is so small that calls would cost most.
     """
     stack = _stack(shape, tasks)
     parameters, noise = np.array([task.start for task in tasks]), stack.least_noise.copy()

@@ -27,7 +27,7 @@ class ToolReport:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a tool has measured of batches of one size; 0 for what it does not report."""
+    """A tool's measurements of batches of one size; 0 for what it does not report."""
 
     batch: int
     latency_ms: float = 0.0

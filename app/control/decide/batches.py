@@ -102,7 +102,7 @@ def _is_cheaper(decision: Decision, other: Decision) -> bool:
 def _possible(context: BatchContext, batch: Batch, most_price: float, solver: BatchMaker) -> Decision | None:
     """Returns the decision with as much of a batch as has an order of steps; None if nothing is left that is due.
 
-    In a full group of GPUs each change waits for room that another one holds. On an empty GPU nothing waits: what a
+    In a full group of GPUs each change waits for room that another change holds. On an empty GPU nothing waits: what a
     few blocked GPUs shall run goes to empty ones. Of many, the groups that they belong to are left out.
     """
     groups, shifts = batch.groups, MOST_SHIFTED

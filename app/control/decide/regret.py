@@ -54,7 +54,7 @@ class WaitingBatch:
         return self.after(hours) + max(0.0, self.batch.gain_per_hour) * LEAD_HOURS
 
     def without(self, places: frozenset[Place]) -> WaitingBatch | None:
-        """Returns what is left once something else is made on these GPUs: the regret of its others; None without any.
+        """Returns the batch with the regret of its other GPUs once these are used otherwise; None without others.
 
         Whether it is still possible is known when it is measured again.
         """
@@ -174,7 +174,7 @@ class RegretAccounts:
         return replace(self, stepped_at=now)
 
     def may_step_aside(self, now: datetime) -> bool:
-        """Returns whether the last sidestep was long enough ago, in case that it led nowhere."""
+        """Returns whether the last sidestep was long ago: it may have led nowhere."""
         return self.stepped_at is None or now >= self.stepped_at + BETWEEN_SIDESTEPS
 
     def goal_waited(self, now: datetime) -> RegretAccounts:

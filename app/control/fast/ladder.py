@@ -161,7 +161,7 @@ def _weighted_shortfall(course: StepDraft, needs: Sequence[CapacityNeed]) -> flo
 
 
 def cost_delta(problem: Problem, before: Plan, after: Plan) -> float:
-    """Returns how much more services pay an hour; only nodes on which a paid thing differs are judged."""
+    """Returns how much more services pay an hour; only nodes where something that is paid for differs are judged."""
     energy = problem.policy.energy_price_per_kwh > 0
 
     def paid(plan: Plan) -> dict[str, tuple[object, ...]]:

@@ -39,7 +39,7 @@ class PlannedLoad:
 
     @property
     def level(self) -> float:
-        """The highest rate that is no surprise."""
+        """The highest rate that is no surprise under the plan."""
         return max(self.rate_per_second, self.high, 1e-9)
 
 
@@ -73,7 +73,7 @@ class LoadWatch:
 
 @dataclass(frozen=True, slots=True)
 class WatchedLoads:
-    """All services after a tick."""
+    """The states of all services after a tick."""
 
     watches: Mapping[str, LoadWatch]
     needs: tuple[CapacityNeed, ...]
@@ -156,7 +156,7 @@ def relative_noise(watch: LoadWatch, plan: PlannedLoad) -> float:
 
 
 def calling_excess(noise: float) -> float:
-    """Returns the sum that triggers a call: the larger the noise, the larger."""
+    """Returns the sum that triggers a call; it grows with the noise."""
     return max(TUNING.least_excess_seconds, TUNING.excess_variances * noise / TUNING.slack_share)
 
 
