@@ -13,8 +13,7 @@ from dataclasses import replace
 from solvers.hetsev.fleet.counts import RULES, InstanceCounts, decided, started_now
 from solvers.hetsev.fleet.memory import FleetMemory
 from solvers.hetsev.fleet.shapes import PRESSURE, fleet_shapes
-from solvers.hetsev.placement.problem import PlacementInstance
-from solvers.hetsev.placement.queues import in_fair_order
+from solvers.hetsev.queues import PendingInstance, in_fair_order
 from solvers.planning.carried import accepted_rates, admitted, carry
 from solvers.planning.plan import Unserved
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
@@ -80,9 +79,7 @@ class _Fleet:
         """Places instances by fair rounds; a shape without a place is not tried again for its service (H3)."""
         wanted = {f"{name} {number:06d}": (name, shape) for number, (name, shape) in enumerate(starts)}
         pending = [
-            PlacementInstance(
-                key, self.problem.services[name].model, shape.memory_gib, waited_seconds=memory.waited_seconds(name)
-            )
+            PendingInstance(key, self.problem.services[name].model, shape.memory_gib, memory.waited_seconds(name))
             for key, (name, shape) in wanted.items()
         ]
         for instance in in_fair_order(pending, seed=seed):

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf
 
+from solvers.mudi.beside import SharedDevice, SlopedService, parts, profiles, slope, value
 from solvers.mudi.fleet.shapes import MudiResident, fitted
-from solvers.mudi.multiplexing import MultiplexedGpu, MultiplexedService
-from solvers.mudi.multiplexing.job_set import parts, profiles, slope, value
 from solvers.planning.problem import GpuType, Instance, Job, JobProfile, Place, PlacedJob, Problem
 
 SLACK = 1e-9
@@ -85,15 +84,17 @@ class MudiDevice:
     def _seats(self, pressure: float, free_percent: int, free_gib: float) -> list[Instance] | None:
         return fitted(self.problem, self.residents, pressure, free_percent, free_gib)
 
-    def _as_gpu(self, seats: Sequence[Instance]) -> MultiplexedGpu:
+    def _as_gpu(self, seats: Sequence[Instance]) -> SharedDevice:
         services = tuple(
-            MultiplexedService(
-                seat.id, seat.sm_percent, tuple(resident.profile.latency_ms[seat.batch]),
-                value(resident.profile.demand.pressure, seat.sm_percent), inf, resident.profile.demand.sensitivity,
+            SlopedService(
+                seat.sm_percent,
+                tuple(resident.profile.latency_ms[seat.batch]),
+                value(resident.profile.demand.pressure, seat.sm_percent),
+                resident.profile.demand.sensitivity,
             )
             for seat, resident in zip(seats, self.residents, strict=True)
-        )  # fmt: skip
-        return MultiplexedGpu("/".join(map(str, self.place)), self.type.name, services, self.type.memory_gib)
+        )
+        return SharedDevice(self.type.name, services)
 
     def _watts_fit(self, seats: Sequence[Instance], measured: Sequence[JobProfile], shares: Sequence[int]) -> bool:
         watts = self.type.idle_w

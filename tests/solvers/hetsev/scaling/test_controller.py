@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from solvers.hetsev.scaling import InstanceType, ScalingProblem, ScalingPromise, Totals
 from solvers.hetsev.scaling.controller import ScalingRules, ScalingWatch, decide
-from solvers.hetsev.scaling.promise import is_met, percent_within
 
 V100 = InstanceType("v100", 100.0, 60.0, 4.0, 0.191, running=1, cpu_cores=1.0)
 T4 = InstanceType("t4", 40.0, 200.0, 2.0, 0.024, running=1, cpu_cores=1.0)
@@ -85,12 +82,3 @@ def test_a_decision_depends_on_time_and_state_alone() -> None:
         at(90.0), ScalingWatch(over_since=1.0), 6.0, rules
     )
     assert decide(at(90.0), ScalingWatch(over_since=1.0), 6.0, rules)[0] == {"t4": 1}
-
-
-def test_a_promise_is_kept_when_enough_requests_are_in_time() -> None:
-    promise = ScalingPromise(400.0, 98.0)
-    times = [100.0] * 97 + [400.0, 401.0, 900.0]
-    assert percent_within(promise, times) == pytest.approx(98.0)
-    assert is_met(promise, times)
-    assert not is_met(promise, [*times, 500.0])
-    assert is_met(promise, [])

@@ -1,15 +1,14 @@
-"""HetSev's three steps: alike instances together, a fair buffer, worst fit."""
+"""HetSev's order: alike instances share a queue, and each round takes a fair buffer out of the queues."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from solvers.hetsev.placement import PlacementGpu, PlacementInstance, PlacementNode, PlacementProblem
-from solvers.hetsev.placement.queues import buffer, features, k_means, schedule
+from solvers.hetsev.queues import PendingInstance, buffer, features, in_fair_order, k_means
 
 
-def instance(name: str, model: str, memory_gib: float = 2.0, waited_seconds: float = 0.0) -> PlacementInstance:
-    return PlacementInstance(name, model, memory_gib, waited_seconds=waited_seconds)
+def instance(name: str, model: str, memory_gib: float = 2.0, waited_seconds: float = 0.0) -> PendingInstance:
+    return PendingInstance(name, model, memory_gib, waited_seconds)
 
 
 def test_features_are_scaled_memory_and_the_model_one_hot() -> None:
@@ -46,18 +45,9 @@ def test_within_a_queue_the_longest_waiting_comes_first() -> None:
     assert [each.name for each in buffer([queue], 1)] == ["b"]
 
 
-def test_worst_fit_takes_the_emptiest_gpu_and_keeps_one_model_apart() -> None:
-    gpus = (PlacementGpu("g1", "n", "t4", 16.0), PlacementGpu("g2", "n", "v100", 32.0))
-    problem = PlacementProblem(
-        (PlacementNode("n", 64.0, 256.0),), gpus, tuple(instance(f"x{i}", "x") for i in range(3))
-    )
-    assert schedule(problem) == {"x0": "g2", "x1": "g1"}
-
-
-def test_every_instance_is_considered_once_for_any_k_and_beta() -> None:
-    gpus = tuple(PlacementGpu(f"g{i}", "n", "t4", 16.0) for i in range(6))
-    instances = tuple(instance(f"{m}{i}", m, float(1 + i), float(i)) for m in "abc" for i in range(4))
-    problem = PlacementProblem((PlacementNode("n", 64.0, 256.0),), gpus, instances)
+def test_every_instance_comes_once_for_any_k_and_beta() -> None:
+    instances = [instance(f"{m}{i}", m, float(1 + i), float(i)) for m in "abc" for i in range(4)]
     for k in (1, 3, 8):
         for beta in (1, 5, 50):
-            assert len(schedule(problem, k, beta)) == len(instances)
+            ordered = list(in_fair_order(instances, k, beta))
+            assert sorted(each.name for each in ordered) == sorted(each.name for each in instances)

@@ -1,21 +1,29 @@
-"""HetSev's algorithm 1: k queues of pending instances, a fair buffer each round, anti-affinity and worst fit."""
+"""The order of HetSev's algorithm 1: k queues of pending instances, and a fair buffer of them each round."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
 
-from solvers.hetsev.placement.problem import PlacementInstance, PlacementProblem
-from solvers.hetsev.placement.rooms import Rooms
-
 QUEUES = 4  # k
 BUFFER = 8  # beta
 
 
-def features(instances: tuple[PlacementInstance, ...]) -> NDArray[np.float64]:
+@dataclass(frozen=True, slots=True)
+class PendingInstance:
+    """An instance that waits for a place."""
+
+    name: str
+    model: str
+    memory_gib: float
+    waited_seconds: float
+
+
+def features(instances: tuple[PendingInstance, ...]) -> NDArray[np.float64]:
     """Returns the features by which HetSev groups instances: GPU memory scaled to 0..1, and the model one-hot."""
     memory = np.array([instance.memory_gib for instance in instances])
     span = memory.max() - memory.min() if len(memory) else 0.0
@@ -46,7 +54,7 @@ def k_means(points: NDArray[np.float64], k: int, seed: int, rounds: int = 50) ->
     return [int(cluster) for cluster in nearest]
 
 
-def buffer(queues: list[list[PlacementInstance]], beta: int) -> list[PlacementInstance]:
+def buffer(queues: list[list[PendingInstance]], beta: int) -> list[PendingInstance]:
     """Takes up to beta instances out of the queues, by weighted fairness.
 
     A queue gets places in proportion to its length times its median wait. The heaviest queue comes first; within a
@@ -62,7 +70,7 @@ def buffer(queues: list[list[PlacementInstance]], beta: int) -> list[PlacementIn
         open_queues = [index for index in order if taken[index] < len(queues[index])]
         chosen = max(open_queues, key=lambda index: weights[index] * total / sum(weights) - taken[index])
         taken[chosen] += 1
-    picked: list[PlacementInstance] = []
+    picked: list[PendingInstance] = []
     for index in order:
         queues[index].sort(key=lambda instance: (-instance.waited_seconds, instance.name))
         picked += queues[index][: taken[index]]
@@ -71,21 +79,11 @@ def buffer(queues: list[list[PlacementInstance]], beta: int) -> list[PlacementIn
 
 
 def in_fair_order(
-    instances: Sequence[PlacementInstance], k: int = QUEUES, beta: int = BUFFER, seed: int = 0
-) -> Iterator[PlacementInstance]:
+    instances: Sequence[PendingInstance], k: int = QUEUES, beta: int = BUFFER, seed: int = 0
+) -> Iterator[PendingInstance]:
     """Yields pending instances in the order in which they are placed: buffer by buffer out of k queues."""
     pending = tuple(sorted(instances, key=lambda instance: instance.name))
     clusters = k_means(features(pending), k, seed) if pending else []
     queues = [[instance for instance, c in zip(pending, clusters, strict=True) if c == index] for index in range(k)]
     while any(queues):
         yield from buffer(queues, beta)
-
-
-def schedule(problem: PlacementProblem, k: int = QUEUES, beta: int = BUFFER, seed: int = 0) -> dict[str, str]:
-    """Places the pending instances round by round. An instance that fits nowhere stays pending for a later call."""
-    rooms = Rooms(problem)
-    for instance in in_fair_order(problem.pending, k, beta, seed):
-        able = rooms.candidates(instance)
-        if able:  # worst fit: the emptiest GPU keeps interference low
-            rooms.put(instance, min(able, key=lambda gpu: (-rooms.free_gib[gpu.name], gpu.name)))
-    return rooms.placement
