@@ -22,8 +22,8 @@ from simulation.evaluate.mudi import RATES
 from simulation.evaluate.testbeds import testbed
 from simulation.fleet_truth import interpolate
 from solvers.mudi.fleet.shapes import MudiResident, at_their_batches, least_percents
-from solvers.mudi.sharing import SharedGpu
 from solvers.mudi.sharing.convex import ConvexSharing, raised
+from solvers.mudi.sharing.problem import SharedGpu
 from solvers.planners.names import JOINT, MUDI
 from solvers.planning.problem import Curve, Instance, Problem
 from solvers.proof import SolverBug

@@ -1,4 +1,4 @@
-"""Trainings beside the services of one GPU: their parts of the SMs left, and the slope of the services (Mudi, M3, M7)."""
+"""Trainings beside the services of a GPU: their parts of the spare SMs, and the services' slope (Mudi, M3, M7)."""
 
 from __future__ import annotations
 

@@ -13,9 +13,9 @@ from itertools import takewhile
 from math import inf
 
 from solvers.latency import max_rate
-from solvers.mudi.sharing import SharedGpu, SharingResident
 from solvers.mudi.sharing.closed import needed_percent
 from solvers.mudi.sharing.find import find
+from solvers.mudi.sharing.problem import SharedGpu, SharingResident
 from solvers.planning.carried import ROUNDING_SHARE
 from solvers.planning.problem import Curve, Instance, Problem, Profile, Service
 

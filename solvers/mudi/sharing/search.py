@@ -25,7 +25,6 @@ class LeastShares:
 
     percents: Ends | None
     bound_percent: int | None  # None: there is no valid answer
-    work: int
 
 
 class Kindest:
@@ -53,22 +52,14 @@ def least_sum(gpu: SharedGpu, work_limit: int, known: Ends | None = None) -> Lea
             if shrunk := shrink(gpu, kindest, *box, most):
                 heappush(open_boxes, (sum(shrunk[0]), *shrunk))
         if not open_boxes:
-            return LeastShares(best, sum(best) if best is not None else None, work)
+            return LeastShares(best, sum(best) if best is not None else None)
         bound, lows, highs = open_boxes[0]
         if holds(gpu, lows):  # no other box starts at a smaller sum
-            return LeastShares(lows, bound, work)
+            return LeastShares(lows, bound)
         if work >= work_limit:
-            return LeastShares(best, bound, work)
+            return LeastShares(best, bound)
         heappop(open_boxes)
         pending = list(halves(lows, highs))
-
-
-def least_total(gpu: SharedGpu) -> int | None:
-    """Returns a lower bound of the sum of SM%, however many SMs there are; None if a resident is always too slow."""
-    lows = tuple(resident.least_percent for resident in gpu.residents)
-    highs = tuple(resident.most_percent for resident in gpu.residents)
-    shrunk = shrink(gpu, [Kindest(resident) for resident in gpu.residents], lows, highs, sum(highs))
-    return sum(shrunk[0]) if shrunk else None
 
 
 def shrink(

@@ -54,7 +54,7 @@ class BatchTrial:
 
 @dataclass(frozen=True, slots=True)
 class TuningEvidence:
-    """How the batch was found. The curves are measured, not given, so there is an estimate but no bound."""
+    """The search that found the batch. The curves are measured, not given, so there is an estimate but no bound."""
 
     method: str
     trials: tuple[BatchTrial, ...]

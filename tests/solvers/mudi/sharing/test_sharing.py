@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from solvers.mudi.sharing import NoRoom, SharedGpu, SharingResident, SmShares, WrongSharing, share, two_piece
 from solvers.mudi.sharing.closed import SLACK, least_percent, needed_percent, value_at
 from solvers.mudi.sharing.convex import NEAR, ConvexSharing, raised
+from solvers.mudi.sharing.find import find
 from solvers.mudi.sharing.fleet import SharedFleet
 from solvers.mudi.sharing.judge import violations
-from tests.solvers.known import known
+from solvers.mudi.sharing.problem import SharedGpu, SharingResident, WrongSharing, two_piece
 from tests.solvers.mudi.sharing.gpus import right_answers, shared_gpus
 from tests.support.soak import scaled
 
@@ -30,35 +30,35 @@ def resident(name: str = "a", **changes: object) -> SharingResident:
     return replace(base, **changes)  # type: ignore[arg-type]
 
 
+def smallest(gpu: SharedGpu, work_limit: int = 2000) -> dict[str, int] | None:
+    """Returns the SM% found, by resident; None if none were."""
+    percents = find(gpu, work_limit).percents
+    return None if percents is None else dict(zip((each.name for each in gpu.residents), percents, strict=True))
+
+
 # By hand
 
 
 def test_alone_the_smallest_sm_is_where_the_curve_meets_what_is_allowed() -> None:
-    answer = share(SharedGpu((resident(),)))
-    assert isinstance(answer, SmShares)
-    assert answer.percents == {"a": 30}
-    assert answer.proof.is_proved
+    assert smallest(SharedGpu((resident(),))) == {"a": 30}
+    assert find(SharedGpu((resident(),)), 0).bound_percent == 30
 
 
 def test_a_neighbour_that_keeps_its_sm_slows_as_much_as_it_presses() -> None:
     # 20 / (1 + 0.5 x 0.5) = 16 ms alone: 30 % + 70 % x (20 - 16) / 7
-    answer = share(SharedGpu((resident(sensitivity=0.5),), other_pressure=0.5))
-    assert isinstance(answer, SmShares)
-    assert answer.percents == {"a": 70}
+    assert smallest(SharedGpu((resident(sensitivity=0.5),), other_pressure=0.5)) == {"a": 70}
 
 
 def test_two_who_press_on_each_other_raise_each_other() -> None:
     pressing = ((10, 0.0), (100, 0.9))
     pair = tuple(resident(name, sensitivity=0.2, pressure=pressing) for name in ("a", "b"))
-    answer = share(SharedGpu(pair))
-    assert isinstance(answer, SmShares)
-    assert answer.percents == {"a": 43, "b": 43}  # 18.7 x (1 + 0.2 x 0.33) = 19.93 ms; at 42 %, 20.003
+    assert smallest(SharedGpu(pair)) == {"a": 43, "b": 43}  # 18.7 x (1 + 0.2 x 0.33) = 19.93 ms; at 42 %, 20.003
 
 
 ONE_THREAD = """
 import highspy, numpy
-from solvers.mudi.sharing import SharingResident
 from solvers.mudi.sharing.convex import ConvexSharing
+from solvers.mudi.sharing.problem import SharingResident
 curve = ((10, 40.0), (30, 20.0), (100, 13.0))
 resident = SharingResident("a", batch=8, latency_ms=curve, slo_ms=100, rate_per_second=400)
 assert ConvexSharing((resident,)).least_percents(numpy.zeros(1)) is not None
@@ -77,18 +77,13 @@ def test_a_convex_solve_leaves_other_solves_of_its_process_their_single_thread()
 
 def test_requests_outstanding_may_be_stated() -> None:
     # W = 16 of batch 8: two batches within 100 ms, 50 ms each
-    answer = share(SharedGpu((resident(outstanding=16.0),)))
-    assert isinstance(answer, SmShares)
-    assert answer.percents == {"a": 10}
+    assert smallest(SharedGpu((resident(outstanding=16.0),))) == {"a": 10}
 
 
 def test_the_rule_as_printed_lets_a_batch_outlast_the_slo_unless_it_counts_as_a_whole_one() -> None:
     rare = resident(rate_per_second=1.0, slo_ms=14.0)
-    lax, strict = share(SharedGpu((rare,))), share(SharedGpu((replace(rare, batches_at_least=1.0),)))
-    assert isinstance(lax, SmShares)
-    assert isinstance(strict, SmShares)
-    assert lax.percents == {"a": 10}  # 40 ms a batch under an SLO of 14 ms
-    assert strict.percents == {"a": 90}
+    assert smallest(SharedGpu((rare,))) == {"a": 10}  # 40 ms a batch under an SLO of 14 ms
+    assert smallest(SharedGpu((replace(rare, batches_at_least=1.0),))) == {"a": 90}
 
 
 def test_two_pieces_are_given_by_slopes_and_cut_off() -> None:
@@ -96,9 +91,7 @@ def test_two_pieces_are_given_by_slopes_and_cut_off() -> None:
 
 
 def test_an_empty_gpu_needs_nothing() -> None:
-    answer = share(SharedGpu(()))
-    assert isinstance(answer, SmShares)
-    assert answer.percents == {}
+    assert smallest(SharedGpu(())) == {}
 
 
 # Against each other
@@ -107,25 +100,20 @@ def test_an_empty_gpu_needs_nothing() -> None:
 @settings(max_examples=scaled(2000, 80), deadline=None)
 @given(shared_gpus())
 def test_the_answer_is_the_smallest_of_all_right_ones_for_everyone_at_once(gpu: SharedGpu) -> None:
-    right, answer = right_answers(gpu), share(gpu)
+    right, found = right_answers(gpu), find(gpu, 2000)
     if not right:
-        assert isinstance(answer, NoRoom)
-        assert answer.is_proved
+        assert (found.percents, found.bound_percent) == (None, None)
         return
-    assert isinstance(answer, SmShares)
-    assert answer.percents == {name: min(percents[name] for percents in right) for name in right[0]}
-    assert answer.proof.is_proved
+    assert smallest(gpu) == {name: min(percents[name] for percents in right) for name in right[0]}
+    assert found.percents and found.bound_percent == sum(found.percents)
 
 
 @settings(max_examples=scaled(1000, 25), deadline=None)
 @given(shared_gpus(convex=True))
 def test_the_convex_solver_raises_to_the_same_sm(gpu: SharedGpu) -> None:
-    by_convex, answer = raised(gpu), share(gpu)
-    if by_convex is not None and sum(by_convex.values()) <= gpu.free_percent:
-        assert isinstance(answer, SmShares)
-        assert answer.percents == by_convex
-    else:
-        assert isinstance(answer, NoRoom)
+    by_convex = raised(gpu)
+    fits = by_convex is not None and sum(by_convex.values()) <= gpu.free_percent
+    assert smallest(gpu) == (by_convex if fits else None)
 
 
 @settings(max_examples=scaled(1000, 25), deadline=None)
@@ -150,26 +138,24 @@ def test_closed_form_and_convex_solver_agree_for_given_pressure(gpu: SharedGpu) 
 @settings(max_examples=scaled(2000, 100), deadline=None)
 @given(shared_gpus(may_fall=True))
 def test_where_pressure_falls_the_search_finds_the_least_sum(gpu: SharedGpu) -> None:
-    right, answer = right_answers(gpu), share(gpu)
+    right, answer, bound = right_answers(gpu), smallest(gpu), find(gpu, 2000).bound_percent
     if not right:
-        assert isinstance(answer, NoRoom)
-        assert answer.is_proved
+        assert (answer, bound) == (None, None)
         return
-    assert isinstance(answer, SmShares)
-    assert violations(gpu, answer.percents) == []
-    assert answer.proof.is_proved
-    assert sum(answer.percents.values()) == min(sum(percents.values()) for percents in right)
+    assert answer
+    assert violations(gpu, answer) == []
+    assert sum(answer.values()) == bound == min(sum(percents.values()) for percents in right)
 
 
 @settings(max_examples=scaled(1000, 60), deadline=None)
 @given(shared_gpus(may_fall=True))
 def test_without_work_the_answer_is_still_valid_or_reports_that_none_was_found(gpu: SharedGpu) -> None:
-    right, answer = right_answers(gpu), share(gpu, work_limit=0)
-    if isinstance(answer, SmShares):
-        assert violations(gpu, answer.percents) == []
-        assert known(answer.proof.bound) <= min(sum(percents.values()) for percents in right)
+    right, answer, bound = right_answers(gpu), smallest(gpu, 0), find(gpu, 0).bound_percent
+    if answer is not None:
+        assert violations(gpu, answer) == []
+        assert bound is not None and bound <= min(sum(percents.values()) for percents in right)
     else:
-        assert not (answer.is_proved and right)
+        assert bound is not None or not right
 
 
 @settings(max_examples=scaled(300, 20), deadline=None)
@@ -178,11 +164,11 @@ def test_many_gpus_in_one_call_are_decided_as_each_alone(gpus: list[SharedGpu]) 
     fleet = SharedFleet.of(gpus)
     together = fleet.decide(fleet.most_exec_ms)
     for g, gpu in enumerate(gpus):
-        answer = share(gpu)
-        assert together.fits(fleet.free_percents)[g] == isinstance(answer, SmShares)
-        if isinstance(answer, SmShares):
+        answer = smallest(gpu)
+        assert together.fits(fleet.free_percents)[g] == (answer is not None)
+        if answer is not None:
             percents = together.percents[fleet.first[g] : fleet.first[g + 1]]
-            assert list(answer.percents.values()) == percents.tolist()
+            assert list(answer.values()) == percents.tolist()
 
 
 @settings(max_examples=scaled(500, 50), deadline=None)
@@ -200,10 +186,10 @@ def test_new_rates_give_what_a_new_problem_would(gpu: SharedGpu) -> None:
 @given(shared_gpus())
 def test_a_higher_rate_never_lowers_an_sm(gpu: SharedGpu) -> None:
     busier = tuple(replace(resident, rate_per_second=resident.rate_per_second * 1.2) for resident in gpu.residents)
-    before, after = share(gpu), share(replace(gpu, residents=busier))
-    if isinstance(after, SmShares):
-        assert isinstance(before, SmShares)
-        assert all(before.percents[name] <= percent for name, percent in after.percents.items())
+    before, after = smallest(gpu), smallest(replace(gpu, residents=busier))
+    if after is not None:
+        assert before is not None
+        assert all(before[name] <= percent for name, percent in after.items())
 
 
 # What is refused
