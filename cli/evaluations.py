@@ -1,4 +1,4 @@
-"""What `gpuwright evaluate` measures of each system: its runs, the claims made of them, and their drawings."""
+"""The measurements of `gpuwright evaluate` for each system: its runs, the claims made of them, and their drawings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SystemEvaluation:
-    """What was measured of a system: its claims, its runs for the JSON, and their drawings."""
+    """The results of a system: its claims, its runs for the JSON, and their drawings."""
 
     claims: Sequence[EvaluationClaim]
     runs: Sequence[Mapping[str, Any]]

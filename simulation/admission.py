@@ -1,4 +1,4 @@
-"""How a gateway in an overload distributes requests: by weight, to a copy that has room, or to none."""
+"""Distributes requests as a gateway does in an overload: by weight, to a copy that has room, or to none."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class Total:
 
 
 class CountedCopies:
-    """What was added up already of each copy that still answers."""
+    """The totals already counted of each copy that still answers."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[Ints, int, int, Ints]] = {}

@@ -47,7 +47,7 @@ INSIDE = "/volumes"
 
 @dataclass(frozen=True, slots=True)
 class AllowList:
-    """What this node admits; empty where it has no allow-list."""
+    """The entries that this node admits; empty where it has no allow-list."""
 
     entries: tuple[AdmittedEntry, ...] = ()
     volumes: Mapping[str, VolumeForm] = field(default_factory=dict)

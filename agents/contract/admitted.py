@@ -1,4 +1,4 @@
-"""What a node's allow-list admits of users' own images and commands, and the check that a runtime is among it.
+"""The users' own images and commands that a node's allow-list admits, and the check that a runtime is among it.
 
 Agent and control plane use the same check. The agent's decides; the control plane's foretells what it will be.
 A pattern is plain text with holes such as {integer:1..8}; it is no regular expression, so that a dishonest
@@ -59,7 +59,7 @@ class AdmittedEntry(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class MetadataState(Struct, frozen=True, rename="camel"):
-    """Whether a node keeps users' own runtimes from the cloud's metadata address, and how, or why not."""
+    """The way a node keeps users' own runtimes from the cloud's metadata address, or the reason why it does not."""
 
     blocked: bool
     message: Sentence = ""

@@ -30,7 +30,7 @@ MetricName = Annotated[str, Meta(max_length=200, pattern=r"^([A-Za-z_:][A-Za-z0-
 
 
 class JobTerms(Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
-    """How the process of a job is followed: its work, what its exit codes mean, and how it saves."""
+    """The rules by which a job's process is followed: its work, what its exit codes mean, and how it saves."""
 
     units: Amount = 0.0  # steps or requests in all; 0: unknown
     done_codes: Annotated[tuple[ExitCode, ...], Meta(max_length=32)] = (0,)  # the job is complete

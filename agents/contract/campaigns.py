@@ -14,7 +14,7 @@ MOST_SETTINGS = 256  # that one campaign measures
 
 
 class BesideSetting(Struct, rename="camel", gc=False, frozen=True, forbid_unknown_fields=True):
-    """How a neighbour of the measured copy runs; `number` is its place in the list of neighbours that was asked for."""
+    """The setting of a neighbour of the measured copy; `number` is its place in the list of the request."""
 
     number: Annotated[int, Meta(ge=0, lt=MOST_NEIGHBOUR_MODELS)]
     batch: Annotated[int, Meta(ge=1, le=256)]
@@ -22,7 +22,7 @@ class BesideSetting(Struct, rename="camel", gc=False, frozen=True, forbid_unknow
 
 
 class CopySetting(Struct, rename="camel", omit_defaults=True, gc=False, frozen=True, forbid_unknown_fields=True):
-    """How the measured copy runs: requests of a batch, share of the SMs, clock of the GPU, and neighbours."""
+    """The setting of the measured copy: requests of a batch, share of the SMs, clock of the GPU, and neighbours."""
 
     batch: Annotated[int, Meta(ge=1, le=256)]
     sm_percent: Annotated[float, Meta(gt=0, le=100)]
@@ -73,7 +73,7 @@ class SharedCopyTimes(Struct, rename="camel", omit_defaults=True, gc=False, froz
 
 
 class MeasuredSetting(Struct, rename="camel", omit_defaults=True, gc=False):
-    """What a copy did at one setting."""
+    """The measurements of a copy at one setting."""
 
     sequence: Annotated[int, Meta(ge=1, le=MOST_SETTINGS)]
     setting: CopySetting
@@ -91,7 +91,7 @@ class MeasuredSetting(Struct, rename="camel", omit_defaults=True, gc=False):
 
 
 class FailedSetting(Struct, rename="camel", omit_defaults=True, gc=False):
-    """Why a setting could not be measured."""
+    """A setting that could not be measured, and why."""
 
     sequence: Annotated[int, Meta(ge=1, le=MOST_SETTINGS)]
     setting: CopySetting
@@ -101,7 +101,7 @@ class FailedSetting(Struct, rename="camel", omit_defaults=True, gc=False):
 
 
 class ProfilingReport(Struct, rename="camel", omit_defaults=True, gc=False):
-    """What a node has measured; without a result it only asks what to measure."""
+    """A node's result; a report without one only asks what to measure."""
 
     campaign: Identifier
     measured: MeasuredSetting | None = None
@@ -110,7 +110,7 @@ class ProfilingReport(Struct, rename="camel", omit_defaults=True, gc=False):
 
 
 class ProfilingAnswer(Struct, rename="camel", omit_defaults=True, gc=False):
-    """What to measure next; without a task the node asks again after `wait_seconds`, while its campaign goes on."""
+    """The next task; without a task the node asks again after `wait_seconds`, while its campaign goes on."""
 
     taken: Count = 0  # measurements that the campaign has now
     task: ProfilingTask | None = None

@@ -24,7 +24,7 @@ class LogWanted(Struct, rename="camel", omit_defaults=True, gc=False, frozen=Tru
 
 
 class LogText(Struct, rename="camel", omit_defaults=True, gc=False):
-    """What an instance has printed: whole lines, in order, of one process or of its last ones."""
+    """The output of an instance: whole lines, in order, of one process or of its last ones."""
 
     id: Identifier
     ends: LogPlace = ""

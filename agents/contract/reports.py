@@ -46,7 +46,7 @@ class GpuFacts(Struct, rename="camel", omit_defaults=True, gc=False):
 
 
 class Inventory(Struct, rename="camel", omit_defaults=True, gc=False):
-    """What the machine has and starts. Sent at start and on change; a report without it means no change."""
+    """The machine and what it can start. Sent at start and on change; a report without it means no change."""
 
     gpus: Annotated[tuple[GpuFacts, ...], Meta(max_length=1024)] = ()
     templates: Annotated[tuple[Name, ...], Meta(max_length=256)] = ()

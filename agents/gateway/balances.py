@@ -1,4 +1,4 @@
-"""How requests are spread over the copies of a service: HAProxy knows it by backend, so it belongs to the slot."""
+"""The rule that spreads requests over a service's copies: HAProxy sets it by backend, so it belongs to the slot."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LEAST_OPEN_FROM, BY_PREFIX_FROM = 48, 56
 
 
 class Balance(StrEnum):
-    """How HAProxy spreads requests over copies, always by weight."""
+    """The ways in which HAProxy spreads requests over copies, always by weight."""
 
     IN_TURN = "roundrobin"
     LEAST_OPEN = "leastconn"

@@ -72,7 +72,7 @@ class Relief:
 
 def _ready_copies(desired: Desired, observed: ObservedHaproxy | None) -> dict[str, dict[str, ReadyCopy]]:
     """Returns the ready copies of each service by their servers' names."""
-    told = {
+    announced = {
         (source.removeprefix(FOLLOWED), route.copy): route.in_time
         for source, declared in desired.sources.items()
         if is_followed(source)
@@ -83,11 +83,11 @@ def _ready_copies(desired: Desired, observed: ObservedHaproxy | None) -> dict[st
         name = server_name(source, route.copy)
         server = observed.servers.get(name) if observed else None
         if not route.drained and (server is None or server.ready):
-            in_time = _known(source, route, told)
+            in_time = _known(source, route, announced)
             ready.setdefault(route.service, {})[name] = ReadyCopy(route.weight, in_time)
     return ready
 
 
-def _known(source: str, route: RouteSpec, told: Mapping[tuple[str, str], int]) -> int:
+def _known(source: str, route: RouteSpec, announced: Mapping[tuple[str, str], int]) -> int:
     """Returns how many open requests the copy answers in time: of a copy that its node declares, as is followed."""
-    return route.in_time or told.get((source.removeprefix(FOLLOWED), route.copy), 0)
+    return route.in_time or announced.get((source.removeprefix(FOLLOWED), route.copy), 0)

@@ -19,7 +19,7 @@ MOST_ENDED = 32  # processes whose output is kept, up to 2 MiB each
 
 
 class ExitVerdict(StrEnum):
-    """What an exit means."""
+    """The meaning of an exit."""
 
     DONE = "done"
     FAILED = "failed"
@@ -34,7 +34,7 @@ class EndedCopy(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ExitRecord(msgspec.Struct, frozen=True, rename="camel"):
-    """What survives a restart of the agent."""
+    """The memory of exits that survives a restart of the agent."""
 
     over: dict[str, JobEnding] = {}
     ended: tuple[EndedCopy, ...] = ()

@@ -22,7 +22,7 @@ LARGEST = 1e12
 
 
 class ProgressFile(msgspec.Struct):
-    """What a job writes: its units so far, and those that a new process would not have to repeat."""
+    """The progress that a job writes: its units so far, and those that a new process would not have to repeat."""
 
     units: float
     saved: float = 0.0

@@ -27,7 +27,7 @@ class BadNotice(Exception):
 
 
 class SpotAction(msgspec.Struct):
-    """What EC2's `spot/instance-action` answers."""
+    """The answer of EC2's `spot/instance-action`."""
 
     time: datetime
     action: str = ""

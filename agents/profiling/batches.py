@@ -19,7 +19,7 @@ MOST_SPLIT_SHARE = 0.5  # of the rounds may have been served as more than one ba
 
 @dataclass(frozen=True, slots=True)
 class TimingEffort:
-    """How long to measure one setting: for the least time at least, then until it is known, or the most is over."""
+    """The time to measure one setting: for the least time at least, then until it is known, or the most is over."""
 
     accuracy: float
     least_seconds: float

@@ -27,7 +27,7 @@ Check = Callable[[], str]  # returns why to break off; empty: go on
 
 @dataclass(slots=True)
 class BusyReadings:
-    """What the device reports while the copy computes."""
+    """The device's readings while the copy computes."""
 
     seat: ProfilingSeat
     gpu: GpuDevice

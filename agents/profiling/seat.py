@@ -1,4 +1,4 @@
-"""What the agent lends to a measurement: a GPU on which nothing else runs, and the means to start a copy there."""
+"""The seat lent to a measurement: a GPU on which nothing else runs, and the means to start a copy there."""
 
 from __future__ import annotations
 

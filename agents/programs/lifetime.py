@@ -37,7 +37,7 @@ class DrainableServer(Protocol):
 
 
 class LoadedDevice(Protocol):
-    """What a server computes on."""
+    """The hardware that a server computes on."""
 
     def load(self) -> None: ...
 
@@ -46,7 +46,7 @@ class LoadedDevice(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ServerProcess:
-    """How a server's process is known and reached."""
+    """The name and the address of a server's process."""
 
     program: str
     host: str

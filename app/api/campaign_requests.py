@@ -39,7 +39,7 @@ Clocks = Annotated[list[Annotated[int, Field(ge=1, le=100_000)]], Field(min_leng
 
 
 class CampaignBody(Wire):
-    """What to measure, where, and how exactly."""
+    """The measurement that is requested: of what, where, and how exactly."""
 
     model: Label
     variant: Annotated[str, Field(max_length=63, description="May be left out where the model has only one")] = ""

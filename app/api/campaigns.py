@@ -103,7 +103,7 @@ def read_campaign(ctx: Ctx, who: Who, campaign: CampaignId) -> Response:
 
 @router.delete("/campaigns/{campaign}", summary="Stop a campaign: its GPU is free again")
 def stop_campaign(request: Request, who: Who, by: By, campaign: CampaignId, _body: NoBody) -> Response:
-    """What it has measured stays. A campaign that has ended stays as it is."""
+    """Ends a campaign; its measurements stay. A campaign that has ended stays as it is."""
     require(who, Noun.CAMPAIGN, AccessVerb.WRITE)
 
     def stop(connection: Connection) -> Response:

@@ -84,7 +84,7 @@ def cordon(request: Request, who: Who, by: By, body: requests.Body, name: Name) 
     openapi_extra=BODY,
 )
 def drain(request: Request, who: Who, by: By, body: requests.Body, name: Name) -> Response:
-    """What cannot leave stays; events and `gpuwright explain` name it and the reason."""
+    """Drains a node or GPU. What cannot leave stays; events and `gpuwright explain` name it and the reason."""
     return _put(request, who, by, body, name, "drain")
 
 

@@ -1,4 +1,4 @@
-"""What services and jobs print: asked of the nodes that run them, and passed on."""
+"""The output of services and jobs: read from the nodes that run them, and passed on."""
 
 from __future__ import annotations
 

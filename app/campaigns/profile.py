@@ -28,7 +28,7 @@ KEPT = ("pressure", "sensitivity", "cpuCores", "hostMemoryGib", "clockExponent",
 
 @dataclass(frozen=True, slots=True)
 class ProfileSubject:
-    """What a Profile is about, and the Profile that is declared of it already."""
+    """The subject of a Profile, and the Profile that is declared of it already."""
 
     model: str
     variant: str

@@ -37,7 +37,7 @@ Residents = tuple[tuple[int, tuple[GpuResident, ...]], ...]  # by GPU; hashable,
 
 
 class NodeLook(NamedTuple):
-    """What of a node itself its drawing shows."""
+    """The facts of a node itself that its drawing shows."""
 
     name: str
     gpus: int  # 0: those with something on them

@@ -31,7 +31,7 @@ MINUTES = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True)
 class ConsoleData:
-    """What a page shows, of one moment; each page reads the part that it needs."""
+    """The data of pages, all of one moment; each page reads the part that it needs."""
 
     at: datetime
     tenant: str = ""  # who looks; empty: sees everything

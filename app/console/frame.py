@@ -1,4 +1,4 @@
-"""What every page has around its content: navigation, the moment of its data, the time zone, who looks. Pure."""
+"""The frame around every page's content: navigation, the moment of its data, the time zone, who looks. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who looks at a page: a visitor with a session, or one who has to sign in first."""
+"""The visitor of a page: with a session, or still to sign in."""
 
 from __future__ import annotations
 

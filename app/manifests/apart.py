@@ -1,4 +1,4 @@
-"""What a policy with shareAcrossTenants: false needs, because planners keep it in the simplest way.
+"""The rules that a policy with shareAcrossTenants: false adds, because planners keep it in the simplest way.
 
 The rule itself is the judge's (tenants_apart): a GPU with an own runtime or a job has one tenant only. Planners do not
 look for a tenant's things that could share: such a service has its GPUs alone, and so has a job.

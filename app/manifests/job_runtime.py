@@ -1,4 +1,4 @@
-"""How a job's process is run: what its exit codes mean, how it saves and reports its progress, and its requests."""
+"""The way a job's process is run: what its exit codes mean, how it saves and reports its progress, and its requests."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ Requests = Annotated[
 
 
 class ExitCodesSpec(Spec):
-    """What the exit codes of a job's process mean; any other code starts it again from its last save."""
+    """The meaning of the exit codes of a job's process; any other code starts it again from its last save."""
 
     done: list[ExitCode] = Field([0], max_length=32, description="The job is complete")
     failed: list[ExitCode] = Field([], max_length=32, description="The job has failed, and is not started again")
 
 
 class CheckpointSpec(Spec):
-    """How a job is asked to save before its process is ended."""
+    """The way a job is asked to save before its process is ended."""
 
     signal: Literal["SIGTERM", "SIGUSR1", "SIGUSR2", "SIGINT", "SIGHUP"] | None = Field(
         None, description="Makes it save; SIGTERM, or what its template says, if left out"

@@ -40,7 +40,7 @@ DegreeKey: TypeAlias = Annotated[int, BeforeValidator(_degree_key)]
 
 
 class LlmSpec(Spec):
-    """What a variant of a language model holds in GPU memory, and over how many GPUs it can be spread."""
+    """The GPU memory that a variant of a language model holds, and the numbers of GPUs over which it can be spread."""
 
     weights_gib: Positive = Field(description="Memory of all weights together")
     layers: Count = Field(description="Layers")

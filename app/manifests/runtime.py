@@ -99,14 +99,14 @@ class ProbeSpec(Spec):
 
 
 class ProbesSpec(Spec):
-    """How the node sees that a server of one's own is up."""
+    """The probes by which the node sees that a server of one's own is up."""
 
     health: ProbeSpec | None = Field(None, description="It is up; without it, up once it accepts connections")
     start_seconds: Seconds = Field(120, description="Longest time from its start until it is warm")
 
 
 class DrainSpec(Spec):
-    """How a server of one's own ends without losing a request."""
+    """The way a server of one's own ends without losing a request."""
 
     path: UrlPath | None = Field(None, description="Asks it to finish and exit; without it, SIGTERM")
     method: Literal["GET", "POST", "PUT"] = Field("POST", description="Method of the request")

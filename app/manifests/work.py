@@ -45,7 +45,7 @@ class Slo(Spec):
 
 
 class AvailabilitySpec(Spec):
-    """What must be left of a service when a part of the fleet fails."""
+    """The part of a service that must be left when a part of the fleet fails."""
 
     spread: Literal["gpu", "node", "region"] = Field("gpu", description="What minInstances counts different ones of")
     survive_nodes: Annotated[int, Field(ge=0, le=1)] = Field(

@@ -41,9 +41,9 @@ class AwaitedGateways:
         for report in reports:
             known = before.get(report.gateway)
             is_news = known is None or known[0] != report.received_at
-            heard = (report.received_at, self._answered_seconds) if known is None or is_news else known
-            self._heard[report.gateway] = heard
-            if self._answered_seconds - heard[1] <= SILENT_SECONDS:
+            last_report = (report.received_at, self._answered_seconds) if known is None or is_news else known
+            self._heard[report.gateway] = last_report
+            if self._answered_seconds - last_report[1] <= SILENT_SECONDS:
                 found.append(report.endpoints)
         return found
 

@@ -1,4 +1,4 @@
-"""How wrong our predictions are on public measurements, out of sample, beside baselines computed in the same run."""
+"""The errors of our predictions on public measurements, out of sample, beside baselines computed in the same run."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class AccuracyRow:
-    """What was predicted on which data from how many cases, our figure and those of the baselines, in one unit."""
+    """One prediction: what, on which data, from how many cases; our figure and those of the baselines, in one unit."""
 
     what: str  # as in "latency.hasgpu"
     data: str  # the file or folder that was read

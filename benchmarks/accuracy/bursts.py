@@ -1,4 +1,4 @@
-"""What it is worth to plan for bursts: services whose gaps are Gamma, planned with and without their burstiness.
+"""The worth of planning for bursts: services whose gaps are Gamma, planned with and without their burstiness.
 
 Every third service has Poisson arrivals, every third gaps of a coefficient of variation of 2, every third of 4. Three
 plans are compared: one that knows the dispersion of each service's counts, one that takes all for Poisson, and one that

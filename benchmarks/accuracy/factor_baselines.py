@@ -1,4 +1,4 @@
-"""What the factorization machine is compared with: matrix factorization, a random forest, the nearest entry."""
+"""The baselines of the factorization machine: matrix factorization, a random forest, the nearest entry."""
 
 from __future__ import annotations
 

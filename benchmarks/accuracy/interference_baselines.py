@@ -1,4 +1,4 @@
-"""What predictions of interference are compared with: effects that add up, the linear formula, gpulet's regression."""
+"""The baselines of predicted interference: effects that add up, the linear formula, gpulet's regression."""
 
 from __future__ import annotations
 

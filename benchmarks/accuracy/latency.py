@@ -1,4 +1,4 @@
-"""How far fitted latency curves are from measured latencies that they have not seen.
+"""The errors of fitted latency curves on measured latencies that they have not seen.
 
 Each of 20 seeds withholds a random fifth of a model's settings from the choice, lets `next_setting` choose what is
 measured among the others, and judges the curve on every setting that was not measured. Seed 0 withholds nothing. The
@@ -124,8 +124,8 @@ def row(name: str, source: str, count: int, judged: Sequence[Judged]) -> Accurac
     return AccuracyRow(what, source, len(below), ours, means, note=f"{note}; chosen curves: {used}")
 
 
-def _left_out(table: Table, seen: Sequence[Setting]) -> tuple[list[Setting], Floats]:
-    left = sorted(set(table) - set(seen))
+def _left_out(table: Table, known: Sequence[Setting]) -> tuple[list[Setting], Floats]:
+    left = sorted(set(table) - set(known))
     return left, _latencies(table, left)
 
 
@@ -133,8 +133,8 @@ def _latencies(table: Table, settings: Sequence[Setting]) -> Floats:
     return np.array([table[setting] for setting in settings])
 
 
-def _errors(told: Floats, latencies: Floats) -> Floats:
-    result: Floats = 100.0 * np.abs(told / latencies - 1.0)
+def _errors(predicted: Floats, latencies: Floats) -> Floats:
+    result: Floats = 100.0 * np.abs(predicted / latencies - 1.0)
     return result
 
 

@@ -1,4 +1,4 @@
-"""What else could predict latency from the same number of measurements, taken at random settings."""
+"""Other predictors of latency from the same number of measurements, taken at random settings."""
 
 from __future__ import annotations
 

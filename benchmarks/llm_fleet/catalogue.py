@@ -41,7 +41,7 @@ FLEET_TIMES = 2  # GPUs of each type, times those that would serve everything
 
 @dataclass(frozen=True, slots=True)
 class ServerCatalogue:
-    """What is known of servers and requests before anything is planned."""
+    """The facts about servers and requests before anything is planned."""
 
     fits: Mapping[ServerKind, FittedIteration]
     trace: TracedRequests

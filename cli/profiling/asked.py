@@ -1,4 +1,4 @@
-"""What `gpuwright profile` is asked to measure, and how it shows what it has measured."""
+"""The settings that `gpuwright profile` is asked to measure, and the words in which it shows results."""
 
 from __future__ import annotations
 

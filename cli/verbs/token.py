@@ -147,8 +147,8 @@ def show(client: ApiClient, args: argparse.Namespace) -> int:
 
 def state(item: Mapping[str, Any]) -> str:
     """Returns whether a token is valid: an expired one is not, whatever else the server says of it."""
-    told = item.get("state") or ("revoked" if item.get("revokedAt") else "valid")
-    return "expired" if told == "valid" and until(item.get("expiresAt")) == "expired" else str(told)
+    state = item.get("state") or ("revoked" if item.get("revokedAt") else "valid")
+    return "expired" if state == "valid" and until(item.get("expiresAt")) == "expired" else str(state)
 
 
 def until(moment: str | None) -> str:

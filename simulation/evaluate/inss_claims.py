@@ -46,7 +46,7 @@ VIOLATIONS = (
 
 @dataclass(frozen=True, slots=True)
 class InssPlanFigures:
-    """What plans of the testbed serve by planner, for each seed: back to back, and sustained with all SLOs kept."""
+    """The rates that the testbed's plans serve, by planner and seed: back to back, and sustained with all SLOs kept."""
 
     back_to_back: Sequence[Mapping[str, float]]
     sustained_six: Sequence[Mapping[str, float]]

@@ -41,7 +41,7 @@ class MorakRun:
 
 @dataclass(frozen=True, slots=True)
 class MorakResult:
-    """What four GPUs served and drew in the steady state, and how often a limit was broken."""
+    """The requests and watts of four GPUs in the steady state, and how often a limit was broken."""
 
     experiment: str
     network: str

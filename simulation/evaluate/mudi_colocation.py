@@ -48,7 +48,7 @@ Layers: TypeAlias = Mapping[str, Mapping[str, int]]  # by training
 
 @dataclass(frozen=True, slots=True)
 class ColocationWorld:
-    """How much each service is slowed beside each training: as it is, and as it was measured."""
+    """The slowdowns of each service beside each training: as it is, and as it was measured."""
 
     services: tuple[str, ...]
     layers: Layers

@@ -29,7 +29,7 @@ BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class SaturatedPeriod:
-    """What a GPU did in a second: requests, true watts, and true times of batches by instance."""
+    """One second of a GPU: requests, true watts, and true times of batches by instance."""
 
     requests: float
     watts: float

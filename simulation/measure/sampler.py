@@ -37,7 +37,7 @@ class SampleOrder:
 
 @dataclass(frozen=True, slots=True)
 class FreshPlans:
-    """What was searched for one order: a plan for its rates, and one for the rates to come."""
+    """The plans found for one order: for its rates, and for the rates to come."""
 
     planned: Plan
     to_come: Plan

@@ -53,7 +53,7 @@ def sm_use(fleet: SimulatedFleet) -> SmUse:
 
 
 class FleetUse:
-    """What all GPUs of a fleet have drawn, and how much of each one's SMs worked, since the measurement began."""
+    """The energy that a fleet's GPUs have drawn, and how much of their SMs worked, since the measurement began."""
 
     def __init__(self, fleet: SimulatedFleet) -> None:
         self._fleet, self._drawn_mj, self._moments = fleet, energy_mj(fleet), 0

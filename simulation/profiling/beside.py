@@ -28,7 +28,7 @@ class MeasuredGroup:
 
 @dataclass(frozen=True, slots=True)
 class NeighbourScalars:
-    """What a model does to its neighbours, by SM%, and what they do to it."""
+    """The effects of a model on its neighbours, by SM%, and theirs on it."""
 
     pressure: tuple[tuple[float, float], ...]
     sensitivity: float

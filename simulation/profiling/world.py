@@ -19,7 +19,7 @@ from solvers.planning.problem import Problem, ProfileKey
 
 @dataclass(frozen=True, slots=True)
 class ProfilingEffort:
-    """How much is measured of a model on a kind of GPU."""
+    """The extent of the measurements of a model on a kind of GPU."""
 
     settings: int | None  # None: all of them, without noise
     groups: int  # with neighbours, that begin with this model

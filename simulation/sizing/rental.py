@@ -54,7 +54,7 @@ class Rental:
 
 @dataclass(frozen=True)
 class RentalMarket:
-    """What may be rented in addition to the declared nodes, which are there already and cost nothing more."""
+    """The GPUs that may be rented in addition to the declared nodes, which are there already and cost nothing more."""
 
     declared: DeclaredFiles
     most: Mapping[str, int]  # GPU type -> GPUs that may be rented

@@ -34,7 +34,7 @@ class SizingOrder:
 
 @dataclass(frozen=True, slots=True)
 class SizingReport:
-    """What to rent, as figures and as Node manifests."""
+    """The GPUs to rent, as figures and as Node manifests."""
 
     figures: Mapping[str, Any]
     nodes: tuple[Manifest, ...]

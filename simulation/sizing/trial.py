@@ -23,7 +23,7 @@ MOST_NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class SimulatedService:
-    """How a service fared in a simulation: the share of requests within the SLO, in all and in its worst hour."""
+    """The result of a service in a simulation: the share of requests within the SLO, in all and in its worst hour."""
 
     share: float
     worst_hour: float

@@ -19,7 +19,7 @@ DECLARED_ERROR_SHARE = 0.06  # by how much a model's declared times are off, as 
 
 @dataclass(frozen=True, slots=True)
 class ModelTraits:
-    """What a model is like beyond its times: drawn, because no profile tells it."""
+    """The character of a model beyond its times: drawn, because no profile states it."""
 
     move_ratio: float  # moving over computing, at a full batch on the whole GPU
     fixed_share: float  # of the moving of one request: weights

@@ -22,7 +22,7 @@ FULL = 1.0
 
 @dataclass(frozen=True, slots=True)
 class KnownFigures:
-    """What is declared or published of a model on a kind of GPU: only its scale and shape are used."""
+    """The declared or published figures of a model on a kind of GPU: only its scale and shape are used."""
 
     points: Points
     busy_w: float = 0.0  # above idle, busy on all SMs

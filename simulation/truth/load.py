@@ -17,7 +17,7 @@ FILL_SHARPNESS = 6.0  # of the bend where a batch cannot fill more SMs
 
 @dataclass(frozen=True, slots=True)
 class GpuPhysics:
-    """What a kind of GPU does with any load."""
+    """The constants of a kind of GPU, the same for any load."""
 
     name: str
     idle_w: float

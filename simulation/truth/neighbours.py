@@ -1,4 +1,4 @@
-"""What neighbours on one GPU take from each other: SMs, DRAM, L2 and the launch queue.
+"""The contention of neighbours on one GPU: SMs, DRAM, L2 and the launch queue.
 
 A slowed load asks for less a second, so slowdowns are the fixed point of all together. They saturate, and do not add
 up.

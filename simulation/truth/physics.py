@@ -31,7 +31,7 @@ class RunningLoad:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What happens on a GPU while all of a group are busy."""
+    """The state of a GPU while all of a group are busy."""
 
     clock_share: float
     times_ms: tuple[float, ...]

@@ -1,4 +1,4 @@
-"""What measured times have beyond the physical load that explains them: a factor by batch and share of the SMs."""
+"""The residuals of measured times over the physical load that explains them: a factor by batch and share of the SMs."""
 
 from __future__ import annotations
 

@@ -30,24 +30,24 @@ class CurveCandidate(Protocol):
 
 
 CANDIDATES: dict[str, Callable[[Observations], CurveCandidate]] = {
-    "phases": lambda seen: fit_mixture(Phases(), seen),
-    "two pieces": lambda seen: fit_mixture(TwoPieces(), seen),
-    "power law": lambda seen: fit_mixture(PowerLaw(), seen),
+    "phases": lambda observed: fit_mixture(Phases(), observed),
+    "two pieces": lambda observed: fit_mixture(TwoPieces(), observed),
+    "power law": lambda observed: fit_mixture(PowerLaw(), observed),
     "table": fit_table,
     "local regression": fit_local,
 }
 PLAIN = ("table", "local regression")
 
 
-def best_candidate(seen: Observations) -> CurveCandidate:
+def best_candidate(observed: Observations) -> CurveCandidate:
     """Returns the first candidate, unless another errs less by more than one standard error of the difference.
 
     The first one knows most physics, so chance alone must not replace it.
     """
-    names = [name for name in CANDIDATES if name not in PLAIN or len(set(seen.places.slowing)) == 1]
-    if len(seen) < LEAST_TO_COMPARE:
+    names = [name for name in CANDIDATES if name not in PLAIN or len(set(observed.places.slowing)) == 1]
+    if len(observed) < LEAST_TO_COMPARE:
         names = names[:1]
-    fitted = [CANDIDATES[name](seen) for name in names]
+    fitted = [CANDIDATES[name](observed) for name in names]
     if len(fitted) == 1:
         return fitted[0]
     misses = [np.abs(candidate.left_out[0]) for candidate in fitted]

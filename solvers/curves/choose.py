@@ -45,9 +45,9 @@ def next_setting(
             return disputed
         if accuracy > 0.0 and _accurate(measurements, curve, settings, accuracy):
             return None
-    seen = observations(measurements, highest)
+    observed = observations(measurements, highest)
     everywhere = sorted({*settings, *measured})
-    gains = _gains(fit_mixture(Phases(), seen, WIDE).fits[0], everywhere, highest)
+    gains = _gains(fit_mixture(Phases(), observed, WIDE).fits[0], everywhere, highest)
     gain_of = dict(zip(everywhere, gains, strict=True))
     return max(waiting, key=lambda setting: gain_of[setting])  # the first of equals
 

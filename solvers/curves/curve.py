@@ -49,8 +49,8 @@ def fit(measurements: Sequence[Measurement], highest_clock_mhz: int, method: str
         raise ValueError(f"{len(measurements)} measurements are too few for a curve; {required}")
     if method is not None and method not in CANDIDATES:
         raise ValueError(f"method {method} is not one of {', '.join(CANDIDATES)}")
-    seen = observations(measurements, highest_clock_mhz)
-    candidate = best_candidate(seen) if method is None else CANDIDATES[method](seen)
+    observed = observations(measurements, highest_clock_mhz)
+    candidate = best_candidate(observed) if method is None else CANDIDATES[method](observed)
     errors, _ = candidate.left_out
     return LatencyCurve(candidate.name, float(np.mean(np.abs(np.expm1(-errors)))), highest_clock_mhz, candidate)
 

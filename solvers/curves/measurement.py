@@ -1,4 +1,4 @@
-"""What was measured of a model on a GPU, and at which settings it can be measured."""
+"""The measurements of a model on a GPU, and the settings at which it can be measured."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from math import sqrt
 
 @dataclass(frozen=True, slots=True, order=True)
 class Setting:
-    """How one copy runs: the requests of a batch, its share of the SMs, and the GPU's clock."""
+    """The way one copy runs: the requests of a batch, its share of the SMs, and the GPU's clock."""
 
     batch: int
     sm_percent: float

@@ -29,7 +29,7 @@ class Mixture:
     """The fits that count, with their weights; the likeliest comes first."""
 
     name: str
-    seen: Observations
+    observed: Observations
     fits: tuple[Fitted, ...]
     weights: Floats
 
@@ -49,20 +49,20 @@ class Mixture:
         The assumption is the likeliest of all measurements; parameters and weights are fitted without the one left out.
         """
         best = self.fits[0]
-        others = [self.seen.without(index) for index in range(len(self.seen))]
-        fits = fit_processes(best.shape, [FitTask(seen, best.unexplained, best.parameters) for seen in others])
-        predicted = [fitted.predict(self.seen.places.only(index)) for index, fitted in enumerate(fits)]
-        errors = self.seen.logarithms - np.array([one.mean[0] for one in predicted])
+        others = [self.observed.without(index) for index in range(len(self.observed))]
+        fits = fit_processes(best.shape, [FitTask(observed, best.unexplained, best.parameters) for observed in others])
+        predicted = [fitted.predict(self.observed.places.only(index)) for index, fitted in enumerate(fits)]
+        errors = self.observed.logarithms - np.array([one.mean[0] for one in predicted])
         return errors, np.array([one.deviation[0] for one in predicted])
 
 
-def fit_mixture(shape: Shape, seen: Observations, assumptions: tuple[Unexplained, ...] = ASSUMPTIONS) -> Mixture:
-    starts = shape.starts(shape.prior(seen))
-    firsts = fit_processes(shape, [FitTask(seen, FIRST, start) for start in starts], FIRST_STEPS)
+def fit_mixture(shape: Shape, observed: Observations, assumptions: tuple[Unexplained, ...] = ASSUMPTIONS) -> Mixture:
+    starts = shape.starts(shape.prior(observed))
+    firsts = fit_processes(shape, [FitTask(observed, FIRST, start) for start in starts], FIRST_STEPS)
     start = max(firsts, key=lambda fitted: fitted.likelihood).parameters
-    fits = fit_processes(shape, [FitTask(seen, assumption, start) for assumption in assumptions])
+    fits = fit_processes(shape, [FitTask(observed, assumption, start) for assumption in assumptions])
     fits.sort(key=lambda fitted: -fitted.likelihood)  # stable: the first of equals stays first
     weights = np.exp([fitted.likelihood - fits[0].likelihood for fitted in fits])
     count = int(np.sum(weights / weights.sum() >= LEAST_WEIGHT))
     kept = weights[:count]
-    return Mixture(shape.name, seen, tuple(fits[:count]), kept / kept.sum())
+    return Mixture(shape.name, observed, tuple(fits[:count]), kept / kept.sum())

@@ -25,46 +25,46 @@ class Plain:
     """A rule that predicts log(latency) from measurements, with one deviation for all places."""
 
     name: str
-    seen: Observations
+    observed: Observations
     rule: Predict
     errors: Floats
 
     def predict(self, at: CurvePlaces) -> CurvePrediction:
-        mean = self.rule(self.seen, at)
+        mean = self.rule(self.observed, at)
         return CurvePrediction(mean, np.full(len(at), float(np.mean(self.errors**2))), np.zeros(len(at)))
 
     @property
     def left_out(self) -> tuple[Floats, Floats]:
-        return self.errors, np.full(len(self.seen), float(np.sqrt(np.mean(self.errors**2))))
+        return self.errors, np.full(len(self.observed), float(np.sqrt(np.mean(self.errors**2))))
 
 
-def fit_table(seen: Observations) -> Plain:
-    return Plain("table", seen, interpolate, _left_out(interpolate, seen))
+def fit_table(observed: Observations) -> Plain:
+    return Plain("table", observed, interpolate, _left_out(interpolate, observed))
 
 
-def fit_local(seen: Observations) -> Plain:
+def fit_local(observed: Observations) -> Plain:
     """Chooses the bandwidth that predicts left-out measurements best."""
     rules = [_local(bandwidth) for bandwidth in BANDWIDTHS]
-    left = [_left_out(rule, seen) for rule in rules]
+    left = [_left_out(rule, observed) for rule in rules]
     best = min(range(len(rules)), key=lambda index: (float(np.abs(left[index]).mean()), index))
-    return Plain("local regression", seen, rules[best], left[best])
+    return Plain("local regression", observed, rules[best], left[best])
 
 
-def interpolate(seen: Observations, at: CurvePlaces) -> Floats:
+def interpolate(observed: Observations, at: CurvePlaces) -> Floats:
     """Interpolates linearly between measurements on logarithms, and takes the nearest one beyond them."""
-    known, wanted = _points(seen.places), _points(at)
-    values: Floats = NearestNDInterpolator(known, seen.logarithms)(wanted)
+    known, wanted = _points(observed.places), _points(at)
+    values: Floats = NearestNDInterpolator(known, observed.logarithms)(wanted)
     try:
-        inside: Floats = LinearNDInterpolator(known[:, :2], seen.logarithms)(wanted[:, :2])
+        inside: Floats = LinearNDInterpolator(known[:, :2], observed.logarithms)(wanted[:, :2])
     except (QhullError, ValueError):  # fewer than three measurements, or all on a line
         return values
     return np.where(np.isfinite(inside), inside, values)
 
 
 def _local(bandwidth: float) -> Predict:
-    def regress(seen: Observations, at: CurvePlaces) -> Floats:
-        known = _points(seen.places)
-        return np.array([_at_one(known, seen.logarithms, point, bandwidth) for point in _points(at)])
+    def regress(observed: Observations, at: CurvePlaces) -> Floats:
+        known = _points(observed.places)
+        return np.array([_at_one(known, observed.logarithms, point, bandwidth) for point in _points(at)])
 
     return regress
 
@@ -82,9 +82,9 @@ def _points(at: CurvePlaces) -> Floats:
     return np.column_stack([np.log2(at.batch), np.log2(at.share), np.log2(at.slowing)])
 
 
-def _left_out(rule: Predict, seen: Observations) -> Floats:
-    errors = np.empty(len(seen))
-    for index in range(len(seen)):
-        predicted = rule(seen.without(index), seen.places.only(index))
-        errors[index] = seen.logarithms[index] - predicted[0]
+def _left_out(rule: Predict, observed: Observations) -> Floats:
+    errors = np.empty(len(observed))
+    for index in range(len(observed)):
+        predicted = rule(observed.without(index), observed.places.only(index))
+        errors[index] = observed.logarithms[index] - predicted[0]
     return errors

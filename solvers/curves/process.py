@@ -49,7 +49,7 @@ class Fitted:
     prior: Prior
     unexplained: Unexplained
     parameters: Floats
-    seen: CurvePlaces
+    observed: CurvePlaces
     slopes: Floats
     weights: Floats
     inverse: Floats
@@ -59,9 +59,9 @@ class Fitted:
         """Returns the mean of log(latency), its covariance among `at`, and that with the measurements."""
         prior, variances = self.prior.deviation**2, np.array(self.unexplained.variances())[:, None, None]
         there, slopes = _linear(self.shape, self.parameters, at)
-        seen = self.shape.value(self.parameters, self.seen)
+        observed = self.shape.value(self.parameters, self.observed)
         own = _kernel(variances, there, there, _likeness(at, at)) + (slopes * prior) @ slopes.T
-        cross = _kernel(variances, there, seen, _likeness(at, self.seen)) + (slopes * prior) @ self.slopes.T
+        cross = _kernel(variances, there, observed, _likeness(at, self.observed)) + (slopes * prior) @ self.slopes.T
         start = there.logarithm - slopes @ (self.parameters - self.prior.centre)
         return start + cross @ self.weights, own - cross @ self.inverse @ cross.T, cross
 
@@ -75,7 +75,7 @@ class Fitted:
 class FitTask:
     """Measurements, an assumption about what is unexplained, and where the search for the parameters begins."""
 
-    seen: Observations
+    observed: Observations
     unexplained: Unexplained
     start: Floats
 
@@ -145,18 +145,18 @@ class _Stack:
         return [
             Fitted(
                 self.shape, Prior(self.centre[row], self.spread[row]), task.unexplained, parameters[row],
-                task.seen.places, slopes[row], weights[row], inverse[row], float(likelihood[row]),
+                task.observed.places, slopes[row], weights[row], inverse[row], float(likelihood[row]),
             )
             for row, task in enumerate(tasks)
         ]  # fmt: skip
 
 
 def _stack(shape: Shape, tasks: Sequence[FitTask]) -> _Stack:
-    at = stacked([task.seen.places for task in tasks])
-    priors = [shape.prior(task.seen) for task in tasks]
-    noise = np.array([task.unexplained.noise**2 + task.seen.variance for task in tasks])
+    at = stacked([task.observed.places for task in tasks])
+    priors = [shape.prior(task.observed) for task in tasks]
+    noise = np.array([task.unexplained.noise**2 + task.observed.variance for task in tasks])
     return _Stack(
-        shape, at, np.array([task.seen.logarithms for task in tasks]), noise,
+        shape, at, np.array([task.observed.logarithms for task in tasks]), noise,
         np.array([prior.centre for prior in priors]), np.array([prior.deviation for prior in priors]),
         np.array([task.unexplained.variances() for task in tasks]).T[:, :, None, None], _likeness(at, at),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What physics says of latency over batch, SM% and clock: parametric forms, before anything unexplained is added.
+"""The physics of latency over batch, SM% and clock: parametric forms, before anything unexplained is added.
 
 Each takes parameters with a normal prior, and returns log(latency). A process models what a form leaves unexplained.
 """
@@ -37,7 +37,7 @@ class Shape(Protocol):
     @property
     def name(self) -> str: ...
 
-    def prior(self, seen: Observations) -> Prior: ...
+    def prior(self, observed: Observations) -> Prior: ...
 
     def starts(self, prior: Prior) -> list[Floats]:
         """Returns where the search for the parameters begins."""
@@ -59,11 +59,11 @@ class Phases:
 
     name = "phases"
 
-    def prior(self, seen: Observations) -> Prior:
-        at = seen.places
+    def prior(self, observed: Observations) -> Prior:
+        at = observed.places
         heaviest = int(np.argmax(at.batch / at.share))
-        request = float(seen.logarithms[heaviest]) + log(at.share[heaviest] / 100.0 / at.batch[heaviest])
-        launch = float(seen.logarithms.min())
+        request = float(observed.logarithms[heaviest]) + log(at.share[heaviest] / 100.0 / at.batch[heaviest])
+        launch = float(observed.logarithms.min())
         # log: transfer of a request, launch, fixed work, work of a request; exponents of SM% and clock; log: corner
         centre = np.array([request - 3.0, launch, request - 1.0, request, 1.0, 1.0, log(4.0)])
         return Prior(centre, np.array([2.0, 1.5, 2.0, 1.5, 0.15, 0.3, 1.0]))
@@ -92,10 +92,10 @@ class TwoPieces:
 
     name = "two pieces"
 
-    def prior(self, seen: Observations) -> Prior:
-        at = seen.places
+    def prior(self, observed: Observations) -> Prior:
+        at = observed.places
         largest = int(np.argmax(at.batch))
-        low, high = float(seen.logarithms.min()), float(seen.logarithms[largest])
+        low, high = float(observed.logarithms.min()), float(observed.logarithms[largest])
         request = high - log(at.batch[largest]) - 1.0
         # log: latency of no request, of each request, cut-off; its exponent; log of both slopes; exponent of the clock
         centre = np.array([low, request, log(30.0), 0.3, 0.0, -2.0, 1.0])
@@ -120,8 +120,8 @@ class PowerLaw:
 
     name = "power law"
 
-    def prior(self, seen: Observations) -> Prior:
-        return Prior(np.array([float(seen.logarithms.mean()), 0.5, 0.5, 1.0]), np.array([3.0, 0.5, 0.5, 0.3]))
+    def prior(self, observed: Observations) -> Prior:
+        return Prior(np.array([float(observed.logarithms.mean()), 0.5, 0.5, 1.0]), np.array([3.0, 0.5, 0.5, 0.3]))
 
     def starts(self, prior: Prior) -> list[Floats]:
         return [prior.centre]

@@ -21,7 +21,7 @@ FIRST_FACTOR = 0.1  # size of a factor's random start: at 0 its slope would stay
 
 @dataclass(frozen=True)
 class FactorSample:
-    """What is known of a configuration, and what was measured there."""
+    """The features of a configuration, and its measurements."""
 
     categories: Mapping[str, str]  # kind -> which
     numbers: Mapping[str, float] = field(default_factory=dict)

@@ -15,7 +15,7 @@ Floats = npt.NDArray[np.float64]
 
 
 class FittedInterference(Protocol):
-    """What a fit knows."""
+    """The data that a fit learns from."""
 
     def log_slowdowns(self, runs: Sequence[SharedRun]) -> Floats:
         """Predicts the logarithms of the runs' slowdowns."""

@@ -17,7 +17,7 @@ BETWEEN_LEVELS = 0.5  # of one model's between SM%, and of the exponents' logari
 
 @dataclass(frozen=True, slots=True)
 class FactorShape:
-    """How many factors, and what differs by SM%."""
+    """The number of factors, and which of them differ by SM%."""
 
     rank: int = 1
     sensitivity_by_level: bool = False

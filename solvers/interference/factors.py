@@ -146,7 +146,7 @@ def _layout(observations: Sequence[SlowdownObservation], shape: FactorShape) -> 
 
 @dataclass(frozen=True, slots=True)
 class ForwardPass:
-    """What the slopes need of one list of conditions."""
+    """The arrays of one list of conditions that the slopes need."""
 
     level: Ints
     pressure: Floats  # [run, factor]

@@ -26,7 +26,7 @@ JITTER = 1e-6
 
 @dataclass(frozen=True)
 class Likeness:
-    """How alike models are: by traits, by family, and itself."""
+    """The likeness of models: by traits, by family, and itself."""
 
     scaled: dict[str, Floats]
     traits: Traits

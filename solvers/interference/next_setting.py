@@ -158,7 +158,7 @@ class _Rule:
 
     @property
     def variances(self) -> Floats:
-        """How unsure each slowdown is that could be observed."""
+        """Returns the uncertainty of each slowdown that could be observed."""
         found: Floats = np.einsum("ij,jk,ik->i", self.everything, self.covariance, self.everything)
         return np.maximum(found, 0.0)
 

@@ -1,4 +1,4 @@
-"""What was measured on a shared GPU: one resident, its neighbours, and how much slower they made it."""
+"""An observation on a shared GPU: one resident, its neighbours, and how much slower they made it."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class SlowdownObservation:
 
 @dataclass(frozen=True)
 class Traits:
-    """What is known of models without neighbours: numbers from runs alone or from layers, and who is akin."""
+    """The traits of models without neighbours: numbers from runs alone or from layers, and who is akin."""
 
     numbers: Mapping[str, Sequence[float]] = field(default_factory=dict)  # by model, all of one length
     kin: Mapping[str, str] = field(default_factory=dict)  # model -> its family, as a variant's model

@@ -1,4 +1,4 @@
-"""What bursts cost a batch server: the load it accepts, as a share of what it accepts from Poisson arrivals.
+"""The cost of bursts to a batch server: the load it accepts, as a share of what it accepts from Poisson arrivals.
 
 A service's arrivals are bursty by `variation`, the square of its rate's coefficient of variation. A random split leaves
 it as it is, so that every instance of the service has the same: what an instance's index of dispersion has above 1 is

@@ -33,7 +33,7 @@ class RatioSample:
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """What a filter knows of copies with one batch and share of SMs, beside the same neighbours."""
+    """The belief of a filter about copies with one batch and share of SMs, beside the same neighbours."""
 
     batch: int
     sm_percent: int

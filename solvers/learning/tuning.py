@@ -25,7 +25,7 @@ class FilterTuning:
 
 @dataclass(frozen=True, slots=True)
 class PriorTuning:
-    """What is known before any traffic: how far a curve may be off as a whole, and one place of it from another."""
+    """The belief before any traffic: how far a curve may be off as a whole, and one place of it from another."""
 
     whole_deviation: float = 0.2
     place_deviation: float = 0.1

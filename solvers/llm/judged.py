@@ -35,7 +35,7 @@ class KeptShare:
 
 @dataclass(frozen=True, slots=True)
 class TokenVerdict:
-    """What the requests of a server got at a rate, and if its promise holds."""
+    """The times that a server's requests got at a rate, and whether its promise holds."""
 
     kept: bool
     ttft: KeptShare  # requests that get their first token in time

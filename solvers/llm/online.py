@@ -30,7 +30,7 @@ MEMORIES = ((0.998, 1.0), (0.995, 0.5))  # what a sample keeps of its weight eac
 
 @dataclass(frozen=True, slots=True)
 class ReportedState:
-    """What a server reports, and what a request brings."""
+    """The counters that a server reports, and the lengths that a request brings."""
 
     kv_share: float  # of the memory for keys and values that is in use, 0..1
     waiting: int  # requests

@@ -29,7 +29,7 @@ class EarlyStop:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ServedStream:
-    """What a simulation measured, a value a request, and over all."""
+    """The measurements of a simulation: a value for each request, and totals."""
 
     ttft_ms: NDArray[np.float64]  # infinite for a request that is too long
     tpot_ms: NDArray[np.float64]  # likewise; not a number for a request of one token

@@ -1,4 +1,4 @@
-"""What must be left of a service when a part of the fleet fails."""
+"""The part of a service that must be left when a part of the fleet fails."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Spread: TypeAlias = Literal["gpu", "node", "region"]
 
 @dataclass(frozen=True, slots=True)
 class UsedLoad:
-    """How much of what its instances could carry a service uses; the rest is kept for the loss of a node."""
+    """The share of what its instances could carry that a service uses; the rest is kept for the loss of a node."""
 
     share: float = 1.0  # of the load that its SLO accepts
     most: float = inf  # utilization

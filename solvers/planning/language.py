@@ -1,4 +1,4 @@
-"""What a planning problem knows of language models: their memory, and what a service promises of tokens."""
+"""Language models in a planning problem: their memory, and what a service promises of tokens."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from solvers.llm.iteration import TokenPromise as TokenPromise
 
 @dataclass(frozen=True, slots=True)
 class LlmSize:
-    """What a variant of a language model holds in GPU memory, and over how many GPUs an instance may be spread."""
+    """The GPU memory that a variant of a language model holds, and over how many GPUs an instance may be spread."""
 
     weights_gib: float
     kv_bytes_per_token: float

@@ -1,4 +1,4 @@
-"""What a search is bounded by, and what it finds."""
+"""The limits of a search, and its findings."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ NO_STEPS = RateSteps.of_rates(np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros
 
 @dataclass(frozen=True, slots=True)
 class Worths:
-    """What serving parts of services is worth, and what the rest costs unserved."""
+    """The worth of serving parts of services, and the cost of the rest unserved."""
 
     service: Ints
     worth: Floats

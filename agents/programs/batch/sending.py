@@ -85,7 +85,7 @@ def _value(text: bytes) -> Any:
 
 @dataclass(slots=True)
 class SendingRate:
-    """How many requests are sent at once now."""
+    """The number of requests that are sent at once now."""
 
     most: int
     now: float = 0.0

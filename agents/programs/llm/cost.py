@@ -34,7 +34,7 @@ class StubCost:
 
 @dataclass(frozen=True, slots=True)
 class StubLimits:
-    """What bounds an iteration: requests at once, tokens computed in it, tokens held in memory."""
+    """The limits of an iteration: requests at once, tokens computed in it, tokens held in memory."""
 
     sequences: int
     tokens_per_iteration: int

@@ -20,7 +20,7 @@ class RequestRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CompletionRequest:
-    """What was asked."""
+    """One completion that was requested."""
 
     chat: bool
     prompt_tokens: int

@@ -43,7 +43,7 @@ class ScheduledRequest:
 
 @dataclass(frozen=True, slots=True)
 class Iteration:
-    """What one iteration computes, and how long that takes."""
+    """The work of one iteration, and how long it takes."""
 
     milliseconds: float
     decoding: tuple[ScheduledRequest, ...]  # get a token each

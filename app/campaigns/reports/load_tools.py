@@ -1,4 +1,4 @@
-"""What JSON of genai-perf, AIPerf and `vllm bench serve` has in common: its form, its units, where its load stands."""
+"""The common form of JSON of genai-perf, AIPerf and `vllm bench serve`: its units, and where its load stands."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class TimeSeries:
 
 @dataclass(frozen=True, slots=True)
 class TimeChart:
-    """What a chart shows: series over the same steps of time, the oldest step first."""
+    """The content of a chart: series over the same steps of time, the oldest step first."""
 
     id: str
     title: str

@@ -21,7 +21,7 @@ FINER = 3  # digits of small numbers of kilowatts
 
 @dataclass(frozen=True, slots=True)
 class FleetPoints:
-    """What is known of the fleet over a range of time; a tenant knows only how its own services answered."""
+    """The fleet's figures over a range of time; a tenant sees only how its own services answered."""
 
     begins: Sequence[datetime]
     step: timedelta

@@ -1,4 +1,4 @@
-"""What an operator does with a node: cordon, drain, uncordon, by forms on its page; before a drain a page asks."""
+"""An operator's actions on a node: cordon, drain, uncordon, by forms on its page; before a drain a page asks."""
 
 from __future__ import annotations
 

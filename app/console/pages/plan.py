@@ -33,7 +33,7 @@ MOST_EVENTS = 30
 
 @dataclass(frozen=True, slots=True)
 class PlanPage:
-    """What the page shows, of one moment."""
+    """The data of the page, all of one moment."""
 
     at: datetime
     moment: datetime  # of the plan

@@ -1,4 +1,4 @@
-"""What an operator does with a plan: approve, reject, pause, resume, abort, roll back; each by a form on its page."""
+"""An operator's actions on a plan: approve, reject, pause, resume, abort, roll back; each by a form on its page."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ MOST_EVENTS = 30
 
 @dataclass(frozen=True, slots=True)
 class ServiceHistory:
-    """What happened to a service: plans that changed something of it, events, and the shares of its tokens' SLOs."""
+    """The history of a service: plans that changed something of it, events, and the shares of its tokens' SLOs."""
 
     shares: TokenShares
     plans: list[dict[str, Any]]

@@ -78,7 +78,7 @@ class ExpectedLoad:
 
 @dataclass(frozen=True, slots=True)
 class LatencyFactor:
-    """How many times as long as declared a batch takes, at one place of a profile's curve."""
+    """The factor on the declared time of a batch, at one place of a profile's curve."""
 
     batch: int  # 0: every batch that has no factors of its own
     sm_percent: int
@@ -87,7 +87,7 @@ class LatencyFactor:
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """What measurements have shown of a profile, as plans use it."""
+    """The corrections of a profile that measurements gave, as plans use them."""
 
     latency: tuple[LatencyFactor, ...] = ()  # in order; empty: as declared
     sensitivity_factor: float = 1.0

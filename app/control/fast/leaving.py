@@ -23,7 +23,7 @@ SECONDS = 2.0  # for the least change: two minutes are left
 
 @dataclass(frozen=True, slots=True)
 class DraftedLeaving:
-    """What leaves at once, if anything does, and what cannot leave."""
+    """The instances that leave at once, if any do, and those that cannot leave."""
 
     decision: Decision | None = None
     held_back: tuple[HeldBackChange, ...] = ()

@@ -23,7 +23,7 @@ MOST_JOBS = 500  # different ones that are compared
 
 @dataclass(frozen=True, slots=True)
 class PredictedDemand:
-    """What was predicted of a job on a GPU type, field by field."""
+    """The fields of a job on a GPU type that were predicted."""
 
     fields: tuple[str, ...]
     error: float

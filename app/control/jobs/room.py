@@ -15,7 +15,7 @@ WHOLE_PERCENT = 100
 
 @dataclass(frozen=True, slots=True)
 class UnusedGpu:
-    """What is free on a GPU."""
+    """The room that is free on a GPU."""
 
     node: str
     sm_percent: int

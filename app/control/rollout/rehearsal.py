@@ -21,7 +21,7 @@ from app.control.rollout.scene import Scene
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """What was reached, the changes that were made, and those that still wait."""
+    """The assignments that were reached, the changes that were made, and those that still wait."""
 
     reached: Desired  # the whole fleet
     made: tuple[str, ...]

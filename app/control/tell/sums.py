@@ -13,7 +13,7 @@ from solvers.planning.problem import Problem
 
 @dataclass(frozen=True, slots=True)
 class PlanSums:
-    """What a plan uses and costs."""
+    """The use and the cost of a plan."""
 
     problem: Problem
     plan: Plan

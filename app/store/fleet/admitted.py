@@ -1,4 +1,4 @@
-"""What nodes have reported of their allow-lists."""
+"""The allow-lists that nodes have reported."""
 
 from __future__ import annotations
 

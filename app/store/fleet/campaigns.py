@@ -29,7 +29,7 @@ class NeighbourModel(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class CampaignRequest(msgspec.Struct, rename="camel", omit_defaults=True):
-    """What a campaign measures, and with which effort."""
+    """The subject of a campaign, and its effort."""
 
     template: str
     args: dict[str, str | int | float | bool]

@@ -14,7 +14,7 @@ KEPT = timedelta(days=32)
 
 @dataclass(frozen=True, slots=True)
 class FleetCost:
-    """What the fleet costs an hour: the GPUs held now, those of the plan, and the least possible; None: unknown."""
+    """The cost of the fleet an hour: the GPUs held now, those of the plan, and the least possible; None: unknown."""
 
     held: float
     planned: float

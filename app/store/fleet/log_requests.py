@@ -92,7 +92,7 @@ class DueLog:
 
 @dataclass(frozen=True, slots=True)
 class WaitingLogs:
-    """How many requests wait for an answer."""
+    """Returns the number of requests that wait for an answer."""
 
     of_all: int
     of_tenant: int

@@ -1,4 +1,4 @@
-"""How many instances plans changed, by steps of time: starts, stops, moves, resizes."""
+"""The numbers of instances that plans changed, by steps of time: starts, stops, moves, resizes."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""How wrong our predictions are on measured servers of language models: the topics of `bench accuracy --llm`."""
+"""The errors of our predictions on measured servers of language models: the topics of `bench accuracy --llm`."""

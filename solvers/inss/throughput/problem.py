@@ -38,7 +38,7 @@ class ThroughputShape:
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """How a model runs on a GPU type: the parts of InSS's latency."""
+    """A model on a GPU type: the parts of InSS's latency."""
 
     transfer_ms: Mapping[int, float]  # by batch: data in, over PCIe
     kernels: Mapping[int, float]  # by batch: n

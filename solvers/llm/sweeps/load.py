@@ -51,7 +51,7 @@ class TokenTimes:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredLoad:
-    """What a tool offered, and what it measured."""
+    """The load that a tool offered, and its measurements."""
 
     load: LoadTest
     times: TokenTimes

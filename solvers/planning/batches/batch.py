@@ -10,7 +10,7 @@ from solvers.planning.problem import Place
 
 
 class BatchKind(StrEnum):
-    """What becomes of the GPUs of a group."""
+    """The way in which the GPUs of a group are planned again."""
 
     EMPTIED = "emptied"  # others carry their load
     SOLVED = "solved"  # again from nothing, together with some spare GPUs

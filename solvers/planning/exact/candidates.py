@@ -20,7 +20,7 @@ EMPTY: Codes = np.full((1, 1), -1, dtype=np.int32)  # the pattern of an empty GP
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """How hard each open choice of GPUs is looked at."""
+    """The effort spent on each open choice of GPUs."""
 
     patterns: int  # the most of a pool
     sm_step: int  # residents have multiples of so many SM%: coarse lists reach further, and are never whole

@@ -18,7 +18,7 @@ LEAST_SHARE = 1e-6  # of a cost that is known: GPUs that cost less by this canno
 
 @dataclass(frozen=True, slots=True)
 class PricedChoice:
-    """How many GPUs of each pool are paid, and prices at which their best patterns are worth least."""
+    """The number of GPUs of each pool that are paid, and prices at which their best patterns are worth least."""
 
     number: Ints
     cost: float

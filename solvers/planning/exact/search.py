@@ -32,7 +32,7 @@ class PatternGroup:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """What is still allowed, and prices to begin with."""
+    """The choices that are still allowed, and prices to begin with."""
 
     groups: tuple[PatternGroup, ...]
     prices: Floats

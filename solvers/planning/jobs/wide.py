@@ -150,7 +150,7 @@ class _Offer:
 
 
 class _Seating:
-    """What services and other jobs leave of each node, less what was taken meanwhile."""
+    """The room that services and other jobs leave on each node, less what was taken meanwhile."""
 
     def __init__(self, problem: Problem, instances: Sequence[Instance], jobs: Sequence[PlacedJob]) -> None:
         self.problem = problem

@@ -1,4 +1,4 @@
-"""What services pay for a node: each GPU that they use, all of it while one of them runs there, or nothing."""
+"""The bill of services for a node: each GPU that they use, all of it while one of them runs there, or nothing."""
 
 from __future__ import annotations
 

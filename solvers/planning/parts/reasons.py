@@ -57,7 +57,7 @@ def in_words(rules: Availability) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RulePrice:
-    """What keeping a service's rules costs an hour, about, by the shares of GPUs that it takes."""
+    """Returns about what it costs an hour to keep a service's rules, by the shares of GPUs that it takes."""
 
     rules: str
     per_hour: float

@@ -86,8 +86,8 @@ def _cordon(cordon: Mapping[str, JSON]) -> str:
         "profile": f"{where} is kept empty for measurements",
     }.get(cordon["mode"], f"plans keep off {where}")
     until = f" by {cordon['deadline']}" if cordon["deadline"] else ""
-    said = f": {cordon['message']}" if cordon["message"] else ""
-    return f"{does}{until}, asked by {cordon['askedBy']}{said}"
+    message = f": {cordon['message']}" if cordon["message"] else ""
+    return f"{does}{until}, asked by {cordon['askedBy']}{message}"
 
 
 def _faults(conditions: Sequence[Mapping[str, JSON]]) -> list[str]:

@@ -22,7 +22,7 @@ NAMED_POINTS = 6
 
 @dataclass(frozen=True, slots=True)
 class RegionRecord:
-    """What is shown of a stored filter."""
+    """The fields of a stored filter that are shown."""
 
     batch: int
     sm_percent: int
@@ -31,7 +31,7 @@ class RegionRecord:
 
 
 class EvidenceRecord(msgspec.Struct, rename="camel"):
-    """What is shown of the stored evidence."""
+    """The fields of the stored evidence that are shown."""
 
     since: str | None = None
     stepped_at: str | None = None

@@ -29,7 +29,7 @@ LEAST_SAVED_SHARE = 0.01  # of a service's cost, below which it is not named
 
 @dataclass(frozen=True, slots=True)
 class ExecSpread:
-    """How uncertain the execution time of an instance's batch is at its share, alone on the GPU."""
+    """The uncertainty of the execution time of an instance's batch at its share, alone on the GPU."""
 
     gpu_type: str
     batch: int

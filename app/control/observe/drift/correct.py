@@ -48,7 +48,7 @@ class ProfileCorrection:
 
 @dataclass(frozen=True, slots=True)
 class ProfileEvidence:
-    """What has been measured of a profile, and where its curve has points."""
+    """The measurements of a profile, and the points of its curve."""
 
     window: Sequence[Observation] = ()  # all of the last half hour
     fresh: Sequence[Observation] = ()  # those that the filters have not seen

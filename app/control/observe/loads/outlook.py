@@ -1,4 +1,4 @@
-"""What a service's history says of the next ten minutes, used where it has forecast them better than the plan did.
+"""A service's next ten minutes as its history forecasts them, used where that was better than the plan.
 
 Candidates with a day and a week (`solvers.forecast.contest`) state a rate that is not exceeded nine of ten times. Their
 pinball loss is compared with that of the rates that were planned for. A plan is only raised to such a rate: what was
