@@ -134,11 +134,18 @@ _BY_PREFIX = """\
 """
 
 # The agent's commands to a copy use the same port as requests: a service's caller must not be able to end its copies.
-# By shipped template: gpuwright-serve's verbs; Triton's loading, shared memory and settings; vLLM's development mode.
+# By shipped template: gpuwright-serve's verbs; Triton's loading, shared memory and settings; what vLLM and SGLang let
+# everybody do to their weights, caches, adapters and running requests, vLLM some of it in its development mode only.
 COMMANDS = (
-    "^[/.]*(metrics|v1[/.]+(drain|batch|warmup|(un)?load_lora_adapter)"
+    "^[/.]*(metrics|v1[/.]+(drain|batch|warmup|loads|(un)?load_lora_adapter)"
     "|v2[/.]+(repository|logging|trace|systemsharedmemory|cudasharedmemory|models/+[^/]+/+trace)"
-    "|sleep|wake_up|collective_rpc|reset_prefix_cache)([/.]|$)"
+    "|sleep|wake_up|collective_rpc|reset_(prefix|mm|encoder)_cache|release_kv_cache_memory|fault_tolerance"
+    "|(is_)?scal(e|ing)_elastic_ep|inference/+v1/+abort_requests|abort_requests?|(pause|continue)_generation"
+    "|(get_)?server_info|set_internal_state|dumper|flush_cache|hicache|get_hicache_l3_cache_layout|freeze_gc|slow_down"
+    "|(add|remove|list)_external_corp(us|ora)|(start|stop)_profile|set_trace_level|configure_logging|pd_role_switch"
+    "|(start|stop|dump)_expert_distribution_record|(get_)?remote_instance_transfer_engine_info"
+    "|(init|update|send|destroy|start|begin|end|finish|shutdown)_(draft_)?weights?(_[a-z_]+)?|get_weights_by_name"
+    "|weights?_checker|weight_info|(release|resume)_memory_occupation|(un)?load_lora_adapter(_from_tensors)?)([/.]|$)"
 )
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import socket
 
 import pytest
 
+from agents.gateway.configuration import COMMANDS as COMMANDS_PATTERN
 from agents.seams.routes import Route
 from tests.agents.gateway.test_routes import get
 from tests.agents.programs.serve.running import PATH, serving
@@ -21,7 +23,38 @@ COMMANDS = [
     ("GET", "/metrics"),
     ("POST", "/v2/repository/models/x/unload"),
     ("POST", "/v2/%72epository/models/x/unload"),
+    ("POST", "/update_weights_from_disk"),
+    ("GET", "/release_memory_occupation"),
+    ("POST", "/scale_elastic_ep"),
 ]
+# What SGLang 0.5.23 marks as an administrator's, and lets everybody do as long as no key is set.
+OF_SGLANG = """
+    /abort_request /add_external_corpus /begin_weight_update /configure_logging /continue_generation
+    /destroy_weights_update_group /dump_expert_distribution_record /dumper/start /end_weight_update /flush_cache
+    /freeze_gc /get_remote_instance_transfer_engine_info /get_weights_by_name /hicache/storage-backend
+    /hicache/storage-backend/clear /init_weights_send_group_for_remote_instance /init_weights_update_group
+    /list_external_corpora /load_lora_adapter /load_lora_adapter_from_tensors /pause_generation /pd_role_switch
+    /release_memory_occupation /remote_instance_transfer_engine_info /remove_external_corpus
+    /resume_memory_occupation /send_weights_to_remote_instance /set_internal_state /set_trace_level /slow_down
+    /start_expert_distribution_record /start_profile /stop_expert_distribution_record /stop_profile
+    /unload_lora_adapter /update_weight_version /update_weights_from_disk /update_weights_from_distributed
+    /update_weights_from_ipc /update_weights_from_tensor /weights_checker
+"""
+# What vLLM 0.33.0 does for everybody, then in its development mode or with a profiler.
+OF_VLLM = """
+    /fault_tolerance/apply /inference/v1/abort_requests /is_scaling_elastic_ep /scale_elastic_ep
+    /v1/load_lora_adapter /v1/unload_lora_adapter /collective_rpc /finish_weight_update
+    /init_weight_transfer_engine /release_kv_cache_memory /reset_encoder_cache /reset_mm_cache
+    /reset_prefix_cache /server_info /shutdown_weight_transfer_engine /sleep /start_draft_weight_update
+    /start_profile /start_weight_update /stop_profile /update_weight_version /update_weights /wake_up
+    /weight_checker /weight_info
+"""
+REQUESTS = """
+    /generate /encode /classify /ping /invocations /tokenize /detokenize /health /health_generate /ready
+    /v1/completions /v1/chat/completions /v1/embeddings /v1/models /v1/models/org/m /v1/responses
+    /v1/responses/r1/cancel /v1/score /v1/rerank /v1/messages /v1/audio/transcriptions /v2/models/resnet50/infer
+    /v1/infer /weights /profile /server
+"""
 
 
 def raw(gateway: Gateway, request: bytes) -> bytes:
@@ -43,6 +76,12 @@ def test_whoever_may_ask_a_service_cannot_command_its_copies(gateway: Gateway) -
         assert get(gateway, f"/shop/search{PATH}", "POST")[0] == 200
         assert get(gateway, "/shop/search/healthz")[0] == 200
         assert copy.process.poll() is None
+
+
+def test_commands_of_servers_of_language_models_are_kept_from_callers_and_requests_are_not() -> None:
+    commands = re.compile(COMMANDS_PATTERN, re.IGNORECASE)
+    assert [path for path in f"{OF_SGLANG} {OF_VLLM}".split() if not commands.search(path)] == []
+    assert [path for path in REQUESTS.split() if commands.search(path)] == []
 
 
 def test_a_copy_that_is_the_gateway_itself_makes_no_loop(gateway: Gateway, copies: Copies) -> None:
