@@ -25,15 +25,17 @@ def read_vllm(samples: Samples, dropped: int) -> Served:
 
 
 def read_sglang(samples: Samples, dropped: int) -> Served:
-    """Reads SGLang's counts. Its pace is that of single tokens: it has no mean over a request."""
+    """Reads SGLang's counts. The pace of releases without the mean over a request is that of single tokens."""
     aborted = total(samples, "sglang:num_aborted_requests_total") or 0.0
+    by_request = "sglang:request_time_per_output_token"
+    pace = by_request if by_request + "_seconds_bucket" in samples else "sglang:inter_token_latency"
     return _served(
         samples,
         dropped,
         (total(samples, "sglang:num_requests_total") or 0.0, aborted),
         ("sglang:num_running_reqs", "sglang:num_queue_reqs"),
         ("sglang:prompt_tokens_total", "sglang:generation_tokens_total"),
-        ("sglang:e2e_request_latency", "sglang:time_to_first_token", "sglang:inter_token_latency"),
+        ("sglang:e2e_request_latency", "sglang:time_to_first_token", pace),
     )
 
 
@@ -101,6 +103,7 @@ SGLANG = frozenset(
         "num_requests_total",
         "num_running_reqs",
         "prompt_tokens_total",
+        "request_time_per_output_token_seconds_bucket",
         "time_to_first_token_seconds_bucket",
     )
 )

@@ -1,4 +1,4 @@
-"""Servers of language models are read by the names that their documentation gives. None of the three was run here."""
+"""Servers of language models are read by the names in their source or documentation. None of the three was run here."""
 
 from __future__ import annotations
 
@@ -95,6 +95,17 @@ def test_first_tokens_and_the_pace_of_the_others_are_read(
     assert tokens is not None
     assert [count for _, count in by_edge(tokens.first_counts)] == first
     assert [count for _, count in by_edge(tokens.pace_counts)] == pace
+
+
+def test_the_pace_of_whole_requests_is_preferred_to_that_of_single_tokens() -> None:
+    by_request = b"""sglang:request_time_per_output_token_seconds_bucket{is_streaming="true",le="0.02"} 50.0
+sglang:request_time_per_output_token_seconds_bucket{is_streaming="false",le="0.02"} 10.0
+sglang:request_time_per_output_token_seconds_bucket{is_streaming="true",le="+Inf"} 54.0
+sglang:request_time_per_output_token_seconds_bucket{is_streaming="false",le="+Inf"} 11.0
+"""
+    tokens = scraped("sglang", SGLANG + by_request).tokens
+    assert tokens is not None
+    assert [count for _, count in by_edge(tokens.pace_counts)] == [60, 5]
 
 
 def test_no_latency_looks_shorter_than_it_was() -> None:
