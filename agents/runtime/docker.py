@@ -29,6 +29,8 @@ _ENGINE_SECONDS = 60.0
 _MOST_PIDS = 8192
 # Kernel compilers load from there what they have just built: hence exec.
 _SCRATCH = {"/tmp": "rw,nosuid,nodev,exec,mode=1777,size=4g", "/run": "rw,nosuid,nodev,mode=1777,size=64m"}  # noqa: S108  inside
+# Its user need not be known to the image, whose root it cannot write to: caches go to the scratch.
+_HOME = {"HOME": "/tmp", "USER": "gpuwright"}  # noqa: S108  inside
 _LOG = {"max-size": "1m", "max-file": "2"}
 _TAIL_LINES = 50
 _MPS_PIPES = "CUDA_MPS_PIPE_DIRECTORY"
@@ -205,7 +207,7 @@ class DockerRuntime:
         config = engine.create_container_config(
             image=launch.filled.image,
             command=list(argv[1:]),
-            environment=dict(launch.filled.environment) | marks | dict(launch.limits),
+            environment=_HOME | dict(launch.filled.environment) | marks | dict(launch.limits),
             host_config=host,
             labels={_COPY: launch.copy, _FOLDER: self._folder},
             user=self._user,

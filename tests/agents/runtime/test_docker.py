@@ -58,7 +58,7 @@ class TestConformance(RuntimeConformance):
 def test_a_container_may_do_as_little_as_possible(runtime: DockerRuntime) -> None:
     program = (
         "grep -E 'Uid|Gid|NoNewPrivs|Cap(Eff|Bnd)' /proc/self/status; grep core /proc/self/limits;"
-        "touch /bin/x || echo read-only; touch /tmp/x && echo scratch; echo up"
+        "touch /bin/x || echo read-only; touch /tmp/x && echo scratch; touch ~/y && echo at home as $USER; echo up"
     )
     confined = DockerRuntime(Path(runtime._folder), runtime._address, user="1234:1235", gpus=False)
     confined.start(launched("a-1", program, image=IMAGE))
@@ -74,6 +74,7 @@ def test_a_container_may_do_as_little_as_possible(runtime: DockerRuntime) -> Non
     assert ["Max", "core", "file", "size", "0", "0", "bytes"] in printed
     assert ["read-only"] in printed
     assert ["scratch"] in printed
+    assert ["at", "home", "as", "gpuwright"] in printed
 
 
 def test_a_container_sees_the_folders_it_is_given_and_may_write_where_it_may(
