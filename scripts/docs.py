@@ -37,7 +37,7 @@ TOPS = ("agents", "app", "benchmarks", "cli", "deploy", "docs", "examples", "mig
 PYTHON = {"agents", "app", "benchmarks", "cli", "migrations", "simulation", "solvers", "tests"}
 README_BYTES = 7_000
 # Flags that pages name and that belong to programs of others.
-FOREIGN = {"--gpu-memory-utilization", "--max-num-seqs", "--gpu-reset", "--profile", "--strict"}
+FOREIGN = {"--gpu-reset", "--profile", "--strict"}
 
 CODE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 PATH = re.compile(rf"(?<![\w./$:-])(?:{'|'.join(TOPS)})/[\w./*-]*\w[\w*/]*")
@@ -132,13 +132,15 @@ def wrong_inline(page: Page) -> Iterator[Finding]:
 
 @functools.cache
 def all_flags() -> set[str]:
-    """Returns the flags of every verb and action, and those that a program or script of ours reads."""
+    """Returns the flags of every verb and action, and those that a program of ours reads or a template passes."""
     waiting = [parser_of(verb) for verb in BY_NAME]
     flags: set[str] = set()
     while waiting:
         parser = waiting.pop()
         flags |= flags_of(parser)
         waiting += actions_of(parser).values()
+    passed = [path.read_text() for path in (ROOT / "agents" / "templates").glob("*.yaml")]
+    flags |= set(FLAG.findall("\n".join(passed)))
     return flags | set(re.findall(r"[\"'](--[a-z][a-z0-9-]*)[\"']", sources("*.py")))
 
 

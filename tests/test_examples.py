@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Iterator
@@ -34,6 +35,7 @@ TESTBEDS = {
         [10, 25, 45, 80, 170, 150, 200],
     ),
 }
+SEVERAL = "several-gpus.yaml"
 EXEC_WITHIN_SLO = 2.2  # below 2 x exec a batch server has next to no capacity
 
 
@@ -99,7 +101,37 @@ def profiles_of(file: str, service: Manifest) -> list[Any]:
 
 
 def test_there_is_a_quickstart_the_fleet_of_up_and_a_file_a_paper() -> None:
-    assert set(FILES) == {"quickstart.yaml", "fleet.yaml", "llm.yaml", "language-models.yaml", "rag.yaml", *TESTBEDS}
+    others = {"quickstart.yaml", "fleet.yaml", "llm.yaml", "language-models.yaml", "rag.yaml", "several-gpus.yaml"}
+    assert set(FILES) == {*others, *TESTBEDS}
+
+
+def test_vllm_on_several_gpus_starts_as_it_is_planned(tmp_path: Path) -> None:
+    templates = read_templates(models=tmp_path)
+    types = {gpu_type.name: gpu_type.spec for gpu_type in of_kind(SEVERAL, Kind.GPU_TYPE)}
+    profiles = {profile.spec["model"]: profile.spec for profile in of_kind(SEVERAL, Kind.PROFILE)}
+    for model in of_kind(SEVERAL, Kind.MODEL):
+        (variant,) = model.spec["variants"]
+        args, profile = variant["runtime"]["args"], profiles[model.name]
+        (tmp_path / args["model"]).mkdir()
+        made = fill(templates[variant["runtime"]["template"]], args, Builtin("copy", "GPU-0,GPU-1", 8000, gpu_count=2))
+        assert isinstance(made, Filled), made
+        assert args["maxLength"] == variant["llm"]["contextTokens"]
+        assert args["tokensPerIteration"] == profile["tokensPerIteration"]
+        assert profile["overheadGib"] > (1 - args["memoryShare"]) * types[profile["gpuType"]]["memoryGib"]
+
+
+def test_the_example_of_several_gpus_is_planned_on_several(
+    capsys: pytest.CaptureFixture[str], cli_config: Path
+) -> None:
+    file = str(FOLDER / SEVERAL)
+    assert main(["validate", "-f", file]) == 0
+    capsys.readouterr()
+    assert main(["solve", "-f", file, "--json", "--seconds", "0"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    instances = {instance["service"]: instance for instance in plan["instances"]}
+    assert len(instances["shop/assistant"]["gpus"]) == 4
+    assert "gpu" in instances["shop/drafts"]
+    assert plan["unserved"] == plan["unplaced"] == []
 
 
 @pytest.mark.parametrize("file", FILES)

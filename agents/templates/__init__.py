@@ -47,7 +47,7 @@ class Filled:
     set_batch: Probe | None = None  # `{batch}` and `{batch_timeout_ms}` are filled at each use
     example: Probe | None = None  # answers {"path", "body"}: one request that the model can answer
     metrics: Probe | None = None
-    metrics_kind: str = ""  # gpuwright, triton, vllm
+    metrics_kind: str = ""  # gpuwright, triton, vllm, sglang, tgi
     checkpoint_signal: str = ""  # of a job: makes it save its state and exit
     checkpoint_command: tuple[str, ...] = ()  # of a job: saves its state beside it; runs before the signal
     checkpoint_seconds: float = 10.0  # that saving may take

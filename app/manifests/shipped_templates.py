@@ -1,4 +1,5 @@
-"""Compares a variant's runtime with the templates that ship with the agent: which arguments they take and need.
+"""Compares a variant's runtime with the templates that ship with the agent: which arguments they take and need, and
+whether a request as long as a language model's context is served.
 
 A node may have another template of the same name, so an argument that does not fit causes a warning only.
 """
@@ -12,10 +13,11 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class ShippedTemplate:
-    """The names of a template's arguments, and of those that have no default."""
+    """The names of a template's arguments, of those without a default, and of the one that bounds a request."""
 
     takes: frozenset[str]
     needs: frozenset[str] = frozenset()
+    longest: tuple[str, int] = ("", 0)  # in tokens, with its default
 
 
 SHIPPED = {
@@ -25,24 +27,32 @@ SHIPPED = {
                 "answerTokens", "claimGib", "context", "cost", "kvTokens", "model", "prefixShare", "profile", "queue",
                 "queueTokens", "startSeconds", "tokensPerIteration",
             }
-        )
+        ),
+        longest=("context", 8192),
     ),
     "gpuwright-serve": ShippedTemplate(
         frozenset(
             {"claimGib", "device", "file", "kernel", "latency", "model", "profile", "queue", "shape", "startSeconds"}
         )
     ),
+    "sglang": ShippedTemplate(
+        frozenset({"dtype", "maxLength", "memoryShare", "model", "name", "tokensPerIteration"}),
+        frozenset({"model"}),
+        longest=("maxLength", 4096),
+    ),
     "triton": ShippedTemplate(
         frozenset({"cudaPoolBytes", "model", "pinnedPoolBytes", "repository"}), frozenset({"model"})
     ),
     "vllm": ShippedTemplate(
-        frozenset({"dtype", "kvCacheBytes", "maxLength", "model", "name"}), frozenset({"model"})
+        frozenset({"dtype", "kvCacheBytes", "maxLength", "memoryShare", "model", "name", "tokensPerIteration"}),
+        frozenset({"model"}),
+        longest=("maxLength", 4096),
     ),
 }  # fmt: skip
 
 
 def find_unfit(model: Mapping[str, Any]) -> Iterator[str]:
-    """Yields what a node with the shipped templates would refuse in a Model's runtimes."""
+    """Yields what a node with the shipped templates, or the server that they start, would refuse."""
     for variant in model.get("variants", ()):
         runtime = variant.get("runtime") or {}
         name, args = str(runtime.get("template", "")), set(runtime.get("args") or ())
@@ -55,3 +65,10 @@ def find_unfit(model: Mapping[str, Any]) -> Iterator[str]:
             yield f"{place} has no argument {wrong}; it takes {takes}"
         for missing in sorted(known.needs - args):
             yield f"{place} needs the argument {missing}"
+        argument, default = known.longest
+        longest, context = (
+            (runtime.get("args") or {}).get(argument, default),
+            (variant.get("llm") or {}).get("contextTokens"),
+        )
+        if argument and isinstance(longest, int | float) and context is not None and longest < context:
+            yield f"{place} refuses requests above {argument} {longest:g}, fewer tokens than contextTokens {context:g}"

@@ -17,6 +17,7 @@ GIVEN: dict[str, dict[str, object]] = {
     "gpuwright-serve": {"latency": "1:10=20,100=8;8:22", "claimGib": 1.5},
     "gpuwright-batch": {"requests": "day.jsonl", "url": "http://127.0.0.1:8080/shop/search/v1/infer"},
     "gpuwright-train": {"speeds": "10:2,100:10", "checkpoint": "job.json"},
+    "sglang": {"model": "llama", "name": "org/llama-3"},
     "triton": {"repository": ".", "model": "resnet50"},
     "vllm": {"model": "llama", "name": "org/llama-3"},
 }
@@ -75,18 +76,31 @@ def test_triton_has_a_port_for_metrics_and_a_folder_that_a_container_must_see(mo
     assert made.folders == (f"{models}:ro",)
 
 
-def test_servers_of_language_models_are_told_how_many_gpus_they_have(models: Path) -> None:
+@pytest.mark.parametrize("name", ["vllm", "sglang"])
+def test_servers_of_language_models_are_told_how_many_gpus_they_have(name: str, models: Path) -> None:
     builtin = Builtin("c1", "GPU-1,GPU-2", 8000, gpu_count=2)
-    made = fill(read(models=models)["vllm"], GIVEN["vllm"], builtin)
+    made = fill(read(models=models)[name], GIVEN[name], builtin)
     assert isinstance(made, Filled)
     assert "--tensor-parallel-size=2" in made.argv
-    assert made.metrics
+    assert made.metrics and made.metrics_kind == name
 
 
-def test_vllm_is_warmed_by_the_name_it_serves_under(models: Path) -> None:
-    made = filled("vllm", models)
+@pytest.mark.parametrize("name", ["vllm", "sglang"])
+def test_servers_of_language_models_are_warmed_by_the_name_they_serve_under(name: str, models: Path) -> None:
+    made = filled(name, models)
     assert made.warm_up and made.warm_up.body == '{"model": "org/llama-3", "prompt": "warm", "max_tokens": 4}'
-    assert made.argv[:3] == ("vllm", "serve", str(models / "llama"))
+    assert made.folders == (f"{models}:ro",)
+
+
+def test_a_model_folder_is_where_each_server_reads_it(models: Path) -> None:
+    assert filled("vllm", models).argv[:3] == ("vllm", "serve", str(models / "llama"))
+    assert f"--model-path={models / 'llama'}" in filled("sglang", models).argv
+
+
+def test_vllm_lets_requests_end_before_the_agent_loses_patience(models: Path) -> None:
+    made = filled("vllm", models)
+    (seconds,) = (word.partition("=")[2] for word in made.argv if word.startswith("--shutdown-timeout="))
+    assert 0 < int(seconds) < made.drain_seconds
 
 
 def test_the_example_of_the_documentation_is_a_template() -> None:

@@ -19,6 +19,9 @@ def test_the_arguments_of_shipped_templates_are_those_of_their_files() -> None:
         for name, form in templates.items()
     }
     assert isinstance(templates["vllm"].args["model"], PathArg)
+    for name, known in SHIPPED.items():
+        argument, default = known.longest
+        assert not argument or templates[name].args[argument].default == default
 
 
 def test_unknown_and_missing_arguments_of_shipped_templates_are_named() -> None:
@@ -32,3 +35,14 @@ def test_unknown_and_missing_arguments_of_shipped_templates_are_named() -> None:
     assert unknown.startswith("variant fp16: template gpuwright-serve, as it ships, has no argument precision; it ")
     assert "has no argument image" in image
     assert missing == "variant llm: template vllm, as it ships, needs the argument model"
+
+
+def test_a_server_that_refuses_what_the_context_of_its_model_promises_is_named() -> None:
+    def found(template: str, **args: object) -> list[str]:
+        runtime = {"template": template, "args": {"model": "m", **args}}
+        return list(find_unfit({"variants": [{"name": "fp16", "llm": {"contextTokens": 8192}, "runtime": runtime}]}))
+
+    (fault,) = found("vllm")
+    assert fault.startswith("variant fp16: template vllm, as it ships, refuses requests above maxLength 4096, fewer ")
+    assert "above maxLength 8191, fewer tokens than contextTokens 8192" in found("sglang", maxLength=8191)[0]
+    assert found("vllm", maxLength=8192) == found("sglang", maxLength=9000) == found("gpuwright-llm") == []
