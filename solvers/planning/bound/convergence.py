@@ -20,9 +20,10 @@ class ConvergenceTuning:
     """The pace at which prices, families and classes become finer. Shares are of the bound unless stated otherwise."""
 
     families: tuple[int, ...] = (60, 130, 250, 380)
-    large_services: int = 1_000  # prices of more services are not found one by one
-    shift_share: float = 0.382  # of a family, from one grouping of a large fleet to the next
     weight: float = 0.5  # of the best prices so far, in the mixture with the linear programme's
+    most_weight: float = 0.97  # of these, while mixtures prove less: prices of many services are wrong for long
+    nearer_factor: float = 0.7  # of the linear programme's weight, after a mixture that proved less
+    farther_factor: float = 1.5  # the same, after one that proved more
     stalled_weight: float = 1e-3  # so small, nothing new is found even at the linear programme's own prices
     recent_rounds: int = 2  # what the linear programme has bought within them is kept
     purge_rounds: int = 8  # what it has not bought for so long is dropped
@@ -48,13 +49,11 @@ class Convergence:
         f = search.fleet
         self.search = search
         self.master = BoundMaster(f)
-        self.is_large = len(f.need) > TUNING.large_services
         self.is_early = len(f.need) <= TUNING.few_services  # steps are added before the prices have converged
         self.sizes = [size for size in TUNING.families if 2 * size <= len(f.need)]
-        if not self.is_large:
-            self.sizes.append(len(f.need))
-        self.turn = 0
+        self.sizes.append(len(f.need))
         self.weight, self.goal = TUNING.weight, TUNING.first_gap_share
+        self.near = TUNING.weight  # the weight while new patterns are found
         self.rounds, self.before = 0, search.rough
         self.added, self.proved = False, -np.inf
         self.master.rebuild(patterns, search.centre, families(f, self.sizes.pop(0)))
@@ -68,7 +67,7 @@ class Convergence:
                 return
             s.work += steps
             # Each service has its own price, and none is held at the edge of the box: no prices prove more here.
-            if not self.sizes and not self.is_large and not master.is_boxed and not s.is_by_counts:
+            if not self.sizes and not master.is_boxed and not s.is_by_counts:
                 s.best = replace(s.best, limit=min(s.best.limit, limit))
             gap = (limit - s.rough) / max(abs(limit), 1e-300)
             is_slow = self._is_slow(gap)
@@ -100,22 +99,24 @@ class Convergence:
         if s.is_better:
             self.master.move(s.centre)
         if self.master.add(evaluation.patterns + alone_patterns(f, evaluation.prices)):
-            self.weight = TUNING.weight
+            self.near = _nearer(self.near) if not s.is_better else _farther(self.near)
+            self.weight = self.near
         else:
-            self.weight *= 0.5
+            self.near = TUNING.weight
+            self.weight = 0.5 * min(self.weight, self.near)
         self.master.purge(TUNING.purge_rounds)
 
     def _refine(self, is_slow: bool) -> Generator[Round, None, bool]:
         """Makes classes and families finer; returns True if neither can become finer."""
         s, f = self.search, self.search.fleet
-        self.weight = TUNING.weight
+        self.weight = self.near
         self._restart()
         before = _classes(s)
         patterns = self.master.recent(TUNING.recent_rounds)
         for moved in s.deepen(patterns, TUNING.slow_share if is_slow else 0.5 * self.goal):
             patterns = moved
             yield s.best
-        if (self.sizes or is_slow or self.is_large) and f.scales and not len(f.steps):
+        if (self.sizes or is_slow) and f.scales and not len(f.steps):
             evaluation = s.look(s.centre)
             extra = np.array([s.best.pool_prices[m.pools].max() for m in f.markets])
             for found in evened(f, evaluation, extra, TUNING.even_steps):
@@ -126,12 +127,8 @@ class Convergence:
     def _regroup(self, patterns: list[ClassPattern], is_slow: bool, *, has_finer_classes: bool) -> bool:
         """Gives the linear programme its next families, or a closer goal; returns True if there is none."""
         s, f, master = self.search, self.search.fleet, self.master
-        if self.sizes and (self.is_large or not is_slow):
+        if self.sizes and not is_slow:
             master.rebuild(patterns, s.centre, families(f, self.sizes.pop(0)))
-        elif self.is_large:
-            self.turn += 1
-            shift = self.turn * TUNING.shift_share % 1.0
-            master.rebuild(patterns, s.centre, families(f, TUNING.families[-1], shift))
         elif self.sizes:
             master.rebuild(patterns, s.centre, master.family)
         elif (self.is_early and not is_slow and self._add_steps()) or has_finer_classes:
@@ -196,6 +193,16 @@ class Convergence:
             return False
         s.replace_steps(np.flatnonzero((s.centre[len(f.need) :] > 0.0) | (f.steps.spare > 0.0)), added)
         return True
+
+
+def _nearer(weight: float) -> float:
+    """Returns the weight of the best prices after a mixture that proved less."""
+    return min(TUNING.most_weight, 1 - TUNING.nearer_factor * (1 - weight))
+
+
+def _farther(weight: float) -> float:
+    """Returns the weight of the best prices after a mixture that proved more."""
+    return max(TUNING.weight, 1 - TUNING.farther_factor * (1 - weight))
 
 
 def _classes(search: BoundSearch) -> int:

@@ -156,11 +156,8 @@ def capped(f: BoundFleet) -> NDArray[np.bool_]:
     return most >= f.need * (1 - CAP_TOLERANCE_SHARE)
 
 
-def families(f: BoundFleet, count: int, shift: float = 0.0) -> Ints:
-    """Groups services into so many families: by model, then by how tight their SLO is.
-
-    With a shift by a part of a family, other services are together.
-    """
+def families(f: BoundFleet, count: int) -> Ints:
+    """Groups services into so many families: by model, then by how tight their SLO is."""
     t = f.tables
     if count >= len(f.need):
         return np.arange(len(f.need))
@@ -169,7 +166,7 @@ def families(f: BoundFleet, count: int, shift: float = 0.0) -> Ints:
     np.minimum.at(slowness, t.offer_service, t.slo_ms[t.offer_service] / alone[t.offer_profile])
     order = np.lexsort((slowness, t.model))
     found = np.zeros(len(f.need), dtype=np.int64)
-    found[order] = ((np.arange(len(f.need)) * count / len(f.need) + shift) // 1).astype(np.int64)
+    found[order] = np.arange(len(f.need)) * count // len(f.need)
     return found
 
 

@@ -26,7 +26,7 @@ def recorded(server: str) -> tuple[str, dict[str, str]]:
     first, *lines = file.read_text().splitlines()
     head = re.fullmatch(rf"# {server} (\S+), recorded on \d{{4}}-\d\d-\d\d", first)
     assert head and file.stem == f"{server}-{head[1]}"
-    options = {}
+    options: dict[str, str] = {}
     for line in lines:
         names, _, takes = line.partition(" ")
         options |= dict.fromkeys(names.split("|"), takes)
