@@ -10,10 +10,11 @@ from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance, Problem
 
 
-def carry_out(fleet: SimulatedFleet, plan: Plan) -> None:
-    """Sends every node what the plan assigns to it."""
+def carry_out(fleet: SimulatedFleet, plan: Plan, generation: int = 1) -> None:
+    """Sends every node what the plan assigns to it; a node with an older assignment and no line gets an empty one."""
     problem = fleet.truth.problem
     by_node: dict[str, list[Instance]] = defaultdict(list)
+    by_node.update({name: [] for name, node in fleet.nodes.items() if node.memory.assignment is not None})
     for line in plan.instances:
         by_node[line.node].append(line)
     for name, lines in by_node.items():
@@ -21,8 +22,11 @@ def carry_out(fleet: SimulatedFleet, plan: Plan) -> None:
         gpus = tuple(AssignedGpu(gpu, clock_mhz=Frame(mhz, mhz, mhz)) for gpu, mhz in sorted(clocks.items()))
         instances = tuple(to_instance(problem, line) for line in lines)
         fleet.nodes[name].offer(
-            Assignment(name, 1, 1, 1, instances=instances, gpus=gpus, clients_per_gpu=problem.policy.clients_per_gpu)
-        )
+            Assignment(
+                name, 1, generation, generation, instances=instances, gpus=gpus,
+                clients_per_gpu=problem.policy.clients_per_gpu,
+            )
+        )  # fmt: skip
 
 
 def to_instance(problem: Problem, line: Instance) -> AssignedInstance:

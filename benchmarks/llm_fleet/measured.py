@@ -38,7 +38,9 @@ class MeasuredRun:
 
 
 @dataclass(frozen=True, slots=True)
-class _MeasuredIteration:
+class MeasuredIteration:
+    """The time of one iteration, and what it computes."""
+
     batch: int
     prompt_tokens: int
     sequences: int
@@ -81,11 +83,11 @@ def fitted(runs: Sequence[MeasuredRun]) -> FittedIteration:
     """Returns the fit to all runs, and how far fits to all but one batch size are from that size."""
     counted = [run for run in runs if not _failed(run, runs)]
     rows = _iterations(counted)
-    cost = _fit(rows)
+    cost = fit_iterations(rows)
     left_out: dict[bool, list[float]] = {True: [], False: []}
     for batch in sorted({row.batch for row in rows}):
         others = [row for row in rows if row.batch != batch]
-        without = _fit(others) if others else cost
+        without = fit_iterations(others) if others else cost
         for row in rows:
             if row.batch == batch:
                 left_out[row.prompt_tokens > 0].append(_error(without, row))
@@ -104,18 +106,18 @@ def _failed(run: MeasuredRun, runs: Sequence[MeasuredRun]) -> bool:
     )
 
 
-def _iterations(runs: Sequence[MeasuredRun]) -> list[_MeasuredIteration]:
+def _iterations(runs: Sequence[MeasuredRun]) -> list[MeasuredIteration]:
     """Returns two iterations of each run: all prompts at once, unless that is too many tokens, and a mean one after."""
     found = []
     for run in runs:
         tokens, held = run.prompt_tokens * run.batch, run.batch * (run.prompt_tokens + run.output_tokens / 2)
         if tokens <= MOST_PROMPT_TOKENS:
-            found.append(_MeasuredIteration(run.batch, tokens, 0, 0.0, run.prompt_ms))
-        found.append(_MeasuredIteration(run.batch, 0, run.batch, held, run.token_ms))
+            found.append(MeasuredIteration(run.batch, tokens, 0, 0.0, run.prompt_ms))
+        found.append(MeasuredIteration(run.batch, 0, run.batch, held, run.token_ms))
     return found
 
 
-def _fit(rows: Sequence[_MeasuredIteration]) -> IterationCost:
+def fit_iterations(rows: Sequence[MeasuredIteration]) -> IterationCost:
     """Returns the coefficients of least squared relative error, none of them negative.
 
     An iteration either waits for its weights or for its arithmetic. Each number of tokens is tried as the one from
@@ -140,7 +142,7 @@ def _fit(rows: Sequence[_MeasuredIteration]) -> IterationCost:
     return best[1]
 
 
-def _error(cost: IterationCost, row: _MeasuredIteration) -> float:
+def _error(cost: IterationCost, row: MeasuredIteration) -> float:
     return abs(cost.milliseconds(row.prompt_tokens, 0.0, row.sequences, row.kv_tokens) / row.ms - 1)
 
 

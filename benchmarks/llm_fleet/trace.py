@@ -32,7 +32,7 @@ class TracedRequests:
     @cached_property
     def lengths(self) -> TokenLengths:
         """Returns what a planner knows of the lengths: means and 95th percentiles."""
-        return TokenLengths(*_mean_and_p95(self.inputs), *_mean_and_p95(self.outputs))
+        return TokenLengths(*mean_and_p95(self.inputs), *mean_and_p95(self.outputs))
 
     def drawn(self, requests: int, seed: int, weights: Floats | None = None) -> TokenStream:
         """Returns Poisson arrivals of requests drawn with replacement; by these weights, if any, else all alike.
@@ -65,6 +65,7 @@ def _time(text: str) -> datetime:
     return datetime.fromisoformat(text[:26])  # to the microsecond: the trace has a digit more
 
 
-def _mean_and_p95(values: Integers) -> tuple[float, float]:
+def mean_and_p95(values: Integers) -> tuple[float, float]:
+    """Returns the mean and the 95th percentile, as far from it as that of a log-normal length can be."""
     mean = float(values.mean())
     return mean, min(max(mean, float(np.quantile(values, 0.95))), MOST_P95 * mean)

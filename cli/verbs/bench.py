@@ -27,7 +27,7 @@ Everything runs on this machine, in processes and folders of its own. Progress g
 holds a single object. docs/benchmarks.md explains what each measures.
 """
 # The extras of benchmarks that do not need the solvers extra.
-EXTRAS = {"power": "agent", "cycle": "planner", "simulate": "planner", "drift": "planner", "fallback": "planner"}
+EXTRAS = {"power": "agent", **dict.fromkeys(("cycle", "simulate", "drift", "fallback", "rag"), "planner")}
 # By name: the module of cli.bench, and what it measures.
 SOLVERS = {
     "solve": ("solve", "plans of whole families, or of files: time to the first, gap over time, memory"),
@@ -47,6 +47,7 @@ SOLVERS = {
     "inferno": ("published", "inferno's small fleet, to its published optima"),
     "parvagpu": ("published", "ParvaGPU's scenarios, to their GPU counts"),
     "llm": ("llm", "cost of plans for language models against Melange, one GPU type, and prefill and decode apart"),
+    "rag": ("rag", "a service of retrieved passages, planned online, by a static fleet, and by throughput"),
     "accuracy": ("accuracy", "how wrong predictions are on public measurements, out of sample"),
     "sharing": ("sharing", "time of Mudi's decision: the smallest shares of SMs in a cluster"),
     "power": ("power", "the node's power loop against Morak's Algorithm 1 as printed"),

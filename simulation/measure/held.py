@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from math import fsum
 from typing import TypeAlias
 
@@ -17,12 +17,16 @@ from solvers.planning.problem import Problem
 Seat: TypeAlias = tuple[str, object]  # a node, and a GPU of it
 
 
-def held_per_hour(fleet: SimulatedFleet) -> float:
-    """Returns the price of the GPUs on which a service has a copy that lives; a hand-over holds both sides."""
+def held_per_hour(fleet: SimulatedFleet, services: Collection[str] | None = None) -> float:
+    """Returns the price of the GPUs on which one of these services, or any, has a copy that lives.
+
+    A hand-over holds both sides.
+    """
     shares: dict[Seat, list[tuple[float, float]]] = defaultdict(list)
     for node in fleet.nodes.values():
         for copy in node.alive():
-            for gpu in copy.devices if copy.served else ():
+            is_counted = copy.served and (services is None or copy.service in services)
+            for gpu in copy.devices if is_counted else ():
                 shares[node.name, gpu].append((copy.wanted.sm_percent, copy.wanted.memory_gib))
     return price_of(fleet.truth.problem, shares)
 

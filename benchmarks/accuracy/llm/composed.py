@@ -79,7 +79,7 @@ def composed_rows(data: Path, measured: Mapping[ClosedLoopRun, tuple[float, floa
             *found,
             AccuracyRow("silicon.composed.operators", str(OPERATORS), 0, float("nan"), note="the operators are absent"),
         ]
-    product = _measured_product(files[0])
+    product = measured_product(files[0])
     ours = [run for run in runs if run.gpu_type == "h100_sxm"]
     note = "products as measured one by one on H100; the rest by the data sheet"
     return [*found, *_rows("silicon.composed.operators", measured, ours, sheets, {"h100_sxm": product}, note)]
@@ -144,7 +144,7 @@ def _sheet_product(gpu: Mapping[str, float]) -> Product:
     return seconds
 
 
-def _measured_product(file: Path) -> Product:
+def measured_product(file: Path) -> Product:
     """Returns products by the nearest measured matrix, scaled by its size, between measured numbers of tokens."""
     import pyarrow.parquet as parquet
 
