@@ -182,7 +182,7 @@ def test_all_ways_to_plan_are_compared_on_the_same_requests(tmp_path: Path, caps
     assert main([*command, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     rows = {row["planner"]: row for row in found["rows"] if row["service"] == "rag/answers"}
-    assert rows.keys() == {"online", "static", "last value", "unlimited"}
+    assert rows.keys() == {"online", "static", "static promised", "last value", "unlimited"}
     assert rows["static"]["both"] >= rows["online"]["both"]
     assert rows["static"]["ratioToStatic"] == 1.0
     for row in rows.values():
