@@ -59,7 +59,7 @@ def replay_online(
 def replay_planned(
     truth: FleetTruth, order: ReplayOrder, make_plan: MakePlan, tick_seconds: float = TICK_SECONDS
 ) -> dict[str, PromiseShares]:
-    """Returns what requests get from the plans of a caller, asked anew every REPLAN_SECONDS.
+    """Returns what requests get from the plans of a caller, asked again every REPLAN_SECONDS.
 
     A copy that starts serves from the tick on in which it is ready; a plan that never changes needs no shorter ticks.
     """

@@ -99,7 +99,7 @@ class Convergence:
         if s.is_better:
             self.master.move(s.centre)
         if self.master.add(evaluation.patterns + alone_patterns(f, evaluation.prices)):
-            self.near = _nearer(self.near) if not s.is_better else _farther(self.near)
+            self.near = _farther(self.near) if s.is_better else _nearer(self.near)
             self.weight = self.near
         else:
             self.near = TUNING.weight
