@@ -138,7 +138,7 @@ def simulated(
         fleet = SimulatedFleet(truth, clock, shapes, seed, make_node=make_node)
         planner = Planner(
             PlannerStore(database, "simulation", LEASE_SECONDS),
-            Inline(),
+            Inline(bounds_of_others=False),  # most of such a cycle's time, and no figure depends on them
             ReportListener(database),
             budget=CycleBudget(work=work, seed=seed),
         )

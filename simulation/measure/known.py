@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from app.control.domain.decision import SolverAnswer
-from app.control.domain.ports import Meanwhile, just_wait
-from app.control.solve.inline import Inline
+from app.control.domain.ports import Meanwhile, PlanSolver, just_wait
 from solvers.planning.batches.batch import GroupRow
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
@@ -17,7 +16,7 @@ from solvers.planning.problem import Problem
 class RememberingSolver:
     """Passes every order on, and keeps the plans of the answers."""
 
-    inner: Inline = field(default_factory=Inline)
+    inner: PlanSolver
     found: list[Plan] = field(default_factory=list)
 
     def solve(

@@ -120,7 +120,7 @@ class _MeasuredRun:
 
     def __init__(self, simulation: Simulation, sampler: FreshSampler, order: SimulationOrder, say: Say) -> None:
         self.simulation, self.order, self._sampler, self._say = simulation, order, sampler, say
-        self.solver = RememberingSolver()
+        self.solver = RememberingSolver(simulation.planner.solver)
         simulation.planner.solver = self.solver
         self.samples = RunSamples(FIRST_SAMPLE_SECONDS)
         self.unserved_while_complete_known = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from app.control.domain.decision import RecipeKind, SolveOutcome, SolverAnswer
 from app.control.domain.ports import Meanwhile, just_wait
@@ -30,15 +31,19 @@ from solvers.planning.problem import Problem
 WORK = 12  # steps if the caller gives none: the first dive, and the LP's better prices
 
 
+@dataclass(frozen=True, slots=True)
 class Inline:
     """A solver without process or clock. It never forks, since its caller may have threads."""
+
+    bounds_of_others: bool = True  # whether it searches bounds of the plans of planners other than the joint one
 
     def solve(
         self, problem: Problem, *, seconds: float, work: int | None, seed: int = 0, meanwhile: Meanwhile = just_wait
     ) -> SolverAnswer:
         """Returns the plan after so many steps; seconds do not count."""
         meanwhile()
-        return solved(Solve(problem, None, WORK if work is None else work, seed), alone=True)
+        order = Solve(problem, None, WORK if work is None else work, seed, bounds_of_others=self.bounds_of_others)
+        return solved(order, alone=True)
 
     def repeat(self, problem: Problem, recipe: Mapping[str, JSON], *, seconds: float) -> SolverAnswer:
         """Returns the plan that a recipe reproduces."""

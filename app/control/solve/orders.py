@@ -37,6 +37,7 @@ class Solve:
     work: int | None
     seed: int = 0
     patience_seconds: float = inf
+    bounds_of_others: bool = True  # no decision about a plan of another planner than the joint one depends on its bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,8 @@ def _planned(order: Solve, *, alone: bool) -> SolverAnswer:
         "work": order.work,
         "horizonMinutes": order.problem.policy.horizon_minutes,
     }
-    found = find_plan(order.problem, planner, SolveBudget(order.seconds, order.work, order.seed), alone=alone)
+    budget = SolveBudget(order.seconds, order.work, order.seed)
+    found = find_plan(order.problem, planner, budget, alone=alone, bounds=order.bounds_of_others)
     seconds = time.monotonic() - began
     return SolverAnswer(SolveOutcome.SOLVED, found.plan, "", recipe, seconds, found.duals, found.knowledge)
 
