@@ -115,6 +115,8 @@ ALLOWED_OF_TYPE: dict[str, Callable[[Mapping[str, Any]], str]] = {
 def _bounds(field: Mapping[str, Any]) -> str:
     low, over, high = field.get("minimum"), field.get("exclusiveMinimum"), field.get("maximum")
     high = None if high is not None and high >= UNBOUNDED else high
+    if (below := field.get("exclusiveMaximum")) is not None:
+        return f", {low:g}..{below:g}, without {below:g}"
     if low is not None and high is not None:
         return f", {low:g}..{high:g}"
     if over is not None:

@@ -180,6 +180,8 @@ def _allowed(node: Mapping[str, Any], value: JSON) -> str:
     if node.get("type") not in ("number", "integer"):
         return noun
     least, over, most = node.get("minimum"), node.get("exclusiveMinimum"), node.get("maximum")
+    if (below := node.get("exclusiveMaximum")) is not None:
+        return f"{noun} {_plain(least)}..{_plain(below)}, without {_plain(below)}"
     end = _plain(most)
     if over is not None:
         return f"{noun} over {_plain(over)}, at most {end}"

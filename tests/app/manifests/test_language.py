@@ -108,6 +108,11 @@ WRONG = {
         "of a profile with iteration",
     ),
     "neighbours": ({"profile": f"iteration: {ITERATION}, pressure: 0.5"}, "spec.pressure", "no neighbours"),
+    "all of the input as prefix": (
+        {"tokens": f"tokens: {TOKENS.replace('0.1', '1')}"},
+        "spec.tokens.prefixShare",
+        "out of range (a number 0..1, without 1)",
+    ),
     "a negative coefficient": (
         {"profile": "iteration: {4: {baseMs: -1, tokenMs: 1}}"},
         "spec.iteration.4.baseMs",
