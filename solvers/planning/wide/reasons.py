@@ -14,6 +14,8 @@ from solvers.planning.wide.programme import Terms, admits, choose, drawn_w
 from solvers.planning.wide.services import language_models
 from solvers.planning.wide.shapes import WideShape, shapes_of
 
+MOST_GPUS = 8  # of one instance
+
 
 def reasons(
     problem: Problem, groups: Sequence[LinkedNodes], shapes: Sequence[WideShape], unserved: Mapping[str, float]
@@ -91,7 +93,14 @@ def _impossible(problem: Problem, service: Service) -> tuple[str, str]:
         if variant.llm and kv_tokens(profile, variant.llm, degree, gpu.memory_gib) >= variant.llm.context_tokens
     ]
     if not fit:
-        return "its weights and one context fit into no profiled number of GPUs", "a profile on more GPUs"
+        more = any(
+            variant.llm and kv_tokens(profile, variant.llm, MOST_GPUS, gpu.memory_gib) >= variant.llm.context_tokens
+            for variant, profile, gpu in profiles
+        )
+        wanted = (
+            "a profile on more GPUs" if more else "a GPU type with more memory, or a variant with smaller weightsGib"
+        )
+        return "its weights and one context fit into no profiled number of GPUs", wanted
     assert service.tokens
     promise = service.tokens.promise
     return (

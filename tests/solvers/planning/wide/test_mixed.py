@@ -126,6 +126,24 @@ def test_what_does_not_fit_is_unserved_with_its_reason() -> None:
     assert impossible.reason == "no profiled shape keeps ttftMs 2000 and tpotMs 10 at any rate"
 
 
+@pytest.mark.parametrize(
+    ("weights_gib", "wanted"),
+    [(400.0, "a profile on more GPUs"), (1e4, "a GPU type with more memory, or a variant with smaller weightsGib")],
+)
+def test_more_gpus_are_advised_only_where_eight_would_hold_the_model(weights_gib: float, wanted: str) -> None:
+    problem = fleet(chat())
+    (variant,) = problem.models["chat"]
+    assert variant.llm
+    larger = replace(variant, llm=replace(variant.llm, weights_gib=weights_gib))
+    profiles = {
+        key: replace(profile, iteration={4: profile.iteration[4]}) if profile.model == "chat" else profile
+        for key, profile in problem.profiles.items()
+    }
+    (entry,) = planned(replace(problem, models={**problem.models, "chat": (larger,)}, profiles=profiles)).unserved
+    assert entry.reason == "its weights and one context fit into no profiled number of GPUs"
+    assert entry.relaxation == wanted
+
+
 def test_a_service_without_a_free_gpu_outbids_a_language_model_of_low_priority() -> None:
     problem = fleet(chat(0.5, priority=1), photos(900.0, priority=1000), nodes={"n1": 4})
     plan = planned(problem)
