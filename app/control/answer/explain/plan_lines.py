@@ -22,14 +22,22 @@ def drop_left_out(problem: Problem, plan: Plan) -> Plan:
 
 def add_predictions(problem: Problem, plan: Plan) -> Plan:
     """Returns the plan with a prediction for every line: lines that were taken over while running have none."""
-    places = {line.place for line in plan.instances if line.exec_ms <= 0 and line.tpot_ms <= 0}
+    bare = [line for line in plan.instances if line.exec_ms <= 0 and line.tpot_ms <= 0]
+    places = {line.place for line in bare if problem.services[line.service].tokens is None}
     places |= {job.place for job in plan.jobs if job.units_per_second <= 0}
-    if not places or not _is_profiled(problem, plan):
+    if not (bare or places) or not _is_profiled(problem, plan):
         return plan
-    from solvers.planning.explain.applied import predict_again  # compiled loops: only where they are needed
+    # Compiled loops: only where they are needed.
+    from solvers.planning.explain.applied import predict_again
+    from solvers.planning.wide.shapes import predicted
 
     instances, jobs = predict_again(problem, plan.instances, plan.jobs, places)
-    return replace(plan, instances=tuple(instances), jobs=tuple(jobs))
+    lines = (
+        predicted(problem, service, line) if service.tokens and line.tpot_ms <= 0 else line
+        for line in instances
+        for service in [problem.services[line.service]]
+    )
+    return replace(plan, instances=tuple(lines), jobs=tuple(jobs))
 
 
 def _is_profiled(problem: Problem, plan: Plan) -> bool:

@@ -14,8 +14,10 @@ from app.control.formulate.pose import pose
 from app.control.formulate.question import Question
 from app.control.solve.orders import Solve, solved
 from solvers.planning.plan import Plan
+from solvers.planning.solve import SolveBudget, find
 from tests.app.control.answer.explain.test_explain import planned
 from tests.app.control.answer.whatif.worlds import snapshot
+from tests.solvers.planning.wide.wide_fleets import chat, fleet
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +61,17 @@ def test_lines_without_predictions_get_those_that_the_solver_would_give(question
     for instance in known.instances:
         assert found[instance.id].exec_ms == pytest.approx(instance.exec_ms)
         assert found[instance.id].latency_ms == pytest.approx(instance.latency_ms)
+
+
+def test_a_language_model_that_was_taken_over_while_running_gets_its_times_of_tokens() -> None:
+    problem = fleet(chat())
+    plan = find(problem, SolveBudget(None, 6), alone=True).plan
+    assert plan.instances
+    bare = replace(plan, instances=tuple(replace(line, latency_ms=0.0, tpot_ms=0.0) for line in plan.instances))
+    found = {line.id: line for line in add_predictions(problem, bare).instances}
+    for line in plan.instances:
+        assert found[line.id].latency_ms == pytest.approx(line.latency_ms)
+        assert found[line.id].tpot_ms == pytest.approx(line.tpot_ms)
 
 
 def test_a_job_that_continues_unchanged_is_described_with_its_speed() -> None:
