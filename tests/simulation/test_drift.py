@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from app.control.observe.drift import update_correction
 from app.store.plans import corrections
 from simulation.history import attained_shares
@@ -10,7 +12,7 @@ from simulation.run import Simulation, simulated
 from simulation.shapes import steady
 from simulation.world import of_documents
 from tests.simulation.worlds import all_noisy, gpu_type, model, node, policy, profile, service
-from tests.support.soak import scaled
+from tests.support.soak import SOAK, scaled
 
 TRUTH = 1.15
 LEARNT_SECONDS = 780.0  # by then it is corrected, and the corrected plan is rolled out
@@ -44,6 +46,7 @@ def test_a_profile_that_promises_too_much_is_corrected_once_and_its_service_kept
         )  # copies that were added while the promise was missed are removed
 
 
+@pytest.mark.skipif(not SOAK, reason="an hour; the law: test_correct.py, a run: tests/cli/verbs/test_bench_drift.py")
 def test_gpus_that_turn_slower_in_one_range_are_corrected_there_and_slos_hold_again(database_url: str) -> None:
     documents = [gpu_type(), policy(), *(node(f"node-{number}") for number in range(3))]
     documents += [model("a"), model("b"), profile("a"), profile("b")]
@@ -54,7 +57,7 @@ def test_gpus_that_turn_slower_in_one_range_are_corrected_there_and_slos_hold_ag
         middle = shares[(len(shares) - 1) // 2]
         return lambda key, sm_percent: 1.2 if sm_percent <= middle else 1.0
 
-    order = DriftOrder(of_documents(documents), choose, 1200.0, float(scaled(7200, 1500)), 0, work=10)
+    order = DriftOrder(of_documents(documents), choose, 1200.0, 7200.0, 0, work=10)
     found = run_drift(database_url, order, update_correction)
     assert found["false_steps"] == 0
     assert found["slo_again_seconds"] <= AGAIN_SECONDS

@@ -17,7 +17,7 @@ TICK = 1.0
 SETTLED = 300.0
 MADE_GOOD = 150.0  # from the loss until others serve in its place
 THROUGH = 420.0  # from the loss until the plan has been made good
-SIZES = [(12, 2, 3.0), (3, 2, 0.5), (4, 4, 2.0)]  # nodes, GPUs of each, and the load in multiples of RATES
+SIZES = [(3, 2, 0.5), (12, 2, 3.0), (4, 4, 2.0)]  # nodes, GPUs of each, and the load in multiples of RATES
 RATES = {"a": 260.0, "b": 180.0, "c": 120.0, "d": 60.0}
 
 
@@ -40,7 +40,7 @@ def test_every_promise_is_kept_through_the_loss_of_a_node(database_url: str, see
     assert least_kept(database_url, world(surviveNodes=1), seed) >= 0.98
 
 
-@pytest.mark.parametrize(("nodes", "gpus", "factor"), SIZES[: scaled(3, 2)])
+@pytest.mark.parametrize(("nodes", "gpus", "factor"), SIZES[: scaled(3, 1)])
 @pytest.mark.parametrize("seed", range(scaled(5, 1)))
 def test_every_promise_is_kept_in_fleets_of_other_sizes(
     database_url: str, nodes: int, gpus: int, factor: float, seed: int

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import pytest
+
 from app.control.answer.replay import from_json, record_of, replay, to_json
 from app.control.decide.decide import once_reclaimed
 from app.control.domain.events import Reason
@@ -18,10 +20,10 @@ from simulation.run import Simulation, simulated
 from simulation.spot import NOTICE_SECONDS, ReclaimRounds, SpotCloud
 from simulation.world import of_documents
 from tests.simulation.worlds import SETTLING_TICK_SECONDS, document, gpu_type, model, node, policy, profile, service
-from tests.support.soak import scaled
+from tests.support.soak import SOAK, scaled
 
 NOTICES = scaled(50, 2)
-ROUNDS_TICK_SECONDS = float(scaled(2, 5))
+ROUNDS_TICK_SECONDS = 2.0
 PERCENTILE = 0.98  # of every service here
 SPOT = tuple(f"spot-{number}" for number in range(5))
 RATES = {"a": 900.0, "b": 600.0, "c": 200.0}
@@ -238,6 +240,7 @@ def test_a_job_leaves_with_what_it_has_done_in_the_same_step_as_services(databas
         assert simulation.fleet.nodes[name].alive() == []
 
 
+@pytest.mark.skipif(not SOAK, reason="half an hour; its figures: tests/simulation/measure/test_run.py, in less")
 def test_rounds_of_notices_reclaim_nodes_and_give_them_back(database_url: str) -> None:
     """Every four minutes one of five nodes goes and is back ten minutes later; the seed decides which."""
     with simulated(database_url, world(rates={"a": 300.0, "b": 200.0, "c": 100.0})) as simulation:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import islice
 from math import inf
 
 import pytest
@@ -62,7 +63,7 @@ def checked() -> dict[int, tuple[Problem, CrossCheck]]:
 
 
 def test_the_joint_planner_is_never_below_the_exact_bound(checked: dict[int, tuple[Problem, CrossCheck]]) -> None:
-    for seed, (problem, found) in checked.items():
+    for seed, (problem, found) in islice(checked.items(), scaled(200, 7)):
         plan = find(problem, SolveBudget(None, JOINT_STEPS, seed), alone=True).plan
         assert plan.certificate
         assert not found.is_above(plan.certificate.cost.total), seed

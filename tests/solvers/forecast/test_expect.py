@@ -13,7 +13,7 @@ from solvers.forecast import Forecast, Forecaster, Sample, expect
 from tests.solvers.forecast.weather import Course, daily, follow, spike, steady
 from tests.support.soak import scaled
 
-SEEDS = range(scaled(100, 6))
+SEEDS = range(scaled(100, 3))
 FEW_SEEDS = range(scaled(50, 3))
 
 

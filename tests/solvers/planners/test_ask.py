@@ -16,6 +16,7 @@ from solvers.planning.planner_draft import PlannerBudget
 from solvers.planning.solve import SolveBudget, solve
 from tests.solvers.hetsev.fleet.fleets import fleet
 from tests.solvers.planning.random_problems import random_problem
+from tests.support.soak import scaled
 
 FEW = SolveBudget(seconds=None, work=5)
 
@@ -28,7 +29,7 @@ def test_every_name_plans_and_manifests_know_the_same_names() -> None:
 
 
 @pytest.mark.parametrize("planner", sorted(DRAFTERS))
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(scaled(12, 4)))
 def test_a_plan_keeps_every_rule_and_costs_at_least_the_bound(planner: str, seed: int) -> None:
     problem = random_problem(seed)
     plan = find_plan(problem, planner, FEW, alone=True).plan

@@ -29,7 +29,7 @@ from tests.support.soak import scaled
 FEW_STEPS = 5
 FEW = SolveBudget(seconds=None, work=FEW_STEPS)
 ENOUGH = SolveBudget(seconds=None, work=50)
-SEEDS = range(scaled(200, 20))
+SEEDS = range(scaled(200, 7))
 
 
 @pytest.mark.parametrize("planner", sorted(DRAFTERS))
@@ -57,7 +57,7 @@ def test_the_joint_planner_keeps_caps_and_its_bound_is_at_most_its_cost() -> Non
 
 
 def test_the_exact_model_under_caps_finds_nothing_below_the_bound_and_no_plan_is_below_its_own() -> None:
-    for seed in range(scaled(200, 20)):
+    for seed in range(scaled(200, 7)):
         problem = with_caps(tiny_problem(seed), seed)
         found = cross_check(problem, 5.0)
         plan = find(problem, SolveBudget(None, 40, seed), alone=True).plan

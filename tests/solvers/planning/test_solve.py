@@ -15,7 +15,7 @@ from solvers.planning.solve import SearchStatus, SolveBudget, solve
 from tests.solvers.planning.random_problems import random_problem
 from tests.support.soak import scaled
 
-SEEDS = range(scaled(60, 4))
+SEEDS = range(scaled(60, 2))
 
 
 def permuted(problem: Problem, seed: int) -> Problem:

@@ -87,7 +87,7 @@ def test_a_worker_killed_at_a_random_moment_costs_no_plan(seed: int) -> None:
     assert ("died" in method) == killed.is_set() or "proved" in method
 
 
-@pytest.mark.parametrize("seed", [0, 2])
+@pytest.mark.parametrize("seed", [2, 0][: scaled(2, 1)])
 @pytest.mark.parametrize("late", [0, 1])
 def test_whichever_process_is_late_counted_work_gives_the_same_plan(seed: int, late: int) -> None:
     problem = family("A", 8, 4, seed)

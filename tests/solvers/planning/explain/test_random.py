@@ -20,7 +20,7 @@ from tests.support.soak import scaled
 
 QUICK = SolveBudget(seconds=None, work=0)
 PROBLEMS = 600
-STEP = PROBLEMS // scaled(PROBLEMS, 15)
+STEP = PROBLEMS // scaled(PROBLEMS, 5)
 
 
 @pytest.mark.parametrize("seed", range(0, PROBLEMS, STEP))

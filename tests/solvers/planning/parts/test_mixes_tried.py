@@ -20,7 +20,7 @@ from tests.solvers.planning.parts.test_mixes import ACCURACIES, SERVICE, world
 from tests.support.soak import scaled
 
 PROBLEMS = 300
-STEP = PROBLEMS // scaled(PROBLEMS, PROBLEMS // 10)
+STEP = scaled(1, 30)
 WORK = 20_000
 
 

@@ -26,7 +26,7 @@ from tests.solvers.planning.parts.tiny_plans import cheapest
 from tests.support.soak import scaled
 
 PROBLEMS = 500
-STEP = PROBLEMS // scaled(PROBLEMS, PROBLEMS // 10)
+STEP = scaled(1, 30)  # every day 17 of them, of each family
 WORK = 200_000
 SPOT_PRICE_SHARE = 0.4
 FACTORS = (0.3, 0.8, 1.0, 1.3, 2.0)  # of a rate
