@@ -37,6 +37,7 @@ def test_hetsev_runs_a_fleet_adds_what_a_lasting_load_needs_and_is_replayed(data
     world = small(gpus=6, rates=(200.0, 150.0), planner="hetsev", cycleSeconds=15)
     shapes = {"shop/a": steps([1.0, 3.0], RISES_AT), "shop/b": steps([1.0, 1.0], RISES_AT)}
     with simulated(database_url, world, all_noisy(shapes, 0.01)) as simulation:
+        simulation.planner.solver = Inline()  # with bounds, as live
         simulation.advance(RISES_AT, 2.0)
         before, cycles = running(simulation), simulation.cycles
         assert before
