@@ -31,7 +31,7 @@ from solvers.planning.problem import Problem
 WORK = 12  # steps if the caller gives none: the first dive, and the LP's better prices
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class Inline:
     """A solver without process or clock. It never forks, since its caller may have threads."""
 
