@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -23,6 +23,7 @@ from app.control.decide.shifting import shift
 from app.control.decide.stopped import complete, lacks_nothing
 from app.control.domain.decision import Decision, HeldBackChange, PlanState, SolveOutcome, SolverAnswer
 from app.control.domain.events import Reason, event_of
+from app.control.domain.policy import policy_spec
 from app.control.domain.ports import PlanSolver
 from app.control.domain.snapshot import DeclaredObject, Snapshot
 from app.control.formulate.failed_places import close_failed_places
@@ -33,9 +34,9 @@ from app.control.observe.observer import ExpectLoads
 from app.control.record.planner_store import PlannerStore
 from app.control.solve.orders import briefly, with_knowledge
 from app.store.plans.plans import Overtaken
-from solvers.planners.names import JOINT
+from solvers.planners.names import JOINT, MEASURING
 from solvers.planning.kept_bound import KeptBound
-from solvers.planning.problem import Knowledge, Problem
+from solvers.planning.problem import Knowledge, MeasuredInstance, Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +56,17 @@ def run_cycle(
     budget: CycleBudget,
     reason: Reason,
     meanwhile: Callable[[Snapshot, Question], object],
+    measured: Callable[[], Mapping[str, MeasuredInstance]] = dict,
 ) -> CycleResult:
     """Observe, formulate, solve, draft, hold back, record. The rollout then tells the nodes.
 
     `meanwhile` runs while the solver's process works and this one would wait; the answer must not depend on it.
+    `measured` is asked for planners that try batches alone: to others a new minute would be a new question.
     """
     with phase("observe"):
         snapshot = store.snapshot(expecting)
+        if policy_spec(snapshot.declared).get("planner", JOINT) in MEASURING:
+            snapshot = replace(snapshot, measured=measured())
     with phase("pose"):
         around, question = close_failed_places(snapshot), formulate(snapshot)
         asked = question if around is snapshot else formulate(around)

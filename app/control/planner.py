@@ -192,7 +192,8 @@ class Planner:
 
     def _run_cycle(self, reason: Reason) -> CycleResult:
         store, solver, question, meanwhile = self.store, self.solver, self._last_question, self._announcer.prepare
-        return run_cycle(store, solver, self._expect_loads, question, self.budget, reason, meanwhile)
+        measured = self.loads.measured
+        return run_cycle(store, solver, self._expect_loads, question, self.budget, reason, meanwhile, measured)
 
     def _expect_loads(self, known: ForecastInput) -> Mapping[str, ExpectedLoad]:
         rates, starts = declared_rates(known.declared), start_seconds(known.declared)

@@ -9,6 +9,7 @@ INSS = "inss"
 MORAK = "morak"
 OLTUNES = "oltunes"
 PLANNERS = (JOINT, HETSEV, MUDI, INSS, MORAK, OLTUNES)
+MEASURING = frozenset({MUDI})  # those that try batches on what runs
 HPA = "hpa"
 HPA_CHEAPEST = "hpa-cheapest"
 GPULET = "gpulet"

@@ -17,7 +17,6 @@ from solvers.planning.problem import (
     Place,
     Policy,
     Problem,
-    RunningState,
 )
 from solvers.planning.search.promise import keep
 from solvers.planning.solved import Progress, SearchStatus
@@ -51,12 +50,10 @@ def narrowed(problem: Problem, wide: Sequence[Instance]) -> Problem | None:
         return None
     state = problem.state
     if state is not None:
-        state = RunningState(
-            state.now,
-            tuple(i for i in state.running if _stays(problem, i, nodes, taken)),
-            tuple(job for job in state.jobs if job.node in nodes and job.place not in taken),
-            state.knowledge,
-            state.repartition,
+        state = replace(
+            state,
+            running=tuple(i for i in state.running if _stays(problem, i, nodes, taken)),
+            jobs=tuple(job for job in state.jobs if job.node in nodes and job.place not in taken),
         )
     return replace(
         problem,

@@ -212,6 +212,15 @@ class PlacedJob:
 
 
 @dataclass(frozen=True, slots=True)
+class MeasuredInstance:
+    """The last minute of an instance that went as planned."""
+
+    at: datetime  # when the minute began
+    batch: int
+    latency_ms: float  # at its SLO's percentile
+
+
+@dataclass(frozen=True, slots=True)
 class RunningState:
     """The instances and jobs that run now, and what their planner remembers."""
 
@@ -220,6 +229,8 @@ class RunningState:
     jobs: tuple[PlacedJob, ...] = ()
     knowledge: Knowledge = field(default_factory=dict)  # by planner: what it remembers from its last question
     repartition: tuple[Place, ...] = ()  # GPUs whose nodes keep no limit by clock and batch alone, and ask for others
+    measured: Mapping[str, MeasuredInstance] = field(default_factory=dict)  # for planners that try batches
+    paces: Mapping[str, float] = field(default_factory=dict)  # likewise: units a second of running jobs, as measured
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from app.control.domain.snapshot import DeclaredObject, ExpectedLoad
 from solvers.llm.iteration import TokenLengths
 from solvers.planning.batches.batch import GroupRow
 from solvers.planning.plan import Plan
-from solvers.planning.problem import Problem, Profile, ProfileKey
+from solvers.planning.problem import MeasuredInstance, Problem, Profile, ProfileKey
 
 Meanwhile: TypeAlias = Callable[[], object]  # what the caller does while it waits for the answer
 
@@ -58,6 +58,7 @@ class LoadForecaster(Protocol):
     def learn(self, epoch: int, problem: Problem, means: Mapping[ProfileKey, Profile]) -> bool: ...
     def store_buckets(self) -> None: ...
     def take_job_readings(self) -> Sequence[JobReading]: ...
+    def measured(self) -> Mapping[str, MeasuredInstance]: ...
     def trials(self, wanted: Mapping[str, AssignedInstance]) -> Mapping[str, CopyTrial]: ...
     def expect(
         self,

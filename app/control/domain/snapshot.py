@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from agents.contract.admitted import AdmittedEntry
 from app.control.domain.desired import NodeDesired
+from solvers.planning.problem import MeasuredInstance
 
 SILENT_SECONDS = 35.0  # three reports and a little: then a node is silent
 NodeState = Literal["reporting", "silent", "lost", "never", "mismatch"]
@@ -170,6 +171,7 @@ class Snapshot:
     resting: Mapping[str, Rest] = field(default_factory=dict)  # services and jobs whose last step failed
     failed_places: Mapping[str, tuple[tuple[str, int], ...]] = field(default_factory=dict)  # GPUs where services failed
     blocked: tuple[str, ...] = ()  # services and jobs whose changes the rollout left out, as they blocked each other
+    measured: Mapping[str, MeasuredInstance] = field(default_factory=dict)  # for planners that try batches
     is_rolling: bool = False  # the plan in force is not fully rolled out
     is_paused: bool = False  # a person has paused the rollout of the plan in force
     is_stopped: bool = False  # the rollout of the plan in force ended without some of its changes

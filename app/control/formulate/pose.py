@@ -81,7 +81,10 @@ def pose(snapshot: Snapshot, jobs: Mapping[str, float] | None = None) -> Questio
         state=RunningState(now=snapshot.at),
     )
     running, placed = running_instances(snapshot.in_force, problem)
-    state = RunningState(snapshot.at, running, placed, repartition=_repartition(snapshot))
+    paces = {name: job.per_second for name, job in snapshot.jobs.items()} if snapshot.measured else {}
+    state = RunningState(
+        snapshot.at, running, placed, repartition=_repartition(snapshot), measured=snapshot.measured, paces=paces
+    )
     problem = replace(problem, jobs=_with_kept_jobs(problem, running, placed), state=state)
     services, without = relax_availability(problem)
     services, short = relax_min_instances(replace(problem, services=services))

@@ -26,7 +26,7 @@ from app.store.fleet import loads as rows
 from app.store.fleet import observed
 from app.store.plans import corrections
 from solvers.llm.iteration import TokenLengths
-from solvers.planning.problem import Problem, Profile, ProfileKey
+from solvers.planning.problem import MeasuredInstance, Problem, Profile, ProfileKey
 
 HISTORY = timedelta(minutes=35)  # of loads that a new leader reads
 
@@ -123,6 +123,11 @@ class ReportListener:
         is_changed = bool(changed) and record_corrections(self._database, epoch, changed, now)
         self._unrecorded = {}
         return is_changed
+
+    def measured(self) -> Mapping[str, MeasuredInstance]:
+        """Returns the last minute of each instance that went as planned."""
+        with self._turn:
+            return self._drift.measured
 
     def store_buckets(self) -> None:
         """Stores full buckets; those that the database does not take are retried while a new leader would read them."""

@@ -19,7 +19,7 @@ from app.store.plans import plans
 from solvers.planning.plan import Plan
 
 HEAD = ("at", "epoch", "target", "is_rolling", "is_paused", "is_stopped", "is_held")
-PARTS = ("nodes", "assigned", "expected", "corrections", "jobs", "tenants", "resting", "failed_places")
+PARTS = ("nodes", "assigned", "expected", "corrections", "jobs", "tenants", "resting", "failed_places", "measured")
 
 
 def snapshot_parts(snapshot: Snapshot) -> list[bytes]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from solvers.mudi.fleet.devices import DeviceShares, MudiDevice
 from solvers.mudi.fleet.instances import numbered
 from solvers.mudi.fleet.shapes import MudiResident
+from solvers.mudi.fleet.trials import FleetTrials
 from solvers.planning.carried import admitted, carry
 from solvers.planning.judge.paces import paced_jobs
 from solvers.planning.plan import Unplaced, Unserved
@@ -23,12 +24,15 @@ TOO_SLOW = "beside a service it would miss its deadline"
 
 
 def plan(problem: Problem, knowledge: Knowledge, budget: PlannerBudget) -> PlannerDraft:
-    """Returns Mudi's next plan; it depends on what runs and on the rates alone."""
+    """Returns Mudi's next plan: by what runs, the rates, and what was measured of batches beside jobs."""
     state = problem.state
     running = admitted(problem, state.running, state.jobs) if state else []
     rooms = FleetRooms(problem, running, state.jobs if state else ())
     devices = _devices(problem, running, rooms)
     unplaced = _place_jobs(problem, devices, state.jobs if state else ())
+    trials = FleetTrials(state, knowledge)
+    for _, device in sorted(devices.items()):
+        trials.set_batch(device)
     seats = [seat for device in devices.values() if device.shares for seat in device.shares.seats]
     jobs = [job for device in devices.values() if device.shares for job in device.shares.jobs]
     instances, rests = carry(problem, seats, jobs)
@@ -45,8 +49,8 @@ def plan(problem: Problem, knowledge: Knowledge, budget: PlannerBudget) -> Plann
     return PlannerDraft(
         tuple(instances),
         unserved,
-        METHOD,
-        {},
+        f"{METHOD}, batches by GP-LCB" if trials.is_under_way else METHOD,
+        trials.knowledge(),
         tuple(paced),
         tuple(unplaced),
     )

@@ -34,6 +34,7 @@ class MudiResident:
     profile: Profile
     rate_per_second: float
     is_running: bool
+    batch: int | None = None  # the only one allowed; None: any
 
 
 def longest_exec_ms(problem: Problem, service: Service, batch: int, rate_per_second: float) -> float:
@@ -86,6 +87,8 @@ def _batch(problem: Problem, resident: MudiResident, pressure: float, free_gib: 
     """Returns the instance at the batch that needs the fewest SMs; a running one keeps a batch that is as good."""
     best: tuple[tuple[int, bool, int], SharingResident] | None = None
     for batch, curve in resident.profile.latency_ms.items():
+        if resident.batch not in (None, batch):
+            continue
         most_ms = longest_exec_ms(problem, resident.service, batch, resident.rate_per_second)
         if most_ms <= 0 or resident.profile.memory_gib[batch] > free_gib:
             continue

@@ -17,10 +17,11 @@ from solvers.mudi.tuning.problem import (
     TuningEvidence,
     WrongTuning,
 )
-from solvers.mudi.tuning.search import MAY_MEET, measured_batch, search
+from solvers.mudi.tuning.search import MAY_MEET, BatchTuner, search
 
 __all__ = [
     "BatchTrial",
+    "BatchTuner",
     "Measure",
     "MeasuredBatch",
     "NoBatch",
@@ -35,20 +36,20 @@ __all__ = [
 
 def tune(tuning: Tuning, measure: Measure) -> Outcome:
     """Tries `tuning.evaluations` batches, each chosen from the results so far; the same results, the same answer."""
-    beliefs = search(tuning, measure)
-    possible = beliefs.meets(-MAY_MEET)
-    least = exp(float(np.min(beliefs.bounds()[possible]))) if possible.any() else float("inf")
-    certificate = TuningEvidence("GP-LCB", tuple(beliefs.trials), least)
-    batch = measured_batch(beliefs)
+    tuner = search(tuning, measure)
+    possible = tuner.meets(-MAY_MEET)
+    least = exp(float(np.min(tuner.bounds()[possible]))) if possible.any() else float("inf")
+    certificate = TuningEvidence("GP-LCB", tuple(tuner.trials), least)
+    batch = tuner.best()
     if batch is None:
-        tried = sorted({trial.batch for trial in beliefs.trials})
-        fastest = min(tried, key=lambda candidate: (beliefs.latency.mean[candidate - 1], candidate))
-        slo_ms = tuning.slo_ms * exp(beliefs.latency.mean[fastest - 1])
+        tried = sorted({trial.batch for trial in tuner.trials})
+        fastest = min(tried, key=lambda candidate: (tuner.latency.mean[candidate - 1], candidate))
+        slo_ms = tuning.slo_ms * exp(tuner.latency.mean[fastest - 1])
         reason = f"batch {fastest}, the fastest of {len(tried)} tried, takes {slo_ms:.4g} ms; the SLO is"
         return NoBatch(f"{reason} {tuning.slo_ms:g} ms", slo_ms, certificate)
     return Tuned(
         batch=batch,
-        iteration_ms=exp(beliefs.iteration.mean[batch - 1]),
-        latency_ms=tuning.slo_ms * exp(beliefs.latency.mean[batch - 1]),
+        iteration_ms=exp(tuner.iteration.mean[batch - 1]),
+        latency_ms=tuning.slo_ms * exp(tuner.latency.mean[batch - 1]),
         certificate=certificate,
     )

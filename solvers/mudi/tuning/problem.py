@@ -35,6 +35,7 @@ class Tuning:
     most_batch: int = 256
     noise: float = 0.05  # of a measurement: relative, one standard deviation
     evaluations: int = 24  # Mudi needs fewer than 25
+    batches: tuple[int, ...] = ()  # that may be tried, rising, up to most_batch; empty: all
 
     def __post_init__(self) -> None:
         over_zero("sloMs", self.slo_ms)
@@ -42,6 +43,10 @@ class Tuning:
         for name, value in (("mostBatch", self.most_batch), ("evaluations", self.evaluations)):
             if value < 1:
                 raise WrongTuning(f"{name} {value} is below 1")
+        if self.batches and (list(self.batches) != sorted(set(self.batches)) or self.batches[-1] > self.most_batch):
+            raise WrongTuning(f"batches {self.batches} do not rise up to mostBatch {self.most_batch}")
+        if self.batches and self.batches[0] < 1:
+            raise WrongTuning(f"batch {self.batches[0]} is below 1")
 
 
 @dataclass(frozen=True, slots=True)

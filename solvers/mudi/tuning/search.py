@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import log, pi, sqrt
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from solvers.mudi.tuning.belief import Belief, Floats, TrainingCurve, belief, likeliest_curve, linear_algebra
 from solvers.mudi.tuning.problem import BatchTrial, Measure, Tuning
@@ -18,24 +20,98 @@ THEORY_OVER_PRACTICE = 5.0  # the proved beta_n explores too much; its authors (
 MAY_MEET = 1.0  # standard deviations: a batch whose latency less these meets the SLO is worth a trial
 MEETS = 1.3  # standard deviations: a batch whose latency plus these meets the SLO is sure enough as an answer
 STAYS = 2.0  # standard deviations: likewise sure enough to be tried last, as one more trial will hardly rule it out
+Flags: TypeAlias = NDArray[np.bool_]  # one for each batch from 1
 
 
-class Beliefs:
-    """The estimates of the iteration time and of latency over SLO, revised with each trial."""
+class BatchTuner:
+    """Chooses the next batch to try, and the best of those tried, from the trials so far."""
 
     def __init__(self, tuning: Tuning) -> None:
         self.tuning = tuning
         self.trials: list[BatchTrial] = []
         self._curves: tuple[TrainingCurve, TrainingCurve] | None = None
         self._threads = linear_algebra()
-        self.iteration: Belief
-        self.latency: Belief
+        self._allowed = np.ones(tuning.most_batch, dtype=np.bool_)
+        if tuning.batches:
+            self._allowed[:] = False
+            self._allowed[[batch - 1 for batch in tuning.batches]] = True
+        self._believed = 0  # trials that the estimates are made from
+        self._iteration: Belief
+        self._latency: Belief
 
     def add(self, trials: Sequence[BatchTrial]) -> None:
         self.trials += trials
+
+    @property
+    def remaining(self) -> int:
+        """The trials that are left."""
+        return self.tuning.evaluations - len(self.trials)
+
+    @property
+    def iteration(self) -> Belief:
+        """The estimate of the iteration time, of the logarithm."""
+        self._believe()
+        return self._iteration
+
+    @property
+    def latency(self) -> Belief:
+        """The estimate of the latency over the SLO, of the logarithm."""
+        self._believe()
+        return self._latency
+
+    def next(self) -> int:
+        """Returns the batch to try next; there has to be a trial left."""
+        tried = {trial.batch for trial in self.trials}
+        if untried := [batch for batch in first_batches(self.tuning) if batch not in tried]:
+            return untried[0]
+        expected = self._expected() if self.remaining <= LAST_TRIALS else None
+        return self._least_bound() if expected is None else expected
+
+    def best(self) -> int | None:
+        """Returns the measured batch of least estimated iteration time that surely, else probably, meets the SLO."""
+        tried = np.zeros(self.tuning.most_batch, dtype=np.bool_)
+        tried[[trial.batch - 1 for trial in self.trials]] = True
+        for deviations in (MEETS, 0.0):
+            candidates = tried & self.meets(deviations)
+            if candidates.any():
+                return self._fastest(candidates)
+        return None
+
+    def bounds(self) -> Floats:
+        """Returns A(b) = mu - beta_n^1/2 sigma, of the logarithm (Mudi; Srinivas et al., theorem 1)."""
+        n = len(self.trials) + 1
+        beta = 2 * log(self.tuning.most_batch * n**2 * pi**2 / (6 * WRONG_CHANCE)) / THEORY_OVER_PRACTICE
+        bounds: Floats = self.iteration.mean - sqrt(beta) * self.iteration.deviation
+        return bounds
+
+    def meets(self, deviations: float) -> Flags:
+        """Marks the batches whose latency, this many standard deviations above the mean, still meets the SLO."""
+        return self._allowed & (self.latency.mean + deviations * self.latency.deviation <= 0.0)
+
+    def _least_bound(self) -> int:
+        """Returns the batch of least bound among those that may meet the SLO; if none may, the one nearest to it."""
+        possible = self.meets(-MAY_MEET)
+        if possible.any():
+            return int(np.argmin(np.where(possible, self.bounds(), np.inf))) + 1
+        nearest = self.latency.mean - MAY_MEET * self.latency.deviation
+        return int(np.argmin(np.where(self._allowed, nearest, np.inf))) + 1
+
+    def _expected(self) -> int | None:
+        """Returns the batch that would be the answer if it were measured."""
+        meets = self.meets(STAYS)
+        return self._fastest(meets) if meets.any() else None
+
+    def _fastest(self, candidates: Flags) -> int:
+        return int(np.argmin(np.where(candidates, self.iteration.mean, np.inf))) + 1
+
+    def _believe(self) -> None:
+        """Revises the estimates, if there are new trials."""
+        if self._believed == len(self.trials):
+            return
         # One thread gives the same sums on any machine, and waking a second one takes longer than the sums.
         with self._threads.limit(limits=1, user_api="blas"):
             self._revise()
+        self._believed = len(self.trials)
 
     def _revise(self) -> None:
         batches = [trial.batch for trial in self.trials]
@@ -47,58 +123,23 @@ class Beliefs:
                 likeliest_curve(batches, iterations, noise),
                 likeliest_curve(batches, latencies, noise),
             )
-        self.iteration = belief(batches, iterations, noise, self._curves[0], self.tuning.most_batch)
-        self.latency = belief(batches, latencies, noise, self._curves[1], self.tuning.most_batch)
-
-    def bounds(self) -> Floats:
-        """Returns A(b) = mu - beta_n^1/2 sigma, of the logarithm (Mudi; Srinivas et al., theorem 1)."""
-        n = len(self.trials) + 1
-        beta = 2 * log(self.tuning.most_batch * n**2 * pi**2 / (6 * WRONG_CHANCE)) / THEORY_OVER_PRACTICE
-        bounds: Floats = self.iteration.mean - sqrt(beta) * self.iteration.deviation
-        return bounds
-
-    def meets(self, deviations: float) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """Marks the batches whose latency, this many standard deviations above the mean, still meets the SLO."""
-        return np.asarray(self.latency.mean + deviations * self.latency.deviation <= 0.0)
+        self._iteration = belief(batches, iterations, noise, self._curves[0], self.tuning.most_batch)
+        self._latency = belief(batches, latencies, noise, self._curves[1], self.tuning.most_batch)
 
 
 def first_batches(tuning: Tuning) -> list[int]:
-    """Returns the first batches to try, evenly spaced over the doublings."""
+    """Returns the first batches to try, evenly spaced over the doublings, or over the allowed ones."""
     steps = max(1, min(FIRST_TRIALS, tuning.evaluations) - 1)
+    if tuning.batches:
+        last = len(tuning.batches) - 1
+        return sorted({tuning.batches[round(last * step / steps)] for step in range(steps + 1)})[: tuning.evaluations]
     return sorted({round(tuning.most_batch ** (step / steps)) for step in range(steps + 1)})[: tuning.evaluations]
 
 
-def search(tuning: Tuning, measure: Measure) -> Beliefs:
+def search(tuning: Tuning, measure: Measure) -> BatchTuner:
     """Spends every evaluation and returns the final estimates."""
-    beliefs = Beliefs(tuning)
-    beliefs.add([BatchTrial(batch, measure(batch)) for batch in first_batches(tuning)])
-    while (remaining := tuning.evaluations - len(beliefs.trials)) > 0:
-        expected = expected_batch(beliefs) if remaining <= LAST_TRIALS else None
-        batch = next_batch(beliefs) if expected is None else expected
-        beliefs.add([BatchTrial(batch, measure(batch))])
-    return beliefs
-
-
-def next_batch(beliefs: Beliefs) -> int:
-    """Returns the batch of least bound among those that may meet the SLO; if none may, the one nearest to it."""
-    possible = beliefs.meets(-MAY_MEET)
-    if not possible.any():
-        return int(np.argmin(beliefs.latency.mean - MAY_MEET * beliefs.latency.deviation)) + 1
-    return int(np.argmin(np.where(possible, beliefs.bounds(), np.inf))) + 1
-
-
-def expected_batch(beliefs: Beliefs) -> int | None:
-    """Returns the batch that would be the answer if it were measured."""
-    meets = beliefs.meets(STAYS)
-    return int(np.argmin(np.where(meets, beliefs.iteration.mean, np.inf))) + 1 if meets.any() else None
-
-
-def measured_batch(beliefs: Beliefs) -> int | None:
-    """Returns the measured batch of least estimated iteration time that surely, else probably, meets the SLO."""
-    tried = np.zeros(beliefs.tuning.most_batch, dtype=np.bool_)
-    tried[[trial.batch - 1 for trial in beliefs.trials]] = True
-    for deviations in (MEETS, 0.0):
-        candidates = tried & beliefs.meets(deviations)
-        if candidates.any():
-            return int(np.argmin(np.where(candidates, beliefs.iteration.mean, np.inf))) + 1
-    return None
+    tuner = BatchTuner(tuning)
+    while tuner.remaining > 0:
+        batch = tuner.next()
+        tuner.add([BatchTrial(batch, measure(batch))])
+    return tuner

@@ -16,7 +16,7 @@ from solvers.planning.judge.billing import is_billed_whole, whole_price
 from solvers.planning.judge.readings import value_at
 from solvers.planning.judge.tolerances import SUM_SHARE, at_most
 from solvers.planning.plan import Unplaced
-from solvers.planning.problem import Demand, Instance, Job, JobProfile, Node, Place, PlacedJob, Problem, RunningState
+from solvers.planning.problem import Demand, Instance, Job, JobProfile, Node, Place, PlacedJob, Problem
 from solvers.planning.wide.groups import links_of
 
 WHOLE = 100  # SM%
@@ -95,7 +95,7 @@ def _without(problem: Problem, placed: Sequence[PlacedJob], *, is_for_jobs: bool
     if state is not None:
         kept = tuple(job for job in state.jobs if job.job in jobs and job.place not in taken)
         running = tuple(line for line in state.running if taken.isdisjoint(line.places))
-        state = RunningState(state.now, running, kept, state.knowledge, state.repartition)
+        state = replace(state, running=running, jobs=kept)
     policy = problem.policy
     if policy.power_budget_w is not None:
         drawn = sum(

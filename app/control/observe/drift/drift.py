@@ -14,6 +14,7 @@ from app.control.observe.drift.minutes import NodeMinutes, Observation, ShedSinc
 from app.control.observe.drift.predict import Prediction
 from app.control.observe.drift.tuning import DriftTuning
 from app.control.observe.loads.reports import ReportBatch
+from solvers.planning.problem import MeasuredInstance
 
 TUNING = DriftTuning()
 MOST_OBSERVATIONS = 5000  # of one profile; a larger fleet proves no more
@@ -33,6 +34,7 @@ class Drift:
         self._fresh: dict[str, deque[Observation]] = {}
         self._known: dict[str, ProfileCorrection] = {}
         self._stored_at: dict[str, datetime] = {}
+        self._measured: dict[str, MeasuredInstance] = {}
 
     def restore(self, known: Iterable[ProfileCorrection]) -> None:
         """Starts with the corrections that an earlier leader stored."""
@@ -41,6 +43,7 @@ class Drift:
     def expects(self, predicted: Mapping[str, Prediction], places: Mapping[str, Places]) -> None:
         """Sets the predictions for the instances that run from now on, and where their profiles have points."""
         self._predicted, self._places = predicted, places
+        self._measured = {name: found for name, found in self._measured.items() if name in predicted}
 
     def take(self, readings: ReportBatch, shed_since: ShedSince = no_shedding) -> None:
         """Adds reports. `shed_since` names the services of which requests were rejected."""
@@ -49,6 +52,9 @@ class Drift:
             for observation in node.next(received.report, self._predicted, TUNING, shed_since):
                 self._observations.setdefault(observation.key, deque(maxlen=MOST_OBSERVATIONS)).append(observation)
                 self._fresh.setdefault(observation.key, deque(maxlen=MOST_OBSERVATIONS)).append(observation)
+                if observation.latency_ms:
+                    found = MeasuredInstance(observation.at, observation.batch, observation.latency_ms)
+                    self._measured[observation.instance] = found
 
     def correct(self, now: datetime) -> list[ProfileCorrection]:
         """Returns the profiles that have to be stored: a correction or an alarm has changed, or much was learned.
@@ -82,3 +88,8 @@ class Drift:
     def known(self) -> Mapping[str, ProfileCorrection]:
         """The known corrections, by model/variant/gpuType."""
         return self._known
+
+    @property
+    def measured(self) -> Mapping[str, MeasuredInstance]:
+        """The last minute of each running instance that went as planned and had enough answers."""
+        return dict(self._measured)

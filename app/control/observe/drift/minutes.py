@@ -16,7 +16,7 @@ from agents.contract.reports import InstanceMinute
 from app.control.observe.drift.credible import is_credible
 from app.control.observe.drift.predict import Prediction
 from app.control.observe.drift.tuning import DriftTuning
-from app.control.observe.loads.latencies import within_at_best
+from app.control.observe.loads.latencies import quantile_ms, within_at_best
 from app.control.observe.loads.reports import ReportExcerpt
 
 WHOLE_SECONDS = 50.0  # of a minute must have been reported
@@ -24,7 +24,7 @@ WARM_UP = timedelta(seconds=60)  # after an instance became ready
 SAME_SM_PERCENT = 0.51
 BURST_SLOS = 5.0  # misses come in bursts: a chance of a burst in so many times the SLO
 SURE_DEVIATIONS = 2.5
-LEAST_REQUESTS = 100  # of a minute, to judge whether answers are late
+LEAST_REQUESTS = 100  # of a minute, to judge how late answers are
 OVERLOAD_FACTOR = 1.02  # times the planned rate: misses under more load prove nothing
 MEMORY_GROWTH_FACTOR = 1.01  # times the assigned memory: a process that takes no more proves nothing
 LEAST_EXPECTED_W = 20.0  # to compare the drawn power with
@@ -53,6 +53,7 @@ class Observation:
     late: bool | None = None  # missed its SLO under no more than the planned load; None: too few answers
     memory_ratio: float | None = None
     power_ratio: float | None = None
+    latency_ms: float | None = None  # at its SLO's percentile; None: too few answers
 
 
 class NodeMinutes:
@@ -161,6 +162,7 @@ def _observation(
     if batches >= settings.least_batches and is_credible(instance, batches, prediction):
         exec_ratio = instance.busy_seconds / batches * 1000 / prediction.exec_ms
     memory = (instance.measured or {}).get("memoryGib")
+    is_timed = sum(instance.latency_counts) >= LEAST_REQUESTS
     return Observation(
         key=prediction.key,
         profile=prediction.profile,
@@ -177,6 +179,7 @@ def _observation(
         if memory and memory > instance.memory_gib * MEMORY_GROWTH_FACTOR
         else None,
         power_ratio=power,
+        latency_ms=quantile_ms(instance.latency_counts, prediction.percentile) if is_timed else None,
     )
 
 

@@ -113,3 +113,14 @@ def test_a_new_leader_continues_from_the_stored_history(database: Database) -> N
     new.restore(map(from_row, database.read(corrections.read_all)))
     assert new.known == old.known
     assert run(new, 1.15, 60, start=60) == [1.15]
+
+
+def test_the_last_minute_of_each_running_instance_is_known() -> None:
+    drift = Drift()
+    run(drift, 1.0, 5)
+    assert {name: (found.batch, round(found.latency_ms)) for name, found in drift.measured.items()} == {
+        "a": (8, 50), "b": (8, 50),
+    }  # fmt: skip
+    assert {found.at for found in drift.measured.values()} == {at(180)}
+    drift.expects(predict_running(question(PROFILE, instance("b", 1))), {})
+    assert set(drift.measured) == {"b"}

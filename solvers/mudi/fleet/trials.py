@@ -1,0 +1,116 @@
+"""Tries batches of instances beside jobs on what runs, and keeps the one with which the jobs are fastest (M4).
+
+A trial is a minute that went as planned: the latency of the instance's requests at its SLO's percentile, and the pace
+of the jobs beside it. The next batch is chosen by GP-LCB; each has the smallest SM% for it (M5). Trials beside other
+jobs, or of a rate that was much different, say nothing, so they are forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from math import exp, fsum, log
+from typing import Any
+
+from solvers.mudi.fleet.devices import DeviceShares, MudiDevice
+from solvers.mudi.tuning import BatchTrial, BatchTuner, MeasuredBatch, Tuning
+from solvers.planning.problem import Knowledge, RunningState
+
+TRIALS_PER_BATCH, MOST_TRIALS = 2, 24  # Mudi needs fewer than 25
+NOISE = 0.1  # of a trial: latencies are known in classes a fifth wide, and loads move
+SAME_RATE_SHARE = 0.25
+MOST_CHOICES = 16  # in one plan: each takes some hundredths of a second
+
+
+@dataclass(slots=True)
+class InstanceTrials:
+    """The trials of one instance beside the same jobs at about the same rate."""
+
+    jobs: list[str]
+    rate_per_second: float
+    counted_at: float  # the last minute that counts, or the moment at which the series began
+    trials: list[list[float]] = field(default_factory=list)  # batch, milliseconds of a job's step, latency
+    batch: int | None = None  # to run with; None: the planner's own choice
+    is_chosen: bool = False  # for the trials so far
+    is_over: bool = False  # all trials are spent
+
+    def is_about(self, jobs: Sequence[str], rate_per_second: float) -> bool:
+        off = abs(rate_per_second - self.rate_per_second)
+        return list(jobs) == self.jobs and off <= SAME_RATE_SHARE * self.rate_per_second
+
+
+class FleetTrials:
+    """The trials of all instances that have jobs beside them."""
+
+    def __init__(self, state: RunningState | None, knowledge: Knowledge) -> None:
+        self._state = state
+        self._before = {name: InstanceTrials(**stated) for name, stated in knowledge.get("trials", {}).items()}
+        self._series: dict[str, InstanceTrials] = {}
+        self._choices = 0
+
+    @property
+    def is_under_way(self) -> bool:
+        return bool(self._series)
+
+    def knowledge(self) -> Knowledge:
+        """Returns what to remember, as JSON."""
+        stated: Mapping[str, Any] = {name: asdict(series) for name, series in sorted(self._series.items())}
+        return {"trials": stated} if stated else {}
+
+    def set_batch(self, device: MudiDevice) -> None:
+        """Gives the instance of a GPU with jobs the batch to try next, or the best of those tried."""
+        now = self._state.now if self._state else None
+        if now is None or not device.jobs or len(device.residents) != 1:
+            return
+        resident = device.residents[0]
+        jobs = sorted(job.name for job in device.jobs)
+        series = self._before.get(resident.seat.id)
+        if series is None or not series.is_about(jobs, resident.rate_per_second):
+            series = InstanceTrials(jobs, resident.rate_per_second, now.timestamp())
+        self._series[resident.seat.id] = series
+        self._count(device, series)
+        possible = _possible(device)
+        if len(possible) > 1 and not series.is_chosen and self._choices < MOST_CHOICES:
+            self._choices += 1
+            _choose(series, sorted(possible), resident.service.slo_ms)
+        if series.batch in possible:
+            device.residents = [replace(resident, batch=series.batch)]
+            device.shares = possible[series.batch]
+
+    def _count(self, device: MudiDevice, series: InstanceTrials) -> None:
+        """Counts the last minute of the instance as a trial, if it is new and of this series."""
+        state, seat = self._state, device.residents[0].seat
+        assert state
+        measured = state.measured.get(seat.id)
+        there = sorted(job.job for job in state.jobs if job.place == device.place)
+        paces = [state.paces.get(name, 0.0) for name in series.jobs]
+        if series.is_over or measured is None or measured.batch != seat.batch:
+            return
+        if measured.at.timestamp() > series.counted_at and there == series.jobs and min(paces) > 0:
+            # The geometric mean: a job's steps may be a thousand times as long as another's.
+            step_ms = 1000 * exp(-fsum(map(log, paces)) / len(paces))
+            series.trials.append([measured.batch, step_ms, measured.latency_ms])
+            series.counted_at, series.is_chosen = measured.at.timestamp(), False
+
+
+def _possible(device: MudiDevice) -> dict[int, DeviceShares]:
+    """Returns the shares of the GPU by each batch with which every limit and SLO holds, as far as profiles say."""
+    resident = device.residents[0]
+    found = {}
+    for batch in resident.profile.latency_ms:
+        tried = replace(device, residents=[replace(resident, batch=batch)])
+        if shares := tried.with_jobs(device.jobs):
+            found[batch] = shares
+    return found
+
+
+def _choose(series: InstanceTrials, batches: Sequence[int], slo_ms: float) -> None:
+    """Chooses the batch to try next; once all trials are spent, the best one, or none if none keeps the SLO."""
+    evaluations = min(MOST_TRIALS, TRIALS_PER_BATCH * len(batches))
+    tuner = BatchTuner(Tuning(slo_ms, max(batches), NOISE, evaluations, tuple(batches)))
+    trials = [
+        BatchTrial(int(batch), MeasuredBatch(step_ms, latency_ms)) for batch, step_ms, latency_ms in series.trials
+    ]
+    tuner.add([trial for trial in trials if trial.batch in batches])
+    series.is_chosen, series.is_over = True, tuner.remaining <= 0
+    series.batch = tuner.best() if series.is_over else tuner.next()
