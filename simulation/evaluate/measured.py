@@ -30,7 +30,7 @@ TICK_SECONDS = 5.0
 WORK = 40  # of each search of a cycle by the joint planner
 SAMPLE_SECONDS = 30.0
 ACCURACY_DIGITS = 9  # a sum of millions of accuracies is no more exact
-CYCLE_SECONDS = 15.0  # of the planners that scale by thresholds, as kube-controller-manager has it
+CYCLE_SECONDS = 15.0  # of all planners, as kube-controller-manager has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +119,9 @@ class EvaluationResult:
 
 def run_evaluation(order: EvaluationRun, database_url: str) -> EvaluationResult:
     """Runs the fleet on an empty, migrated database. The same order gives the same result."""
-    is_joint = order.planner == JOINT
-    policy = {"planner": order.planner} | ({} if is_joint else {"cycleSeconds": CYCLE_SECONDS})
-    world, work = with_policy(in_auto(order.world), policy), WORK if is_joint else 0  # without a bound
+    policy = {"planner": order.planner, "cycleSeconds": CYCLE_SECONDS}
+    world = with_policy(in_auto(order.world), policy)
+    work = WORK if order.planner == JOINT else 0  # without a bound
     with simulated(database_url, world, order.shapes, seed=order.seed, work=work) as simulation:
         return _measured(order, simulation)
 
