@@ -10,12 +10,13 @@ from datetime import datetime, timedelta
 from app.control.decide.decide import modes_of, split_by_mode
 from app.control.decide.last_question import CycleResult
 from app.control.domain.decision import Decision, PlanState, SolveOutcome
-from app.control.domain.events import Reason, event_of, reason_of
+from app.control.domain.events import NewEvent, Reason, event_of, reason_of
 from app.control.domain.ports import PlanSolver
 from app.control.domain.readings import LoadReading
 from app.control.domain.snapshot import Snapshot
 from app.control.fast.base import StepBase, step_base
 from app.control.fast.drafting import draft_step
+from app.control.fast.ladder import QuickStep
 from app.control.fast.leaving import draft_leaving, find_shortfalls
 from app.control.fast.watch import CapacityNeed, LoadWatch, watch_loads
 from app.control.formulate.formulate import formulate
@@ -164,7 +165,7 @@ class FastLane:
         if not acting or acting[0].state is not PlanState.ROLLING:
             # Proposals and advice need not be quick: the cycle makes them.
             return LaneResult(calls_for=Reason.LOAD_ROSE if drafted.left_out else None)
-        event = event_of(reason_of(quick.reason) or Reason.LOAD_ROSE, quick.message)
+        event = _event_of(quick)
         try:
             (generation,) = self.store.record(snapshot, acting[:1], [event])
         except Overtaken:
@@ -181,6 +182,14 @@ class FastLane:
         reason, message = Reason.SOLVER_WRONG, decision.answer.message
         self.store.note(SolveOutcome.WRONG, reason, message, None, [event_of(reason, message)])
         return LaneResult(calls_for=Reason.LOAD_ROSE)
+
+
+def _event_of(quick: QuickStep) -> NewEvent:
+    """Returns the event of a step: about its service, where it is for one alone."""
+    reason = reason_of(quick.reason) or Reason.LOAD_ROSE
+    if len(quick.services) > 1:
+        return event_of(reason, quick.message)
+    return event_of(reason, quick.message, kind="Service", name=quick.services[0])
 
 
 def _is_auto(base: StepBase, service: str) -> bool:

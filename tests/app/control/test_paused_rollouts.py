@@ -80,6 +80,8 @@ def test_after_a_pause_the_fast_lane_answers_before_the_next_cycle(database_url:
         assert simulation.cycles == cycles
         steps = rows(simulation, "SELECT base, reason FROM plan WHERE lane = 'fast'")
         assert steps == [(generation, "load_rose")]
+        (event,) = rows(simulation, "SELECT kind, tenant, name FROM event WHERE reason = 'load_rose'")
+        assert event == ("Service", "shop", "a")
 
 
 def test_a_decision_made_before_the_pause_is_not_recorded_after_it(database_url: str) -> None:
