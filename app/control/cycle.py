@@ -36,7 +36,8 @@ from app.control.solve.orders import briefly, with_knowledge
 from app.store.plans.plans import Overtaken
 from solvers.planners.names import JOINT, MEASURING
 from solvers.planning.kept_bound import KeptBound
-from solvers.planning.problem import Knowledge, MeasuredInstance, Problem
+from solvers.planning.measured import MeasuredInstance
+from solvers.planning.problem import Knowledge, Problem
 
 
 @dataclass(frozen=True, slots=True)

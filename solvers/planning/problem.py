@@ -13,6 +13,7 @@ from solvers.planning.language import IterationCost, LlmSize, TokenService
 from solvers.planning.machines import GpuType as GpuType
 from solvers.planning.machines import Node as Node
 from solvers.planning.machines import WrongProblem as WrongProblem
+from solvers.planning.measured import MeasuredInstance
 
 Curve: TypeAlias = tuple[tuple[int, float], ...]  # (SM%, value), SM% rising
 Place: TypeAlias = tuple[str, int]  # a node, and a GPU of it
@@ -209,15 +210,6 @@ class PlacedJob:
     @property
     def degree(self) -> int:
         return len(self.gpus) or 1
-
-
-@dataclass(frozen=True, slots=True)
-class MeasuredInstance:
-    """The last minute of an instance that went as planned."""
-
-    at: datetime  # when the minute began
-    batch: int
-    latency_ms: float  # at its SLO's percentile
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,9 @@ from app.control.domain.readings import CopyTrial, JobReading, LoadReading
 from app.control.domain.snapshot import DeclaredObject, ExpectedLoad
 from solvers.llm.iteration import TokenLengths
 from solvers.planning.batches.batch import GroupRow
+from solvers.planning.measured import MeasuredInstance
 from solvers.planning.plan import Plan
-from solvers.planning.problem import MeasuredInstance, Problem, Profile, ProfileKey
+from solvers.planning.problem import Problem, Profile, ProfileKey
 
 Meanwhile: TypeAlias = Callable[[], object]  # what the caller does while it waits for the answer
 

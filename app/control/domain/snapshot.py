@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from agents.contract.admitted import AdmittedEntry
 from app.control.domain.desired import NodeDesired
-from solvers.planning.problem import MeasuredInstance
+from solvers.planning.measured import MeasuredInstance
 
 SILENT_SECONDS = 35.0  # three reports and a little: then a node is silent
 NodeState = Literal["reporting", "silent", "lost", "never", "mismatch"]

@@ -26,7 +26,8 @@ from app.store.fleet import loads as rows
 from app.store.fleet import observed
 from app.store.plans import corrections
 from solvers.llm.iteration import TokenLengths
-from solvers.planning.problem import MeasuredInstance, Problem, Profile, ProfileKey
+from solvers.planning.measured import MeasuredInstance
+from solvers.planning.problem import Problem, Profile, ProfileKey
 
 HISTORY = timedelta(minutes=35)  # of loads that a new leader reads
 

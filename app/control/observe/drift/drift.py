@@ -14,7 +14,7 @@ from app.control.observe.drift.minutes import NodeMinutes, Observation, ShedSinc
 from app.control.observe.drift.predict import Prediction
 from app.control.observe.drift.tuning import DriftTuning
 from app.control.observe.loads.reports import ReportBatch
-from solvers.planning.problem import MeasuredInstance
+from solvers.planning.measured import MeasuredInstance
 
 TUNING = DriftTuning()
 MOST_OBSERVATIONS = 5000  # of one profile; a larger fleet proves no more

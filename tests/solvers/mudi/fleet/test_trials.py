@@ -11,6 +11,7 @@ import pytest
 
 from solvers.mudi.fleet import plan
 from solvers.planning.judge import judge
+from solvers.planning.measured import MeasuredInstance
 from solvers.planning.plan import Plan
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
 from solvers.planning.problem import (
@@ -18,7 +19,6 @@ from solvers.planning.problem import (
     Instance,
     Job,
     JobProfile,
-    MeasuredInstance,
     Problem,
     Profile,
     RunningState,
