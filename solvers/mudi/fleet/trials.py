@@ -32,7 +32,7 @@ class InstanceTrials:
     trials: list[list[float]] = field(default_factory=list)  # batch, milliseconds of a job's step, latency
     batch: int | None = None  # to run with; None: the planner's own choice
     is_chosen: bool = False  # for the trials so far
-    is_over: bool = False  # all trials are spent
+    is_over: bool = False  # all trials are spent, and forgotten but for the best batch
 
     def is_about(self, jobs: Sequence[str], rate_per_second: float) -> bool:
         off = abs(rate_per_second - self.rate_per_second)
@@ -89,7 +89,7 @@ class FleetTrials:
         if measured.at.timestamp() > series.counted_at and there == series.jobs and min(paces) > 0:
             # The geometric mean: a job's steps may be a thousand times as long as another's.
             step_ms = 1000 * exp(-fsum(map(log, paces)) / len(paces))
-            series.trials.append([measured.batch, step_ms, measured.latency_ms])
+            series.trials.append([measured.batch, float(f"{step_ms:.6g}"), float(f"{measured.latency_ms:.6g}")])
             series.counted_at, series.is_chosen = measured.at.timestamp(), False
 
 
@@ -114,3 +114,5 @@ def _choose(series: InstanceTrials, batches: Sequence[int], slo_ms: float) -> No
     tuner.add([trial for trial in trials if trial.batch in batches])
     series.is_chosen, series.is_over = True, tuner.remaining <= 0
     series.batch = tuner.best() if series.is_over else tuner.next()
+    if series.is_over:
+        series.trials.clear()

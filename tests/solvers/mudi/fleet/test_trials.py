@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -131,25 +132,26 @@ def test_the_same_trials_give_the_same_plans() -> None:
         assert first.plan() == second.plan()
 
 
-def test_another_job_or_a_much_higher_rate_begins_anew() -> None:
+def test_another_job_or_a_much_higher_rate_begins_again() -> None:
     live = LiveFleet(Truth(lambda batch: 8.0 if batch == 4 else 4.0))
     for _ in range(14):
         live.plan()
-    known = _trials(live)
+    assert series_of(live)["is_over"]
+    assert not series_of(live)["trials"]
     live.rate *= 1.1
     live.plan()
-    assert _trials(live) == known
+    assert series_of(live)["is_over"]
     live.rate *= 1.5
-    live.plan()
-    assert len(_trials(live)) < len(known)
     for _ in range(3):
         live.plan()
+    assert not series_of(live)["is_over"]
+    assert series_of(live)["trials"]
     live.jobs = ("lab/b",)
     live.plan()
-    assert not _trials(live)
+    assert not series_of(live)["trials"]
 
 
-def _trials(live: LiveFleet) -> list[list[float]]:
+def series_of(live: LiveFleet) -> dict[str, Any]:
     assert live.draft
-    found: list[list[float]] = live.draft.knowledge["trials"][live.beside().id]["trials"]
+    found: dict[str, Any] = live.draft.knowledge["trials"][live.beside().id]
     return found
