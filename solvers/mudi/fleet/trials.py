@@ -1,8 +1,8 @@
-"""Tries batches of instances beside jobs on what runs, and keeps the one with which the jobs are fastest (M4).
+"""Tries batches of running instances beside jobs, and keeps the batch with which the jobs are fastest (M4).
 
 A trial is a minute that went as planned: the latency of the instance's requests at its SLO's percentile, and the pace
-of the jobs beside it. The next batch is chosen by GP-LCB; each has the smallest SM% for it (M5). Trials beside other
-jobs, or of a rate that was much different, say nothing, so they are forgotten.
+of the jobs beside it. GP-LCB chooses the next batch, which runs at the smallest SM% that carries the rate (M5). Trials
+beside other jobs, or at a much different rate, say nothing about the present ones, so they are forgotten.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from solvers.mudi.tuning import BatchTrial, BatchTuner, MeasuredBatch, Tuning
 from solvers.planning.problem import Knowledge, RunningState
 
 TRIALS_PER_BATCH, MOST_TRIALS = 2, 24  # Mudi needs fewer than 25
-NOISE = 0.1  # of a trial: latencies are known in classes a fifth wide, and loads move
+NOISE_SHARE = 0.1  # of a measured time: latencies are known in classes a fifth wide, and loads move
 SAME_RATE_SHARE = 0.25
 MOST_CHOICES = 16  # in one plan: each takes some hundredths of a second
 
@@ -34,7 +34,13 @@ class InstanceTrials:
     is_chosen: bool = False  # for the trials so far
     is_over: bool = False  # all trials are spent, and forgotten but for the best batch
 
-    def is_about(self, jobs: Sequence[str], rate_per_second: float) -> bool:
+    @classmethod
+    def of(cls, stated: Mapping[str, Any]) -> InstanceTrials:
+        """Returns remembered trials, with a list of their own: plans must leave what they were asked with as it is."""
+        return cls(**{**stated, "trials": [*stated["trials"]]})
+
+    def covers(self, jobs: Sequence[str], rate_per_second: float) -> bool:
+        """Returns whether trials beside these jobs at this rate belong to the series."""
         off = abs(rate_per_second - self.rate_per_second)
         return list(jobs) == self.jobs and off <= SAME_RATE_SHARE * self.rate_per_second
 
@@ -44,7 +50,7 @@ class FleetTrials:
 
     def __init__(self, state: RunningState | None, knowledge: Knowledge) -> None:
         self._state = state
-        self._before = {name: InstanceTrials(**stated) for name, stated in knowledge.get("trials", {}).items()}
+        self._before = {name: InstanceTrials.of(stated) for name, stated in knowledge.get("trials", {}).items()}
         self._series: dict[str, InstanceTrials] = {}
         self._choices = 0
 
@@ -65,11 +71,11 @@ class FleetTrials:
         resident = device.residents[0]
         jobs = sorted(job.name for job in device.jobs)
         series = self._before.get(resident.seat.id)
-        if series is None or not series.is_about(jobs, resident.rate_per_second):
+        if series is None or not series.covers(jobs, resident.rate_per_second):
             series = InstanceTrials(jobs, resident.rate_per_second, now.timestamp())
         self._series[resident.seat.id] = series
         self._count(device, series)
-        possible = _possible(device)
+        possible = _possible_shares(device)
         if len(possible) > 1 and not series.is_chosen and self._choices < MOST_CHOICES:
             self._choices += 1
             _choose(series, sorted(possible), resident.service.slo_ms)
@@ -82,32 +88,32 @@ class FleetTrials:
         state, seat = self._state, device.residents[0].seat
         assert state
         measured = state.measured.get(seat.id)
-        there = sorted(job.job for job in state.jobs if job.place == device.place)
+        beside = sorted(job.job for job in state.jobs if job.place == device.place)
         paces = [state.paces.get(name, 0.0) for name in series.jobs]
         if series.is_over or measured is None or measured.batch != seat.batch:
             return
-        if measured.at.timestamp() > series.counted_at and there == series.jobs and min(paces) > 0:
+        if measured.at.timestamp() > series.counted_at and beside == series.jobs and min(paces) > 0:
             # The geometric mean: a job's steps may be a thousand times as long as another's.
             step_ms = 1000 * exp(-fsum(map(log, paces)) / len(paces))
             series.trials.append([measured.batch, float(f"{step_ms:.6g}"), float(f"{measured.latency_ms:.6g}")])
             series.counted_at, series.is_chosen = measured.at.timestamp(), False
 
 
-def _possible(device: MudiDevice) -> dict[int, DeviceShares]:
-    """Returns the shares of the GPU by each batch with which every limit and SLO holds, as far as profiles say."""
+def _possible_shares(device: MudiDevice) -> dict[int, DeviceShares]:
+    """Returns the GPU's shares by batch, for each batch with which every limit and SLO holds by the profiles."""
     resident = device.residents[0]
-    found = {}
+    possible = {}
     for batch in resident.profile.latency_ms:
-        tried = replace(device, residents=[replace(resident, batch=batch)])
-        if shares := tried.with_jobs(device.jobs):
-            found[batch] = shares
-    return found
+        with_batch = replace(device, residents=[replace(resident, batch=batch)])
+        if shares := with_batch.with_jobs(device.jobs):
+            possible[batch] = shares
+    return possible
 
 
 def _choose(series: InstanceTrials, batches: Sequence[int], slo_ms: float) -> None:
     """Chooses the batch to try next; once all trials are spent, the best one, or none if none keeps the SLO."""
     evaluations = min(MOST_TRIALS, TRIALS_PER_BATCH * len(batches))
-    tuner = BatchTuner(Tuning(slo_ms, max(batches), NOISE, evaluations, tuple(batches)))
+    tuner = BatchTuner(Tuning(slo_ms, max(batches), NOISE_SHARE, evaluations, tuple(batches)))
     trials = [
         BatchTrial(int(batch), MeasuredBatch(step_ms, latency_ms)) for batch, step_ms, latency_ms in series.trials
     ]

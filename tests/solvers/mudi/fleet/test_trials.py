@@ -53,7 +53,7 @@ class LiveFleet:
     run: list[int] = field(default_factory=list)  # batches beside jobs
 
     def plan(self) -> PlannerDraft:
-        problem = self._problem()
+        problem = self.problem()
         known = self.draft.knowledge if self.draft else {}
         assert problem.state
         assert json.loads(json.dumps(known)) == known
@@ -74,7 +74,7 @@ class LiveFleet:
         assert self.draft.jobs
         return next(line for line in self.draft.instances if line.place == self.draft.jobs[0].place)
 
-    def _problem(self) -> Problem:
+    def problem(self) -> Problem:
         at = NOON + timedelta(minutes=self.minutes)
         running = self.draft.instances if self.draft else ()
         jobs = tuple(placed for placed in (self.draft.jobs or ()) if placed.job in self.jobs) if self.draft else ()
@@ -121,7 +121,7 @@ def test_without_measurements_nothing_is_tried_twice_and_without_jobs_nothing_is
     batches = {live.plan() and live.beside().batch for _ in range(4)}
     assert len(batches) == 1
     alone = LiveFleet(Truth(lambda batch: 4.0), jobs=())
-    draft = plan(alone._problem(), {}, PlannerBudget())
+    draft = plan(alone.problem(), {}, PlannerBudget())
     assert not draft.knowledge
     assert "GP-LCB" not in draft.method
 
@@ -130,6 +130,19 @@ def test_the_same_trials_give_the_same_plans() -> None:
     first, second = (LiveFleet(Truth(lambda batch: 3.0 + batch % 5)) for _ in range(2))
     for _ in range(10):
         assert first.plan() == second.plan()
+
+
+def test_a_plan_leaves_what_it_was_asked_with_as_it_is_and_so_can_be_repeated() -> None:
+    live = LiveFleet(Truth(lambda batch: 3.0 + batch % 5))
+    for _ in range(5):
+        live.plan()
+    assert live.draft
+    known, problem = live.draft.knowledge, live.problem()
+    before = json.dumps(known)
+    first = plan(problem, known, PlannerBudget())
+    assert first.knowledge != known
+    assert json.dumps(known) == before
+    assert plan(problem, known, PlannerBudget()) == first
 
 
 def test_another_job_or_a_much_higher_rate_begins_again() -> None:
