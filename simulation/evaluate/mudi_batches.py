@@ -36,7 +36,7 @@ COPIES = 60  # pairs of a service and a training, of each seed
 RATE_SHARES = (0.2, 0.6)  # of the declared rate
 BUSY_SHARE = 0.8  # of the time in which a copy works, at its SM%
 REQUESTS = 4_000  # in each measurement
-NOISE = 0.05  # of a measurement: relative, one standard deviation
+NOISE_SHARE = 0.05  # of a measured time: one standard deviation
 CLOSE_SHARE, OFTEN_SHARE = 0.05, 0.95
 EDGES = np.geomspace(0.01, 130.0, 1_900)  # of classes of latency, relative to the SLO
 BUDGETS = (8, 12, 16, 20, 24, 32, 48)  # measurements allowed
@@ -110,10 +110,10 @@ class NoisyCopy:
     def measure(self, batch: int) -> MeasuredBatch:
         """Serves some thousand requests at this batch; a batch that no SM% carries takes as long as all of them."""
         copy = self._copy
-        off = exp(NOISE * self._draws.standard_normal())
+        off = exp(NOISE_SHARE * self._draws.standard_normal())
         shape = copy.shapes.get(batch)
         if shape is None:
-            return MeasuredBatch(1e6 * off, 10 * copy.slo_ms * exp(NOISE * self._draws.standard_normal()))
+            return MeasuredBatch(1e6 * off, 10 * copy.slo_ms * exp(NOISE_SHARE * self._draws.standard_normal()))
         exec_ms, step_ms = shape
         arrivals = np.cumsum(self._draws.exponential(1 / copy.rate_per_second, REQUESTS))
         return MeasuredBatch(step_ms * off, _served_ms(arrivals, batch, exec_ms, copy))
@@ -164,7 +164,7 @@ def right_share(search: Search, copies: Sequence[TunedCopy], budget: int, seed: 
     right = 0
     for number, copy in enumerate(copies):
         name = f"{seed} {budget} {number}"
-        tuning = Tuning(copy.slo_ms, MOST_BATCH, NOISE, budget)
+        tuning = Tuning(copy.slo_ms, MOST_BATCH, NOISE_SHARE, budget)
         right += copy.is_close(search(tuning, NoisyCopy(copy, name).measure, Random(name)))  # noqa: S311
     return right / len(copies)
 

@@ -80,7 +80,7 @@ def _gpu(problem: Problem, number: int, share: float) -> SharedGpu:
         for job in problem.jobs.values()
         for found in job.profiles.values()
     )
-    gpu = at_their_batches(problem, [resident], heaviest, 100, problem.type_of(node).memory_gib)
+    gpu = at_their_batches(problem, [resident], heaviest, problem.type_of(node).memory_gib)
     assert gpu
     residents = [replace(found, latency_ms=_convex(found.latency_ms)) for found in gpu.residents]
     return replace(gpu, residents=tuple(residents))

@@ -52,14 +52,14 @@ class MudiDevice:
         if len(measured) < len(jobs) or len(jobs) > self.problem.policy.jobs_per_gpu or not self.residents:
             return None
         free_gib = self.type.memory_gib - sum(profile.memory_gib for profile in measured)
-        alone = self._seats(0.0, 100, free_gib)
+        alone = self._seats(0.0, free_gib)
         if alone is None:
             return None
         if not jobs:
             return DeviceShares(tuple(alone)) if self._watts_fit(alone, (), ()) else None
         wide = parts(self._as_gpu(alone), measured)
         pressure = sum(value(profile.demand.pressure, share) for profile, share in zip(measured, wide, strict=True))
-        seats = self._seats(pressure, 100, free_gib)
+        seats = self._seats(pressure, free_gib)
         if seats is None:
             return None
         narrow = parts(self._as_gpu(seats), measured)
@@ -81,8 +81,8 @@ class MudiDevice:
         gpu = self._as_gpu(shares.seats)
         return slope(gpu, jobs) if profiles(gpu, jobs) is not None else inf
 
-    def _seats(self, pressure: float, free_percent: int, free_gib: float) -> list[Instance] | None:
-        return fitted(self.problem, self.residents, pressure, free_percent, free_gib)
+    def _seats(self, pressure: float, free_gib: float) -> list[Instance] | None:
+        return fitted(self.problem, self.residents, pressure, free_gib)
 
     def _as_gpu(self, seats: Sequence[Instance]) -> SharedDevice:
         services = tuple(

@@ -18,7 +18,7 @@ from solvers.planning.whole_gpus import start_on, whole_gpu_shapes
 USED_SHARE = 0.999  # of what a whole GPU carries
 
 
-def numbered(
+def instances_with_rates(
     problem: Problem, service: Service, own: Sequence[Instance], rooms: FleetRooms
 ) -> list[tuple[Instance, float]]:
     """Returns the instances of a service, each with its part of the rate."""

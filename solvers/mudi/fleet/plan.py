@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from solvers.mudi.fleet.devices import DeviceShares, MudiDevice
-from solvers.mudi.fleet.instances import numbered
+from solvers.mudi.fleet.instances import instances_with_rates
 from solvers.mudi.fleet.shapes import MudiResident
 from solvers.mudi.fleet.trials import FleetTrials
 from solvers.planning.carried import admitted, carry
@@ -24,7 +24,7 @@ TOO_SLOW = "beside a service it would miss its deadline"
 
 
 def plan(problem: Problem, knowledge: Knowledge, budget: PlannerBudget) -> PlannerDraft:
-    """Returns Mudi's next plan: by what runs, the rates, and what was measured of batches beside jobs."""
+    """Returns Mudi's next plan; it depends on what runs, the rates, and what was measured of batches beside jobs."""
     state = problem.state
     running = admitted(problem, state.running, state.jobs) if state else []
     rooms = FleetRooms(problem, running, state.jobs if state else ())
@@ -58,15 +58,15 @@ def plan(problem: Problem, knowledge: Knowledge, budget: PlannerBudget) -> Plann
 
 def _devices(problem: Problem, running: Sequence[Instance], rooms: FleetRooms) -> dict[Place, MudiDevice]:
     """Returns the GPUs with services, each at its smallest SM% without jobs."""
-    known = {line.id for line in running}
+    running_ids = {line.id for line in running}
     devices: dict[Place, MudiDevice] = {}
     for service in sorted(problem.services.values(), key=lambda service: (-service.priority, service.name)):
         own = [line for line in running if line.service == service.name]
-        for seat, rate in numbered(problem, service, own, rooms):
+        for seat, rate in instances_with_rates(problem, service, own, rooms):
             profile = problem.profile(service.name, seat.variant, seat.node)
             assert profile
             device = devices.setdefault(seat.place, MudiDevice(problem, seat.place, []))
-            device.residents.append(MudiResident(seat, service, profile, rate, seat.id in known))
+            device.residents.append(MudiResident(seat, service, profile, rate, seat.id in running_ids))
     for device in devices.values():
         device.settle()
     return devices

@@ -45,26 +45,26 @@ def longest_exec_ms(problem: Problem, service: Service, batch: int, rate_per_sec
 
 
 def fitted(
-    problem: Problem, residents: Sequence[MudiResident], pressure: float, free_percent: int, free_gib: float
+    problem: Problem, residents: Sequence[MudiResident], pressure: float, free_gib: float
 ) -> list[Instance] | None:
     """Returns the instances with their batches and SM% beside others of this pressure; None if they do not fit."""
-    gpu = at_their_batches(problem, residents, pressure, free_percent, free_gib)
+    gpu = at_their_batches(problem, residents, pressure, free_gib)
     percents = least_percents(gpu) if gpu else None
     if gpu is None or percents is None:
         return None
     seats = [_seat(resident, found, percents) for resident, found in zip(residents, gpu.residents, strict=True)]
     is_roomy = sum(seat.memory_gib for seat in seats) <= free_gib
-    return seats if is_roomy and sum(seat.sm_percent for seat in seats) <= free_percent else None
+    return seats if is_roomy and sum(seat.sm_percent for seat in seats) <= gpu.free_percent else None
 
 
 def at_their_batches(
-    problem: Problem, residents: Sequence[MudiResident], pressure: float, free_percent: int, free_gib: float
+    problem: Problem, residents: Sequence[MudiResident], pressure: float, free_gib: float
 ) -> SharedGpu | None:
     """Returns the GPU with each instance at its batch, for which SM% are to be found; None if no batch is enough."""
     pressure += problem.policy.share_pressure * (1 + pressure) if problem.policy.pricing == "share" else 0.0
     chosen = [_batch(problem, resident, pressure, free_gib) for resident in residents]
     known = tuple(found for found in chosen if found)
-    return SharedGpu(known, pressure, free_percent) if len(known) == len(chosen) else None
+    return SharedGpu(known, pressure) if len(known) == len(chosen) else None
 
 
 def least_percents(gpu: SharedGpu) -> Mapping[str, int] | None:

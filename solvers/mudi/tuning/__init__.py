@@ -17,7 +17,7 @@ from solvers.mudi.tuning.problem import (
     TuningEvidence,
     WrongTuning,
 )
-from solvers.mudi.tuning.search import MAY_MEET, BatchTuner, search
+from solvers.mudi.tuning.search import MAY_MEET_DEVIATIONS, BatchTuner, search
 
 __all__ = [
     "BatchTrial",
@@ -37,7 +37,7 @@ __all__ = [
 def tune(tuning: Tuning, measure: Measure) -> Outcome:
     """Tries `tuning.evaluations` batches, each chosen from the results so far; the same results, the same answer."""
     tuner = search(tuning, measure)
-    possible = tuner.meets(-MAY_MEET)
+    possible = tuner.meets(-MAY_MEET_DEVIATIONS)
     least = exp(float(np.min(tuner.bounds()[possible]))) if possible.any() else float("inf")
     certificate = TuningEvidence("GP-LCB", tuple(tuner.trials), least)
     batch = tuner.best()

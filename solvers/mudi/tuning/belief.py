@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 
-def linear_algebra() -> Any:
-    """Returns the control of linear algebra's threads, made after all libraries are loaded so that it covers each."""
+def blas_threads() -> Any:
+    """Returns the control of linear algebra's threads; it covers the libraries that are loaded by now."""
     import sklearn.gaussian_process  # noqa: F401
     from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]  # comes with scikit-learn
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from solvers.mudi.tuning.belief import Belief, Floats, TrainingCurve, belief, likeliest_curve, linear_algebra
+from solvers.mudi.tuning.belief import Belief, Floats, TrainingCurve, belief, blas_threads, likeliest_curve
 from solvers.mudi.tuning.problem import BatchTrial, Measure, Tuning
 
 FIRST_TRIALS = 6  # spread over the range, before there is an estimate
@@ -17,9 +17,9 @@ LAST_TRIALS = 4  # of the batch expected to be the answer, because an answer mus
 REFIT_TRIALS = 6  # the hyperparameters are chosen again after so many trials
 WRONG_CHANCE = 0.1  # delta in beta_n
 THEORY_OVER_PRACTICE = 5.0  # the proved beta_n explores too much; its authors (Srinivas et al.) divide it by this
-MAY_MEET = 1.0  # standard deviations: a batch whose latency less these meets the SLO is worth a trial
-MEETS = 1.3  # standard deviations: a batch whose latency plus these meets the SLO is sure enough as an answer
-STAYS = 2.0  # standard deviations: likewise sure enough to be tried last, as one more trial will hardly rule it out
+MAY_MEET_DEVIATIONS = 1.0  # a batch whose latency less these standard deviations meets the SLO is worth a trial
+MEETS_DEVIATIONS = 1.3  # a batch whose latency plus these meets the SLO is sure enough as an answer
+STAYS_DEVIATIONS = 2.0  # likewise sure enough for the last trials, as one more will hardly rule it out
 Flags: TypeAlias = NDArray[np.bool_]  # one for each batch from 1
 
 
@@ -30,32 +30,33 @@ class BatchTuner:
         self.tuning = tuning
         self.trials: list[BatchTrial] = []
         self._curves: tuple[TrainingCurve, TrainingCurve] | None = None
-        self._threads = linear_algebra()
+        self._threads = blas_threads()
         self._allowed = np.ones(tuning.most_batch, dtype=np.bool_)
         if tuning.batches:
             self._allowed[:] = False
             self._allowed[[batch - 1 for batch in tuning.batches]] = True
-        self._believed = 0  # trials that the estimates are made from
+        self._believed = 0  # the number of trials that the estimates are made from
         self._iteration: Belief
         self._latency: Belief
 
     def add(self, trials: Sequence[BatchTrial]) -> None:
+        """Adds trials, from which the estimates are revised when they are needed next."""
         self.trials += trials
 
     @property
     def remaining(self) -> int:
-        """The trials that are left."""
+        """The number of trials that are left."""
         return self.tuning.evaluations - len(self.trials)
 
     @property
     def iteration(self) -> Belief:
-        """The estimate of the iteration time, of the logarithm."""
+        """The estimate of the logarithm of the iteration time."""
         self._believe()
         return self._iteration
 
     @property
     def latency(self) -> Belief:
-        """The estimate of the latency over the SLO, of the logarithm."""
+        """The estimate of the logarithm of the latency over the SLO."""
         self._believe()
         return self._latency
 
@@ -68,17 +69,17 @@ class BatchTuner:
         return self._least_bound() if expected is None else expected
 
     def best(self) -> int | None:
-        """Returns the measured batch of least estimated iteration time that surely, else probably, meets the SLO."""
+        """Returns the tried batch of least estimated iteration time that surely, else probably, meets the SLO."""
         tried = np.zeros(self.tuning.most_batch, dtype=np.bool_)
         tried[[trial.batch - 1 for trial in self.trials]] = True
-        for deviations in (MEETS, 0.0):
+        for deviations in (MEETS_DEVIATIONS, 0.0):
             candidates = tried & self.meets(deviations)
             if candidates.any():
                 return self._fastest(candidates)
         return None
 
     def bounds(self) -> Floats:
-        """Returns A(b) = mu - beta_n^1/2 sigma, of the logarithm (Mudi; Srinivas et al., theorem 1)."""
+        """Returns A(b) = mu - beta_n^1/2 sigma of the logarithm by batch (Mudi; Srinivas et al., theorem 1)."""
         n = len(self.trials) + 1
         beta = 2 * log(self.tuning.most_batch * n**2 * pi**2 / (6 * WRONG_CHANCE)) / THEORY_OVER_PRACTICE
         bounds: Floats = self.iteration.mean - sqrt(beta) * self.iteration.deviation
@@ -90,15 +91,15 @@ class BatchTuner:
 
     def _least_bound(self) -> int:
         """Returns the batch of least bound among those that may meet the SLO; if none may, the one nearest to it."""
-        possible = self.meets(-MAY_MEET)
+        possible = self.meets(-MAY_MEET_DEVIATIONS)
         if possible.any():
             return int(np.argmin(np.where(possible, self.bounds(), np.inf))) + 1
-        nearest = self.latency.mean - MAY_MEET * self.latency.deviation
+        nearest = self.latency.mean - MAY_MEET_DEVIATIONS * self.latency.deviation
         return int(np.argmin(np.where(self._allowed, nearest, np.inf))) + 1
 
     def _expected(self) -> int | None:
         """Returns the batch that would be the answer if it were measured."""
-        meets = self.meets(STAYS)
+        meets = self.meets(STAYS_DEVIATIONS)
         return self._fastest(meets) if meets.any() else None
 
     def _fastest(self, candidates: Flags) -> int:
