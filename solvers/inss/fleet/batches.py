@@ -19,10 +19,10 @@ SLACK_SHARE = 1e-6  # of a rate
 
 @dataclass(frozen=True, slots=True)
 class RebatchedFleet:
-    """The instances with their batches; the reason of each GPU without valid batches, whose instances keep theirs."""
+    """The instances with their batches. Where a GPU has no valid batches, its instances keep theirs."""
 
     seats: tuple[Instance, ...]
-    reasons: Mapping[str, str]  # by service
+    reasons: Mapping[str, str]  # why a GPU has none, by service
     bda: int  # GPUs whose batches are BDA's
     exact: int  # GPUs on which the exact answer serves more
 

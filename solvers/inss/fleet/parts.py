@@ -1,4 +1,4 @@
-"""Lays a fleet out as InSS's problem (1): services as models, their profiles as its model of latency (I1).
+"""Lays a fleet out as InSS's problem (1): services become models, their profiles its model of latency (I1).
 
 InSS puts each model on one GPU. Ours: a service that needs more is divided into equal parts, on a GPU each. What a
 profile states as pressure and sensitivity are InSS's L2 use and its coefficient; transfer and scheduling are part of
@@ -94,7 +94,7 @@ class FleetLayout:
         run_ms = {}
         for batch, curve in profile.latency_ms.items():
             for step in SM_STEPS:
-                if curve[0][0] <= step <= max(curve[-1][0], SM_STEPS[-1]):
+                if step >= curve[0][0]:
                     slower = policy.share_pressure * (100 - step) / 100 if policy.pricing == "share" else 0.0
                     run_ms[batch, step] = value_at(curve, step) * (1 + demand.sensitivity * slower)
         shares = np.array([sm / 100 for sm, _ in demand.pressure])

@@ -30,14 +30,14 @@ NO_ROOM = "the most throughput within InSS's constraints leaves this part of its
 
 @dataclass(frozen=True, slots=True)
 class CarriedFleet:
-    """Instances with their rates, what none of them carries by service, and how they were found."""
+    """Instances with their rates, the rests of services' rates that none carries, and how they were found."""
 
     instances: list[Instance]
     rests: Mapping[str, float]
     method: str
     reasons: Mapping[str, str]
 
-    def missing(self, problem: Problem) -> float:
+    def missing_share(self, problem: Problem) -> float:
         """Returns the unserved shares of all rates, added up."""
         return sum(rest / problem.services[name].rate_per_second for name, rest in self.rests.items())
 
@@ -47,15 +47,15 @@ def plan(problem: Problem, knowledge: Knowledge, budget: PlannerBudget) -> Plann
     state = problem.state
     jobs = state.jobs if state else ()
     running = admitted(problem, state.running, state.jobs) if state else []
-    found = _batched(problem, running, jobs)
-    if found.rests:
+    carried = _batched(problem, running, jobs)
+    if carried.rests:
         placed = _placed(problem, running, jobs)
-        if not running or placed.missing(problem) < found.missing(problem) - WORTHWHILE_SHARE:
-            found = placed
+        if not running or placed.missing_share(problem) < carried.missing_share(problem) - WORTHWHILE_SHARE:
+            carried = placed
     unserved = tuple(
-        Unserved(name, rate, found.reasons.get(name, NO_ROOM)) for name, rate in sorted(found.rests.items())
+        Unserved(name, rate, carried.reasons.get(name, NO_ROOM)) for name, rate in sorted(carried.rests.items())
     )
-    return PlannerDraft(tuple(found.instances), unserved, found.method)
+    return PlannerDraft(tuple(carried.instances), unserved, carried.method)
 
 
 def _batched(problem: Problem, running: Sequence[Instance], jobs: Sequence[PlacedJob]) -> CarriedFleet:
@@ -78,7 +78,7 @@ def _placed(problem: Problem, running: Sequence[Instance], jobs: Sequence[Placed
         reasons = {name: NO_SHAPE for name in problem.services if name not in parts}
         reasons |= _why(layout, without, seats, jobs)
         found = CarriedFleet(instances, rests, _method(outcome.proof), reasons)
-        if best is None or found.missing(problem) < best.missing(problem):
+        if best is None or found.missing_share(problem) < best.missing_share(problem):
             best = found
         more = {name for name in rests if name in parts and parts[name] < layout.most_parts(name)}
         if not more:

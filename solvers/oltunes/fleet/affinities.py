@@ -30,14 +30,14 @@ def mean_affinity(
 def suits(
     problem: Problem, service: Service, variant: str, batch: int, gpu_type: str, beside: Sequence[Instance]
 ) -> bool:
-    """Returns isAffinityHigh of Algorithm 3."""
+    """Returns whether a variant suits the instances on a GPU: isAffinityHigh of Algorithm 3."""
     return mean_affinity(problem, service, variant, batch, gpu_type, beside) >= THRESHOLD_AFFINITY
 
 
 def is_high(problem: Problem, service: Service, variant: str) -> bool:
-    """Returns whether a variant is of its model's better half; a model's only variant is."""
-    known = {entry.name: entry.accuracy for entry in problem.models[service.model]}
-    return known[variant] >= (min(known.values()) + max(known.values())) / 2
+    """Returns whether a variant is in the upper half of its model's accuracies, as an only variant is."""
+    accuracies = {entry.name: entry.accuracy for entry in problem.models[service.model]}
+    return accuracies[variant] >= (min(accuracies.values()) + max(accuracies.values())) / 2
 
 
 def keeps_accuracy(fleet: GrowingFleet, service: Service, variant: str, rate: float, most_loss_share: float) -> bool:

@@ -1,9 +1,9 @@
 """Tuning (O2): scores each shape of a task by objective (4) with power (7), and keeps three of the two best GPU types.
 
-Latencies and throughputs are those of the profiles, which have what was learned where nothing was measured (O1).
-In (4) a higher estimated power makes the objective larger, but its example prefers the lower one: it is taken off here.
-The terms have the shares of the best candidate's, as they have different units; alpha is not printed. Ours, too: a
-throughput above the rate that the task is short of counts for nothing.
+Latencies and throughputs are those of the profiles, which contain what was learned where nothing was measured (O1).
+In (4) a higher estimated power raises the objective, although the paper's example prefers the lower one; here power
+lowers it. Each term is a share of the best candidate's, as their units differ. Ours: alpha, which is not printed, and
+that a throughput above the rate that the task is short of counts for nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class TunedRecord:
 
 
 def estimated_power_w(gpu: GpuType, sm_percent: float, memory_gib: float, latency_seconds: float) -> float:
-    """Returns EPC (7)."""
+    """Returns the estimated power of a shape: EPC (7)."""
     return gpu.idle_w + (gpu.max_w - gpu.idle_w) * sm_percent / 100 * memory_gib / gpu.memory_gib * latency_seconds
 
 
@@ -57,7 +57,7 @@ def scored(
 
 
 def best_records(records: Sequence[TunedRecord]) -> list[TunedRecord]:
-    """Returns D (5), (6): the three best candidates on each of the two best GPU types."""
+    """Returns the three best candidates on each of the two best GPU types: D (5), (6)."""
     types = list(dict.fromkeys(record.shape.pool.gpu_type for record in records))[:BEST_TYPES]
     found = []
     for gpu_type in types:

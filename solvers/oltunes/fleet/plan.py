@@ -1,10 +1,10 @@
 """Plans a fleet as OLTunes does: the idlest GPU is filled with tasks that prefer its type and suit each other.
 
 A task is an instance that a service lacks. The latency-critical queue goes first, then the throughput-oriented one,
-each by urgency (the SLO over the latency) and shortest first (O3); jobs follow, in the order of their own queue. The
-paper's tasks end, and a task without a place waits; services' instances stay, so that feedback is ours: what found no
-GPU takes any with room, those first where all suit each other, by the best candidate, then by affinity. Instances stop
-as Mudi's do.
+each by urgency (the SLO over the latency) and shortest first (O3); jobs follow, in the order of their own queue. In the
+paper a task without a place waits until others end. Instances of services do not end, so feedback is ours: a task that
+found no such GPU takes any with room. GPUs where all suit each other come first, then the best candidate, then the
+highest affinity. Instances stop as Mudi's do.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class _TunedFleet:
         tasks = self._queue()
         rooms = self.grown.rooms
         available = [place for place in rooms.places if rooms.used_percent(place) <= AVAILABLE_PERCENT]
-        for place in sorted(available, key=lambda found: (self.grown.rooms.used_percent(found), found)):
+        for place in sorted(available, key=lambda place: (rooms.used_percent(place), place)):
             placed = []
             for service in tasks:
                 if self.grown.is_lacking(service) and len(self.grown.at(place)) < MOST_TASKS:
@@ -82,7 +82,7 @@ class _TunedFleet:
         return self.gathered > before
 
     def feed_back(self) -> bool:
-        """Places the first task that no gathering could, if possible where all suit each other."""
+        """Places the first task that was not gathered for any GPU, if possible where all suit each other."""
         for service in self._queue():
             admitted, rooms = self._admitted(service), self.grown.rooms
             found = [
@@ -143,11 +143,11 @@ class _TunedFleet:
             free_gib = self.problem.type_of(seat.node).memory_gib - sum(
                 line.memory_gib for line in self.grown.at(seat.place) if line.id != seat.id
             )
-            known = [record.shape for record in self.records[seat.service]]
+            shapes = [record.shape for record in self.records[seat.service]]
             pool = self.grown.rooms.pool_of(seat.place)
             alike = [
                 shape
-                for shape in known
+                for shape in shapes
                 if (shape.pool, shape.variant, shape.sm_percent) == (pool, seat.variant, seat.sm_percent)
                 and shape.memory_gib <= free_gib
             ]
