@@ -141,7 +141,7 @@ def _quick(snapshot: Snapshot, r: Random, solver: Solver) -> tuple[Snapshot, Dec
     rate = base.question.problem.services[name].rate_per_second * r.uniform(1.1, 3.0)
     call = CapacityNeed(name, StepTrigger.LOAD_ROSE, rate * 1.1, rate, "load rose")
     quick = base.find_step([call], solver, strict=False, seconds=SECONDS, elsewhere={})
-    return base.decided(quick, base.snapshot.at) if quick else None
+    return (base.snapshot, base.decide(quick, base.snapshot.at)) if quick else None
 
 
 def _recorded(snapshot: Snapshot, decision: Decision, generation: int) -> Record:

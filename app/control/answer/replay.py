@@ -187,7 +187,7 @@ def _quickened_again(record: Record, question: Question, solver: ReplaySolver) -
         raise ReplayRefused(f"plan {record.generation} cannot be replayed: no quick step helps")
     held = base.elsewhere  # the calls on record are without it
     quick = replace(quick, rates={name: rate + held.get(name, 0.0) for name, rate in quick.rates.items()})
-    return base.decided(quick, record.snapshot.at)[1]
+    return base.decide(quick, record.snapshot.at)
 
 
 class _RecordedSolver:

@@ -118,10 +118,8 @@ class StepBase:
         """The judged plan: prepared between steps, so that a step is judged by what it changes."""
         return JudgedPlan(self.question.problem, self.plan, keep)
 
-    def decided(
-        self, quick: QuickStep, now: datetime, kept_bound: KeptBound | None = None
-    ) -> tuple[Snapshot, Decision]:
-        """Returns the decision of a quick step, and the snapshot to record with it. `judged` moves on to that plan.
+    def decide(self, quick: QuickStep, now: datetime, kept_bound: KeptBound | None = None) -> Decision:
+        """Returns the decision of a quick step, to be recorded with this snapshot. `judged` moves on to that plan.
 
         The decision's outcome is WRONG if the step breaks a rule that the plan before it keeps.
         """
@@ -129,7 +127,7 @@ class StepBase:
         problem = self.question.problem.with_rates(
             {name: rate - held.get(name, 0.0) for name, rate in quick.rates.items()}
         )
-        judged, lines = self.judged, self._known(quick.plan.instances)
+        judged, lines = self.judged, self._with_own(quick.plan.instances)
         del self.__dict__["judged"]  # it belongs to the next plan from here on
         verdict = judged.apply(edit_between(self.plan, replace(quick.plan, instances=lines)), problem)
         predicted = predict_instances(problem, judged.residents)
@@ -139,7 +137,7 @@ class StepBase:
         jobs = predict_paces(quick.plan, judged.job_residents)
         plan = replace(quick.plan, instances=instances, jobs=jobs, changes=verdict.changes, certificate=certificate)
         desired = desired_of(self.snapshot, self.question, plan)
-        decision = Decision(
+        return Decision(
             lane=PlanningLane.FAST,
             plan=plan,
             desired=desired,
@@ -149,33 +147,32 @@ class StepBase:
             base=self.snapshot.target,
             services=changed_owners(self.snapshot.in_force, desired),
         )
-        return self.snapshot, decision
 
     def _checked(self, answer: SolverAnswer, verdict: Verdict) -> SolverAnswer:
         if verdict.is_right:
             return answer
-        known = {(violation.where, violation.rule) for violation in self.judged.verdict().violations}
-        found = [violation for violation in verdict.violations if (violation.where, violation.rule) not in known]
-        found = [violation for violation in found if violation.rule not in AVAILABILITY_RULES]
-        if not found:
+        before = {(violation.where, violation.rule) for violation in self.judged.verdict().violations}
+        new = [violation for violation in verdict.violations if (violation.where, violation.rule) not in before]
+        new = [violation for violation in new if violation.rule not in AVAILABILITY_RULES]
+        if not new:
             return answer
-        wrong = "; ".join(map(str, found[:MOST_SPELLED]))
+        wrong = "; ".join(map(str, new[:MOST_SPELLED]))
         return replace(answer, outcome=SolveOutcome.WRONG, message=f"the judge refuses the quick step: {wrong}")
 
-    def _known(self, lines: Iterable[Instance]) -> tuple[Instance, ...]:
-        """Returns the lines, with those of this plan as the very objects that were judged."""
+    def _with_own(self, lines: Iterable[Instance]) -> tuple[Instance, ...]:
+        """Returns the instances; an unchanged one is the very object of this plan, which was judged."""
         ours = {instance.id: instance for instance in self.plan.instances}
         return tuple(known if (known := ours.get(line.id)) == line else line for line in lines)
 
     def after(self, quick: QuickStep, decision: Decision, generation: int) -> StepBase:
         """Returns the base of the next step, made only from what is recorded of this one."""
         rates = quick.rates
-        known = {**dict.fromkeys(rates, ExpectedLoad(0.0)), **self.snapshot.expected}
+        loads = {**dict.fromkeys(rates, ExpectedLoad(0.0)), **self.snapshot.expected}
         expected = {
             name: replace(load, rate_per_second=rates[name], high=max(load.high, rates[name]))
             if name in rates
             else load
-            for name, load in known.items()
+            for name, load in loads.items()
         }
         snapshot = replace(self.snapshot, expected=expected, in_force=decision.desired, target=generation)
         return step_base(snapshot, formulate(snapshot))

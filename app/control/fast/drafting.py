@@ -8,7 +8,6 @@ from datetime import datetime
 
 from app.control.decide.resting import returning_services
 from app.control.domain.decision import Decision, SolveOutcome
-from app.control.domain.snapshot import Snapshot
 from app.control.fast.base import StepBase
 from app.control.fast.ladder import QuickStep
 from app.control.fast.recording_solver import FollowingSolver
@@ -18,10 +17,9 @@ from solvers.planning.kept_bound import KeptBound
 
 @dataclass(frozen=True, slots=True)
 class DraftedStep:
-    """A quick step and its decision, with the snapshot to record. A full cycle finds GPUs for what is left out."""
+    """A quick step and its decision. A full cycle finds GPUs for what is left out."""
 
     quick: QuickStep
-    snapshot: Snapshot
     decision: Decision
     left_out: tuple[str, ...]  # services
 
@@ -37,11 +35,11 @@ def draft_step(
         quick = base.find_step(left, solver, strict=is_strict, elsewhere=base.elsewhere)
         if quick is None:
             return None
-        snapshot, decision = base.decided(quick, now, kept_bound)
-        returning = returning_services(snapshot, decision.desired)
+        decision = base.decide(quick, now, kept_bound)
+        returning = returning_services(base.snapshot, decision.desired)
         if not returning or decision.answer.outcome is SolveOutcome.WRONG:
             left_out = {need.service for need in needs} - {need.service for need in left}
-            return DraftedStep(quick, snapshot, decision, tuple(sorted(left_out)))
+            return DraftedStep(quick, decision, tuple(sorted(left_out)))
         others = [need for need in left if need.service not in returning]
         if len(others) == len(left):  # it would start again to make room for them
             return None

@@ -16,7 +16,7 @@ from solvers.planning.problem import Problem
 
 SECONDS = 0.8  # for the last rung: the whole step has one second
 SAME = 1e-9
-LEAST_RATE = 1e-3
+LEAST_RATE_PER_SECOND = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,6 @@ class QuickStep:
     rungs: Mapping[str, StepKind]  # by service
     reason: str  # load_rose, slo_missed
     message: str
-    preempted: tuple[str, ...]  # jobs that make way
     unserved: Mapping[str, float]  # of the services in need: what still is not carried
     answer: SolverAnswer
 
@@ -62,17 +61,17 @@ def find_quick_step(
     known = [_subtract_carried(need, elsewhere.get(need.service, 0.0)) for need in needs if need.service in services]
     order = sorted(known, key=lambda need: (-services[need.service].priority, need.service))
     course = StepDraft(problem, plan)
-    outside = [need for need in order if not course.inside(need, strict, ahead=True)]
+    outside = [need for need in order if not course.serve_inside(need, strict, ahead=True)]
     answer: SolverAnswer | None = None
     recording = RecordingSolver(solver)
     if outside:
         course, answer = _draft_outside(problem, plan, outside, recording, strict, seconds)
         for need in order:
-            if need.service not in course.rungs and not course.inside(need, strict):
-                course.partly(need, strict)
+            if need.service not in course.rungs and not course.serve_inside(need, strict):
+                course.serve_partly(need, strict)
     if not course.rungs:
         return None
-    quick = _summarise(course, problem, plan, order, answer)
+    quick = _summarise(course, order, answer)
     recipe: dict[str, JSON] = {
         "kind": RecipeKind.QUICKEN,
         "calls": {need.service: [need.rate_per_second, need.least] for need in order},
@@ -101,7 +100,7 @@ def _draft_outside(
     if not any(problem.jobs[placed.job].is_preemptible for placed in plan.jobs):
         return followed or StepDraft(problem, plan), answer
     pushed = StepDraft(problem, plan)
-    if all(pushed.pushing(need, strict) for need in needs):
+    if all(pushed.serve_displacing_jobs(need, strict) for need in needs):
         return pushed, None
     pushed = StepDraft(problem, plan)
     bare = StepDraft(problem, plan)
@@ -143,9 +142,10 @@ def _restore_jobs(course: StepDraft, before: Plan) -> StepDraft:
 
 
 def _subtract_carried(need: CapacityNeed, carried: float) -> CapacityNeed:
-    least = LEAST_RATE
     return replace(
-        need, rate_per_second=max(need.rate_per_second - carried, least), least=max(need.least - carried, least)
+        need,
+        rate_per_second=max(need.rate_per_second - carried, LEAST_RATE_PER_SECOND),
+        least=max(need.least - carried, LEAST_RATE_PER_SECOND),
     )
 
 
@@ -184,11 +184,7 @@ def cost_delta(problem: Problem, before: Plan, after: Plan) -> float:
     return cost_on(problem, after, nodes) - cost_on(problem, before, nodes)
 
 
-def _summarise(
-    course: StepDraft, problem: Problem, before: Plan, needs: Sequence[CapacityNeed], answer: SolverAnswer | None
-) -> QuickStep:
-    ran = {placed.job for placed in before.jobs}
-    gone = tuple(sorted(ran - {placed.job for placed in course.plan.jobs}))
+def _summarise(course: StepDraft, needs: Sequence[CapacityNeed], answer: SolverAnswer | None) -> QuickStep:
     unserved = {
         unserved.service: unserved.rate_per_second
         for unserved in course.plan.unserved
@@ -201,7 +197,6 @@ def _summarise(
         rungs=course.rungs,
         reason=str(served[0].trigger),
         message="; ".join(f"{need.service}: {need.message}" for need in served[:3]),
-        preempted=gone,
         unserved=unserved,
         answer=SolverAnswer(SolveOutcome.SOLVED, course.plan, seconds=answer.seconds if answer else 0.0),
     )

@@ -154,20 +154,20 @@ class FastLane:
         drafted = draft_step(base, needs, self.solver, now, self.kept_bound)
         if drafted is None:
             return LaneResult(calls_for=Reason.LOAD_ROSE)
-        quick, snapshot, decision = drafted.quick, drafted.snapshot, drafted.decision
+        quick, decision = drafted.quick, drafted.decision
         short = Reason.LOAD_ROSE if quick.unserved or drafted.left_out else None
         if decision.answer.outcome is SolveOutcome.WRONG:
             return self._refuse(decision)
         if not base.question.problem.services.keys() & set(decision.services):
             # No small step helps. A job that has come nearer to its turn is no reason for a plan.
             return LaneResult(calls_for=short)
-        acting = split_by_mode(snapshot, decision)
+        acting = split_by_mode(base.snapshot, decision)
         if not acting or acting[0].state is not PlanState.ROLLING:
             # Proposals and advice need not be quick: the cycle makes them.
             return LaneResult(calls_for=Reason.LOAD_ROSE if drafted.left_out else None)
         event = _event_of(quick)
         try:
-            (generation,) = self.store.record(snapshot, acting[:1], [event])
+            (generation,) = self.store.record(base.snapshot, acting[:1], [event])
         except Overtaken:
             self.base = None  # the next cycle sets it
             return LaneResult(calls_for=Reason.LOAD_ROSE)
@@ -185,7 +185,7 @@ class FastLane:
 
 
 def _event_of(quick: QuickStep) -> NewEvent:
-    """Returns the event of a step: about its service, where it is for one alone."""
+    """Returns the event of a step; it is about the service if the step is for a single one."""
     reason = reason_of(quick.reason) or Reason.LOAD_ROSE
     if len(quick.services) > 1:
         return event_of(reason, quick.message)

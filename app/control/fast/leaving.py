@@ -34,7 +34,7 @@ def draft_leaving(snapshot: Snapshot, solver: FollowingSolver, kept_bound: KeptB
 
     The judge refuses a change that breaks a rule; then a full cycle finds another.
     """
-    if snapshot.is_paused or not runs_there(snapshot):
+    if snapshot.is_paused or not uses_reclaimed_gpus(snapshot):
         return DraftedLeaving()
     question = formulate(snapshot)
     answer = solver.follow(*follow_rates(question), seconds=SECONDS)
@@ -75,7 +75,7 @@ def place_leaving_jobs(snapshot: Snapshot, question: Question, plan: Plan) -> Pl
     return replace(plan, instances=found.instances, jobs=found.jobs, unplaced=unplaced)
 
 
-def runs_there(snapshot: Snapshot) -> bool:
+def uses_reclaimed_gpus(snapshot: Snapshot) -> bool:
     """Returns whether the plan in force has something on a node that will be reclaimed."""
     places = reclaimed_gpus(snapshot.nodes)
     return any(

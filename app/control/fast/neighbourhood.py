@@ -25,7 +25,6 @@ class Neighbourhood:
 
     problem: Problem
     plan: Plan
-    services: tuple[str, ...]  # those that it was made for: all their instances are here
 
     @cached_property
     def verdict(self) -> Verdict:
@@ -89,7 +88,7 @@ def neighbourhood_of(problem: Problem, plan: Plan, services: Collection[str]) ->
         limits=_limits_here(problem, plan, nodes),
         state=RunningState(now=state.now if state else None, running=lines, jobs=jobs),
     )
-    return Neighbourhood(part, Plan(lines, jobs, unserved_rest(part, lines)), tuple(sorted(services)))
+    return Neighbourhood(part, Plan(lines, jobs, unserved_rest(part, lines)))
 
 
 def cost_on(problem: Problem, plan: Plan, nodes: Collection[str]) -> float:
@@ -102,7 +101,7 @@ def cost_on(problem: Problem, plan: Plan, nodes: Collection[str]) -> float:
 
 
 def _limits_here(problem: Problem, plan: Plan, nodes: Collection[str]) -> dict[str, Limit]:
-    """Each tenant's limit without what it takes on other nodes; a dedicated service's GPU counts whole, and once."""
+    """Returns each tenant's limit less what it takes on other nodes; a dedicated service's GPU counts whole, once."""
     taken: dict[str, list[float]] = {tenant: [0.0, 0.0] for tenant in problem.limits}
     whole: set[tuple[str, str, int]] = set()
     for line in plan.instances:

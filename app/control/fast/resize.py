@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from app.control.fast.neighbourhood import Neighbourhood
 from app.control.fast.retune import (
-    ENOUGH,
+    ENOUGH_SHARE,
     SeatedInstance,
     apply_shapes,
     capacity,
@@ -25,8 +25,8 @@ from solvers.planning.judge.readings import JudgedGpu, Reader, slow_down
 from solvers.planning.judge.tolerances import at_most
 from solvers.planning.problem import Instance, Policy, Problem
 
-PLENTY = 1.5  # times the need: the search for chances ends there; the emptiest GPUs come first
-BEARS = 1 + 2e-9  # of its limit: a neighbour exactly at its limit is still within it
+PLENTY_FACTOR = 1.5  # times the need: the search for chances ends there; the emptiest GPUs come first
+LIMIT_FACTOR = 1 + 2e-9  # of its limit: a neighbour exactly at its limit is still within it
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,6 @@ class Growth:
     seat: SeatedInstance
     others: tuple[SeatedInstance, ...]
     gain_per_second: float
-    sm_percent: int  # more than before
 
 
 def resize(
@@ -44,7 +43,7 @@ def resize(
 ) -> Neighbourhood | None:
     """Gives the service spare SM%, so that it carries `target`; None if that is not enough.
 
-    `partly`: as much of it as there is room for, if that is worth a step.
+    `partly`: it gives as much of it as there is room for, if that is worth a step.
     """
     policy, gpus = area.problem.policy, area.gpus()
     seats = seats_of(gpus, service, policy)
@@ -53,21 +52,21 @@ def resize(
     seats = enlarge_batches(seats, policy, target)
     short, grown = target - capacity(seats), dict[str, Growth]()
     chances: list[Growth] = []
-    found = 0.0
+    gained = 0.0
     for seat in sorted(
         seats, key=lambda seat: (gpus[seat.resident.instance.place].sm_percent, seat.resident.instance.id)
     ):
-        if found >= PLENTY * short:
+        if gained >= PLENTY_FACTOR * short:
             break
         chance = _least_growth(area.problem, gpus[seat.resident.instance.place], seat, short, strict)
         if chance:
             chances.append(chance)
-            found += chance.gain_per_second
+            gained += chance.gain_per_second
     # The largest gain goes first, as each resize is a hand-over. One a GPU: neighbours were judged as they are.
     taken: set[tuple[str, int]] = set()
     for chance in sorted(chances, key=lambda growth: (-growth.gain_per_second, growth.seat.resident.instance.id)):
         line = chance.seat.resident.instance
-        if short <= target * (1 - ENOUGH):
+        if short <= target * (1 - ENOUGH_SHARE):
             break
         if line.place in taken:
             continue
@@ -116,11 +115,11 @@ def blocking_jobs(area: Neighbourhood, service: str) -> list[frozenset[str]]:
         if placed.place in places:
             jobs_by_place.setdefault(placed.place, []).append(placed.job)
 
-    def missed(names: list[str]) -> tuple[bool, float, list[str]]:
+    def importance(names: list[str]) -> tuple[bool, float, list[str]]:
         return any(jobs[name].deadline for name in names), sum(jobs[name].priority for name in names), sorted(names)
 
     able_to_go = [names for names in jobs_by_place.values() if all(jobs[name].is_preemptible for name in names)]
-    return [frozenset(names) for names in sorted(able_to_go, key=missed)]
+    return [frozenset(names) for names in sorted(able_to_go, key=importance)]
 
 
 def _least_growth(problem: Problem, gpu: JudgedGpu, seat: SeatedInstance, need: float, strict: bool) -> Growth | None:
@@ -168,7 +167,7 @@ def _growth_at(problem: Problem, gpu: JudgedGpu, seat: SeatedInstance, sm_percen
     if others is None:
         return None
     gain = shape.rate_per_second - seat.shape.rate_per_second
-    return Growth(SeatedInstance(resident, shape), others, gain, sm_percent - old.sm_percent)
+    return Growth(SeatedInstance(resident, shape), others, gain)
 
 
 def _replace_on(problem: Problem, gpu: JudgedGpu, line: Instance) -> JudgedGpu:
@@ -189,7 +188,7 @@ def _unharmed_neighbours(gpu: JudgedGpu, line: Instance, policy: Policy) -> tupl
         if resident.instance.id == line.id:
             continue
         shape = batch_capacity(resident, policy, resident.instance.batch)
-        if shape is None or resident.instance.rate_per_second > shape.rate_per_second * BEARS:
+        if shape is None or resident.instance.rate_per_second > shape.rate_per_second * LIMIT_FACTOR:
             return None
         found.append(SeatedInstance(resident, shape))
     return tuple(found)

@@ -16,9 +16,9 @@ from solvers.planning.problem import Instance, Policy, Problem
 from solvers.planning.replan.rates import even, shared
 from solvers.planning.search.promise import timeouts
 
-ENOUGH = 1 - 1e-7  # of a rate
-SAME = 1e-9
-GAIN = 1.01  # less is not worth a step
+ENOUGH_SHARE = 1 - 1e-7  # of a rate
+SAME_SHARE = 1e-9
+LEAST_GAIN_FACTOR = 1.01  # of what is carried: less is not worth a step
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def seats_of(gpus: Mapping[tuple[str, int], JudgedGpu], service: str, policy: Po
 
 
 def capacity(seats: Sequence[SeatedInstance]) -> float:
-    """Returns what they carry together."""
+    """Returns the rate that the instances carry together."""
     return sum(seat.shape.rate_per_second for seat in seats)
 
 
@@ -58,7 +58,7 @@ def enlarge_batches(seats: Sequence[SeatedInstance], policy: Policy, target: flo
     gains = [top.rate_per_second - seat.shape.rate_per_second for top, seat in zip(tops, seats, strict=True)]
     short = target - capacity(seats)
     for k in sorted(range(len(seats)), key=lambda k: (-gains[k], seats[k].resident.instance.id)):
-        if short <= target * (1 - ENOUGH) or gains[k] <= 0:
+        if short <= target * (1 - ENOUGH_SHARE) or gains[k] <= 0:
             break
         seat, needed = seats[k], seats[k].shape.rate_per_second + short
         enough = (
@@ -97,7 +97,7 @@ def apply_shapes(problem: Problem, seats: Sequence[SeatedInstance], rates: Seque
     found = []
     for seat, service, rate, wait in zip(seats, services, rates, waits, strict=True):
         line, shape, wait_ms = seat.resident.instance, seat.shape, wait or 0.0
-        if abs(wait_ms - line.batch_timeout_ms) <= SAME * max(1.0, wait_ms):
+        if abs(wait_ms - line.batch_timeout_ms) <= SAME_SHARE * max(1.0, wait_ms):
             wait_ms = line.batch_timeout_ms
         judged = shape.exec_ms * margin
         found.append(
@@ -119,7 +119,7 @@ def apply_shapes(problem: Problem, seats: Sequence[SeatedInstance], rates: Seque
 def retune(area: Neighbourhood, service: str, target: float, partly: bool = False) -> Neighbourhood | None:
     """Makes the service carry `target` by its batches alone; None if they do not suffice, or the judge objects.
 
-    `partly`: as much of it as they give, if that is worth a step.
+    `partly`: the service then carries as much of it as they give, if that is worth a step.
     """
     policy = area.problem.policy
     seats = seats_of(area.gpus(), service, policy)
@@ -139,11 +139,11 @@ def share_rate(
 ) -> Neighbourhood | None:
     """Spreads the service's rate over its instances in these shapes; `others` keep their shapes and rates.
 
-    None if the shapes do not carry the rate, or, `partly`, hardly more than is carried already.
+    Returns None if the shapes do not carry the rate or, with `partly`, if they carry hardly more than before.
     """
     total = min(target, capacity(seats))
     carried = sum(line.rate_per_second for line in area.plan.instances if line.service == service)
-    if total <= carried * GAIN if partly else total < target * ENOUGH:
+    if total <= carried * LEAST_GAIN_FACTOR if partly else total < target * ENOUGH_SHARE:
         return None
     problem = area.problem
     lines = apply_shapes(problem, seats, spread_rate(seats, total, problem.services[service].min_instances))
@@ -154,9 +154,8 @@ def share_rate(
 def accept(before: Neighbourhood, after: Neighbourhood) -> Neighbourhood | None:
     """Returns the area after a change, if the judge finds no violation that was not there before."""
     wrong = {(violation.where, violation.rule) for violation in before.verdict.violations}
-    found = [
-        violation
+    is_worse = any(
+        (violation.where, violation.rule) not in wrong and violation.rule not in AVAILABILITY_RULES
         for violation in after.verdict.violations
-        if (violation.where, violation.rule) not in wrong and violation.rule not in AVAILABILITY_RULES
-    ]
-    return None if found else after
+    )
+    return None if is_worse else after

@@ -10,7 +10,7 @@ from solvers.planning.judge.readings import Resident, value_at
 from solvers.planning.judge.tolerances import at_most
 from solvers.planning.problem import Policy
 
-WITHIN = 1 - 1e-9  # of a limit: rates are made of products of floats
+WITHIN_SHARE = 1 - 1e-9  # of a limit: rates are made of products of floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class BatchCapacity:
 
 
 def batch_capacity(resident: Resident, policy: Policy, batch: int) -> BatchCapacity | None:
-    """Returns what it carries at this batch with its GPU and SM%; None if its SLO cannot be kept."""
+    """Returns what an instance carries at this batch with its GPU and SM%; None if its SLO cannot be kept."""
     profile, service, line = resident.profile, resident.service, resident.instance
     if profile is None or service is None or resident.exec_ms is None or not resident.alone_ms:
         return None
@@ -36,12 +36,12 @@ def batch_capacity(resident: Resident, policy: Policy, batch: int) -> BatchCapac
     if judged > service.slo_ms:
         return None
     rate, _ = max_rate(batch, judged, service.slo_ms, service.percentile, service.variation)
-    rate = min(rate, policy.utilization * 1000.0 * batch / exec_ms) * WITHIN
+    rate = min(rate, policy.utilization * 1000.0 * batch / exec_ms) * WITHIN_SHARE
     return BatchCapacity(batch, rate, exec_ms, profile.memory_gib[batch]) if rate > 0 else None
 
 
 def fitting_batches(resident: Resident, policy: Policy, memory_gib: float) -> Iterator[BatchCapacity]:
-    """Yields every batch that fits into the memory it was started with, so that nothing restarts."""
+    """Yields every batch that fits into this memory."""
     if resident.profile is None:
         return
     for batch, needed in sorted(resident.profile.memory_gib.items()):

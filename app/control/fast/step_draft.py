@@ -34,10 +34,10 @@ class StepDraft:
         self.rungs: dict[str, StepKind] = {}
         self.rates: dict[str, float] = {}
 
-    def inside(self, need: CapacityNeed, strict: bool, ahead: bool = False) -> bool:
+    def serve_inside(self, need: CapacityNeed, strict: bool, ahead: bool = False) -> bool:
         """Serves the need on the service's own GPUs and displaces no job: what it needs soon, else what it needs now.
 
-        `ahead`: not for now alone if much more will be needed by the time that a new instance serves.
+        `ahead`: it does not serve what is needed now alone if much more is needed once a new instance could serve.
         """
         area = neighbourhood_of(self.problem, self.plan, [need.service])
         grows = ahead and need.rate_per_second > need.least * GROWTH_FACTOR
@@ -50,8 +50,8 @@ class StepDraft:
                 return self._take(after, need.service, rate, StepKind.RESIZE)
         return False
 
-    def pushing(self, need: CapacityNeed, strict: bool) -> bool:
-        """Does the same, and displaces preemptible jobs on as few GPUs as will do: services come first."""
+    def serve_displacing_jobs(self, need: CapacityNeed, strict: bool) -> bool:
+        """Serves the need on the service's own GPUs and displaces preemptible jobs on as few of them as suffice."""
         area = neighbourhood_of(self.problem, self.plan, [need.service])
         for rate in dict.fromkeys((need.rate_per_second, need.least)):
             gone: frozenset[str] = frozenset()
@@ -63,7 +63,7 @@ class StepDraft:
                     return self._take(after, need.service, rate, StepKind.RESIZE)
         return False
 
-    def partly(self, need: CapacityNeed, strict: bool) -> bool:
+    def serve_partly(self, need: CapacityNeed, strict: bool) -> bool:
         """Serves as much of the need as batches and slack allow."""
         area = neighbourhood_of(self.problem, self.plan, [need.service])
         after = resize(area, need.service, need.least, strict, partly=True)

@@ -35,7 +35,7 @@ def test_a_quick_step_that_breaks_a_rule_is_wrong_and_names_the_rule() -> None:
     assert quick is not None
     first, *others = quick.plan.instances
     spoiled = replace(quick.plan, instances=(replace(first, sm_percent=1), *others))
-    _, decision = base.decided(replace(quick, plan=spoiled), snapshot.at)
+    decision = base.decide(replace(quick, plan=spoiled), snapshot.at)
     assert decision.answer.outcome is SolveOutcome.WRONG
     assert "sm_profiled" in decision.answer.message
 
@@ -48,7 +48,7 @@ def stepped(base: StepBase, r: Random) -> StepBase | None:
     quick = base.find_step([call], Inline(), strict=False, seconds=SECONDS, elsewhere={})
     if quick is None:
         return None
-    snapshot, decision = base.decided(quick, base.snapshot.at)
+    decision = base.decide(quick, base.snapshot.at)
     problem = base.question.problem.with_rates(
         {name: rate - base.elsewhere.get(name, 0.0) for name, rate in quick.rates.items()}
     )
@@ -61,7 +61,7 @@ def stepped(base: StepBase, r: Random) -> StepBase | None:
     expected = tuple(predicted[id(line)] for line in quick.plan.instances)
     assert decision.plan.instances == expected
     assert all(job.units_per_second > 0 for job in decision.plan.jobs)
-    return base.after(quick, replace(decision, base=snapshot.target), snapshot.target + 1)
+    return base.after(quick, replace(decision, base=base.snapshot.target), base.snapshot.target + 1)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -92,7 +92,7 @@ def test_a_quick_step_has_the_last_searchs_bound_at_its_own_rates_and_says_how_o
         quick = base.find_step([call], Inline(), strict=False, seconds=SECONDS, elsewhere={})
         if quick is None:
             continue
-        certificate = base.decided(quick, now, kept)[1].plan.certificate
+        certificate = base.decide(quick, now, kept).plan.certificate
         assert certificate
         if certificate.bound is not None:
             bounded += 1
@@ -117,6 +117,6 @@ def test_a_quick_step_has_no_bound_once_profiles_have_changed() -> None:
     call = CapacityNeed(name, StepTrigger.LOAD_ROSE, rate * 1.1, rate, "load rose")
     quick = base.find_step([call], Inline(), strict=False, seconds=SECONDS, elsewhere={})
     assert quick
-    certificate = base.decided(quick, snapshot.at, KeptBound(before, duals, snapshot.at))[1].plan.certificate
+    certificate = base.decide(quick, snapshot.at, KeptBound(before, duals, snapshot.at)).plan.certificate
     assert certificate
     assert (certificate.bound, certificate.no_bound_reason) == (None, "profiles changed since it was computed")

@@ -51,7 +51,8 @@ def test_only_the_service_that_would_start_where_it_failed_is_left_out() -> None
     step = drafted({"shop/a": tuple(PLACES)})
     assert step and step.left_out == ("shop/a",) and set(step.decision.services) == {"shop/b"}
     assert "shop/a" not in step.quick.rates, "a later step still finds its need"
-    assert returning_services(step.snapshot, step.decision.desired) == set()
+    snapshot = replace(running(), failed_places={"shop/a": tuple(PLACES)})
+    assert returning_services(snapshot, step.decision.desired) == set()
     calls = step.quick.answer.recipe["calls"]
     assert isinstance(calls, dict) and calls.keys() == {"shop/b"}, "a replay answers the same needs"
 

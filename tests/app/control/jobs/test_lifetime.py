@@ -139,7 +139,7 @@ class Fleet:
         )
         assert quick
         assert quick.rung is StepKind.RESIZE
-        assert quick.preempted == (J,)
+        assert [job.job for job in quick.plan.unplaced] == [J]
         self.rate = quick.rates[S]
         self.take(quick.plan)
 
