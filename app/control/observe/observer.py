@@ -50,14 +50,14 @@ ExpectLoads = Callable[["ForecastInput"], Mapping[str, ExpectedLoad]]
 
 
 @dataclass(frozen=True, slots=True)
-class _LeftOut:
-    """The unserved load of a recorded plan."""
+class _PlanBody:
+    """The part of a recorded plan that names the unserved load."""
 
     unserved: tuple[Unserved, ...] = ()
 
 
 _desired = msgspec.json.Decoder(dict[str, NodeDesired])
-_unserved = msgspec.json.Decoder(_LeftOut)
+_unserved = msgspec.json.Decoder(_PlanBody)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ class Observer:
             if node in known:
                 statuses = instance_statuses(reported, generations[node])
                 instances |= {id_: status for id_, status in statuses.items() if assigned_node.get(id_, node) == node}
-        # Its last report says nothing of now, even if the silence is the control plane's own.
+        # The last report of a silent node says nothing of now, even if the silence is the control plane's own.
         silent = frozenset(node for node, _, at in received if (now - at).total_seconds() > SILENT_SECONDS)
         reclaimed_at = reclaim_times(cordons.list_cordons(connection))
         patience = Patience(self._lost_after, reclaimed_at, now)

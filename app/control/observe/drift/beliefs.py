@@ -30,9 +30,9 @@ def wanted_latency(fit: CurveFit, places: Places, late: float, settings: DriftTu
 
 
 def wanted_sensitivity(fit: CurveFit, settings: DriftTuning) -> float:
-    """Returns the factor of the neighbour that slows most beyond the declared."""
+    """Returns the factor of the neighbour whose slowdown exceeds the declared one most."""
     slowest = max(fit.neighbours.values(), default=0.0)
-    return round(round(exp(slowest) / settings.quantum) * settings.quantum, 6)
+    return in_quanta(exp(slowest), settings)
 
 
 def has_left_band(regions: Sequence[Region], believed: Correction, wanted: Correction, settings: DriftTuning) -> bool:
@@ -41,7 +41,7 @@ def has_left_band(regions: Sequence[Region], believed: Correction, wanted: Corre
 
 
 def is_slower(regions: Sequence[Region], believed: Correction, wanted: Correction, settings: DriftTuning) -> bool:
-    """Returns whether some region is slower than it is planned by more than that."""
+    """Returns whether some region is slower than planned by more than the dead band and what its noise explains."""
     return any(_beyond_planned(region, believed, wanted) > _band(region, settings) for region in regions)
 
 
@@ -71,5 +71,9 @@ def planned_log(region: Region, correction: Correction) -> float:
 
 def bounded(factor: float, settings: DriftTuning) -> float:
     """Returns the factor in whole quanta, within bounds."""
-    inside = min(max(factor, settings.lowest), settings.highest)
-    return round(round(inside / settings.quantum) * settings.quantum, 6)
+    return in_quanta(min(max(factor, settings.lowest), settings.highest), settings)
+
+
+def in_quanta(factor: float, settings: DriftTuning) -> float:
+    """Rounds the factor to whole quanta."""
+    return round(round(factor / settings.quantum) * settings.quantum, 6)

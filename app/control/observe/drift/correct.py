@@ -14,6 +14,7 @@ from math import exp, log
 from app.control.domain.snapshot import Correction
 from app.control.observe.drift.beliefs import (
     Places,
+    bounded,
     differs,
     has_left_band,
     is_slower,
@@ -92,10 +93,10 @@ def _take_step(
         latency=wanted_latency(fit, places, before.late, settings),
         sensitivity_factor=wanted_sensitivity(fit, settings),
     )
-    known = _counted(before.regions, settings)
-    is_due = has_left_band(known, current, wanted, settings) or (is_forced and differs(current, wanted, settings))
+    counted = _counted(before.regions, settings)
+    is_due = has_left_band(counted, current, wanted, settings) or (is_forced and differs(current, wanted, settings))
     is_early = before.at is not None and now < before.at + _seconds(settings.step_seconds)
-    if not places or not is_due or (is_early and not is_slower(known, current, wanted, settings)):
+    if not places or not is_due or (is_early and not is_slower(counted, current, wanted, settings)):
         wanted = current
     if is_early and wanted == current:
         return before
@@ -106,14 +107,14 @@ def _take_step(
     )
     if wanted == current:
         return before
-    minutes = sum(region.n for region in known)
-    message = f"profile {before.key}: {_describe(current, wanted)}, in {minutes} minutes of {len(known)} regions"
+    minutes = sum(region.n for region in counted)
+    message = f"profile {before.key}: {_describe(current, wanted)}, in {minutes} minutes of {len(counted)} regions"
     since = None if wanted == UNTOUCHED else before.since or now
     return replace(before, correction=wanted, at=now, since=since, message=message)
 
 
 def _describe(was: Correction, now: Correction) -> str:
-    """Says what has changed, of latency the place that is farthest from the declared."""
+    """Describes what has changed; of latency it names the point that is farthest from the declared one."""
     changes = []
     if was.latency != now.latency:
         point = now.farthest if now.latency else was.farthest
@@ -149,8 +150,7 @@ def _step(current: float, ratio: float, error: float, settings: DriftTuning) -> 
     if abs(ratio / current - 1) <= settings.dead_band + 2 * error:
         return current
     aim = min(max(ratio, current * (1 - settings.most_step)), current * (1 + settings.most_step))
-    aim = min(max(aim, settings.lowest), settings.highest)
-    return round(round(aim / settings.quantum) * settings.quantum, 6)
+    return bounded(aim, settings)
 
 
 def _late(

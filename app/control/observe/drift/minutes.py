@@ -9,21 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from math import sqrt
 from typing import TypeAlias
 
 from agents.contract.reports import InstanceMinute
 from app.control.observe.drift.credible import is_credible
 from app.control.observe.drift.predict import Prediction
 from app.control.observe.drift.tuning import DriftTuning
+from app.control.observe.loads.chance import exceeds_chance
 from app.control.observe.loads.latencies import quantile_ms, within_at_best
 from app.control.observe.loads.reports import ReportExcerpt
 
 WHOLE_SECONDS = 50.0  # of a minute must have been reported
 WARM_UP = timedelta(seconds=60)  # after an instance became ready
 SAME_SM_PERCENT = 0.51
-BURST_SLOS = 5.0  # misses come in bursts: a chance of a burst in so many times the SLO
-SURE_DEVIATIONS = 2.5
 LEAST_REQUESTS = 100  # of a minute, to judge how late answers are
 OVERLOAD_FACTOR = 1.02  # times the planned rate: misses under more load prove nothing
 MEMORY_GROWTH_FACTOR = 1.01  # times the assigned memory: a process that takes no more proves nothing
@@ -190,11 +188,9 @@ def _is_late(instance: InstanceMinute, prediction: Prediction, seconds: float) -
     if requests < LEAST_REQUESTS or requests / seconds > OVERLOAD_FACTOR * prediction.rate_per_second:
         return None
     allowed = 1 - prediction.percentile / 100
-    missed = (
-        1 - within_at_best(instance.latency_counts, prediction.slo_ms) / requests
-    )  # a bucket's width proves nothing
-    chances = min(requests, 1000 * seconds / (BURST_SLOS * prediction.slo_ms))
-    return missed > allowed + SURE_DEVIATIONS * sqrt(allowed * (1 - allowed) / chances)
+    # A bucket's width proves nothing.
+    missed = 1 - within_at_best(instance.latency_counts, prediction.slo_ms) / requests
+    return exceeds_chance(missed, allowed, requests, seconds, prediction.slo_ms)
 
 
 def _is_unchanged(instance: InstanceMinute, first: ReportExcerpt, last: ReportExcerpt) -> bool:

@@ -54,11 +54,11 @@ def predict_running(problem: Problem) -> dict[str, Prediction]:
             gpu = gpus.setdefault(placed.place, JudgedGpu(node, problem.type_at(placed.place), placed.gpu))
             gpu.jobs.append(reader.job(placed, node))
     found = {}
-    marks: dict[str, int] = {}
+    hashes: dict[str, int] = {}
     for gpu in gpus.values():
         slow_down(gpu, problem.policy)
         for resident in gpu.residents:
-            prediction = _predict(resident, gpu, marks)
+            prediction = _predict(resident, gpu, hashes)
             if prediction is not None:
                 found[resident.instance.id] = prediction
     return found
@@ -75,16 +75,16 @@ def profile_places(problem: Problem, means: Mapping[ProfileKey, Profile]) -> dic
     }
 
 
-def _predict(resident: Resident, gpu: JudgedGpu, marks: dict[str, int]) -> Prediction | None:
+def _predict(resident: Resident, gpu: JudgedGpu, hashes: dict[str, int]) -> Prediction | None:
     profile, service, instance = resident.profile, resident.service, resident.instance
     if profile is None or service is None or resident.exec_ms is None:
         return None
     key = "/".join(profile.key)
-    if key not in marks:
-        marks[key] = _mark(profile)
+    if key not in hashes:
+        hashes[key] = _hash_of(profile)
     return Prediction(
         key=key,
-        profile=marks[key],
+        profile=hashes[key],
         node=instance.node,
         gpu=instance.gpu,
         batch=instance.batch,
@@ -117,7 +117,7 @@ def _impacts(resident: Resident, gpu: JudgedGpu) -> tuple[tuple[str, float], ...
     return tuple(sorted(found.items()))
 
 
-def _mark(profile: Profile) -> int:
+def _hash_of(profile: Profile) -> int:
     """Returns a hash of the profile as declared."""
     curves = sorted(profile.latency_ms.items())
     latency = {batch: [(sm, f"{value:.6g}") for sm, value in curve] for batch, curve in curves}

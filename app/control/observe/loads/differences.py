@@ -64,6 +64,8 @@ class CountedSpan:
 
 @dataclass(frozen=True, slots=True)
 class _Total:
+    """The totals that a sender reported last."""
+
     requests: int
     errors: int
     counts: Sequence[int]
@@ -117,11 +119,11 @@ class NodeTotals:
             totals[instance.id] = _Total(
                 instance.requests, instance.errors, instance.latency_counts, rate, tokens=tokens
             )
-            service = increases.setdefault(instance.owner, CounterIncrease())
-            service.requests += requests
-            service.errors += errors
-            service.tokens = summed_tokens(service.tokens, fresh)
-            add(service.counts, counts)
+            increase = increases.setdefault(instance.owner, CounterIncrease())
+            increase.requests += requests
+            increase.errors += errors
+            increase.tokens = summed_tokens(increase.tokens, fresh)
+            add(increase.counts, counts)
         self._report, self._totals = report, totals
         rates, self._short = _rates(seconds, increases, self._short)
         return CountedSpan(seconds, increases, rates, impossible)
@@ -159,10 +161,10 @@ class GatewayTotals:
                 tokens=service_counts.tokens or NO_TOKENS,
                 lengths=service_counts.lengths if seconds > 0 else None,
             )
-            service = increases.setdefault(service_counts.service, CounterIncrease())
+            increase = increases.setdefault(service_counts.service, CounterIncrease())
             # All that a gateway has counted is evidence, for a new leader, too.
-            service.windows = _added_windows(service_counts.windows, known.windows if known else ())
-            service.lengths = _added_lengths(service_counts.lengths, known.lengths if known else None)
+            increase.windows = _added_windows(service_counts.windows, known.windows if known else ())
+            increase.lengths = _added_lengths(service_counts.lengths, known.lengths if known else None)
             if seconds <= 0 or (goes_on and known is None):
                 known = totals[service_counts.service]  # counting begins with the first report
             ended = service_counts.requests - (known.requests if known else 0)
@@ -171,13 +173,13 @@ class GatewayTotals:
             if requests < 0 or requests > MOST_PER_SECOND * seconds:
                 impossible += requests != 0
                 continue
-            service.requests = requests
-            service.errors = max(0, service_counts.errors - (known.errors if known else 0))
-            service.shed = min(service.errors, max(0, service_counts.shed - (known.shed if known else 0)))
-            service.timed = max(0, service_counts.timed - (known.timed if known else 0))
-            service.late = min(service.timed, max(0, service_counts.late - (known.late if known else 0)))
-            service.tokens = tokens_since(service_counts.tokens or NO_TOKENS, known.tokens if known else NO_TOKENS)
-            add(service.counts, _grown(service_counts.latency_counts, known.counts if known else ()))
+            increase.requests = requests
+            increase.errors = max(0, service_counts.errors - (known.errors if known else 0))
+            increase.shed = min(increase.errors, max(0, service_counts.shed - (known.shed if known else 0)))
+            increase.timed = max(0, service_counts.timed - (known.timed if known else 0))
+            increase.late = min(increase.timed, max(0, service_counts.late - (known.late if known else 0)))
+            increase.tokens = tokens_since(service_counts.tokens or NO_TOKENS, known.tokens if known else NO_TOKENS)
+            add(increase.counts, _grown(service_counts.latency_counts, known.counts if known else ()))
         self._last, self._totals = (received_at, counts), totals
         rates, self._short = _rates(seconds, increases, self._short)
         return CountedSpan(seconds, increases, rates, impossible)
@@ -207,7 +209,7 @@ def _grown(counts: Sequence[int], before: Sequence[int]) -> Sequence[int]:
 
 
 def summed_tokens(first: TokenTotals, second: TokenTotals) -> TokenTotals:
-    """Returns both together."""
+    """Returns the sums of both."""
     return TokenTotals(
         first.tokens_in + second.tokens_in,
         first.tokens_out + second.tokens_out,

@@ -178,17 +178,6 @@ class Loads:
                     self._windows[service].rates[source].pop(name, None)
                 sender.services = set()
 
-    def _with_outlook(self, outlook: Outlook, found: Forecast, base: float) -> Forecast:
-        """Returns the forecast, no lower than the history is trusted to say; a fall to that must be worth its moves."""
-        if found.reason not in ("held", "risen", "fallen"):
-            return found
-        raised = outlook.raised(found.rate)
-        if raised <= found.rate:
-            return found
-        if found.reason == "fallen" and raised * (1 + TUNING.fall_band) > base:
-            raised = base
-        return replace(found, rate=raised, high=max(found.high, raised), reason="outlook")
-
     def _expected(self, service: str, declared: float, planned: float, ahead: float, now: float) -> ExpectedLoad:
         window = self._window(service)
         before = self._forecasts.get(service)
@@ -219,7 +208,7 @@ class Loads:
             risen_seconds=now - risen_at,
             missed_seconds=now - missed_at,
         )
-        found = self._with_outlook(window.outlook, found, base)
+        found = with_outlook(window.outlook, found, base)
         if found.rate > base > 0:
             risen_at = now
         self._forecasts[service] = _LastForecast(found.rate, planned, declared, risen_at, missed_at)
@@ -227,3 +216,15 @@ class Loads:
             found.rate, found.low, found.high, window.rate, window.observed_seconds, found.reason,
             window.bursts.variation, window.bursts.burstiness,
         )  # fmt: skip
+
+
+def with_outlook(outlook: Outlook, found: Forecast, base: float) -> Forecast:
+    """Returns the forecast, no lower than the history is trusted to say; a fall to that must be worth its moves."""
+    if found.reason not in ("held", "risen", "fallen"):
+        return found
+    raised = outlook.raised(found.rate)
+    if raised <= found.rate:
+        return found
+    if found.reason == "fallen" and raised * (1 + TUNING.fall_band) > base:
+        raised = base
+    return replace(found, rate=raised, high=max(found.high, raised), reason="outlook")

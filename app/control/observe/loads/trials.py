@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from math import sqrt
 
 from agents.contract.assignments import AssignedInstance
 from agents.contract.reports import InstanceMinute
 from app.control.domain.readings import CopyTrial
+from app.control.observe.loads.chance import exceeds_chance
 from app.control.observe.loads.latencies import add, within_at_best
 from app.control.observe.loads.reports import ReportExcerpt
 
-BURST_SLOS = 5.0  # misses come in bursts: a chance of a burst in so many times the SLO
-SURE_DEVIATIONS = 2.5
 OVERLOAD_FACTOR = 1.02  # times the planned rate: misses of an instance that gets more prove nothing
 
 
@@ -37,15 +35,15 @@ class Trials:
         if not self._records:
             return
         for instance in report.instances:
-            known = self._records.get(instance.id)
-            if known is None:
+            record = self._records.get(instance.id)
+            if record is None:
                 continue
-            known.first = known.first or report.minute
-            if report.minute > known.first:
+            record.first = record.first or report.minute
+            if report.minute > record.first:
                 seconds = min(60.0, (report.at - report.minute).total_seconds())
-                known.minutes[report.minute] = (
+                record.minutes[report.minute] = (
                     instance,
-                    max(seconds, known.minutes.get(report.minute, (instance, 0.0))[1]),
+                    max(seconds, record.minutes.get(report.minute, (instance, 0.0))[1]),
                 )
 
     def of(self, wanted: Mapping[str, AssignedInstance]) -> dict[str, CopyTrial]:
@@ -71,8 +69,7 @@ def _judge_trial(record: _TrialRecord, instance: AssignedInstance) -> CopyTrial 
     if instance.tpot_ms and paced:
         inside = min(inside, 1 - sum(minute.pace_late for minute, _ in record.minutes.values()) / paced)
     if inside < 1 - allowed:
-        chances = min(requests, 1000 * seconds / (BURST_SLOS * instance.slo_ms))
-        is_sure = 1 - inside > allowed + SURE_DEVIATIONS * sqrt(allowed * (1 - allowed) / max(chances, 1.0))
+        is_sure = exceeds_chance(1 - inside, allowed, requests, seconds, instance.slo_ms)
         if not is_sure or requests / seconds > OVERLOAD_FACTOR * instance.rate_per_second:
             return None
     return CopyTrial(int(requests), 100 * inside)

@@ -19,8 +19,8 @@ BUCKET_SECONDS = 10.0
 LEAST_SAMPLE_SECONDS = 4.0  # from which the unfinished bucket counts as a sample
 MOST_SAMPLES = 180  # half an hour
 MOST_ANSWERED = 60
-ANSWER_SECONDS = {"gateway": 5.0, "node": 12.0}  # gateways report every second, nodes every ten
 GATEWAY, NODE = "gateway", "node"
+ANSWER_SECONDS = {GATEWAY: 5.0, NODE: 12.0}  # gateways report every second, nodes every ten
 
 
 class LoadWindow:
