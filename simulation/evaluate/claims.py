@@ -65,20 +65,20 @@ class EvaluationClaim:
 
     def figures(self) -> dict[str, Any]:
         """Returns the claim as the JSON has it; a ratio without a finite value is null."""
-        known = self.measure
+        measure = self.measure
         return {
-            "id": known.id,
-            "metric": known.metric,
-            "paper": known.paper,
-            "reproduced": round(self.values[known.paper_planner], DIGITS),
+            "id": measure.id,
+            "metric": measure.metric,
+            "paper": measure.paper,
+            "reproduced": round(self.values[measure.paper_planner], DIGITS),
             "best_baseline": round(self.best_baseline, DIGITS),
             "ours": round(self.values[JOINT], DIGITS),
-            "paper_baseline": round(self.values[known.paper_baseline], DIGITS),
+            "paper_baseline": round(self.values[measure.paper_baseline], DIGITS),
             "ratio": None if self.ratio == inf else round(self.ratio, DIGITS),
             "holds": self.holds,
-            "truth": known.truth,
+            "truth": measure.truth,
             "seeds": self.seeds,
-            "note": known.note,
+            "note": measure.note,
         }
 
 

@@ -41,12 +41,13 @@ def hetsev_claims(results: Sequence[EvaluationResult]) -> list[EvaluationClaim]:
     for result in results:
         runs[result.experiment][result.seed][result.planner] = result
 
+    claims: list[EvaluationClaim] = []
+
     def claim(experiment: str, measure: PaperMeasure, values: Callable[[RunsByPlanner], ValuesByPlanner]) -> None:
         by_seed = [values(found) for found in runs[experiment].values()]
         means = {name: fsum(found[name] for found in by_seed) / len(by_seed) for name in by_seed[0]}
         claims.append(EvaluationClaim(measure, means, len(by_seed)))
 
-    claims: list[EvaluationClaim] = []
     claim("fluctuating", VIOLATED, lambda found: {name: run.violations_percent for name, run in found.items()})
     claim("fluctuating", VIOLATED_ON_AVERAGE, lambda found: _means(found, "violations_percent"))
     claim("cost", COST_AT_MOST, lambda found: _largest_lead(_bills(found)))

@@ -28,7 +28,7 @@ RATES = {
     "serving/resnet18": 330.0,
     "serving/vgg19": 34.0,
 }
-SIX = 6  # of the eight services, in the paper's order
+FEWER_SERVICES = 6  # of the eight, in the paper's order
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,8 @@ class InssExperiment:
 
 PLANNED, SATURATED, HEAVY = "planned", "saturated", "heavy"
 EXPERIMENTS = (
-    InssExperiment(PLANNED, SIX, 1.0),
-    InssExperiment(SATURATED, SIX, 3.0),
+    InssExperiment(PLANNED, FEWER_SERVICES, 1.0),
+    InssExperiment(SATURATED, FEWER_SERVICES, 3.0),
     InssExperiment(HEAVY, len(RATES), 2.5),
 )
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.contract.fields import LATENCY_EDGES_MS
+from app.manifests.model import JSON
 from app.manifests.offline import DeclaredFiles
 from simulation.fleet import SimulatedFleet
 from simulation.history import CHANGES
@@ -72,7 +73,7 @@ class EvaluationResult:
     planner: str
     seed: int
     samples: list[EvaluationSample] = field(default_factory=list)
-    requests: int = 0  # that were answered, or were not
+    requests: int = 0  # that ended, answered or not
     violations: int = 0  # late, refused, failed or turned away
     worst_service: float = 1.0  # the least share of a service's requests within its SLO
     changes: Mapping[str, int] = field(default_factory=dict)
@@ -119,7 +120,7 @@ class EvaluationResult:
 
 def run_evaluation(order: EvaluationRun, database_url: str) -> EvaluationResult:
     """Runs the fleet on an empty, migrated database. The same order gives the same result."""
-    policy = {"planner": order.planner, "cycleSeconds": CYCLE_SECONDS}
+    policy: dict[str, JSON] = {"planner": order.planner, "cycleSeconds": CYCLE_SECONDS}
     world = with_policy(in_auto(order.world), policy)
     work = WORK if order.planner == JOINT else 0  # without a bound
     with simulated(database_url, world, order.shapes, seed=order.seed, work=work) as simulation:
@@ -151,7 +152,7 @@ def _measured(order: EvaluationRun, simulation: Simulation) -> EvaluationResult:
     after = _totals(fleet)
     ended, within = _ended(after, before)
     found.requests, found.violations = sum(ended.values()), sum(ended.values()) - sum(within.values())
-    found.worst_service = min(within[name] / max(1, ended[name]) for name in after)
+    found.worst_service = min(within[name] / ended[name] if ended[name] else 1.0 for name in after)
     found.p99_ms = _p99_ms([after[name].counts - before[name].counts for name in after])
     found.accuracy_loss_percent = max(_accuracy_loss(fleet, name, after[name], before[name]) for name in after)
     found.power_w = (energy_mj(fleet) - energy) / 1000 / max(1.0, order.seconds - order.from_seconds)
@@ -159,7 +160,8 @@ def _measured(order: EvaluationRun, simulation: Simulation) -> EvaluationResult:
     found.sms_at_work_percent = 100 * at_work / max(1, ticks)
     jobs = seconds_of_jobs(simulation)
     found.jobs_done = sum(seconds is not None for seconds in jobs.values())
-    found.completion_seconds = fsum(seconds or order.seconds for seconds in jobs.values()) / max(1, len(jobs))
+    lasted = [order.seconds if seconds is None else seconds for seconds in jobs.values()]
+    found.completion_seconds = fsum(lasted) / max(1, len(jobs))
     kinds = simulation.history.kinds(order.from_seconds)
     found.changes = {name: kinds[name] for name in CHANGES}
     return found
@@ -206,12 +208,12 @@ def _sample(
     ended, within = _ended(after, before)
     asked = sum(total.requests - before[name].requests for name, total in after.items())
     used, whole = memory_prices(fleet)
-    most = max(1, sum(ended.values()))
+    requests = sum(ended.values())
     return EvaluationSample(
         at=now,
         asked_per_second=asked / seconds,
         within_per_second=sum(within.values()) / seconds,
-        violations_percent=100 * (1 - sum(within.values()) / most),
+        violations_percent=100 * (1 - sum(within.values()) / requests) if requests else 0.0,
         held_per_hour=held_per_hour(fleet),
         used_memory_per_hour=fsum(used.values()),
         whole_memory_per_hour=fsum(whole.values()),

@@ -19,12 +19,7 @@ from simulation.evaluate.testbeds import testbed
 from simulation.shapes import Shape, noisy, steady
 from solvers.planners.names import JOINT, OLTUNES, ORION, RESERVE
 
-PLANNERS = (
-    ORION,
-    RESERVE,
-    OLTUNES,
-    JOINT,
-)
+PLANNERS = (ORION, RESERVE, OLTUNES, JOINT)
 # Requests a second, Table 7; YOLOv5 and ResNet(50, 152) have one figure for two variants: half each.
 POISSON = {
     "classify-small": 60.0, "detect-small": 20.0, "detect-large": 20.0, "classify-medium": 12.5,

@@ -54,25 +54,25 @@ def pairings() -> Mapping[str, Suit]:
     def slowed_ms(mine: str, other: str) -> float:
         return ALONE_MS[mine] * model.slowdown(mine, SHARED_SM_PERCENT, [Neighbour(other, SHARED_SM_PERCENT)])
 
-    def learned(one: str, other: str) -> float:
-        return (ALONE_MS[one] + ALONE_MS[other]) / max(slowed_ms(one, other), slowed_ms(other, one))
+    def learned(first: str, second: str) -> float:
+        return (ALONE_MS[first] + ALONE_MS[second]) / max(slowed_ms(first, second), slowed_ms(second, first))
 
     return {
-        IN_ORDER: lambda one, other: 0.0,
-        ORION: lambda one, other: float(one != other),
-        OLTUNES: lambda one, other: workload_affinity(RATIOS[one], RATIOS[other]),
+        IN_ORDER: lambda first, second: 0.0,
+        ORION: lambda first, second: float(first != second),
+        OLTUNES: lambda first, second: workload_affinity(RATIOS[first], RATIOS[second]),
         JOINT: learned,
     }
 
 
 def speedup(kernels: Sequence[str], suit: Suit) -> float:
-    """Returns how many times as fast pairs are; each kernel takes the partner that suits it best, the first of them."""
+    """Returns how many times as fast pairs are; each kernel takes the first of the partners that suit it best."""
     waiting, in_turn, at_once = list(kernels), 0.0, 0.0
     while len(waiting) > 1:
         first = waiting.pop(0)
         chosen = max(range(len(waiting)), key=lambda at: (suit(first, waiting[at]), -at))
-        one, other = sorted((first, waiting.pop(chosen)))
-        alone_ms, shared_ms = PRINTED[one, other]
+        smaller, larger = sorted((first, waiting.pop(chosen)))  # as Table 1 is keyed
+        alone_ms, shared_ms = PRINTED[smaller, larger]
         in_turn, at_once = in_turn + alone_ms, at_once + shared_ms
     return in_turn / at_once
 
@@ -83,6 +83,6 @@ def _observations() -> list[SlowdownObservation]:
         SlowdownObservation(
             SharedRun(mine, SHARED_SM_PERCENT, (Neighbour(other, SHARED_SM_PERCENT),)), shared_ms / ALONE_MS[mine]
         )
-        for (one, two), (_, shared_ms) in PRINTED.items()
-        for mine, other in {(one, two), (two, one)}
+        for (first, second), (_, shared_ms) in PRINTED.items()
+        for mine, other in {(first, second), (second, first)}
     ]

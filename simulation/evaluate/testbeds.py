@@ -19,6 +19,6 @@ def testbed(name: str, rates: Mapping[str, float]) -> DeclaredFiles:
     for key, manifest in world.manifests.items():
         if key.kind is not Kind.SERVICE:
             manifests[key] = manifest
-        elif (name := f"{key.tenant}/{key.name}") in rates:
-            manifests[key] = replace(manifest, spec={**manifest.spec, "ratePerSecond": rates[name]})
+        elif (service := f"{key.tenant}/{key.name}") in rates:
+            manifests[key] = replace(manifest, spec={**manifest.spec, "ratePerSecond": rates[service]})
     return DeclaredFiles(manifests)

@@ -15,9 +15,9 @@ MOST_SECONDS = 1e9  # from the start of the run; seconds since 1970 are more
 
 
 class LoadRefused(Exception):
-    """The text does not give a load; `faults` name each place, what is there, and what is allowed.
+    """The text does not state a load; `faults` name each place, what is there, and what is allowed.
 
-    `may_have_more` is true where reading stopped, as enough are named.
+    `may_have_more` is true if reading stopped at the most faults that are named.
     """
 
     def __init__(self, faults: list[str]) -> None:
@@ -59,27 +59,27 @@ def read_table(
         raise LoadRefused(faults)
 
 
-def unknown_service(name: str, services: Collection[str]) -> str:
+def unknown_service_fault(name: str, services: Collection[str]) -> str:
     """Returns the fault of a name that is not declared."""
-    found = sorted(services)
-    more = len(found) - MOST_NAMES
-    listed = ", ".join(found[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+    declared = sorted(services)
+    more = len(declared) - MOST_NAMES
+    listed = ", ".join(declared[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
     return f"service {_shortened(name)} is not declared in the manifests; declared: {listed}"
 
 
-def number_to(text: str, most: float) -> float | None:
-    """Returns a number from 0 to the most; None if the text is no such number."""
+def parse_number(text: str, most: float) -> float | None:
+    """Returns the number from 0 to `most` that the text states, else None."""
     value = finite_number(text)
     return value if value is not None and 0 <= value <= most else None
 
 
-def no_number_to(column: str, text: str, most: str) -> str:
-    """Returns the fault of a text that `number_to` does not take."""
+def number_fault(column: str, text: str, most: str) -> str:
+    """Returns the fault of a text that is not a number from 0 to `most`."""
     return f"{column} {_shortened(text)} is not allowed: a number from 0 to {most}"
 
 
-def no_count_to(column: str, text: str, most: str) -> str:
-    """Returns the fault of a text that is no whole number from 1 to the most."""
+def count_fault(column: str, text: str, most: str) -> str:
+    """Returns the fault of a text that is not a whole number from 1 to `most`."""
     return f"{column} {_shortened(text)} is not allowed: a whole number from 1 to {most}, or nothing"
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from simulation import token_serving as of
 from simulation.fleet import SimulatedFleet
 from simulation.measure.held import held_per_hour
+from simulation.token_serving import LATE, PACE_LATE
 from simulation.totals import Total
 
 
@@ -66,6 +66,6 @@ def _shares(before: Total, after: Total, cost_per_hour: float) -> PromiseShares:
     if not requests:
         return PromiseShares(0, 1.0, 1.0, 1.0, cost_per_hour)
     return PromiseShares(
-        requests, (answered - int(tokens[of.LATE])) / requests, (answered - int(tokens[of.PACE_LATE])) / requests,
+        requests, (answered - int(tokens[LATE])) / requests, (answered - int(tokens[PACE_LATE])) / requests,
         (after.within - before.within) / requests, cost_per_hour,
     )  # fmt: skip

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from simulation.measure.allowed import MOST_RATE_PER_SECOND
-from simulation.measure.load_tables import MOST_SECONDS, no_number_to, number_to, read_table, unknown_service
+from simulation.measure.load_tables import MOST_SECONDS, number_fault, parse_number, read_table, unknown_service_fault
 from simulation.shapes import Shape
 
 COLUMNS = ("seconds", "service", "ratePerSecond")
@@ -51,12 +51,12 @@ def _take(row: Mapping[str, str], services: Collection[str], curves: dict[str, R
     """Adds a row to its curve; returns its fault instead if it has one."""
     name = row["service"].strip()
     if name not in services:
-        return unknown_service(name, services)
-    seconds, rate = number_to(row["seconds"], MOST_SECONDS), number_to(row["ratePerSecond"], MOST_RATE_PER_SECOND)
+        return unknown_service_fault(name, services)
+    seconds, rate = parse_number(row["seconds"], MOST_SECONDS), parse_number(row["ratePerSecond"], MOST_RATE_PER_SECOND)
     if seconds is None:
-        return no_number_to("seconds", row["seconds"], f"{MOST_SECONDS:,.0f}, counted from the start")
+        return number_fault("seconds", row["seconds"], f"{MOST_SECONDS:,.0f}, counted from the start")
     if rate is None:
-        return no_number_to("ratePerSecond", row["ratePerSecond"], f"{MOST_RATE_PER_SECOND:,}")
+        return number_fault("ratePerSecond", row["ratePerSecond"], f"{MOST_RATE_PER_SECOND:,}")
     curve = curves.setdefault(name, RateCurve())
     if curve.seconds and seconds <= curve.seconds[-1]:
         previous = f"{curve.seconds[-1]:g}, the value of its previous row"

@@ -10,11 +10,11 @@ import numpy as np
 from simulation.arrivals import NO_REQUESTS, PlayedRequests
 from simulation.measure.load_tables import (
     MOST_SECONDS,
-    no_count_to,
-    no_number_to,
-    number_to,
+    count_fault,
+    number_fault,
+    parse_number,
     read_table,
-    unknown_service,
+    unknown_service_fault,
 )
 from simulation.serving import Floats
 from simulation.shapes import Shape
@@ -58,16 +58,16 @@ def _take(row: Mapping[str, str], services: Collection[str], found: dict[str, li
     """Adds a request; returns its fault instead if it has one."""
     name = row["service"].strip()
     if name not in services:
-        return unknown_service(name, services)
-    seconds = number_to(row["seconds"], MOST_SECONDS)
+        return unknown_service_fault(name, services)
+    seconds = parse_number(row["seconds"], MOST_SECONDS)
     if seconds is None:
-        return no_number_to("seconds", row["seconds"], f"{MOST_SECONDS:,.0f}, counted from the start")
+        return number_fault("seconds", row["seconds"], f"{MOST_SECONDS:,.0f}, counted from the start")
     tokens = []
     for column in TOKENS:
         text = row.get(column, "").strip()
-        count = number_to(text, MOST_CONTEXT) if text else 0.0
+        count = parse_number(text, MOST_CONTEXT) if text else 0.0
         if count is None or count != int(count) or (text and not count):
-            return no_count_to(column, text, f"{MOST_CONTEXT:,}")
+            return count_fault(column, text, f"{MOST_CONTEXT:,}")
         tokens.append(int(count))
     found.setdefault(name, []).append((seconds, tokens[0], tokens[1]))
     return ""

@@ -28,8 +28,8 @@ from simulation.measure.figures import (
 from simulation.measure.fresh import serves_all
 from simulation.measure.held import held_per_hour, is_waiting, planned_per_hour
 from simulation.measure.jobs import job_figures
-from simulation.measure.known import RememberingSolver
 from simulation.measure.peers import plan_static_peak, scale_by_hpa
+from simulation.measure.remembering_solver import RememberingSolver
 from simulation.measure.sampler import FreshSampler, SampleOrder
 from simulation.measure.working import FleetUse
 from simulation.run import Simulation, simulated
@@ -215,7 +215,7 @@ class _MeasuredRun:
         if self.simulation.cycles == self._cycles or found is None or found.question is None:
             return
         self._cycles, self._question = self.simulation.cycles, found.question
-        if self.simulation.clock.seconds >= self.samples.began and _leaves_out_what_is_known(found, plans):
+        if self.simulation.clock.seconds >= self.samples.began and _serves_less_than_known_plan(found, plans):
             self.unserved_while_complete_known += 1
 
     def _sample(self, now: float) -> None:
@@ -250,7 +250,7 @@ class _MeasuredRun:
         return [str(row["state"]) for row in rows if row["at"].timestamp() >= since]
 
 
-def _leaves_out_what_is_known(found: CycleResult, plans: Sequence[Plan]) -> bool:
+def _serves_less_than_known_plan(found: CycleResult, plans: Sequence[Plan]) -> bool:
     """Returns whether the cycle recorded a plan with unserved load although it knew a right one that serves all."""
     if not found.generation or not found.decision or not found.decision.plan.unserved or not found.question:
         return False
