@@ -31,6 +31,8 @@ _declared = msgspec.json.Decoder(DeclaredRoutes)
 
 
 class _Refused(Exception):
+    """A request that is refused, with its HTTP status and the body of the answer."""
+
     def __init__(self, status: int, reason: str, message: str, sequence: int = 0) -> None:
         super().__init__(message)
         self.status = status
@@ -38,7 +40,7 @@ class _Refused(Exception):
 
 
 class SidecarHandler(BaseHTTPRequestHandler):
-    """One connection."""
+    """Answers the requests of one connection."""
 
     protocol_version = "HTTP/1.1"
     server_version = "gpuwright-gateway"
@@ -68,13 +70,13 @@ class SidecarHandler(BaseHTTPRequestHandler):
         parts = urlsplit(self.path)
         if (self.command, parts.path) == ("GET", "/healthz"):
             return self._health()
-        client = self._caller()
+        caller = self._caller()
         words = [unquote(word) for word in parts.path.split("/")[1:]]
         if self.command == "PUT" and words[:2] == ["v1", "routes"] and len(words) == 3:
-            return self._put(words[2], client)
+            return self._put(words[2], caller)
         source = parse_qs(parts.query).get("source", [""])[0]
-        if parts.path != "/metrics" and not client.speaks_for(source):
-            raise _Refused(403, "forbidden", f"this token may only read ?source={client.source}")
+        if parts.path != "/metrics" and not caller.speaks_for(source):
+            raise _Refused(403, "forbidden", f"this token may only read ?source={caller.source}")
         sidecar = self.server.sidecar
         match self.command, parts.path:
             case "GET", "/v1/routes":
@@ -83,7 +85,7 @@ class SidecarHandler(BaseHTTPRequestHandler):
             case "GET", "/v1/counters":
                 return sidecar.counts(source)
             case "GET", "/metrics":
-                if not client.speaks_for(ANY):  # it shows the services and copies of every source
+                if not caller.speaks_for(ANY):  # it shows the services and copies of every source
                     raise _Refused(403, "forbidden", "only a token of `*` may read /metrics")
                 return metrics(sidecar)
         raise _Refused(404, "unknown", "known are /v1/routes, /v1/routes/SOURCE, /v1/counters, /metrics, /healthz")
@@ -111,17 +113,17 @@ class SidecarHandler(BaseHTTPRequestHandler):
             raise _Refused(401, "unauthorized", "this needs a known bearer token")
         return caller
 
-    def _put(self, source: str, client: Caller) -> Any:
+    def _put(self, source: str, caller: Caller) -> Any:
         try:
             msgspec.convert({"source": source}, SourceName)
         except msgspec.ValidationError as error:
             raise _Refused(422, "malformed", str(error)) from error
         body = self._body()
-        if not client.speaks_for(source):
+        if not caller.speaks_for(source):
             raise _Refused(403, "forbidden", f"this token may not declare routes of source {source}")
         try:
             declared = _declared.decode(body)
-            objection = client.objection(declared)
+            objection = caller.objection(declared)
             if objection:
                 raise _Refused(403, "forbidden", objection)
             return self.server.sidecar.declare(source, declared)

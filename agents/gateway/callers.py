@@ -67,6 +67,4 @@ def parse_callers(text: str) -> dict[str, Caller]:
 def find_caller(callers: Mapping[str, Caller], token: str) -> Caller | None:
     """Returns the token's caller; takes as long for a nearly right token as for any other."""
     given = token.encode("latin-1")
-    return next(
-        (known_caller for known, known_caller in callers.items() if hmac.compare_digest(known.encode(), given)), None
-    )
+    return next((caller for known, caller in callers.items() if hmac.compare_digest(known.encode(), given)), None)

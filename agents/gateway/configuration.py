@@ -215,15 +215,15 @@ def _goes_by_prefix(backend: str) -> bool:
     return balance_of(int(backend[3:])) is Balance.PREFIX
 
 
-def render_limit(of: ServiceLimit) -> str:
+def render_limit(limit: ServiceLimit) -> str:
     """Returns a limit as the map holds it; the backends split it."""
-    share, most = round(of.shed_share * 1_000_000), of.queue_limit or 2_000_000_000
-    return f"{share}:{most}:{of.retry_after_seconds}:{int(of.by_copy)}"
+    share, most = round(limit.shed_share * 1_000_000), limit.queue_limit or 2_000_000_000
+    return f"{share}:{most}:{limit.retry_after_seconds}:{int(limit.by_copy)}"
 
 
-def render_limits(of: Mapping[str, ServiceLimit]) -> str:
+def render_limits(limits: Mapping[str, ServiceLimit]) -> str:
     """Returns the map file of each service's limit."""
-    return "".join(f"{service} {render_limit(of[service])}\n" for service in sorted(of))
+    return "".join(f"{service} {render_limit(limits[service])}\n" for service in sorted(limits))
 
 
 def render_services(slots: Mapping[str, int]) -> str:

@@ -5,7 +5,7 @@ has time for: that many `in_time`, its batch times the whole batches within the 
 copy. During an overload no copy has more open at once; a request that finds no copy with room gets a 503 with
 Retry-After, because it would be late and make the next one late. A burst is no overload, and neither is what an SLO's
 percentile forgives: one begins only after too many were open for some SLOs. It begins at once where the plan says that
-it cannot serve all. It ends when those who came could have been answered in time without a limit.
+it cannot serve all. It ends when all requests that came could have been answered in time without a limit.
 
 Where a copy's batches are unknown, capacity is measured while copies are fully busy, and scaled as copies come and go.
 Pure: the sidecar and simulated gateways use the same functions.
@@ -79,7 +79,7 @@ class Pressure:
     open: int = 0
     ready: Mapping[str, ReadyCopy] = field(default_factory=dict)
     answered_rate: float = 0.0  # requests answered per second
-    capacity: float = 0.0  # the capacity: the highest such rate, scaled to the ready copies
+    capacity: float = 0.0  # the highest such rate, scaled to the ready copies
     over_seconds: float = 0.0
     calm_seconds: float = 0.0
     unlimited: float = 0.0  # requests that would be open without a limit
@@ -89,13 +89,13 @@ class Pressure:
 
 def update_pressure(before: Pressure | None, counted: ServiceLoad, target: ServiceTarget, now: float) -> Pressure:
     """Returns the service's state after another look; it starts again when the gateway's counts do."""
-    now_is = Pressure(now, counted.ended, counted.turned_away, counted.open, counted.ready)
+    observed = Pressure(now, counted.ended, counted.turned_away, counted.open, counted.ready)
     in_time = find_in_time(counted.ready)
     is_limited = target.is_short and bool(in_time)
     if before is None or counted.ended < before.ended or counted.turned_away < before.turned_away:
-        return replace(now_is, most_open=sum(in_time.values()), by_copy=in_time) if is_limited else now_is
+        return replace(observed, most_open=sum(in_time.values()), by_copy=in_time) if is_limited else observed
     if target.slo_seconds <= 0:
-        return now_is
+        return observed
     seconds = now - before.at
     if seconds <= 0:
         return before
@@ -107,7 +107,7 @@ def update_pressure(before: Pressure | None, counted: ServiceLoad, target: Servi
     answered_rate = _towards(before.answered_rate * min(1.0, growth), answered / seconds, seconds / over)
     known = before.capacity * growth
     capacity = max(answered_rate, _towards(known, answered_rate, seconds / TUNING.forgotten_seconds))
-    measured = replace(now_is, answered_rate=answered_rate, capacity=capacity)
+    measured = replace(observed, answered_rate=answered_rate, capacity=capacity)
     look = min(seconds, TUNING.longest_look_seconds)
     if not in_time:
         at_once = max(capacity * target.slo_seconds, TUNING.least_open_requests)
@@ -117,13 +117,13 @@ def update_pressure(before: Pressure | None, counted: ServiceLoad, target: Servi
     unlimited = float(counted.open)
     if before.most_open:
         too_many = at_once
-        can = max(capacity, sum(in_time.values()) / target.slo_seconds)
-        would = max(before.unlimited, before.open) + arrived - can * seconds
-        unlimited = min(max(would, unlimited), max(TUNING.most_unlimited_times * at_once, unlimited))
+        unlimited_rate = max(capacity, sum(in_time.values()) / target.slo_seconds)
+        backlog = max(before.unlimited, before.open) + arrived - unlimited_rate * seconds
+        unlimited = min(max(backlog, unlimited), max(TUNING.most_unlimited_times * at_once, unlimited))
     begins = _begins_seconds(target)
     calmer = TUNING.ends_share if before.most_open else 1.0
     fewer = -look * calmer * _forgiven(target.percentile)
-    # What limited it as a whole goes on to, copy by copy.
+    # A limit of the whole service goes on as limits of its copies.
     over_before = begins if before.most_open and not before.by_copy else before.over_seconds
     too_long = max(0.0, over_before + (look if unlimited > too_many else fewer))
     if not is_limited:

@@ -118,13 +118,13 @@ class PlaneClient:
         condition = self._sidecar.condition()
         if condition.in_force:
             self._in_force = self._version
-        endpoints = build_counts(
+        counts = build_counts(
             self._sidecar.counts(), self._sequence, self._in_force, condition.left_out[:MOST_LEFT_OUT]
         )
-        body = msgspec.json.encode(endpoints)
+        body = msgspec.json.encode(counts)
         if len(body) > MOST_BYTES:  # latencies can be left out; totals cannot
-            services = tuple(msgspec.structs.replace(service, latency_counts=()) for service in endpoints.services)
-            body = msgspec.json.encode(msgspec.structs.replace(endpoints, services=services))
+            services = tuple(msgspec.structs.replace(service, latency_counts=()) for service in counts.services)
+            body = msgspec.json.encode(msgspec.structs.replace(counts, services=services))
         answer = link.request("PUT", f"/api/v1/gateways/{self._server.name}/counts", body, ANSWER_SECONDS)
         taken = decode_answer(answer.body, CountsTaken).sequence
         if taken > self._sequence and self._is_newest:

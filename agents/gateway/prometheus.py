@@ -67,10 +67,14 @@ def _of_requests(all_counted: tuple[CountedRequests, ...]) -> Iterator[Family]:
         yield Family(f"gpuwright_gateway_{what}_errors_total", "counter", "Of these, those that failed.", errors)
     tokens = [(labels, counted.tokens) for labels, counted in services if counted.tokens]
     for name, text, values in (
-        ("tokens_in", "Tokens of prompts, by the answers' usage.", [(of, seen.tokens_in) for of, seen in tokens]),
-        ("tokens_out", "Tokens of answers.", [(of, seen.tokens_out) for of, seen in tokens]),
-        ("paced", "Answers whose pace of tokens was measured.", [(of, seen.paced) for of, seen in tokens]),
-        ("pace_late", "Of these, slower than promised.", [(of, seen.pace_late) for of, seen in tokens]),
+        (
+            "tokens_in",
+            "Tokens of prompts, by the answers' usage.",
+            [(labels, totals.tokens_in) for labels, totals in tokens],
+        ),
+        ("tokens_out", "Tokens of answers.", [(labels, totals.tokens_out) for labels, totals in tokens]),
+        ("paced", "Answers whose pace of tokens was measured.", [(labels, totals.paced) for labels, totals in tokens]),
+        ("pace_late", "Of these, slower than promised.", [(labels, totals.pace_late) for labels, totals in tokens]),
     ):
         yield Family(f"gpuwright_gateway_service_{name}_total", "counter", text, values)
     yield Family(

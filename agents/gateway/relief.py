@@ -37,8 +37,8 @@ class Relief:
         for name, limit in desired.limits.items():
             # Of a language model nothing tells yet how many open requests are too many: its server limits its queue.
             if limit.slo_ms > 0 and limit.queue_limit and not limit.tpot_ms:
-                over, turned_away = ended.get(name, (0, 0))
-                counted = ServiceLoad(over, turned_away, self.open.get(name, 0), ready.get(name, {}))
+                finished, turned_away = ended.get(name, (0, 0))
+                counted = ServiceLoad(finished, turned_away, self.open.get(name, 0), ready.get(name, {}))
                 target = ServiceTarget(limit.slo_ms / 1000, limit.percentile, 0 < limit.shed_share < 1)
                 pressures[name] = update_pressure(self._pressures.get(name), counted, target, now)
         before = self.most_open, self.by_server
@@ -83,11 +83,11 @@ def _ready_copies(desired: Desired, observed: ObservedHaproxy | None) -> dict[st
         name = server_name(source, route.copy)
         server = observed.servers.get(name) if observed else None
         if not route.drained and (server is None or server.ready):
-            in_time = _known(source, route, announced)
+            in_time = _in_time(source, route, announced)
             ready.setdefault(route.service, {})[name] = ReadyCopy(route.weight, in_time)
     return ready
 
 
-def _known(source: str, route: RouteSpec, announced: Mapping[tuple[str, str], int]) -> int:
-    """Returns how many open requests the copy answers in time: of a copy that its node declares, as is followed."""
+def _in_time(source: str, route: RouteSpec, announced: Mapping[tuple[str, str], int]) -> int:
+    """Returns how many open requests the copy answers in time; a node does not say so, the control plane does."""
     return route.in_time or announced.get((source.removeprefix(FOLLOWED), route.copy), 0)

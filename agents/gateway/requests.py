@@ -22,7 +22,7 @@ LONGEST_LINE_BYTES = 1024
 KEPT_SECONDS = 900.0  # of a copy that is no longer routed: its agent still asks for its last figures
 MOST_GONE_COPIES = 10_000
 MOST_TOKENS = 10**12  # a total stays there: with more, the control plane would refuse the counts of all services
-SeenTokens = tuple[int, int, int, int]  # milliseconds to the first, microseconds for each other, in, out
+LoggedTokens = tuple[int, int, int, int]  # milliseconds to the first, microseconds for each other, in, out
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,8 @@ class RequestTally:
         self.tokens_in = self.tokens_out = self.paced = self.pace_late = 0
         self.lengths: LengthTotals | None = None
 
-    def add_tokens(self, tokens: SeenTokens, tpot_ms: float) -> None:
+    def add_tokens(self, tokens: LoggedTokens, tpot_ms: float) -> None:
+        """Adds the tokens of an answer, and whether their pace was slower than promised."""
         self.tokens_in = min(MOST_TOKENS, self.tokens_in + tokens[2])
         self.tokens_out = min(MOST_TOKENS, self.tokens_out + tokens[3])
         if tokens[2] and tokens[3]:  # without usage, nothing is known of the prompt
@@ -79,14 +80,14 @@ class Tallies:
         self._servers: dict[str, HaproxyServer] = {}
         self._gone_at: dict[str, float] = {}
 
-    def know(
+    def track(
         self,
         servers: Mapping[str, HaproxyServer],
         services: Mapping[str, int],
         now: float,
         promises: Mapping[str, GatewayPromise],
     ) -> None:
-        """Takes what is routed now; totals of other copies are kept for a while."""
+        """Begins totals for what is newly routed; those of copies that are not routed any more are kept for a while."""
         for name, server in servers.items():
             self._servers[name] = server
             self._copies.setdefault(name.encode(), RequestTally())
@@ -181,7 +182,7 @@ class Tallies:
         )
 
 
-def _figures(parts: Sequence[bytes]) -> tuple[int, int, SeenTokens | None]:
+def _figures(parts: Sequence[bytes]) -> tuple[int, int, LoggedTokens | None]:
     """Returns the status, the milliseconds and the tokens of a line; raises ValueError for what cannot be true."""
     status, active_ms = int(parts[4]), int(parts[6])
     if not (-1 <= status <= 999 and -1 <= active_ms <= 1 << 31):
@@ -189,7 +190,7 @@ def _figures(parts: Sequence[bytes]) -> tuple[int, int, SeenTokens | None]:
     return status, active_ms, _tokens(parts[8]) if len(parts) == 9 else None
 
 
-def _tokens(text: bytes) -> SeenTokens | None:
+def _tokens(text: bytes) -> LoggedTokens | None:
     """Returns milliseconds to the first token, microseconds a token after it, tokens in and out; -1: not seen.
 
     Raises ValueError for anything else than four numbers that can be true.
@@ -202,6 +203,6 @@ def _tokens(text: bytes) -> SeenTokens | None:
     return first_ms, pace_us, taken, given
 
 
-def _first_token_ms(tokens: SeenTokens, active_ms: int, tpot_ms: float) -> float:
+def _first_token_ms(tokens: LoggedTokens, active_ms: int, tpot_ms: float) -> float:
     """Returns the time to the first token. Of an answer in one piece it is what is left if the others keep the pace."""
     return float(tokens[0]) if tokens[0] >= 0 else max(0.0, active_ms - (tokens[3] - 1) * tpot_ms)

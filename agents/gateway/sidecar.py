@@ -80,7 +80,7 @@ class Sidecar:
         self._dropped_before = 0
         self._closing = threading.Event()
         self._haproxy.write(self._desired)
-        self._know()
+        self._track_routes()
         self._watcher = threading.Thread(target=self._watch, name="watcher", daemon=True)
         self._watcher.start()
 
@@ -94,7 +94,7 @@ class Sidecar:
                 after = self._slotted(after)
                 desired.keep(self._state, after)
                 self._desired = after
-                self._know()
+                self._track_routes()
             if changed or not self._still_in_force():
                 self._converge()
             return self._in_force(source)
@@ -116,7 +116,7 @@ class Sidecar:
             after = self._slotted(after)
             desired.keep(self._state, after)
             self._desired = after
-            self._know()
+            self._track_routes()
             self._converge()
 
     def sources(self) -> dict[str, DeclaredRoutes]:
@@ -209,7 +209,7 @@ class Sidecar:
         self._desired = desired.refuse(self._desired, refused)
         self._retry_at = time.monotonic() + self._retry_seconds
         desired.keep(self._state, self._desired)
-        self._know()
+        self._track_routes()
 
     def _retry_refused(self, workers: tuple[parsing.HaproxyProcess, ...]) -> None:
         """Tries refused routes again, less and less often, and with new processes of HAProxy."""
@@ -232,15 +232,18 @@ class Sidecar:
             states.append(RoutedCopy(route.copy, bool(server and server.ready), open_requests))
         return RoutesInForce(declared.sequence, tuple(states))
 
-    def _know(self) -> None:
+    def _track_routes(self) -> None:
         with self.receiver.lock:
-            promises = {name: GatewayPromise(of.slo_ms, of.tpot_ms) for name, of in self._desired.limits.items()}
-            self.tallies.know(servers_by_name(self._desired.servers()), self._desired.slots, time.monotonic(), promises)
+            limits = self._desired.limits
+            promises = {name: GatewayPromise(limit.slo_ms, limit.tpot_ms) for name, limit in limits.items()}
+            self.tallies.track(
+                servers_by_name(self._desired.servers()), self._desired.slots, time.monotonic(), promises
+            )
 
     def _watch(self) -> None:
         """Applies everything again when HAProxy's processes change or it has failed, and else every few seconds."""
         verified = -VERIFY_SECONDS
-        declared = ""
+        logged = ""
         while not self._closing.is_set():
             try:
                 with self._lock:
@@ -250,22 +253,22 @@ class Sidecar:
                     due = time.monotonic() - verified > VERIFY_SECONDS
                     if observed is None or workers != observed.workers or observed.leftovers or due:
                         self._converge()
-                        self._know()
+                        self._track_routes()
                         verified = time.monotonic()
                 self._count_dropped(workers)
                 self._relieve(workers)
-                if declared:
+                if logged:
                     log.info("HAProxy has everything in force again")
-                declared = ""
+                logged = ""
             except Exception as error:  # whatever happens, this thread goes on: nothing else puts routes right
                 trouble = str(error) or type(error).__name__
                 with self._lock:
                     self._observed, self._trouble = None, trouble
-                if trouble != declared:
-                    declared = trouble
+                if trouble != logged:
+                    logged = trouble
                     log.warning(
                         "HAProxy does not have everything in force: %s",
-                        declared,
+                        trouble,
                         exc_info=not isinstance(error, Troubles),
                     )
             self._closing.wait(WATCH_SECONDS)

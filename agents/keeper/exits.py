@@ -105,6 +105,7 @@ class JobExits:
         self._codes = {name: code for name, code in self._codes.items() if name in names}
         self._units = {name: units for name, units in self._units.items() if name in names}
         self._counts = {name: count for name, count in self._counts.items() if name in names}
+        self._progressed = {name: further for name, further in self._progressed.items() if name in names}
         return {name: (ending.reason, ending.message) for name, ending in self._over.items()}
 
     def code(self, instance: str) -> int:

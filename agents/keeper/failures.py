@@ -27,20 +27,23 @@ class Failures:
     """Keeps the last failure of each instance."""
 
     def __init__(self) -> None:
-        self._of: dict[str, Failure] = {}
+        self._failures: dict[str, Failure] = {}
 
     def note(self, instance: AssignedInstance, reason: str, message: str, ready_seconds: float, now: float) -> None:
-        known = self._of.get(instance.id)
+        """Notes a failure after being ready for so long, and delays the retry."""
+        known = self._failures.get(instance.id)
         count = 1 if known is None or ready_seconds > GOOD_SECONDS else known.count + 1
         delay = min(FIRST_DELAY_SECONDS * 2 ** (count - 1), LONGEST_DELAY_SECONDS)
-        self._of[instance.id] = Failure(instance, count, now + delay, reason, message)
+        self._failures[instance.id] = Failure(instance, count, now + delay, reason, message)
 
     def resting(self, wanted: Collection[AssignedInstance], now: float) -> Mapping[str, tuple[str, str]]:
         """Returns why instances are not retried yet. An instance whose assignment has changed is retried at once."""
         by_id = {instance.id: instance for instance in wanted}
-        self._of = {name: failure for name, failure in self._of.items() if by_id.get(name) == failure.instance}
+        self._failures = {
+            name: failure for name, failure in self._failures.items() if by_id.get(name) == failure.instance
+        }
         return {
             name: (failure.reason, f"{failure.message}; failed {failure.count} times")
-            for name, failure in self._of.items()
+            for name, failure in self._failures.items()
             if now < failure.until
         }

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from agents.keeper import starting as starting
-from agents.keeper import stopping as stopping
+from agents.keeper import starting, stopping
 from agents.keeper.copies import NodeCopy, Stage
 from agents.keeper.drivers import ClientStuck, CopyFailed, NodeDrivers
 from agents.keeper.exits import EXITED, ExitVerdict, JobExits

@@ -77,7 +77,7 @@ def test_long_silence_is_no_burst() -> None:
 
 def test_log_lines_are_counted_by_when_their_requests_arrived() -> None:
     known = Tallies()
-    known.know(servers_by_name(KNOWN.servers()), KNOWN.slots, now=0, promises={"shop/search": GatewayPromise(SLO_MS)})
+    known.track(servers_by_name(KNOWN.servers()), KNOWN.slots, now=0, promises={"shop/search": GatewayPromise(SLO_MS)})
     for at in gamma_gaps(1.0, 20_000, 1000.0, seed=7):
         known.add(LINE, float(at) + 0.012)
     service = next(counted for counted in known.counted() if not counted.copy)

@@ -26,7 +26,7 @@ LINE = b"gw1 77 shop/search " + SERVER + b" 200 -- 12 0"
 
 def tallies() -> Tallies:
     known = Tallies()
-    known.know(servers_by_name(KNOWN.servers()), KNOWN.slots, now=0, promises={})
+    known.track(servers_by_name(KNOWN.servers()), KNOWN.slots, now=0, promises={})
     return known
 
 
@@ -104,10 +104,10 @@ def test_lines_that_are_none_are_refused_and_counted_and_fill_no_memory() -> Non
 def test_a_copy_that_is_routed_no_more_is_told_of_for_a_while() -> None:
     known = tallies()
     known.add(LINE)
-    known.know({}, KNOWN.slots, now=10, promises={})
-    known.know({}, KNOWN.slots, now=KEPT_SECONDS, promises={})
+    known.track({}, KNOWN.slots, now=10, promises={})
+    known.track({}, KNOWN.slots, now=KEPT_SECONDS, promises={})
     assert counted(known)[0] == ("c/1", 1, 0, 1)
-    known.know({}, KNOWN.slots, now=11 + KEPT_SECONDS, promises={})
+    known.track({}, KNOWN.slots, now=11 + KEPT_SECONDS, promises={})
     assert counted(known) == [("", 1, 0, 1)]
 
 
@@ -147,7 +147,7 @@ def test_counters_are_what_the_agent_takes(gateway: Gateway, copies: Copies) -> 
 
 def test_answers_are_held_against_the_slo_to_the_millisecond() -> None:
     known = Tallies()
-    known.know(servers_by_name(KNOWN.servers()), KNOWN.slots, now=0, promises={"shop/search": GatewayPromise(80.0)})
+    known.track(servers_by_name(KNOWN.servers()), KNOWN.slots, now=0, promises={"shop/search": GatewayPromise(80.0)})
     for answered_ms in (10, 80, 81, 300):
         known.add(b"gw1 77 shop/search " + SERVER + b" 200 -- %d 0" % answered_ms)
     known.add(b"gw1 77 shop/search " + SERVER + b" 500 -- 900 0")

@@ -31,7 +31,7 @@ from tests.support.haproxy import Gateway
 
 def known(ttft_ms: float = 50.0, tpot_ms: float = 20.0) -> Tallies:
     tallies = Tallies()
-    tallies.know({}, {"lab/chat": 49}, now=0, promises={"lab/chat": GatewayPromise(ttft_ms, tpot_ms)})
+    tallies.track({}, {"lab/chat": 49}, now=0, promises={"lab/chat": GatewayPromise(ttft_ms, tpot_ms)})
     return tallies
 
 
