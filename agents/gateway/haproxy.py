@@ -83,7 +83,7 @@ class Haproxy:
                 if worker.pid in done:
                     continue
                 try:
-                    self._bring(worker, desired, wanted)
+                    self._configure(worker, desired, wanted)
                 except WorkerGone:
                     continue
                 done.add(worker.pid)
@@ -114,7 +114,8 @@ class Haproxy:
                     found[int(backend[3:])] = found.get(int(backend[3:]), 0) + load.open
         return found
 
-    def _bring(self, worker: HaproxyProcess, desired: Desired, wanted: Backends) -> None:
+    def _configure(self, worker: HaproxyProcess, desired: Desired, wanted: Backends) -> None:
+        """Brings one process to the desired state; raises WorkerGone if a reload replaces it."""
         limits_path = str(self.folder / configuration.LIMITS)
         limits = self.master.ask(f"show map {limits_path}", worker)
         knows_limits = not limits.startswith(changes.NO_MAP)
@@ -123,7 +124,7 @@ class Haproxy:
             raise WorkerGone("replaced by a process that has read the files")
         if knows_limits:
             wanted_limits = {service: configuration.render_limit(limit) for service, limit in desired.limits.items()}
-            self._all(worker, changes.map_changes(limits_path, wanted_limits, parsing.parse_map(limits)))
+            self._run(worker, changes.map_changes(limits_path, wanted_limits, parsing.parse_map(limits)))
             if parsing.parse_map(self.master.ask(f"show map {limits_path}", worker)) != wanted_limits:
                 raise NotApplied(f"process {worker.pid} of HAProxy does not take the entries of {limits_path}")
         path = str(self.folder / configuration.SERVICES)
@@ -131,11 +132,11 @@ class Haproxy:
         current_map = parsing.parse_map(self.master.ask(f"show map {path}", worker))
         # A service that has lost its slot is removed before another's servers enter the slot.
         takes_changes = (
-            self._all(worker, changes.map_removals(path, entries, current_map))
-            and self._open(worker, changes.opening_commands(wanted, self._servers(worker)))
-            and self._all(worker, changes.map_additions(path, entries, current_map))
-            and self._all(worker, () if worker.old else changes.limiting_commands(wanted, self._loads(worker)))
-            and self._all(worker, changes.closing_commands(wanted, self._servers(worker)))
+            self._run(worker, changes.map_removals(path, entries, current_map))
+            and self._run_opening(worker, changes.opening_commands(wanted, self._servers(worker)))
+            and self._run(worker, changes.map_additions(path, entries, current_map))
+            and self._run(worker, () if worker.old else changes.limiting_commands(wanted, self._loads(worker)))
+            and self._run(worker, changes.closing_commands(wanted, self._servers(worker)))
         )
         if not takes_changes:
             return
@@ -149,7 +150,7 @@ class Haproxy:
         if missing:
             raise NotApplied(f"process {worker.pid} of HAProxy has not applied: {missing[0]}")
 
-    def _all(self, worker: HaproxyProcess, steps: Iterable[HaproxyCommand]) -> bool:
+    def _run(self, worker: HaproxyProcess, steps: Iterable[HaproxyCommand]) -> bool:
         """Runs commands; returns False if an old process takes no changes, which is fine: it gets no new requests."""
         for step in steps:
             answer = self.master.ask(step.command, worker)
@@ -159,14 +160,14 @@ class Haproxy:
                 raise NotApplied(f"HAProxy answered {answer[:200]!r} to: {step.command}")
         return True
 
-    def _open(self, worker: HaproxyProcess, steps: Iterable[HaproxyCommand]) -> bool:
-        """Runs commands like `_all`, but a server that HAProxy refuses does not stop the others."""
+    def _run_opening(self, worker: HaproxyProcess, steps: Iterable[HaproxyCommand]) -> bool:
+        """Runs commands like `_run`, but a server that HAProxy refuses does not stop the others."""
         refused: dict[str, str] = {}
         for step in steps:
             if step.server in refused:
                 continue
             try:
-                if not self._all(worker, (step,)):
+                if not self._run(worker, (step,)):
                     return False
             except (NotApplied, ValueError) as error:  # ValueError: it cannot be sent as one command
                 if not step.adds or worker.old:

@@ -16,7 +16,7 @@ from agents.keeper.failures import Failures
 from agents.keeper.filler import Filler
 from agents.keeper.ledger import CopyLedger
 from agents.keeper.ports import PortMemory, free_port
-from agents.keeper.room import over_full
+from agents.keeper.room import excess_sm_percent
 from agents.keeper.steps import Steps
 from agents.seams.device import GpuDevice
 
@@ -156,7 +156,7 @@ class Reconciler:
         copies = self._ledger.copies()
         for gpu in {copy.gpu for copy in copies if _is_new(copy)}:
             on_gpu = [copy for copy in copies if gpu in copy.devices]
-            if not over_full(on_gpu):
+            if not excess_sm_percent(on_gpu):
                 continue
             for copy in on_gpu:
                 if _is_new(copy) and now - copy.born > handover_seconds:

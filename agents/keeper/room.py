@@ -20,7 +20,7 @@ def missing(
     return find_shortfall(wanted, holding, memory_gib, rules)
 
 
-def over_full(copies: Collection[NodeCopy]) -> float:
+def excess_sm_percent(copies: Collection[NodeCopy]) -> float:
     """Returns by how many SM% the limits on one GPU exceed 100 now; 0 if they do not."""
-    total = sum(copy.wanted.sm_percent for copy in copies if copy.stage is not Stage.GONE)
-    return total - 100 if total - 100 > TOLERANCE else 0.0
+    excess = sum(copy.wanted.sm_percent for copy in copies if copy.stage is not Stage.GONE) - 100
+    return excess if excess > TOLERANCE else 0.0

@@ -65,17 +65,17 @@ class TunedCopy:
         return self.service.slo_ms
 
     @cached_property
-    def shapes(self) -> Mapping[int, tuple[float, float]]:
+    def times_ms(self) -> Mapping[int, tuple[float, float]]:
         """Returns the time of a batch and of a training's step by batch; batches that no SM% carries are left out."""
-        found = {batch: self._shape(batch) for batch in range(1, MOST_BATCH + 1)}
-        return {batch: shape for batch, shape in found.items() if shape}
+        found = {batch: self._times_ms(batch) for batch in range(1, MOST_BATCH + 1)}
+        return {batch: times_ms for batch, times_ms in found.items() if times_ms}
 
     @cached_property
-    def right(self) -> Mapping[int, float]:
+    def kept_step_ms(self) -> Mapping[int, float]:
         """Returns the time of a training's step by each batch that keeps the SLO."""
         return {
             batch: step_ms
-            for batch, (exec_ms, step_ms) in self.shapes.items()
+            for batch, (exec_ms, step_ms) in self.times_ms.items()
             if latency_at(batch, exec_ms, self.rate_per_second, self.service.percentile) <= self.slo_ms
         }
 
@@ -83,11 +83,11 @@ class TunedCopy:
         """Returns whether this batch keeps the SLO, and trains nearly as fast as the best one."""
         return (
             batch is not None
-            and batch in self.right
-            and self.right[batch] <= (1 + CLOSE_SHARE) * min(self.right.values())
+            and batch in self.kept_step_ms
+            and self.kept_step_ms[batch] <= (1 + CLOSE_SHARE) * min(self.kept_step_ms.values())
         )
 
-    def _shape(self, batch: int) -> tuple[float, float] | None:
+    def _times_ms(self, batch: int) -> tuple[float, float] | None:
         curve = _at_batch(self.profile, batch)
         least = self.training.units_per_second[0][0]
         for percent in range(curve[0][0], 100 - least + 1):
@@ -111,10 +111,10 @@ class NoisyCopy:
         """Serves some thousand requests at this batch; a batch that no SM% carries takes as long as all of them."""
         copy = self._copy
         off = exp(NOISE_SHARE * self._draws.standard_normal())
-        shape = copy.shapes.get(batch)
-        if shape is None:
+        times_ms = copy.times_ms.get(batch)
+        if times_ms is None:
             return MeasuredBatch(1e6 * off, 10 * copy.slo_ms * exp(NOISE_SHARE * self._draws.standard_normal()))
-        exec_ms, step_ms = shape
+        exec_ms, step_ms = times_ms
         arrivals = np.cumsum(self._draws.exponential(1 / copy.rate_per_second, REQUESTS))
         return MeasuredBatch(step_ms * off, _served_ms(arrivals, batch, exec_ms, copy))
 
@@ -175,7 +175,7 @@ def tuned_copies(seed: int, count: int) -> list[TunedCopy]:
     found: list[TunedCopy] = []
     while len(found) < count:
         copy = _draw(problem, draws)
-        if copy.right:
+        if copy.kept_step_ms:
             found.append(copy)
     return found
 

@@ -14,7 +14,7 @@ from agents.contract.assignments import AssignedInstance, Frame
 from agents.contract.fits import GpuRules
 from agents.keeper.copies import NodeCopy, Stage
 from agents.keeper.decide import CopyDecision, NodeConstraints, WantedInstance, decide
-from agents.keeper.room import over_full
+from agents.keeper.room import excess_sm_percent
 
 GPU, OTHER = "GPU-a", "GPU-b"
 NODE = NodeConstraints(memory_gib={GPU: 16.0, OTHER: 16.0})
@@ -224,7 +224,7 @@ def test_nothing_is_started_without_room_and_no_last_ready_copy_is_taken_down(
         after = [*copies, *(copy(start.wanted, Stage.STARTING, 99) for start in decision.start)]
         assert sum(one.wanted.memory_gib for one in after) <= 16 + 1e-6
         if not overlap:
-            assert over_full(after) == 0 or over_full(after) == over_full(copies)
+            assert excess_sm_percent(after) == 0 or excess_sm_percent(after) == excess_sm_percent(copies)
     going = set(taken_down(decision))
     for name in {one.instance.id for one in asked}:
         ready = [one for one in copies if one.instance == name and one.stage is Stage.READY]

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from agents.keeper.copies import Stage
-from agents.keeper.room import over_full
+from agents.keeper.room import excess_sm_percent
 from agents.node.node import LocalNode
 from tests.agents.keeper.test_faults import HANGS
 from tests.agents.keeper.test_routing import Gateway
@@ -41,10 +41,10 @@ def test_a_new_copy_that_is_not_warm_in_time_is_ended_and_the_old_one_serves(one
         first = copy_of(node, "search-1")
         slow = msgspec.structs.replace(served("search-1", sm=70), template="hangs", args={})
         node.offer(assigned(2, slow, handover="overlap", handover_seconds=SECONDS))
-        until(lambda: over_full(list(node.keeper.copies())) > 0, "both are there, above 100 SM%")
+        until(lambda: excess_sm_percent(list(node.keeper.copies())) > 0, "both are there, above 100 SM%")
         until(lambda: held(node) == {"search-1": "handover_timeout"}, "the new one is given up")
         until(lambda: node.keeper._clock() - first.born > 4 * SECONDS, "there was time for more attempts")
-        assert over_full(list(node.keeper.copies())) <= 30, "the next attempt waits until this one is gone"
+        assert excess_sm_percent(list(node.keeper.copies())) <= 30, "the next attempt waits until this one is gone"
         assert next(copy for copy in node.keeper.copies() if copy.id == first.id).stage is Stage.READY
         for pid in one.copies():
             kill(pid)  # or its end would wait for the answer that it is asked for
@@ -64,7 +64,7 @@ def test_a_warm_copy_waits_for_a_gateway_that_is_away_beyond_the_time_and_no_lon
         until(lambda: node.keeper._clock() - new.born > 2 * SECONDS, "the time is over")
         until(lambda: held(node) == {"search-1": "gateway_away"}, "what it waits for is named")
         assert stages(node) == [Stage.READY, Stage.ROUTING]
-        assert over_full(list(node.keeper.copies()))
+        assert excess_sm_percent(list(node.keeper.copies()))
         gateway.away = False
         until(lambda: ready(node, "search-1"), "the old one is gone as soon as the gateway knows the new one")
-        assert not over_full(list(node.keeper.copies()))
+        assert not excess_sm_percent(list(node.keeper.copies()))

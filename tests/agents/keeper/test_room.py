@@ -8,7 +8,7 @@ import pytest
 from agents.contract.assignments import AssignedInstance
 from agents.contract.fits import GpuRules, Shortfall
 from agents.keeper.copies import NodeCopy, Stage
-from agents.keeper.room import missing, over_full
+from agents.keeper.room import excess_sm_percent, missing
 from tests.support.nodes import assigned, served
 
 OVERLAP, STRICT = GpuRules(), GpuRules(overlap=False)
@@ -65,9 +65,9 @@ def test_instances_of_one_model_are_limited_and_jobs_of_it_are_not() -> None:
 
 
 def test_limits_over_100_percent_are_told() -> None:
-    assert over_full([copy(served("a", sm=60)), copy(served("a", sm=70))]) == 30
-    assert over_full([copy(served("a", sm=60)), copy(served("b", sm=40))]) == 0
-    assert over_full([copy(served("a", sm=60)), copy(served("b", sm=70), Stage.GONE)]) == 0
+    assert excess_sm_percent([copy(served("a", sm=60)), copy(served("a", sm=70))]) == 30
+    assert excess_sm_percent([copy(served("a", sm=60)), copy(served("b", sm=40))]) == 0
+    assert excess_sm_percent([copy(served("a", sm=60)), copy(served("b", sm=70), Stage.GONE)]) == 0
 
 
 def test_a_way_of_handing_over_that_is_not_known_counts_as_strict() -> None:

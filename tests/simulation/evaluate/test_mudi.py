@@ -149,8 +149,8 @@ def busiest(seed: int) -> TunedCopy:
 
 def test_what_a_noisy_copy_measures_is_near_the_exact_queue() -> None:
     copy = busiest(0)
-    for batch in (min(copy.right), max(copy.right)):
-        exec_ms, step_ms = copy.shapes[batch]
+    for batch in (min(copy.kept_step_ms), max(copy.kept_step_ms)):
+        exec_ms, step_ms = copy.times_ms[batch]
         exact_ms = latency_at(batch, exec_ms, copy.rate_per_second, copy.service.percentile)
         found = [NoisyCopy(copy, str(number)).measure(batch) for number in range(20)]
         assert len({trial.latency_ms for trial in found}) > 1
@@ -160,15 +160,17 @@ def test_what_a_noisy_copy_measures_is_near_the_exact_queue() -> None:
 
 def test_a_batch_is_close_if_it_keeps_the_slo_and_trains_nearly_as_fast_as_the_best() -> None:
     copy = busiest(1)
-    best = min(copy.right, key=lambda batch: copy.right[batch])
+    best = min(copy.kept_step_ms, key=lambda batch: copy.kept_step_ms[batch])
     assert copy.is_close(best)
     assert not copy.is_close(None)
-    late = [batch for batch in copy.shapes if batch not in copy.right]
-    slow = [batch for batch, step_ms in copy.right.items() if step_ms > (1 + CLOSE_SHARE) * copy.right[best]]
+    late = [batch for batch in copy.times_ms if batch not in copy.kept_step_ms]
+    slow = [
+        batch for batch, step_ms in copy.kept_step_ms.items() if step_ms > (1 + CLOSE_SHARE) * copy.kept_step_ms[best]
+    ]
     assert late
     assert slow
     assert not any(copy.is_close(batch) for batch in [*late, *slow])
-    assert max(copy.shapes) <= MOST_BATCH
+    assert max(copy.times_ms) <= MOST_BATCH
 
 
 def test_the_search_needs_fewer_measurements_than_random_batches() -> None:
