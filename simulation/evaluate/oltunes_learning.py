@@ -55,7 +55,7 @@ def learning_claims(seeds: Sequence[int]) -> list[EvaluationClaim]:
 
     def claim(metric: str, paper: float, field: str, **kinds: bool) -> EvaluationClaim:
         measure = PaperMeasure("O1", metric, paper, MATRIX, OLTUNES, "scaled", NOTE, **kinds)
-        means = {name: fsum(getattr(each, field) for each in mine) / len(mine) for name, mine in found.items()}
+        means = {name: fsum(getattr(score, field) for score in mine) / len(mine) for name, mine in found.items()}
         return EvaluationClaim(measure, means, len(seeds))
 
     return [

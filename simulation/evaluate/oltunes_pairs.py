@@ -44,7 +44,8 @@ def pair_claims(seeds: Sequence[int]) -> list[EvaluationClaim]:
         found[IN_TURN].append(1.0)
         for name, suit in ways.items():
             found[name].append(speedup(kernels, suit))
-    return [EvaluationClaim(MEASURE, {name: fsum(each) / len(seeds) for name, each in found.items()}, len(seeds))]
+    means = {name: fsum(speedups) / len(seeds) for name, speedups in found.items()}
+    return [EvaluationClaim(MEASURE, means, len(seeds))]
 
 
 def pairings() -> Mapping[str, Suit]:

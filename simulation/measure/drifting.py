@@ -131,12 +131,14 @@ def _attainment(simulation: Simulation, since: float) -> dict[str, float]:
         for name, share in attained_shares(first, last).items()
     )
     began = next(mark for mark in marks if mark.at >= since)
-    late = {
-        name: sum(marks[-1].services[name][of] - began.services[name][of] for of in (0, 2))
-        - (marks[-1].services[name][1] - began.services[name][1])
-        for name in percentiles
-    }
-    return {"missed_before": before, "slo_again_seconds": until, "missed_minutes": missed, "late": sum(late.values())}
+    late = sum(_late(marks[-1], name) - _late(began, name) for name in percentiles)
+    return {"missed_before": before, "slo_again_seconds": until, "missed_minutes": missed, "late": late}
+
+
+def _late(mark: Mark, service: str) -> int:
+    """Returns how many of a service's requests had missed its SLO by then, failed ones included."""
+    answered, within, failed = mark.services[service]
+    return answered + failed - within
 
 
 def _windows(marks: Sequence[Mark]) -> Iterator[tuple[Mark, Mark]]:

@@ -63,13 +63,13 @@ def scale_by_hpa(
     gpus: dict[float, int] = defaultdict(int)
     for name, service in sorted(problem.services.items()):
         shape = choose_shape(problem, service)
-        each = shape.rate_per_second if shape else 0.0
+        per_copy = shape.rate_per_second if shape else 0.0
         of_service = partial(rate_at, name)
-        for moment in autoscale(of_service, each, service.min_instances, start_seconds.get(name, 0.0), until):
+        for moment in autoscale(of_service, per_copy, service.min_instances, start_seconds.get(name, 0.0), until):
             if moment.at >= began:
                 rate = of_service(moment.at)
                 asked += rate
-                served += min(rate, moment.ready * each)
+                served += min(rate, moment.ready * per_copy)
                 held = moment.copies * (shape.gpus if shape else 0)
                 cost += held * (price[shape.gpu_type] if shape else 0.0)
                 gpus[moment.at] += held
@@ -117,17 +117,17 @@ class HpaMoment:
 
 
 def autoscale(
-    rate_at: Callable[[float], float], each: float, least: int, start_seconds: float, until: float
+    rate_at: Callable[[float], float], per_copy: float, least: int, start_seconds: float, until: float
 ) -> list[HpaMoment]:
-    """Returns the copies of one service at every sync; `each` is the rate that a copy carries, 0 if none can."""
+    """Returns the copies of one service at every sync; `per_copy` is the rate that a copy carries, 0 if none can."""
     least = max(1, least)
-    copies = max(least, ceil(rate_at(0.0) / (TARGET_SHARE * each))) if each else 0
+    copies = max(least, ceil(rate_at(0.0) / (TARGET_SHARE * per_copy))) if per_copy else 0
     ready_from = [0.0] * copies  # by copy
     wishes: list[tuple[float, int]] = []
     found = []
     for number in range(int(until // SYNC_SECONDS)):
         at = number * SYNC_SECONDS
-        usage = rate_at(at) / (copies * each) / TARGET_SHARE if copies else 1.0
+        usage = rate_at(at) / (copies * per_copy) / TARGET_SHARE if copies else 1.0
         wish = copies if abs(usage - 1) <= TOLERANCE_SHARE else max(least, ceil(copies * usage - 1e-9))
         wishes = [(since, wanted) for since, wanted in wishes if since > at - STABLE_SECONDS] + [(at, wish)]
         wanted = wish if wish >= copies else min(copies, max(most for _, most in wishes))

@@ -32,7 +32,7 @@ class PromiseShares:
 
 
 class PromiseRecord:
-    """What a fleet does from the first look on. It is looked at after every tick."""
+    """Records from the first look on what requests got and what GPUs cost. It looks at the fleet after every tick."""
 
     def __init__(self) -> None:
         self._first: Mapping[str, Total] = {}

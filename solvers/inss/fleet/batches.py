@@ -81,10 +81,10 @@ def _rates(
         best = max(option.throughput_per_second for option in options[line.instance.id].values())
         most[line.instance.service][line.instance.id] = best
     found = {}
-    for name, each in most.items():
-        total = sum(each.values())
-        for seat, best in each.items():
-            found[seat] = problem.services[name].rate_per_second * (best / total if total else 1 / len(each))
+    for name, by_seat in most.items():
+        total = sum(by_seat.values())
+        for seat, best in by_seat.items():
+            found[seat] = problem.services[name].rate_per_second * (best / total if total else 1 / len(by_seat))
     return found
 
 

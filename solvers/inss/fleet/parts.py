@@ -109,7 +109,9 @@ class FleetLayout:
 
 def _speeds(problem: Problem, service: Service, pools: Sequence[GpuPool]) -> PoolSpeeds | None:
     """Returns the variant that carries most on a whole GPU, or None if none keeps the SLO anywhere."""
-    runnable = {pool: {each.variant: each for each in runnable_profiles(problem, service, pool)} for pool in pools}
+    runnable = {
+        pool: {profile.variant: profile for profile in runnable_profiles(problem, service, pool)} for pool in pools
+    }
     best: PoolSpeeds | None = None
     for variant in service.variants:
         profiles, most = {}, 0.0

@@ -69,7 +69,8 @@ def update_correction(
         if is_changed:
             return replace(before, at=now, message=f"profile {before.key} was changed; its correction was reset")
     own = _of_profile(window, mark, now - _seconds(settings.window_seconds))
-    regions = update_regions(before.regions, (each for each in evidence.fresh if each.profile == mark), now, settings)
+    fresh = (observation for observation in evidence.fresh if observation.profile == mark)
+    regions = update_regions(before.regions, fresh, now, settings)
     fit = fit_curve(regions, now, settings.filter, settings.prior)
     late, late_at = _late(replace(before, regions=regions), own, now, settings)
     after = replace(before, regions=regions, late=late, late_at=late_at)
