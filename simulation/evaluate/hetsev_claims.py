@@ -29,10 +29,7 @@ BILLED = (
     "Billed as the paper does: Kubernetes pays all memory of its GPUs, the others what they use, which favours us. "
     "Runs say how many requests missed their SLO: costs are not at equal attainment."
 )
-RATES = (
-    "The rates of single models are ours. Planners that scale by thresholds have cycles of 15 s, the joint planner the "
-    "default of 30 s."
-)
+RATES = "The rates of single models are ours. All planners have cycles of 15 s."
 
 
 def hetsev_claims(results: Sequence[EvaluationResult]) -> list[EvaluationClaim]:

@@ -16,9 +16,7 @@ SHARES = (
     "Orion schedules kernels; here it is a placement by shares, which keeps best effort from waiting for single "
     "kernels and favours Orion."
 )
-BURSTS = (
-    "Bursts of ours stand for Apollo's trace. Planners other than the joint one have cycles of 15 s, that one 30 s."
-)
+BURSTS = "Bursts of ours stand for Apollo's trace. All planners have cycles of 15 s."
 
 
 def oltunes_claims(results: Sequence[EvaluationResult]) -> list[EvaluationClaim]:

@@ -12,7 +12,7 @@ from simulation.run import Simulation, simulated
 from simulation.world import with_policy
 from solvers.planners.names import HETSEV, MUDI
 
-MINUTES = 9
+MINUTES = 10
 LOW_SHARE = 0.3  # of the declared rates: there several batches carry the load
 
 

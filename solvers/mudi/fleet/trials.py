@@ -19,6 +19,7 @@ from solvers.planning.problem import Knowledge, RunningState
 TRIALS_PER_BATCH, MOST_TRIALS = 2, 24  # Mudi needs fewer than 25
 NOISE_SHARE = 0.1  # of a measured time: latencies are known in classes a fifth wide, and loads move
 SAME_RATE_SHARE = 0.25
+SETTLING_SECONDS = 60.0  # after a change, as the pace of a job is smoothed over a minute
 MOST_CHOICES = 16  # in one plan: each takes some hundredths of a second
 
 
@@ -28,7 +29,7 @@ class InstanceTrials:
 
     jobs: list[str]
     rate_per_second: float
-    counted_at: float  # the last minute that counts, or the moment at which the series began
+    counted_at: float  # the last minute that counts; minutes count that began later
     trials: list[list[float]] = field(default_factory=list)  # batch, milliseconds of a job's step, latency
     batch: int | None = None  # to run with; None: the planner's own choice
     is_chosen: bool = False  # for the trials so far
@@ -72,13 +73,15 @@ class FleetTrials:
         jobs = sorted(job.name for job in device.jobs)
         series = self._before.get(resident.seat.id)
         if series is None or not series.covers(jobs, resident.rate_per_second):
-            series = InstanceTrials(jobs, resident.rate_per_second, now.timestamp())
+            series = InstanceTrials(jobs, resident.rate_per_second, now.timestamp() + SETTLING_SECONDS)
         self._series[resident.seat.id] = series
         self._count(device, series)
         possible = _possible_shares(device)
         if len(possible) > 1 and not series.is_chosen and self._choices < MOST_CHOICES:
             self._choices += 1
             _choose(series, sorted(possible), resident.service.slo_ms)
+            if series.batch != resident.seat.batch:
+                series.counted_at = now.timestamp() + SETTLING_SECONDS
         if series.batch in possible:
             device.residents = [replace(resident, batch=series.batch)]
             device.shares = possible[series.batch]

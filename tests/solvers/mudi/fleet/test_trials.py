@@ -27,6 +27,7 @@ from solvers.planning.problem import (
 from solvers.planning.search.promise import keep
 from tests.solvers.hetsev.fleet.fleets import fleet
 
+MINUTES = 30  # enough for all trials
 NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
 BATCHES: Mapping[int, float] = {2: 8.0, 4: 12.0, 8: 20.0, 16: 37.0}  # at 40 % of the SMs
 PRESSING = Demand(cpu_cores=1, host_memory_gib=1, pressure=((10, 0.2), (90, 1.0)), sensitivity=0.3)
@@ -102,7 +103,7 @@ def _with_batches(profile: Profile) -> Profile:
 @pytest.mark.parametrize("best", sorted(BATCHES))
 def test_the_batch_with_which_the_job_is_really_fastest_is_found(best: int) -> None:
     live = LiveFleet(Truth(lambda batch: 8.0 if batch == best else 4.0))
-    for _ in range(14):
+    for _ in range(MINUTES):
         live.plan()
     assert set(live.run) == set(BATCHES)
     assert set(live.run[-4:]) == {best}
@@ -110,7 +111,7 @@ def test_the_batch_with_which_the_job_is_really_fastest_is_found(best: int) -> N
 
 def test_a_batch_whose_requests_are_really_too_slow_is_not_kept() -> None:
     live = LiveFleet(Truth(float, lambda batch: 50.0 if batch < 16 else 400.0))
-    for _ in range(14):
+    for _ in range(MINUTES):
         live.plan()
     assert 16 in live.run
     assert set(live.run[-4:]) == {8}
@@ -134,20 +135,20 @@ def test_the_same_trials_give_the_same_plans() -> None:
 
 def test_a_plan_leaves_what_it_was_asked_with_as_it_is_and_so_can_be_repeated() -> None:
     live = LiveFleet(Truth(lambda batch: 3.0 + batch % 5))
-    for _ in range(5):
-        live.plan()
-    assert live.draft
-    known, problem = live.draft.knowledge, live.problem()
-    before = json.dumps(known)
-    first = plan(problem, known, PlannerBudget())
-    assert first.knowledge != known
-    assert json.dumps(known) == before
-    assert plan(problem, known, PlannerBudget()) == first
+    counted = 0
+    for _ in range(10):
+        known, problem = live.plan().knowledge, live.problem()
+        before = json.dumps(known)
+        first = plan(problem, known, PlannerBudget())
+        counted += first.knowledge != known
+        assert json.dumps(known) == before
+        assert plan(problem, known, PlannerBudget()) == first
+    assert counted >= 3
 
 
 def test_another_job_or_a_much_higher_rate_begins_again() -> None:
     live = LiveFleet(Truth(lambda batch: 8.0 if batch == 4 else 4.0))
-    for _ in range(14):
+    for _ in range(MINUTES):
         live.plan()
     assert series_of(live)["is_over"]
     assert not series_of(live)["trials"]
@@ -155,7 +156,7 @@ def test_another_job_or_a_much_higher_rate_begins_again() -> None:
     live.plan()
     assert series_of(live)["is_over"]
     live.rate *= 1.5
-    for _ in range(3):
+    for _ in range(5):
         live.plan()
     assert not series_of(live)["is_over"]
     assert series_of(live)["trials"]
