@@ -2,7 +2,8 @@
 
 A trial is a minute that went as planned: the latency of the instance's requests at its SLO's percentile, and the pace
 of the jobs beside it. GP-LCB chooses the next batch, which runs at the smallest SM% that carries the rate (M5). Trials
-beside other jobs, or at a much different rate, say nothing about the present ones, so they are forgotten.
+beside other jobs, for another SLO, or at a much different rate say nothing about the present ones, so they are
+forgotten.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ MOST_CHOICES = 16  # in one plan: each takes some hundredths of a second
 
 @dataclass(slots=True)
 class InstanceTrials:
-    """The trials of one instance beside the same jobs at about the same rate."""
+    """The trials of one instance beside the same jobs, for the same SLO, at about the same rate."""
 
     jobs: list[str]
+    slo: list[float]  # milliseconds, and the percentile of the measured latencies
     rate_per_second: float
     counted_at: float  # the last minute that counts; minutes count that began later
     trials: list[list[float]] = field(default_factory=list)  # batch, milliseconds of a job's step, latency
@@ -40,10 +42,11 @@ class InstanceTrials:
         """Returns remembered trials, with a list of their own: plans must leave what they were asked with as it is."""
         return cls(**{**stated, "trials": [*stated["trials"]]})
 
-    def covers(self, jobs: Sequence[str], rate_per_second: float) -> bool:
-        """Returns whether trials beside these jobs at this rate belong to the series."""
+    def covers(self, jobs: Sequence[str], slo: Sequence[float], rate_per_second: float) -> bool:
+        """Returns whether trials beside these jobs, for this SLO and rate, belong to the series."""
         off = abs(rate_per_second - self.rate_per_second)
-        return list(jobs) == self.jobs and off <= SAME_RATE_SHARE * self.rate_per_second
+        is_same = list(jobs) == self.jobs and list(slo) == self.slo
+        return is_same and off <= SAME_RATE_SHARE * self.rate_per_second
 
 
 class FleetTrials:
@@ -71,9 +74,10 @@ class FleetTrials:
             return
         resident = device.residents[0]
         jobs = sorted(job.name for job in device.jobs)
+        slo = [resident.service.slo_ms, resident.service.percentile]
         series = self._before.get(resident.seat.id)
-        if series is None or not series.covers(jobs, resident.rate_per_second):
-            series = InstanceTrials(jobs, resident.rate_per_second, now.timestamp() + SETTLING_SECONDS)
+        if series is None or not series.covers(jobs, slo, resident.rate_per_second):
+            series = InstanceTrials(jobs, slo, resident.rate_per_second, now.timestamp() + SETTLING_SECONDS)
         self._series[resident.seat.id] = series
         self._count(device, series)
         possible = _possible_shares(device)

@@ -48,6 +48,7 @@ class LiveFleet:
 
     truth: Truth
     rate: float = 50.0
+    slo_ms: float = 200.0
     jobs: tuple[str, ...] = ("lab/a",)
     minutes: int = 0
     draft: PlannerDraft | None = None
@@ -86,7 +87,7 @@ class LiveFleet:
         }
         paces = {placed.job: self.truth.pace(batch[placed.place]) for placed in jobs}
         state = RunningState(at, running, jobs, measured=measured, paces=paces)
-        found = fleet(rate=self.rate)
+        found = fleet(rate=self.rate, slo_ms=self.slo_ms)
         profiles = {key: _with_batches(profile) for key, profile in found.profiles.items()}
         trainings = {name: Job(name, "lab", "training", 1e5, {"fast": TRAINED, "slow": TRAINED}) for name in self.jobs}
         return replace(found, profiles=profiles, jobs=trainings, state=state)
@@ -163,6 +164,19 @@ def test_another_job_or_a_much_higher_rate_begins_again() -> None:
     live.jobs = ("lab/b",)
     live.plan()
     assert not series_of(live)["trials"]
+
+
+def test_another_slo_begins_again_so_that_a_batch_found_for_the_last_one_does_not_stay() -> None:
+    live = LiveFleet(Truth(float, lambda batch: 15.0 * batch))  # the job is fastest beside the largest batch
+    for _ in range(MINUTES):
+        live.plan()
+    assert live.beside().batch == 8
+    live.slo_ms = 100.0
+    live.plan()
+    assert not series_of(live)["is_over"]
+    for _ in range(MINUTES):
+        live.plan()
+    assert live.beside().batch == 4
 
 
 def series_of(live: LiveFleet) -> dict[str, Any]:
