@@ -185,6 +185,7 @@ def lift(connection: Connection, by: Actor, name: str, given: CordonRequest) -> 
     require(by.principal, Noun.CORDON, AccessVerb.WRITE)
     lifted = cordons.lift(connection, name, cordons.ALL_GPUS if given.gpu is None else given.gpu)
     if not lifted:
+        _existing(connection, name)
         _refuse_to_lift(connection, name, given.gpu)
         raise HttpProblem("not-found", f"{_named(name, given.gpu)} is not cordoned")
     wires = [cordoned.wire() for cordoned in lifted]

@@ -122,7 +122,9 @@ def test_a_body_that_is_no_text_is_refused(fleet: Planned, body: bytes) -> None:
 
 
 def test_of_a_node_that_is_not_there_nothing_is_asked(fleet: Planned) -> None:
-    assert node(fleet, "cordon", {}, "node-9").status == 404
+    for verb in ("cordon", "drain", "uncordon"):
+        refused = node(fleet, verb, {}, "node-9")
+        assert (refused.status, refused.json["detail"]) == (404, "there is no Node node-9")
 
 
 def test_a_gpu_of_a_node_that_is_cordoned_whole_is_not_given_back_alone(fleet: Planned) -> None:
