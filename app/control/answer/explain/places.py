@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from app.control.answer.explain.wording import count, rate
+from app.control.answer.explain.wording import clock, count, rate
 from solvers.planning.plan_fields import held_gpus
 
 JSON: TypeAlias = Any
@@ -85,7 +85,7 @@ def _cordon(cordon: Mapping[str, JSON]) -> str:
         "reclaim": "the cloud takes it back, and plans move everything off it",
         "profile": f"{where} is kept empty for measurements",
     }.get(cordon["mode"], f"plans keep off {where}")
-    until = f" by {cordon['deadline']}" if cordon["deadline"] else ""
+    until = f" by {clock(str(cordon['deadline']))}" if cordon["deadline"] else ""
     message = f": {cordon['message']}" if cordon["message"] else ""
     return f"{does}{until}, asked by {cordon['askedBy']}{message}"
 
