@@ -148,6 +148,7 @@ class Announcer:
             limits=problem.limits,
             used=sums.used,
             mode=mode_of(snapshot),
+            is_held=snapshot.is_held,
             currency=self.currency,
         )
 

@@ -48,6 +48,7 @@ class CycleFacts:
     limits: Mapping[str, Limit] = field(default_factory=dict)  # entitled
     used: Mapping[str, GpuUsage] = field(default_factory=dict)
     mode: str = "auto"
+    is_held: bool = False  # plans wait for approval since a rollback, whatever the policy's mode
     currency: str = ""  # of all prices; empty: unknown
 
 
@@ -71,7 +72,7 @@ def describe_service(
 ) -> tuple[Statement, ...]:  # fmt: skip
     """Returns Planned, SloAttained, Degraded, and WithinBudget where the tenant has a budget."""
     name = service.name
-    found = [describe_planned(service, carried, unserved, facts.reasons.get(name), facts.mode)]
+    found = [describe_planned(service, carried, unserved, facts.reasons.get(name), _why_not_auto(facts))]
     found.append(describe_attained(service, facts.attained.get(name)))
     degraded = facts.degraded.get(name)
     found.append(
@@ -85,8 +86,16 @@ def describe_service(
     return tuple(found)
 
 
+def _why_not_auto(facts: CycleFacts) -> str:
+    """Returns why plans are not carried out at once; empty if they are."""
+    if facts.mode == "auto":
+        return ""
+    is_by_rollback = facts.is_held and facts.mode == "approve"
+    return "plans wait for approval since a rollback" if is_by_rollback else f"the mode is {facts.mode}"
+
+
 def describe_planned(
-    service: Service, carried: float, unserved: Unserved | None, why: Unserved | None, mode: str
+    service: Service, carried: float, unserved: Unserved | None, why: Unserved | None, not_auto: str
 ) -> Statement:  # fmt: skip
     """Describes whether the plan carries the whole rate; if not, why, and the least change that would help."""
     rate = service.rate_per_second
@@ -99,8 +108,8 @@ def describe_planned(
         message += f": {known.reason}"
     if known.relaxation:
         message += f"; least change that helps: {known.relaxation}"
-    if mode != "auto":
-        message += f"; the mode is {mode}"
+    if not_auto:
+        message += f"; {not_auto}"
     return Statement("Planned", FALSE, Reason.UNSERVED, message[:MOST_CHARACTERS])
 
 

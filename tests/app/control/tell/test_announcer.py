@@ -170,6 +170,14 @@ def test_an_advised_fleet_sheds_nothing(database: Database) -> None:
     assert found["Degraded"]["status"] == "False"
 
 
+def test_after_a_rollback_a_lack_names_it_and_no_mode_that_the_policy_does_not_have(database: Database) -> None:
+    outcome = after(1500.0, mode="auto")
+    held = replace(outcome, snapshot=replace(outcome.snapshot, is_held=True))
+    assert announced(database, Announcer(database, Inline()), held)
+    planned = conditions(database, SEARCH)["Planned"]
+    assert planned["message"].endswith("; plans wait for approval since a rollback")
+
+
 def test_a_leader_of_the_past_tells_nothing(database: Database) -> None:
     assert not Announcer(database, Inline()).announce(7, after(1500.0))
     assert database.read(endpoints.read_limits) == {}
