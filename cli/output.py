@@ -104,6 +104,11 @@ def age(moment: str, now: float | None = None) -> str:
     return "-" if seconds is None else span(seconds)
 
 
+def shortened(text: str, most: int) -> str:
+    """Returns the text, cut to so many characters with `...` at the end."""
+    return text if len(text) <= most else f"{text[: most - 3].rstrip()}..."
+
+
 def ahead(moment: str) -> str:
     """`in 9m`, or that it has passed."""
     seconds = seconds_since(moment)

@@ -11,7 +11,7 @@ from cli.arguments import add_connection_arguments, whole
 from cli.client import ApiClient
 from cli.contexts import resolve
 from cli.exits import Failed
-from cli.output import OutputTable, age, colour, number, plain, print_data, say
+from cli.output import OutputTable, age, colour, number, plain, print_data, say, shortened
 from cli.rollout import rollout_lines
 from solvers.planning.plan_fields import held_gpus, spell_changes
 
@@ -252,7 +252,7 @@ def differences(diff: Mapping[str, Any]) -> Iterator[str]:
 def _why_made(plan: Mapping[str, Any]) -> str:
     """Returns the message of a plan that only the planning period called for, and else the reason."""
     reason, message = plan.get("reason") or "", plan.get("message") or ""
-    return message[:LONGEST_WHY] if message and reason in ("", "cycle") else reason
+    return shortened(message, LONGEST_WHY) if message and reason in ("", "cycle") else reason
 
 
 def _why(unserved: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cli.columns import fastest
-from cli.output import OutputTable, age, as_json, as_yaml, gib, number, plain, span
+from cli.output import OutputTable, age, as_json, as_yaml, gib, number, plain, shortened, span
 
 
 @pytest.mark.parametrize(
@@ -36,6 +36,11 @@ def test_json_and_yaml_are_ascii_for_any_label() -> None:
 )  # fmt: skip
 def test_ages_read_like_kubectls(seconds: float, text: str) -> None:
     assert span(seconds) == text
+
+
+def test_a_text_that_is_cut_shows_it() -> None:
+    assert shortened("1500.0 were planned for", 23) == "1500.0 were planned for"
+    assert shortened("1500.0 were planned for", 22) == "1500.0 were planned..."
 
 
 def test_an_age_counts_from_an_rfc_3339_moment() -> None:
