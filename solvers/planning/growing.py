@@ -11,7 +11,7 @@ from solvers.planning.plan import Unserved
 from solvers.planning.planner_draft import PlannerDraft
 from solvers.planning.problem import Instance, Place, PlacedJob, Problem, Service
 from solvers.planning.rooms import FleetRooms, FleetShape
-from solvers.planning.runnable import NO_SHAPE
+from solvers.planning.runnable import why_no_shape
 from solvers.planning.stopping import spare_instances
 
 CRITICAL_PRIORITY = 100  # services below it are throughput-oriented work
@@ -126,7 +126,7 @@ class GrowingFleet:
     def _why(self, name: str, waits: str) -> str:
         service, shapes = self.problem.services[name], self.shapes[name]
         if not shapes:
-            return NO_SHAPE
+            return why_no_shape(self.problem)
         if any(self.rooms.room_for(shape, service) for shape in shapes):
             return waits
         smallest = min(shapes, key=lambda shape: (shape.sm_percent, shape.memory_gib))

@@ -6,6 +6,12 @@ from solvers.planning.problem import Problem, Profile, Service
 from solvers.planning.rooms import GpuPool
 
 NO_SHAPE = "no GPU type of the fleet keeps its SLO in any profiled shape"
+NO_GPU = "no GPU may be used now: no node reports one, or all are cordoned, drained or failed"
+
+
+def why_no_shape(problem: Problem) -> str:
+    """Returns why a service has no shape on any GPU of the fleet."""
+    return NO_SHAPE if any(node.gpus for node in problem.nodes.values()) else NO_GPU
 
 
 def runnable_profiles(problem: Problem, service: Service, pool: GpuPool) -> list[Profile]:

@@ -6,7 +6,7 @@ from solvers.latency import max_rate
 from solvers.planning.judge.tolerances import at_most
 from solvers.planning.problem import Instance, Place, Problem, Profile, Service
 from solvers.planning.rooms import FleetRooms, FleetShape, GpuPool
-from solvers.planning.runnable import NO_SHAPE, runnable_profiles
+from solvers.planning.runnable import runnable_profiles, why_no_shape
 
 
 def whole_gpu_shapes(problem: Problem, service: Service, pools: list[GpuPool]) -> list[FleetShape]:
@@ -43,7 +43,7 @@ def why_no_gpu(problem: Problem, service: Service, rooms: FleetRooms) -> str:
     """Names what keeps another instance with a GPU of its own off the fleet; empty where nothing does."""
     shapes = whole_gpu_shapes(problem, service, rooms.pools)
     if not shapes:
-        return NO_SHAPE
+        return why_no_shape(problem)
     if any(rooms.idle_places(shape, service) for shape in shapes):
         return ""
     if not rooms.has_idle:

@@ -13,7 +13,7 @@ from solvers.planning.plan import Unserved
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
 from solvers.planning.problem import Instance, Knowledge, Problem, Service
 from solvers.planning.rooms import FleetRooms, FleetShape
-from solvers.planning.runnable import NO_SHAPE
+from solvers.planning.runnable import why_no_shape
 from solvers.planning.whole_gpus import whole_gpu_shapes
 
 EXACTLY = 1e-6  # of a rate
@@ -99,7 +99,7 @@ def _is_same(line: Instance, shape: FleetShape) -> bool:
 
 def _why(problem: Problem, name: str, chosen: Mapping[str, Sequence[FleetShape]], rooms: FleetRooms) -> str:
     if name not in chosen:
-        return NO_SHAPE
+        return why_no_shape(problem)
     service, shapes = problem.services[name], chosen[name]
     if any(rooms.room_for(shape, service) for shape in shapes):
         return NOT_CARRIED

@@ -19,7 +19,7 @@ from solvers.planning.plan import Unserved
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
 from solvers.planning.problem import Instance, Knowledge, PlacedJob, Problem
 from solvers.planning.rooms import FleetRooms, FleetShape
-from solvers.planning.runnable import NO_SHAPE
+from solvers.planning.runnable import why_no_shape
 
 MOST_ROUNDS = 200  # of counting and placing; each places an instance or finds a shape without room
 Starts = list[tuple[str, FleetShape]]  # of a service each
@@ -113,7 +113,7 @@ class _Fleet:
         """Returns why a part of a service's rate is unserved."""
         counts = self.counts[name]
         if not counts.shapes:
-            return NO_SHAPE
+            return why_no_shape(self.problem)
         since = memory.watch(name).over_since
         if memory.now is not None and since is not None and not counts.full:
             waited = memory.now - since

@@ -19,7 +19,7 @@ from solvers.planning.plan import Unserved
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
 from solvers.planning.problem import Instance, Knowledge, Place, PlacedJob, Problem
 from solvers.planning.rooms import FleetRooms, GpuPool
-from solvers.planning.runnable import NO_SHAPE
+from solvers.planning.runnable import why_no_shape
 from solvers.planning.whole_gpus import whole_gpu_shapes
 from solvers.proof import Proof
 
@@ -75,7 +75,7 @@ def _placed(problem: Problem, running: Sequence[Instance], jobs: Sequence[Placed
         outcome = serve(layout.as_throughput(parts))
         seats, without = seated(layout, outcome.answer, running, jobs)
         instances, rests = carry(problem, rebatched(problem, seats, jobs).seats, jobs)
-        reasons = {name: NO_SHAPE for name in problem.services if name not in parts}
+        reasons = {name: why_no_shape(problem) for name in problem.services if name not in parts}
         reasons |= _why(layout, without, seats, jobs)
         found = CarriedFleet(instances, rests, _method(outcome.proof), reasons)
         if best is None or found.missing_share(problem) < best.missing_share(problem):

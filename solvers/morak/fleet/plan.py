@@ -18,7 +18,7 @@ from solvers.planning.carried import carry, is_admitted
 from solvers.planning.plan import Unserved
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
 from solvers.planning.problem import Instance, Knowledge, Place, PlacedJob, Problem
-from solvers.planning.runnable import NO_SHAPE
+from solvers.planning.runnable import why_no_shape
 
 SETS_PER_WORK = 1_000  # residents of a GPU that the search may examine, for each unit of work
 
@@ -87,7 +87,7 @@ def _why(board: MorakBoard, name: str) -> str:
     pools: Mapping[int, MorakItems] = {id(gpu.items): gpu.items for gpu in board.gpus.values()}
     shares = [item for items in pools.values() for item in items.shares.get(name, ())]
     if not shares:
-        return NO_SHAPE
+        return why_no_shape(board.problem)
     least = min(item.sm_percent for item in shares)
     free = max((gpu.free_percent for gpu in board.gpus.values() if name in gpu.items.shares), default=0)
     if free < least:

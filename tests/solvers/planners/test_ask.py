@@ -13,6 +13,7 @@ from solvers.planners.ask import DRAFTERS, PlanRefused, drafter_of, find_plan, j
 from solvers.planners.names import BASELINES, JOINT, PLANNERS, UnknownPlanner
 from solvers.planning.judge import judge
 from solvers.planning.planner_draft import PlannerBudget
+from solvers.planning.runnable import NO_GPU
 from solvers.planning.solve import SolveBudget, solve
 from tests.solvers.hetsev.fleet.fleets import fleet
 from tests.solvers.planning.random_problems import random_problem
@@ -26,6 +27,12 @@ def test_every_name_plans_and_manifests_know_the_same_names() -> None:
     assert get_args(PolicySpec.model_fields["planner"].annotation) == PLANNERS
     with pytest.raises(UnknownPlanner, match="allowed: joint, hetsev, mudi, inss, morak, oltunes"):
         drafter_of("someone")
+
+
+@pytest.mark.parametrize("planner", sorted({*PLANNERS} - {JOINT}))
+def test_without_a_gpu_that_may_be_used_no_slo_is_blamed(planner: str) -> None:
+    plan = find_plan(replace(fleet(), nodes={}), planner, FEW, alone=True).plan
+    assert {rest.reason for rest in plan.unserved} == {NO_GPU}
 
 
 @pytest.mark.parametrize("planner", sorted(DRAFTERS))
