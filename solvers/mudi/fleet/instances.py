@@ -2,7 +2,8 @@
 
 Mudi's paper deploys one instance of a service on each GPU and never changes their number. Ours: another one starts on
 the idle GPU of the lowest price for its rate once whole GPUs could not carry the load, and the dearest stops once the
-others could carry a quarter more.
+others could carry a quarter more. An instance beside another service, as another planner leaves it, gives way to one on
+an idle GPU, where there is one.
 """
 
 from __future__ import annotations
@@ -19,14 +20,18 @@ USED_SHARE = 0.999  # of what a whole GPU carries
 
 
 def instances_with_rates(
-    problem: Problem, service: Service, own: Sequence[Instance], rooms: FleetRooms
+    problem: Problem, service: Service, own: Sequence[Instance], beside: Sequence[Instance], rooms: FleetRooms
 ) -> list[tuple[Instance, float]]:
-    """Returns the instances of a service, each with its part of the rate."""
+    """Returns the instances of a service, each with its part of the rate.
+
+    Those that run `beside` another service stay only where no GPU is idle.
+    """
     shapes = {(shape.pool.gpu_type, shape.variant): shape for shape in whole_gpu_shapes(problem, service, rooms.pools)}
     seats = [(seat, _whole_rate(problem, shapes, seat)) for seat in own]
     seats = _without_spare(problem, service, [(seat, most) for seat, most in seats if most > 0])
+    left = [(seat, most) for seat in beside if (most := _whole_rate(problem, shapes, seat)) > 0]
     while len(seats) < service.min_instances or sum(most for _, most in seats) < service.rate_per_second:
-        found = _start(service, list(shapes.values()), rooms)
+        found = _start(service, list(shapes.values()), rooms) or (left.pop(0) if left else None)
         if found is None:
             break
         seats.append(found)

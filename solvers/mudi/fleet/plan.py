@@ -62,7 +62,9 @@ def _devices(problem: Problem, running: Sequence[Instance], rooms: FleetRooms) -
     devices: dict[Place, MudiDevice] = {}
     for service in sorted(problem.services.values(), key=lambda service: (-service.priority, service.name)):
         own = [line for line in running if line.service == service.name]
-        for seat, rate in instances_with_rates(problem, service, own, rooms):
+        alone = [line for line in own if line.place not in devices]
+        beside = [line for line in own if line.place in devices]
+        for seat, rate in instances_with_rates(problem, service, alone, beside, rooms):
             profile = problem.profile(service.name, seat.variant, seat.node)
             assert profile
             device = devices.setdefault(seat.place, MudiDevice(problem, seat.place, []))

@@ -14,7 +14,7 @@ from solvers.planning.judge import judge
 from solvers.planning.judge.readings import value_at
 from solvers.planning.plan import Plan
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
-from solvers.planning.problem import Demand, Job, JobProfile, Problem, RunningState
+from solvers.planning.problem import Demand, Instance, Job, JobProfile, Problem, RunningState
 from solvers.planning.search.promise import keep
 from tests.solvers.hetsev.fleet.fleets import fleet
 
@@ -92,6 +92,29 @@ def test_another_gpu_is_taken_once_a_whole_one_could_not_carry_the_load() -> Non
     assert len(large.instances) > len(small.instances)
     full = planned(fleet(rate=1e5))
     assert {entry.reason for entry in full.unserved} == {"each instance needs a GPU of its own, and all are in use"}
+
+
+def test_services_that_another_planner_put_on_one_gpu_part_where_gpus_are_idle() -> None:
+    problem = fleet(rate=600.0, slow_price=9.0)
+    apart = planned(problem)
+    shared = replace(apart, instances=tuple(map(_on_one_gpu, apart.instances)))
+    assert [line.service for line in shared.instances] == ["shop/a", "shop/b"]
+    draft = planned(problem, shared)
+    assert len({line.place for line in draft.instances}) == len(draft.instances)
+    assert not draft.unserved
+    assert {line.id for line in shared.instances} & {line.id for line in draft.instances}
+
+
+def test_services_on_the_only_gpu_stay_together() -> None:
+    problem = fleet(rate=100.0)
+    one = replace(problem, nodes={"fast-0": replace(problem.nodes["fast-0"], gpus=(0,))})
+    shared = replace(planned(problem), instances=tuple(map(_on_one_gpu, planned(problem).instances)))
+    draft = planned(one, shared)
+    assert {line.id for line in draft.instances} == {line.id for line in shared.instances}
+
+
+def _on_one_gpu(line: Instance) -> Instance:
+    return replace(line, node="fast-0", gpu=0, sm_percent=min(line.sm_percent, 50))
 
 
 def test_jobs_run_beside_services_and_split_what_is_spare() -> None:
