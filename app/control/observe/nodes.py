@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -37,14 +37,18 @@ def reclaim_times(cordoned: Iterable[Cordon]) -> dict[str, datetime]:
 
 
 def node_statuses(
-    rows: Sequence[ObservedNode], silent_seconds: Mapping[str, float], cordoned: Sequence[Cordon], patience: Patience
+    rows: Sequence[ObservedNode], silent_seconds: Mapping[str, float], cordoned: Sequence[Cordon], patience: Patience,
+    unheard: Collection[str] = (),
 ) -> dict[str, NodeStatus]:  # fmt: skip
-    """Returns the status of each node."""
+    """Returns the status of each node. Those `unheard` of are silent, although that is forgiven till now."""
     wanted_gpus: dict[tuple[str, str], set[int]] = {}
     for cordon in cordoned:
         mode = "drain" if cordon.mode in EMPTYING else cordon.mode
         wanted_gpus.setdefault((cordon.node, mode), set()).add(cordon.gpu)
-    return {row.name: _node_status(row, silent_seconds.get(row.name), wanted_gpus, patience) for row in rows}
+    return {
+        row.name: _node_status(row, silent_seconds.get(row.name), wanted_gpus, patience, row.name in unheard)
+        for row in rows
+    }
 
 
 def _node_status(
@@ -52,6 +56,7 @@ def _node_status(
     silent_seconds: float | None,
     wanted_gpus: Mapping[tuple[str, str], set[int]],
     patience: Patience,
+    is_unheard: bool,
 ) -> NodeStatus:
     gpus: list[dict[str, Any]] = row.status.get("gpus") or []
     conditions = {condition["type"]: condition["status"] for condition in row.status.get("conditions", ())}
@@ -66,7 +71,9 @@ def _node_status(
     ailing = msgspec.convert(row.ailing or [], list[AilingGpu])
     return NodeStatus(
         name=row.name,
-        state=_state(silent_seconds, conditions.get("InventoryMismatch") == "True", patience.seconds(row.name)),
+        state=_state(
+            silent_seconds, conditions.get("InventoryMismatch") == "True", patience.seconds(row.name), is_unheard
+        ),
         failed_gpus=tuple(sorted(gpu.index for gpu in ailing if is_out(gpu))),
         cordoned_gpus=chosen("cordon"),
         draining_gpus=chosen("drain"),
@@ -78,12 +85,12 @@ def _node_status(
     )
 
 
-def _state(silent_seconds: float | None, mismatch: bool, lost_after_seconds: float) -> NodeState:
+def _state(silent_seconds: float | None, mismatch: bool, lost_after_seconds: float, is_unheard: bool) -> NodeState:
     if silent_seconds is None:
         return "never"
     if silent_seconds > lost_after_seconds:
         return "lost"
-    if silent_seconds > SILENT_SECONDS:
+    if silent_seconds > SILENT_SECONDS or is_unheard:
         return "silent"
     return "mismatch" if mismatch else "reporting"
 

@@ -131,9 +131,12 @@ class Observer:
 
     def _nodes(self, connection: Connection, at: datetime) -> dict[str, NodeStatus]:
         rows = observed.nodes(connection)
-        silent = self.silence.seconds({row.name: row.received_at for row in rows if row.received_at}, at)
+        last_reports = {row.name: row.received_at for row in rows if row.received_at}
+        silent = self.silence.seconds(last_reports, at)
+        unheard = self.silence.unheard(last_reports, at)
         cordoned = cordons.list_cordons(connection)
-        return node_statuses(rows, silent, cordoned, Patience(self._lost_after, reclaim_times(cordoned), at))
+        patience = Patience(self._lost_after, reclaim_times(cordoned), at)
+        return node_statuses(rows, silent, cordoned, patience, unheard)
 
     def world(self, connection: Connection) -> tuple[DeclaredObject, ...]:
         """Returns every declared object; the same objects, as long as none of them changes."""

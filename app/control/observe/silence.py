@@ -37,6 +37,15 @@ class Silence:
         now = max(newest, self.since) if self.is_outage(at) else at
         return {node: (now - max(last, self.since)).total_seconds() for node, last in last_reports.items()}
 
+    def unheard(self, last_reports: Mapping[str, datetime], at: datetime) -> frozenset[str]:
+        """Returns the nodes that were silent before this planner began to lead, while others reported.
+
+        They are not lost yet, but nothing new belongs there. After an outage any node may be the next to report.
+        """
+        if self.is_outage(at) or self.heard_since > LONG_AGO:
+            return frozenset()
+        return frozenset(node for node, last in last_reports.items() if (at - last).total_seconds() > SILENT_SECONDS)
+
     def is_outage(self, at: datetime) -> bool:
         """Returns whether no node reports, as of the last reading."""
         return self.newest is not None and (at - self.newest).total_seconds() > SILENT_SECONDS
