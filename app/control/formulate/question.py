@@ -43,9 +43,12 @@ class Question:
 
     @cached_property
     def fingerprint(self) -> bytes:
-        """A hash that two questions share if they differ only in the time and in the jobs' progress and urgency."""
+        """A hash that two questions share if they differ only in the time and in the jobs' progress and urgency.
+
+        What was measured of what runs moves all the time, too: people who read a proposal keep it.
+        """
         problem = self.problem
-        state = replace(problem.state, now=None) if problem.state else None
+        state = replace(problem.state, now=None, measured={}, paces={}) if problem.state else None
         nodes = [(replace(node, templates=None), sorted(node.templates or ())) for node in problem.nodes.values()]
         rest = replace(problem, state=None, nodes={}, profiles={}, services={}, jobs={})
         jobs = [replace(job, units=0.0, priority=0) for job in problem.jobs.values()]

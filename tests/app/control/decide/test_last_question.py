@@ -19,6 +19,7 @@ from app.control.formulate.formulate import formulate
 from app.control.observe.observer import ForecastInput
 from app.control.solve.inline import Inline
 from solvers.planning.batches.batch import Batch, BatchGroup, BatchKind
+from solvers.planning.measured import MeasuredInstance
 from solvers.planning.problem import Problem
 from tests.app.control.answer.whatif.worlds import snapshot
 from tests.app.control.cycles import one_cycle
@@ -75,6 +76,16 @@ def test_a_proposal_outlives_the_rests_it_was_made_around_but_no_other_rest() ->
     last = replace(last, rests=first)
     assert is_proposed(last, first) and is_proposed(last, {})
     assert not is_proposed(last, second) and not is_proposed(last, {"shop/b": Rest(until)})
+
+
+def test_a_proposal_outlives_the_minutes_that_are_measured_meanwhile() -> None:
+    now = snapshot(a=10.0)
+    question = formulate(now)
+    last = LastQuestion(question.fingerprint, at=now.at, conditions=plan_conditions(now), is_shown=True)
+    assert question.problem.state
+    state = replace(question.problem.state, measured={"a-1": MeasuredInstance(now.at, 4, 50.0)}, paces={"lab/j": 2.0})
+    later = replace(question, problem=replace(question.problem, state=state))
+    assert last.still_answers(replace(now, at=now.at + timedelta(seconds=30)), later)
 
 
 def asked(moments: Sequence[Snapshot]) -> tuple[list[int], LastQuestion]:
