@@ -63,15 +63,18 @@ def explain_instance(
 ) -> Response:
     granted = require(who, Noun.PLAN, AccessVerb.READ)
 
-    def owner(connection: Connection) -> str | None:
+    def known(connection: Connection) -> list[str]:
         number = of or plan_reads.in_force(connection) or plan_reads.newest(connection)
         body = plan_wire.body(connection, number) if number else None
-        instances = body["instances"] if body else ()
-        return next((line["service"] for line in instances if line["id"] == instance), None)
+        lines = body["instances"] if body else ()
+        return [
+            line["id"] for line in lines if granted is not Reach.OWN or line["service"].startswith(f"{who.tenant}/")
+        ]
 
-    service = ctx.database.read(owner)
-    if service is None or (granted is Reach.OWN and not service.startswith(f"{who.tenant}/")):
-        raise HttpProblem("not-found", f"the plan has no instance {instance}; names are like shop/search/26")
+    names = ctx.database.read(known)
+    if instance not in names:
+        like = f"; names are like {names[0]}" if names else ""
+        raise HttpProblem("not-found", f"the plan has no instance {instance}{like}")
     return answer(hide_neighbours(_explain(ctx, who, "instance", instance, of), who, granted))
 
 
