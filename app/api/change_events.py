@@ -33,10 +33,14 @@ def record_changes(
     events.record(
         connection,
         [
-            event_of(REASONS[action], f"{count} objects of kind {kind} were {action}", kind=str(kind), tenant=tenant)
+            event_of(REASONS[action], _counted(count, kind, action), kind=str(kind), tenant=tenant)
             for (action, kind, tenant), count in sorted(counts.items())
         ],
     )
+
+
+def _counted(count: int, kind: str, action: str) -> str:
+    return f"1 object of kind {kind} was {action}" if count == 1 else f"{count} objects of kind {kind} were {action}"
 
 
 def _named(decision: ObjectDecision, forced: bool) -> NewEvent:

@@ -122,9 +122,10 @@ def test_every_change_of_an_object_or_a_token_is_an_event_and_an_audit_entry(ser
 
 def test_a_large_declaration_is_one_event_for_each_kind_and_tenant(server: RunningServer) -> None:
     many = [service(f"many-{number}", "crowd") for number in range(30)]
-    assert server.request("POST", "/api/v1/apply", many).status == 200
-    (event,) = server.request("GET", "/api/v1/events?tenant=crowd").json["items"]
-    assert event["message"] == "30 objects of kind Service were created"
+    assert server.request("POST", "/api/v1/apply", [*many, service("alone", "hermit")]).status == 200
+    for tenant, message in (("crowd", "30 objects of kind Service were"), ("hermit", "1 object of kind Service was")):
+        (event,) = server.request("GET", f"/api/v1/events?tenant={tenant}").json["items"]
+        assert event["message"] == f"{message} created"
     assert len(entries(server, "tenant=crowd&limit=100")) == 30
 
 
