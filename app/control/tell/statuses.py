@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import log2
 from typing import Any, TypeAlias
 
 from sqlalchemy import Connection
@@ -121,9 +122,14 @@ def _find_events(before: StoredObject, statement: Statement) -> Sequence[NewEven
 
 
 def make_job_status(status: Mapping[str, Any]) -> ObjectStatus:
-    """Returns the status of a job; it is new when a condition changes, or after another hundredth of the job."""
+    """Returns the status of a job.
+
+    It is new when a condition changes, after another hundredth of the job, and once its speed is known or has doubled.
+    """
     fields = {name: value for name, value in status.items() if name != "conditions"}
     conditions = tuple(ObjectCondition(**condition) for condition in status["conditions"])
     states = tuple((condition.type, condition.status, condition.reason) for condition in conditions)
-    mark = (states, round(float(status["progress"]), 2), status.get("node"))
+    speed = max(float(status.get(f"{unit}PerSecond", 0.0)) for unit in ("steps", "requests"))
+    doublings = round(log2(speed)) if speed > 0 else None
+    mark = (states, round(float(status["progress"]), 2), status.get("node"), doublings)
     return ObjectStatus(conditions, fields, mark, is_whole=True)

@@ -130,10 +130,13 @@ def test_what_a_jobs_status_no_longer_says_is_gone_and_its_other_conditions_stay
 
 
 def test_a_jobs_progress_is_news_by_the_hundredth() -> None:
-    def job(progress: float, phase: str = "Running") -> ObjectStatus:
+    def job(progress: float, phase: str = "Running", speed: float = 2.0) -> ObjectStatus:
         placed = {"type": "Placed", "status": "True", "reason": phase, "message": f"{progress} of it"}
-        return make_job_status({"phase": phase, "progress": progress, "conditions": [placed]})
+        fields = {"phase": phase, "progress": progress, "stepsPerSecond": speed}
+        return make_job_status({**fields, "conditions": [placed]})
 
     assert job(0.501).fingerprint == job(0.504).fingerprint
     assert job(0.501).fingerprint != job(0.511).fingerprint
     assert job(0.501).fingerprint != job(0.501, "Starting").fingerprint
+    assert job(0.501).fingerprint == job(0.501, speed=2.1).fingerprint
+    assert job(0.501).fingerprint != job(0.501, speed=0.0).fingerprint, "else a long job seems to stand still for long"
