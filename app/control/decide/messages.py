@@ -60,6 +60,8 @@ def _spell_shortfall(question: Question, lack: Unserved) -> str:
     planned = expected - lack.rate_per_second
     digits = next((some for some in range(1, MOST_DIGITS) if f"{expected:.{some}f}" != f"{planned:.{some}f}"), 1)
     asked = f"{expected:.{digits}f} requests a second are expected"
+    if float(f"{planned:.{digits}f}") == 0:
+        return f"{lack.service}: {asked}, and no instance that stays carries them"
     return f"{lack.service}: {asked}, {planned:.{digits}f} were planned for"
 
 

@@ -100,3 +100,9 @@ def test_a_message_or_a_reason_that_a_plan_has_stays(planned: Snapshot) -> None:
 )
 def test_the_first_plan_alone_is_called_for_by_the_lack_of_one(target: int, reason: Reason, found: Reason) -> None:
     assert true_reason(reason, replace(fleet(), target=target)) is found
+
+
+def test_a_service_that_nothing_carries_any_more_is_named_without_a_rate_of_zero(planned: Snapshot) -> None:
+    question, decision = decided(replace(planned, in_force={}))
+    first = message(question, decision).split("; ")[0]
+    assert first.endswith(" requests a second are expected, and no instance that stays carries them")
