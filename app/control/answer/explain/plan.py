@@ -90,7 +90,7 @@ def explain_cycles(cycles: Sequence[Mapping[str, JSON]]) -> list[str]:
 
 OUTCOMES = {
     "solved": "a plan was made",
-    "unchanged": "no new plan was needed",
+    "unchanged": "no other plan was made",
     "out_of_time": "the solver had no plan by its deadline, so the last plan stays in force",
     "crashed": "the solver's process died, so the last plan stays in force",
     "wrong": "the judge rejected the solver's plan, so the last plan stays in force",

@@ -56,7 +56,7 @@ def test_a_repeated_outcome_is_described_once() -> None:
     cycles = [{"at": noon.format(at), "outcome": "unchanged", "message": ""} for at in range(50, 0, -10)]
     cycles.append({"at": "2026-11-24T11:59:00.000Z", "outcome": "crashed", "message": "SIGKILL"})
     assert explain_cycles(cycles) == [
-        "2026-11-24 12:00:50 UTC: no new plan was needed, 5 times in a row",
+        "2026-11-24 12:00:50 UTC: no other plan was made, 5 times in a row",
         "2026-11-24 11:59:00 UTC: the solver's process died, so the last plan stays in force: SIGKILL",
     ]
     assert "is a planner running?" in explain_cycles([])[0]
