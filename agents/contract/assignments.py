@@ -41,6 +41,7 @@ class JobTerms(Struct, frozen=True, rename="camel", omit_defaults=True, gc=False
     checkpoint_seconds: Amount = 0.0  # that saving may take; 0: the template's
     progress_metric: MetricName = ""  # of its /metrics; without one it writes a file
     saved_metric: MetricName = ""
+    swaps: bool = False  # on SIGTSTP it saves, moves its GPU memory to the host and stops; on SIGCONT it goes on
 
 
 class AssignedInstance(Struct, rename="camel", omit_defaults=True, gc=False):
@@ -110,6 +111,8 @@ class Assignment(Struct, rename="camel", omit_defaults=True, gc=False):
     contract: int = 1
     plan: Annotated[str, Meta(max_length=100)] = ""
     instances: Annotated[tuple[AssignedInstance, ...], Meta(max_length=4096)] = ()
+    # Jobs as they ran here: where a process of one runs, it waits in host memory and holds nothing of its GPU.
+    swapped: Annotated[tuple[AssignedInstance, ...], Meta(max_length=4096)] = ()
     gpus: Annotated[tuple[AssignedGpu, ...], Meta(max_length=1024)] = ()
     handover: Reason = "overlap"  # or "strict"; an unknown word counts as strict
     handover_seconds: Amount = 120.0
