@@ -91,6 +91,15 @@ def job_contradictions(spec: Mapping[str, JSON]) -> Iterator[Contradiction]:
         for code in both[:1]:
             yield Contradiction("exitCodes.failed", f"exit code {code} is both done and failed", "each code once")
     yield from _requests_contradictions(spec, own)
+    if spec.get("swap") is True:
+        yield from _swap_contradictions(spec)
+
+
+def _swap_contradictions(spec: Mapping[str, JSON]) -> Iterator[Contradiction]:
+    if spec.get("preemptible") is False:
+        yield Contradiction("swap", "a job that is not preemptible never leaves its GPU", "false, or preemptible: true")
+    if isinstance(spec.get("requests"), str):
+        yield Contradiction("swap", "a job that sends requests from a file holds no GPU memory", "false")
 
 
 def _requests_contradictions(spec: Mapping[str, JSON], own: bool) -> Iterator[Contradiction]:

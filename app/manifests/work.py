@@ -120,6 +120,11 @@ class JobSpec(Spec):
         None, description="Price limit of a GPU that is opened for it, or of all its GPUs"
     )
     preemptible: bool = Field(True, description="Whether it may be stopped once it runs")
+    swap: bool = Field(
+        False,
+        description="Whether its process may wait in host memory once preempted: on SIGTSTP it saves, moves its GPU "
+        "memory to the host and stops itself, and on SIGCONT it goes on",
+    )
     priority: Priority = Field(100, description="Weight of leaving it waiting or unplaced")
     profiles: Annotated[dict[Name, JobProfileSpec], Field(min_length=1, max_length=1_000)] = Field(
         description="GpuType -> how it runs there"

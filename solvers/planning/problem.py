@@ -223,6 +223,7 @@ class RunningState:
     repartition: tuple[Place, ...] = ()  # GPUs whose nodes keep no limit by clock and batch alone, and ask for others
     measured: Mapping[str, MeasuredInstance] = field(default_factory=dict)  # for planners that try batches
     paces: Mapping[str, float] = field(default_factory=dict)  # likewise: units a second of running jobs, as measured
+    swapped: tuple[PlacedJob, ...] = ()  # jobs that wait in host memory, as they ran
 
 
 @dataclass(frozen=True)
@@ -262,7 +263,7 @@ class Problem:
             if instance.node not in self.nodes or instance.service not in self.services:
                 _known(instance.node, self.nodes, f"running instance {instance.id}", "node")
                 _known(instance.service, self.services, f"running instance {instance.id}", "service")
-        for job in state.jobs:
+        for job in (*state.jobs, *state.swapped):
             _known(job.node, self.nodes, f"running job {job.job}", "node")
             _known(job.job, self.jobs, f"a running job on {job.node}", "job")
 

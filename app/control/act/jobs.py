@@ -23,6 +23,7 @@ from app.control.jobs import (
     declared_work,
     queue_jobs,
     rows,
+    swapped_instances,
 )
 from app.control.measure import metrics
 from app.control.record.planner_store import PlannerStore
@@ -79,7 +80,7 @@ def advance_recorded_jobs(
     """Records one moment in the life of every job; returns what happened."""
     known = declared_work(view.declared)
     places = assigned_places(view.assigned, {node: NodeStatus(node, "lost") for node in view.status.lost})
-    known_readings = list(readings)
+    known_readings, swapped = list(readings), swapped_instances(view.assigned)
 
     def write(connection: Connection) -> tuple[NewEvent, ...]:
         if not lease.is_newest(connection, epoch):
@@ -87,7 +88,7 @@ def advance_recorded_jobs(
         before = rows.read(connection)
         if not before and not known:
             return ()
-        after = advance_jobs(before, known, places, known_readings, view.at)
+        after = advance_jobs(before, known, places, known_readings, view.at, swapped)
         rows.write(connection, before, after.states)
         events.record(connection, after.events)
         return after.events

@@ -10,6 +10,7 @@ from typing import Any
 
 from agents.contract.assignments import AssignedGpu, AssignedInstance, Frame
 from agents.contract.runtimes import OwnRuntime, own_runtime
+from app.control.decide.host_memory import jobs_in_host_memory
 from app.control.decide.job_terms import job_terms
 from app.control.domain.desired import Desired, NodeDesired
 from app.control.domain.snapshot import Snapshot
@@ -54,6 +55,7 @@ def desired_of(snapshot: Snapshot, question: Question, plan: Plan) -> dict[str, 
         by_node[job.node].append(_job(id_, job, problem, specs))
     for node, instance in question.pinned:
         by_node[node].append(instance)
+    swapped = jobs_in_host_memory(snapshot, question, plan, specs)
     policy: Any = specs.get(("Policy", "", "default"), {})
     fields = PolicySpec.model_fields
     handover = policy.get("handover", fields["handover"].default)
@@ -61,7 +63,7 @@ def desired_of(snapshot: Snapshot, question: Question, plan: Plan) -> dict[str, 
     caps_w = {manifest.name: gpu_caps_w(manifest.spec) for manifest in snapshot.declared if manifest.kind == Kind.NODE}
     gpus = {
         node: _gpus(node, by_node.get(node, ()), clocks, snapshot, problem, caps_w.get(node, ()))
-        for node in {*by_node, *(node for node in snapshot.in_force if caps_w.get(node))}
+        for node in {*by_node, *swapped, *(node for node in snapshot.in_force if caps_w.get(node))}
     }
     return {
         node: NodeDesired(
@@ -71,9 +73,10 @@ def desired_of(snapshot: Snapshot, question: Question, plan: Plan) -> dict[str, 
             handover_seconds=seconds,
             clients_per_gpu=problem.policy.clients_per_gpu,
             same_model_per_gpu=problem.policy.same_model_per_gpu,
+            swapped=tuple(sorted(swapped.get(node, ()), key=lambda line: line.id)),
         ).sharing(snapshot.in_force.get(node))
         for node in sorted(gpus)
-        if node in by_node or gpus[node]
+        if node in by_node or node in swapped or gpus[node]
     }
 
 
@@ -88,7 +91,7 @@ class _Ids:
         # In a rollout most of what is assigned is in force, too, as the same objects.
         wanted_by = {(node, id(wanted)): wanted for fleet in fleets for node, wanted in fleet.items()}
         for (node, _), wanted in wanted_by.items():
-            for instance in wanted.instances:
+            for instance in (*wanted.instances, *wanted.swapped):
                 if instance.id not in known:
                     known.add(instance.id)
                     self._held[node, instance.owner, instance.all_gpus].append(instance.id)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agents.contract.assignments import JobTerms
-from app.control.domain.specs import Spec, retries_of, units_of
+from app.control.domain.specs import Spec, may_swap, retries_of, units_of
 
 WRONG_REQUESTS = 2  # gpuwright-batch ends with it when its file is not what the manifest says
 
@@ -23,4 +23,5 @@ def job_terms(job: Spec) -> JobTerms:
         checkpoint_seconds=float(checkpoint.get("seconds", 0.0)),
         progress_metric=progress.get("metric", ""),
         saved_metric=progress.get("savedMetric") or "",
+        swaps=may_swap(job),
     )

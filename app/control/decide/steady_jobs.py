@@ -1,7 +1,8 @@
 """Jobs stay as they run, unless another GPU or share makes them finish sooner by more than it costs to get there.
 
 A job has no hand-over: on another GPU or share it saves, ends, starts again and warms up. A plan's objective does not
-include that; this undoes changes that gain too little.
+include that; this undoes changes that gain too little. For the same reason a job that waits in host memory goes on
+there.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ MOST_TRIES = 50
 
 
 def keep_jobs_steady(problem: Problem, plan: Plan, units_left: Mapping[str, float]) -> Plan:
-    """Returns the plan with running jobs as they run, if that breaks no rule and costs them little.
+    """Returns the plan with jobs as they run, or ran before they were swapped, if that breaks no rule and costs little.
 
     `units_left` is the work of each job that is left; of a job that is not named there, the problem says it.
     """
     state = problem.state
-    before = {placed.job: placed for placed in state.jobs} if state else {}
+    before = {placed.job: placed for placed in (*state.swapped, *state.jobs)} if state else {}
     changed = [placed for placed in plan.jobs if placed.job in before and not _same(placed, before[placed.job])]
     if not changed:
         return plan

@@ -19,6 +19,7 @@ class NodeDesired:
     handover_seconds: float = 120.0
     clients_per_gpu: int = 48
     same_model_per_gpu: int = 1
+    swapped: tuple[AssignedInstance, ...] = ()  # jobs as they ran here, whose processes may wait in host memory
 
     def sharing(self, other: NodeDesired | None) -> NodeDesired:
         """Returns an equal state, made of the other state's objects where these are equal.

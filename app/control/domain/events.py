@@ -156,6 +156,7 @@ class Reason(StrEnum):
         "info",
         "A job was stopped to make room for more urgent work; it will continue later.",
     )
+    JOB_SWAPPED = "job_swapped", "info", "The process of a preempted job waits in the host memory of its node."
     JOB_RESUMED = "job_resumed", "info", "A job continues where it was stopped."
     JOB_FINISHED = "job_finished", "info", "A job is complete."
     JOB_FAILED = "job_failed", "warning", "A job ended before it was complete."

@@ -146,6 +146,11 @@ def is_preemptible(job: Spec) -> bool:
     return bool(job.get("preemptible", True))
 
 
+def may_swap(job: Spec) -> bool:
+    """Returns whether a preempted job's process may wait in host memory."""
+    return bool(job.get("swap", False)) and is_preemptible(job)
+
+
 def moment(text: str | None) -> datetime | None:
     """Reads a date and time of a manifest."""
     return None if text is None else datetime.fromisoformat(text.upper()).astimezone(UTC)

@@ -25,7 +25,7 @@ from app.control.formulate.objective import by_share, intensity_since
 from app.control.formulate.own_runtimes import admitted_names, encoded_job_runtimes, encoded_runtimes
 from app.control.formulate.problem import build_problem
 from app.control.formulate.question import SMALL_LACK_SHARE, Question
-from app.control.formulate.running import pinned_instances, running_instances
+from app.control.formulate.running import pinned_instances, running_instances, swapped_jobs
 from app.manifests.model import Kind, Manifest
 from app.manifests.offline import DeclaredFiles
 from app.manifests.uncertain import MEAN_QUANTILE
@@ -83,8 +83,9 @@ def pose(snapshot: Snapshot, jobs: Mapping[str, float] | None = None) -> Questio
     running, placed = running_instances(snapshot.in_force, problem)
     paces = {name: job.per_second for name, job in snapshot.jobs.items()} if snapshot.measured else {}
     state = RunningState(
-        snapshot.at, running, placed, repartition=_repartition(snapshot), measured=snapshot.measured, paces=paces
-    )
+        snapshot.at, running, placed, repartition=_repartition(snapshot), measured=snapshot.measured, paces=paces,
+        swapped=swapped_jobs(snapshot.assignments, problem),
+    )  # fmt: skip
     problem = replace(problem, jobs=_with_kept_jobs(problem, running, placed), state=state)
     services, without = relax_availability(problem)
     services, short = relax_min_instances(replace(problem, services=services))

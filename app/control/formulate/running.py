@@ -52,14 +52,32 @@ def running_instances(desired: Desired, problem: Problem) -> tuple[tuple[Instanc
             if not set(assigned.all_gpus).issubset(gpus):
                 continue
             name = assigned.owner
-            if assigned.job and name in problem.jobs and problem.nodes[node].gpu_type in problem.jobs[name].profiles:
-                several = assigned.gpus if assigned.is_wide else ()
-                share, gib = round(assigned.sm_percent), assigned.memory_gib
-                jobs.append(PlacedJob(name, node, assigned.gpu, share, gib, gpus=several))
+            if assigned.job and _is_profiled(name, problem, node):
+                jobs.append(_job(assigned, name, node))
             elif assigned.service and _still_fits(assigned, problem.services.get(name), problem, node):
                 clock_mhz = clocks.get(assigned.gpu, problem.type_of(node).top_clock_mhz)
                 running.append(_instance(assigned, name, node, clock_mhz))
     return tuple(running), tuple(jobs)
+
+
+def swapped_jobs(desired: Desired, problem: Problem) -> tuple[PlacedJob, ...]:
+    """Returns the jobs of the problem that wait in host memory beside one of its GPUs, as they ran there."""
+    return tuple(
+        _job(line, line.owner, node)
+        for node, wanted in sorted(desired.items())
+        for line in wanted.swapped
+        if node in problem.nodes and set(line.all_gpus).issubset(problem.nodes[node].gpus)
+        if _is_profiled(line.owner, problem, node)
+    )
+
+
+def _is_profiled(job: str, problem: Problem, node: str) -> bool:
+    return job in problem.jobs and problem.nodes[node].gpu_type in problem.jobs[job].profiles
+
+
+def _job(assigned: AssignedInstance, name: str, node: str) -> PlacedJob:
+    several = assigned.gpus if assigned.is_wide else ()
+    return PlacedJob(name, node, assigned.gpu, round(assigned.sm_percent), assigned.memory_gib, gpus=several)
 
 
 def _instance(assigned: AssignedInstance, name: str, node: str, clock_mhz: float) -> Instance:

@@ -20,6 +20,7 @@ from app.control.jobs.state import (
     assigned_places,
     declared_work,
     job_readings,
+    swapped_instances,
     work_of,
 )
 from app.control.jobs.status import job_status
@@ -47,5 +48,6 @@ __all__ = [
     "queue_jobs",
     "rows",
     "sort_tasks",
+    "swapped_instances",
     "work_of",
 ]  # fmt: skip

@@ -27,6 +27,7 @@ from app.control.domain.specs import (
     units_of,
 )
 
+SWAPPED = "swapped"  # the stage of a copy in host memory
 ORDINAL_BITS = 31  # of a report's sequence inside its node's ordinal
 
 
@@ -117,6 +118,7 @@ class JobState:
     restarts: int = 0  # of its process after a failure, in all
     exits: int = 0  # of processes of its instance that are counted among the restarts
     exit_code: int | None = None  # of the last process that ended by itself, where it is known
+    is_swapped: bool = False  # its process waits in the host memory of its node
 
     @property
     def unsaved(self) -> float:
@@ -191,6 +193,11 @@ class JobReport(Protocol):
     def held_back(self) -> Sequence[HeldBack]: ...
 
 
+def swapped_instances(assigned: Desired) -> frozenset[str]:
+    """Returns the instances of jobs whose processes may wait in host memory."""
+    return frozenset(line.id for wanted in assigned.values() for line in wanted.swapped)
+
+
 def job_readings(report: JobReport, at: datetime) -> Iterator[JobReading]:
     """Yields a report's readings of jobs; `at` is when it was received."""
     held = {held.instance: held for held in report.held_back}
@@ -206,6 +213,10 @@ def job_readings(report: JobReport, at: datetime) -> Iterator[JobReading]:
                 copy.stage if copy else "", *((why.reason, why.message) if why else ("", "")), instance.saved_steps,
                 max(why.exit_code if why else -1, instance.exit_code), instance.exits,
             )  # fmt: skip
+    for copy in copies.values():  # in host memory it has no minute
+        if copy.stage == SWAPPED and copy.instance not in reported:
+            reported.add(copy.instance)
+            yield JobReading("", copy.instance, report.node, order, at, stage=copy.stage)
     for id_, why in held.items():  # instances without a process are only in held_back
         if id_ not in reported:
             yield JobReading(

@@ -39,6 +39,8 @@ def job_status(state: JobState, work: JobWork, now: datetime) -> dict[str, Any]:
         found["exitCode"] = state.exit_code
     if state.phase in (JobPhase.STARTING, JobPhase.RUNNING):
         found["node"] = state.node
+    if state.is_swapped:
+        found["swappedOn"] = state.node
     return found
 
 
@@ -47,11 +49,10 @@ def conditions(state: JobState, work: JobWork, now: datetime) -> list[dict[str, 
     need = state.need
     if state.phase in WAITING:
         why = "; ".join(part for part in (need.reason, need.relaxation) if part)
-        placed = (
-            "False",
-            "Preempted" if state.phase is JobPhase.PREEMPTED else "Queued",
-            why or "it waits for room on a GPU",
-        )
+        reason = "Preempted" if state.phase is JobPhase.PREEMPTED else "Queued"
+        if state.is_swapped:
+            reason, why = "Swapped", f"its process waits in the host memory of {state.node}{f'; {why}' if why else ''}"
+        placed = ("False", reason, why or "it waits for room on a GPU")
     elif state.phase is JobPhase.FAILED:
         placed = ("False", "Failed", state.message)
     elif state.phase is JobPhase.FINISHED:

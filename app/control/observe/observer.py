@@ -226,6 +226,7 @@ def content_of(assignment: Assignment) -> NodeDesired:
         assignment.handover_seconds,
         int(assignment.clients_per_gpu),
         int(assignment.same_model_per_gpu),
+        assignment.swapped,
     )
 
 

@@ -243,6 +243,7 @@ class PlannerStore:
                     generation=generation,
                     plan=f"p{plan}",
                     instances=wanted.instances,
+                    swapped=wanted.swapped,
                     gpus=wanted.gpus,
                     handover=wanted.handover,
                     handover_seconds=wanted.handover_seconds,

@@ -20,6 +20,7 @@ from app.control.rollout.reporting import find_lagging, find_overdue
 from app.control.rollout.rules import Advance, RolloutRules, RolloutState, WaitingChange
 from app.control.rollout.scene import Scene
 from app.control.rollout.stopping import StoppedSteps, stop_failed
+from app.control.rollout.swapped import release
 
 
 def advance(
@@ -38,6 +39,8 @@ def advance(
     """
     seconds = now.timestamp()
     given, assigned = assigned, _without_lost(assigned, target, observed)
+    assigned, leaving = release(assigned, target, rules.swapping, state.leaving, seconds)
+    state = replace(state, leaving=leaving)
     reported = _look_at_steps(assigned, observed, state, rules, seconds, trials)
     state = reported.state
     if reported.failures:

@@ -134,7 +134,8 @@ def with_instance(wanted: NodeDesired, id_: str, instance: AssignedInstance | No
     """Returns the node with this instance in place of the one with its id, or without it."""
     others = [other for other in wanted.instances if other.id != id_]
     lines = others if instance is None else sorted([*others, instance], key=lambda line: line.id)
-    return replace(wanted, instances=tuple(lines))
+    waiting = tuple(line for line in wanted.swapped if line.id != id_)
+    return replace(wanted, instances=tuple(lines), swapped=waiting)
 
 
 def components(todo: Sequence[InstanceChange]) -> list[list[InstanceChange]]:

@@ -131,7 +131,8 @@ def _unfinished(step: PendingStep, look: _Look) -> PendingStep | None:
 
 def _is_gone(id_: str, gone: Leaving, observed: FleetStatus) -> bool:
     status = observed.instances.get(id_)
-    return is_current(gone.node, observed) and (status is None or status.stage in ("", "gone"))
+    stages = ("", "gone", "swapped") if gone.swaps else ("", "gone")
+    return is_current(gone.node, observed) and (status is None or status.stage in stages)
 
 
 def _is_settled(look: _Look, step: PendingStep) -> bool:

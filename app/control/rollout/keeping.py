@@ -31,7 +31,10 @@ def _keeping(target: Desired, assigned: Desired, stays: Callable[[AssignedInstan
         retained = [instance for instance in before.instances if stays(instance)]
         wanted = [instance for instance in (after.instances if after else ()) if not stays(instance)]
         if retained or after is not None:
-            found[node] = _together(before, after or before, retained, wanted)
+            swapped = [line for line in before.swapped if stays(line)]
+            swapped += [line for line in (after.swapped if after else ()) if not stays(line)]
+            together = _together(before, after or before, retained, wanted)
+            found[node] = replace(together, swapped=tuple(sorted(swapped, key=lambda line: line.id)))
     return found
 
 

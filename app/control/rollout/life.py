@@ -68,7 +68,11 @@ def roll_back(
     since = {instance.owner for wanted in assigned.values() for instance in wanted.instances} - was
     target = without(earlier, assigned, since & set(declared))
     target = {
-        node: replace(wanted, instances=tuple(instance for instance in wanted.instances if instance.owner in declared))
+        node: replace(
+            wanted,
+            instances=tuple(instance for instance in wanted.instances if instance.owner in declared),
+            swapped=(),  # what waited in host memory then has run on since, or is gone
+        )
         for node, wanted in target.items()
     }
     gone = {held.service: held for held in _homeless(target, assigned, nodes)}

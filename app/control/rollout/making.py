@@ -65,4 +65,4 @@ def as_set(scene: Scene, node: str, before: NodeDesired | None, unsettled: Colle
     busy = {*unsettled, *(gpu for line in lines if line.id in scene.pending for gpu in line.all_gpus)}
     there = busy | {gpu for line in lines for gpu in line.all_gpus}
     gpus = settings(before, shall or NOTHING, there, there - busy)
-    return replace(shall or before or NOTHING, instances=lines, gpus=gpus)
+    return replace(shall or before or NOTHING, instances=lines, gpus=gpus, swapped=before.swapped if before else ())

@@ -21,6 +21,7 @@ class RolloutRules:
     start_seconds: Mapping[str, float] = field(default_factory=dict)  # by key
     unproven: frozenset[str] = frozenset()  # keys that never ran in this fleet
     hurried: frozenset[str] = frozenset()  # services and jobs that leave a node to be reclaimed: no canary delays them
+    swapping: frozenset[str] = frozenset()  # jobs whose processes may wait in host memory
     jobs_per_gpu: int = JOBS_PER_GPU
     patience: float = 5.0  # times its startSeconds: within them a copy has to serve; and never less than
     least_seconds: float = 60.0
@@ -57,6 +58,7 @@ class Leaving:
     instance: AssignedInstance
     since: float = 0.0  # seconds
     is_overdue: bool = False  # an event has said that it takes too long
+    swaps: bool = False  # its process may wait in host memory: then it holds nothing of its GPU either
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from app.control.domain.specs import (
     Spec,
     gpu_type_of,
     jobs_per_gpu,
+    may_swap,
     memory_gib,
     min_instances,
     profile_key,
@@ -23,6 +24,7 @@ def rules_of(declared: Iterable[DeclaredObject]) -> RolloutRules:
     types: dict[str, str] = {}
     least: dict[str, int] = {}
     starts: dict[str, float] = {}
+    swapping: set[str] = set()
     policy: Spec = {}
     for manifest in declared:
         spec = manifest.spec
@@ -33,6 +35,8 @@ def rules_of(declared: Iterable[DeclaredObject]) -> RolloutRules:
                 types[manifest.name] = gpu_type_of(spec)
             case "Service":
                 least[manifest.full_name] = min_instances(spec)
+            case "Job" if may_swap(spec):
+                swapping.add(manifest.full_name)
             case "Profile":
                 starts[profile_key(spec)] = start_seconds_of(spec)
             case "Policy":
@@ -42,5 +46,6 @@ def rules_of(declared: Iterable[DeclaredObject]) -> RolloutRules:
         gpu_types=types,
         min_instances=least,
         start_seconds=starts,
+        swapping=frozenset(swapping),
         jobs_per_gpu=jobs_per_gpu(policy),
     )

@@ -22,12 +22,12 @@ from app.control.rollout.changes import (
     job_starts,
     places_taken,
     same_process,
-    with_instance,
 )
 from app.control.rollout.check import start_seconds
 from app.control.rollout.clocks import is_raised
 from app.control.rollout.room import GpuLimits, shortfall_on
 from app.control.rollout.rules import Canary, Leaving, PendingStep, RolloutRules, RolloutState
+from app.control.rollout.swapped import goes_to_host, make_change
 from app.control.rollout.urgency import urgent
 from solvers.planning.problem import Place
 
@@ -250,11 +250,9 @@ class Scene:
         self.todo.pop(change.id, None)
         if change.takes_room and instance.service:
             self._coming.subtract(change.places)
-        self.assigned[change.node] = with_instance(
-            self.assigned.get(change.node) or replace(self.target[change.node], instances=(), gpus=()),
-            instance.id,
-            change.after,
-        )
+        target = self.target.get(change.node, NOTHING)
+        before = self.assigned.get(change.node) or replace(target, instances=(), gpus=(), swapped=())
+        self.assigned[change.node] = make_change(before, change, target)
         carries = self.ledger.now.get(instance.id)
         if instance.service and carries is not None:
             remaining = 0.0 if change.kind is ChangeKind.STOP else instance.rate_per_second
@@ -282,7 +280,8 @@ class Scene:
             sm_percent=min(100.0, sum(copy.sm_percent for copy in copies)),
             memory_gib=sum(copy.memory_gib for copy in copies),
         )
-        self.leaving[instance.id] = Leaving(node, held, self.now)
+        swaps = goes_to_host(instance.id, self.target.get(node, NOTHING))
+        self.leaving[instance.id] = Leaving(node, held, self.now, swaps=swaps)
 
     def _come(self, change: InstanceChange) -> None:
         instance = change.instance
