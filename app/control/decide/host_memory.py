@@ -1,7 +1,7 @@
 """Chooses the preempted jobs whose processes wait in the host memory of their nodes (Mudi's M8).
 
-A job whose manifest says `swap` is not ended when it leaves its GPU. Its process waits where it ran, with its GPU memory
-in host memory, while nothing that is planned needs that. So it goes on without a start, and repeats nothing.
+A job whose manifest says `swap` is not ended when it leaves its GPU. Its process waits where it ran, its GPU memory in
+host memory, while nothing that is planned needs that. So it goes on without a start, and repeats nothing.
 """
 
 from __future__ import annotations

@@ -23,18 +23,10 @@ PACE_SECONDS = 60.0  # time constant of the measured pace
 NEAR_END = timedelta(seconds=30)  # of work: a job that exits twice this close to its end is done
 ON_TIME_SHARE = 0.95  # of the time to its deadline: a late job that needs less is on time again
 RUNNING_STAGES = ("ready", "routing")
-OWN_FAULTS = frozenset(
-    {
-        "exited",
-        "not_started",
-        "not_warm",
-        "not_under_mps",
-        "limit_not_in_force",
-        "refused_arguments",
-        "no_template",
-        "not_admitted",
-    }
-)
+OWN_FAULTS = frozenset({
+    "exited", "not_started", "not_warm", "not_under_mps", "limit_not_in_force", "refused_arguments", "no_template",
+    "not_admitted",
+})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,11 +138,7 @@ class _Life:
         self.state = replace(state, order=reading.order)
         if reading.units > 0:
             self._count(reading)
-        if reading.exits != self.state.exits:
-            more = max(0, reading.exits - self.state.exits)  # an agent that was restarted counts from 0 again
-            self.state = replace(self.state, exits=reading.exits, restarts=self.state.restarts + more)
-        if reading.exit_code >= 0:
-            self.state = replace(self.state, exit_code=reading.exit_code)
+        self._count_exits(reading)
         if reading.reason == DONE:
             self._finish(f"; {reading.message}" if self.state.done < self.work.units else "")
         elif reading.reason == ENDED_FAILED:
@@ -216,6 +204,13 @@ class _Life:
             reported_units=units, reported_at=reading.at, per_second=pace,
             failures=0 if progressed else state.failures,
         )  # fmt: skip
+
+    def _count_exits(self, reading: JobReading) -> None:
+        if reading.exits != self.state.exits:
+            more = max(0, reading.exits - self.state.exits)  # an agent that was restarted counts from 0 again
+            self.state = replace(self.state, exits=reading.exits, restarts=self.state.restarts + more)
+        if reading.exit_code >= 0:
+            self.state = replace(self.state, exit_code=reading.exit_code)
 
     def _start(self) -> None:
         first = self.state.first_started_at is None

@@ -71,6 +71,15 @@ def test_who_is_nearly_done_stays_however_much_faster_it_would_be() -> None:
     assert keep_jobs_steady(question, plan(on(1, 80, 3.1)), {}).jobs[0].place == ("n1", 0)
 
 
+def test_a_job_in_host_memory_goes_on_where_it_ran_unless_elsewhere_is_much_faster() -> None:
+    question = problem()
+    assert question.state
+    waits = replace(question, state=replace(question.state, swapped=(on(0, 58, 0.0),)))
+    assert keep_jobs_steady(waits, plan(on(1, 60, 3.0)), {}).jobs[0].places == (("n1", 0),)
+    slow = replace(question, state=replace(question.state, swapped=(on(0, 20, 0.0),)))
+    assert keep_jobs_steady(slow, plan(on(1, 80, 3.1)), {}).jobs == (on(1, 80, 3.1),)
+
+
 def test_a_place_that_is_no_longer_free_is_not_gone_back_to() -> None:
     question = problem(on(0, 60, 3.0))
     grown = replace(LINE, sm_percent=60)

@@ -358,3 +358,37 @@ def test_exits_between_two_reports_are_counted_once_also_over_a_restart_of_the_a
     course.go(30, HERE, replace(says(HERE, 3, 30, 30), exits=0))
     state = course.go(40, HERE, replace(says(HERE, 4, 40, 40), exits=1, exit_code=137))
     assert (state.restarts, state.exit_code) == (3, 137)
+
+
+def test_a_job_in_host_memory_says_so_and_goes_on_there_with_nothing_repeated() -> None:
+    course = Course()
+    course.go(0, HERE, says(HERE, 1, 100.0, 1))
+    waits = JobReading("", HERE.instance, HERE.node, 2, at(5), stage="swapped")
+
+    def go(seconds: float, place: JobPlace | None, *readings: JobReading, swapped: tuple[str, ...] = ()) -> JobState:
+        found = advance_jobs(
+            course.states, {J: WORK}, {J: place} if place else {}, readings, at(seconds), swapped=swapped
+        )
+        course.states = found.states
+        course.events += [(event.reason, event.message) for event in found.events]
+        return found.states[J]
+
+    assert not go(4, None, swapped=("i1",)).is_swapped
+    state = go(6, None, waits, swapped=("i1",))
+    assert (state.phase, state.is_swapped) == (JobPhase.PREEMPTED, True)
+    status = job_status(state, WORK, at(6))
+    assert status["swappedOn"] == "n1"
+    placed = next(condition for condition in status["conditions"] if condition["type"] == "Placed")
+    assert (placed["reason"], placed["message"]) == ("Swapped", "its process waits in the host memory of n1")
+    back = go(9, HERE, replace(says(HERE, 3, 100.0, 9)), swapped=())
+    assert (back.phase, back.is_swapped, back.repeated) == (JobPhase.RUNNING, False, 0.0)
+    assert course.reasons[-4:] == [Reason.JOB_PREEMPTED, Reason.JOB_SWAPPED, Reason.JOB_PLACED, Reason.JOB_RESUMED]
+    assert "swappedOn" not in job_status(back, WORK, at(9))
+
+
+def test_a_job_whose_process_is_not_kept_any_longer_does_not_wait_in_host_memory() -> None:
+    waits = JobReading("", HERE.instance, HERE.node, 2, at(5), stage="swapped")
+    first = advance_jobs({}, {J: WORK}, {J: HERE}, [says(HERE, 1, 100.0, 1)], at(0))
+    second = advance_jobs(first.states, {J: WORK}, {}, [waits], at(6), swapped=("i1",))
+    assert second.states[J].is_swapped
+    assert not advance_jobs(second.states, {J: WORK}, {}, [], at(8)).states[J].is_swapped

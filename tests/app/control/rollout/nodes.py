@@ -38,9 +38,18 @@ class Node:
 
     def act(self, random: Random) -> None:
         wanted = {instance.id: instance for instance in self.wanted.instances}
+        to_host = {instance.id for instance in self.wanted.swapped}
         for copy in list(self.copies):
             shall = wanted.get(copy.instance.id)
-            if copy.stage == "draining":
+            if copy.stage == "ready" and copy.instance.id in to_host:
+                copy.stage = "swapping"
+            elif copy.stage == "swapping":
+                copy.stage = "swapped" if random.random() < 0.4 else "swapping"
+            elif copy.stage == "swapped" and copy.instance.id in to_host:
+                continue
+            elif copy.stage == "swapped" and shall is not None and same_process(copy.instance, shall):
+                copy.instance, copy.stage = shall, "ready"
+            elif copy.stage in ("draining", "swapped"):
                 if random.random() < 0.4:
                     self.copies.remove(copy)
             elif shall is None:
@@ -64,7 +73,7 @@ class Node:
         return any(copy.instance.id == id_ for copy in self.copies)
 
     def report(self, at: float = 0.0) -> None:
-        stages = ("draining", "starting", "ready")
+        stages = ("draining", "swapped", "swapping", "starting", "ready")
         self.statuses, self.reported_generation, self.reported_at = {}, self.holds, at
         for copy in sorted(self.copies, key=lambda copy: stages.index(copy.stage)):
             mine = [other for other in self.copies if other.instance.id == copy.instance.id]
@@ -88,6 +97,7 @@ class Fleet:
         for name, node in self.nodes.items():
             node.take(assigned[name], 1)
             node.copies = [Copy(instance, "ready") for instance in assigned[name].instances]
+            node.copies += [Copy(instance, "swapped") for instance in assigned[name].swapped]
             node.report()
 
     def tell(self, changed: Desired, generation: int) -> None:
@@ -149,7 +159,8 @@ class Fleet:
         found = []
         for name, node in self.nodes.items():
             for gpu in {copy.instance.gpu for copy in node.copies}:
-                here = [copy.instance for copy in node.copies if copy.instance.gpu == gpu]
+                there = [copy for copy in node.copies if copy.instance.gpu == gpu and copy.stage != "swapped"]
+                here = [copy.instance for copy in there]
                 memory = sum(instance.memory_gib for instance in here)
                 once = {instance.id: instance.sm_percent for instance in here}
                 twice = sum(instance.sm_percent for instance in here)
