@@ -157,6 +157,7 @@ class Excursion(Struct, rename="camel", omit_defaults=True, gc=False):
 
 
 OF_GPU = "@"  # in the name of usage: after that of a copy on several GPUs, before the index of one of the others
+OF_SPELL = "+"  # in the name of usage: after that of a copy, before how often it had returned from host memory
 
 
 class UsageInterval(Struct, rename="camel", omit_defaults=True, gc=False):

@@ -28,7 +28,7 @@ def find_contradiction(node: str, offered: Assignment) -> str:
     if offered.node != node:
         return f"it is for node {offered.node}"
     for what, names in (
-        ("instance", [instance.id for instance in offered.instances]),
+        ("instance", [instance.id for instance in (*offered.instances, *offered.swapped)]),
         ("GPU", [gpu.index for gpu in offered.gpus]),
         ("device", [gpu.uuid for gpu in offered.gpus if gpu.uuid]),
     ):

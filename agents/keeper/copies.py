@@ -19,14 +19,27 @@ class Stage(StrEnum):
     WARMING = "warming"  # its limits are in force; does it answer requests?
     ROUTING = "routing"  # the gateway may know it
     READY = "ready"  # the gateway routes to it, or it needs no route
+    SWAPPING = "swapping"  # asked to move to host memory; it holds its GPU until it has
+    SWAPPED = "swapped"  # its process is stopped, waits in host memory, and holds nothing of its GPU
+    RETURNING = "returning"  # it holds its GPU again; has its process gone on?
     DRAINING = "draining"  # it gets no new requests
     ENDING = "ending"  # it has answered every request and is being stopped
     GONE = "gone"  # its process, memory and route are gone
 
 
-UP = (Stage.STARTING, Stage.VERIFYING, Stage.WARMING, Stage.ROUTING, Stage.READY)
+UP = (Stage.STARTING, Stage.VERIFYING, Stage.WARMING, Stage.ROUTING, Stage.READY, Stage.RETURNING)
+AWAY = (Stage.SWAPPING, Stage.SWAPPED)  # on their way to host memory, or there
 DOWN = (Stage.DRAINING, Stage.ENDING, Stage.GONE)
 ROUTED = (Stage.ROUTING, Stage.READY, Stage.DRAINING, Stage.ENDING)  # the gateway may know it
+
+
+class Spell(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A time in which a copy held its share, until it was swapped out."""
+
+    number: int
+    started_at: datetime
+    ended_at: datetime
+    evidence: str = ""
 
 
 class NodeCopy(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -45,11 +58,13 @@ class NodeCopy(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     outside_since: float | None = None  # clocks.seconds() when it was first seen on the device without MPS
     reason: str = ""
     message: str = ""
-    started_at: datetime | None = None  # when it began to hold its share
+    started_at: datetime | None = None  # when it began to hold its share; after a return, anew
     ended_at: datetime | None = None
     evidence: str = ""
     acknowledged: str = ""  # usage that the control plane has: opened, closed
     gpus: tuple[str, ...] = ()  # UUIDs of all its GPUs, where it has several; `gpu` is the first
+    spell: int = 0  # how often it has returned from host memory
+    earlier: tuple[Spell, ...] = ()  # usage before its last return that the control plane does not have yet
 
     @property
     def instance(self) -> str:
@@ -63,7 +78,8 @@ class NodeCopy(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     @property
     def settled(self) -> bool:
         """Returns whether the copy is gone and its usage is fully accounted for, so that it can be forgotten."""
-        return self.stage is Stage.GONE and (self.acknowledged == "closed" or self.started_at is None)
+        told = self.acknowledged == "closed" or self.started_at is None
+        return self.stage is Stage.GONE and told and not self.earlier
 
     @property
     def served(self) -> bool:
@@ -82,6 +98,21 @@ class NodeCopy(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
         """Returns the copy at `stage`; the reason for stopping it is kept to the end."""
         return msgspec.structs.replace(
             self, stage=stage, since=now, reason=reason or self.reason, message=message or self.message
+        )
+
+    def begin_spell(self, now: datetime) -> NodeCopy:
+        """Returns the copy as it holds its share again; what it held before is kept until it is acknowledged."""
+        assert self.started_at is not None
+        assert self.ended_at is not None
+        before = Spell(self.spell, self.started_at, self.ended_at, self.evidence)
+        return msgspec.structs.replace(
+            self,
+            spell=self.spell + 1,
+            earlier=self.earlier if self.acknowledged == "closed" else (*self.earlier, before),
+            started_at=max(now, self.ended_at),
+            ended_at=None,
+            evidence="",
+            acknowledged="",
         )
 
 

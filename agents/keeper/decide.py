@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from agents.contract.assignments import AssignedInstance
 from agents.contract.fits import GpuRules, Shortfall
-from agents.keeper.copies import NodeCopy, Stage, same_process_serves
+from agents.keeper.copies import AWAY, DOWN, NodeCopy, Stage, same_process_serves
 from agents.keeper.room import missing
 
 
@@ -36,6 +36,7 @@ class NodeConstraints:
     stopped_jobs: Collection[str] = ()  # jobs that made room for services
     contact: bool = True  # the control plane answers
     established: Collection[str] = ()  # instances that have been ready here in their present shape
+    swapped: Collection[str] = ()  # jobs whose processes shall wait in host memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,8 @@ class CopyDecision:
     start: tuple[Start, ...] = ()
     take_down: tuple[TakeDown, ...] = ()
     held: tuple[HeldStart, ...] = ()
+    swap_out: tuple[str, ...] = ()  # copies that are to move to host memory
+    bring_back: tuple[str, ...] = ()  # copies that are to return from there
 
 
 def decide(
@@ -78,9 +81,11 @@ def decide(
     for copy in copies:
         by_instance.setdefault(copy.instance, []).append(copy)
     take_down = _take_down(wanted, copies, by_instance, node)
-    leaving = {move.copy for move in take_down} | _succeeded(wanted, by_instance)
+    swap_out = _swap_out(wanted, copies, node)
+    leaving = {move.copy for move in take_down} | _succeeded(wanted, by_instance) | set(swap_out)
     occupying = list(copies)  # later also the copies that this decision starts
     start: list[Start] = []
+    bring_back: list[str] = []
     held: list[HeldStart] = []
     for want in sorted(wanted, key=lambda want: not want.instance.service):  # services first
         own_copies = by_instance.get(want.instance.id, [])
@@ -88,19 +93,28 @@ def decide(
             continue
         lacking = _obstacle(want, own_copies, occupying, leaving, node, rules)
         if lacking is None:
-            start.append(Start(want))
+            swapped = [copy.id for copy in own_copies if copy.stage is Stage.SWAPPED]
+            if swapped:
+                bring_back += swapped
+            else:
+                start.append(Start(want))
             occupying.append(NodeCopy("", want.instance, want.gpu, gpus=want.gpus))
         elif lacking is not WAIT:
             held.append(HeldStart(want.instance.id, lacking))
-    return CopyDecision(tuple(start), tuple(take_down), tuple(held))
+    return CopyDecision(tuple(start), tuple(take_down), tuple(held), tuple(swap_out), tuple(bring_back))
 
 
 def right_copy(want: WantedInstance, own_copies: Collection[NodeCopy]) -> NodeCopy | None:
     """Returns the copy that serves the wanted instance, or will once it has started."""
     for copy in own_copies:
-        if copy.rising and copy.devices == want.devices and same_process_serves(copy, want.instance):
+        if copy.rising and _takes(copy, want):
             return copy
     return None
+
+
+def _takes(copy: NodeCopy, want: WantedInstance) -> bool:
+    """Returns whether the copy's process can be what is wanted."""
+    return copy.devices == want.devices and same_process_serves(copy, want.instance)
 
 
 def _succeeded(wanted: Sequence[WantedInstance], by_instance: Mapping[str, Collection[NodeCopy]]) -> set[str]:
@@ -141,7 +155,7 @@ def _obstacle(
             return Shortfall("gpu_recycled", f"GPU {index} is being emptied to restart its MPS daemon")
     if not (node.contact or name in node.established):
         return WAIT  # without contact only instances that were ready here before are started again (I4)
-    if own_copies and not want.instance.service:
+    if not want.instance.service and not all(copy.stage is Stage.SWAPPED and _takes(copy, want) for copy in own_copies):
         return WAIT  # a second copy of a job would start before the first has saved its progress
     found = [_no_room(want, gpu, copies, leaving, node, rules) for gpu in want.devices]
     return next((lacking for lacking in found if lacking not in (None, WAIT)), WAIT if WAIT in found else None)
@@ -158,7 +172,7 @@ def _no_room(
     """Returns what the wanted copy lacks on one of its GPUs; WAIT if it will have it once others have left."""
     name = want.instance.id
     memory_gib = node.memory_gib.get(gpu, 0.0)
-    on_gpu = [copy for copy in copies if gpu in copy.devices]
+    on_gpu = [copy for copy in copies if gpu in copy.devices and copy.stage is not Stage.SWAPPED]
     lacking = missing(want.instance, memory_gib, on_gpu, rules)
     if lacking is not None:
         staying = [copy for copy in on_gpu if copy.rising and (copy.id not in leaving or copy.instance == name)]
@@ -188,22 +202,52 @@ def _take_down(
     for copy in copies:
         want = by_name.get(copy.instance)
         serving = copy.served and copy.stage is Stage.READY
-        if not copy.rising:
+        if copy.stage in DOWN:
             continue
         if any(gpu in node.recycled for gpu in copy.devices):
             taken_down.append(TakeDown(copy.id, "gpu_recycled"))
-        elif copy.instance in node.stopped_jobs:
+        elif _shall_wait(copy, want, node):
+            continue
+        elif copy.instance in node.stopped_jobs and copy.rising:
             taken_down.append(TakeDown(copy.id, "made_room"))
         elif not node.contact:
             continue  # both copies of an unfinished hand-over stay (I4)
         elif want is None:
             if not (serving and copy.service in coming):
                 taken_down.append(TakeDown(copy.id, "not_wanted"))
+        elif copy.stage in AWAY:
+            if not _takes(copy, want):
+                taken_down.append(TakeDown(copy.id, "replaced"))
         else:
             right = right_copy(want, by_instance[copy.instance])
             if right is not copy and (not serving or (right is not None and right.stage is Stage.READY)):
                 taken_down.append(TakeDown(copy.id, "replaced"))
     return taken_down
+
+
+def _swap_out(wanted: Sequence[WantedInstance], copies: Collection[NodeCopy], node: NodeConstraints) -> list[str]:
+    """Returns running copies of jobs that move to host memory now."""
+    by_name = {want.instance.id: want for want in wanted}
+    return [
+        copy.id
+        for copy in copies
+        if copy.stage is Stage.READY
+        and not any(gpu in node.recycled for gpu in copy.devices)
+        and _shall_wait(copy, by_name.get(copy.instance), node)
+    ]
+
+
+def _shall_wait(copy: NodeCopy, want: WantedInstance | None, node: NodeConstraints) -> bool:
+    """Returns whether the copy is of a job that shall wait in host memory, and can; one that starts cannot yet.
+
+    A job on several GPUs cannot: what is left of it there would keep MPS from opening them.
+    """
+    terms = copy.wanted.terms
+    if terms is None or not terms.swaps or copy.gpus or copy.stage not in (Stage.READY, Stage.RETURNING, *AWAY):
+        return False
+    if want is None:
+        return node.contact and copy.instance in node.swapped
+    return copy.instance in node.stopped_jobs and _takes(copy, want)
 
 
 def _services_coming(

@@ -11,7 +11,7 @@ import msgspec
 
 from agents.contract.assignments import Assignment
 from agents.host import clocks
-from agents.keeper.copies import NodeCopy, Stage
+from agents.keeper.copies import AWAY, NodeCopy, Stage
 from agents.keeper.decide import HeldStart
 from agents.keeper.drivers import NodeDrivers
 from agents.keeper.exits import EXITED, ExitVerdict, JobExits
@@ -26,6 +26,7 @@ from agents.runtime import Running
 
 VERIFY_SECONDS = 10.0  # in which adopted copies are verified before routes are declared
 CALM_SECONDS = 1.0  # between two ticks when nothing changes
+RUNNING = (Stage.READY, Stage.ROUTING, Stage.DRAINING, Stage.RETURNING, *AWAY)  # stages that an exit ends at once
 DRAIN_GRACE_SECONDS = 5.0  # beyond the template's own, while the gateway still reports open requests
 
 log = logging.getLogger(__name__)
@@ -138,6 +139,7 @@ class Keeper:
             if copy.running is not None and not self._drivers.runtime.alive(copy.running):
                 ended = max(last_seen, copy.started_at or last_seen)
                 gone = msgspec.structs.replace(copy, ended_at=ended, evidence="restart")
+                gone = copy if copy.ended_at is not None else gone  # in host memory it held nothing since
                 self._ledger.record(gone.at(Stage.ENDING, self._clock(), "exited"))
         found = self._drivers.runtime.find()
         by_id = {running.copy: running for running in found}
@@ -198,7 +200,7 @@ class Keeper:
             self._routes.bring_up_to_date(list_routes(self.copies(), self._host, self._steps.freed))
         self._pass_gates(now)
         self._steps.set_off({gpu.uuid: gpu for gpu in situation.gpus.values()}, now, self._may_start)
-        moving = any(copy.stage is not Stage.READY for copy in self.copies())
+        moving = any(copy.stage not in (Stage.READY, Stage.SWAPPED) for copy in self.copies())
         return STEP_SECONDS / 2 if moving else CALM_SECONDS
 
     def _may_start(self, copy: NodeCopy) -> bool:
@@ -212,7 +214,7 @@ class Keeper:
     def _note_exits(self, now: float) -> None:
         """Records processes that exited by themselves."""
         for copy in self.copies():
-            if copy.stage not in (Stage.READY, Stage.ROUTING, Stage.DRAINING) or copy.running is None:
+            if copy.stage not in RUNNING or copy.running is None:
                 continue
             if copy.stage is Stage.READY:
                 self._reconciler.establish(copy)

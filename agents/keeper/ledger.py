@@ -11,10 +11,12 @@ import msgspec
 
 from agents.keeper.copies import NodeCopy, Stage
 from agents.keeper.journal import Journal
+from agents.keeper.room import HOLD_NOTHING
 
 log = logging.getLogger(__name__)
 
-NEWS = (Stage.ROUTING, Stage.READY, Stage.DRAINING, Stage.GONE)  # stages that gateways must learn of at once
+# Stages that gateways, or the control plane, must learn of at once.
+NEWS = (Stage.ROUTING, Stage.READY, Stage.SWAPPED, Stage.RETURNING, Stage.DRAINING, Stage.GONE)
 
 
 class CopyLedger:
@@ -42,27 +44,42 @@ class CopyLedger:
 
     def record(self, copy: NodeCopy) -> None:
         """Writes the copy to disk; only then may its stage's action be taken. Its usage runs from start to end."""
-        if copy.running is not None and copy.started_at is None:
-            copy = msgspec.structs.replace(copy, started_at=self._date())
-        if copy.stage is Stage.GONE and copy.ended_at is None and copy.started_at is not None:
-            # A clock that was set back meanwhile must not end the usage before it began.
-            ended_at = max(self._date(), copy.started_at)
-            copy = msgspec.structs.replace(copy, ended_at=ended_at, evidence="observed")
         with self._lock:
             known = self._journal.copies.get(copy.id)
-            if known is not None and known.acknowledged != copy.acknowledged:  # by the reporting thread, meanwhile
-                copy = msgspec.structs.replace(copy, acknowledged=known.acknowledged)
-            self._journal.write(copy)
+            if known is not None:  # the reporting thread may have acknowledged usage meanwhile
+                copy = msgspec.structs.replace(copy, acknowledged=known.acknowledged, earlier=known.earlier)
+            self._journal.write(self._with_usage(copy))
         if copy.stage in NEWS:
             self.news.set()
         log.info("%s is %s%s", copy.id, copy.stage, f": {copy.reason}" if copy.reason else "")
 
-    def acknowledge(self, name: str, what: str) -> None:
-        """Records that the control plane has acknowledged a copy's usage as opened or closed."""
+    def acknowledge(self, name: str, spell: int, what: str) -> None:
+        """Records that the control plane has acknowledged a copy's usage of one spell as opened or closed."""
         with self._lock:
             copy = self._journal.copies.get(name)
-            if copy is not None and copy.acknowledged != what:
-                self._journal.write(msgspec.structs.replace(copy, acknowledged=what))
+            if copy is None:
+                return
+            if spell == copy.spell:
+                after = msgspec.structs.replace(copy, acknowledged=what)
+            elif what == "closed":
+                earlier = tuple(before for before in copy.earlier if before.number != spell)
+                after = msgspec.structs.replace(copy, earlier=earlier)
+            else:
+                return  # it has returned since: that it ended will be told
+            if after != copy:
+                self._journal.write(after)
+
+    def _with_usage(self, copy: NodeCopy) -> NodeCopy:
+        """Returns the copy with the times between which it holds its share."""
+        if copy.running is not None and copy.started_at is None:
+            copy = msgspec.structs.replace(copy, started_at=self._date())
+        if copy.stage is Stage.RETURNING and copy.ended_at is not None:
+            return copy.begin_spell(self._date())
+        if copy.stage in HOLD_NOTHING and copy.ended_at is None and copy.started_at is not None:
+            # A clock that was set back meanwhile must not end the usage before it began.
+            ended_at = max(self._date(), copy.started_at)
+            copy = msgspec.structs.replace(copy, ended_at=ended_at, evidence="observed")
+        return copy
 
     def close(self) -> None:
         self._journal.close()

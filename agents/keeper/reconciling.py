@@ -10,7 +10,7 @@ import msgspec
 from agents.contract.assignments import AssignedInstance, Assignment
 from agents.contract.fits import GpuRules, Shortfall
 from agents.keeper.copies import NodeCopy, Stage, largest_batch, same_process_serves
-from agents.keeper.decide import HeldStart, NodeConstraints, WantedInstance, decide
+from agents.keeper.decide import CopyDecision, HeldStart, NodeConstraints, WantedInstance, decide
 from agents.keeper.exits import JobExits
 from agents.keeper.failures import Failures
 from agents.keeper.filler import Filler
@@ -61,11 +61,13 @@ class Reconciler:
         self, assignment: Assignment, situation: Situation, contact: bool, now: float
     ) -> tuple[HeldStart, ...]:
         """Records the next moves towards the assignment; returns what is held back and why."""
-        wanted = _wanted(assignment, situation)
+        wanted = _on_gpus(assignment.instances, situation)
         copies = self._ledger.copies()
         self._note_ports(copies)
         self._follow(wanted, copies)
-        decision = decide(wanted, copies, self._constraints(wanted, situation, contact, now), GpuRules.of(assignment))
+        swapped = frozenset(want.instance.id for want in _on_gpus(assignment.swapped, situation))
+        constraints = self._constraints(wanted, swapped, situation, contact, now)
+        decision = decide(wanted, copies, constraints, GpuRules.of(assignment))
         for taken_down in decision.take_down:
             copy = self._ledger.get(taken_down.copy)
             if copy is None:
@@ -74,6 +76,7 @@ class Reconciler:
             if taken_down.reason == "replaced":
                 self.handed_over += 1
             self._ledger.record(copy.at(stage, now, taken_down.reason))
+        self._swap(wanted, decision, now)
         for start in decision.start:
             self._begin(start.wanted, now)
         self._end_late_handovers(assignment.handover_seconds, now)
@@ -96,7 +99,12 @@ class Reconciler:
         return tuple(HeldStart(copy.instance, reason) for copy in waiting)
 
     def _constraints(
-        self, wanted: Sequence[WantedInstance], situation: Situation, contact: bool, now: float
+        self,
+        wanted: Sequence[WantedInstance],
+        swapped: Collection[str],
+        situation: Situation,
+        contact: bool,
+        now: float,
     ) -> NodeConstraints:
         instances = [want.instance for want in wanted]
         as_wanted = {instance.id: instance for instance in instances}
@@ -112,7 +120,19 @@ class Reconciler:
             stopped_jobs=situation.stopped_jobs,
             contact=contact,
             established=self._established.keys(),
+            swapped=swapped,
         )
+
+    def _swap(self, wanted: Sequence[WantedInstance], decision: CopyDecision, now: float) -> None:
+        """Records which jobs move to host memory, and which return from there as they are assigned now."""
+        for name in decision.swap_out:
+            if (copy := self._ledger.get(name)) is not None:
+                self._ledger.record(copy.at(Stage.SWAPPING, now))
+        as_wanted = {want.instance.id: want.instance for want in wanted}
+        for name in decision.bring_back:
+            if (copy := self._ledger.get(name)) is not None:
+                returning = msgspec.structs.replace(copy, wanted=as_wanted[copy.instance])
+                self._ledger.record(returning.at(Stage.RETURNING, now))
 
     def _follow(self, wanted: Sequence[WantedInstance], copies: Collection[NodeCopy]) -> None:
         """Gives a copy the new assignment of its instance where its process can serve that without a restart."""
@@ -165,13 +185,13 @@ class Reconciler:
 
 
 def _is_new(copy: NodeCopy) -> bool:
-    return copy.rising and copy.stage not in (Stage.ROUTING, Stage.READY)
+    return copy.rising and copy.stage not in (Stage.ROUTING, Stage.READY, Stage.RETURNING)
 
 
-def _wanted(assignment: Assignment, situation: Situation) -> list[WantedInstance]:
-    """Returns the assigned instances on the GPUs that their indexes mean, without those on GPUs being drained."""
+def _on_gpus(instances: Sequence[AssignedInstance], situation: Situation) -> list[WantedInstance]:
+    """Returns assigned instances on the GPUs that their indexes mean, without those on GPUs being drained."""
     found = []
-    for instance in assignment.instances:
+    for instance in instances:
         there = [situation.gpus.get(index) for index in instance.all_gpus]
         uuids = tuple(gpu.uuid if gpu else "" for gpu in there)
         if not situation.draining.intersection(uuids):

@@ -8,6 +8,8 @@ from agents.contract.assignments import AssignedInstance
 from agents.contract.fits import TOLERANCE, GpuRules, Shortfall, find_shortfall
 from agents.keeper.copies import NodeCopy, Stage
 
+HOLD_NOTHING = (Stage.SWAPPED, Stage.GONE)
+
 
 def missing(
     wanted: AssignedInstance, memory_gib: float, copies: Collection[NodeCopy], rules: GpuRules
@@ -16,11 +18,11 @@ def missing(
 
     A copy holds what its process was given until its memory is known to be free.
     """
-    holding = (copy.wanted for copy in copies if copy.stage is not Stage.GONE)
+    holding = (copy.wanted for copy in copies if copy.stage not in HOLD_NOTHING)
     return find_shortfall(wanted, holding, memory_gib, rules)
 
 
 def excess_sm_percent(copies: Collection[NodeCopy]) -> float:
     """Returns by how many SM% the limits on one GPU exceed 100 now; 0 if they do not."""
-    excess = sum(copy.wanted.sm_percent for copy in copies if copy.stage is not Stage.GONE) - 100
+    excess = sum(copy.wanted.sm_percent for copy in copies if copy.stage not in HOLD_NOTHING) - 100
     return excess if excess > TOLERANCE else 0.0

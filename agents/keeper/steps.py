@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from agents.keeper import starting, stopping
+from agents.keeper import starting, stopping, swapping
 from agents.keeper.copies import NodeCopy, Stage
 from agents.keeper.drivers import ClientStuck, CopyFailed, NodeDrivers
 from agents.keeper.exits import EXITED, ExitVerdict, JobExits
@@ -81,6 +81,8 @@ class Steps:
             elif copy.stage is Stage.ENDING and copy.id not in self.freed:
                 alone = any(gpu in self.recycled for gpu in copy.devices) and self._is_alone(copy)
                 self._runner.do(copy.id, lambda copy=copy, alone=alone: self._end(copy, alone), waits=True)  # type: ignore[misc]
+            elif copy.stage in (Stage.SWAPPING, Stage.RETURNING):
+                self._runner.do(copy.id, lambda copy=copy: self._swap(copy), waits=True)  # type: ignore[misc]
             elif copy.stage is Stage.READY and now - self._stepped.get(copy.id, 0.0) >= CHECK_SECONDS:
                 self._runner.do(copy.id, lambda copy=copy: self._check(copy))  # type: ignore[misc]
             else:
@@ -136,6 +138,32 @@ class Steps:
             return note
         return (lambda: self.freed.add(copy.id)) if ended else do_nothing
 
+    def _swap(self, copy: NodeCopy) -> Result:
+        """Moves a job to host memory, or back; one that does not move is ended like any other."""
+        filled, now = self._filler.filled(copy), self._clock()
+        try:
+            if copy.stage is Stage.SWAPPING:
+                moving = [other for other in self._ledger.copies() if other.stage is Stage.SWAPPING]
+                before = [other for other in moving if (other.since, other.id) < (copy.since, copy.id)]
+                further = swapping.swap_out(copy, filled, self._drivers, now, self._sent, before)
+            else:
+                further = swapping.bring_back(copy, filled, self._drivers, now, self._sent)
+        except (CopyFailed, swapping.NotSwapped) as failure:
+            return self._not_swapped(copy, failure, now)
+        except (DeviceError, LaunchError) as error:
+            if now - copy.since > swapping.limit_seconds(filled):
+                return self._not_swapped(copy, CopyFailed("device_trouble", str(error)), now)
+            return self._trouble(copy, error) if isinstance(error, DeviceError) else do_nothing
+        return (lambda: self._advance(copy, further)) if further is not None else do_nothing
+
+    def _not_swapped(self, copy: NodeCopy, failure: Exception, now: float) -> Result:
+        if copy.stage is Stage.RETURNING and isinstance(failure, CopyFailed):
+            reason, message = failure.reason, failure.message
+            return lambda: self.fail_copy(copy, reason, message, now)
+        log.warning("%s does not move to host memory, and is ended: %s", copy.id, failure)
+        ending = copy.at(Stage.ENDING, now, swapping.NOT_SWAPPED, str(failure))
+        return lambda: self._advance(copy, ending)
+
     def _tidy(self) -> Result:
         here = {copy.id for copy in self._ledger.copies()}  # first: what ends meanwhile is among the ended ones by then
         self._drivers.runtime.tidy(here | {ended.copy for ended in self._exits.ended})
@@ -145,6 +173,7 @@ class Steps:
         """Checks that a ready copy answers and that its limits are in force."""
         assert copy.running is not None
         filled = self._filler.filled(copy)
+        swapping.wake(copy, self._drivers)
         try:
             limited = (
                 bool(copy.gpus)

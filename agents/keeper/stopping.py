@@ -7,6 +7,7 @@ from collections.abc import Callable
 from agents.host.stopping import TERM_SECONDS, StopSignal, due_signal
 from agents.keeper.copies import NodeCopy
 from agents.keeper.drivers import ClientStuck, NodeDrivers
+from agents.runtime import Running
 from agents.seams.device import DeviceError, Trouble
 from agents.templates import Filled
 
@@ -25,8 +26,11 @@ class SentSignals:
             send()
             self._sent.add((copy, what))
 
+    def has_sent(self, copy: str, what: str) -> bool:
+        return (copy, what) in self._sent
+
     def forget(self, copy: str) -> None:
-        self._sent = {(name, what) for name, what in self._sent if name != copy}
+        self._sent.difference_update([key for key in tuple(self._sent) if key[0] == copy])  # others send meanwhile
 
 
 def stop_copy(
@@ -53,11 +57,14 @@ def stop_copy(
     pids = drivers.runtime.pids(running)
     if not drivers.runtime.alive(running):
         if pids:  # its children outlive it, and no step above would stop them
-            if not alone:
-                _terminate(copy, pids, drivers)
-            drivers.runtime.end(running, force=True)
+            _make(running, copy, pids, drivers, alone)
             return False
         return _is_free(copy, drivers, waited > patience + save_seconds + TERM_SECONDS + FREE_SECONDS)
+    if not copy.served and drivers.runtime.stopped(running):
+        if copy.ended_at is not None:  # it waits in host memory: it has saved, and going on would take its GPU again
+            _make(running, copy, pids, drivers, alone)
+            return False
+        drivers.runtime.tell(running, "SIGCONT")  # it still holds its GPU, and a stopped process takes no signal
     if copy.served and filled and filled.drain and waited <= patience:
         drivers.talk.ask(copy.port, filled.drain)
         return False
@@ -71,10 +78,14 @@ def stop_copy(
         case StopSignal.ASK:
             sent.once(copy.id, "ask", lambda: drivers.runtime.end(running, force=False))
         case StopSignal.MAKE:
-            if not alone:
-                _terminate(copy, pids, drivers)
-            drivers.runtime.end(running, force=True)
+            _make(running, copy, pids, drivers, alone)
     return False
+
+
+def _make(running: Running, copy: NodeCopy, pids: frozenset[int], drivers: NodeDrivers, alone: bool) -> None:
+    if not alone:
+        _terminate(copy, pids, drivers)
+    drivers.runtime.end(running, force=True)
 
 
 def _terminate(copy: NodeCopy, pids: frozenset[int], drivers: NodeDrivers) -> None:

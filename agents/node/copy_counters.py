@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
-from agents.keeper.copies import NodeCopy, Stage
+from agents.keeper.copies import AWAY, NodeCopy, Stage
 from agents.keeper.filler import Filler
 from agents.node.report_minute import CopyTotals, ReportMinute, subtract_counters, within
 from agents.seams.routes import RoutesAway
@@ -68,7 +68,8 @@ class CopyCounters:
                 self._gateway_paused_until = now + GATEWAY_PAUSE_SECONDS
         period = COPIES_SECONDS if self._gateway is not None else COPIES_SECONDS / 3
         here = [copy for copy in copies if copy.running is not None and copy.stage is not Stage.STARTING]
-        awake = [copy for copy in here if now >= self._paused.get(copy.id, (0.0, 0.0))[0]]
+        running = [copy for copy in here if copy.stage not in (*AWAY, Stage.RETURNING)]  # a stopped one answers nothing
+        awake = [copy for copy in running if now >= self._paused.get(copy.id, (0.0, 0.0))[0]]
         due = [copy for copy in awake if now - self._asked_at.get(copy.id, 0.0) >= period]
         # A few at a time: asking forty at once would cause a burst every half minute.
         first = sorted(due, key=lambda copy: self._asked_at.get(copy.id, 0.0))[: max(2, len(here) // 8)]

@@ -1,4 +1,7 @@
-"""Runs the memory guard on each GPU's readings, and keeps which jobs it has stopped."""
+"""Runs the memory guard on each GPU's readings, and keeps which jobs it has stopped.
+
+What a job in host memory still holds of its GPU counts as a stranger's.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from agents.contract.assignments import Assignment
 from agents.keeper.copies import NodeCopy, Stage
 from agents.keeper.decide import HeldStart
+from agents.keeper.room import HOLD_NOTHING
 from agents.policy import memory
 from agents.policy.memory import DeviceMemory, Guard, MemoryHolder, MemorySettings
 from agents.runtime import Running
@@ -52,7 +56,7 @@ class MemoryGuard:
         holders = [
             _holder(copy, measured, pids, self._unsaved_seconds(copy.id, now))
             for copy in copies
-            if gpu.uuid in copy.devices
+            if gpu.uuid in copy.devices and copy.stage not in HOLD_NOTHING
         ]
         on_gpu = {instance.id: instance for instance in assignment.instances if index in instance.all_gpus}
         waiting = {
@@ -80,7 +84,7 @@ def _holder(
         may_stop=bool(wanted.job) and wanted.preemptible,
         priority=wanted.priority,
         unsaved_seconds=unsaved_seconds,
-        leaving=copy.stage in (Stage.DRAINING, Stage.ENDING),
+        leaving=copy.stage in (Stage.SWAPPING, Stage.DRAINING, Stage.ENDING),
     )
 
 

@@ -254,10 +254,11 @@ class LocalNode:
 
     def acknowledge(self, usage: Iterable[UsageInterval], dropped: Collection[str]) -> None:
         """Notes that the control plane has stored this usage, except `dropped`: it is not sent again."""
-        refused = {reporting.copy_of(name.removeprefix("usage ")) for name in dropped if name.startswith("usage ")}
+        refused = {reporting.on_first_gpu(name.removeprefix("usage ")) for name in dropped if name.startswith("usage ")}
         for interval in usage:  # of a copy on several GPUs the last one has the copy's own name
             if interval.id not in refused:
-                self.ledger.acknowledge(interval.id, "closed" if interval.ended_at else "opened")
+                copy, spell = reporting.copy_and_spell(interval.id)
+                self.ledger.acknowledge(copy, spell, "closed" if interval.ended_at else "opened")
 
     def note_stored(self, copies: Collection[Copy], answer: Answer) -> None:
         """Notes that the control plane has answered a report with these copies."""

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from agents.contract.fields import LATENCY_EDGES_MS
 from agents.contract.reports import GpuMinute, InstanceMinute
-from agents.keeper.copies import NodeCopy
+from agents.keeper.copies import NodeCopy, Stage
 from agents.seams.device import GpuReading
 from agents.seams.traffic import Counters, Served
 
@@ -79,13 +79,18 @@ class ReportMinute:
     def gpu(self, uuid: str, index: int, energy_mj: int) -> GpuMinute:
         return self._gpus.get(uuid, GpuSums()).minute(index, energy_mj)
 
+    def has_run(self, copy: NodeCopy) -> bool:
+        """Returns whether the copy has a process, and that did not wait in host memory for the whole minute."""
+        waited = copy.stage is Stage.SWAPPED and copy.ended_at is not None and copy.ended_at < self.began
+        return copy.running is not None and not waited
+
     def instances(
         self, copies: Collection[NodeCopy], index: Mapping[str, int], totals: Mapping[str, CopyTotals]
     ) -> dict[str, InstanceMinute]:
         """Returns one entry for each instance: sums over its copies, other fields from the newest copy."""
         found: dict[str, InstanceMinute] = {}
         for copy in copies:
-            if copy.running is None:
+            if not self.has_run(copy):
                 continue
             now = totals.get(copy.id, CopyTotals(Counters()))
             counted = subtract_counters(

@@ -12,6 +12,7 @@ from agents.contract.admitted import AdmittedEntry, MetadataState
 from agents.contract.fields import LATENCY_EDGES_MS
 from agents.contract.reports import (
     OF_GPU,
+    OF_SPELL,
     Excursion,
     GpuFacts,
     GpuMinute,
@@ -70,7 +71,7 @@ def instance_minutes(
 ) -> tuple[InstanceMinute, ...]:
     """Returns one entry for each instance, with requested and applied settings and the copy's own measurements."""
     found = minute.instances(copies, index, totals)
-    newest = {copy.instance: copy for copy in copies if copy.running is not None}
+    newest = {copy.instance: copy for copy in copies if minute.has_run(copy)}
     for name, copy in newest.items():
         states = {"batch": knobs.batches.get(copy.id)}
         requested, applied = _both(states)
@@ -146,17 +147,37 @@ def usage(copy: NodeCopy, indexes: Mapping[str, int]) -> tuple[UsageInterval, ..
 
     The last is of the first GPU and has the copy's name: once it is acknowledged, so are those before it.
     """
-    if copy.started_at is None or copy.acknowledged == ("closed" if copy.ended_at else "opened"):
-        return ()
     if any(gpu not in indexes for gpu in copy.devices):
         return ()
-    others = (_usage(copy, f"{copy.id}{OF_GPU}{indexes[gpu]}", gpu, indexes) for gpu in copy.devices[1:])
-    return (*others, _usage(copy, copy.id, copy.gpu, indexes))
+    earlier = [
+        msgspec.structs.replace(
+            _usage(copy, _name(copy.id, spell.number), copy.gpu, indexes),
+            started_at=spell.started_at,
+            ended_at=spell.ended_at,
+            evidence=spell.evidence or "observed",
+        )
+        for spell in copy.earlier
+    ]
+    if copy.started_at is None or copy.acknowledged == ("closed" if copy.ended_at else "opened"):
+        return tuple(earlier)
+    name = _name(copy.id, copy.spell)
+    others = (_usage(copy, f"{name}{OF_GPU}{indexes[gpu]}", gpu, indexes) for gpu in copy.devices[1:])
+    return (*earlier, *others, _usage(copy, name, copy.gpu, indexes))
 
 
-def copy_of(interval: str) -> str:
-    """Returns the name of the copy that a usage interval belongs to."""
+def on_first_gpu(interval: str) -> str:
+    """Returns the name of the usage on the first GPU, of usage on any GPU of the same copy."""
     return interval.partition(OF_GPU)[0]
+
+
+def copy_and_spell(interval: str) -> tuple[str, int]:
+    """Returns the copy that usage on its first GPU belongs to, and how often it had returned from host memory."""
+    copy, _, spell = interval.rpartition(OF_SPELL)
+    return (copy, int(spell)) if copy and spell.isdecimal() else (interval, 0)
+
+
+def _name(copy: str, spell: int) -> str:
+    return f"{copy}{OF_SPELL}{spell}" if spell else copy
 
 
 def _usage(copy: NodeCopy, name: str, gpu: str, indexes: Mapping[str, int]) -> UsageInterval:

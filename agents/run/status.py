@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from agents.control.agent import Agent
+from agents.keeper.copies import Stage
 from agents.node.node import VERSION, LocalNode
 from agents.node.state_folder import Credential
 
@@ -66,10 +67,7 @@ def render_text(status: Mapping[str, Any]) -> str:
     lines += ["", *_table(rows)]
     if status["copies"]:
         rows = [("COPY", "GPU", "STAGE", "SM%", "MEMORY GIB", "ADDRESS")]
-        for copy in status["copies"]:
-            reason = f" ({copy['reason']})" if copy.get("reason") else ""
-            share, memory = f"{copy.get('smPercent', 0):g}", f"{copy.get('memoryGib', 0):g}"
-            rows.append((copy["id"], str(copy["gpu"]), copy["stage"] + reason, share, memory, copy.get("address", "")))
+        rows += map(_copy_row, status["copies"])
         lines += ["", *_table(rows)]
     if status["draining"]:
         lines.append(f"draining, nothing is started there: {', '.join(status['draining'])}")
@@ -86,6 +84,14 @@ def render_text(status: Mapping[str, Any]) -> str:
     for name in status["strangers"]:
         lines.append(f"running but in no journal: {name}; `gpuwright agent adopt` adopts it")
     return "\n".join(lines)
+
+
+def _copy_row(copy: Mapping[str, Any]) -> tuple[str, ...]:
+    reason = f" ({copy['reason']})" if copy.get("reason") else ""
+    share, memory = f"{copy.get('smPercent', 0):g}", f"{copy.get('memoryGib', 0):g}"
+    if copy["stage"] == Stage.SWAPPED:
+        share = memory = "-"  # it holds nothing of its GPU
+    return copy["id"], str(copy["gpu"]), copy["stage"] + reason, share, memory, copy.get("address", "")
 
 
 def build_view(agent: Agent, node: LocalNode, credential: Credential) -> AgentView:
@@ -137,7 +143,7 @@ def build_view(agent: Agent, node: LocalNode, credential: Credential) -> AgentVi
         agent_version=VERSION,
         epoch=assignment.epoch if assignment else 0,
         generation=assignment.generation if assignment else 0,
-        converged=not body.held_back and all(copy.stage == "ready" for copy in body.copies),
+        converged=not body.held_back and all(copy.stage in (Stage.READY, Stage.SWAPPED) for copy in body.copies),
         stale_assignments=agent.stale,
         silent_seconds=agent.silent_seconds,
         excursions=len(body.excursions),

@@ -53,6 +53,9 @@ class CopyRuntime(Protocol):
     def alive(self, running: Running) -> bool:
         """Returns True if exactly this process runs; a zombie does not."""
 
+    def stopped(self, running: Running) -> bool:
+        """Returns True if the program has stopped itself, or was stopped, and has not been told to go on."""
+
     def pids(self, running: Running) -> frozenset[int]:
         """Returns the host PIDs of the process and all its descendants, any of which may have opened the device."""
 

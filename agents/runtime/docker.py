@@ -93,6 +93,11 @@ class DockerRuntime:
         process = proc.read_process(running.pid)
         return process is not None and process.start_ticks == running.start_ticks and not process.zombie
 
+    def stopped(self, running: Running) -> bool:
+        """Looks at the children of the first process: that is the Engine's own, which passes signals on."""
+        children = proc.children(running.pid) if self.alive(running) else ()
+        return any(child.stopped for child in map(proc.read_process, children) if child is not None)
+
     def pids(self, running: Running) -> frozenset[int]:
         """Returns the PIDs of its PID namespace, where orphans go to the first process, with which all end."""
         return frozenset(proc.descendants(running.pid)) if self.alive(running) else frozenset()

@@ -18,6 +18,7 @@ class ProcessInfo(NamedTuple):
     start_ticks: int
     session: int
     zombie: bool
+    stopped: bool
 
 
 def read(path: str) -> bytes:
@@ -45,7 +46,7 @@ def read_process(pid: int) -> ProcessInfo | None:
     fields = text[text.rfind(b")") + 2 :].split()
     if len(fields) < 20:
         return None
-    return ProcessInfo(pid, int(fields[19]), int(fields[3]), fields[0] in (b"Z", b"X"))
+    return ProcessInfo(pid, int(fields[19]), int(fields[3]), fields[0] in (b"Z", b"X"), fields[0] == b"T")
 
 
 def own_pids(users: Collection[int] = ()) -> Iterator[int]:
@@ -92,9 +93,16 @@ def descendants(pid: int) -> set[int]:
         if parent in found:
             continue
         found.add(parent)
-        with suppress(OSError), os.scandir(f"/proc/{parent}/task") as threads:
-            for thread in threads:
-                pending.extend(map(int, read(f"{thread.path}/children").split()))
+        pending.extend(children(parent))
+    return found
+
+
+def children(pid: int) -> list[int]:
+    """Returns the processes that any thread of a process has started."""
+    found: list[int] = []
+    with suppress(OSError), os.scandir(f"/proc/{pid}/task") as threads:
+        for thread in threads:
+            found.extend(map(int, read(f"{thread.path}/children").split()))
     return found
 
 

@@ -95,6 +95,10 @@ class ProcessRuntime:
             self._reap()
         return not process.zombie
 
+    def stopped(self, running: Running) -> bool:
+        process = proc.read_process(running.pid) if running.boot_id == self._boot_id else None
+        return process is not None and process.start_ticks == running.start_ticks and process.stopped
+
     def pids(self, running: Running) -> frozenset[int]:
         if not self.alive(running):
             return frozenset(self._remaining(running))

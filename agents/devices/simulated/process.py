@@ -35,6 +35,7 @@ class Behaviour:
     term_seconds: float = 0.2  # from SIGTERM to its exit
     ignores_term: bool = False
     steps_per_second: float = 0.0  # of a job, once it answers
+    swaps: bool = True  # on SIGTSTP it moves its memory to the host and stops, on SIGCONT back
 
 
 @dataclass(slots=True, eq=False)
@@ -50,6 +51,7 @@ class Process:
     context: SimulatedContext | None = None
     opened: bool = False
     orphaned_at: float | None = None  # since when its daemon is gone
+    swapped_gib: float | None = None  # that it has moved to the host while it is stopped
     log: str = ""
     # The work it does for others, written by the traffic simulation.
     counters: Counters = field(default_factory=Counters)
@@ -67,6 +69,23 @@ class Process:
     def exit_by(self, moment: float) -> None:
         """Makes it exit by then, if not before."""
         self.exits_at = min(self.exits_at, moment)
+
+    def swap(self, gpu: SimulatedGpu, out: bool) -> None:
+        """Moves its memory to the host and stops, or moves it back and goes on; without room for it, it exits."""
+        context = self.context
+        if not self.behaviour.swaps or context is None or context.error is not None:
+            return
+        if out and self.swapped_gib is None:
+            self.swapped_gib, context.busy = context.memory_gib, 0.0
+            gpu.hold(context, 0.0)
+        elif not out and self.swapped_gib is not None:
+            held_gib, self.swapped_gib = self.swapped_gib, None
+            try:
+                gpu.hold(context, held_gib)
+                context.busy = self.behaviour.busy
+            except CudaRefusal:
+                self.exit_by(gpu.now)
+        gpu.changed()
 
     def live(self, gpu: SimulatedGpu, daemon: SimulatedDaemon, lost: bool, now: float) -> float:
         """Does what is due and returns when something is due next."""
@@ -92,7 +111,8 @@ class Process:
         if self.orphaned_at is not None and now >= self.orphaned_at + RECONNECT_SECONDS:
             return self._exit(daemon, now, f"the MPS daemon did not come back within {RECONNECT_SECONDS:g} s")
         context = self.context
-        if context is not None and context.error is None and not context.busy and now >= self.answers_at:
+        is_idle = context is not None and context.error is None and not context.busy and self.swapped_gib is None
+        if context is not None and is_idle and now >= self.answers_at:
             context.busy = self.behaviour.busy
             gpu.changed()
         moments = [opens_at, self.answers_at, crashes_at, self.exits_at]

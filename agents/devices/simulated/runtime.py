@@ -50,22 +50,31 @@ class SimulatedRuntime:
     def alive(self, running: Running) -> bool:
         return self._process(running) is not None
 
+    def stopped(self, running: Running) -> bool:
+        process = self._process(running)
+        return process is not None and process.swapped_gib is not None
+
     def pids(self, running: Running) -> frozenset[int]:
         return frozenset((running.pid,)) if self.alive(running) else frozenset()
 
     def end(self, running: Running, force: bool) -> None:
         process = self._process(running)
-        if process is None or (process.behaviour.ignores_term and not force):
+        if process is None:
+            return
+        if not force and (process.behaviour.ignores_term or process.swapped_gib is not None):
             return
         self._exit_in(process, 0.0 if force else process.behaviour.term_seconds)
 
     def tell(self, running: Running, signal_name: str) -> None:
         process = self._process(running)
-        if process is None or signal_name.removeprefix("SIG") != process.launch.filled.checkpoint_signal.removeprefix(
-            "SIG"
-        ):
+        if process is None:
             return
-        if not process.behaviour.ignores_drain:
+        if signal_name in ("SIGTSTP", "SIGCONT"):
+            slot = self._machine.slots[process.launch.gpu]
+            process.swap(slot.gpu, signal_name == "SIGTSTP")
+            slot.due_at = self._machine.now
+        saves = process.launch.filled.checkpoint_signal.removeprefix("SIG")
+        if signal_name.removeprefix("SIG") == saves and not process.behaviour.ignores_drain:
             self._exit_in(process, process.behaviour.drain_seconds)
 
     def run_beside(self, running: Running, filled: Filled, seconds: float) -> bool:

@@ -1,6 +1,7 @@
 """A job that steps by its profile and SM share, saves its progress, and resumes from there.
 
-SIGUSR1 saves and continues; SIGTERM and SIGINT save and exit with 0. It sleeps between steps.
+SIGUSR1 saves and continues; SIGTERM and SIGINT save and exit with 0. SIGTSTP saves, gives the device's memory back and
+stops; SIGCONT takes the memory again and continues. It sleeps between steps.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from agents.host.pages import serve
 from agents.programs.progress import VARIABLE, write_progress
 from agents.programs.train import checkpoint, pace
 
-_SIGNALS = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
+_SIGNALS = (signal.SIGUSR1, signal.SIGTSTP, signal.SIGTERM, signal.SIGINT)
 _SHORTEST_WAIT_SECONDS = 0.05
 _BUSY_SECONDS = 1.0
 
@@ -42,6 +43,18 @@ class TrainingJob:
         """Writes the progress where the agent reads it."""
         if self._progress:
             write_progress(self._progress, self.steps, self.saved)
+
+    def wait_in_host_memory(self) -> None:
+        """Saves, gives the device's memory back and stops; takes it again once it may go on. Raises CudaRefusal."""
+        self.save()
+        self.report_progress()
+        held_gib = self._device.memory_gib if self._device else 0.0
+        if self._device:
+            self._device.busy(0.0)
+            self._device.hold(0.0)
+        os.kill(os.getpid(), signal.SIGSTOP)
+        if self._device:
+            self._device.hold(held_gib)
 
     def metrics(self) -> bytes:
         figures = [
@@ -72,7 +85,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     share = device.limits.sm_percent if device else 100.0
     print(f"step {job.steps} at {share:g} % of the SMs, port {port}", flush=True)  # noqa: T201
-    _run(job, device, pace.speed_at(args.speeds, share), args.steps, args.checkpoint_seconds)
+    try:
+        _run(job, device, pace.speed_at(args.speeds, share), args.steps, args.checkpoint_seconds)
+    except CudaRefusal as error:
+        print(f"gpuwright-train: {error}", file=sys.stderr)  # noqa: T201
+        return 1
     print(f"ended at step {job.steps}, saved {job.saved}", flush=True)  # noqa: T201
     return 0
 
@@ -88,8 +105,12 @@ def _run(job: TrainingJob, device: SimulatedClient | None, per_second: float, st
         job.steps += due.due(now)
         if steps:
             job.steps = min(job.steps, steps)
-        if received and received.si_signo != signal.SIGUSR1:
+        if received and received.si_signo not in (signal.SIGUSR1, signal.SIGTSTP):
             break
+        if received and received.si_signo == signal.SIGTSTP:
+            job.wait_in_host_memory()
+            now = save_at = busy_at = time.monotonic()
+            due = pace.StepPace(per_second, now)  # nothing of the time that it stood still is caught up
         if received or now >= save_at:
             job.save()
             save_at = now + save_seconds

@@ -8,7 +8,7 @@ import pytest
 from agents.contract.assignments import AssignedInstance
 from agents.contract.fits import GpuRules, Shortfall
 from agents.keeper.copies import NodeCopy, Stage
-from agents.keeper.room import excess_sm_percent, missing
+from agents.keeper.room import HOLD_NOTHING, excess_sm_percent, missing
 from tests.support.nodes import assigned, served
 
 OVERLAP, STRICT = GpuRules(), GpuRules(overlap=False)
@@ -32,14 +32,16 @@ def test_what_is_missing_of_each_is_said() -> None:
     assert found == Shortfall("no_room", "needs 10 SM% and 2.00 GiB more", 10, 2)
 
 
-@pytest.mark.parametrize("stage", [stage for stage in Stage if stage is not Stage.GONE])
-def test_a_copy_holds_its_memory_until_it_is_gone(stage: Stage) -> None:
+@pytest.mark.parametrize("stage", [stage for stage in Stage if stage not in HOLD_NOTHING])
+def test_a_copy_holds_its_memory_until_it_is_gone_or_in_host_memory(stage: Stage) -> None:
     there = [copy(served("a", memory=10), stage)]
     assert reason(missing(served("b", memory=10), 16, there, OVERLAP)) == "no_room"
 
 
-def test_a_copy_that_is_gone_holds_nothing() -> None:
-    assert missing(served("b", memory=10), 16, [copy(served("a", memory=10), Stage.GONE)], OVERLAP) is None
+@pytest.mark.parametrize("stage", HOLD_NOTHING)
+def test_a_copy_that_is_gone_or_in_host_memory_holds_nothing(stage: Stage) -> None:
+    assert missing(served("b", memory=10), 16, [copy(served("a", memory=10), stage)], OVERLAP) is None
+    assert excess_sm_percent([copy(served("a", sm=60)), copy(served("b", sm=70), stage)]) == 0
 
 
 def test_shares_may_overlap_while_a_copy_is_replaced_and_memory_may_not() -> None:

@@ -53,6 +53,9 @@ class WatchedRuntime:
     def alive(self, running: Running) -> bool:
         return self._inner.alive(running)
 
+    def stopped(self, running: Running) -> bool:
+        return self._inner.stopped(running)
+
     def pids(self, running: Running) -> frozenset[int]:
         return self._inner.pids(running)
 
