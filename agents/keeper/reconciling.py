@@ -65,8 +65,8 @@ class Reconciler:
         copies = self._ledger.copies()
         self._note_ports(copies)
         self._follow(wanted, copies)
-        swapped = frozenset(want.instance.id for want in _on_gpus(assignment.swapped, situation))
-        constraints = self._constraints(wanted, swapped, situation, contact, now)
+        waiting = _on_gpus(assignment.swapped, situation)
+        constraints = self._constraints(wanted, waiting, situation, contact, now)
         decision = decide(wanted, copies, constraints, GpuRules.of(assignment))
         for taken_down in decision.take_down:
             copy = self._ledger.get(taken_down.copy)
@@ -101,12 +101,13 @@ class Reconciler:
     def _constraints(
         self,
         wanted: Sequence[WantedInstance],
-        swapped: Collection[str],
+        waiting: Sequence[WantedInstance],
         situation: Situation,
         contact: bool,
         now: float,
     ) -> NodeConstraints:
         instances = [want.instance for want in wanted]
+        known = [*instances, *(want.instance for want in waiting)]  # a job that waits is not forgotten
         as_wanted = {instance.id: instance for instance in instances}
         self._established = {
             name: instance for name, instance in self._established.items() if as_wanted.get(name) == instance
@@ -116,11 +117,11 @@ class Reconciler:
             fenced=situation.fenced,
             recycled=self._steps.recycled,
             refused=self._filler.refused(instances),
-            resting={**self._failures.resting(instances, now), **self._exits.over(instances)},
+            resting={**self._failures.resting(known, now), **self._exits.over(known)},
             stopped_jobs=situation.stopped_jobs,
             contact=contact,
             established=self._established.keys(),
-            swapped=swapped,
+            swapped=frozenset(want.instance.id for want in waiting),
         )
 
     def _swap(self, wanted: Sequence[WantedInstance], decision: CopyDecision, now: float) -> None:

@@ -69,7 +69,6 @@ def test_instances_of_one_model_are_limited_and_jobs_of_it_are_not() -> None:
 def test_limits_over_100_percent_are_told() -> None:
     assert excess_sm_percent([copy(served("a", sm=60)), copy(served("a", sm=70))]) == 30
     assert excess_sm_percent([copy(served("a", sm=60)), copy(served("b", sm=40))]) == 0
-    assert excess_sm_percent([copy(served("a", sm=60)), copy(served("b", sm=70), Stage.GONE)]) == 0
 
 
 def test_a_way_of_handing_over_that_is_not_known_counts_as_strict() -> None:
