@@ -86,7 +86,7 @@ def render_text(status: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _copy_row(copy: Mapping[str, Any]) -> tuple[str, ...]:
+def _copy_row(copy: Mapping[str, Any]) -> tuple[str, str, str, str, str, str]:
     reason = f" ({copy['reason']})" if copy.get("reason") else ""
     share, memory = f"{copy.get('smPercent', 0):g}", f"{copy.get('memoryGib', 0):g}"
     if copy["stage"] == Stage.SWAPPED:

@@ -83,7 +83,8 @@ class Process:
             try:
                 gpu.hold(context, held_gib)
                 context.busy = self.behaviour.busy
-            except CudaRefusal:
+            except CudaRefusal as refused:
+                self.log = str(refused)
                 self.exit_by(gpu.now)
         gpu.changed()
 
@@ -96,7 +97,7 @@ class Process:
         if crashes_at <= now:
             return self._exit(daemon, now, "crashed")
         if self.exits_at <= now:
-            return self._exit(daemon, now, "")
+            return self._exit(daemon, now, self.log)
         try:
             if not self.opened and opens_at <= now:
                 self.opened = True

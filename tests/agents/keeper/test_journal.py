@@ -112,6 +112,43 @@ def test_a_copy_is_kept_until_its_usage_is_accounted_for(path: Path) -> None:
     assert kept(path) == {}
 
 
+def test_what_the_control_plane_learned_while_a_copy_was_recorded_is_kept(path: Path) -> None:
+    """A copy is recorded from what the keeper knew before the control plane's answer."""
+    dates = iter(NOW + timedelta(minutes=minute) for minute in range(99))
+    ledger = CopyLedger(Journal(path), lambda: next(dates))
+    ledger.record(copy("a.1.1", Stage.READY))
+
+    def record(stage: Stage, answer: tuple[int, str] | None = None) -> NodeCopy:
+        known = ledger.get("a.1.1")
+        assert known is not None
+        if answer:
+            ledger.acknowledge("a.1.1", *answer)
+        ledger.record(known.at(stage, 9.0))
+        found = ledger.get("a.1.1")
+        assert found is not None
+        return found
+
+    assert record(Stage.SWAPPED, (0, "opened")).acknowledged == "opened"
+    back = record(Stage.RETURNING, (0, "closed"))
+    assert (back.spell, back.earlier, back.acknowledged, back.ended_at) == (1, (), "", None)
+    ledger.acknowledge("a.1.1", 0, "opened")  # an answer that came late
+    assert ledger.get("a.1.1") == back
+    record(Stage.SWAPPED)
+    back = record(Stage.RETURNING)
+    assert [(spell.number, spell.started_at, spell.ended_at) for spell in back.earlier] == [
+        (1, NOW + timedelta(minutes=2), NOW + timedelta(minutes=3))
+    ]
+    assert record(Stage.READY, (1, "closed")).earlier == ()
+    record(Stage.SWAPPED)
+    back = record(Stage.RETURNING)
+    ledger.record(back.at(Stage.GONE, 9.0))
+    ledger.acknowledge("a.1.1", 3, "closed")
+    assert ledger.get("a.1.1") is not None, "what it held before is not told yet"
+    ledger.acknowledge("a.1.1", 2, "closed")
+    assert ledger.get("a.1.1") is None
+    ledger.close()
+
+
 def test_a_copy_that_never_ran_is_forgotten(path: Path) -> None:
     journal = Journal(path)
     journal.write(copy("a.1.1"))

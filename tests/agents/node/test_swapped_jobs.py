@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -11,8 +13,10 @@ import pytest
 from agents.contract.assignments import AssignedInstance, JobTerms
 from agents.devices.simulated.process import Behaviour
 from agents.keeper.copies import NodeCopy, Stage
+from agents.node import reporting
 from agents.node.memory_guard import MemoryGuard
 from tests.support.nodes import assigned, served
+from tests.support.soak import scaled
 from tests.support.virtual import VirtualNode, job, virtual
 
 TRAIN = msgspec.structs.replace(job("train", memory=2), terms=JobTerms(swaps=True))
@@ -128,6 +132,7 @@ def test_a_job_that_cannot_get_its_memory_back_is_started_again(made: VirtualNod
     made.advance(30)
     assert made.ready == ["train"]
     assert made.copy("train").id != before.id
+    assert "error 2" in process.log
     assert made.node.keeper.exits("train") == 1
 
 
@@ -172,3 +177,29 @@ def test_a_job_in_host_memory_is_asked_nothing_and_gets_no_knob(made: VirtualNod
     made.advance(120)
     assert made.node.counters._asked_at == before
     assert made.node.report_body(*made.node.current_minute()).instances == ()
+
+
+@pytest.mark.parametrize("seed", range(scaled(200, 20)))
+def test_no_process_ever_fails_for_memory_while_jobs_come_and_go(tmp_path: Path, seed: int) -> None:
+    lot = random.Random(seed)
+    with virtual(tmp_path) as made:
+        services = [served(name, sm=18, memory=lot.choice([6.0, 9.0, 13.0])) for name in "ab"]
+        jobs = [msgspec.structs.replace(TRAIN, id=name, job=name, sm_percent=18) for name in "tuv"]
+        for _ in range(10):
+            wait = lot.sample(jobs, lot.randint(0, 3))
+            run = [job for job in jobs if job not in wait and lot.random() < 0.8]
+            offer(made, *run, *lot.sample(services, lot.randint(0, 2)), swapped=tuple(wait))
+            made.node.set_contact(lot.random() < 0.9)
+            for _ in made.passes(lot.choice([0.5, 2.0, 10.0, 40.0]), 0.25):
+                assert made.machine.slots[made.uuids[0]].gpu.memory_used_gib <= 16 + 1e-6
+                assert [one.log for one in made.machine.processes.values() if "error 2" in one.log] == []
+            if lot.random() < 0.2:
+                made.restart()
+        for copy in made.node.ledger.accounts():
+            told = reporting.usage(copy, {made.uuids[0]: 0})
+            assert len({interval.id for interval in told}) == len(told)
+            assert all(before.ended_at <= after.started_at for before, after in pairwise(told) if before.ended_at)
+        made.node.set_contact(True)
+        offer(made, *jobs)
+        made.advance(150)
+        assert made.ready == ["t", "u", "v"]

@@ -115,6 +115,23 @@ class RuntimeConformance:
         until(lambda: "told" in runtime.log_tail("a-1"))
         assert runtime.alive(running)
 
+    def test_a_copy_that_stops_itself_when_asked_is_stopped_until_it_is_told_to_go_on(
+        self, runtime: CopyRuntime
+    ) -> None:
+        program = "trap 'kill -STOP $$; echo on' TSTP; echo up; while :; do sleep 0.05; done"
+        running = self.up(runtime, "a-1", program)
+        assert not runtime.stopped(running)
+        runtime.tell(running, "SIGTSTP")
+        until(lambda: runtime.stopped(running), "it has stopped itself")
+        assert runtime.alive(running)
+        assert not runtime.stopped(replace(running, copy="long-gone", start_ticks=running.start_ticks - 1))
+        runtime.tell(running, "SIGCONT")
+        until(lambda: not runtime.stopped(running) and "on" in runtime.log_tail("a-1"), "it goes on")
+        runtime.tell(running, "SIGTSTP")
+        until(lambda: runtime.stopped(running), "it has stopped itself again")
+        runtime.end(running, force=True)
+        until(lambda: not runtime.alive(running), "a stopped one can be killed")
+
     def test_the_output_of_a_dead_copy_can_still_be_read(self, runtime: CopyRuntime) -> None:
         program = "echo out; printf '\\033[31mred\\n' >&2; echo no such model >&2; exit 1"
         running = self.start(runtime, "a-1", program)

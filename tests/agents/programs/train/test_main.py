@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from agents.runtime import proc
 from agents.talk.scraping import served_of
 from tests.support.caller import until
 
@@ -163,6 +164,61 @@ def test_under_mps_it_steps_by_its_share_holds_its_memory_and_says_what_it_sees(
             print('{"error": 810, "message": "terminated"}', file=words, flush=True)
             process.communicate(timeout=120)
     assert process.returncode == 1
+
+
+def is_stopped(process: subprocess.Popen[str]) -> bool:
+    found = proc.read_process(process.pid)
+    return found is not None and found.stopped
+
+
+def test_a_job_that_is_to_wait_saves_stops_and_goes_on_without_catching_up(start: Start, tmp_path: Path) -> None:
+    path = tmp_path / "job.json"
+    process = start("--speeds=100:200", f"--checkpoint={path}", "--checkpoint-seconds=3600", "--port=0")
+    port = first_line(process).split()[-1]
+    for _ in range(2):
+        until(lambda: metrics(port)["gpuwright_train_steps_total"] > saved(path) + 10, "it steps")
+        process.send_signal(signal.SIGTSTP)
+        until(lambda: is_stopped(process), "it has stopped itself")
+        kept = saved(path)
+        assert kept > 10
+        process.send_signal(signal.SIGCONT)
+        until(lambda: not is_stopped(process), "it goes on")
+        assert metrics(port)["gpuwright_train_steps_total"] >= kept
+    process.terminate()
+    process.communicate(timeout=120)
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize("there_is_room", [True, False])
+def test_a_job_that_waits_holds_no_memory_and_takes_it_back_or_ends(
+    start: Start, tmp_path: Path, there_is_room: bool
+) -> None:
+    with socket.socket(socket.AF_UNIX) as daemon:
+        daemon.bind(str(tmp_path / "device.sock"))
+        daemon.listen()
+        environment = {"CUDA_MPS_PIPE_DIRECTORY": str(tmp_path), "CUDA_VISIBLE_DEVICES": "GPU-7"}
+        process = start("--memory-gib=1.5", **environment)
+        client, _ = daemon.accept()
+        with client, client.makefile("rw") as words:
+            words.readline()
+            print('{"smCount": 80}', file=words, flush=True)
+            first_line(process)
+            process.send_signal(signal.SIGTSTP)
+            heard: list[dict[str, float]] = []
+            while heard[-2:] != [{"busy": 0.0}, {"memoryGib": 0.0}]:
+                heard.append(json.loads(words.readline()))
+                print("{}", file=words, flush=True)
+            until(lambda: is_stopped(process), "it has stopped itself")
+            process.send_signal(signal.SIGCONT)
+            assert json.loads(words.readline()) == {"memoryGib": 1.5}
+            if there_is_room:
+                print("{}", file=words, flush=True)
+                assert json.loads(words.readline()) == {"busy": 1.0}
+            else:
+                print('{"error": 2, "message": "out of memory"}', file=words, flush=True)
+                _, output = process.communicate(timeout=120)
+                assert process.returncode == 1
+                assert "out of memory" in output
 
 
 def test_a_job_that_gets_no_memory_says_so_and_does_not_run(start: Start, tmp_path: Path) -> None:
