@@ -122,6 +122,7 @@ TWICE = (AssignedInstance("one", 0), AssignedInstance("one", 1))
         (Assignment("node-1", 1, 1, 1, instances=(TWICE[0],)), ""),
         (Assignment("node-2", 1, 1, 1), "it is for node node-2"),
         (Assignment("node-1", 1, 1, 1, instances=TWICE), "instance one occurs twice"),
+        (Assignment("node-1", 1, 1, 1, instances=TWICE[:1], swapped=TWICE[1:]), "instance one occurs twice"),
         (Assignment("node-1", 1, 1, 1, gpus=(AssignedGpu(3), AssignedGpu(3))), "GPU 3 occurs twice"),
         (Assignment("node-1", 1, 1, 1, gpus=(AssignedGpu(0, "A"), AssignedGpu(1, "A"))), "device A occurs twice"),
     ],
