@@ -14,10 +14,16 @@ from simulation.serving import Floats, Ints, serve
 
 EDGES_S: Floats = np.array(LATENCY_EDGES_MS) / 1000
 EMPTY_QUEUE: Floats = np.zeros(0)
+SWAPPED_GIB_PER_SECOND = 10.0  # of GPU memory, to the host and back
 PATIENCE_SECONDS = 30.0  # how long a caller waits for its answer
 LONGEST_QUEUE_REQUESTS = 1024  # of a gpuwright-serve, and of what a gateway holds for one server
 SAVE_SECONDS = 30.0  # between two saves of a job, as gpuwright-train has it
 DRAWS_PER_TICK = 16  # different times of a batch in one tick
+
+
+def moved_seconds(copy: NodeCopy) -> float:
+    """Returns how long a job's GPU memory takes to the host, or back."""
+    return copy.wanted.memory_gib / SWAPPED_GIB_PER_SECOND
 
 
 def largest_batch(copy: NodeCopy) -> int:

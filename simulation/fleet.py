@@ -15,6 +15,7 @@ from simulation.clock import Clock
 from simulation.copies import DRAWS_PER_TICK, CopyWork
 from simulation.fleet_truth import FleetTruth, SimulatedResident
 from simulation.node import LightNode
+from simulation.residents import resident_of
 from simulation.serving import Floats
 from simulation.shapes import Shape, steady
 from simulation.token_copies import TokenWork, server_of, spread
@@ -198,7 +199,7 @@ class SimulatedFleet:
     def _set_times(self, node: LightNode) -> None:
         """Sets how long a batch of each copy takes, beside what runs on its GPU by now."""
         for number, copies in self._running(node):
-            residents = {copy.id: node.resident(copy) for copy in copies}
+            residents = {copy.id: resident_of(node, copy) for copy in copies}
             for copy in copies:
                 work = node.work[copy.id]
                 if isinstance(work, TokenWork):
@@ -224,7 +225,7 @@ class SimulatedFleet:
         """Yields the GPUs that work, with the copies whose processes run there."""
         by_gpu: dict[str, list[NodeCopy]] = {uuid: [] for uuid in node.uuids}
         for copy in node.alive():
-            if copy.stage is not Stage.STARTING:
+            if copy.stage not in (Stage.STARTING, Stage.SWAPPED):
                 for gpu in copy.devices:
                     by_gpu[gpu].append(copy)
         yield from ((number, by_gpu[uuid]) for number, uuid in enumerate(node.uuids) if number not in node.lost)
@@ -232,7 +233,7 @@ class SimulatedFleet:
     def _run(self, node: LightNode, since: float, until: float) -> None:
         for number, copies in self._running(node):
             clock_mhz = node.clock_mhz(number)
-            residents = {copy.id: node.resident(copy) for copy in copies}
+            residents = {copy.id: resident_of(node, copy) for copy in copies}
             for copy in copies:
                 if copy.gpu != node.uuids[number]:
                     continue  # its first GPU stands for all of them

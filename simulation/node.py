@@ -20,15 +20,17 @@ from agents.keeper import decide as deciding
 from agents.keeper.copies import DOWN, NodeCopy, Stage
 from agents.keeper.decide import HeldStart, WantedInstance
 from agents.keeper.failures import Failures
+from agents.keeper.room import HOLD_NOTHING
+from agents.node import reporting
 from agents.node.report_minute import CopyTotals, ReportMinute
 from agents.node.state_folder import AgentMemory
 from agents.runtime import Running
 from agents.seams.device import GpuReading
 from simulation.clock import Clock
-from simulation.copies import CopyWork, largest_batch
-from simulation.fleet_truth import FleetTruth, SimulatedResident
+from simulation.copies import CopyWork, moved_seconds
+from simulation.fleet_truth import FleetTruth
 from simulation.token_copies import new_work
-from solvers.planning.problem import Demand, ProfileKey
+from solvers.planning.problem import ProfileKey
 
 ROUTE_SECONDS = 0.2
 DRAIN_SECONDS = 1.0
@@ -157,24 +159,14 @@ class LightNode:
         frame = gpus[gpu].clock_mhz if gpu in gpus else None
         return frame.planned if frame else self.truth.kind(self.gpu_type).top_clock_mhz
 
-    def resident(self, copy: NodeCopy) -> SimulatedResident:
-        problem, wanted, busy = self.truth.problem, copy.wanted, self.work[copy.id].busy_share
-        if copy.served:
-            found = problem.profiles.get(key := self.key(copy))
-            return SimulatedResident(
-                found.demand if found else Demand(), wanted.sm_percent, key, largest_batch(copy), busy
-            )
-        job = problem.jobs.get(wanted.owner)
-        demand = job.profiles[self.gpu_type].demand if job and self.gpu_type in job.profiles else Demand()
-        return SimulatedResident(demand, wanted.sm_percent, ("job", wanted.owner, self.gpu_type), 1, busy)
-
     def read(self, gpu: int, watts: float, utilization: float, seconds: float) -> None:
         """Reads a device: its power, and how busy it was since the last read."""
         if gpu in self.lost:
             return
         uuid_ = self.uuids[gpu]
         self.energy_mj[uuid_] += int(watts * seconds * 1000)
-        memory = sum(copy.wanted.memory_gib for copy in self.alive() if uuid_ in copy.devices)
+        holding = [copy for copy in self.alive() if uuid_ in copy.devices and copy.stage not in HOLD_NOTHING]
+        memory = sum(copy.wanted.memory_gib for copy in holding)
         self.minute.read(
             uuid_,
             GpuReading(
@@ -208,6 +200,7 @@ class LightNode:
             resting=self._failures.resting(assignment.instances, now),
             contact=self.contact,
             established=[name for name, as_it_was in self._established.items() if as_it_was in assignment.instances],
+            swapped=[line.id for line in assignment.swapped],
         )
         alive = self.alive()
         decision = deciding.decide(wanted, alive, node, GpuRules.of(assignment))
@@ -215,13 +208,17 @@ class LightNode:
             self.held, self.news = decision.held, True
         for going in decision.take_down:
             self._move(self.copies[going.copy], Stage.DRAINING, going.reason)
+        for name in decision.swap_out:
+            self._move(self.copies[name], Stage.SWAPPING)
+        for name in decision.bring_back:
+            self._move(self.copies[name].begin_spell(self.date()), Stage.RETURNING)
         for start in decision.start:
             self._start(start.wanted)
         for want in wanted:
             right = deciding.right_copy(want, [copy for copy in self.alive() if copy.instance == want.instance.id])
             if right is not None and right.wanted != want.instance:  # its knobs are set, and its process stays
                 self.copies[right.id] = msgspec.structs.replace(right, wanted=want.instance)
-        return bool(decision.take_down or decision.start)
+        return bool(decision.take_down or decision.start or decision.swap_out or decision.bring_back)
 
     def _meant(self, instance: AssignedInstance) -> WantedInstance:
         there = tuple(self.uuids[gpu] if gpu < len(self.uuids) else "" for gpu in instance.all_gpus)
@@ -257,6 +254,11 @@ class LightNode:
             case Stage.ROUTING if now >= copy.since + ROUTE_SECONDS and not self.gateway_away:
                 self._move(copy, Stage.READY)
                 self._established[copy.instance] = copy.wanted
+            case Stage.SWAPPING if now >= copy.since + JOB_SAVES_SECONDS + moved_seconds(copy):
+                ended_at = max(self.date(), copy.started_at or self.date())
+                self._move(msgspec.structs.replace(copy, ended_at=ended_at), Stage.SWAPPED)
+            case Stage.RETURNING if now >= copy.since + moved_seconds(copy):
+                self._move(copy, Stage.READY)
             case Stage.DRAINING if not (copy.served and self.gateway_away):
                 patience = DRAIN_SECONDS if copy.served else JOB_SAVES_SECONDS
                 if now >= copy.since + patience and not self.work[copy.id].waits:
@@ -278,16 +280,18 @@ class LightNode:
             self._failures.note(copy.wanted, reason, message, ready_seconds, now)
         self.work[copy.id].fail()
         gone = copy.at(Stage.GONE, now, reason, message)
-        self.copies[copy.id] = msgspec.structs.replace(gone, ended_at=max(self.date(), copy.started_at or self.date()))
+        ended_at = copy.ended_at or max(self.date(), copy.started_at or self.date())  # in host memory it held nothing
+        self.copies[copy.id] = msgspec.structs.replace(gone, ended_at=ended_at)
         self.news = True
 
     def note_usage(self, opened: Mapping[str, str]) -> None:
         """Forgets ended copies whose usage the control plane has stored."""
-        for name, what in opened.items():
+        for interval, what in opened.items():
+            name, spell = reporting.copy_and_spell(interval)
             copy = self.copies.get(name)
             if copy is None:
                 continue
-            self.copies[name] = copy = msgspec.structs.replace(copy, acknowledged=what)
+            self.copies[name] = copy = copy.acknowledge(spell, what)
             if copy.settled:
                 del self.copies[name], self.work[name]
                 self._ready_at.pop(name, None)

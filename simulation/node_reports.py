@@ -123,6 +123,8 @@ def _instances(
 ) -> tuple[InstanceMinute, ...]:
     minutes = minute.instances(copies, index, totals)
     for copy in copies:
+        if copy.instance not in minutes:
+            continue  # it waits in host memory
         wanted = copy.wanted
         fields = {"smPercent": wanted.sm_percent, "memoryGib": wanted.memory_gib}
         batch = {"batch": wanted.batch.planned} if wanted.batch else {}

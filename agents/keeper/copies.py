@@ -100,6 +100,15 @@ class NodeCopy(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
             self, stage=stage, since=now, reason=reason or self.reason, message=message or self.message
         )
 
+    def acknowledge(self, spell: int, what: str) -> NodeCopy:
+        """Returns the copy once the control plane has its usage of one spell as `opened` or `closed`."""
+        if spell == self.spell:
+            return msgspec.structs.replace(self, acknowledged=what)
+        if what != "closed":
+            return self  # it has returned since: that it ended will be told
+        earlier = tuple(before for before in self.earlier if before.number != spell)
+        return msgspec.structs.replace(self, earlier=earlier)
+
     def begin_spell(self, now: datetime) -> NodeCopy:
         """Returns the copy as it holds its share again; what it held before is kept until it is acknowledged."""
         assert self.started_at is not None

@@ -57,16 +57,8 @@ class CopyLedger:
         """Records that the control plane has acknowledged a copy's usage of one spell as opened or closed."""
         with self._lock:
             copy = self._journal.copies.get(name)
-            if copy is None:
-                return
-            if spell == copy.spell:
-                after = msgspec.structs.replace(copy, acknowledged=what)
-            elif what == "closed":
-                earlier = tuple(before for before in copy.earlier if before.number != spell)
-                after = msgspec.structs.replace(copy, earlier=earlier)
-            else:
-                return  # it has returned since: that it ended will be told
-            if after != copy:
+            after = copy.acknowledge(spell, what) if copy else None
+            if after is not None and after != copy:
                 self._journal.write(after)
 
     def _with_usage(self, copy: NodeCopy) -> NodeCopy:

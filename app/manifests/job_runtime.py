@@ -98,6 +98,8 @@ def job_contradictions(spec: Mapping[str, JSON]) -> Iterator[Contradiction]:
 def _swap_contradictions(spec: Mapping[str, JSON]) -> Iterator[Contradiction]:
     if spec.get("preemptible") is False:
         yield Contradiction("swap", "a job that is not preemptible never leaves its GPU", "false, or preemptible: true")
+    if spec.get("gpus", 1) != 1:
+        yield Contradiction("swap", "a job on several GPUs has them outside MPS, and stays on them", "false")
     if isinstance(spec.get("requests"), str):
         yield Contradiction("swap", "a job that sends requests from a file holds no GPU memory", "false")
 

@@ -53,7 +53,7 @@ def _candidates(snapshot: Snapshot, problem: Problem) -> Iterator[tuple[str, Ass
             continue
         leaving = {*facts.failed_gpus, *facts.draining_gpus}
         for line in (*wanted.instances, *wanted.swapped):
-            if line.job and leaving.isdisjoint(line.all_gpus):
+            if line.job and not line.is_wide and leaving.isdisjoint(line.all_gpus):
                 yield node, line
 
 
