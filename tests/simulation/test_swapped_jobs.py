@@ -1,0 +1,55 @@
+"""A job gives its GPU to a service that needs it, waits in host memory, and goes on there once the load has fallen."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import text
+
+from agents.keeper.copies import Stage
+from simulation.run import simulated
+from simulation.shapes import spike
+from simulation.world import of_documents
+from tests.simulation.worlds import document, gpu_type, model, node, policy, profile, service
+
+TUNE = "lab/tune"
+BEGINS, HOLD = 240.0, 240.0
+MOST_SECONDS = 2400
+RUNS = {"stepsPerSecond": {"20": 2.0, "40": 4.0}, "memoryGib": 6, "hostMemoryGib": 8, "pressure": 0.1}
+JOB = {"type": "training", "steps": 10**6, "swap": True, "maxPricePerHour": 5, "profiles": {"v100-16gb": RUNS}}
+REASONS = "SELECT reason FROM events WHERE kind = 'Job' ORDER BY id"
+INTERVALS = "SELECT started_at, ended_at FROM usage_intervals WHERE job = 'tune' ORDER BY started_at"
+
+
+@pytest.mark.parametrize("planner", ["joint", "mudi"])
+def test_it_waits_in_host_memory_while_its_gpu_is_needed(database_url: str, planner: str) -> None:
+    world = of_documents(
+        [
+            gpu_type(), node("n1", gpus=1), policy(planner=planner), model("a"), profile("a"), service("a", 60.0),
+            document("Job", "tune", JOB, "lab"),
+        ]
+    )  # fmt: skip
+    stages: list[Stage] = []
+    units = 0.0
+    with simulated(database_url, world, {"shop/a": spike(BEGINS, 4.5, 30.0, HOLD)}, seed=1, work=0) as simulation:
+        for _ in simulation.seconds(MOST_SECONDS, 2.0):
+            jobs = [copy for copy in simulation.fleet.nodes["n1"].alive() if copy.wanted.job]
+            assert len(jobs) <= 1
+            for copy in jobs:
+                work = simulation.fleet.nodes["n1"].work[copy.id]
+                assert work.units >= units, "work was repeated"
+                units = work.units
+                if not stages or stages[-1] is not copy.stage:
+                    stages.append(copy.stage)
+            if stages[-2:] == [Stage.RETURNING, Stage.READY]:
+                break
+        simulation.advance(120, 2.0)
+        with simulation.database.engine.connect() as connection:
+            reasons = list(connection.execute(text(REASONS)).scalars())
+            intervals = list(connection.execute(text(INTERVALS)))
+    assert stages == [
+        Stage.STARTING, Stage.READY, Stage.SWAPPING, Stage.SWAPPED, Stage.RETURNING, Stage.READY,
+    ]  # fmt: skip
+    assert reasons[:3] == ["job_queued", "job_placed", "job_started"]
+    assert [reason for reason in reasons if reason in ("job_swapped", "job_resumed")] == ["job_swapped", "job_resumed"]
+    (_, ended), (again, _) = intervals
+    assert (again - ended).total_seconds() > HOLD / 2, "host memory is not billed as a GPU"
