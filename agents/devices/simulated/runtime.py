@@ -165,6 +165,6 @@ class SimulatedTalk:
         for process in reversed(list(self._machine.processes.values())):
             if process.launch.port == port and port and process.exited_at is None:
                 self._machine.at(process.launch.gpu, self._clock())
-                answers = process.exited_at is None and self._machine.now >= process.answers_at
-                return process if answers else None
+                runs = process.exited_at is None and process.swapped_gib is None
+                return process if runs and self._machine.now >= process.answers_at else None
         return None
