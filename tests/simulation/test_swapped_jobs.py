@@ -16,16 +16,16 @@ BEGINS, HOLD = 240.0, 240.0
 MOST_SECONDS = 2400
 RUNS = {"stepsPerSecond": {"20": 2.0, "40": 4.0}, "memoryGib": 6, "hostMemoryGib": 8, "pressure": 0.1}
 JOB = {"type": "training", "steps": 10**6, "swap": True, "maxPricePerHour": 5, "profiles": {"v100-16gb": RUNS}}
-REASONS = "SELECT reason FROM events WHERE kind = 'Job' ORDER BY id"
-INTERVALS = "SELECT started_at, ended_at FROM usage_intervals WHERE job = 'tune' ORDER BY started_at"
+REASONS = "SELECT reason FROM event WHERE kind = 'Job' ORDER BY id"
+INTERVALS = "SELECT started_at, ended_at FROM usage_interval WHERE job = 'tune' ORDER BY started_at"
 
 
 @pytest.mark.parametrize("planner", ["joint", "mudi"])
 def test_it_waits_in_host_memory_while_its_gpu_is_needed(database_url: str, planner: str) -> None:
     world = of_documents(
         [
-            gpu_type(), node("n1", gpus=1), policy(planner=planner), model("a"), profile("a"), service("a", 60.0),
-            document("Job", "tune", JOB, "lab"),
+            gpu_type(), node("n1", gpus=1), policy(planner=planner, pricing="share"), model("a"), profile("a"),
+            service("a", 60.0), document("Job", "tune", JOB, "lab"),
         ]
     )  # fmt: skip
     stages: list[Stage] = []
@@ -49,7 +49,6 @@ def test_it_waits_in_host_memory_while_its_gpu_is_needed(database_url: str, plan
     assert stages == [
         Stage.STARTING, Stage.READY, Stage.SWAPPING, Stage.SWAPPED, Stage.RETURNING, Stage.READY,
     ]  # fmt: skip
-    assert reasons[:3] == ["job_queued", "job_placed", "job_started"]
     assert [reason for reason in reasons if reason in ("job_swapped", "job_resumed")] == ["job_swapped", "job_resumed"]
     (_, ended), (again, _) = intervals
     assert (again - ended).total_seconds() > HOLD / 2, "host memory is not billed as a GPU"

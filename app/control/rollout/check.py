@@ -15,7 +15,7 @@ from app.control.rollout.reporting import is_current, last_report, without_silen
 from app.control.rollout.rules import LaggingNode, Leaving, PendingStep, RolloutRules
 
 # Reasons to stop a copy that did not fail.
-HARMLESS = ("replaced", "not_wanted", "made_room", "gpu_recycled")
+HARMLESS = ("replaced", "not_wanted", "made_room", "gpu_recycled", "not_swapped")
 # What a new copy goes through: its node gets the assignment, applies it, and brings the copy to serve.
 STAGES = ("assigned", "applied", "starting", "verifying", "warming", "routing", "ready")
 

@@ -50,9 +50,9 @@ END_LOST = statement(
     SELECT count(*) FROM ended
     """,
 )
-# A copy that a node's agent has forgotten: its journal was lost. Of a copy on several GPUs all usage but one interval
-# is named COPY@GPU. An agent that lists no copies at all lists instances in its minutes. Lists are unfolded once, so
-# that a node with long ones costs no more than they are long.
+# A copy that a node's agent has forgotten: its journal was lost. Usage is named by its copy, COPY@GPU for the further
+# GPUs of one on several, and COPY+TIMES once it has returned from host memory. An agent that lists no copies at all
+# lists instances in its minutes. Lists are unfolded once, so that a node with long ones costs no more than their length.
 NOTE_MISSING = statement(
     "note_missing_usage",
     """
@@ -67,7 +67,7 @@ NOTE_MISSING = statement(
           AND minute > (SELECT moment()) - CAST(:missing AS interval)
     ), unnamed AS MATERIALIZED (
         SELECT usage.node, usage.id FROM usage_interval AS usage JOIN reporting USING (node)
-        LEFT JOIN listed ON (listed.node, listed.id) = (usage.node, split_part(usage.id, '@', 1))
+        LEFT JOIN listed ON (listed.node, listed.id) = (usage.node, split_part(translate(usage.id, '+', '@'), '@', 1))
         LEFT JOIN counted ON (counted.node, counted.instance) = (usage.node, usage.instance)
         WHERE usage.ended_at IS NULL AND usage.opened_at < (SELECT moment()) - CAST(:reporting AS interval)
           AND listed.node IS NULL AND counted.node IS NULL
@@ -117,13 +117,16 @@ GOES_ON = statement(
     WITH listed AS MATERIALIZED (
         SELECT DISTINCT node, copy ->> 'id' AS id, received_at
         FROM node_state JOIN node_detail USING (node), jsonb_array_elements(detail -> 'copies') AS copy
-        WHERE node = ANY(CAST(:nodes AS text[])) AND copy ->> 'stage' <> 'gone'
+        WHERE node = ANY(CAST(:nodes AS text[])) AND copy ->> 'stage' NOT IN ('gone', 'swapped')
     ), named AS (
         INSERT INTO usage_truth (node, id, told_at, ended_at, evidence)
         SELECT usage.node, usage.id, (SELECT moment()), NULL, 'named'
         FROM listed JOIN usage_interval AS usage
-            ON usage.node = listed.node AND split_part(usage.id, '@', 1) = listed.id
+            ON usage.node = listed.node AND split_part(translate(usage.id, '+', '@'), '@', 1) = listed.id
         WHERE usage.ended_at IS NOT NULL AND evidence = 'gap' AND received_at > closed_at
+          AND NOT EXISTS (SELECT FROM usage_interval AS later
+                          WHERE later.node = usage.node AND later.instance = usage.instance
+                            AND later.started_at > usage.started_at)
           AND NOT EXISTS (SELECT FROM usage_truth AS known
                           WHERE known.node = usage.node AND known.id = usage.id)
         RETURNING node, id

@@ -68,7 +68,7 @@ def assign(server: RunningServer, generation: int) -> None:
     gpus = (AssignedGpu(0, "GPU-0", Frame(1200, 900, 1400), 250),)
 
     def body(version: int) -> str:
-        made = Assignment("node-1", version, 1, generation, 1, "p", instances, gpus, "strict", 60, 16, 2)
+        made = Assignment("node-1", version, 1, generation, 1, "p", instances, (), gpus, "strict", 60, 16, 2)
         return msgspec.json.encode(made).decode()
 
     database = Database(server.database_url, pool_size=1)
