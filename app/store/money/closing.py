@@ -52,7 +52,7 @@ END_LOST = statement(
 )
 # A copy that a node's agent has forgotten: its journal was lost. Usage is named by its copy, COPY@GPU for the further
 # GPUs of one on several, and COPY+TIMES once it has returned from host memory. An agent that lists no copies at all
-# lists instances in its minutes. Lists are unfolded once, so that a node with long ones costs no more than their length.
+# lists instances in its minutes. Lists are unfolded once, so that long ones cost no more than their length.
 NOTE_MISSING = statement(
     "note_missing_usage",
     """
