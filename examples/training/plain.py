@@ -23,7 +23,9 @@ def main() -> int:
     args = _arguments()
     folder = Path(os.environ.get("GPUWRIGHT_CHECKPOINTS", "."))
     stops: list[int] = []
+    waits: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: stops.append(number))
+    signal.signal(signal.SIGTSTP, lambda number, _: waits.append(number))
     step, weights = load(folder)
     saved, saved_at = step, time.monotonic()
     print(f"begins at step {step} of {args.steps}", flush=True)
@@ -31,11 +33,14 @@ def main() -> int:
     while step < args.steps and not stops:
         weights = train(step, weights)
         step += 1
-        if time.monotonic() - saved_at >= args.save_seconds:
+        if waits or time.monotonic() - saved_at >= args.save_seconds:
             save(folder, step, weights)
             saved, saved_at = step, time.monotonic()
             print(f"step {step}: weights {weights[0]:.3f} {weights[1]:.3f}", flush=True)
         report(step, saved)
+        if waits:
+            stand_still()
+            waits.clear()
         time.sleep(args.pause_seconds)
     save(folder, step, weights)
     report(step, step)
@@ -77,6 +82,11 @@ def report(step: int, saved: int) -> None:
         fresh = Path(path + ".new")
         fresh.write_text(json.dumps({"units": step, "saved": saved}))
         fresh.replace(path)
+
+
+def stand_still() -> None:
+    """Stops itself until SIGCONT. A training on a GPU moves what it holds there to the host before, and back."""
+    os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def _arguments() -> argparse.Namespace:

@@ -24,7 +24,9 @@ def main() -> int:
     args = _arguments()
     folder = Path(os.environ.get("GPUWRIGHT_CHECKPOINTS", "."))
     stops: list[int] = []
+    waits: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: stops.append(number))
+    signal.signal(signal.SIGTSTP, lambda number, _: waits.append(number))
     torch.manual_seed(1)
     torch.set_num_threads(1)
     model = torch.nn.Sequential(torch.nn.Linear(2, WIDTH), torch.nn.ReLU(), torch.nn.Linear(WIDTH, 1))
@@ -36,11 +38,14 @@ def main() -> int:
     while step < args.steps and not stops:
         loss = train(step, model, optimizer)
         step += 1
-        if time.monotonic() - saved_at >= args.save_seconds:
+        if waits or time.monotonic() - saved_at >= args.save_seconds:
             save(folder, step, model, optimizer)
             saved, saved_at = step, time.monotonic()
             print(f"step {step}: loss {loss:.4f}", flush=True)
         report(step, saved)
+        if waits:
+            stand_still()
+            waits.clear()
         time.sleep(args.pause_seconds)
     save(folder, step, model, optimizer)
     report(step, step)
@@ -86,6 +91,11 @@ def report(step: int, saved: int) -> None:
         fresh = Path(path + ".new")
         fresh.write_text(json.dumps({"units": step, "saved": saved}))
         fresh.replace(path)
+
+
+def stand_still() -> None:
+    """Stops itself until SIGCONT. A training on a GPU moves its tensors to the host before, and back afterwards."""
+    os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def _arguments() -> argparse.Namespace:

@@ -1,7 +1,8 @@
 """Chooses the preempted jobs whose processes wait in the host memory of their nodes (Mudi's M8).
 
 A job whose manifest says `swap` is not ended when it leaves its GPU. Its process waits where it ran, its GPU memory in
-host memory, while nothing that is planned needs that. So it goes on without a start, and repeats nothing.
+host memory, while nothing that is planned needs that. So it goes on without a start, and repeats nothing. What it
+leaves on the GPU, its CUDA context, has to fit there.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from app.control.domain.snapshot import Snapshot
 from app.control.domain.specs import job_tables, may_swap
 from app.control.formulate.question import Question
 from solvers.planning.plan import Plan
-from solvers.planning.problem import Problem
+from solvers.planning.problem import Place, Problem
 
 OVER = ("finished", "failed")
+LEFT_GIB = 1.0  # of its GPU's memory, that a swapped process may still hold
 
 
 def jobs_in_host_memory(
@@ -29,6 +31,7 @@ def jobs_in_host_memory(
     found: dict[str, list[AssignedInstance]] = defaultdict(list)
     candidates = sorted(_candidates(snapshot, problem), key=lambda entry: (-entry[1].priority, entry[1].id))
     free_gib = _free_gib(problem, plan) if candidates else {}
+    gpu_free_gib = {(node, line.gpu): _gpu_free_gib(problem, plan, (node, line.gpu)) for node, line in candidates}
     for node, line in candidates:
         spec = specs.get(("Job", line.tenant, line.job))
         progress = snapshot.jobs.get(line.owner)
@@ -37,9 +40,10 @@ def jobs_in_host_memory(
         tables = job_tables(spec)
         kind = problem.nodes[node].gpu_type
         host_gib = float(tables[kind][1].get("hostMemoryGib", 0.0)) if kind in tables else 0.0
-        needed_gib = host_gib + line.memory_gib * len(line.all_gpus)
-        if needed_gib <= free_gib[node]:
+        needed_gib = host_gib + line.memory_gib
+        if needed_gib <= free_gib[node] and gpu_free_gib[node, line.gpu] >= LEFT_GIB:
             free_gib[node] -= needed_gib
+            gpu_free_gib[node, line.gpu] -= LEFT_GIB
             running.add(line.owner)
             found[node].append(line)
     return found
@@ -55,6 +59,12 @@ def _candidates(snapshot: Snapshot, problem: Problem) -> Iterator[tuple[str, Ass
         for line in (*wanted.instances, *wanted.swapped):
             if line.job and not line.is_wide and leaving.isdisjoint(line.all_gpus):
                 yield node, line
+
+
+def _gpu_free_gib(problem: Problem, plan: Plan, place: Place) -> float:
+    """Returns the memory of a GPU that nothing planned uses."""
+    lines = [line for line in (*plan.instances, *plan.jobs) if place in line.places]
+    return problem.type_at(place).memory_gib - sum(line.memory_gib for line in lines)
 
 
 def _free_gib(problem: Problem, plan: Plan) -> dict[str, float]:

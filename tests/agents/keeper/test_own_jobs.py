@@ -14,7 +14,7 @@ import pytest
 from agents.contract.assignments import JobTerms
 from agents.contract.logs import LogWanted
 from agents.contract.reports import InstanceMinute
-from agents.keeper.copies import NodeCopy
+from agents.keeper.copies import NodeCopy, Stage
 from agents.node.node import LocalNode
 from tests.support.caller import until
 from tests.support.nodes import Machine, assigned, copy_of, kill, ready
@@ -102,6 +102,26 @@ def test_a_pytorch_training_killed_at_random_moments_ends_with_the_same_weights(
     mine, theirs = (torch.load(folder / "last.pt", weights_only=True) for folder in (found, straight))
     assert mine["step"] == theirs["step"] == 3_000
     assert all(torch.equal(mine["model"][name], theirs["model"][name]) for name in theirs["model"])
+
+
+@pytest.mark.parametrize("script", ["plain.py", "train.py"])
+def test_a_training_waits_in_host_memory_and_goes_on_as_the_same_process(tmp_path: Path, script: str) -> None:
+    if script == "train.py" and find_spec("torch") is None:
+        pytest.skip("PyTorch is not installed")
+    steps = 10**6
+    job = trainer(steps, args={"steps": steps, "pause": 0.01}, terms=JobTerms(units=steps, swaps=True))
+    with training_node(tmp_path, TRAINER % (EXAMPLES / script)) as made, agent_on(made) as node:
+        node.offer(assigned(1, job))
+        until(lambda: ready(node, "tune-1") and reported(node).steps > 10, "it trains")
+        process = copy_of(node, "tune-1").running
+        node.offer(assigned(2, swapped=(job,)))
+        until(lambda: copy_of(node, "tune-1").stage is Stage.SWAPPED, "it waits in host memory")
+        written = files_of(made, job).read()
+        assert written is not None
+        assert written.saved == written.units >= 10
+        node.offer(assigned(3, job))
+        until(lambda: ready(node, "tune-1") and reported(node).steps > written.units, "it has gone on")
+        assert copy_of(node, "tune-1").running == process
 
 
 def test_progress_and_what_is_unsaved_are_reported(tmp_path: Path) -> None:

@@ -23,9 +23,15 @@ TRAIN = "lab/train"
 
 
 def world(rate: float, host_gib: float = 64, **fields: Any) -> Snapshot:
-    """A GPU that a service needs alone at 500 requests a second, and leaves half of at 100."""
+    """A GPU that a service needs alone at 500 requests a second, and leaves half of at 60."""
     latency = {"1": {"50": 10, "100": 6}, "8": {"50": 40, "100": 25}}
-    profile = {"model": "m", "variant": "v", "gpuType": "big", "latencyMs": latency, "memoryGib": {"1": 4, "8": 8}}
+    profile = {
+        "model": "m",
+        "variant": "v",
+        "gpuType": "big",
+        "latencyMs": latency,
+        "memoryGib": {"1": 4, "8": 8},
+    }
     gpu = {"memoryGib": 16, "smCount": 80, "pricePerHour": 2, "idleW": 40, "maxW": 300, "clocksMhz": [1500]}
     runs = {"stepsPerSecond": {"20": 1.0, "40": 2.0}, "memoryGib": 6, "hostMemoryGib": 10}
     job = {"type": "training", "steps": 10**6, "swap": True, "maxPricePerHour": 20, "profiles": {"big": runs}} | fields
@@ -55,8 +61,8 @@ def wanted(snapshot: Snapshot) -> Desired:
 
 
 def running(rate: float, **fields: Any) -> Snapshot:
-    """Returns a fleet at this rate on which service and job run as planned at 100 requests a second."""
-    before = world(100, **fields)
+    """Returns a fleet at this rate on which service and job run as planned at 60 requests a second."""
+    before = world(60, **fields)
     recorded = msgspec.json.decode(msgspec.json.encode(wanted(before)), type=dict[str, NodeDesired])
     assert [line.owner for line in recorded["n1"].instances if line.job] == [TRAIN]
     return replace(world(rate, **fields), in_force=recorded, target=1)
@@ -83,6 +89,14 @@ def test_it_is_ended_where(fields: dict[str, Any], why: str) -> None:
     assert wanted(running(500, **fields))["n1"].swapped == (), why
 
 
+def test_it_is_ended_where_its_context_would_not_fit_on_the_gpu() -> None:
+    snapshot = running(500)
+    question, plan = formulate(snapshot), solved(snapshot)
+    for memory_gib, kept in ((15.0, 1), (15.5, 0)):
+        lines = tuple(replace(line, memory_gib=memory_gib) for line in plan.instances)
+        assert len(desired_of(snapshot, question, replace(plan, instances=lines))["n1"].swapped) == kept
+
+
 def test_it_is_ended_once_what_is_planned_needs_the_memory() -> None:
     waiting = replace(running(500), in_force=wanted(running(500)))
     assert waiting.in_force["n1"].swapped
@@ -104,11 +118,11 @@ def test_it_is_ended_where_its_gpu_is_drained_its_node_is_silent_or_it_is_over()
 def test_it_goes_on_as_the_same_instance_where_it_ran() -> None:
     first = running(500)
     waiting = replace(first, in_force=wanted(first))
-    calm = replace(waiting, declared=world(100).declared, expected={"shop/s": ExpectedLoad(100)})
+    calm = replace(waiting, declared=world(60).declared, expected={"shop/s": ExpectedLoad(60)})
     question = formulate(calm)
     state = question.problem.state
     assert state and [placed.job for placed in state.swapped] == [TRAIN]
-    decision = draft_changes(calm, question, SolverAnswer(SolveOutcome.SOLVED, solved(world(100))))
+    decision = draft_changes(calm, question, SolverAnswer(SolveOutcome.SOLVED, solved(world(60))))
     back = [line for line in decision.desired["n1"].instances if line.job]
     assert [line.id for line in back] == [line.id for line in waiting.in_force["n1"].swapped]
     assert back[0].sm_percent == waiting.in_force["n1"].swapped[0].sm_percent
