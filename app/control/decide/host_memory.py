@@ -16,7 +16,7 @@ from app.control.domain.snapshot import Snapshot
 from app.control.domain.specs import job_tables, may_swap
 from app.control.formulate.question import Question
 from solvers.planning.plan import Plan
-from solvers.planning.problem import Place, Problem
+from solvers.planning.problem import Instance, Place, PlacedJob, Problem
 
 OVER = ("finished", "failed")
 LEFT_GIB = 1.0  # of its GPU's memory, that a swapped process may still hold
@@ -63,8 +63,8 @@ def _candidates(snapshot: Snapshot, problem: Problem) -> Iterator[tuple[str, Ass
 
 def _gpu_free_gib(problem: Problem, plan: Plan, place: Place) -> float:
     """Returns the memory of a GPU that nothing planned uses."""
-    lines = [line for line in (*plan.instances, *plan.jobs) if place in line.places]
-    return problem.type_at(place).memory_gib - sum(line.memory_gib for line in lines)
+    lines: list[Instance | PlacedJob] = [*plan.instances, *plan.jobs]
+    return problem.type_at(place).memory_gib - sum(line.memory_gib for line in lines if place in line.places)
 
 
 def _free_gib(problem: Problem, plan: Plan) -> dict[str, float]:
