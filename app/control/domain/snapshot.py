@@ -120,6 +120,7 @@ class JobProgress:
     reason: str = ""
     relaxation: str = ""
     saved: float = 0.0  # of what is done: a stop without a save would lose the rest
+    swapped_on: str = ""  # the node in whose host memory its process waits
 
 
 @dataclass(frozen=True, slots=True)

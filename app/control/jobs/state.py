@@ -131,7 +131,7 @@ class JobState:
         need = self.need
         return JobProgress(
             self.phase.value, self.done, self.per_second, need.attempts, need.retry_at, dict(need.room), need.reason,
-            need.relaxation, self.saved,
+            need.relaxation, self.saved, self.node if self.is_swapped else "",
         )  # fmt: skip
 
 

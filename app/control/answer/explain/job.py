@@ -35,11 +35,11 @@ def why_job(problem: Problem, plan: Plan, name: str, now: datetime, facts: JobPr
     job = problem.jobs.get(name)
     if job is None:
         if facts.reason:
-            return _resting(name, facts.reason, facts.relaxation)
+            return _resting(name, facts.reason, facts.relaxation, swapped_on=facts.swapped_on)
         reason = "it is finished" if facts.phase == "finished" else f"it is {facts.phase}"
         return JobWhy(name, None, "", 0.0, None, reason, "", (f"{name} is not in this plan: {reason}",))
     placed = next((line for line in plan.jobs if line.job == name), None)
-    return _placed(problem, plan, job, placed, now) if placed else _waiting(plan, job)
+    return _placed(problem, plan, job, placed, now) if placed else _waiting(plan, job, facts.swapped_on)
 
 
 def _placed(problem: Problem, plan: Plan, job: Job, placed: PlacedJob, now: datetime) -> JobWhy:
@@ -94,12 +94,16 @@ def _elsewhere(problem: Problem, job: Job, here: str, units: str) -> str:
     return f"a whole GPU of another type would reach, in {units} a second: {', '.join(parts)}" if parts else ""
 
 
-def _waiting(plan: Plan, job: Job) -> JobWhy:
+def _waiting(plan: Plan, job: Job, swapped_on: str) -> JobWhy:
     unplaced = next((line for line in plan.unplaced if line.job == job.name), None)
     reason = (unplaced.reason if unplaced else "") or ("the services leave no room, and no empty GPU is used for it")
-    return _resting(job.name, reason, unplaced.relaxation if unplaced else "", job.units)
+    return _resting(job.name, reason, unplaced.relaxation if unplaced else "", job.units, swapped_on)
 
 
-def _resting(name: str, reason: str, relaxation: str, units: float = 0.0) -> JobWhy:
-    sentences = [f"{name} waits: {reason}"] + ([f"least change that helps: {relaxation}"] if relaxation else [])
+def _resting(name: str, reason: str, relaxation: str, units: float = 0.0, swapped_on: str = "") -> JobWhy:
+    sentences = [f"{name} waits: {reason}"]
+    if swapped_on:
+        sentences.append(f"its process waits in the host memory of {swapped_on}, and can go on there without a start")
+    if relaxation:
+        sentences.append(f"least change that helps: {relaxation}")
     return JobWhy(name, None, "", units, None, reason, relaxation, tuple(sentences))

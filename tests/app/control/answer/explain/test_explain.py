@@ -107,3 +107,6 @@ def test_a_job_that_rests_after_a_failed_attempt_says_why_it_failed() -> None:
         "lab/rests waits: its tenant's limit is reached",
         "least change that helps: limit.gpus: 2 of tenant lab",
     )
+    assert why_job(problem, plan, "lab/rests", NOON, replace(facts, swapped_on="n1")).sentences[1] == (
+        "its process waits in the host memory of n1, and can go on there without a start"
+    )
