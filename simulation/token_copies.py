@@ -21,6 +21,7 @@ from solvers.llm.streams import TokenStream
 from solvers.planning.judge.whole import MOST_SEQUENCES, iterations, kv_tokens, slowed
 
 EDGES_MS: Floats = EDGES_S * 1000
+ANSWER_TOKENS = 256  # that a gateway counts for every answer
 SLOTS = LONGEST_QUEUE_REQUESTS + 2 * MOST_SEQUENCES
 
 
@@ -91,6 +92,7 @@ class TokenWork(CopyWork):
             self.sums[of.ERRORS] += 1
             return
         state[of.FREE] -= 1
+        state[of.OPEN_INPUT] += inputs
         slot = self._free[state[of.FREE]]
         self._requests[:, slot] = inputs, outputs, cached, 0, 0
         self._times_ms[:, slot] = seconds * 1000, inf
@@ -101,6 +103,14 @@ class TokenWork(CopyWork):
         """Counts the requests without their last token at a moment to which the server was advanced."""
         ending = int(self._state[of.LAST]) if self._clock_ms[0] > seconds * 1000 else 0
         return SLOTS - int(self._state[of.FREE]) + ending
+
+    def tokens_at(self, seconds: float) -> int:
+        """Counts the tokens in flight at a moment to which the server was advanced, as a gateway does.
+
+        The length of an answer is unknown before it ends.
+        """
+        ending = int(self._state[of.LAST_INPUT]) if self._clock_ms[0] > seconds * 1000 else 0
+        return int(self._state[of.OPEN_INPUT]) + ending + ANSWER_TOKENS * self.open_at(seconds)
 
     @property
     def waits(self) -> bool:
@@ -153,9 +163,9 @@ class TokenWork(CopyWork):
 
 
 def spread(servers: Sequence[tuple[NodeCopy, TokenWork]], arrivals: TokenStream) -> None:
-    """Gives each request, at its time in seconds, to the copy with the fewest open requests by weight.
+    """Gives each request, at its time in seconds, to the copy with the fewest tokens in flight by weight.
 
-    Of equals it is the one that was given fewest so far, as servers in HAProxy's `leastconn` take turns.
+    Of equals it is the one that was given fewest so far.
     """
     weighted = [(max(copy.wanted.rate_per_second, 1e-9), work) for copy, work in servers]
     requests = zip(arrivals.arrivals.tolist(), arrivals.inputs, arrivals.outputs, arrivals.cached, strict=True)
@@ -163,7 +173,7 @@ def spread(servers: Sequence[tuple[NodeCopy, TokenWork]], arrivals: TokenStream)
         best, least = weighted[0][1], (inf, inf)
         for weight, work in weighted:
             work.advance(at)
-            load = (work.open_at(at) + 1) / weight, work.given / weight
+            load = (work.tokens_at(at) + inputs + ANSWER_TOKENS) / weight, work.given / weight
             if load < least:
                 best, least = work, load
         best.take(at, inputs, outputs, cached)

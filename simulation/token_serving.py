@@ -17,9 +17,12 @@ Ints = NDArray[np.int64]
 
 # The numbers of a server's state: counts of requests that decode, that are preempted, and that wait; of admissions and
 # iterations so far; tokens held; the request whose prompt is computed in part, or -1, and how far it is; the first of
-# those that wait; the requests that the last iteration ended; and the slots that are free.
-DECODING, RETURNED, WAITING, ADMISSIONS, ITERATION, HELD, PART, PART_DONE, HEAD, LAST, FREE = range(11)
-STATE_NUMBERS = 11
+# those that wait; the requests that the last iteration ended; the slots that are free; and the input tokens of the
+# requests that are open, and of those that the last iteration ended.
+DECODING, RETURNED, WAITING, ADMISSIONS, ITERATION, HELD, PART, PART_DONE, HEAD, LAST, FREE, OPEN_INPUT, LAST_INPUT = (
+    range(13)
+)
+STATE_NUMBERS = 13
 # The numbers of a request: its lengths, the input tokens that are there already, the tokens given before a preemption
 # and at the first token, and its place in the order of admissions.
 INPUT, OUTPUT, CACHED, GIVEN, ADMITTED = range(5)
@@ -65,6 +68,8 @@ def note_end(
     free[state[FREE]] = request
     state[FREE] += 1
     state[LAST] += 1
+    state[OPEN_INPUT] -= requests[INPUT, request]
+    state[LAST_INPUT] += requests[INPUT, request]
 
 
 @njit(
@@ -110,7 +115,7 @@ def advance(
             now = max(now, times[0, ring[state[HEAD]]])
         if now >= until:
             break
-        state[LAST] = 0
+        state[LAST] = state[LAST_INPUT] = 0
         reserved = requests[INPUT, part] + requests[GIVEN, part] + 1 if part >= 0 else 0
         while held + size + reserved > most_held:
             if part >= 0:
@@ -141,6 +146,7 @@ def advance(
                         sums[ERRORS] += 1
                         free[state[FREE]] = request
                         state[FREE] += 1
+                        state[OPEN_INPUT] -= requests[INPUT, request]
                         state[HEAD] = (state[HEAD] + 1) % ring.shape[0]
                         state[WAITING] -= 1
                         continue
@@ -151,6 +157,7 @@ def advance(
                     sums[ERRORS] += 1
                     free[state[FREE]] = request
                     state[FREE] += 1
+                    state[OPEN_INPUT] -= requests[INPUT, request]
                     if back > 0:
                         back -= 1
                     else:
