@@ -16,8 +16,12 @@ from agents.gateway.wire import ServiceLimit
 GENERATED = "gpuwright.cfg"
 SERVICES = "services.map"
 LIMITS = "limits.map"
+COPIES = "copies.map"
 TOKENS = "tokens.lua"
-NO_LIMIT = "0:2000000000:2:0"  # share shed in millionths; most open requests; Retry-After seconds; 1: no copy may queue
+BALANCE = "balance.lua"
+# Share shed in millionths; most open requests; Retry-After seconds; 1: no copy may queue; most tokens in flight.
+NO_LIMIT = "0:2000000000:2:0:0"
+MOST_COPIES, LONGEST_LIST = 100, 8000  # of a service in its map; HAProxy takes commands of 16 kB
 NOBODY = "gw-nobody"
 SUCCESSOR = "gw-successor"
 RETRY_AFTER_SECONDS = 2
@@ -68,6 +72,7 @@ _HEAD = """\
 .if feature(LUA)
 global
     lua-load-per-thread {folder}/{tokens}
+    lua-load {folder}/{balance}
 .endif
 
 defaults gpuwright
@@ -121,7 +126,7 @@ hdr Retry-After %[var(txn.gw_limits),field(3,:)] if shed or full or no_room may_
     filter lua.gpuwright-tokens
 .endif
     http-request deny deny_status 404 if {{ path,url_dec -m reg -i {commands} }}
-"""
+{by_tokens}"""
 
 # The key is the caller's, or a hash of the body's beginning, which is waited for. A copy with more than 1.5 times the
 # mean of open requests passes requests on to the next one.
@@ -131,6 +136,20 @@ _BY_PREFIX = """\
     http-request wait-for-body time 1s at-least 512 if METH_POST
     http-request set-header x-gpuwright-prefix %[req.body,bytes(0,512),xxh64] unless \
 { req.hdr(x-gpuwright-prefix) -m found }
+"""
+
+# The copy is chosen after everything that refuses a request, so that only requests that go to a copy are counted there.
+# Where Lua chooses none, or the chosen one is down, HAProxy goes by open requests.
+_BY_TOKENS = """\
+    http-request set-var(txn.gw_copies) var(txn.gw_service),map_str({folder}/copies.map)
+    http-request set-var(txn.gw_most_tokens) var(txn.gw_limits),field(5,:),add(0)
+.if feature(LUA)
+    filter lua.gpuwright-balance
+    http-request lua.gpuwright-choose
+    http-request return status 503 content-type text/plain string "the service is overloaded, try again later" \
+hdr Retry-After %[var(txn.gw_limits),field(3,:)] if {{ var(txn.gw_full) -m found }}
+    use-server %[var(txn.gw_copy)] if {{ var(txn.gw_copy) -m found }}
+.endif
 """
 
 # The agent's commands to a copy use the same port as requests: a service's caller must not be able to end its copies.
@@ -173,17 +192,18 @@ def render_generated(desired: Desired, folder: Path, requests: str) -> str:
         retry_after=RETRY_AFTER_SECONDS,
         folder=folder,
         tokens=TOKENS,
+        balance=BALANCE,
     )
     parts = [head]
     by_slot = desired.by_slot()
     for slot in range(1, desired.slot_count + 1):
-        # A language model's requests take very different times: the copy with the fewest open has most room.
         balance = balance_of(slot)
         parts.append(
             _BACKEND.format(
                 name=backend_name(slot),
                 balance=balance.value,
                 by_prefix=_BY_PREFIX if balance is Balance.PREFIX else "",
+                by_tokens=_BY_TOKENS.format(folder=folder) if balance is Balance.LEAST_OPEN else "",
                 commands=COMMANDS,
                 folder=folder,
                 no_limit=NO_LIMIT,
@@ -218,12 +238,33 @@ def _goes_by_prefix(backend: str) -> bool:
 def render_limit(limit: ServiceLimit) -> str:
     """Returns a limit as the map holds it; the backends split it."""
     share, most = round(limit.shed_share * 1_000_000), limit.queue_limit or 2_000_000_000
-    return f"{share}:{most}:{limit.retry_after_seconds}:{int(limit.by_copy)}"
+    return f"{share}:{most}:{limit.retry_after_seconds}:{int(limit.by_copy)}:{limit.queue_tokens}"
 
 
 def render_limits(limits: Mapping[str, ServiceLimit]) -> str:
     """Returns the map file of each service's limit."""
     return "".join(f"{service} {render_limit(limits[service])}\n" for service in sorted(limits))
+
+
+def list_copies(desired: Desired) -> dict[str, str]:
+    """Returns the copies with their weights and limits, for each service whose requests go by tokens in flight.
+
+    A service of very many copies is left out: its requests go by open requests.
+    """
+    found: dict[str, str] = {}
+    for service, slot in desired.slots.items():
+        if balance_of(slot) is Balance.LEAST_OPEN:
+            servers = desired.by_slot().get(slot, {}).values()
+            parts = [f"{each.name}={each.weight}={each.most_open}" for each in servers if not each.drained]
+            text = ",".join(parts)
+            if parts and len(parts) <= MOST_COPIES and len(text) <= LONGEST_LIST:
+                found[service] = text
+    return found
+
+
+def render_copies(desired: Desired) -> str:
+    """Returns the map file of each service's copies."""
+    return "".join(f"{service} {copies}\n" for service, copies in sorted(list_copies(desired).items()))
 
 
 def render_services(slots: Mapping[str, int]) -> str:

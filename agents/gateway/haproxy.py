@@ -57,14 +57,15 @@ class Haproxy:
         """
         limits = self.folder / configuration.LIMITS  # before the configuration that names it
         durable.write_changed(limits, configuration.render_limits(desired.limits).encode(), 0o644)
+        copies = self.folder / configuration.COPIES
+        durable.write_changed(copies, configuration.render_copies(desired).encode(), 0o644)
         path = self.folder / configuration.SERVICES
         before = _read_map(path)
         both = {service: slot for service, slot in desired.slots.items() if before.get(service) == _slot(slot)}
         if before.keys() != both.keys():
             durable.write_changed(path, configuration.render_services(both).encode(), 0o644)
-        durable.write_changed(
-            self.folder / configuration.TOKENS, Path(__file__).with_name("tokens.lua").read_bytes(), 0o644
-        )
+        for name in (configuration.TOKENS, configuration.BALANCE):
+            durable.write_changed(self.folder / name, Path(__file__).with_name(name).read_bytes(), 0o644)
         text = configuration.render_generated(desired, self.folder, self.requests)
         durable.write_changed(self.folder / configuration.GENERATED, text.encode(), 0o644)
         durable.write_changed(path, configuration.render_services(desired.slots).encode(), 0o644)
@@ -116,17 +117,13 @@ class Haproxy:
 
     def _configure(self, worker: HaproxyProcess, desired: Desired, wanted: Backends) -> None:
         """Brings one process to the desired state; raises WorkerGone if a reload replaces it."""
-        limits_path = str(self.folder / configuration.LIMITS)
-        limits = self.master.ask(f"show map {limits_path}", worker)
-        knows_limits = not limits.startswith(changes.NO_MAP)
-        if not worker.old and not (knows_limits and self._has_slots(worker, desired.slot_count)):
+        limits = {service: configuration.render_limit(limit) for service, limit in desired.limits.items()}
+        knows_maps = self._knows(worker, configuration.LIMITS) and self._knows(worker, configuration.COPIES)
+        if not worker.old and not (knows_maps and self._has_slots(worker, desired.slot_count)):
             self._reload_with_known(worker, desired, wanted)
             raise WorkerGone("replaced by a process that has read the files")
-        if knows_limits:
-            wanted_limits = {service: configuration.render_limit(limit) for service, limit in desired.limits.items()}
-            self._run(worker, changes.map_changes(limits_path, wanted_limits, parsing.parse_map(limits)))
-            if parsing.parse_map(self.master.ask(f"show map {limits_path}", worker)) != wanted_limits:
-                raise NotApplied(f"process {worker.pid} of HAProxy does not take the entries of {limits_path}")
+        if knows_maps:
+            self._set_map(worker, configuration.LIMITS, limits)
         path = str(self.folder / configuration.SERVICES)
         entries = {service: _slot(slot) for service, slot in desired.slots.items()}
         current_map = parsing.parse_map(self.master.ask(f"show map {path}", worker))
@@ -136,8 +133,10 @@ class Haproxy:
             and self._run_opening(worker, changes.opening_commands(wanted, self._servers(worker)))
             and self._run(worker, changes.map_additions(path, entries, current_map))
             and self._run(worker, () if worker.old else changes.limiting_commands(wanted, self._loads(worker)))
-            and self._run(worker, changes.closing_commands(wanted, self._servers(worker)))
         )
+        if takes_changes and knows_maps:  # no copy is chosen from here on that is drained next
+            self._set_map(worker, configuration.COPIES, configuration.list_copies(desired))
+        takes_changes = takes_changes and self._run(worker, changes.closing_commands(wanted, self._servers(worker)))
         if not takes_changes:
             return
         current = self._servers(worker)
@@ -149,6 +148,18 @@ class Haproxy:
             missing.append(f"the entries of {path}")
         if missing:
             raise NotApplied(f"process {worker.pid} of HAProxy has not applied: {missing[0]}")
+
+    def _knows(self, worker: HaproxyProcess, name: str) -> bool:
+        return not self.master.ask(f"show map {self.folder / name}", worker).startswith(changes.NO_MAP)
+
+    def _set_map(self, worker: HaproxyProcess, name: str, wanted: Mapping[str, str]) -> None:
+        """Changes a map whose order does not matter, and reads it back."""
+        path = str(self.folder / name)
+        self._run(
+            worker, changes.map_changes(path, wanted, parsing.parse_map(self.master.ask(f"show map {path}", worker)))
+        )
+        if parsing.parse_map(self.master.ask(f"show map {path}", worker)) != wanted:
+            raise NotApplied(f"process {worker.pid} of HAProxy does not take the entries of {path}")
 
     def _run(self, worker: HaproxyProcess, steps: Iterable[HaproxyCommand]) -> bool:
         """Runs commands; returns False if an old process takes no changes, which is fine: it gets no new requests."""
