@@ -1,7 +1,8 @@
 -- Written by `gpuwright gateway` before every change; edits here are lost.
 -- Sends each request of a language model to the copy with the fewest tokens in flight by weight: those of the prompts of
--- its open requests, and of their answers. All threads share this state, so it is loaded with lua-load. A call stays far
--- below tune.lua.forced-yield: no other runs in between.
+-- its open requests, and of their answers. Every thread has this file's state for itself, because HAProxy before 3.0 runs
+-- no stream in two kinds of states, and tokens.lua needs no lock. A thread writes its counts to variables of the process,
+-- which only it writes; all threads read them.
 
 local ANSWER = 256 -- tokens, of every answer: its length is unknown before it ends
 local UNKNOWN = 256 -- tokens, of a prompt of unknown length
@@ -9,8 +10,9 @@ local LONGEST = 131072 -- tokens; one caller who lies about a length must not lo
 local BYTES = 4 -- of a token
 local MOST_TRIES = 4 -- copies that turn out to be down or full, before HAProxy chooses by open requests
 
-local services = {} -- those with open requests, by name
-local turn = 0 -- copies that are equal take turns
+local own = {} -- tokens and requests in flight of this thread's streams, by backend and copy
+local parsed = {} -- what was read last, by variable
+local listed = {} -- the copies of each backend, as the map has them
 
 local function tokens_of(txn)
     local bytes = tonumber(txn.sf:req_hdr("content-length"))
@@ -18,69 +20,98 @@ local function tokens_of(txn)
     return math.tointeger(prompt) + ANSWER
 end
 
-local function parse(text)
-    local listed = {}
-    for name, weight, most in text:gmatch("([^=,]+)=(%d+)=(%d+)") do
-        listed[#listed + 1] = { name = name, weight = tonumber(weight), most = tonumber(most) }
+-- Returns what was made of a text before, or makes it.
+local function parse_new(known, key, text, make)
+    if not known[key] or known[key].text ~= text then
+        known[key] = { text = text, made = make(text) }
     end
-    return listed
+    return known[key].made
 end
 
--- HAProxy knows best what is up and has room; of a server that is gone it raises an error.
-local function takes_requests(txn, name)
-    local place = txn.f:be_name() .. "/" .. name
-    local known, free = pcall(txn.f.srv_conn_free, txn.f, place)
-    return known and free ~= 0 and txn.f:srv_is_up(place) == 1
+local function parse_triples(text)
+    local found = {}
+    for name, first, second in text:gmatch("([^=,]+)=(%d+)=(%d+)") do
+        found[#found + 1] = { name, math.tointeger(first), math.tointeger(second) }
+    end
+    return found
 end
 
-local function find_copy(txn, service, tokens)
-    local listed, tried = service.listed, {}
-    turn = (turn + 1) % 1000000
+local function variable(backend, thread)
+    return "proc.gw_in_flight_" .. backend:gsub("%W", "_") .. "_" .. thread
+end
+
+-- Returns tokens and requests in flight by copy, over all threads, and the sum of tokens.
+local function in_flight(reader, backend)
+    local tokens, requests, sum = {}, {}, 0
+    for thread = 1, tonumber(core.get_info().Nbthread) do
+        local name = variable(backend, thread)
+        for _, has in ipairs(parse_new(parsed, name, reader:get_var(name) or "", parse_triples)) do
+            tokens[has[1]] = (tokens[has[1]] or 0) + has[2]
+            requests[has[1]] = (requests[has[1]] or 0) + has[3]
+            sum = sum + has[2]
+        end
+    end
+    return tokens, requests, sum
+end
+
+local function count(txn, backend, name, tokens, requests)
+    local copies = own[backend] or {}
+    own[backend] = copies
+    local has = copies[name] or { 0, 0 }
+    has = { has[1] + tokens, has[2] + requests }
+    copies[name] = has[2] > 0 and has or nil
+    local parts = {}
+    for copy, each in pairs(copies) do
+        parts[#parts + 1] = string.format("%s=%d=%d", copy, each[1], each[2])
+    end
+    txn:set_var(variable(backend, core.thread), table.concat(parts, ","))
+end
+
+-- HAProxy knows best what is up and has room; of a server that is gone it raises an error. It writes into the string that
+-- names the server, so each call needs a new one, which nothing else uses.
+local function takes_requests(txn, backend, name)
+    local known, free = pcall(txn.f.srv_conn_free, txn.f, backend .. "/" .. name)
+    return known and free ~= 0 and txn.f:srv_is_up(backend .. "/" .. name) == 1
+end
+
+local function find_copy(txn, backend, copies, asked, tokens, requests)
+    local tried, first = {}, txn.f:rand(#copies) -- of copies that are equal any is the first
     for _ = 1, MOST_TRIES do
         local best, least
-        for at = 1, #listed do
-            local copy = listed[(at + turn) % #listed + 1]
-            local has = service.copies[copy.name]
-            local load = ((has and has.tokens or 0) + tokens) / copy.weight
-            if (not best or load < least) and not tried[copy.name] and not (has and has.open >= copy.most) then
-                best, least = copy.name, load
+        for at = 1, #copies do
+            local name, weight, most = table.unpack(copies[(at + first) % #copies + 1])
+            local load = ((tokens[name] or 0) + asked) / weight
+            if (not best or load < least) and not tried[name] and (requests[name] or 0) < most then
+                best, least = name, load
             end
         end
-        if not best or takes_requests(txn, best) then
+        if not best or takes_requests(txn, backend, best) then
             return best
         end
         tried[best] = true
     end
 end
 
-local function count(service, name, tokens, requests)
-    local has = service.copies[name] or { tokens = 0, open = 0 }
-    has.tokens, has.open = has.tokens + tokens, has.open + requests
-    service.tokens, service.open = service.tokens + tokens, service.open + requests
-    service.copies[name] = has.open > 0 and has or nil
-end
-
 core.register_action("gpuwright-choose", { "http-req" }, function(txn)
-    local text, called = txn:get_var("txn.gw_copies"), txn:get_var("txn.gw_service")
+    local text = txn:get_var("txn.gw_copies")
     if not text then
         return
     end
-    local service = services[called] or { tokens = 0, open = 0, copies = {} }
+    local backend = txn.f:be_name()
+    local tokens, requests, sum = in_flight(txn, backend)
     local most = txn:get_var("txn.gw_most_tokens") or 0
-    if most > 0 and service.tokens >= most then
+    if most > 0 and sum >= most then
         txn:set_var("txn.gw_full", 1)
         return
     end
-    if service.text ~= text then
-        service.text, service.listed = text, parse(text)
-    end
-    local tokens = tokens_of(txn)
-    local name = find_copy(txn, service, tokens)
+    local asked = tokens_of(txn)
+    local copies = parse_new(listed, backend, text, parse_triples)
+    local name = find_copy(txn, backend, copies, asked, tokens, requests)
     if name then
         txn:set_var("txn.gw_copy", name)
-        txn:set_var("txn.gw_counted", tokens)
-        count(service, name, tokens, 1)
-        services[called] = service
+        txn:set_var("txn.gw_counted", asked)
+        txn:set_var("txn.gw_backend", backend)
+        count(txn, backend, name, asked, 1)
     end
 end)
 
@@ -95,16 +126,10 @@ end
 
 -- HAProxy calls this for both directions of every stream, in whatever way it ends.
 function Counted:end_analyze(txn)
-    local tokens = not self.ended and txn:get_var("txn.gw_counted")
-    if not tokens then
-        return
-    end
-    self.ended = true
-    local called = txn:get_var("txn.gw_service")
-    local service = services[called]
-    count(service, txn:get_var("txn.gw_copy"), -tokens, -1)
-    if service.open == 0 then
-        services[called] = nil
+    local asked = not self.ended and txn:get_var("txn.gw_counted")
+    if asked then
+        self.ended = true
+        count(txn, txn:get_var("txn.gw_backend"), txn:get_var("txn.gw_copy"), -asked, -1)
     end
 end
 
@@ -112,10 +137,13 @@ core.register_filter("gpuwright-balance", Counted, function(made)
     return made
 end)
 
-core.register_cli({ "show", "gpuwright", "tokens" }, "show gpuwright tokens: in flight, by service and copy", function(applet)
-    for called, service in pairs(services) do
-        for name, has in pairs(service.copies) do
-            applet:send(string.format("%s %s %d %d\n", called, name, has.tokens, has.open))
+core.register_cli({ "show", "gpuwright", "tokens" }, "show gpuwright tokens: in flight, by copy", function(applet)
+    for backend in pairs(core.backends) do
+        if backend:find("^gw%-%d") then
+            local tokens, requests = in_flight(applet, backend)
+            for name in pairs(tokens) do
+                applet:send(string.format("%s %s %d %d\n", backend, name, tokens[name], requests[name]))
+            end
         end
     end
 end)

@@ -72,7 +72,7 @@ _HEAD = """\
 .if feature(LUA)
 global
     lua-load-per-thread {folder}/{tokens}
-    lua-load {folder}/{balance}
+    lua-load-per-thread {folder}/{balance}
 .endif
 
 defaults gpuwright
