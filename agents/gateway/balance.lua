@@ -12,6 +12,7 @@ local MOST_TRIES = 4 -- copies that turn out to be down or full, before HAProxy 
 
 local own = {} -- tokens and requests in flight of this thread's streams, by backend and copy
 local parsed = {} -- what was read last, by variable
+local threads -- of this process
 local listed = {} -- the copies of each backend, as the map has them
 
 local function tokens_of(txn)
@@ -43,7 +44,8 @@ end
 -- Returns tokens and requests in flight by copy, over all threads, and the sum of tokens.
 local function in_flight(reader, backend)
     local tokens, requests, sum = {}, {}, 0
-    for thread = 1, tonumber(core.get_info().Nbthread) do
+    threads = threads or tonumber(core.get_info().Nbthread)
+    for thread = 1, threads do
         local name = variable(backend, thread)
         for _, has in ipairs(parse_new(parsed, name, reader:get_var(name) or "", parse_triples)) do
             tokens[has[1]] = (tokens[has[1]] or 0) + has[2]
@@ -52,6 +54,11 @@ local function in_flight(reader, backend)
         end
     end
     return tokens, requests, sum
+end
+
+-- After some thousand steps HAProxy may run another request of this thread in between, but not within such a callback.
+local function unbroken(work)
+    string.gsub("x", "x", work)
 end
 
 local function count(txn, backend, name, tokens, requests)
@@ -111,7 +118,9 @@ core.register_action("gpuwright-choose", { "http-req" }, function(txn)
         txn:set_var("txn.gw_copy", name)
         txn:set_var("txn.gw_counted", asked)
         txn:set_var("txn.gw_backend", backend)
-        count(txn, backend, name, asked, 1)
+        unbroken(function()
+            count(txn, backend, name, asked, 1)
+        end)
     end
 end)
 
@@ -129,7 +138,9 @@ function Counted:end_analyze(txn)
     local asked = not self.ended and txn:get_var("txn.gw_counted")
     if asked then
         self.ended = true
-        count(txn, txn:get_var("txn.gw_backend"), txn:get_var("txn.gw_copy"), -asked, -1)
+        unbroken(function()
+            count(txn, txn:get_var("txn.gw_backend"), txn:get_var("txn.gw_copy"), -asked, -1)
+        end)
     end
 end
 

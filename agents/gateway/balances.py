@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 FIRST_SLOTS = 64
-# Of every 64 slots those from 48 on go by least open requests, and from 56 on by prefix: for language models first.
+# Of every 64 slots those from 48 on go by tokens in flight, and from 56 on by prefix: for language models first.
 LEAST_OPEN_FROM, BY_PREFIX_FROM = 48, 56
 
 
@@ -13,7 +13,7 @@ class Balance(StrEnum):
     """The ways in which HAProxy spreads requests over copies, always by weight."""
 
     IN_TURN = "roundrobin"
-    LEAST_OPEN = "leastconn"
+    LEAST_OPEN = "leastconn"  # where Lua does not choose by tokens in flight
     PREFIX = "hdr(x-gpuwright-prefix)"  # the same copy for the same beginning
 
 
