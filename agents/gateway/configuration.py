@@ -252,9 +252,10 @@ def list_copies(desired: Desired) -> dict[str, str]:
     A service of very many copies is left out: its requests go by open requests.
     """
     found: dict[str, str] = {}
+    by_slot = desired.by_slot()
     for service, slot in desired.slots.items():
         if balance_of(slot) is Balance.LEAST_OPEN:
-            servers = desired.by_slot().get(slot, {}).values()
+            servers = by_slot.get(slot, {}).values()
             parts = [f"{each.name}={each.weight}={each.most_open}" for each in servers if not each.drained]
             text = ",".join(parts)
             if parts and len(parts) <= MOST_COPIES and len(text) <= LONGEST_LIST:
