@@ -1,6 +1,6 @@
 -- Written by `gpuwright gateway` before every change; edits here are lost.
 -- Sends each request of a language model to the copy with the fewest tokens in flight by weight: those of the prompts of
--- its open requests, and of their answers. Every thread has this file's state for itself, because HAProxy before 3.0 runs
+-- its open requests, and of their answers. Every thread has this file's state for itself, because HAProxy 2.6 runs
 -- no stream in two kinds of states, and tokens.lua needs no lock. A thread writes its counts to variables of the process,
 -- which only it writes; all threads read them.
 
