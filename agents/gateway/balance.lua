@@ -41,19 +41,18 @@ local function variable(backend, thread)
     return "proc.gw_in_flight_" .. backend:gsub("%W", "_") .. "_" .. thread
 end
 
--- Returns tokens and requests in flight by copy, over all threads, and the sum of tokens.
+-- Returns tokens and requests in flight by copy, over all threads.
 local function in_flight(reader, backend)
-    local tokens, requests, sum = {}, {}, 0
+    local tokens, requests = {}, {}
     threads = threads or tonumber(core.get_info().Nbthread)
     for thread = 1, threads do
         local name = variable(backend, thread)
         for _, has in ipairs(parse_new(parsed, name, reader:get_var(name) or "", parse_triples)) do
             tokens[has[1]] = (tokens[has[1]] or 0) + has[2]
             requests[has[1]] = (requests[has[1]] or 0) + has[3]
-            sum = sum + has[2]
         end
     end
-    return tokens, requests, sum
+    return tokens, requests
 end
 
 -- After some thousand steps HAProxy may run another request of this thread in between, but not within such a callback.
@@ -105,12 +104,7 @@ core.register_action("gpuwright-choose", { "http-req" }, function(txn)
         return
     end
     local backend = txn.f:be_name()
-    local tokens, requests, sum = in_flight(txn, backend)
-    local most = txn:get_var("txn.gw_most_tokens") or 0
-    if most > 0 and sum >= most then
-        txn:set_var("txn.gw_full", 1)
-        return
-    end
+    local tokens, requests = in_flight(txn, backend)
     local asked = tokens_of(txn)
     local copies = parse_new(listed, backend, text, parse_triples)
     local name = find_copy(txn, backend, copies, asked, tokens, requests)

@@ -19,8 +19,7 @@ LIMITS = "limits.map"
 COPIES = "copies.map"
 TOKENS = "tokens.lua"
 BALANCE = "balance.lua"
-# Share shed in millionths; most open requests; Retry-After seconds; 1: no copy may queue; most tokens in flight.
-NO_LIMIT = "0:2000000000:2:0:0"
+NO_LIMIT = "0:2000000000:2:0"  # share shed in millionths; most open requests; Retry-After seconds; 1: no copy may queue
 MOST_COPIES, LONGEST_LIST = 100, 8000  # of a service in its map; HAProxy takes commands of 16 kB
 NOBODY = "gw-nobody"
 SUCCESSOR = "gw-successor"
@@ -142,12 +141,9 @@ _BY_PREFIX = """\
 # Where Lua chooses none, or the chosen one is down, HAProxy goes by open requests.
 _BY_TOKENS = """\
     http-request set-var(txn.gw_copies) var(txn.gw_service),map_str({folder}/copies.map)
-    http-request set-var(txn.gw_most_tokens) var(txn.gw_limits),field(5,:),add(0)
 .if feature(LUA)
     filter lua.gpuwright-balance
     http-request lua.gpuwright-choose
-    http-request return status 503 content-type text/plain string "the service is overloaded, try again later" \
-hdr Retry-After %[var(txn.gw_limits),field(3,:)] if {{ var(txn.gw_full) -m found }}
     use-server %[var(txn.gw_copy)] if {{ var(txn.gw_copy) -m found }}
 .endif
 """
@@ -238,7 +234,7 @@ def _goes_by_prefix(backend: str) -> bool:
 def render_limit(limit: ServiceLimit) -> str:
     """Returns a limit as the map holds it; the backends split it."""
     share, most = round(limit.shed_share * 1_000_000), limit.queue_limit or 2_000_000_000
-    return f"{share}:{most}:{limit.retry_after_seconds}:{int(limit.by_copy)}:{limit.queue_tokens}"
+    return f"{share}:{most}:{limit.retry_after_seconds}:{int(limit.by_copy)}"
 
 
 def render_limits(limits: Mapping[str, ServiceLimit]) -> str:

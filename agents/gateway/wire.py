@@ -38,7 +38,6 @@ class ServiceLimit(Struct, rename="camel", frozen=True, omit_defaults=True):
     percentile: float = 0.0  # of requests, that must be within it; 0: unknown
     tpot_ms: float = 0.0  # of tokens after the first; with it, `slo_ms` is of the first token
     by_prefix: bool = False  # requests that begin alike go to one copy
-    queue_tokens: int = 0  # of prompts and answers in flight; 0: no limit
     by_copy: bool = False  # copies have limits of their own, and no request waits for one of them
 
 

@@ -209,19 +209,6 @@ def test_weights_count(balanced: Balanced) -> None:
     assert {name: requests for name, (_, requests) in balanced.counts().items()} == {"c0": 6, "c1": 2}
 
 
-def test_with_too_many_tokens_in_flight_a_service_refuses_at_once(balanced: Balanced) -> None:
-    limit = ServiceLimit(slo_ms=1000.0, tpot_ms=50.0, queue_tokens=20_000, retry_after_seconds=7)
-    balanced.sidecar.follow({}, {SERVICE: limit})
-    balanced.declare(0, 1)
-    balanced.begin(LONG)
-    balanced.begin(LONG)
-    status, _, retry = balanced.send(SHORT)
-    assert (status, retry) == (503, "7")
-    assert balanced.open() == 2, "what is refused is not counted"
-    until(lambda: balanced.counts() == {}, "nothing is in flight")
-    assert balanced.send(LONG)[0] == 200
-
-
 def test_a_service_of_many_copies_with_long_names_is_balanced(balanced: Balanced) -> None:
     routes = tuple(RouteSpec(f"{'c' * 45}-{at}", SERVICE, f"127.0.0.{at + 1}:{balanced.ports[0]}") for at in range(100))
     balanced.sidecar.declare("node-1", DeclaredRoutes(1, routes[:50]))

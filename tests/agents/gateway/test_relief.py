@@ -29,13 +29,13 @@ def looked(state: Desired) -> Desired:
 def test_servers_have_limits_and_no_share_is_rejected_where_batches_are_known() -> None:
     applied = looked(desired(__n1=(route("a", 8), route("b", 16))))
     assert {server.copy: server.most_open for server in applied.servers()} == {"a": 8, "b": 16}
-    assert render_limit(applied.limits[SERVICE]) == "0:100:7:1:0"
+    assert render_limit(applied.limits[SERVICE]) == "0:100:7:1"
 
 
 def test_the_limit_of_the_service_leaves_room_for_all_copies() -> None:
     short = ServiceLimit(16, 0.3, 7, slo_ms=500.0, percentile=95.0)
     applied = looked(desired(short, __n1=(route("a", 8), route("b", 16))))
-    assert render_limit(applied.limits[SERVICE]) == "0:24:7:1:0"
+    assert render_limit(applied.limits[SERVICE]) == "0:24:7:1"
 
 
 def test_a_copy_that_its_node_declares_here_counts_as_the_control_plane_says() -> None:
@@ -47,7 +47,7 @@ def test_of_unknown_batches_the_share_is_rejected_as_before() -> None:
     state = desired(__n1=(route("a"), route("b")))
     assert looked(state) == state
     assert {server.most_open for server in state.servers()} == {MOST_OPEN}
-    assert render_limit(state.limits[SERVICE]) == "300000:100:7:0:0"
+    assert render_limit(state.limits[SERVICE]) == "300000:100:7:0"
 
 
 def test_a_service_without_a_plan_for_any_of_it_rejects_all() -> None:
