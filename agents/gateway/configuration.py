@@ -199,7 +199,7 @@ def render_generated(desired: Desired, folder: Path, requests: str) -> str:
                 name=backend_name(slot),
                 balance=balance.value,
                 by_prefix=_BY_PREFIX if balance is Balance.PREFIX else "",
-                by_tokens=_BY_TOKENS.format(folder=folder) if balance is Balance.LEAST_OPEN else "",
+                by_tokens=_BY_TOKENS.format(folder=folder) if balance is Balance.LEAST_TOKENS else "",
                 commands=COMMANDS,
                 folder=folder,
                 no_limit=NO_LIMIT,
@@ -250,7 +250,7 @@ def list_copies(desired: Desired) -> dict[str, str]:
     found: dict[str, str] = {}
     by_slot = desired.by_slot()
     for service, slot in desired.slots.items():
-        if balance_of(slot) is Balance.LEAST_OPEN:
+        if balance_of(slot) is Balance.LEAST_TOKENS:
             servers = by_slot.get(slot, {}).values()
             parts = [f"{each.name}={each.weight}={each.most_open}" for each in servers if not each.drained]
             text = ",".join(parts)

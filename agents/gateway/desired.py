@@ -214,7 +214,7 @@ def with_slots(desired: Desired, idle: Collection[int]) -> Desired:
     slots, count = dict(desired.slots), desired.slot_count
     free = sorted(set(range(1, count + 1)) - set(slots.values()), reverse=True)
     for service in sorted(name for name, limit in desired.limits.items() if limit.tpot_ms):
-        wants = Balance.PREFIX if desired.limits[service].by_prefix else Balance.LEAST_OPEN
+        wants = Balance.PREFIX if desired.limits[service].by_prefix else Balance.LEAST_TOKENS
         fitting = [slot for slot in free if balance_of(slot) is wants]
         if fitting and not (service in slots and balance_of(slots[service]) is wants):
             slots[service] = fitting[-1]
