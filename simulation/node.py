@@ -18,7 +18,7 @@ from agents.contract.fits import GpuRules
 from agents.control.assignments import AssignmentVerdict, judge_assignment
 from agents.keeper import decide as deciding
 from agents.keeper.copies import DOWN, NodeCopy, Stage
-from agents.keeper.decide import HeldStart, WantedInstance
+from agents.keeper.decide import CopyDecision, HeldStart, WantedInstance
 from agents.keeper.failures import Failures
 from agents.keeper.room import HOLD_NOTHING
 from agents.node import reporting
@@ -155,8 +155,8 @@ class LightNode:
         return copy.wanted.model, copy.wanted.variant, self.gpu_type
 
     def clock_mhz(self, gpu: int) -> float:
-        gpus = {gpu_plan.index: gpu_plan for gpu_plan in self.memory.assignment.gpus} if self.memory.assignment else {}
-        frame = gpus[gpu].clock_mhz if gpu in gpus else None
+        gpus = self.memory.assignment.gpus if self.memory.assignment else ()
+        frame = next((planned.clock_mhz for planned in gpus if planned.index == gpu), None)
         return frame.planned if frame else self.truth.kind(self.gpu_type).top_clock_mhz
 
     def read(self, gpu: int, watts: float, utilization: float, seconds: float) -> None:
@@ -166,18 +166,15 @@ class LightNode:
         uuid_ = self.uuids[gpu]
         self.energy_mj[uuid_] += int(watts * seconds * 1000)
         holding = [copy for copy in self.alive() if uuid_ in copy.devices and copy.stage not in HOLD_NOTHING]
-        memory = sum(copy.wanted.memory_gib for copy in holding)
-        self.minute.read(
-            uuid_,
-            GpuReading(
-                memory_used_gib=memory,
-                utilization_percent=min(100.0, utilization),
-                power_w=watts,
-                energy_mj=self.energy_mj[uuid_],
-                temperature_c=35.0 + watts / 10,
-                sm_clock_mhz=self.clock_mhz(gpu),
-            ),
+        reading = GpuReading(
+            memory_used_gib=sum(copy.wanted.memory_gib for copy in holding),
+            utilization_percent=min(100.0, utilization),
+            power_w=watts,
+            energy_mj=self.energy_mj[uuid_],
+            temperature_c=35.0 + watts / 10,
+            sm_clock_mhz=self.clock_mhz(gpu),
         )
+        self.minute.read(uuid_, reading)
 
     def totals(self) -> dict[str, CopyTotals]:
         return {copy.id: self.work[copy.id].totals(copy) for copy in self.alive()}
@@ -208,17 +205,20 @@ class LightNode:
             self.held, self.news = decision.held, True
         for going in decision.take_down:
             self._move(self.copies[going.copy], Stage.DRAINING, going.reason)
-        for name in decision.swap_out:
-            self._move(self.copies[name], Stage.SWAPPING)
-        for name in decision.bring_back:
-            self._move(self.copies[name].begin_spell(self.date()), Stage.RETURNING)
+        self._swap(decision)
         for start in decision.start:
             self._start(start.wanted)
         for want in wanted:
             right = deciding.right_copy(want, [copy for copy in self.alive() if copy.instance == want.instance.id])
             if right is not None and right.wanted != want.instance:  # its knobs are set, and its process stays
                 self.copies[right.id] = msgspec.structs.replace(right, wanted=want.instance)
-        return bool(decision.take_down or decision.start or decision.swap_out or decision.bring_back)
+        return decision.changes_copies
+
+    def _swap(self, decision: CopyDecision) -> None:
+        for name in decision.swap_out:
+            self._move(self.copies[name], Stage.SWAPPING)
+        for name in decision.bring_back:
+            self._move(self.copies[name].begin_spell(self.date()), Stage.RETURNING)
 
     def _meant(self, instance: AssignedInstance) -> WantedInstance:
         there = tuple(self.uuids[gpu] if gpu < len(self.uuids) else "" for gpu in instance.all_gpus)

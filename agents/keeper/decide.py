@@ -64,13 +64,18 @@ class HeldStart:
 
 @dataclass(frozen=True, slots=True)
 class CopyDecision:
-    """The next moves; a second decision afterwards may find more."""
+    """The next moves."""
 
     start: tuple[Start, ...] = ()
     take_down: tuple[TakeDown, ...] = ()
     held: tuple[HeldStart, ...] = ()
     swap_out: tuple[str, ...] = ()  # copies that are to move to host memory
     bring_back: tuple[str, ...] = ()  # copies that are to return from there
+
+    @property
+    def changes_copies(self) -> bool:
+        """Returns whether anything is to be done: a second decision afterwards may find more."""
+        return bool(self.start or self.take_down or self.swap_out or self.bring_back)
 
 
 def decide(
