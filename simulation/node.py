@@ -18,7 +18,7 @@ from agents.contract.fits import GpuRules
 from agents.control.assignments import AssignmentVerdict, judge_assignment
 from agents.keeper import decide as deciding
 from agents.keeper.copies import DOWN, NodeCopy, Stage
-from agents.keeper.decide import CopyDecision, HeldStart, WantedInstance
+from agents.keeper.decide import HeldStart, WantedInstance
 from agents.keeper.failures import Failures
 from agents.keeper.room import HOLD_NOTHING
 from agents.node import reporting
@@ -205,7 +205,10 @@ class LightNode:
             self.held, self.news = decision.held, True
         for going in decision.take_down:
             self._move(self.copies[going.copy], Stage.DRAINING, going.reason)
-        self._swap(decision)
+        for name in decision.swap_out:
+            self._move(self.copies[name], Stage.SWAPPING)
+        for name in decision.bring_back:
+            self._move(self.copies[name].begin_spell(self.date()), Stage.RETURNING)
         for start in decision.start:
             self._start(start.wanted)
         for want in wanted:
@@ -213,12 +216,6 @@ class LightNode:
             if right is not None and right.wanted != want.instance:  # its knobs are set, and its process stays
                 self.copies[right.id] = msgspec.structs.replace(right, wanted=want.instance)
         return decision.changes_copies
-
-    def _swap(self, decision: CopyDecision) -> None:
-        for name in decision.swap_out:
-            self._move(self.copies[name], Stage.SWAPPING)
-        for name in decision.bring_back:
-            self._move(self.copies[name].begin_spell(self.date()), Stage.RETURNING)
 
     def _meant(self, instance: AssignedInstance) -> WantedInstance:
         there = tuple(self.uuids[gpu] if gpu < len(self.uuids) else "" for gpu in instance.all_gpus)
