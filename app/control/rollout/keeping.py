@@ -25,16 +25,16 @@ def _keeping(target: Desired, assigned: Desired, stays: Callable[[AssignedInstan
     found: dict[str, NodeDesired] = {}
     for node in sorted({*assigned, *target}):
         before, after = assigned.get(node, NOTHING), target.get(node)
+        swapped = [line for line in before.swapped if stays(line)]
+        swapped += [line for line in (after.swapped if after else ()) if not stays(line)]
+        waiting = tuple(sorted(swapped, key=lambda line: line.id))
         if after is not None and before.instances == after.instances:
-            found[node] = after
+            found[node] = after if waiting == after.swapped else replace(after, swapped=waiting)
             continue
         retained = [instance for instance in before.instances if stays(instance)]
         wanted = [instance for instance in (after.instances if after else ()) if not stays(instance)]
-        if retained or after is not None:
-            swapped = [line for line in before.swapped if stays(line)]
-            swapped += [line for line in (after.swapped if after else ()) if not stays(line)]
-            together = _together(before, after or before, retained, wanted)
-            found[node] = replace(together, swapped=tuple(sorted(swapped, key=lambda line: line.id)))
+        if retained or waiting or after is not None:
+            found[node] = replace(_together(before, after or before, retained, wanted), swapped=waiting)
     return found
 
 

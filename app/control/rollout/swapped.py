@@ -43,7 +43,11 @@ def release(
             continue
         found[node] = replace(before, swapped=kept)
         for line in before.swapped:
-            if line not in kept:
+            if line in kept:
+                continue
+            if known := going.get(line.id):  # still on its way there: it holds its room until it is gone
+                going[line.id] = replace(known, swaps=False)
+            else:
                 without_room = msgspec.structs.replace(line, sm_percent=0.0, memory_gib=0.0)
                 going[line.id] = Leaving(node, without_room, now)
     return found, going

@@ -11,6 +11,7 @@ import pytest
 from agents.contract.assignments import AssignedInstance
 from app.control.domain.desired import Desired, FleetStatus, InstanceStatus, NodeDesired
 from app.control.rollout import RolloutState
+from app.control.rollout.keeping import without
 from app.control.rollout.rules import Advance, RolloutRules
 from tests.app.control.rollout.fleets import a_job, a_node, advance, all_serve, an_instance, rules
 from tests.app.control.rollout.nodes import Fleet
@@ -44,6 +45,27 @@ def test_a_job_goes_to_host_memory_and_the_service_comes_once_it_is_there() -> N
     later = step_of(WAITING, step.desired, seen(step.desired, job="swapped"), step.state)
     assert later.made == ("comes",)
     assert later.desired == WAITING
+
+
+def test_one_that_is_on_its_way_there_holds_its_room_when_it_is_to_end_instead() -> None:
+    before = {"n1": a_node(JOB)}
+    step = step_of(WAITING, before, all_serve(before), RolloutState())
+    alone = {"n1": a_node(COMES)}
+    early = step_of(alone, step.desired, seen(step.desired, job="swapping"), step.state)
+    assert (early.made, early.desired["n1"].swapped) == ((), ())
+    assert step_of(alone, early.desired, seen(early.desired, job="swapped"), early.state).made == ()
+    assert step_of(alone, early.desired, all_serve(early.desired), early.state).made == ("comes",)
+
+
+@pytest.mark.parametrize(
+    "target", [{"n1": a_node(COMES), "n2": a_node(a_job("there"))}, {"n2": a_node(a_job("there"))}]
+)
+def test_a_job_that_stays_as_assigned_stays_in_host_memory(target: Desired) -> None:
+    for assigned in (WAITING, {"n1": a_node(swapped=(JOB,))}):
+        kept = without(target, assigned, {"lab/train"})
+        assert kept["n1"].swapped == (JOB,)
+        assert kept["n2"].instances == ()
+        assert without(target, assigned, ())["n2"].instances
 
 
 def test_where_its_node_ends_it_instead_the_service_comes_too() -> None:
