@@ -80,7 +80,7 @@ def advance_recorded_jobs(
     """Records one moment in the life of every job; returns what happened."""
     known = declared_work(view.declared)
     places = assigned_places(view.assigned, {node: NodeStatus(node, "lost") for node in view.status.lost})
-    known_readings, swapped = list(readings), swapped_instances(view.assigned)
+    known_readings, swapped = list(readings), swapped_instances(view.assigned, view.status)
 
     def write(connection: Connection) -> tuple[NewEvent, ...]:
         if not lease.is_newest(connection, epoch):

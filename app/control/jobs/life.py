@@ -15,7 +15,7 @@ from math import exp
 from app.control.domain.events import NewEvent, Reason, event_of
 from app.control.domain.readings import JobReading
 from app.control.jobs.ends import predicted_end, soonest_end
-from app.control.jobs.state import OVER, SWAPPED, WAITING, JobNeed, JobPhase, JobPlace, JobState, JobWork
+from app.control.jobs.state import OVER, WAITING, JobNeed, JobPhase, JobPlace, JobState, JobWork
 
 DONE, ENDED_FAILED = "job_done", "job_failed"  # a node's verdict on the exit code of its process
 FAILURE_INTERVAL = timedelta(seconds=60)  # a job that is still down after it counts another failure
@@ -47,7 +47,7 @@ def advance_jobs(
 ) -> JobsStep:
     """Advances all jobs by what was reported and by `assigned`, their current places.
 
-    `swapped` instances may wait in host memory.
+    The processes of `swapped` instances wait in host memory.
     """
     by_job: dict[str, list[JobReading]] = {}
     job_of = {place.instance: job for job, place in assigned.items()}
@@ -145,17 +145,18 @@ class _Life:
             self._fail(reading.message)
         elif reading.reason in OWN_FAULTS:
             self._count_failure(reading)
-        elif reading.stage == SWAPPED:
-            self._note_swap()
         elif reading.stage in RUNNING_STAGES or reading.units > state.reported_units:
             self.state = replace(self.state, is_down=False, failed_at=None)
             if self.state.phase is JobPhase.STARTING:
                 self._start()
 
     def follow_swap(self, swapped: Collection[str]) -> None:
-        """Notes that its process does not wait in host memory any more."""
-        if self.state.is_swapped and (self.state.phase not in WAITING or self.state.instance not in swapped):
-            self.state = replace(self.state, is_swapped=False)
+        """Notes whether its process waits in host memory."""
+        is_swapped = self.state.phase in WAITING and self.state.instance in swapped
+        if is_swapped and not self.state.is_swapped:
+            self._tell(Reason.JOB_SWAPPED, f"on {self.state.node} at {self._progress()}")
+        if is_swapped != self.state.is_swapped:
+            self.state = replace(self.state, is_swapped=is_swapped)
 
     def conclude(self) -> None:
         """Finishes the job, gives it up, or warns that it is late."""
@@ -220,11 +221,6 @@ class _Life:
             Reason.JOB_STARTED if first else Reason.JOB_RESUMED,
             f"on {self.state.node}" if first else f"on {self.state.node} at {self._progress()}",
         )
-
-    def _note_swap(self) -> None:
-        if self.state.phase in WAITING and not self.state.is_swapped:
-            self.state = replace(self.state, is_swapped=True)
-            self._tell(Reason.JOB_SWAPPED, f"on {self.state.node} at {self._progress()}")
 
     def _count_failure(self, reading: JobReading) -> None:
         """Counts each failure once, and once more for every minute that the job stays down."""

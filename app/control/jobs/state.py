@@ -12,7 +12,7 @@ from typing import Protocol
 import msgspec
 
 from agents.contract.reports import Copy, HeldBack, InstanceMinute
-from app.control.domain.desired import Desired
+from app.control.domain.desired import Desired, FleetStatus
 from app.control.domain.readings import JobReading
 from app.control.domain.snapshot import DeclaredObject, JobProgress, NodeStatus
 from app.control.domain.specs import (
@@ -193,9 +193,16 @@ class JobReport(Protocol):
     def held_back(self) -> Sequence[HeldBack]: ...
 
 
-def swapped_instances(assigned: Desired) -> frozenset[str]:
-    """Returns the instances of jobs whose processes may wait in host memory."""
-    return frozenset(line.id for wanted in assigned.values() for line in wanted.swapped)
+def swapped_instances(assigned: Desired, observed: FleetStatus) -> frozenset[str]:
+    """Returns the instances of jobs whose processes wait in host memory, by the last reports of their nodes."""
+    stages = {id_: status.stage for id_, status in observed.instances.items()}
+    return frozenset(
+        line.id
+        for node, wanted in assigned.items()
+        if node not in observed.lost
+        for line in wanted.swapped
+        if stages.get(line.id) == SWAPPED
+    )
 
 
 def job_readings(report: JobReport, at: datetime) -> Iterator[JobReading]:
@@ -213,10 +220,6 @@ def job_readings(report: JobReport, at: datetime) -> Iterator[JobReading]:
                 copy.stage if copy else "", *((why.reason, why.message) if why else ("", "")), instance.saved_steps,
                 max(why.exit_code if why else -1, instance.exit_code), instance.exits,
             )  # fmt: skip
-    for copy in copies.values():  # in host memory it has no minute
-        if copy.stage == SWAPPED and copy.instance not in reported:
-            reported.add(copy.instance)
-            yield JobReading("", copy.instance, report.node, order, at, stage=copy.stage)
     for id_, why in held.items():  # instances without a process are only in held_back
         if id_ not in reported:
             yield JobReading(

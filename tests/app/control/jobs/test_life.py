@@ -10,11 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agents.contract.assignments import AssignedInstance
+from app.control.domain.desired import FleetStatus, InstanceStatus, NodeDesired
 from app.control.domain.events import Reason
 from app.control.domain.readings import JobReading
 from app.control.domain.specs import RETRIES
 from app.control.jobs import JobPhase, JobPlace, JobsStep, JobState, JobWork, advance_jobs, job_status, predicted_end
-from app.control.jobs.state import JobNeed
+from app.control.jobs.state import JobNeed, swapped_instances
 from tests.support.soak import SOAK
 
 MOST_FAILURES = RETRIES + 1
@@ -363,7 +365,6 @@ def test_exits_between_two_reports_are_counted_once_also_over_a_restart_of_the_a
 def test_a_job_in_host_memory_says_so_and_goes_on_there_with_nothing_repeated() -> None:
     course = Course()
     course.go(0, HERE, says(HERE, 1, 100.0, 1))
-    waits = JobReading("", HERE.instance, HERE.node, 2, at(5), stage="swapped")
 
     def go(seconds: float, place: JobPlace | None, *readings: JobReading, swapped: tuple[str, ...] = ()) -> JobState:
         found = advance_jobs(
@@ -373,8 +374,9 @@ def test_a_job_in_host_memory_says_so_and_goes_on_there_with_nothing_repeated() 
         course.events += [(event.reason, event.message) for event in found.events]
         return found.states[J]
 
-    assert not go(4, None, swapped=("i1",)).is_swapped
-    state = go(6, None, waits, swapped=("i1",))
+    assert not go(4, None).is_swapped
+    go(6, None, swapped=("i1",))
+    state = go(8, None, swapped=("i1",))
     assert (state.phase, state.is_swapped) == (JobPhase.PREEMPTED, True)
     status = job_status(state, WORK, at(6))
     assert status["swappedOn"] == "n1"
@@ -386,9 +388,19 @@ def test_a_job_in_host_memory_says_so_and_goes_on_there_with_nothing_repeated() 
     assert "swappedOn" not in job_status(back, WORK, at(9))
 
 
-def test_a_job_whose_process_is_not_kept_any_longer_does_not_wait_in_host_memory() -> None:
-    waits = JobReading("", HERE.instance, HERE.node, 2, at(5), stage="swapped")
+def test_a_job_whose_process_is_not_there_any_longer_does_not_wait_in_host_memory() -> None:
     first = advance_jobs({}, {J: WORK}, {J: HERE}, [says(HERE, 1, 100.0, 1)], at(0))
-    second = advance_jobs(first.states, {J: WORK}, {}, [waits], at(6), swapped=("i1",))
+    second = advance_jobs(first.states, {J: WORK}, {}, [], at(6), swapped=("i1",))
     assert second.states[J].is_swapped
     assert not advance_jobs(second.states, {J: WORK}, {}, [], at(8)).states[J].is_swapped
+
+
+def test_what_waits_in_host_memory_is_what_its_node_reports_so() -> None:
+    assigned = {"n1": NodeDesired(swapped=(AssignedInstance("i1", 0, job="train"),))}
+    for stage, waits in (("swapped", True), ("swapping", False), ("gone", False)):
+        observed = FleetStatus({"i1": InstanceStatus(stage)})
+        assert swapped_instances(assigned, observed) == ({"i1"} if waits else set())
+    assert swapped_instances(assigned, FleetStatus()) == set()
+    there = FleetStatus({"i1": InstanceStatus("swapped")})
+    assert swapped_instances({"n1": NodeDesired()}, there) == set()
+    assert swapped_instances(assigned, replace(there, lost=frozenset({"n1"}))) == set()
