@@ -2,7 +2,8 @@
 
 A job whose manifest says `swap` is not ended when it leaves its GPU. Its process waits where it ran, its GPU memory in
 host memory, while nothing that is planned needs that. So it goes on without a start, and repeats nothing. What it
-leaves on the GPU, its CUDA context, has to fit there.
+leaves on the GPU, its CUDA context, has to fit there. On a node that is silent or cordoned nothing is planned, so that
+what waits there goes on waiting.
 """
 
 from __future__ import annotations
@@ -31,11 +32,16 @@ def jobs_in_host_memory(
     found: dict[str, list[AssignedInstance]] = defaultdict(list)
     candidates = sorted(_candidates(snapshot, problem), key=lambda entry: (-entry[1].priority, entry[1].id))
     free_gib = _free_gib(problem, plan) if candidates else {}
-    gpu_free_gib = {(node, line.gpu): _gpu_free_gib(problem, plan, (node, line.gpu)) for node, line in candidates}
+    planned_on = {(node, line.gpu) for node, line in candidates if node in problem.nodes}
+    gpu_free_gib = {place: _gpu_free_gib(problem, plan, place) for place in planned_on}
     for node, line in candidates:
         spec = specs.get(("Job", line.tenant, line.job))
         progress = snapshot.jobs.get(line.owner)
         if spec is None or not may_swap(spec) or line.owner in running or (progress and progress.phase in OVER):
+            continue
+        if node not in problem.nodes:
+            running.add(line.owner)
+            found[node].append(line)
             continue
         tables = job_tables(spec)
         kind = problem.nodes[node].gpu_type
@@ -50,13 +56,14 @@ def jobs_in_host_memory(
 
 
 def _candidates(snapshot: Snapshot, problem: Problem) -> Iterator[tuple[str, AssignedInstance]]:
-    """Yields the jobs that are assigned, running or swapped, with their nodes."""
+    """Yields the jobs that may wait in host memory, with their nodes: they run, or wait there already."""
     for node, wanted in sorted(snapshot.assignments.items()):
         facts = snapshot.nodes.get(node)
-        if node not in problem.nodes or facts is None or facts.state != "reporting":
+        if facts is None or facts.state not in ("reporting", "silent"):
             continue
         leaving = {*facts.failed_gpus, *facts.draining_gpus}
-        for line in (*wanted.instances, *wanted.swapped):
+        running = wanted.instances if node in problem.nodes else ()
+        for line in (*running, *wanted.swapped):
             if line.job and not line.is_wide and leaving.isdisjoint(line.all_gpus):
                 yield node, line
 

@@ -106,10 +106,23 @@ def test_it_is_ended_once_what_is_planned_needs_the_memory() -> None:
     assert wanted(replace(waiting, declared=smaller))["n1"].swapped == ()
 
 
-def test_it_is_ended_where_its_gpu_is_drained_its_node_is_silent_or_it_is_over() -> None:
+@pytest.mark.parametrize(
+    "facts", [NodeStatus("n1", "silent"), NodeStatus("n1", "reporting", cordoned_gpus=(0,))], ids=["silent", "cordoned"]
+)
+def test_where_nothing_may_be_planned_it_goes_on_waiting(facts: NodeStatus) -> None:
+    first = running(500)
+    waiting = replace(first, in_force=wanted(first), nodes={"n1": facts})
+    found = desired_of(waiting, formulate(waiting), Plan(()))["n1"]
+    assert found.swapped == waiting.in_force["n1"].swapped
+    assert [line.owner for line in found.instances] == ["shop/s"]
+    runs = replace(first, nodes={"n1": facts})
+    assert desired_of(runs, formulate(runs), Plan(()))["n1"].swapped == (), "what runs there goes on running"
+
+
+def test_it_is_ended_where_its_gpu_is_drained_its_node_is_lost_or_it_is_over() -> None:
     waiting = replace(running(500), in_force=wanted(running(500)))
     question, plan = formulate(waiting), solved(waiting)
-    for facts in (NodeStatus("n1", "reporting", draining_gpus=(0,)), NodeStatus("n1", "silent")):
+    for facts in (NodeStatus("n1", "reporting", draining_gpus=(0,)), NodeStatus("n1", "lost")):
         assert desired_of(replace(waiting, nodes={"n1": facts}), question, plan)["n1"].swapped == ()
     over = replace(waiting, jobs={TRAIN: JobProgress("failed")})
     assert desired_of(over, question, plan)["n1"].swapped == ()
