@@ -15,7 +15,7 @@ ANOTHER = "another tenant"
 
 def owners_of(detail: NodeDetail, assignment: Assignment | None) -> dict[str, InstanceOwner]:
     """Returns the owner of each instance: as assigned, or as reported where it is no longer assigned."""
-    assigned = assignment.instances if assignment else ()
+    assigned = (*assignment.instances, *assignment.swapped) if assignment else ()
     return dict(detail.owners) | {line.id: InstanceOwner(line.tenant, line.service, line.job) for line in assigned}
 
 

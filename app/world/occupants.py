@@ -88,7 +88,8 @@ def find_occupants(connection: Connection, nodes: Collection[str]) -> list[NodeO
     found: list[NodeOccupant] = []
     for row in endpoints.of_nodes(connection, nodes):
         reported = msgspec.convert(row.detail, _Reported) if row.detail else _Reported()
-        assigned = msgspec.json.decode(row.body, type=Assignment).instances if row.body else ()
+        assignment = msgspec.json.decode(row.body, type=Assignment) if row.body else None
+        assigned = (*assignment.instances, *assignment.swapped) if assignment else ()
         found += occupants_of(row.node, reported, assigned)
     return found
 

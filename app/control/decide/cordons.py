@@ -126,7 +126,8 @@ def progress(cordons: Iterable[Cordon], assigned: Desired, now: datetime, *, is_
     """Returns how far each drain is: done, under way, or past its deadline with something left."""
     found = []
     for cordon in cordons:
-        lines = assigned[cordon.node].instances if cordon.node in assigned else ()
+        wanted = assigned.get(cordon.node)
+        lines = (*wanted.instances, *wanted.swapped) if wanted else ()
         there = [line for line in lines if cordon.gpu == ALL_GPUS or cordon.gpu in line.all_gpus]
         remaining = tuple(sorted(line.owner for line in there))
         is_over = cordon.deadline is not None and now >= cordon.deadline

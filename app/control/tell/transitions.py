@@ -93,7 +93,8 @@ def _count_leaving(before: Snapshot, now: NodeStatus) -> int:
     """Counts what ran there before: the plan announced now may have moved it already."""
     wanted = before.in_force.get(now.name)
     draining = set(now.draining_gpus)
-    return sum(not draining.isdisjoint(line.all_gpus) for line in wanted.instances) if wanted else 0
+    lines = (*wanted.instances, *wanted.swapped) if wanted else ()
+    return sum(not draining.isdisjoint(line.all_gpus) for line in lines)
 
 
 def _of_profile(key: str, before: Correction, now: Correction) -> Iterator[NewEvent]:

@@ -116,6 +116,13 @@ def test_an_instance_on_several_gpus_stays_and_is_left_wherever_one_of_them_is_d
         assert drain.remaining == ("shop/b",)
 
 
+def test_a_drain_is_not_done_while_a_job_waits_in_host_memory_there() -> None:
+    waiting = {"n1": a_node(swapped=(a_job("job", gpu=1),))}
+    drains = [Cordon("n1", gpu, "drain", None, "ops", NOW) for gpu in (ALL_GPUS, 1, 0)]
+    found = progress(drains, waiting, NOW, is_rolling=False)
+    assert [drain.remaining for drain in found] == [("lab/train",), ("lab/train",), ()]
+
+
 def test_a_drain_is_not_through_before_its_rollout_is_and_late_meanwhile() -> None:
     cordon = Cordon("n9", ALL_GPUS, "drain", NOW, "ops", NOW)
     (before,) = progress([cordon], STANDING, NOW - timedelta(seconds=1), is_rolling=True)

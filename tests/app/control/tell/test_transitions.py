@@ -65,6 +65,9 @@ def test_a_drain_says_how_much_is_to_leave() -> None:
     moved = replace(BEFORE, nodes={"node-1": replace(NODE, draining_gpus=(1,))})
     before = replace(BEFORE, in_force=in_force)
     assert [event.message for event in find_fleet_events(before, moved)] == ["2 instances and jobs have to leave"]
+    swapped = {"node-1": replace(in_force["node-1"], swapped=(AssignedInstance("job", 1, job="train"),))}
+    with_job = replace(before, in_force=swapped)
+    assert [event.message for event in find_fleet_events(with_job, moved)] == ["3 instances and jobs have to leave"]
 
 
 def test_a_correction_that_moved_is_an_event_and_one_at_its_end_an_alarm() -> None:
