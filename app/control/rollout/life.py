@@ -62,22 +62,31 @@ def roll_back(
     """Returns the steps back to what an earlier plan wanted, as far as that is possible.
 
     What has been declared since stays as assigned, what has been deleted since does not come back, and what ran on a
-    GPU that may not be used any more is held back.
+    GPU that may not be used any more is held back. A job that waited in host memory then and waits there now goes on
+    waiting.
     """
     was = {instance.owner for wanted in earlier.values() for instance in wanted.instances}
     since = {instance.owner for wanted in assigned.values() for instance in wanted.instances} - was
+    waiting = set(_waiting(assigned, nodes))
     target = without(earlier, assigned, since & set(declared))
     target = {
         node: replace(
             wanted,
             instances=tuple(instance for instance in wanted.instances if instance.owner in declared),
-            swapped=(),  # what waited in host memory then has run on since, or is gone
+            swapped=tuple(line for line in wanted.swapped if line.id in waiting and line.owner in declared),
         )
         for node, wanted in target.items()
     }
     gone = {held.service: held for held in _homeless(target, assigned, nodes)}
     found = order(assigned, without(target, assigned, gone), rules)
     return replace(found, stuck=(*gone.values(), *found.stuck))
+
+
+def _waiting(assigned: Desired, nodes: Mapping[str, NodeStatus]) -> Iterator[str]:
+    """Yields the instances of jobs that wait in host memory, but where their GPU is drained."""
+    for node, wanted in assigned.items():
+        leaving = nodes[node].draining_gpus if node in nodes else ()
+        yield from (line.id for line in wanted.swapped if set(leaving).isdisjoint(line.all_gpus))
 
 
 def _homeless(target: Desired, assigned: Desired, nodes: Mapping[str, NodeStatus]) -> Iterator[HeldBackChange]:

@@ -10,8 +10,10 @@ import pytest
 
 from agents.contract.assignments import AssignedInstance
 from app.control.domain.desired import Desired, FleetStatus, InstanceStatus, NodeDesired
+from app.control.domain.snapshot import NodeStatus
 from app.control.rollout import RolloutState
 from app.control.rollout.keeping import without
+from app.control.rollout.life import roll_back
 from app.control.rollout.rules import Advance, RolloutRules
 from tests.app.control.rollout.fleets import a_job, a_node, advance, all_serve, an_instance, rules
 from tests.app.control.rollout.nodes import Fleet
@@ -101,6 +103,21 @@ def test_a_job_whose_manifest_forbids_it_or_is_gone_does_not_wait_there() -> Non
     assert not step.done
     after = advance(WAITING, step.desired, all_serve(step.desired), step.state, rules(), NOW)
     assert after.done
+
+
+def test_after_a_rollback_it_waits_where_it_waited_then_and_does_now() -> None:
+    def back(earlier: Desired, assigned: Desired, *draining: int, without: str = "") -> Desired:
+        nodes = {"n1": NodeStatus("n1", "reporting", draining_gpus=draining)}
+        return roll_back(earlier, assigned, nodes, {JOB.owner, COMES.owner} - {without}, SWAPS).target
+
+    waited = {"n1": a_node(an_instance("was", sm=60), swapped=(JOB,))}
+    assert back(waited, WAITING)["n1"].swapped == (JOB,)
+    assert back(waited, WAITING, without=JOB.owner)["n1"].swapped == (), "it has been deleted"
+    assert back(waited, WAITING, 0)["n1"].swapped == (), "its GPU is drained"
+    assert back(waited, {"n1": a_node(COMES)})["n1"].swapped == (), "its process is gone"
+    alone, ran = {"n1": a_node(swapped=(JOB,))}, {"n1": a_node(JOB)}
+    assert back(ran, alone) == ran
+    assert back(alone, ran) == ran, "it was not planned then, and stays"
 
 
 def test_with_its_node_lost_it_starts_elsewhere() -> None:
