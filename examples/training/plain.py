@@ -33,14 +33,15 @@ def main() -> int:
     while step < args.steps and not stops:
         weights = train(step, weights)
         step += 1
-        if waits or time.monotonic() - saved_at >= args.save_seconds:
+        is_asked = bool(waits)
+        if is_asked or time.monotonic() - saved_at >= args.save_seconds:
             save(folder, step, weights)
             saved, saved_at = step, time.monotonic()
             print(f"step {step}: weights {weights[0]:.3f} {weights[1]:.3f}", flush=True)
         report(step, saved)
-        if waits:
+        if is_asked:  # it has saved
+            waits.clear()  # before it stands still: it may be asked again as it goes on
             stand_still()
-            waits.clear()
         time.sleep(args.pause_seconds)
     save(folder, step, weights)
     report(step, step)

@@ -38,14 +38,15 @@ def main() -> int:
     while step < args.steps and not stops:
         loss = train(step, model, optimizer)
         step += 1
-        if waits or time.monotonic() - saved_at >= args.save_seconds:
+        is_asked = bool(waits)
+        if is_asked or time.monotonic() - saved_at >= args.save_seconds:
             save(folder, step, model, optimizer)
             saved, saved_at = step, time.monotonic()
             print(f"step {step}: loss {loss:.4f}", flush=True)
         report(step, saved)
-        if waits:
+        if is_asked:  # it has saved
+            waits.clear()  # before it stands still: it may be asked again as it goes on
             stand_still()
-            waits.clear()
         time.sleep(args.pause_seconds)
     save(folder, step, model, optimizer)
     report(step, step)
