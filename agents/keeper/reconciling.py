@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -11,7 +11,7 @@ from agents.contract.assignments import AssignedInstance, Assignment
 from agents.contract.fits import GpuRules, Shortfall
 from agents.keeper.copies import NodeCopy, Stage, largest_batch, same_process_serves
 from agents.keeper.decide import CopyDecision, HeldStart, NodeConstraints, WantedInstance, decide
-from agents.keeper.exits import JobExits
+from agents.keeper.exits import DONE, FAILED, JobExits
 from agents.keeper.failures import Failures
 from agents.keeper.filler import Filler
 from agents.keeper.ledger import CopyLedger
@@ -80,7 +80,7 @@ class Reconciler:
         for start in decision.start:
             self._begin(start.wanted, now)
         self._end_late_handovers(assignment.handover_seconds, now)
-        return decision.held
+        return (*decision.held, *_over(waiting, constraints.resting))
 
     def establish(self, copy: NodeCopy) -> None:
         """Notes that an instance has been ready here as it is assigned now."""
@@ -183,6 +183,13 @@ class Reconciler:
                 if _is_new(copy) and now - copy.born > handover_seconds:
                     message = f"not warm within {handover_seconds:g} s"
                     self._steps.fail_copy(copy, "handover_timeout", message, now)
+
+
+def _over(waiting: Sequence[WantedInstance], resting: Mapping[str, tuple[str, str]]) -> Iterator[HeldStart]:
+    """Yields the jobs whose processes have ended for good in host memory, or on their way there."""
+    for name in (want.instance.id for want in waiting):
+        if name in resting and resting[name][0] in (DONE, FAILED):
+            yield HeldStart(name, Shortfall(*resting[name]))
 
 
 def _is_new(copy: NodeCopy) -> bool:

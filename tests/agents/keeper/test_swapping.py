@@ -145,6 +145,23 @@ def test_a_job_that_is_killed_while_it_waits_starts_anew_from_its_save(one: Mach
         assert steps(node) >= kept
 
 
+def test_a_job_that_ends_for_good_while_it_waits_is_told_as_over(one: Machine) -> None:
+    terms = JobTerms(swaps=True, failed_codes=(137,))
+    job = msgspec.structs.replace(JOB, terms=terms)
+    with agent_on(one) as node:
+        node.offer(assigned(1, job))
+        until(lambda: ready(node, "tune-1") and steps(node) > 20, "it runs")
+        kill(process_of(swap_out(node, assigned(2, SERVICE, swapped=(job,)))).pid)
+
+        def told() -> list[tuple[str, str, int]]:
+            held = node.report_body(*node.current_minute()).held_back
+            return [(line.instance, line.reason, line.exit_code) for line in held if line.instance == "tune-1"]
+
+        until(lambda: told() == [("tune-1", "job_failed", 137)], "the control plane learns that it has failed")
+        node.offer(assigned(3, SERVICE))
+        until(lambda: told() == [], "it is not assigned any longer")
+
+
 def test_a_restarted_agent_keeps_a_job_in_host_memory_and_brings_it_back(one: Machine) -> None:
     with agent_on(one) as node:
         before = begin(node)

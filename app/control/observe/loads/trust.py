@@ -37,7 +37,8 @@ class TrustedInstances:
     def take(self, assignments: Iterable[tuple[str, int, str]], now: datetime) -> None:
         """Adds assignments that were written since: node, version, body."""
         for node, version, body in assignments:
-            wanted = {instance.id: _owner(instance) for instance in _decoder.decode(body).instances}
+            assigned = _decoder.decode(body)
+            wanted = {line.id: _owner(line) for line in (*assigned.instances, *assigned.swapped)}
             oldest = now - FORMER_INTERVAL
             former = {id_: entry for id_, entry in self._former.get(node, {}).items() if entry[1] > oldest}
             former |= {id_: (owner, now) for id_, owner in self._assigned.get(node, {}).items() if id_ not in wanted}

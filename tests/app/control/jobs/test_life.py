@@ -404,3 +404,12 @@ def test_what_waits_in_host_memory_is_what_its_node_reports_so() -> None:
     there = FleetStatus({"i1": InstanceStatus("swapped")})
     assert swapped_instances({"n1": NodeDesired()}, there) == set()
     assert swapped_instances(assigned, replace(there, lost=frozenset({"n1"}))) == set()
+
+
+@pytest.mark.parametrize(("reason", "phase"), [("job_done", JobPhase.FINISHED), ("job_failed", JobPhase.FAILED)])
+def test_a_job_that_ends_for_good_in_host_memory_is_over(reason: str, phase: JobPhase) -> None:
+    first = advance_jobs({}, {J: WORK}, {J: HERE}, [says(HERE, 1, 100.0, 1)], at(0))
+    second = advance_jobs(first.states, {J: WORK}, {}, [], at(6), swapped=("i1",))
+    ended = JobReading("", HERE.instance, HERE.node, 2, at(8), reason=reason)
+    third = advance_jobs(second.states, {J: WORK}, {}, [ended], at(8), swapped=("i1",)).states[J]
+    assert (third.phase, third.is_swapped) == (phase, False)

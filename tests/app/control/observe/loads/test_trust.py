@@ -56,3 +56,13 @@ def test_a_held_back_job_of_another_node_is_ignored() -> None:
     held = [{"instance": "i-1", "reason": "no_room"}, {"instance": "their-job", "reason": "exited"}]
     word = trusted.filter(received_report("n", 10, heldBack=held).report)
     assert [change.instance for change in word.held_back] == ["i-1"]
+
+
+def test_a_job_in_host_memory_is_one_of_its_nodes() -> None:
+    trusted = TrustedInstances()
+    job = AssignedInstance("i-1", 0, tenant="lab", job="train")
+    for version, at in ((3, NOON), (4, LATER + FORMER_INTERVAL)):
+        body = msgspec.json.encode(Assignment("n", version, 1, version, swapped=(job,))).decode()
+        trusted.take([("n", version, body)], at)
+    word = trusted.filter(received_report("n", 10, heldBack=[{"instance": "i-1", "reason": "job_done"}]).report)
+    assert [held.reason for held in word.held_back] == ["job_done"]
