@@ -21,7 +21,7 @@ from solvers.llm.streams import TokenStream
 from solvers.planning.judge.whole import MOST_SEQUENCES, iterations, kv_tokens, slowed
 
 EDGES_MS: Floats = EDGES_S * 1000
-ANSWER_TOKENS = 256  # that a gateway counts for every answer
+ANSWER_TOKENS = 1024  # that a gateway counts for every answer
 SLOTS = LONGEST_QUEUE_REQUESTS + 2 * MOST_SEQUENCES
 
 

@@ -4,7 +4,7 @@
 -- no stream in two kinds of states, and tokens.lua needs no lock. A thread writes its counts to variables of the process,
 -- which only it writes; all threads read them.
 
-local ANSWER = 256 -- tokens, of every answer: its length is unknown before it ends
+local ANSWER = 1024 -- tokens, of every answer: its length is unknown, and all of its iterations wait for those beside it
 local UNKNOWN = 256 -- tokens, of a prompt of unknown length
 local LONGEST = 131072 -- tokens; one caller who lies about a length must not look like a full service
 local BYTES = 4 -- of a token

@@ -106,10 +106,10 @@ def test_a_long_prompt_sends_the_next_short_ones_to_the_other_copy(balanced: Bal
     balanced.declare(0, 1)
     balanced.begin(LONG)
     ((long_copy, counted),) = balanced.counts().items()
-    assert counted == (10_000 + 256, 1)
+    assert counted == (10_000 + 1024, 1)
     balanced.begin(SHORT)
     other = 1 - int(long_copy[1:])
-    assert balanced.counts()[f"c{other}"] == (10 + 256, 1)
+    assert balanced.counts()[f"c{other}"] == (10 + 1024, 1)
     assert balanced.answered(SHORT, 6) == {other: 6}, "open requests are equal, tokens are not"
     assert [each.result()[0] for each in balanced.sent] == [200, 200]
     until(lambda: balanced.counts() == {}, "nothing is in flight")
@@ -119,14 +119,14 @@ def test_a_long_prompt_sends_the_next_short_ones_to_the_other_copy(balanced: Bal
 def test_a_request_without_a_length_counts_as_one_of_256_tokens(balanced: Balanced) -> None:
     balanced.declare(0)
     balanced.begin(None)
-    assert balanced.counts() == {"c0": (512, 1)}
+    assert balanced.counts() == {"c0": (256 + 1024, 1)}
 
 
 def test_one_caller_who_lies_about_a_length_does_not_look_like_a_full_service(balanced: Balanced) -> None:
     balanced.declare(0)
     with socket.create_connection(("127.0.0.1", balanced.gateway.port)) as liar:
         liar.sendall(b"POST /lab/chat/x HTTP/1.1\r\nHost: x\r\nContent-Length: 999999999999999\r\n\r\n")
-        until(lambda: balanced.counts() == {"c0": (131_072 + 256, 1)}, "it is counted")
+        until(lambda: balanced.counts() == {"c0": (131_072 + 1024, 1)}, "it is counted")
     until(lambda: balanced.counts() == {}, "the caller has left")
 
 
