@@ -185,7 +185,7 @@ def test_a_full_copy_is_not_chosen_though_it_has_the_fewest_tokens(balanced: Bal
     balanced.declare(0, 1)
     balanced.begin(LONG)
     balanced.begin(SHORT)
-    short = next(name for name, (tokens, _) in balanced.counts().items() if tokens < 1000)
+    short = next(name for name, (tokens, _) in balanced.counts().items() if tokens < 2000)
     balanced.gateway.ask(f"set maxconn server {BACKEND}/node-1:{short} 1")
     assert balanced.answered(SHORT, 4) == {1 - int(short[1:]): 4}
 

@@ -26,7 +26,7 @@ def test_requests_that_time_out_are_in_flight_no_longer(tmp_path: Path, copies: 
         desired = declare(follow(Desired(), {}, {SERVICE: PROMISES}), "node-1", DeclaredRoutes(1, routes))
         Haproxy(MasterSocket(gateway.master), gateway.state, gateway.requests).write(with_slots(desired, idle=()))
         path = gateway.state / "gpuwright.cfg"
-        text = path.read_text().replace("timeout server 600s", "timeout server 1s").replace("maxconn 512", "maxconn 2")
+        text = path.read_text().replace("timeout server 600s", "timeout server 8s").replace("maxconn 512", "maxconn 2")
         path.write_text(text.replace("timeout queue 10s", "timeout queue 500ms"))
         gateway.start_haproxy()
 
@@ -36,7 +36,7 @@ def test_requests_that_time_out_are_in_flight_no_longer(tmp_path: Path, copies: 
                 return connection.getresponse().status
 
         answers = [pool.submit(send, at) for at in range(4)]
-        until(lambda: gateway.ask("show gpuwright tokens") == f"{BACKEND} node-1:c0 532 2", "two are in flight")
+        until(lambda: gateway.ask("show gpuwright tokens") == f"{BACKEND} node-1:c0 2068 2", "two are in flight")
         assert Counter(each.result() for each in answers) == {503: 2, 504: 2}
         until(lambda: not gateway.ask("show gpuwright tokens"), "nothing is in flight")
 
