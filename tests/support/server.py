@@ -83,7 +83,7 @@ class RunningServer:
         *,
         token: str | None = None,
         headers: Mapping[str, str] | None = None,
-        timeout_seconds: float = 60.0,
+        timeout_seconds: float = 180.0,
         peer: str = "127.0.0.1",
     ) -> Reply:
         """One request on a connection of its own; as the admin, unless a token (or "" for none) is given.

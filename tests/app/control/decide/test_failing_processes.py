@@ -91,7 +91,8 @@ def troubled(database_url: str, fault: str) -> Iterator[Simulation]:
             simulation.planner = Planner(store, solver, ReportListener(simulation.database), budget)
             simulation.advance(80, CALM_TICK_SECONDS)
             solver.fault = fault
-            solver._grace_seconds = 2.0  # a process that is stopped need not be waited for for long
+            if fault != "lying":
+                solver._grace_seconds = 2.0  # a process that is stopped need not be waited for for long
             simulation.planner.budget = replace(budget, seconds=1.0)
             yield simulation
     finally:
