@@ -58,7 +58,7 @@ class NodeCopy(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     outside_since: float | None = None  # clocks.seconds() when it was first seen on the device without MPS
     reason: str = ""
     message: str = ""
-    started_at: datetime | None = None  # when it began to hold its share; after a return, anew
+    started_at: datetime | None = None  # when it began to hold its share; after a return, when it began again
     ended_at: datetime | None = None
     evidence: str = ""
     acknowledged: str = ""  # usage that the control plane has: opened, closed

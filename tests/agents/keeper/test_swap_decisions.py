@@ -94,7 +94,7 @@ def test_a_job_that_is_neither_wanted_nor_to_wait_is_taken_down(stage: Stage) ->
 
 @pytest.mark.parametrize("stage", AWAY)
 @pytest.mark.parametrize("shape", [training(40), training(gpu=OTHER), training(memory=3)])
-def test_a_job_that_is_wanted_in_another_shape_is_ended_before_it_starts_anew(
+def test_a_job_that_is_wanted_in_another_shape_is_ended_before_it_starts_again(
     stage: Stage, shape: WantedInstance
 ) -> None:
     assert decided([shape], there(stage), NODE) == CopyDecision(take_down=(TakeDown("t.1.1", "replaced"),))

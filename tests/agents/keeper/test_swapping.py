@@ -131,7 +131,7 @@ def test_the_progress_of_the_minute_is_told_and_a_minute_of_waiting_is_not(one: 
         assert not minute.has_run(waited)
 
 
-def test_a_job_that_is_killed_while_it_waits_starts_anew_from_its_save(one: Machine) -> None:
+def test_a_job_that_is_killed_while_it_waits_starts_again_from_its_save(one: Machine) -> None:
     with agent_on(one) as node:
         before = begin(node)
         swap_out(node)
@@ -241,7 +241,7 @@ def test_each_time_that_a_job_holds_its_gpu_is_told_once(one: Machine) -> None:
         (second,) = usage(node)
         assert (second.id, second.ended_at) == (f"{copy.id}+1", None)
         assert second.started_at >= closed.ended_at
-        # Two more returns that nobody is told of in between.
+        # Two more returns before the next report.
         for generation in (4, 6):
             swap_out(node, assigned(generation, swapped=(JOB,)))
             node.offer(assigned(generation + 1, JOB))
