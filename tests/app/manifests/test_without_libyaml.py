@@ -22,7 +22,13 @@ def test_the_contracts_example_reads_the_same(monkeypatch: pytest.MonkeyPatch) -
     assert found == read(EXAMPLE.encode(), "yaml")
 
 
-@pytest.mark.parametrize(("data", "says"), bad.UNREADABLE.values(), ids=bad.UNREADABLE)
-def test_what_cannot_be_read_is_refused_as_well(data: bytes, says: str) -> None:
-    with pytest.raises(ManifestsRefused):
+def test_what_cannot_be_read_is_refused_as_well() -> None:
+    assert [name for name, (data, _) in bad.UNREADABLE.items() if not is_refused(data)] == []
+
+
+def is_refused(data: bytes) -> bool:
+    try:
         read(data, "yaml", API)
+    except ManifestsRefused:
+        return True
+    return False

@@ -17,6 +17,7 @@ from app.control.rollout.life import roll_back
 from app.control.rollout.rules import Advance, RolloutRules
 from tests.app.control.rollout.fleets import a_job, a_node, advance, all_serve, an_instance, rules
 from tests.app.control.rollout.nodes import Fleet
+from tests.support.soak import scaled
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 JOB, COMES = a_job("job", sm=80), an_instance("comes", sm=90)
@@ -152,7 +153,7 @@ def _plans(random: Random) -> tuple[Desired, Desired]:
     return whole(("a-", "old")), whole(("b-", "new"))
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", range(scaled(200, 20)))
 def test_on_nodes_at_their_own_pace_it_never_runs_twice_and_ends_as_planned(seed: int) -> None:
     random = Random(seed)
     assigned, target = _plans(random)
