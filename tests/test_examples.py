@@ -120,6 +120,7 @@ def test_vllm_on_several_gpus_starts_as_it_is_planned(tmp_path: Path) -> None:
         assert profile["overheadGib"] > (1 - args["memoryShare"]) * types[profile["gpuType"]]["memoryGib"]
 
 
+@pytest.mark.slow
 def test_the_example_of_several_gpus_is_planned_on_several(
     capsys: pytest.CaptureFixture[str], cli_config: Path
 ) -> None:
@@ -257,6 +258,7 @@ def test_the_server_accepts_an_example_without_a_warning(
     assert printed.err == ""
 
 
+@pytest.mark.slow
 def test_applying_the_quickstart_twice_changes_nothing(
     database_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], cli_config: Path
 ) -> None:

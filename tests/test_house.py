@@ -60,6 +60,7 @@ def script(name: str) -> ModuleType:
 # How files look
 
 
+@pytest.mark.slow
 def test_a_module_says_what_it_is_for_and_stays_small() -> None:
     assert [fault for path in FILES for fault in faults_of(path)] == []
 
@@ -76,6 +77,7 @@ def faults_of(path: Path) -> list[str]:
     return [fault for fault, is_so in found.items() if is_so]
 
 
+@pytest.mark.slow
 def test_no_two_classes_of_the_product_have_one_name() -> None:
     places: dict[str, list[str]] = {}
     for path in FILES:
@@ -87,6 +89,7 @@ def test_no_two_classes_of_the_product_have_one_name() -> None:
     assert shared == {}
 
 
+@pytest.mark.slow
 def test_functions_are_short_but_for_compiled_loops() -> None:
     long = {
         f"{relative(path)}:{node.name}"
@@ -111,6 +114,7 @@ def test_every_package_has_a_file_that_makes_it_one() -> None:
     assert [relative(package) for package in packages if not (package / "__init__.py").exists()] == []
 
 
+@pytest.mark.slow
 def test_sql_stands_in_the_store_alone() -> None:
     makers = {("app.store.database.database", "statement"), ("sqlalchemy", "text")}
     elsewhere = [
@@ -188,6 +192,7 @@ def run(program: Path, *words: str, **environment: str) -> subprocess.CompletedP
     return subprocess.run([program, *words], capture_output=True, text=True, env=environment, cwd="/")
 
 
+@pytest.mark.slow
 def test_the_wheel_brings_its_data_and_only_its_packages(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert "cli/catalogue/gpus.yaml" in names
@@ -196,6 +201,7 @@ def test_the_wheel_brings_its_data_and_only_its_packages(wheel: Path) -> None:
     assert tops == {"app", "agents", "benchmarks", "cli", "migrations", "simulation", "solvers"}
 
 
+@pytest.mark.slow
 def test_the_bare_install_shows_its_help_and_the_catalogue(bare: Path) -> None:
     assert "usage: gpuwright" in run(bare, "--help").stdout
     listed = run(bare, "catalogue", "list")
@@ -219,6 +225,7 @@ def test_the_bare_install_names_the_extra_that_a_verb_needs(bare: Path, verb: st
         assert f"usage: gpuwright {verb}" in asked.stdout
 
 
+@pytest.mark.slow
 def test_the_agent_runs_with_its_own_extra_alone(on_a_node: Path) -> None:
     helped = run(on_a_node, "agent", "--help")
     assert helped.returncode == 0, helped.stderr

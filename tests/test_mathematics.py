@@ -111,12 +111,14 @@ def test_no_rule_is_named_that_the_judge_does_not_have() -> None:
     assert named == {*RULES, *JUDGED_OVER_ALL}
 
 
+@pytest.mark.slow
 def test_the_worked_example_prints_what_is_shown(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["solve", "-f", str(file), "--work", "30"]) == 0
     printed = re.sub(r" in [\d.]+ s\n", "", capsys.readouterr().out)
     assert printed.strip() in re.sub(r" in [\d.]+ s\n", "\n", TEXT)
 
 
+@pytest.mark.slow
 def test_the_worked_examples_numbers_are_those_of_solve_and_judge(problem: Problem) -> None:
     plan = solve(problem, SolveBudget(seconds=None, work=30))
     verdict: Verdict = judge(problem, plan)

@@ -28,6 +28,7 @@ def test_the_locked_agent_is_a_handful_of_distributions() -> None:
     assert set(re.findall(r"^([\w.-]+)==", text, re.MULTILINE)) == {"msgspec", "nvidia-ml-py", "pyyaml"}
 
 
+@pytest.mark.slow
 def test_every_module_of_the_agent_is_imported_where_nothing_else_can_be() -> None:
     program = f"""
 import importlib, json, pkgutil, sys
@@ -56,6 +57,7 @@ print(json.dumps(names))
     } <= set(names)
 
 
+@pytest.mark.slow
 def test_the_doctor_of_a_bare_node_speaks_plainly(tmp_path: Path, wheel: Path) -> None:
     if Path("/proc/driver/nvidia/version").exists():
         pytest.skip("this machine has a GPU")

@@ -40,6 +40,7 @@ def test_a_folder_of_another_user_is_refused(tmp_path: Path) -> None:
             require_own_folder(path)
 
 
+@pytest.mark.slow
 def test_case_29_the_nodes_token_is_in_its_file_and_nowhere_else(api: RunningServer, tmp_path: Path) -> None:
     database = Database(api.database_url, pool_size=2)
     with running_agent(api, tmp_path / "agent") as agent:

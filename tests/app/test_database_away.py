@@ -15,6 +15,8 @@ from app.embedded import EmbeddedPostgres
 from app.store.database import schema
 from tests.support.server import Reply, RunningServer, running_server
 
+pytestmark = pytest.mark.slow
+
 HANG_SECONDS = 180.0
 
 

@@ -50,6 +50,7 @@ def server(folder: Path) -> Iterator[EmbeddedPostgres]:
         yield server
 
 
+@pytest.mark.slow
 def test_durability_is_on(server: EmbeddedPostgres) -> None:
     with psycopg.connect(server.url) as connection:
         settings = {name: connection.execute("SELECT current_setting(%s)", [name]).fetchone() for name in DURABLE}
@@ -58,6 +59,7 @@ def test_durability_is_on(server: EmbeddedPostgres) -> None:
     assert checksums == ("on",)
 
 
+@pytest.mark.slow
 def test_it_listens_on_loopback_only_and_wants_the_password(server: EmbeddedPostgres) -> None:
     with psycopg.connect(server.admin_conninfo) as admin:
         assert admin.execute("SHOW listen_addresses").fetchone() == ("127.0.0.1",)
@@ -65,6 +67,7 @@ def test_it_listens_on_loopback_only_and_wants_the_password(server: EmbeddedPost
         psycopg.connect(server.url.replace(server.url.split(":")[2].split("@")[0], "wrong"))
 
 
+@pytest.mark.slow
 def test_the_role_of_the_application_is_no_superuser(server: EmbeddedPostgres) -> None:
     with psycopg.connect(server.url) as connection:
         row = connection.execute("SELECT rolsuper, rolcreaterole FROM pg_roles WHERE rolname = current_user")
@@ -89,6 +92,7 @@ def test_its_log_is_its_owners_alone_and_is_not_written_through_a_link(folder: P
         assert (folder / "postgres.log").stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.slow
 def test_the_same_folder_gives_the_same_url_again(folder: Path) -> None:
     with EmbeddedPostgres(folder) as server:
         first = server.url
@@ -117,12 +121,14 @@ def test_stopping_twice_is_harmless(folder: Path) -> None:
     server.stop()
 
 
+@pytest.mark.slow
 def test_a_lost_password_file_is_made_anew(folder: Path) -> None:
     (folder / "postgres.password").unlink()
     with EmbeddedPostgres(folder) as server:
         _execute(server.url, "SELECT 1")
 
 
+@pytest.mark.slow
 def test_a_killed_server_comes_back_by_itself_with_what_was_committed(server: EmbeddedPostgres) -> None:
     _execute(server.url, "TRUNCATE kept; INSERT INTO kept VALUES (42)")
     killed = server.pid
@@ -132,6 +138,7 @@ def test_a_killed_server_comes_back_by_itself_with_what_was_committed(server: Em
         assert connection.execute("SELECT n FROM kept").fetchall() == [(42,)]
 
 
+@pytest.mark.slow
 def test_nothing_acknowledged_is_lost_when_the_server_is_killed_under_writes(
     server: EmbeddedPostgres,
 ) -> None:
@@ -171,6 +178,7 @@ def test_nothing_acknowledged_is_lost_when_the_server_is_killed_under_writes(
     assert set(acknowledged) <= stored
 
 
+@pytest.mark.slow
 def test_the_death_of_the_parent_stops_the_server(folder: Path) -> None:
     parent = _holder(folder)
     assert servers_on(folder / "postgres")
@@ -179,6 +187,7 @@ def test_the_death_of_the_parent_stops_the_server(folder: Path) -> None:
     _until(lambda: servers_on(folder / "postgres") == [])
 
 
+@pytest.mark.slow
 def test_a_start_right_after_the_death_of_the_parent_succeeds(folder: Path) -> None:
     for _ in range(3):
         parent = _holder(folder)
@@ -188,6 +197,7 @@ def test_a_start_right_after_the_death_of_the_parent_succeeds(folder: Path) -> N
             _execute(server.url, "SELECT 1")
 
 
+@pytest.mark.slow
 def test_an_orphan_that_will_not_end_is_stopped_by_the_next_start(folder: Path) -> None:
     parent = _holder(folder)
     orphans = servers_on(folder / "postgres")
@@ -200,6 +210,7 @@ def test_an_orphan_that_will_not_end_is_stopped_by_the_next_start(folder: Path) 
     assert not set(orphans) & set(servers_on(folder / "postgres"))
 
 
+@pytest.mark.slow
 def test_a_stale_pid_file_that_names_another_process_is_no_obstacle(folder: Path) -> None:
     stranger = subprocess.Popen(["sleep", "600"])
     try:
@@ -222,6 +233,7 @@ def test_processes_that_only_stand_in_the_folder_are_not_ours_to_stop(folder: Pa
         visitor.wait()
 
 
+@pytest.mark.slow
 def test_a_first_start_killed_at_any_moment_can_be_repeated(tmp_path: Path) -> None:
     data = tmp_path / "data"
     for delay_seconds in (0.2, 0.35, 0.5, 0.65, 0.8):
@@ -256,11 +268,13 @@ def test_a_server_that_cannot_start_says_why_and_where_to_read_more(folder: Path
         control.with_suffix(".away").rename(control)
 
 
+@pytest.mark.slow
 def test_a_folder_with_a_long_path_and_odd_characters_works(tmp_path: Path) -> None:
     with EmbeddedPostgres(tmp_path / ("a long path " * 15) / "it's % here") as server:
         _execute(server.url, "SELECT 1")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root starts the server as somebody else")
 def test_as_root_it_runs_as_nobody_under_a_folder_nobody_may_enter(tmp_path: Path) -> None:
     home = tmp_path / "home"
@@ -272,6 +286,7 @@ def test_as_root_it_runs_as_nobody_under_a_folder_nobody_may_enter(tmp_path: Pat
     assert (home / "data").stat().st_mode & 0o777 == 0o700
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root needs a copy of the server")
 def test_a_server_that_nobody_may_not_enter_is_copied_once_and_mended(tmp_path: Path) -> None:
     hidden = tmp_path / "home"

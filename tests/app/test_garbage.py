@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import gc
 
+import pytest
+
 from app.garbage import GAINED, settled
 
 
+@pytest.mark.slow
 def test_a_settled_process_collects_rarely_and_an_ended_one_as_before() -> None:
     before, frozen = gc.get_threshold(), gc.get_freeze_count()
     with settled():

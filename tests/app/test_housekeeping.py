@@ -21,6 +21,8 @@ from app.world.declare import declare
 from tests.support.reports import report
 from tests.support.world import gpu_type, node
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def context(database_url: str) -> Iterator[Context]:

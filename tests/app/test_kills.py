@@ -82,6 +82,7 @@ def postgres_of_its_own(tmp_path: Path) -> Iterator[EmbeddedPostgres]:
         yield server
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(7200 if ROUNDS > 2 else 900)
 def test_nothing_acknowledged_is_lost_half_done_or_done_twice(postgres_of_its_own: EmbeddedPostgres) -> None:
     url = postgres_of_its_own.url

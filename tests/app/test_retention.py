@@ -18,6 +18,8 @@ from app.store.world import events, idempotency
 from tests.support.server import Reply, RunningServer, running_server
 from tests.support.world import declare_world, service
 
+pytestmark = pytest.mark.slow
+
 AUDIT = "INSERT INTO audit (at, request_id, principal, scope, principal_tenant, verb, outcome, kind, name) VALUES"
 USAGE = (
     "INSERT INTO usage_interval (node, id, instance, gpu, gpu_uuid, tenant, service, job, sm_percent, memory_gib, "

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 BLOCKED = """
 import sys
 
@@ -17,6 +19,7 @@ sys.meta_path.insert(0, Missing())
 """
 
 
+@pytest.mark.slow
 def test_the_server_is_read_in_without_the_libraries_of_the_solvers() -> None:
     program = BLOCKED + "import app.main, cli.verbs.serve; print('read')"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

@@ -101,6 +101,7 @@ def test_a_mix_of_miso_counts_once_and_its_filling_is_no_job(data: Path) -> None
     assert len({(each.run.mix) for each in observations}) <= 40
 
 
+@pytest.mark.slow
 def test_interference_is_judged_beside_each_baseline(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interference, "FAMILY_SPLITS", 1)
     monkeypatch.setattr(interference, "BATCH_SPLITS", 1)
@@ -118,6 +119,7 @@ def test_interference_is_judged_beside_each_baseline(data: Path, monkeypatch: py
     assert 0 <= rows["colocation.gavel"].ours <= 100
 
 
+@pytest.mark.slow
 def test_pairs_never_measured_are_judged_beside_each_baseline(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(factors, "SEEDS", 1)
     monkeypatch.setattr(factors, "GAVEL_SEEDS", 1)

@@ -16,12 +16,14 @@ from benchmarks.load import scale_to_load
 from benchmarks.manifests import manifests
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_family_is_the_same_problem_every_time_and_another_for_another_seed(name: str) -> None:
     assert family(name, 20, 10, 1) == family(name, 20, 10, 1)
     assert family(name, 20, 10, 1) != family(name, 20, 10, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_family_written_to_a_file_is_read_back_as_the_same_problem(name: str) -> None:
     problem = family(name, 12, 10, 3)
@@ -29,12 +31,14 @@ def test_a_family_written_to_a_file_is_read_back_as_the_same_problem(name: str) 
     assert build_problem(load([Input("family.json", text, "json")])) == problem
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAMILIES)
 def test_the_load_is_as_stated_within_two_percent(name: str) -> None:
     again = scale_to_load(family(name, 60, 30, 4), LOAD_SHARES.get(name, 0.8))
     assert again.scale == pytest.approx(1, abs=0.01)
 
 
+@pytest.mark.slow
 def test_the_load_of_a_large_family_is_as_stated_though_services_are_grouped() -> None:
     problem = family("A", 2_000, 600, 0)
     assert scale_to_load(problem, 0.8).scale == pytest.approx(1, abs=0.01)
@@ -57,6 +61,7 @@ def test_nodes_hold_four_gpus_and_the_last_of_a_type_what_is_left() -> None:
     assert all(gpus <= 4 for _, gpus in sizes)
 
 
+@pytest.mark.slow
 def test_services_have_the_promises_and_rates_of_family_a() -> None:
     problem = family("A", 1_000, 300, 5)
     services = list(problem.services.values())
@@ -80,6 +85,7 @@ def test_every_profile_slows_down_as_sms_are_taken_away_and_speeds_up_by_batchin
         assert whole == sorted(whole, reverse=True)
 
 
+@pytest.mark.slow
 def test_family_c_asks_for_two_instances_of_half_and_dedicates_a_tenth() -> None:
     services = family("C", 100, 40, 0).services.values()
     assert sum(service.min_instances == 2 for service in services) == 20
@@ -87,6 +93,7 @@ def test_family_c_asks_for_two_instances_of_half_and_dedicates_a_tenth() -> None
     assert sum(len(service.variants) == 2 for service in services) == 20
 
 
+@pytest.mark.slow
 def test_family_e_has_watts_and_a_budget_that_idle_gpus_leave_room_in() -> None:
     problem = family("E", 100, 50, 0)
     idle = sum(problem.type_of(name).idle_w * node.gpu_count for name, node in problem.nodes.items())

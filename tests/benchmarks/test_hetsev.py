@@ -18,6 +18,7 @@ def test_its_plan_is_right_by_the_judge_and_its_simulation(name: str) -> None:
     assert verdict.cost.unserved == 0
 
 
+@pytest.mark.slow
 def test_what_a_crowded_fleet_cannot_hold_is_left_unserved_by_its_name() -> None:
     problem = family("A", 20, 10, 0, load=0.95)
     plan = hetsev.solve(problem)

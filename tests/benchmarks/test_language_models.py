@@ -13,6 +13,8 @@ from benchmarks.manifests import manifests
 from solvers.planning.judge import judge
 from solvers.planning.solve import SolveBudget, find
 
+pytestmark = pytest.mark.slow
+
 
 def test_it_has_language_models_beside_other_services_and_is_read_back_from_its_manifests() -> None:
     problem = family("L", 24, 4, 0)

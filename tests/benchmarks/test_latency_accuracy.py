@@ -61,6 +61,7 @@ def test_a_table_of_other_columns_is_refused_by_the_column_that_it_lacks(data: P
         latency_tables.parvagpu(data)
 
 
+@pytest.mark.slow
 def test_curves_are_judged_on_what_was_not_measured_and_beat_the_baselines(data: Path) -> None:
     tables = latency_tables.parvagpu(data)
     by_count = latency.judge(tables, [8, 16], seeds=2)
@@ -79,6 +80,7 @@ def test_a_seed_withholds_settings_from_the_choice(data: Path) -> None:
     assert latency.chosen_settings(table, 1, 6) == second
 
 
+@pytest.mark.slow
 def test_the_plot_has_a_panel_a_table(tmp_path: Path) -> None:
     rows = [
         {"what": "latency.hasgpu", "ours": 3.0, "baselines": {"nearest": 9.0}},

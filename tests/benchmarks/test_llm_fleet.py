@@ -94,6 +94,7 @@ def test_a_cover_costs_what_the_cheapest_of_all_counts_does(rate: float) -> None
     assert MixedServers(groups).cost_per_hour == pytest.approx(least)
 
 
+@pytest.mark.slow
 def test_melange_serves_every_slice_and_fills_no_server_beyond_its_throughput(tmp_path: Path) -> None:
     write_trace(tmp_path)
     trace = read_trace(tmp_path, 4096)
@@ -127,6 +128,7 @@ def test_a_request_alone_takes_the_time_of_its_iterations_and_of_sending_its_mem
         assert (shares.ttft, shares.tpot, shares.memory) == (kept, kept, 1.0)
 
 
+@pytest.mark.slow
 def test_every_planner_is_compared_with_ours_on_the_same_requests(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -55,6 +55,7 @@ def test_every_policy_is_replayed_on_the_same_arrivals_and_repeats_itself(folder
     assert first["batch"]["allocation"] >= first["policies"]["bestfit"]["allocation"]
 
 
+@pytest.mark.slow
 def test_mixes_are_derived_from_the_list_and_repeat_themselves(folder: Path) -> None:
     rows = openb.run(folder, 1)["rows"]
     assert rows == openb.run(folder, 1)["rows"]

@@ -88,6 +88,7 @@ def test_a_recording_that_cannot_be_read_is_named(tmp_path: Path, line: str, mes
         trace.read_trace(tmp_path, 8192)
 
 
+@pytest.mark.slow
 def test_operators_give_the_coefficients_that_they_were_written_with(tmp_path: Path) -> None:
     """A token costs 2 us in each product, which reads its weights for 0.3 ms; attention is 1 ns a pair or token."""
     pytest.importorskip("pyarrow")
@@ -136,6 +137,7 @@ def write_operators(data: Path, system: str) -> None:
     write("attention", "generation_attention_perf", held)
 
 
+@pytest.mark.slow
 def test_static_plans_cost_more_one_after_the_other_and_carry_the_rate() -> None:
     known = problem({"70b": {"h100-80gb": {4: IterationCost(15.0, 0.06, 10.0)}}}, nodes=4)
     (service,) = known.services.values()
@@ -175,6 +177,7 @@ def test_no_number_of_gpus_serves_a_request_whose_prompt_alone_takes_too_long() 
     )
 
 
+@pytest.mark.slow
 def test_all_ways_to_plan_are_compared_on_the_same_requests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_measured(tmp_path)
     write_recording(tmp_path)

@@ -172,6 +172,7 @@ HUGE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("data", "says"), HUGE.values(), ids=HUGE)
 def test_a_hostile_file_is_refused_by_the_whole_process_in_little_memory(
     tmp_path: Path, data: bytes, says: str

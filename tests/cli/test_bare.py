@@ -13,6 +13,8 @@ import yaml
 from tests.cli.conftest import WORLD, service
 from tests.support.server import RunningServer
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 PROGRAM = "import sys; sys.path[:0] = {paths!r}; from cli.main import main; sys.exit(main({words!r}))"
 

@@ -127,6 +127,7 @@ def test_names_and_all_exclude_each_other(run: Run) -> None:
     assert run("show", "--all", "l4-24gb")[0] == exits.BAD_INPUT
 
 
+@pytest.mark.slow
 def test_apply_declares_the_whole_catalogue_and_does_so_once(connected: Run) -> None:
     code, out, err = connected("apply", "--all")
     assert code == exits.OK, err
@@ -136,6 +137,7 @@ def test_apply_declares_the_whole_catalogue_and_does_so_once(connected: Run) -> 
     assert again.count(" unchanged") == len(sheets())
 
 
+@pytest.mark.slow
 def test_apply_keeps_a_price_that_was_set(connected: Run, server: RunningServer) -> None:
     connected("apply", "l4-24gb", "--price", "l4-24gb=0.71")
     connected("apply", "l4-24gb")

@@ -19,6 +19,7 @@ def child(of: Children) -> int:
     return of._running[0].process.pid
 
 
+@pytest.mark.slow
 def test_a_job_that_may_return_is_started_again_and_reported(tmp_path: Path) -> None:
     said: list[str] = []
     children = Children(said.append, soonest_seconds=0.1)
@@ -38,6 +39,7 @@ def test_a_job_that_may_return_is_started_again_and_reported(tmp_path: Path) -> 
     assert len(said) == 1, "an end that was asked for is no death"
 
 
+@pytest.mark.slow
 def test_who_dies_at_once_each_time_is_started_less_and_less_often(tmp_path: Path) -> None:
     said: list[str] = []
     children = Children(said.append, soonest_seconds=0.02)

@@ -65,18 +65,21 @@ def test_files_are_offered_where_a_file_is_expected(folder: Path) -> None:
     assert offered(folder, "gpuwright apply -f fle") == ["fleet.yaml"]
 
 
+@pytest.mark.slow
 def test_contexts_come_from_the_config(folder: Path) -> None:
     remember("prod", {"server": "http://x"}, select=True, path=folder / "config.json")
     assert offered(folder, "gpuwright config use p") == ["prod"]
     assert offered(folder, "gpuwright --context p") == ["prod"]
 
 
+@pytest.mark.slow
 def test_names_come_from_the_server(folder: Path) -> None:
     body = '{"items": [{"metadata": {"tenant": "shop", "name": "search"}}, {"metadata": {"name": "a\\u001bb"}}]}'
     with scripted(answer(200, body)) as server:
         assert offered(folder, "gpuwright get svc sh", GPUWRIGHT_SERVER=server.url) == ["shop/search"]
 
 
+@pytest.mark.slow
 def test_a_server_that_is_away_offers_nothing_and_says_nothing(folder: Path) -> None:
     assert offered(folder, "gpuwright get svc sh", GPUWRIGHT_SERVER="http://127.0.0.1:1") == []
 
@@ -90,6 +93,7 @@ def test_every_verb_and_flag_is_in_every_script(shell: str) -> None:
             assert all(word.lstrip("-") in text for word in flag.words)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
 def test_zsh_offers_the_same(tmp_path: Path) -> None:
     (tmp_path / "complete.zsh").write_text(script("zsh"))

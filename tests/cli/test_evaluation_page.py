@@ -29,6 +29,7 @@ def test_the_page_shows_what_holds_and_what_does_not() -> None:
     assert 'src="cost.svg"' in page
 
 
+@pytest.mark.slow
 def test_drawings_are_the_same_for_the_same_results(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     folders = [tmp_path / name for name in ("first", "second")]

@@ -35,6 +35,7 @@ def test_the_fleet_has_sixteen_gpus_twelve_services_and_two_jobs() -> None:
     assert (len(world.of(Kind.SERVICE)), len(world.of(Kind.JOB))) == (12, 2)
 
 
+@pytest.mark.slow
 def test_it_is_declared_once_and_found_again(database_url: str, tmp_path: Path) -> None:
     database = Database(database_url, pool_size=1, direct=True)
     said: list[str] = []
@@ -49,6 +50,7 @@ def test_it_is_declared_once_and_found_again(database_url: str, tmp_path: Path) 
     database.close()
 
 
+@pytest.mark.slow
 def test_a_fleet_of_language_models_streams_to_four_services_of_a_real_node(database_url: str, tmp_path: Path) -> None:
     database = Database(database_url, pool_size=1, direct=True)
     made = declared(database, tmp_path, FleetSize(llm=True), lambda line: None)
@@ -70,6 +72,7 @@ def test_a_world_of_ones_own_is_left_alone(database_url: str, tmp_path: Path) ->
     database.close()
 
 
+@pytest.mark.slow
 def test_a_larger_fleet_is_generated_with_room_for_load_that_moves(database_url: str, tmp_path: Path) -> None:
     world = generated(20, 6)
     assert len(world.of(Kind.SERVICE)) == 6

@@ -58,10 +58,12 @@ def test_help_loads_no_verb_and_nothing_heavy() -> None:
     assert not any(name.startswith("cli.verbs.") for name in modules)
 
 
+@pytest.mark.slow
 def test_get_loads_nothing_heavy() -> None:
     assert not loaded("get", "services") & HEAVY
 
 
+@pytest.mark.slow
 def test_help_looks_the_same_on_a_narrow_terminal() -> None:
     assert gpuwright("get", "--help", COLUMNS="40").stdout == gpuwright("help", "get", COLUMNS="200").stdout
 
@@ -77,6 +79,7 @@ def test_the_documentation_has_the_same_verbs_and_exit_codes() -> None:
     assert all(f"| {code} | {meaning} |" in text for code, meaning in MEANINGS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
@@ -108,6 +111,7 @@ def test_a_failure_is_one_line_with_the_next_step(words: list[str], code: int, s
     assert "\x1b" not in done.stderr
 
 
+@pytest.mark.slow
 def test_flags_of_the_connection_may_come_before_the_verb() -> None:
     assert "http://127.0.0.1:2" in gpuwright("--server", "http://127.0.0.1:2", "get", "nodes").stderr
     assert "http://127.0.0.1:2" in gpuwright("--server=http://127.0.0.1:2", "-v", "get", "nodes").stderr
@@ -122,6 +126,7 @@ def test_an_extra_that_is_missing_is_named(tmp_path: Path) -> None:
     assert "gpuwright validate needs the server extra: pip install 'gpuwright[server]'" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_reader_that_leaves_is_no_failure_to_report() -> None:
     program = f"{sys.executable} -m cli.main completion bash | head -1; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, timeout=180)
@@ -129,6 +134,7 @@ def test_a_reader_that_leaves_is_no_failure_to_report() -> None:
     assert done.stdout.splitlines()[1] in ("0", "141")  # 0 where the pipe took it all
 
 
+@pytest.mark.slow
 def test_an_ascii_terminal_gets_escapes_not_a_crash() -> None:
     done = gpuwright("get", "sërvices", PYTHONIOENCODING="ascii", PYTHONUTF8="0", LC_ALL="C")
     assert done.returncode == 2 and "Traceback" not in done.stderr

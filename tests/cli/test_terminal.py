@@ -12,6 +12,8 @@ import pytest
 from tests.cli.conftest import Run, service
 from tests.support.server import RunningServer
 
+pytestmark = pytest.mark.slow
+
 
 def on_a_terminal(server: RunningServer, *words: str, typed: str = "", **env: str) -> tuple[int, str]:
     """Exit code and all that a terminal shows."""

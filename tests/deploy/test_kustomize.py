@@ -56,6 +56,7 @@ def pods(resources: list[Resource]) -> Iterator[tuple[str, Resource]]:
             yield one["metadata"]["name"], one["spec"]["template"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_file_of_the_base_fits_the_schemas_of_kubernetes(version: str) -> None:
     assert len(written()) >= 10
@@ -63,6 +64,7 @@ def test_every_file_of_the_base_fits_the_schemas_of_kubernetes(version: str) -> 
         kubernetes_validate.validate(one, version, strict=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 def test_what_the_example_renders_to_fits_them_too(example: list[Resource], version: str) -> None:
     assert {one["metadata"].get("namespace", "gpuwright") for one in example} == {"gpuwright"}
@@ -136,6 +138,7 @@ def test_nothing_is_let_in_or_out_but_what_a_policy_names() -> None:
     assert ports == {5432, 6432, 53}
 
 
+@pytest.mark.slow
 def test_the_secrets_that_are_asked_for_are_those_of_the_example(example: list[Resource]) -> None:
     secrets = {one["metadata"]["name"]: set(one["data"]) for one in example if one["kind"] == "Secret"}
     for _, pod in pods(example):

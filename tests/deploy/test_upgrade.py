@@ -22,6 +22,8 @@ from tests.support.postgres import free_port, need
 from tests.support.server import RunningServer, running_server
 from tests.support.soak import scaled
 
+pytestmark = pytest.mark.slow
+
 CONFIG = ROOT / "deploy" / "haproxy" / "api.cfg"
 NEXT = "9000"
 MIGRATION = f'''"""The next version: a table and a column that this one knows nothing of."""

@@ -38,6 +38,7 @@ def why_not() -> str:
     return ""
 
 
+@pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.timeout(LONGEST_SECONDS)
 @pytest.mark.skipif(bool(why_not()), reason=why_not())

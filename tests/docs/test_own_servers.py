@@ -20,6 +20,7 @@ LONGEST_SECONDS = 600.0
 REQUESTS = scaled(200, 40)  # while the server is replaced
 
 
+@pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.timeout(LONGEST_SECONDS)
 @pytest.mark.skipif(bool(why_not()), reason=why_not())

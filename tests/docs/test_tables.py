@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import psycopg
+import pytest
 
 from tests.docs.shell import ROOT
 from tests.proofs.growth import GROWTH, GrowingFleet, fill, sizes, tables
@@ -25,6 +26,7 @@ def test_the_page_states_the_end_of_each_table(database_url: str) -> None:
     assert missing == []
 
 
+@pytest.mark.slow
 def test_a_month_of_a_thousand_gpus_fits_the_disk_that_is_advised(database_url: str) -> None:
     fill(database_url, float(scaled(1800, 90)))
     found = {size.growth.name: size for size in sizes(database_url, GrowingFleet())}

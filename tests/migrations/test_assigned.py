@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import psycopg
+import pytest
 
 from app.store.database import schema
 from app.store.database.urls import libpq_url
+
+pytestmark = pytest.mark.slow
 
 ASSIGNMENTS = [
     """{"instances": [

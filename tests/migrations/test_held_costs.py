@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 
 import psycopg
+import pytest
 from psycopg import sql
 
 from app.store.access import readers
@@ -23,6 +24,7 @@ def columns(url: str) -> list[list[str]]:
     return [[column.name for column in described or ()] for described in found]
 
 
+@pytest.mark.slow
 def test_readers_keep_their_rights_forward_and_back(postgres: DatabaseServer, empty_database_url: str) -> None:
     schema.migrate(empty_database_url, "0012")
     role = f"finance_{secrets.token_hex(4)}"

@@ -76,6 +76,7 @@ def test_there_is_one_line_of_versions() -> None:
     assert script.get_bases() == [schema.VERSIONS[0]]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("longer")
 def test_each_version_forward_back_and_forward_gives_the_same_schema(empty_database_url: str) -> None:
     url = empty_database_url
@@ -93,6 +94,7 @@ def test_each_version_forward_back_and_forward_gives_the_same_schema(empty_datab
         before = after
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("longer")
 def test_all_the_way_down_and_up_again_gives_the_same_schema(each_empty: GivenDatabase) -> None:
     schema.migrate(each_empty.url)
@@ -107,6 +109,7 @@ def test_migrating_again_changes_nothing(database_url: str) -> None:
     assert schema.migrate(database_url) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("direction", ["forward", "back"])
 def test_case_31_killed_at_any_statement_the_rerun_succeeds(
     postgres: DatabaseServer, direction: str, longer: Path
@@ -140,6 +143,7 @@ def test_case_31_killed_at_any_statement_the_rerun_succeeds(
     postgres.drop(reference)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("longer")
 def test_migrators_that_come_together_take_turns(each_empty: GivenDatabase) -> None:
     passed: list[list[str]] = []
@@ -152,6 +156,7 @@ def test_migrators_that_come_together_take_turns(each_empty: GivenDatabase) -> N
     assert sorted(version for versions in passed for version in versions) == sorted(schema.VERSIONS)
 
 
+@pytest.mark.slow
 def test_who_holds_up_a_migration_is_named_and_it_goes_on_without_them(
     each_empty: GivenDatabase, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,6 +177,7 @@ def test_a_server_refuses_a_database_without_schema(empty_database_url: str) -> 
         reading(empty_database_url)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("longer")
 def test_a_server_refuses_an_older_schema(empty_database_url: str) -> None:
     schema.migrate(empty_database_url, schema.VERSIONS[0])

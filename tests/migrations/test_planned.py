@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import psycopg
+import pytest
 from psycopg.types.json import Jsonb
 
 from app.store.database import schema
 from app.store.database.urls import libpq_url
+
+pytestmark = pytest.mark.slow
 
 INSERT = """
     INSERT INTO object

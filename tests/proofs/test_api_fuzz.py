@@ -23,6 +23,8 @@ from tests.support.server import RunningServer, running_server
 from tests.support.soak import SOAK, scaled
 from tests.support.world import WORLD, declare_world
 
+pytestmark = pytest.mark.slow
+
 SEED = 1
 REQUESTS = scaled(100_000, 2_000)
 WARM_UP = scaled(3_000, 300)

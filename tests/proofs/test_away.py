@@ -24,6 +24,8 @@ from tests.support.nodes import Machine, around, assigned, copy_of, kill, machin
 from tests.support.server import RunningServer
 from tests.support.soak import SOAK, scaled
 
+pytestmark = pytest.mark.slow
+
 INFER = Probe("POST", "/v1/models/resnet:infer", body="{}", seconds=10.0)
 SLOW = "1:10=300,100=300;8:10=300,100=300"  # so that a copy that drains has requests to answer yet
 

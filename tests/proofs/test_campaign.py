@@ -12,6 +12,8 @@ from tests.proofs.campaign.removals import REMOVALS
 from tests.proofs.campaign.running import run_campaign
 from tests.support.soak import SOAK
 
+pytestmark = pytest.mark.slow
+
 FAULTS = 1000 if SOAK else 40
 MOST_FAULTS = 400  # until a removal is noticed
 QUICK = ("fsync", "pid-identity", "isolation", "commit-reread")  # noticed within a few faults

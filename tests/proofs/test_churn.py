@@ -9,6 +9,8 @@ import pytest
 from tests.proofs.churn import Figures, real, simulated
 from tests.support.soak import SOAK, scaled
 
+pytestmark = pytest.mark.slow
+
 WORKERS = 4  # of a node; a pool starts a thread when it first needs it
 COPIES = 12  # that may start at once, each on a thread of its own
 THREADS = WORKERS + COPIES + 4  # beside the pools: main, keeper, watch, and one of the moment

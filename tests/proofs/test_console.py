@@ -13,6 +13,7 @@ from tests.support.soak import SOAK, scaled
 MOST_BYTES = 300_000
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_the_page_of_a_large_fleet_is_small_and_breaks_no_rule_of_axe(postgres: DatabaseServer) -> None:
     need(Path(CHROMIUM), "chromium")

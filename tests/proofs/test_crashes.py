@@ -59,6 +59,7 @@ def postgres_of_its_own(tmp_path: Path) -> Iterator[EmbeddedPostgres]:
         yield server
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(3000)
 def test_no_acknowledged_write_is_lost_none_half_done_and_none_done_twice(
     postgres_of_its_own: EmbeddedPostgres,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.proofs.test_followed_agents import World, world
 from tests.support.caller import until
 from tests.support.load import steady_load
@@ -13,6 +15,7 @@ __all__ = ["world"]
 PATH = "/shop/alpha/v1/models/resnet:infer"
 
 
+@pytest.mark.slow
 def test_deleting_a_node_is_refused_and_after_a_drain_costs_no_request(world: World) -> None:
     server = world.server
     world.tell("node-1", served("alpha-1"))

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 import psycopg
+import pytest
 
 from app.store.database.database import Database
 from tests.app.console.visits import session, sign_in, visit
@@ -16,6 +17,8 @@ from tests.support.caller import Caller, NoAnswer, until
 from tests.support.reports import poll, report, send
 from tests.support.server import RunningServer, running_server
 from tests.support.world import declare_world
+
+pytestmark = pytest.mark.slow
 
 FLOODERS = 4
 REPORTS = 12

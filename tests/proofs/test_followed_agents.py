@@ -23,6 +23,8 @@ from tests.support.postgres import DatabaseServer
 from tests.support.server import RunningServer, running_server
 from tests.support.soak import scaled
 
+pytestmark = pytest.mark.slow
+
 NODES = ("node-1", "node-2")
 PATH = "/shop/alpha/v1/models/resnet:infer"
 

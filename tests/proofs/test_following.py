@@ -119,6 +119,7 @@ def fleet(postgres: DatabaseServer, tmp_path_factory: pytest.TempPathFactory) ->
         yield made
 
 
+@pytest.mark.slow
 def test_a_move_across_nodes_costs_no_request(fleet: Fleet) -> None:
     """Twice there and back: the new copy is up before the old one is drained, and it ends when it has no request."""
     fleet.tell("node-1", 0)
@@ -146,6 +147,7 @@ def move(fleet: Fleet, old: int, new: int) -> None:
     until(lambda: fleet.in_force().keys() == {f"copy-{new}"}, "the old copy is no route any more")
 
 
+@pytest.mark.slow
 def test_weights_follow_the_assignments_of_nodes(fleet: Fleet) -> None:
     fleet.tell("node-1", 0, rate=300.0)
     fleet.tell("node-2", 1, rate=100.0)
@@ -163,6 +165,7 @@ def test_limits_reach_the_gateway(fleet: Fleet) -> None:
     until(lambda: get(fleet.gateway)[0] == 200, "it does no more")
 
 
+@pytest.mark.slow
 def test_what_was_asked_comes_back_within_a_second_or_two(fleet: Fleet) -> None:
     def counted() -> int:
         told = fleet.database.read(gateways.newest)
@@ -176,6 +179,7 @@ def test_what_was_asked_comes_back_within_a_second_or_two(fleet: Fleet) -> None:
     until(lambda: counted() >= before + sent, "all of it")
 
 
+@pytest.mark.slow
 def test_without_the_control_plane_all_continues_also_after_a_restart(fleet: Fleet) -> None:
     def began() -> set[str]:
         return {word.counts.began for word in fleet.database.read(gateways.newest)}
@@ -208,6 +212,7 @@ def test_a_node_that_speaks_to_this_gateway_itself_is_not_routed_twice(fleet: Fl
     until(lambda: "_node-2:copy-2 " in fleet.gateway.ask("show servers state"), "the control plane's word counts again")
 
 
+@pytest.mark.slow
 def test_a_database_that_was_emptied_takes_no_route_away(fleet: Fleet) -> None:
     before = fleet.ready()
     assert before

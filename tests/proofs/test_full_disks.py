@@ -15,6 +15,7 @@ from tests.proofs.full_disk import PARTS
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a file system")
 @pytest.mark.parametrize("part", PARTS)
 def test_case_7_on_a_full_disk_nothing_is_lost_or_half_done_and_all_goes_on_when_there_is_room(part: str) -> None:

@@ -10,6 +10,7 @@ from tests.proofs.handovers import prove
 from tests.support.soak import SOAK, scaled
 
 
+@pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize(("packing", "mode"), [(60, "strict"), (97, "overlap"), (60, "overlap"), (97, "strict")])
 def test_no_request_fails_while_shares_change(tmp_path: Path, packing: int, mode: str) -> None:

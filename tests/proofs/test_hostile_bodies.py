@@ -117,6 +117,7 @@ def test_case_21_a_hostile_body_is_refused_by_apply_and_by_put(server: RunningSe
     assert server.request("GET", ONE).status == 404
 
 
+@pytest.mark.slow
 def test_a_gzip_bomb_is_not_opened(server: RunningServer) -> None:
     bomb = gzip.compress(bytes(100 * MB))
     before = rss_mb(server.process.pid)
@@ -127,6 +128,7 @@ def test_a_gzip_bomb_is_not_opened(server: RunningServer) -> None:
     assert rss_mb(server.process.pid) - before < GROWTH_MB
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["/api/v1/apply", ONE, "/api/v1/tokens", "/api/v1/join"])
 def test_case_21_100_mb_are_refused_before_they_are_taken(server: RunningServer, path: str) -> None:
     before = rss_mb(server.process.pid)
@@ -146,6 +148,7 @@ def test_case_21_100_mb_are_refused_before_they_are_taken(server: RunningServer,
     assert rss_mb(server.process.pid) - before < GROWTH_MB
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["16 MiB of empty lists", "16 MiB of one text"])
 def test_a_refused_body_is_not_kept_until_the_next_garbage_collection(server: RunningServer, name: str) -> None:
     """Each on a connection of its own: objects that hold each other would hold 16 MiB with them."""
@@ -157,6 +160,7 @@ def test_a_refused_body_is_not_kept_until_the_next_garbage_collection(server: Ru
     assert own_rss_mb(server.process.pid) - before < 50
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_while_hostile_bodies_of_legal_size_arrive_other_clients_are_answered(server: RunningServer) -> None:
     """FAILURES 21: two clients send bodies of up to 16 MB without pause, another reads."""

@@ -16,6 +16,8 @@ from tests.support.caller import until
 from tests.support.postgres import DatabaseServer
 from tests.support.reports import report, send
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def fleet(postgres: DatabaseServer, tmp_path: Path) -> Iterator[Fleet]:

@@ -12,6 +12,8 @@ from tests.support.caller import until
 from tests.support.server import RunningServer
 from tests.support.soak import SOAK, scaled
 
+pytestmark = pytest.mark.slow
+
 LINES = 10  # of a hand-over: eight stages, and twice that usage was heard of
 
 

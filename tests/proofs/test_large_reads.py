@@ -97,6 +97,7 @@ def database(postgres: DatabaseServer) -> Iterator[Database]:
     postgres.drop(url)
 
 
+@pytest.mark.slow
 def test_case_20_a_tenants_page_reads_its_own_part_of_the_loads(database: Database) -> None:
     who = Principal("viewer", Scope.VIEWER, tenant="t7")
     with rows_read(database) as found:
@@ -118,6 +119,7 @@ def test_case_20_slo_and_overview_of_a_tenant_read_its_own_part_of_the_loads(dat
     assert not {table for _, table in found.whole_tables} & LARGE, found.whole_tables
 
 
+@pytest.mark.slow
 def test_case_20_the_whole_overview_reads_each_load_once_and_then_only_what_is_new(database: Database) -> None:
     cache = WindowCache()
     with rows_read(database) as found:

@@ -73,6 +73,7 @@ def pages(server: RunningServer, path: str, limit: int) -> Iterator[list[dict[st
     caller.close()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_pages_of_ten_thousand_services_are_answered_soon_and_hold_each_of_them_once(server: RunningServer) -> None:
     names = [
@@ -98,6 +99,7 @@ def test_pages_of_ten_thousand_services_are_answered_soon_and_hold_each_of_them_
     assert grown < 50
 
 
+@pytest.mark.slow
 def test_ten_thousand_gpus_are_all_there(server: RunningServer) -> None:
     gpus = sum(item["spec"]["gpus"] for page in pages(server, "/api/v1/nodes", 500) for item in page)  # type: ignore[index]
     assert gpus == NODES * GPUS_EACH
@@ -109,6 +111,7 @@ def test_no_caller_gets_more_than_a_page(server: RunningServer) -> None:
     assert len(server.request("GET", "/api/v1/services").json["items"]) == 100
 
 
+@pytest.mark.slow
 def test_an_apply_over_its_limits_is_refused_whole(server: RunningServer) -> None:
     """500,000 values are more than 25,000 services hold; what is refused changes nothing."""
     version = server.request("GET", "/readyz").json["resourceVersion"]
@@ -118,6 +121,7 @@ def test_an_apply_over_its_limits_is_refused_whole(server: RunningServer) -> Non
     assert server.request("GET", "/readyz").json["resourceVersion"] == version
 
 
+@pytest.mark.slow
 def test_a_small_change_in_a_large_world_stays_small(server: RunningServer) -> None:
     """One service's write reads and writes what concerns it, however many others there are."""
     caller = Caller(server.port, server.admin_token)

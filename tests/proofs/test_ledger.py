@@ -12,6 +12,7 @@ from tests.support.postgres import DatabaseServer
 from tests.support.soak import scaled
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_what_was_killed_is_booked_once_and_every_gap_is_marked(postgres: DatabaseServer, tmp_path: Path) -> None:
     url = postgres.create()

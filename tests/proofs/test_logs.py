@@ -48,6 +48,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_job_is_read_and_followed_by_its_tenant_and_by_nobody_else(api: RunningServer, folder: Path) -> None:
     words = ("--templates", str(folder / "templates"), "--models", str(folder / "models"))
     database = Database(api.database_url, pool_size=2, direct=True)

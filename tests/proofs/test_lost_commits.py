@@ -16,6 +16,8 @@ from app.store.database.database import Database, OutcomeUnknown
 from tests.support.caller import until
 from tests.support.postgres_crash import kill_postgres
 
+pytestmark = pytest.mark.slow
+
 MARK = text("INSERT INTO mark VALUES (7)")
 STRANGERS = 20
 

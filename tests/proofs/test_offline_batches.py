@@ -6,6 +6,8 @@ import random
 import time
 from pathlib import Path
 
+import pytest
+
 from agents.contract.assignments import AssignedInstance, JobTerms
 from tests.agents.programs.batch.test_batch import model_stub, must_be_whole, write_requests
 from tests.support.caller import until
@@ -16,6 +18,7 @@ LINES = scaled(20_000, 2_000)
 KILLS = scaled(20, 2)
 
 
+@pytest.mark.slow
 def test_an_offline_job_under_an_agent_answers_each_line_once(tmp_path: Path) -> None:
     batches = tmp_path / "batches"
     batches.mkdir()

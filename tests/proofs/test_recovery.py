@@ -56,6 +56,7 @@ class HeldUp(Campaign):
         assert noted == 1
 
 
+@pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("rests", [True, False])
 def test_the_rest_after_a_failed_step_is_no_time_to_recover(database_url: str, tmp_path: Path, rests: bool) -> None:

@@ -8,6 +8,7 @@ from tests.proofs.relaxations import prove
 from tests.support.soak import scaled
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_the_change_that_is_named_serves_the_service() -> None:
     found = prove(scaled(200, 10))

@@ -18,6 +18,8 @@ from tests.proofs.town import RATE, SERVICE, PlannerProcess, Town, agent_words, 
 from tests.support.caller import until
 from tests.support.load import steady_load
 
+pytestmark = pytest.mark.slow
+
 RESTING_SECONDS = 15.0  # three cycles of the town
 DIRECT = {"GPUWRIGHT_DATABASE_DIRECT": "1"}
 

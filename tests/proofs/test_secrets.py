@@ -27,6 +27,8 @@ from tests.support.postgres import DatabaseServer, postgres_of_debian
 from tests.support.server import Reply, RunningServer
 from tests.support.world import WORLD
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["collector"]
 
 SAN = "subjectAltName=DNS:localhost,IP:127.0.0.1"

@@ -46,6 +46,7 @@ def rows(database: Database, sql: str) -> list[Any]:
     return database.read(lambda connection: list(connection.execute(text(sql))))
 
 
+@pytest.mark.slow
 def test_case_17_a_flood_of_overlapping_usage_from_one_token_delays_no_account_but_its_own(
     server: RunningServer,
 ) -> None:

@@ -23,6 +23,8 @@ from tests.support.server import RunningServer, running_server
 from tests.support.soak import scaled
 from tests.support.world import gpu_type, model, profile, service
 
+pytestmark = pytest.mark.slow
+
 SEED = 50
 WRITERS = scaled(50, 20)
 WATCHERS = 20

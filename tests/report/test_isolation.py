@@ -75,6 +75,7 @@ def roles(postgres: DatabaseServer, history_url: str) -> Iterator[Mapping[str, s
     database.close()
 
 
+@pytest.mark.slow
 def test_a_tenants_role_sees_only_its_rows_in_every_view(history_url: str, roles: Mapping[str, str]) -> None:
     views = relations(history_url, "report")
     seen = 0
@@ -92,6 +93,7 @@ def test_a_tenants_role_sees_only_its_rows_in_every_view(history_url: str, roles
     assert seen > 60
 
 
+@pytest.mark.slow
 def test_who_reads_the_fleet_sees_every_row_of_every_view(history_url: str, roles: Mapping[str, str]) -> None:
     for view in relations(history_url, "report"):
         found = rows(roles["fleet"], view)
@@ -113,6 +115,7 @@ def test_temporary_tables_named_as_the_catalog_show_no_more(roles: Mapping[str, 
     assert before == (False, ["shop"])
 
 
+@pytest.mark.slow
 def test_what_views_are_made_from_shows_no_more(history_url: str, roles: Mapping[str, str]) -> None:
     for table in relations(history_url, "public"):
         if table in ALSO_SHARED:
@@ -198,6 +201,7 @@ def test_members_of_a_role_read_what_it_reads(
         admin.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(name)))
 
 
+@pytest.mark.slow
 def test_granting_again_replaces_and_revoking_ends(
     postgres: DatabaseServer, database_url: str
 ) -> None:  # fmt: skip
@@ -258,6 +262,7 @@ def test_names_that_are_no_readers_are_refused(
     assert main(["db", "grant-report", role, "--fleet"]) == 3
 
 
+@pytest.mark.slow
 def test_a_reader_holds_few_connections(postgres: DatabaseServer, database_url: str) -> None:
     role = f"eager_{secrets.token_hex(4)}"
     with psycopg.connect(postgres.server.admin_conninfo, autocommit=True) as admin:
@@ -294,6 +299,7 @@ def test_a_role_that_was_there_gets_a_limit_where_it_has_none(postgres: Database
         admin.execute(sql.SQL("DROP ROLE {}").format(name))
 
 
+@pytest.mark.slow
 def test_readers_whose_role_or_rights_are_gone_are_marked(
     postgres: DatabaseServer, database_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -316,6 +322,7 @@ def test_readers_whose_role_or_rights_are_gone_are_marked(
         admin.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(role)))
 
 
+@pytest.mark.slow
 def test_going_back_to_an_empty_database_leaves_a_reader_no_rights(postgres: DatabaseServer, database_url: str) -> None:
     from app.store.database import schema
 
@@ -331,6 +338,7 @@ def test_going_back_to_an_empty_database_leaves_a_reader_no_rights(postgres: Dat
         admin.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(role)))
 
 
+@pytest.mark.slow
 def test_the_command_line_lets_a_role_in_and_out(
     postgres: DatabaseServer, database_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -351,6 +359,7 @@ def test_the_command_line_lets_a_role_in_and_out(
         admin.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(role)))
 
 
+@pytest.mark.slow
 def test_on_a_folder_the_role_is_made_with_a_password_that_is_shown(
     postgres: DatabaseServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -396,6 +405,7 @@ def test_an_intensity_is_told_in_plain_digits(
     assert "eu emits 1000 g a kWh" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_an_intensity_ends_where_the_next_begins(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATABASE_URL", database_url)
     for grams, begins in (("300", "2026-01-01"), ("200", "2026-06-01"), ("250.5", "2026-03-01"), ("240", "2026-03-01")):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from simulation.admission import NO_LIMIT
 from simulation.run import simulated
@@ -13,6 +14,7 @@ from tests.simulation.worlds import CALM_TICK_SECONDS, small
 OPEN = 60  # requests at once that wait at eight copies, at most, at the rates below; as many are in batches
 
 
+@pytest.mark.slow
 def test_no_request_is_turned_away_while_the_service_has_fewer_than_its_gateway_admits(database_url: str) -> None:
     with simulated(database_url, small(gpus=12, rates=(2000.0, 150.0, 100.0)), {}, seed=1) as simulation:
         fleet = simulation.fleet
@@ -32,6 +34,7 @@ def test_no_request_is_turned_away_while_the_service_has_fewer_than_its_gateway_
         assert fleet.services["shop/a"].turned_away > before
 
 
+@pytest.mark.slow
 def test_in_an_overload_no_copy_gets_more_than_it_answers_in_time(database_url: str) -> None:
     """Four times the load of a fleet without spare GPUs: what is admitted is in time, and copies have enough to do."""
     shapes = {"shop/a": spike(300.0, times=4.0, hold_seconds=10_000.0)}

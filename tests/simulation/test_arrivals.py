@@ -31,6 +31,7 @@ def arrivals(gap_cv: float, seconds: float = 2000.0, tick_seconds: float = 2.0, 
     return np.concatenate([gaps.take(begin, begin + tick_seconds, rate * tick_seconds) for begin in begins])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gap_cv", [0.3, 2.0, 4.0])
 def test_gaps_have_the_mean_and_the_variation_that_were_asked_for(gap_cv: float) -> None:
     times = arrivals(gap_cv)
@@ -55,6 +56,7 @@ def test_a_load_without_requests_draws_none_and_goes_on_where_it_was() -> None:
     np.testing.assert_allclose(np.concatenate([first, gaps.take(20.0, 30.0, 50.0) - 10.0]), calm.take(0.0, 20.0, 100.0))
 
 
+@pytest.mark.slow
 def test_what_a_tick_counts_is_what_single_requests_count(database_url: str) -> None:
     with simulated(database_url, small(gpus=2, rates=(200.0,)), seed=3) as simulation:
         simulation.fleet.arrivals.gap_cv = 3.0
@@ -87,6 +89,7 @@ def attained(postgres: DatabaseServer, gap_cv: float, *, counts_windows: bool) -
         postgres.drop(url)
 
 
+@pytest.mark.slow
 def test_bursts_that_gateways_measure_are_planned_for_and_the_promise_holds(postgres: DatabaseServer) -> None:
     """98 % are promised. Long run dispersion of 16 at 24 requests a window: a variation of about (16 - 1) / 24."""
     share, variation, _ = attained(postgres, 4.0, counts_windows=True)
@@ -96,6 +99,7 @@ def test_bursts_that_gateways_measure_are_planned_for_and_the_promise_holds(post
     assert (variation_without, share_without < 0.97) == (0.0, True)
 
 
+@pytest.mark.slow
 def test_windows_of_poisson_arrivals_change_nothing(postgres: DatabaseServer) -> None:
     share, variation, first = attained(postgres, 1.0, counts_windows=True)
     share_without, _, second = attained(postgres, 1.0, counts_windows=False)

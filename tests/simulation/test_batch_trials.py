@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import pytest
+
 from simulation.evaluate import testbeds
 from simulation.evaluate.mudi import RATES
 from simulation.measure.run import in_auto
 from simulation.run import Simulation, simulated
 from simulation.world import with_policy
 from solvers.planners.names import HETSEV, MUDI
+
+pytestmark = pytest.mark.slow
 
 MINUTES = 10
 LOW_SHARE = 0.3  # of the declared rates: there several batches carry the load

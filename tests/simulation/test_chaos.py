@@ -55,6 +55,7 @@ def converged(chaos: Chaos) -> list[str]:
     return settled(chaos)
 
 
+@pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("seed", SEEDS)
 def test_random_faults_break_nothing_that_must_hold_and_leave_nothing_behind(database_url: str, seed: int) -> None:

@@ -19,6 +19,7 @@ LEARNT_SECONDS = 780.0  # by then it is corrected, and the corrected plan is rol
 AGAIN_SECONDS = 1200.0  # by then SLOs hold again, wherever the copies have gone meanwhile
 
 
+@pytest.mark.slow
 def test_a_profile_that_promises_too_much_is_corrected_once_and_its_service_kept(database_url: str) -> None:
     documents = [gpu_type(), policy(), node("node-0"), node("node-1")]
     documents += [model("a"), model("b"), profile("a"), profile("b")]

@@ -19,6 +19,7 @@ def test_curves_are_linear_between_their_points_and_flat_beyond() -> None:
     assert [interpolate(curve, sm) for sm in (5, 10, 15, 20, 90)] == [4, 4, 3, 2, 2]
 
 
+@pytest.mark.slow
 def test_every_instance_of_a_plan_is_as_fast_as_the_plan_predicts() -> None:
     truth = truth_of(small())
     plan = solve(truth.problem, SolveBudget(seconds=None, work=12))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from sqlalchemy import text
 
 from app.manifests.offline import DeclaredFiles
@@ -13,6 +14,8 @@ from simulation.live import Live
 from simulation.truth import Physics
 from simulation.world import put
 from tests.simulation.worlds import profile, small
+
+pytestmark = pytest.mark.slow
 
 NODE = "node-0"
 

@@ -17,6 +17,8 @@ from tests.simulation.test_node_loss import MADE_GOOD, THROUGH, lose
 from tests.simulation.worlds import SETTLING_TICK_SECONDS, all_noisy, gpu_type, model, node, policy, profile, service
 from tests.support.soak import scaled
 
+pytestmark = pytest.mark.slow
+
 NAME, PROMISE = "shop/a", 0.73
 LARGE, SMALL = 0.76, 0.70
 SECONDS = scaled(6 * 3600, 1200)

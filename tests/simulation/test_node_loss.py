@@ -13,6 +13,8 @@ from simulation.world import of_documents
 from tests.simulation.worlds import SETTLING_TICK_SECONDS, gpu_type, model, node, policy, profile, service
 from tests.support.soak import scaled
 
+pytestmark = pytest.mark.slow
+
 TICK = 1.0
 SETTLED = 300.0
 MADE_GOOD = 150.0  # from the loss until others serve in its place

@@ -51,6 +51,7 @@ def test_where_shares_are_paid_for_even_room_on_a_used_gpu_is_given_back() -> No
     assert found.churn == pytest.approx(0.1 * 0.5)
 
 
+@pytest.mark.slow
 def test_no_other_course_is_cheaper() -> None:
     small = day([(80, 80), (150, 80), (80, 150), (40, 40)], move_price=0.4)
     found = optimum(small)

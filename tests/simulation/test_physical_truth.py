@@ -30,6 +30,7 @@ def test_the_physics_stays_when_somebody_declares_other_profiles() -> None:
     assert after.problem.profiles[KEY].latency_ms[8][0][1] == pytest.approx(192.0)
 
 
+@pytest.mark.slow
 def test_services_keep_their_slo_on_profiles_that_were_measured(database_url: str) -> None:
     physics = Physics(4)
     world = profiled(small(gpus=4), physics, SIXTEEN)

@@ -12,6 +12,7 @@ from simulation.plan_execution import carry_out
 from solvers.planning.solve import SolveBudget, solve
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["A", "C"])
 def test_what_a_plan_promises_is_kept(name: str) -> None:
     problem = family(name, 6, 4, seed=2, load=0.6)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from agents.node.state_folder import StateFolder
 from agents.talk.link import Link
 from app.manifests.model import Key, Kind
@@ -14,6 +16,8 @@ from simulation.world import ACTOR, of_store, put, truth_of
 from tests.simulation.worlds import CALM_TICK_SECONDS, small
 from tests.support.server import RunningServer
 from tests.support.world import gpu_type, node
+
+pytestmark = pytest.mark.slow
 
 SPEC = {"gpuType": "v100-16gb", "gpus": 2, "cpuCores": 48, "memoryGib": 256}
 

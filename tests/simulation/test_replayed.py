@@ -50,6 +50,7 @@ def test_a_caller_sees_the_rates_of_the_last_minute_and_an_empty_plan_serves_not
     assert found.both == pytest.approx(0.75 * (450 - 300) / 600, abs=0.02)
 
 
+@pytest.mark.slow
 def test_the_control_plane_serves_the_same_requests(postgres: DatabaseServer) -> None:
     url = postgres.create()
     try:

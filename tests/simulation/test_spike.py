@@ -16,6 +16,7 @@ CALM_TICK = 5.0
 GIVEN_BACK = scaled(10, 1)  # seeds that are followed down, too
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(scaled(10, 1)))
 def test_a_spike_is_served_and_no_other_service_pays_for_it(database_url: str, seed: int) -> None:
     shapes = all_noisy({"shop/a": spike(BEGINS), "shop/b": steady, "shop/c": steady}, 0.02, seed)

@@ -85,6 +85,7 @@ def told(simulation: Simulation, reason: Reason) -> list[tuple[str, str]]:
     return [(event.name, event.message) for event in found]
 
 
+@pytest.mark.slow
 def test_every_promise_is_kept_through_each_notice(database_url: str) -> None:
     """The node is empty before its machine goes; no service is ever without a copy, and its share within SLO holds."""
     draw = random.Random(7)
@@ -106,6 +107,7 @@ def test_every_promise_is_kept_through_each_notice(database_url: str) -> None:
             simulation.advance(float(draw.randint(60, 120)))
 
 
+@pytest.mark.slow
 def test_where_nothing_can_leave_each_service_is_named(database_url: str) -> None:
     with simulated(database_url, world("spot-0", rates={"a": 300.0, "b": 200.0})) as simulation:
         settle(simulation)
@@ -114,6 +116,7 @@ def test_where_nothing_can_leave_each_service_is_named(database_url: str) -> Non
         assert {name for name, _ in told(simulation, Reason.RECLAIM_SHORT)} == {"a", "b"}
 
 
+@pytest.mark.slow
 def test_the_answer_comes_at_once_and_can_be_replayed(database_url: str) -> None:
     with simulated(database_url, world()) as simulation:
         settle(simulation)
@@ -134,6 +137,7 @@ def test_the_answer_comes_at_once_and_can_be_replayed(database_url: str) -> None
         assert replay(from_json(to_json(record)), Inline()).is_identical
 
 
+@pytest.mark.slow
 def test_a_plan_that_leaves_everything_on_the_node_serves_less_than_the_one_that_moves_it(database_url: str) -> None:
     with simulated(database_url, world()) as simulation:
         settle(simulation)
@@ -150,6 +154,7 @@ def test_a_plan_that_leaves_everything_on_the_node_serves_less_than_the_one_that
         assert not moves.plan_in_force.unserved
 
 
+@pytest.mark.slow
 def test_copies_that_start_too_slowly_start_at_once_and_their_services_are_named(database_url: str) -> None:
     with simulated(database_url, world(startSeconds=100)) as simulation:
         simulation.advance(370, SETTLING_TICK_SECONDS)
@@ -170,6 +175,7 @@ def test_copies_that_start_too_slowly_start_at_once_and_their_services_are_named
         assert begun >= leaving
 
 
+@pytest.mark.slow
 def test_without_room_as_much_moves_as_fits_and_the_rest_serves_to_the_end(database_url: str) -> None:
     with simulated(database_url, world("spot-0", "spot-1", own=1)) as simulation:
         settle(simulation)
@@ -189,6 +195,7 @@ def test_without_room_as_much_moves_as_fits_and_the_rest_serves_to_the_end(datab
         assert told(simulation, Reason.DRAIN_STUCK)
 
 
+@pytest.mark.slow
 def test_after_the_deadline_a_silent_node_is_gone_at_once(database_url: str) -> None:
     with simulated(database_url, world(lost_after=900.0)) as simulation:
         settle(simulation)
@@ -201,6 +208,7 @@ def test_after_the_deadline_a_silent_node_is_gone_at_once(database_url: str) -> 
         assert told(simulation, Reason.NODE_LOST) == []
 
 
+@pytest.mark.slow
 def test_a_node_that_is_still_there_stays_empty_until_the_notice_is_withdrawn(database_url: str) -> None:
     with simulated(database_url, world("spot-0", "spot-1", "spot-2", "spot-3")) as simulation:
         settle(simulation)
@@ -217,6 +225,7 @@ def test_a_node_that_is_still_there_stays_empty_until_the_notice_is_withdrawn(da
         assert (facts.draining_gpus, facts.reclaimed_at) == ((), None)
 
 
+@pytest.mark.slow
 def test_a_job_leaves_with_what_it_has_done_in_the_same_step_as_services(database_url: str) -> None:
     with simulated(database_url, world("spot-0", "spot-1", "spot-2", rates={"a": 200.0}, jobs=True)) as simulation:
         settle(simulation)

@@ -22,6 +22,7 @@ def settled(simulation: Simulation) -> float:
     return simulation.clock.seconds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("noise", "most_per_hundred"), [(0.02, 0.0), (0.10, 1.0)])
 def test_a_steady_load_changes_nothing(database_url: str, noise: float, most_per_hundred: float) -> None:
     shapes = all_noisy(dict.fromkeys(SERVICES, steady), noise, seed=int(noise * 100))

@@ -16,6 +16,8 @@ from simulation.shapes import spike
 from simulation.world import of_documents
 from tests.simulation.worlds import document, gpu_type, model, node, policy, profile, service
 
+pytestmark = pytest.mark.slow
+
 TUNE = "lab/tune"
 BEGINS, HOLD = 240.0, 240.0
 MOST_SECONDS = 2400

@@ -51,6 +51,7 @@ def served(work: TokenWork, requests: TokenStream, until: float, tick: float) ->
         at = now
 
 
+@pytest.mark.slow
 def test_ticks_and_arrivals_one_by_one_serve_as_the_reference_does_token_by_token() -> None:
     preemptions = late = slow = 0
     for seed in range(150):
@@ -84,6 +85,7 @@ def test_ticks_and_arrivals_one_by_one_serve_as_the_reference_does_token_by_toke
     assert min(preemptions, late, slow) > 30
 
 
+@pytest.mark.slow
 def test_a_copy_keeps_promises_as_often_as_the_judge_says() -> None:
     cost, limits = IterationCost(3.0, 0.03, 6.0, 0.02, 5e-5), BatchingLimits(32, 2048, 60_000)
     lengths = TokenLengths(600.0, 1500.0, 80.0, 200.0, 0.2, 8192)

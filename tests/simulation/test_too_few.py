@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from app.store.fleet import endpoints
 from simulation.fleet import SimulatedFleet
 from simulation.history import attained_shares
@@ -11,6 +13,8 @@ from simulation.run import Simulation, simulated
 from simulation.shapes import spike
 from simulation.world import of_documents
 from tests.simulation.worlds import document, gpu_type, model, node, policy, profile
+
+pytestmark = pytest.mark.slow
 
 CYCLE = 30.0
 TICK = 5.0

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import pytest
+
 from app.manifests.offline import DeclaredFiles
 from simulation.history import AssignmentChange, History, attained_shares
 from simulation.run import simulated
@@ -60,6 +62,7 @@ def churn(changed: list[AssignmentChange]) -> float:
     return sum(MOVE_PRICE * PRICE * SM[change.owner.removeprefix("shop/")] / 100 for change in started)
 
 
+@pytest.mark.slow
 def test_a_day_costs_no_more_than_half_again_the_churn_of_the_cheapest_course(database_url: str) -> None:
     declared = world()
     least = {name: min(wave(name)) for name in SM}

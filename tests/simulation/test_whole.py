@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from simulation.history import attained_shares
 from simulation.run import simulated
 from simulation.shapes import steady
@@ -14,6 +16,7 @@ from tests.support.soak import SOAK
 SECONDS = 3600.0 if SOAK else 120.0
 
 
+@pytest.mark.slow
 def test_an_hour_of_steady_load_changes_nothing_and_clocks_are_at_plan(database_url: str, tmp_path: Path) -> None:
     shapes = all_noisy(dict.fromkeys(("shop/a", "shop/b", "shop/c"), steady), 0.02)
     with simulated(database_url, small(), shapes, whole=tmp_path) as simulation:

@@ -14,6 +14,7 @@ from solvers import compiled, loop_cache
 from tests.solvers.loops import LOOPS, changed, entry, imported, read
 
 
+@pytest.mark.slow
 def test_a_new_loop_is_compiled_when_called_and_a_cached_one_is_loaded(file: Path) -> None:
     first = imported(file)
     assert not first.four_times.signatures
@@ -38,6 +39,7 @@ def test_only_the_signature_is_compiled(file: Path) -> None:
     assert len(loop.signatures) == 1
 
 
+@pytest.mark.slow
 def test_a_recompiled_loop_uses_a_cached_one(file: Path, cache: Path) -> None:
     read(file)
     entry(cache, "four_times").unlink()
@@ -69,6 +71,7 @@ def test_a_comment_a_docstring_and_a_moved_line_compile_nothing(file: Path) -> N
     assert reread.four_times(3) == 12
 
 
+@pytest.mark.slow
 def test_a_changed_loop_is_compiled_with_all_its_callers(file: Path) -> None:
     read(file)
     reread = changed(file, "FACTOR * number", "FACTOR * number + 1")
@@ -77,6 +80,7 @@ def test_a_changed_loop_is_compiled_with_all_its_callers(file: Path) -> None:
     assert reread.four_times(3) == 15
 
 
+@pytest.mark.slow
 def test_a_changed_constant_recompiles_the_loops_that_read_it(file: Path) -> None:
     read(file)
     reread = changed(file, "FACTOR = 2", "FACTOR = 3")
@@ -84,6 +88,7 @@ def test_a_changed_constant_recompiles_the_loops_that_read_it(file: Path) -> Non
     assert reread.four_times(3) == 27
 
 
+@pytest.mark.slow
 def test_a_changed_caller_does_not_recompile_the_loop_it_calls(file: Path) -> None:
     read(file)
     reread = changed(file, "twice(twice(number))", "twice(twice(number)) + 1")
@@ -91,6 +96,7 @@ def test_a_changed_caller_does_not_recompile_the_loop_it_calls(file: Path) -> No
     assert reread.twice.stats.cache_hits
 
 
+@pytest.mark.slow
 def test_another_signature_is_another_loop(file: Path) -> None:
     read(file)
     reread = changed(file, "int64(int64)", "float64(float64)")
@@ -131,6 +137,7 @@ def test_a_loop_without_counting_may_not_return_arrays(file: Path) -> None:
         read(file)
 
 
+@pytest.mark.slow
 def test_all_cores_compile_each_missing_loop_once(file: Path, cache: Path) -> None:
     environment = os.environ | {"PYTHONPATH": f"{file.parent}:{Path(compiled.__file__).parent.parent}"}
     command = [sys.executable, "-m", "solvers.compiling", "loops"]
@@ -143,6 +150,7 @@ def test_all_cores_compile_each_missing_loop_once(file: Path, cache: Path) -> No
     assert {path: path.stat().st_mtime_ns for path in cache.iterdir()} == kept
 
 
+@pytest.mark.slow
 def test_reading_all_loops_waits_for_a_process_that_compiles_them(file: Path, cache: Path) -> None:
     read(file)
     away = entry(cache, "twice").rename(cache.parent / "away")
@@ -157,6 +165,7 @@ def test_reading_all_loops_waits_for_a_process_that_compiles_them(file: Path, ca
     assert not compiled.WAITING
 
 
+@pytest.mark.slow
 def test_an_inner_loop_is_read_only_where_a_loop_that_calls_it_must_be_compiled(file: Path, cache: Path) -> None:
     file.write_text(LOOPS.replace('@njit("int64(int64)")', '@njit("int64(int64)", inner=True)', 1))
     assert read(file).four_times(3) == 12

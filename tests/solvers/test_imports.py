@@ -46,6 +46,7 @@ ORDERS = list(permutations(LIBRARIES))
 CHOSEN = ORDERS if os.environ.get("GPUWRIGHT_SOAK") else [ORDERS[0], ORDERS[-1]]  # each pair, both ways
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", CHOSEN, ids="-".join)
 def test_solvers_share_a_process_in_any_order_of_import(order: tuple[str, ...]) -> None:
     program = "".join(SOLVE[library] for library in (*order, *order[:1]))

@@ -15,6 +15,7 @@ from solvers import compiled, loop_cache
 from tests.solvers.loops import entry, imported, read
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", [b"", b"half", bytes(4096)])
 def test_a_damaged_entry_is_compiled_again(file: Path, cache: Path, damage: bytes) -> None:
     read(file)
@@ -25,6 +26,7 @@ def test_a_damaged_entry_is_compiled_again(file: Path, cache: Path, damage: byte
     assert read(file).four_times(3) == 12
 
 
+@pytest.mark.slow
 def test_a_flipped_bit_and_a_lost_end_are_compiled_again(file: Path, cache: Path) -> None:
     read(file)
     path = entry(cache, "twice")
@@ -37,6 +39,7 @@ def test_a_flipped_bit_and_a_lost_end_are_compiled_again(file: Path, cache: Path
         assert len(path.read_bytes()) > 2000
 
 
+@pytest.mark.slow
 def test_a_loop_under_the_name_of_another_is_compiled_again(file: Path, cache: Path) -> None:
     read(file)
     entry(cache, "twice").write_bytes(entry(cache, "four_times").read_bytes())
@@ -45,6 +48,7 @@ def test_a_loop_under_the_name_of_another_is_compiled_again(file: Path, cache: P
     assert reread.twice.stats.cache_misses
 
 
+@pytest.mark.slow
 def test_a_file_that_others_own_or_may_write_is_not_read(file: Path, cache: Path) -> None:
     read(file)
     entry(cache, "twice").chmod(0o620)
@@ -76,6 +80,7 @@ def test_without_a_home_loops_are_cached_next_to_the_code(tmp_path: Path, monkey
     assert not (tmp_path / "nonexistent").exists()
 
 
+@pytest.mark.slow
 def test_loops_work_where_no_cache_can_be_written(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop_cache, "_can_be_used", lambda folder: False)
     assert read(file).four_times(3) == 12
@@ -91,6 +96,7 @@ def test_a_full_disk_leaves_no_half_entry(file: Path, cache: Path, monkeypatch: 
     assert not list(cache.iterdir())
 
 
+@pytest.mark.slow
 def test_two_processes_that_compile_at_once_leave_whole_entries(file: Path, cache: Path) -> None:
     program = "import loops; assert loops.four_times(3) == 12"
     environment = os.environ | {"PYTHONPATH": f"{file.parent}:{Path(compiled.__file__).parent.parent}"}

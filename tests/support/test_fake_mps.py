@@ -36,6 +36,7 @@ def root() -> Iterator[Path]:
         yield Path(short)
 
 
+@pytest.mark.slow
 def test_a_daemon_ends_when_the_process_of_the_tests_is_killed(root: Path) -> None:
     done = subprocess.run([sys.executable, "-c", STARTS, str(root), UUID])
     assert done.returncode == -signal.SIGKILL
@@ -43,6 +44,7 @@ def test_a_daemon_ends_when_the_process_of_the_tests_is_killed(root: Path) -> No
     until(lambda: processes.all_of(root / UUID) == [], "the daemon is gone")
 
 
+@pytest.mark.slow
 def test_a_daemon_ends_when_its_pipe_directory_is_gone(root: Path) -> None:
     MpsControl(root, fake_mps.program()).start(UUID)
     assert processes.all_of(root / UUID)

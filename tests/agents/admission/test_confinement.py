@@ -38,6 +38,7 @@ import time; time.sleep(600)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a copy as another user")
 @pytest.mark.skipif(not PYTHON.exists(), reason="there is no Python that every user can run")
 def test_a_command_runs_as_its_own_user_without_new_privileges_and_under_a_filter(tmp_path: Path) -> None:

@@ -79,6 +79,7 @@ def put_in_force(runtime: str, times: int = 2) -> None:
         subprocess.run(["ip", "netns", "exec", NODE, "nft", "-f", "-"], input=table, text=True, check=True)
 
 
+@pytest.mark.slow
 def test_a_users_command_cannot_reach_either_address_and_others_can(cloud: None) -> None:
     assert [reach(NODE, address, USER) for address in ADDRESSES] == [OPENED, OPENED]
     put_in_force("process")
@@ -87,6 +88,7 @@ def test_a_users_command_cannot_reach_either_address_and_others_can(cloud: None)
     assert reach(NODE, "10.9.1.2", USER) == OPENED, "other addresses"
 
 
+@pytest.mark.slow
 def test_a_container_cannot_reach_the_address_even_where_the_node_translates_it(cloud: None) -> None:
     assert reach(COPY, ADDRESSES[0]) == OPENED
     put_in_force("docker")
@@ -107,6 +109,7 @@ def test_a_node_that_cannot_block_it_says_why() -> None:
     assert wall.state() is state, "the next look is due in five minutes"
 
 
+@pytest.mark.slow
 def test_an_agent_tries_in_its_copies_place_however_the_list_names_its_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -84,6 +84,7 @@ os.execve(sys.executable, [sys.executable, "-c", sys.argv[1], ""], {**os.environ
 SHOWS = "import os; print('saves with', sorted(os.environ.keys() & {'LD_AUDIT', 'STEPS', 'API_KEY'}))"
 
 
+@pytest.mark.slow
 def test_a_copy_that_changes_its_environment_hands_none_of_it_to_the_agents_launcher(tmp_path: Path) -> None:
     runtime = ProcessRuntime(tmp_path / "copies", cgroups=False)
     confined = Confined(secrets={"API_KEY": "swordfish"})

@@ -74,6 +74,7 @@ def answer(gateway: Gateway, text: str) -> object:
         return json.load(reply)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(bool(why_not()), reason=why_not())
 def test_an_own_server_is_replaced_and_drained_without_losing_a_request(tmp_path: Path) -> None:
     runtime = declared_runtime(tmp_path)

@@ -106,6 +106,7 @@ def test_a_list_that_others_could_have_written_is_refused(tmp_path: Path) -> Non
         read_allow_list(path)
 
 
+@pytest.mark.slow
 def test_a_node_whose_list_has_a_fault_admits_nothing(tmp_path: Path) -> None:
     path = write_list(tmp_path, more="extra: 1\n")
     options = AgentOptions(tmp_path / "node", device="simulated", simulated_gpus=1, allow_list=path)

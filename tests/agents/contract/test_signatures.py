@@ -45,6 +45,7 @@ def test_the_vectors_of_the_standard_hold(key: str, message: str, signature: str
     assert not is_signed(text + "x", encoded(bytes.fromhex(signature)), as_key(bytes.fromhex(key)))
 
 
+@pytest.mark.slow
 def test_each_change_of_a_signature_is_refused(tmp_path: Path) -> None:
     key = SigningKey(tmp_path)
     for number in range(8):

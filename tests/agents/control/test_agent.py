@@ -55,6 +55,7 @@ def assignment(epoch: int, generation: int, version: int = 1) -> Assignment:
     return Assignment("node-1", version, epoch, generation)
 
 
+@pytest.mark.slow
 def test_joining_declares_the_node_and_keeps_the_credential_to_itself(
     api: RunningServer, joined: Credential, tmp_path: Path
 ) -> None:
@@ -63,6 +64,7 @@ def test_joining_declares_the_node_and_keeps_the_credential_to_itself(
     assert stat.S_IMODE((tmp_path / "credential.json").stat().st_mode) == 0o600
 
 
+@pytest.mark.slow
 def test_case_24_a_one_time_token_joins_once(api: RunningServer, tmp_path: Path) -> None:
     api.request("POST", "/api/v1/apply", [gpu_type()])
     token = api.request("POST", "/api/v1/jointokens", {}).json["token"]
@@ -73,6 +75,7 @@ def test_case_24_a_one_time_token_joins_once(api: RunningServer, tmp_path: Path)
     assert StateFolder(tmp_path / "b").credential() is None
 
 
+@pytest.mark.slow
 def test_a_report_tells_state_and_inventory(api: RunningServer, joined: Credential, tmp_path: Path) -> None:
     agent = agent_of(tmp_path, joined)
     assert agent.report_once(link_of(joined)).accepted
@@ -85,6 +88,7 @@ def test_a_report_tells_state_and_inventory(api: RunningServer, joined: Credenti
     assert "gpuwright-serve" in state["inventory"]["templates"]
 
 
+@pytest.mark.slow
 def test_an_assignment_arrives_and_survives_a_restart(joined: Credential, tmp_path: Path, database: Database) -> None:
     agent = agent_of(tmp_path, joined)
     link = link_of(joined)
@@ -98,6 +102,7 @@ def test_an_assignment_arrives_and_survives_a_restart(joined: Credential, tmp_pa
     assert restarted.poll_once(link, 0) is None
 
 
+@pytest.mark.slow
 def test_an_assignment_that_could_not_be_kept_is_asked_for_again(
     joined: Credential, tmp_path: Path, database: Database
 ) -> None:
@@ -112,6 +117,7 @@ def test_an_assignment_that_could_not_be_kept_is_asked_for_again(
     assert agent.assignment is not None
 
 
+@pytest.mark.slow
 def test_an_agent_that_lost_its_memory_starts_above_what_is_known(
     api: RunningServer, joined: Credential, tmp_path: Path
 ) -> None:
@@ -181,6 +187,7 @@ def test_a_missing_server_is_reported_as_such() -> None:
         Link("http://127.0.0.1:9").request("GET", "/healthz")
 
 
+@pytest.mark.slow
 def test_case_24_a_revoked_credential_is_reported(api: RunningServer, joined: Credential, tmp_path: Path) -> None:
     listed = api.request("GET", "/api/v1/tokens").json["items"]
     (own,) = [token["id"] for token in listed if token.get("node") == "node-1"]

@@ -25,6 +25,8 @@ from tests.support.nodes import assigned, copy_of, kill, machine, ready, running
 from tests.support.server import RunningServer
 from tests.support.world import gpu_type
 
+pytestmark = pytest.mark.slow
+
 SPEC = {"gpuType": "v100-16gb", "gpus": 1, "cpuCores": 48, "memoryGib": 256}
 
 

@@ -62,6 +62,7 @@ def untold(agent: Agent) -> int:
     return sum(copy.acknowledged != "closed" for copy in agent._node.ledger.accounts())
 
 
+@pytest.mark.slow
 def test_an_agent_with_thousands_of_crashes_to_report_sends_a_part_and_then_more(
     api: RunningServer, tmp_path: Path
 ) -> None:
@@ -142,6 +143,7 @@ def state_dropped(agent: Agent, credential: Credential) -> list[str]:
     return [part.reason for part in agent.report_once(link_of(credential)).dropped if part.what == "state"]
 
 
+@pytest.mark.slow
 def test_case_18_a_thief_that_counts_beyond_any_clock_is_refused_and_the_agent_continues(
     api: RunningServer, tmp_path: Path
 ) -> None:
@@ -155,6 +157,7 @@ def test_case_18_a_thief_that_counts_beyond_any_clock_is_refused_and_the_agent_c
     assert api.request("GET", "/api/v1/nodes/node-1/telemetry").json["state"]["health"] == "ok"
 
 
+@pytest.mark.slow
 def test_case_18_after_a_theft_the_node_joins_again_and_its_name_works(api: RunningServer, tmp_path: Path) -> None:
     """The thief goes as far ahead as a clock may be."""
     credential = joining(api, tmp_path)
@@ -168,6 +171,7 @@ def test_case_18_after_a_theft_the_node_joins_again_and_its_name_works(api: Runn
     assert StateFolder(tmp_path / "again").memory().incarnation == ahead + 1
 
 
+@pytest.mark.slow
 def test_case_18_a_name_that_was_poisoned_before_there_was_a_bound_works_at_once(
     api: RunningServer, tmp_path: Path, database: Database
 ) -> None:
@@ -180,6 +184,7 @@ def test_case_18_a_name_that_was_poisoned_before_there_was_a_bound_works_at_once
     assert state_dropped(agent, credential) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ahead", [timedelta(days=366), timedelta(days=100 * 366)])
 def test_case_18_an_agent_that_began_with_a_clock_far_ahead_continues_by_the_servers(
     api: RunningServer, tmp_path: Path, ahead: timedelta

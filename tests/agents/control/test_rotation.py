@@ -87,6 +87,7 @@ def test_a_token_without_an_end_is_never_due_and_an_unfinished_turn_always() -> 
     assert is_due(Credential("http://h", "node-1", "t", next=NextToken("n")), START)
 
 
+@pytest.mark.slow
 def test_case_24_the_new_token_is_kept_and_the_old_one_ends(api: RunningServer, folder: StateFolder) -> None:
     before = credential(folder)
     assert before.issued_at and before.expires_at and before.expires_at - before.issued_at == timedelta(days=30)
@@ -99,6 +100,7 @@ def test_case_24_the_new_token_is_kept_and_the_old_one_ends(api: RunningServer, 
     assert alarms(api) == []
 
 
+@pytest.mark.slow
 def test_case_24_a_successor_that_became_void_is_dropped_and_another_one_asked_for(
     api: RunningServer, folder: StateFolder
 ) -> None:
@@ -115,6 +117,7 @@ def test_case_24_a_successor_that_became_void_is_dropped_and_another_one_asked_f
     assert works(api, turn(folder).token)
 
 
+@pytest.mark.slow
 def test_a_server_that_knows_no_turns_leaves_all_as_it_is(folder: StateFolder, api: RunningServer) -> None:
     before = credential(folder)
     link = Link(before.server, before.token)
@@ -126,6 +129,7 @@ def test_a_server_that_knows_no_turns_leaves_all_as_it_is(folder: StateFolder, a
     assert credential(folder).token == before.token and works(api, before.token)
 
 
+@pytest.mark.slow
 def test_case_24_killed_at_any_line_the_node_is_never_locked_out(api: RunningServer, folder: StateFolder) -> None:
     for line in _lines_until_done(folder):
         assert line < 400, "a turn never ends"

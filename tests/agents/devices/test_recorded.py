@@ -25,6 +25,7 @@ STEPS = ["device", "settings", "mps", "shares", "memory", "termination", "handov
 STEPS += ["clocks", "realModel", "profiler", "pairs"]
 
 
+@pytest.mark.slow
 @needs_gcc
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
 def test_a_recorded_gpu_can_be_played(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,6 +49,7 @@ def _comparable(gpu: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in found.items() if name not in ("uuid", "pci", "index")}
 
 
+@pytest.mark.slow
 def test_the_page_says_what_was_recorded() -> None:
     words = [sys.executable, "-m", "scripts.gpukit", "page"]
     shown = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
@@ -64,6 +66,7 @@ def test_a_page_of_a_gpu_has_the_times_that_a_page_of_stand_ins_leaves_out() -> 
     assert "| mps | DeviceError: no daemon |" in render([failed])
 
 
+@pytest.mark.slow
 @needs_gcc
 @pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="this machine has a GPU, which is not a test's to take")
 def test_the_kit_tries_everything_on_stand_ins(tmp_path: Path) -> None:
@@ -83,6 +86,7 @@ def test_the_kit_tries_everything_on_stand_ins(tmp_path: Path) -> None:
     assert by_share[25.0] > by_share[50.0] > by_share[100.0]
 
 
+@pytest.mark.slow
 def test_a_machine_without_environment_and_wheels_is_told_what_to_fetch(tmp_path: Path) -> None:
     script = tmp_path / "scripts" / "gpu_kit.sh"
     script.parent.mkdir()

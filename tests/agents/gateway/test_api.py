@@ -122,6 +122,7 @@ def test_a_source_is_named_like_a_node(api: Api, source: str) -> None:
     assert api.say("PUT", f"/v1/routes/{source}", put()).status in (404, 422)
 
 
+@pytest.mark.slow
 def test_a_token_speaks_for_its_own_source_alone(api: Api, copies: Copies) -> None:
     route = Route("c", "shop/search", f"127.0.0.1:{copies.ports[0]}", 1)
     assert api.routes("node-1", "one-secret").declare([route]).routes[0].ready
@@ -191,6 +192,7 @@ def test_callers_who_dawdle_are_hung_up_on_when_there_is_no_room(api: Api, monke
         connection.close()
 
 
+@pytest.mark.slow
 def test_over_tls_an_agent_is_heard_and_a_stranger_to_its_authority_speaks_to_nobody(
     gateway: Gateway, copies: Copies, tmp_path: Path
 ) -> None:
@@ -221,6 +223,7 @@ def test_two_sidecars_do_not_write_one_haproxy(api: Api) -> None:
         Sidecar(api.gateway.state, api.gateway.master, "127.0.0.1:0")
 
 
+@pytest.mark.slow
 def test_the_socket_is_its_owners_alone(gateway: Gateway) -> None:
     assert stat.S_IMODE(Path(gateway.listen).stat().st_mode) == 0o600
 
@@ -258,6 +261,7 @@ def test_a_source_declares_nothing_that_its_token_is_not_for(api: Api) -> None:
     assert api.say("PUT", "/v1/routes/_node-4", put()).status == 422  # what the control plane says is not theirs to say
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -98,6 +98,7 @@ BAD = [
 ]
 
 
+@pytest.mark.slow
 def test_a_bad_answer_is_an_error_and_the_change_is_made_once_answers_are_good(tmp_path: Path, copies: Copies) -> None:
     with with_bad_answers(tmp_path) as (gateway, between, sidecar):
         sidecar.declare("node-1", declared(copies, 1, 0))
@@ -115,6 +116,7 @@ def test_a_bad_answer_is_an_error_and_the_change_is_made_once_answers_are_good(t
             assert answering(gateway) == {copies.ports[index]: 8}
 
 
+@pytest.mark.slow
 def test_a_server_that_is_refused_for_a_moment_is_left_out_and_tried_again(tmp_path: Path, copies: Copies) -> None:
     with with_bad_answers(tmp_path) as (gateway, between, sidecar):
         between.spoil = partial(instead, "add server", b"Unable to connect: no memory.\n\n")
@@ -126,6 +128,7 @@ def test_a_server_that_is_refused_for_a_moment_is_left_out_and_tried_again(tmp_p
         assert answering(gateway) == {copies.ports[0]: 8}
 
 
+@pytest.mark.slow
 def test_a_change_that_was_accepted_and_not_made_is_noticed(tmp_path: Path, copies: Copies) -> None:
     with with_bad_answers(tmp_path) as (_, between, sidecar):
         sidecar.declare("node-1", declared(copies, 1, 0))
@@ -138,6 +141,7 @@ def test_a_change_that_was_accepted_and_not_made_is_noticed(tmp_path: Path, copi
             sidecar.declare("node-1", declared(copies, 2, 1))
 
 
+@pytest.mark.slow
 def test_no_garbage_ends_the_sidecar(tmp_path: Path, copies: Copies) -> None:
     noise = random.Random(11)
 
@@ -213,6 +217,7 @@ def test_one_command_is_asked_at_a_time(tmp_path: Path) -> None:
         MasterSocket(tmp_path / "none").workers()
 
 
+@pytest.mark.slow
 def test_a_process_that_has_ended_is_told_from_a_silent_haproxy(gateway: Gateway) -> None:
     with pytest.raises(WorkerGone):
         MasterSocket(gateway.master).ask("show info", HaproxyProcess(999_999, old=True))

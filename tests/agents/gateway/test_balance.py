@@ -18,6 +18,8 @@ from agents.gateway.wire import DeclaredRoutes, RouteSpec, ServiceLimit
 from tests.support.caller import until
 from tests.support.haproxy import Copies, Gateway, running_copies
 
+pytestmark = pytest.mark.slow
+
 SERVICE = "lab/chat"
 PROMISES = ServiceLimit(slo_ms=1000.0, tpot_ms=50.0)
 LONG, SHORT = b"x" * 40_000, b"x" * 40

@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from agents.gateway.configuration import MOST_COPIES, list_copies
 from agents.gateway.desired import Desired, declare, follow, with_slots
 from agents.gateway.haproxy import Haproxy
@@ -19,6 +21,7 @@ from tests.support.caller import until
 from tests.support.haproxy import Copies, Gateway
 
 
+@pytest.mark.slow
 def test_requests_that_time_out_are_in_flight_no_longer(tmp_path: Path, copies: Copies) -> None:
     gateway = Gateway(tmp_path / "gateway")
     with closing(gateway), ThreadPoolExecutor(4) as pool:
@@ -41,6 +44,7 @@ def test_requests_that_time_out_are_in_flight_no_longer(tmp_path: Path, copies: 
         until(lambda: not gateway.ask("show gpuwright tokens"), "nothing is in flight")
 
 
+@pytest.mark.slow
 def test_without_lua_requests_go_by_open_requests(tmp_path: Path, copies: Copies) -> None:
     gateway = Gateway(tmp_path / "gateway")
     with closing(gateway), ThreadPoolExecutor(4) as pool:
@@ -72,6 +76,7 @@ def test_a_service_of_very_many_copies_goes_by_open_requests() -> None:
     assert listed(0) == {}
 
 
+@pytest.mark.slow
 def test_a_haproxy_that_knows_no_map_of_copies_is_reloaded(tmp_path: Path, copies: Copies) -> None:
     gateway = Gateway(tmp_path / "gateway")
     with closing(gateway):

@@ -29,12 +29,14 @@ def gamma_gaps(variation: float, count: int, rate_per_second: float, seed: int) 
     return arrivals
 
 
+@pytest.mark.slow
 def test_poisson_arrivals_have_a_dispersion_of_one_at_every_scale() -> None:
     found = measured(gamma_gaps(1.0, 400_000, 500.0, seed=1))
     assert set(found) == set(SCALES)
     assert list(found.values()) == pytest.approx([1.0, 1.0, 1.0], abs=0.12)
 
 
+@pytest.mark.slow
 def test_gaps_that_vary_twice_as_much_scatter_four_times() -> None:
     found = measured(gamma_gaps(2.0, 400_000, 2000.0, seed=2))
     assert found[4] == pytest.approx(4.0, rel=0.1)
@@ -47,6 +49,7 @@ def test_the_order_of_the_answers_changes_nothing() -> None:
     assert measured(arrivals, answers)[1] == pytest.approx(measured(arrivals)[1], rel=0.02)
 
 
+@pytest.mark.slow
 def test_a_rate_that_changes_slowly_is_no_burst() -> None:
     steady = gamma_gaps(1.0, 300_000, 1000.0, seed=5)
     slowly = np.interp(steady, *_clock(steady[0], steady[-1]))
@@ -69,6 +72,7 @@ def test_a_load_that_grows_tenfold_in_twelve_seconds_is_no_burst() -> None:
     assert measured(growing[~np.isnan(growing)])[4] == pytest.approx(1.0, abs=0.25)
 
 
+@pytest.mark.slow
 def test_long_silence_is_no_burst() -> None:
     arrivals = gamma_gaps(1.0, 200_000, 1000.0, seed=6)
     arrivals[100_000:] += 3600.0

@@ -6,6 +6,8 @@ import random
 import socket
 from pathlib import Path
 
+import pytest
+
 from agents.contract.fields import LATENCY_EDGES_MS
 from agents.gateway.desired import Desired, declare, servers_by_name, with_slots
 from agents.gateway.receiver import Receiver
@@ -34,6 +36,7 @@ def counted(known: Tallies) -> list[tuple[str, int, int, int]]:
     return [(one.copy, one.requests, one.errors, sum(one.latency_counts)) for one in known.counted()]
 
 
+@pytest.mark.slow
 def test_counters_add_up_to_what_the_callers_sent(gateway: Gateway, copies: Copies) -> None:
     routes = gateway.routes()
     routes.declare([copies.route(0), copies.route(1)])
@@ -111,6 +114,7 @@ def test_a_copy_that_is_routed_no_more_is_told_of_for_a_while() -> None:
     assert counted(known) == [("", 1, 0, 1)]
 
 
+@pytest.mark.slow
 def test_every_line_that_was_sent_is_counted_or_lost(tmp_path: Path) -> None:
     known = tallies()
     receiver = Receiver("127.0.0.1:0", known)
@@ -138,6 +142,7 @@ def test_a_unix_socket_takes_lines_too(tmp_path: Path) -> None:
     assert not (tmp_path / "lines").exists()
 
 
+@pytest.mark.slow
 def test_counters_are_what_the_agent_takes(gateway: Gateway, copies: Copies) -> None:
     routes = gateway.routes()
     routes.declare([copies.route(0)])

@@ -162,6 +162,7 @@ def served(beside: Beside, echo: Copies) -> EndpointCopy:
     return copy("a", address=f"127.0.0.1:{echo.ports[0]}")
 
 
+@pytest.mark.slow
 def test_a_share_of_requests_is_shed_and_asked_to_come_again(beside: Beside, served: EndpointCopy) -> None:
     process = beside.process()
     beside.follow(served)
@@ -191,6 +192,7 @@ def test_more_than_may_wait_is_turned_away(beside: Beside, served: EndpointCopy)
     assert beside.get() == (200, "")
 
 
+@pytest.mark.slow
 def test_in_an_overload_no_more_are_let_in_than_are_answered_in_time(beside: Beside, served: EndpointCopy) -> None:
     beside.follow(served, queue_limit=1000, slo_ms=50.0)
     slow = [threading.Thread(target=beside.get, args=("/shop/search/x?ms=3500",)) for _ in range(30)]
@@ -222,6 +224,7 @@ def test_what_was_shed_is_counted_as_asked_for(beside: Beside) -> None:
     until(lambda: counted() == [(5, 5, 5)], f"{counted()}")
 
 
+@pytest.mark.slow
 def test_limits_outlive_a_reload_and_a_hand_that_undoes_them(beside: Beside, served: EndpointCopy) -> None:
     beside.follow(served, shed_share=1.0)
     process = beside.process()

@@ -68,6 +68,7 @@ def raw(gateway: Gateway, request: bytes) -> bytes:
         return answer
 
 
+@pytest.mark.slow
 def test_whoever_may_ask_a_service_cannot_command_its_copies(gateway: Gateway) -> None:
     with serving("--latency=1:100=2") as copy:
         gateway.routes().declare([Route("copy", "shop/search", f"127.0.0.1:{copy.port}", 1.0, False)])
@@ -84,6 +85,7 @@ def test_commands_of_servers_of_language_models_are_kept_from_callers_and_reques
     assert [path for path in REQUESTS.split() if commands.search(path)] == []
 
 
+@pytest.mark.slow
 def test_a_copy_that_is_the_gateway_itself_makes_no_loop(gateway: Gateway, copies: Copies) -> None:
     loop = Route("loop", "shop/loop", f"127.0.0.1:{gateway.port}", 1.0, False)
     other = Route("other", "shop/other", f"127.0.0.1:{gateway.port}", 1.0, False)
@@ -94,6 +96,7 @@ def test_a_copy_that_is_the_gateway_itself_makes_no_loop(gateway: Gateway, copie
     assert get(gateway, f"/shop/loop/{service}/x")[0] == 200, "a service may ask another one through the gateway"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "line",
     [
@@ -118,6 +121,7 @@ def test_no_spelling_of_a_path_reaches_another_service(gateway: Gateway, copies:
     assert get(gateway, "/bank/vault/x")[0] == 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "framing",
     [

@@ -120,6 +120,7 @@ def captions(copies: int = 4, percentile: float = 95.0, is_short: bool = False, 
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("times", [1.15, 1.5, 4.0])
 def test_in_an_overload_what_is_admitted_is_in_time_and_copies_have_enough_to_do(times: float) -> None:
     service = captions()
@@ -131,6 +132,7 @@ def test_in_an_overload_what_is_admitted_is_in_time_and_copies_have_enough_to_do
     assert service.in_time - in_time >= 0.93 * 120 * service.capacity
 
 
+@pytest.mark.slow
 def test_a_copy_gets_no_more_than_it_answers_in_time_whatever_its_weight() -> None:
     service = Service(
         {"slow": BatchCopy(4, 0.7, 8, weight=9.0), "fast": BatchCopy(8, 0.3, 40, weight=1.0)}, ServiceTarget(1.5, 95.0)
@@ -142,6 +144,7 @@ def test_a_copy_gets_no_more_than_it_answers_in_time_whatever_its_weight() -> No
     assert service.in_time - in_time >= 0.93 * 120 * service.capacity
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(scaled(20, 2)))
 def test_what_the_percentile_forgives_is_not_turned_away(seed: int) -> None:
     service = captions(percentile=90.0, seed=seed)
@@ -167,6 +170,7 @@ def test_a_low_percentile_forgives_long_bursts() -> None:
     assert not begins(50.0)
 
 
+@pytest.mark.slow
 def test_a_burst_that_is_over_soon_is_no_overload() -> None:
     service = captions()
     for _ in range(20):
@@ -190,6 +194,7 @@ def test_it_ends_when_all_would_be_answered_without_a_limit(share: float) -> Non
     assert not service.is_limited
 
 
+@pytest.mark.slow
 def test_it_goes_on_while_too_many_come() -> None:
     service = captions()
     service.advance(30, 1.2 * service.capacity)

@@ -21,6 +21,8 @@ from tests.agents.programs.serve.running import PATH, serving
 from tests.support.caller import until
 from tests.support.haproxy import Gateway
 
+pytestmark = pytest.mark.slow
+
 SERVICE = "shop/search"
 SERVERS = ("_node-1:a", "_node-1:b")
 IN_TIME = 8  # two batches of four in 0.4 s each, within the SLO of a second

@@ -65,6 +65,7 @@ def spec(name: str, address: str, service: str = "shop/search") -> RouteSpec:
     return RouteSpec(name, service, address)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("address", sorted(REFUSED))
 def test_case_23_a_refused_route_stops_no_other(gateway: Gateway, sidecar: Sidecar, echo: Copies, address: str) -> None:
     here = f"127.0.0.1:{echo.ports[0]}"
@@ -81,6 +82,7 @@ def test_case_23_a_refused_route_stops_no_other(gateway: Gateway, sidecar: Sidec
     assert "wrong" not in kept
 
 
+@pytest.mark.slow
 def test_case_23_a_reload_that_a_refused_route_comes_with_succeeds(
     gateway: Gateway, sidecar: Sidecar, echo: Copies
 ) -> None:
@@ -92,6 +94,7 @@ def test_case_23_a_reload_that_a_refused_route_comes_with_succeeds(
     assert [route.copy for route in sidecar.condition().left_out] == ["wrong"]
 
 
+@pytest.mark.slow
 def test_a_source_that_declares_a_refused_route_is_told_which_routes_are_in_force(
     gateway: Gateway, sidecar: Sidecar, echo: Copies
 ) -> None:
@@ -105,6 +108,7 @@ def test_a_source_that_declares_a_refused_route_is_told_which_routes_are_in_forc
     assert sidecar.condition().left_out == ()
 
 
+@pytest.mark.slow
 def test_a_mapped_address_is_in_force_like_the_ipv4_address_that_it_is(
     gateway: Gateway, sidecar: Sidecar, echo: Copies
 ) -> None:
@@ -113,6 +117,7 @@ def test_a_mapped_address_is_in_force_like_the_ipv4_address_that_it_is(
     assert status(gateway) == 200
 
 
+@pytest.mark.slow
 def test_case_23_the_watcher_survives_whatever_happens(
     gateway: Gateway, sidecar: Sidecar, echo: Copies, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
+import pytest
+
 from agents.gateway.client import SidecarRoutes
 from agents.gateway.master_socket import HaproxyAway, MasterSocket, WorkerGone
 from agents.gateway.parsing import parse_info
@@ -17,6 +19,8 @@ from tests.support.caller import until
 from tests.support.haproxy import Copies, Gateway, insist
 from tests.support.load import steady_load
 from tests.support.soak import scaled
+
+pytestmark = pytest.mark.slow
 
 
 def swap(routes: SidecarRoutes, copies: Copies, old: int, new: int) -> None:

@@ -16,6 +16,8 @@ from tests.support.caller import until
 from tests.support.haproxy import Copies, Gateway
 from tests.support.load import steady_load
 
+pytestmark = pytest.mark.slow
+
 
 def get(gateway: Gateway, path: str = "/shop/search/x", method: str = "GET") -> tuple[int, str, str]:
     """Status, body and Retry-After, on a connection of its own."""

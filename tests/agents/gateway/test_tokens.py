@@ -145,6 +145,7 @@ def service_totals(sidecar: Sidecar) -> CountedRequests:
     return found
 
 
+@pytest.mark.slow
 def test_streams_and_whole_answers_through_haproxy_are_measured(measured: tuple[Gateway, Sidecar, Copy]) -> None:
     gateway, sidecar, _ = measured
     stream = ask(gateway, 30, stream=True, usage=True)
@@ -176,6 +177,7 @@ def test_a_caller_who_leaves_has_had_a_first_token(measured: tuple[Gateway, Side
     assert service_totals(sidecar).late == before.late
 
 
+@pytest.mark.slow
 def test_requests_that_begin_alike_go_to_the_same_copy(tmp_path: Path) -> None:
     with ExitStack() as stack:
         words = ("--cost", "baseMs=1")
@@ -217,6 +219,7 @@ def test_requests_that_begin_alike_go_to_the_same_copy(tmp_path: Path) -> None:
         assert all(after > earlier for earlier, after in zip(before, answered(), strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("digits", [10, 400])
 def test_an_answer_whose_figures_are_no_counts_is_passed_on_and_counted_without_them(
     tmp_path: Path, digits: int

@@ -207,6 +207,7 @@ STAGES = [stage for stage in Stage if stage not in (*AWAY, Stage.GONE)]  # of a 
 SHARES = st.integers(1, 10).map(lambda tenth: tenth * 10)
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(st.sampled_from("abcd"), SHARES, SHARES, st.sampled_from(STAGES)), max_size=6),
     st.lists(st.tuples(st.sampled_from("abcd"), SHARES, SHARES), max_size=4, unique_by=lambda one: one[0]),

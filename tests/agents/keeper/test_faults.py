@@ -71,6 +71,7 @@ def all_limited(made: Machine, node: LocalNode) -> bool:
     return all(copy.running is not None and copy.running.pid in mps.clients(copy.gpu) for copy in copies)
 
 
+@pytest.mark.slow
 def test_case_8_without_the_control_plane_it_serves_on_and_starts_nothing_new(one: Machine) -> None:
     with running(one) as node:
         node.offer(assigned(1, served("search-1")))
@@ -82,6 +83,7 @@ def test_case_8_without_the_control_plane_it_serves_on_and_starts_nothing_new(on
         until(lambda: ready(node, "images-1", "search-1"), "what was decided meanwhile is done")
 
 
+@pytest.mark.slow
 def test_case_8_what_dies_meanwhile_is_started_again(one: Machine) -> None:
     with running(one) as node:
         node.offer(assigned(1, served("search-1")))
@@ -93,6 +95,7 @@ def test_case_8_what_dies_meanwhile_is_started_again(one: Machine) -> None:
         until(lambda: ready(node, "search-1") and copy_of(node, "search-1").id != first.id, "it serves again")
 
 
+@pytest.mark.slow
 def test_case_9_an_agent_that_returns_touches_nothing_before_it_was_heard(one: Machine) -> None:
     with running(one) as node:
         node.offer(assigned(1, served("search-1")))
@@ -108,6 +111,7 @@ def test_case_9_an_agent_that_returns_touches_nothing_before_it_was_heard(one: M
         stays(lambda: copy_of(node, "search-1").running == first.running)
 
 
+@pytest.mark.slow
 def test_case_12_a_shadow_that_does_not_fit_leaves_the_old_copy_alone(one: Machine) -> None:
     with running(one) as node:
         node.offer(assigned(1, served("search-1", memory=9)))
@@ -120,6 +124,7 @@ def test_case_12_a_shadow_that_does_not_fit_leaves_the_old_copy_alone(one: Machi
         assert node.keeper.copies() == (first,)
 
 
+@pytest.mark.slow
 def test_case_12_a_shadow_that_never_gets_warm_leaves_the_old_copy_alone(one: Machine) -> None:
     one.template("never-warm", NEVER_WARM)
     with running(one) as node:
@@ -133,6 +138,7 @@ def test_case_12_a_shadow_that_never_gets_warm_leaves_the_old_copy_alone(one: Ma
         assert first.running.pid in one.copies()
 
 
+@pytest.mark.slow
 def test_copies_that_hang_on_their_way_up_hold_up_nobodys_way_up_or_down(one: Machine) -> None:
     """Theirs is the longest wait that a template allows: whoever was taken over, or is merely stuck, uses all of it."""
     one.template("hangs", HANGS)
@@ -161,6 +167,7 @@ def copy_of_stage(node: LocalNode, name: str) -> Stage | None:
     return next((copy.stage for copy in node.keeper.copies() if copy.instance == name), None)
 
 
+@pytest.mark.slow
 def test_case_13_only_the_gpu_that_is_lost_suffers(one: Machine) -> None:
     first, second = one.uuids
     with running(one) as node:
@@ -180,6 +187,7 @@ def test_case_13_only_the_gpu_that_is_lost_suffers(one: Machine) -> None:
         assert node.watch.indexes == {0: first, 1: second}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["mps_dies", "mps_faults"])
 def test_case_14_after_a_fault_of_mps_everything_is_limited_again(one: Machine, fault: str) -> None:
     _, second = one.uuids
@@ -196,6 +204,7 @@ def test_case_14_after_a_fault_of_mps_everything_is_limited_again(one: Machine, 
         assert all_limited(one, node)
 
 
+@pytest.mark.slow
 def test_what_opens_the_device_without_mps_is_never_used(one: Machine) -> None:
     one.template("outside", OUTSIDE)
     with running(one) as node:
@@ -204,6 +213,7 @@ def test_what_opens_the_device_without_mps_is_never_used(one: Machine) -> None:
         until(lambda: one.copies() == [], "and ended")
 
 
+@pytest.mark.slow
 def test_case_15_a_client_that_does_not_hear_is_cut_off_and_only_then_killed(one: Machine) -> None:
     one.template("stubborn", STUBBORN)
     _, second = one.uuids
@@ -227,6 +237,7 @@ def copy_gone(node: LocalNode, name: str) -> bool:
     return all(copy.id != name for copy in node.keeper.copies())
 
 
+@pytest.mark.slow
 def test_case_18_a_clock_that_jumps_ends_nothing(one: Machine) -> None:
     moment = datetime(2026, 6, 1, tzinfo=UTC)
     with running(one, date=lambda: moment) as node:

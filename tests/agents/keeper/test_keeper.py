@@ -20,6 +20,8 @@ from agents.templates import Probe
 from tests.support.caller import until
 from tests.support.nodes import Machine, around, assigned, copy_of, kill, machine, ready, running, served
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def one(tmp_path: Path) -> Iterator[Machine]:

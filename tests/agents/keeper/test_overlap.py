@@ -16,6 +16,8 @@ from tests.agents.keeper.test_routing import Gateway
 from tests.support.caller import GIVE_UP_SECONDS, until
 from tests.support.nodes import Machine, assigned, copy_of, kill, machine, ready, running, served
 
+pytestmark = pytest.mark.slow
+
 SECONDS = 1.0  # of a hand-over
 
 

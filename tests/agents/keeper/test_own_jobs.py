@@ -85,6 +85,7 @@ def train_under_kills(script: str, folder: Path, steps: int, pause: float) -> Pa
         return files_of(made, job).folder
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_a_training_job_killed_at_random_moments_ends_with_the_weights_of_an_uninterrupted_run(tmp_path: Path) -> None:
     found = train_under_kills("plain.py", tmp_path, STEPS, PAUSE_SECONDS)
@@ -104,6 +105,7 @@ def test_a_pytorch_training_killed_at_random_moments_ends_with_the_same_weights(
     assert all(torch.equal(mine["model"][name], theirs["model"][name]) for name in theirs["model"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", ["plain.py", "train.py"])
 def test_a_training_waits_in_host_memory_and_goes_on_as_the_same_process(tmp_path: Path, script: str) -> None:
     if script == "train.py" and find_spec("torch") is None:
@@ -124,6 +126,7 @@ def test_a_training_waits_in_host_memory_and_goes_on_as_the_same_process(tmp_pat
         assert copy_of(node, "tune-1").running == process
 
 
+@pytest.mark.slow
 def test_progress_and_what_is_unsaved_are_reported(tmp_path: Path) -> None:
     text = COUNTING + "progress.write_text(json.dumps({'units': 70, 'saved': 40})); time.sleep(600)"
     with training_node(tmp_path, program(tmp_path, text)) as made, agent_on(made) as node:
@@ -132,6 +135,7 @@ def test_progress_and_what_is_unsaved_are_reported(tmp_path: Path) -> None:
         assert reported(node).saved_steps == 40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "why"),
     [
@@ -152,6 +156,7 @@ def test_a_lying_file_of_progress_is_no_progress(tmp_path: Path, text: str, why:
         assert reported(node).steps == 0, why
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "reason"), [(0, "job_done"), (7, "job_done"), (9, "job_failed"), (1, "exited"), (-9, "exited")]
 )
@@ -175,6 +180,7 @@ def test_exit_codes_say_whether_a_job_is_done_has_failed_or_is_started_again(
         assert starts.read_text() == "x", "a job that is over is not started again"
 
 
+@pytest.mark.slow
 def test_a_job_that_ends_short_of_its_steps_is_done_only_once_it_ends_there_twice(tmp_path: Path) -> None:
     text = COUNTING + "progress.write_text(json.dumps({'units': 60, 'saved': 60})); sys.exit(0)"
     with training_node(tmp_path, program(tmp_path, text)) as made, agent_on(made) as node:
@@ -184,6 +190,7 @@ def test_a_job_that_ends_short_of_its_steps_is_done_only_once_it_ends_there_twic
         assert (files_of(made, job).folder / "starts").read_text() == "xx"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["signal", "command"])
 def test_a_job_saves_once_before_it_is_stopped(tmp_path: Path, how: str) -> None:
     text = COUNTING + (
@@ -211,6 +218,7 @@ def test_a_job_saves_once_before_it_is_stopped(tmp_path: Path, how: str) -> None
             assert (folder / "saved").read_text() == "x"
 
 
+@pytest.mark.slow
 def test_what_a_job_prints_is_read_from_one_process_to_the_next_and_after_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from app.store.database.database import Database
 from tests.support.agents import running_agent
@@ -28,6 +29,7 @@ ASKED: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 def test_case_27_and_case_28_nothing_but_what_the_node_allows_is_run_and_the_rest_is_in_the_audit(
     api: RunningServer, database_url: str, tmp_path: Path
 ) -> None:

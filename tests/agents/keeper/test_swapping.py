@@ -21,6 +21,8 @@ from tests.support.caller import until
 from tests.support.nodes import Machine, around, assigned, copy_of, kill, machine, ready, served
 from tests.support.trainers import agent_on, trainer
 
+pytestmark = pytest.mark.slow
+
 TRAIN = """\
 argv: ["{python}", -I, -m, agents.programs.train.main, "--port={port}", "--speeds=10:200", "--memory-gib={gib}",
        "--checkpoint=%s", "--checkpoint-seconds=3600"]

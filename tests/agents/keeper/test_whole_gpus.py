@@ -92,6 +92,7 @@ def two(tmp_path: Path) -> Iterator[Machine]:
         yield made
 
 
+@pytest.mark.slow
 def test_a_real_copy_sees_its_gpus_and_no_mps_and_makes_room_for_others_once_it_is_gone(two: Machine) -> None:
     first, second = two.uuids
     chat = served("chat-1", sm=100, memory=12, gpus=(0, 1), template="gpuwright-llm", args={"cost": "baseMs=1"})
@@ -112,6 +113,7 @@ def test_a_real_copy_sees_its_gpus_and_no_mps_and_makes_room_for_others_once_it_
         assert other.running.pid in around(two.folder).drivers.mps.clients(second)
 
 
+@pytest.mark.slow
 def test_a_real_job_on_two_gpus_sees_both_and_no_mps_and_trains(two: Machine) -> None:
     first, second = two.uuids
     job = AssignedInstance(

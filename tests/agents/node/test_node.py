@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from agents.host.clocks import boot_id
 from agents.node.state_folder import StateFolder
 from agents.policy.power import Energy
@@ -11,6 +13,7 @@ from tests.support.caller import until
 from tests.support.nodes import assigned, machine, ready, running, served
 
 
+@pytest.mark.slow
 def test_the_energy_of_a_gpu_continues_where_the_last_agent_stopped(tmp_path: Path) -> None:
     with machine(tmp_path, ["v100-16gb"]) as made:
         (gpu,) = made.uuids

@@ -94,6 +94,7 @@ def test_it_is_watched_until_the_agent_stops(path: Path) -> None:
     assert not thread.is_alive()
 
 
+@pytest.mark.slow
 def test_a_running_node_reports_the_deadline_at_once(tmp_path: Path) -> None:
     path = tmp_path / "reclaim"
     deadline = datetime.now(UTC).replace(microsecond=0) + timedelta(minutes=2)

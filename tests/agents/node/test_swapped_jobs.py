@@ -179,6 +179,7 @@ def test_a_job_in_host_memory_is_asked_nothing_and_gets_no_knob(made: VirtualNod
     assert made.node.report_body(*made.node.current_minute()).instances == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(scaled(200, 20)))
 def test_no_process_ever_fails_for_memory_while_jobs_come_and_go(tmp_path: Path, seed: int) -> None:
     lot = random.Random(seed)

@@ -43,6 +43,7 @@ def refused(folder: Path, *words: str) -> str:
     return ran.stderr
 
 
+@pytest.mark.slow
 def test_an_address_for_metrics_that_cannot_be_had_stops_it_before_it_begins(folder: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         assert "in use" in refused(folder, "--metrics", f"127.0.0.1:{taken.getsockname()[1]}")
@@ -50,14 +51,17 @@ def test_an_address_for_metrics_that_cannot_be_had_stops_it_before_it_begins(fol
     assert "--metrics :99999" in refused(folder, "--metrics", ":99999")
 
 
+@pytest.mark.slow
 def test_an_address_for_copies_that_is_not_of_this_machine_is_refused(folder: Path) -> None:
     assert "no free port on 192.0.2.1" in refused(folder, "--host", "192.0.2.1")
 
 
+@pytest.mark.slow
 def test_a_gateway_that_no_address_names_is_refused(folder: Path) -> None:
     assert "--gateway proxy:9444 must be like" in refused(folder, "--gateway", "proxy:9444")
 
 
+@pytest.mark.slow
 def test_a_gateway_elsewhere_needs_an_address_of_this_node(folder: Path) -> None:
     error_text = refused(folder, "--gateway", "https://proxy.example:9444")
     assert "cannot reach copies at 127.0.0.1; set --host to an address of this node" in error_text
@@ -73,6 +77,7 @@ def test_a_template_with_a_fault_is_not_offered_and_takes_no_other_along(tmp_pat
     assert "gpuwright-train" in templates
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["credential.json", "memory.json", "known.json", "health.json"])
 def test_a_garbled_file_of_its_own_is_reported(folder: Path, name: str) -> None:
     (folder / name).write_text('{"node": ')
@@ -89,6 +94,7 @@ def test_metrics_are_served_on_ipv6() -> None:
     answering.close()
 
 
+@pytest.mark.slow
 def test_a_join_that_is_refused_names_the_fault(api: RunningServer, tmp_path: Path) -> None:
     token = api.request("POST", "/api/v1/jointokens", {"node": "node-1"}).json["token"]
     words = ["--server", api.url, "--node", "node-1", "--gpu-type", "no-such", "--gpus", "2"]

@@ -19,6 +19,8 @@ from tests.support.caller import until
 from tests.support.nodes import assigned, served
 from tests.support.server import RunningServer
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def database(api: RunningServer) -> Iterator[Database]:

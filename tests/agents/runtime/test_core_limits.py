@@ -94,6 +94,7 @@ def test_an_agent_on_cores_opens_one_device_and_refuses_containers(tmp_path: Pat
         open_node(AgentOptions(tmp_path / "agent", device="cores", cores=usable_cores() + 1, cgroup=root))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(bool(limits_here()), reason=limits_here())
 def test_the_kernel_holds_a_copy_to_its_share(tmp_path: Path) -> None:
     groups = CoreGroups((tmp_path / "copies").resolve(), find_limits())

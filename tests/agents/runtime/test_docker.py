@@ -43,6 +43,7 @@ def api(engine: Engine) -> Iterator[APIClient]:
     client.close()
 
 
+@pytest.mark.slow
 class TestConformance(RuntimeConformance):
     image = IMAGE
 
@@ -55,6 +56,7 @@ class TestConformance(RuntimeConformance):
         return DockerRuntime(tmp_path / "copies", self.address, gpus=False)
 
 
+@pytest.mark.slow
 def test_a_container_may_do_as_little_as_possible(runtime: DockerRuntime) -> None:
     program = (
         "grep -E 'Uid|Gid|NoNewPrivs|Cap(Eff|Bnd)' /proc/self/status; grep core /proc/self/limits;"
@@ -77,6 +79,7 @@ def test_a_container_may_do_as_little_as_possible(runtime: DockerRuntime) -> Non
     assert ["at", "home", "as", "gpuwright"] in printed
 
 
+@pytest.mark.slow
 def test_a_container_sees_the_folders_it_is_given_and_may_write_where_it_may(
     runtime: DockerRuntime, tmp_path: Path
 ) -> None:
@@ -92,6 +95,7 @@ def test_a_container_sees_the_folders_it_is_given_and_may_write_where_it_may(
     assert not (models / "new").exists()
 
 
+@pytest.mark.slow
 def test_a_container_listens_on_the_loopback_of_its_host_and_shares_its_memory(
     runtime: DockerRuntime, api: APIClient
 ) -> None:
@@ -122,12 +126,14 @@ def test_a_gpu_is_asked_for_by_its_uuid_and_where_none_is_nothing_stays(
     runtime.close()
 
 
+@pytest.mark.slow
 def test_a_copy_that_was_started_is_not_started_twice(runtime: DockerRuntime) -> None:
     launch = launched("a-1", SLEEPER, image=IMAGE)
     assert runtime.start(launch) == runtime.start(launch)
     assert len(runtime.find()) == 1
 
 
+@pytest.mark.slow
 def test_a_container_that_was_made_and_not_started_is_made_again(runtime: DockerRuntime, api: APIClient) -> None:
     launch = launched("a-1", SLEEPER, image=IMAGE)
     api.create_container_from_config(runtime._config(api, launch), runtime._name("a-1"))
@@ -135,6 +141,7 @@ def test_a_container_that_was_made_and_not_started_is_made_again(runtime: Docker
     assert runtime.alive(runtime.start(launch))
 
 
+@pytest.mark.slow
 def test_two_agents_with_two_folders_do_not_see_each_others_containers(runtime: DockerRuntime, tmp_path: Path) -> None:
     runtime.start(launched("a-1", SLEEPER, image=IMAGE))
     other = DockerRuntime(tmp_path / "other", runtime._address)
@@ -154,6 +161,7 @@ def test_a_template_without_an_image_is_refused(runtime: DockerRuntime) -> None:
         runtime.start(launched("a-1", SLEEPER))
 
 
+@pytest.mark.slow
 def test_a_container_that_is_gone_is_not_signalled(runtime: DockerRuntime, api: APIClient) -> None:
     running = runtime.start(launched("a-1", SLEEPER, image=IMAGE))
     api.remove_container(running.container, force=True)

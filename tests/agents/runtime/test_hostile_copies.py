@@ -55,6 +55,7 @@ def test_the_older_part_of_a_log_is_not_written_through_a_link(tmp_path: Path) -
     assert len(logs.tail("one.1.1")) == 50
 
 
+@pytest.mark.slow
 def test_a_stranger_with_a_name_for_terminals_is_no_copy(tmp_path: Path) -> None:
     folder = tmp_path / "copies"
     runtime = ProcessRuntime(folder, cgroups=False)

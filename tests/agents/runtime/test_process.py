@@ -54,6 +54,7 @@ class TestConformance(RuntimeConformance):
         return ProcessRuntime(tmp_path / "copies", cgroups=False)
 
 
+@pytest.mark.slow
 def test_a_copy_outlives_the_agent_that_started_it_and_keeps_printing(tmp_path: Path) -> None:
     ticker = "while :; do echo tick; sleep 0.02; done"
     agent = (
@@ -71,6 +72,7 @@ def test_a_copy_outlives_the_agent_that_started_it_and_keeps_printing(tmp_path: 
     ended(runtime)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "hiding",
     [
@@ -94,6 +96,7 @@ def test_a_copy_that_hides_one_of_its_marks_is_still_found(
     until(lambda: not running_now(found.pid), "also what left its session")
 
 
+@pytest.mark.slow
 def test_what_is_left_of_a_copy_whose_first_process_died_is_found_and_ended(runtime: ProcessRuntime) -> None:
     family = "import os, time; os.fork(); os.fork(); print('up', flush=True); time.sleep(600)"
     running = runtime.start(scripted("a-1", family))
@@ -179,6 +182,7 @@ def test_two_agents_with_two_folders_do_not_see_each_others_copies(runtime: Proc
     assert ProcessRuntime(tmp_path / "other").find() == ()
 
 
+@pytest.mark.slow
 def test_an_empty_cgroup_is_removed(tmp_path: Path) -> None:
     runtime = ProcessRuntime(tmp_path)
     first, second = (runtime.start(launched(name, SLEEPER)) for name in ("a-1", "a-2"))
@@ -217,6 +221,7 @@ def test_a_file_that_is_no_program_is_named_by_the_launcher(runtime: ProcessRunt
         runtime.start(Launch("a-1", "", Filled("t", (str(broken),)), 0))
 
 
+@pytest.mark.slow
 def test_no_descriptor_of_the_agent_stays_open_after_a_start(runtime: ProcessRuntime) -> None:
     before = descriptors()
     for number in range(5):
@@ -224,6 +229,7 @@ def test_no_descriptor_of_the_agent_stays_open_after_a_start(runtime: ProcessRun
     assert descriptors() <= before
 
 
+@pytest.mark.slow
 def test_copies_that_come_and_go_leave_neither_processes_nor_files_nor_descriptors(
     runtime: ProcessRuntime, tmp_path: Path
 ) -> None:

@@ -212,6 +212,7 @@ def filled_once(tmp_path_factory: pytest.TempPathFactory) -> tuple[Template, Fil
     return template(models), made
 
 
+@pytest.mark.slow
 @settings(max_examples=scaled(10_000, 500))
 @given(args=st.dictionaries(NAMES, VALUES, max_size=5))
 def test_case_27_arguments_change_only_their_places(

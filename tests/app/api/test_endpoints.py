@@ -74,6 +74,7 @@ def waiting(server: RunningServer, token: str, after: int) -> Future[Reply]:
     return ThreadPoolExecutor(1).submit(ask, server, token, after, 30)
 
 
+@pytest.mark.slow
 def test_a_poll_is_answered_when_a_copy_comes_and_when_it_is_drained(
     server: RunningServer, edge: str, node: str
 ) -> None:
@@ -274,6 +275,7 @@ def test_case_17_absurd_counts_are_refused_and_not_kept(
     assert database.read(gateways.newest)[0].counts == before[0].counts
 
 
+@pytest.mark.slow
 def test_case_8_a_nodes_report_is_answered_with_what_the_slowest_gateway_has_in_force(
     server: RunningServer, edge: str, node: str, database: Database
 ) -> None:
@@ -312,6 +314,7 @@ def test_a_gateways_token_names_its_gateway(server: RunningServer) -> None:
         assert server.request("POST", "/api/v1/tokens", body).status == 422
 
 
+@pytest.mark.slow
 def test_what_a_gateway_leaves_out_becomes_an_event_of_that_gateway(server: RunningServer) -> None:
     token = server.token("gateway", gateway="picky")
     left_out = [{"node": "node-1", "copy": "bad", "reason": "HAProxy refuses it"}]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 
+import pytest
+
 from app.access import Principal, Reach, Scope
 from app.api.explain import hide_neighbours
 from app.control.domain.snapshot import Correction, LatencyFactor
@@ -33,6 +35,7 @@ def test_why_its_job_waits_is_told_to_a_tenant() -> None:
     assert hide_neighbours(waits, TENANT, Reach.OWN)["reason"] == waits["reason"]
 
 
+@pytest.mark.slow
 def test_a_profile_says_what_was_declared_and_what_was_learned(server: RunningServer) -> None:
     reply = server.request("POST", "/api/v1/apply", [model("learned", tenants=["lab"]), profile("learned")])
     assert reply.status == 200, reply.text

@@ -99,6 +99,7 @@ def names_of(manifest: dict[str, Any]) -> list[str]:
     return [metadata[name] for name in ("tenant", "name") if name in metadata]
 
 
+@pytest.mark.slow
 def test_a_generated_client_lists_creates_changes_and_deletes_every_kind(client: GeneratedClient) -> None:
     made = manifests()
     assert made.keys() == set(STORED)
@@ -142,6 +143,7 @@ def _create_and_change(client: GeneratedClient, kind: Kind, manifest: dict[str, 
     assert (status, put_back.metadata.labels.to_dict()) == (200, {})
 
 
+@pytest.mark.slow
 def test_a_generated_client_reads_typed_specs_and_answers(client: GeneratedClient) -> None:
     status, service = client.call("services", "get_service", "shop", "search")
     assert (status, service.spec.slo.percentile) == (200, 98)

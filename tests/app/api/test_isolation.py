@@ -152,6 +152,7 @@ def test_no_route_answers_without_a_token(world: RunningServer, method: str, pat
     assert reply.headers["www-authenticate"].startswith("Bearer")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "path"), GUARDED)
 def test_a_route_refuses_exactly_those_whom_the_table_does_not_grant_it(
     world: RunningServer, tokens: dict[Role, str], method: str, path: str

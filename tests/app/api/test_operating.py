@@ -35,6 +35,7 @@ def audited(fleet: Planned, verb: str) -> list[dict[str, Any]]:
     return [one for one in items if one["verb"] == verb]
 
 
+@pytest.mark.slow
 def test_a_plan_waits_is_approved_rolled_out_paused_and_undone(fleet: Planned) -> None:
     proposed = newest(fleet)
     generation = proposed["generation"]
@@ -59,6 +60,7 @@ def test_a_plan_waits_is_approved_rolled_out_paused_and_undone(fleet: Planned) -
     assert "nothing to go back to" in undone.json["detail"]
 
 
+@pytest.mark.slow
 def test_what_is_proposed_can_be_rejected_once(postgres: DatabaseServer) -> None:
     with planned_fleet(postgres, mode="approve", seconds=35) as fleet:
         generation = newest(fleet)["generation"]
@@ -146,6 +148,7 @@ def test_events_are_selected_by_what_they_are_about(fleet: Planned) -> None:
     assert all(one["severity"] == "alarm" for one in alarms)
 
 
+@pytest.mark.slow
 def test_an_approved_plan_is_rolled_out_and_one_that_is_undone_leads_back(postgres: DatabaseServer) -> None:
     with planned_fleet(postgres, mode="approve", seconds=35) as fleet:
         first = newest(fleet)["generation"]
@@ -175,6 +178,7 @@ def test_an_approved_plan_is_rolled_out_and_one_that_is_undone_leads_back(postgr
         assert shapes[0] == shapes[1]
 
 
+@pytest.mark.slow
 def test_a_plan_proposed_before_another_was_paused_or_is_to_be_undone_waits_for_it(postgres: DatabaseServer) -> None:
     with planned_fleet(postgres, mode="approve", seconds=35) as fleet:
         first = newest(fleet)["generation"]

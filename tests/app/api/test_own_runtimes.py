@@ -13,6 +13,8 @@ from tests.support.reports import report, send
 from tests.support.server import RunningServer, running_server
 from tests.support.world import gpu_type, job, manifest, model, node, profile, service
 
+pytestmark = pytest.mark.slow
+
 RUNTIME = {"command": ["{python}", "/srv/app.py"], "args": ["--port={port}"]}
 ENTRY = {"name": "app", "argv": ["{python}", "/srv/app.py", "--port={port}"]}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from playwright.sync_api import Browser
 
 from app.openapi.reference import read_document
@@ -14,6 +15,7 @@ from tests.support.contract import DOCUMENT
 from tests.support.server import RunningServer
 
 
+@pytest.mark.slow
 def test_the_reference_names_every_operation_and_schema_and_needs_no_token(server: RunningServer) -> None:
     answer = server.request("GET", "/docs", token="")
     assert answer.status == 200
@@ -45,6 +47,7 @@ def test_types_are_spelled_in_words() -> None:
     assert [word.schema for field in listed.fields for word in field.type if word.schema] == ["Event", "PageMetadata"]
 
 
+@pytest.mark.slow
 def test_the_reference_is_readable_in_either_light(browser: Browser, server: RunningServer) -> None:
     with opened(browser, server) as page:
         page.goto("/docs")
@@ -59,6 +62,7 @@ def test_the_reference_is_readable_in_either_light(browser: Browser, server: Run
         assert violations_in_either_light(page) == []
 
 
+@pytest.mark.slow
 def test_a_phone_shows_the_reference_without_scrolling_sideways(browser: Browser, server: RunningServer) -> None:
     with opened(browser, server, "", **PHONE) as page:
         page.goto("/docs#putService")

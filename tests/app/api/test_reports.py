@@ -41,6 +41,7 @@ def costs(told: Any) -> dict[str, Decimal]:
     return {item["name"]: item["totalCost"] for item in told["items"]}
 
 
+@pytest.mark.slow
 def test_a_months_cost_is_named_and_adds_up_to_what_its_gpus_cost(server: RunningServer) -> None:
     told = exact(ask(server, f"/cost?{NOVEMBER}"))
     assert costs(told) == {
@@ -67,6 +68,7 @@ def test_days_add_up_to_the_month(server: RunningServer) -> None:
     assert {item["start"][:10] for item in days["items"]} == {"2026-11-20", "2026-11-21"}
 
 
+@pytest.mark.slow
 def test_gpus_that_nothing_runs_on_are_paid_for_and_not_held(server: RunningServer) -> None:
     """Of 6.40 an hour, 5.00 are for GPUs with copies: a-1/0 and l-1/0."""
     month = exact(ask(server, f"/cost?{NOVEMBER}"))
@@ -149,6 +151,7 @@ def test_promises_and_savings(server: RunningServer) -> None:
     assert {(item["cost"], item["heldCost"]) for item in lab["items"]} == {(2, Decimal("2.25"))}
 
 
+@pytest.mark.slow
 def test_every_report_that_is_listed_can_be_asked_by_everything_it_names(server: RunningServer) -> None:
     for one in ask(server, "").json["items"]:
         for word in one["by"]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from app.control.domain.events import Reason
 from tests.support.planned import Planned, planned_fleet
 from tests.support.postgres import DatabaseServer
@@ -44,6 +46,7 @@ def hold(fleet: Planned) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_an_old_plan_comes_back_if_right_today_and_the_fleet_waits_until_resumed(
     postgres: DatabaseServer,
 ) -> None:

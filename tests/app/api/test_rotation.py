@@ -59,6 +59,7 @@ def ends(server: RunningServer, token: str) -> timedelta | None:
     return row[0]  # type: ignore[no-any-return]
 
 
+@pytest.mark.slow
 def test_a_joined_nodes_token_ends_after_a_month_and_says_so(server: RunningServer) -> None:
     one_time = server.request("POST", "/api/v1/jointokens", {}).json["token"]
     words = {"token": one_time, "node": "ending", **NODE}
@@ -68,6 +69,7 @@ def test_a_joined_nodes_token_ends_after_a_month_and_says_so(server: RunningServ
     assert told["token"] and works(server, told["token"])
 
 
+@pytest.mark.slow
 def test_case_24_the_old_token_has_a_minute_left_once_the_new_one_is_used(
     server: RunningServer, joined: tuple[str, str]
 ) -> None:
@@ -85,6 +87,7 @@ def test_case_24_the_old_token_has_a_minute_left_once_the_new_one_is_used(
     assert works(server, made.json["token"])
 
 
+@pytest.mark.slow
 def test_case_24_an_answer_lost_on_the_way_locks_nobody_out(server: RunningServer, joined: tuple[str, str]) -> None:
     name, old = joined
     lost, heard = ask(server, name, old).json["token"], ask(server, name, old).json["token"]
@@ -94,6 +97,7 @@ def test_case_24_an_answer_lost_on_the_way_locks_nobody_out(server: RunningServe
     assert third.status == 201 and works(server, third.json["token"])
 
 
+@pytest.mark.slow
 def test_case_24_a_token_that_was_given_up_and_comes_again_is_an_alarm(
     server: RunningServer, joined: tuple[str, str]
 ) -> None:
@@ -115,6 +119,7 @@ def test_case_24_a_token_that_was_given_up_and_comes_again_is_an_alarm(
     assert works(server, current)
 
 
+@pytest.mark.slow
 def test_case_24_a_wrong_secret_beside_a_spent_id_is_no_alarm(server: RunningServer, joined: tuple[str, str]) -> None:
     name, old = joined
     assert works(server, ask(server, name, old).json["token"])
@@ -137,6 +142,7 @@ def test_case_24_revoking_a_nodes_token_ends_its_successor_too_when_it_is_unused
     assert [works(server, token) for token in (anew, following)] == [False, False]
 
 
+@pytest.mark.slow
 def test_asked_by_many_at_once_one_successor_works(server: RunningServer, joined: tuple[str, str]) -> None:
     name, old = joined
     with ThreadPoolExecutor(6) as threads:
@@ -171,6 +177,7 @@ def test_case_25_what_a_node_tries_to_write_is_refused_and_in_the_audit(
     assert entry["detail"] == f"the token of node {name} may not {method} {path}"
 
 
+@pytest.mark.slow
 def test_an_expired_node_is_not_replaced_by_whoever_has_a_join_token(
     server: RunningServer, joined: tuple[str, str]
 ) -> None:
@@ -181,6 +188,7 @@ def test_an_expired_node_is_not_replaced_by_whoever_has_a_join_token(
     assert (taken.status, "made for it by name" in taken.json["detail"]) == (409, True)
 
 
+@pytest.mark.slow
 def test_the_audit_names_each_turn(server: RunningServer, joined: tuple[str, str]) -> None:
     name, old = joined
     new = ask(server, name, old).json["token"]

@@ -26,6 +26,8 @@ from tests.support.postgres import DatabaseServer
 from tests.support.reports import report, send
 from tests.support.server import Reply, RunningServer, running_server
 
+pytestmark = pytest.mark.slow
+
 TENANTS = ("redwood", "bluewater")
 SLO = {"latencyMs": 120, "percentile": 98}
 ADDRESS = re.compile(r"\b\d{1,3}(\.\d{1,3}){3}:\d+\b")

@@ -17,6 +17,7 @@ from tests.support.world import gpu_type
 NODE = {"gpuType": "v100-16gb", "gpus": 4, "cpuCores": 48, "memoryGib": 256}
 
 
+@pytest.mark.slow
 def test_a_token_is_shown_once_and_only_its_hash_is_kept(server: RunningServer) -> None:
     made = server.request("POST", "/api/v1/tokens", {"scope": "viewer", "label": "ci"})
     assert made.status == 201
@@ -151,6 +152,7 @@ def test_a_node_with_gpus_of_another_type_than_was_declared_does_not_join(server
     assert again.status == 201, "the token was not spent"
 
 
+@pytest.mark.slow
 def test_case_24_one_join_token_brought_by_many_at_once_lets_one_of_them_in(server: RunningServer) -> None:
     join_token = server.request("POST", "/api/v1/jointokens", {}).json["token"]
 
@@ -191,6 +193,7 @@ def test_a_join_without_a_valid_token_waits_for_no_writer_and_makes_none_wait(se
         assert server.request("POST", "/api/v1/join", unknown, token="").status == 401
 
 
+@pytest.mark.slow
 def test_case_24_a_used_join_token_that_comes_again_and_again_fills_no_table(server: RunningServer) -> None:
     join_token = server.request("POST", "/api/v1/jointokens", {}).json["token"]
     server.request("POST", "/api/v1/join", {"token": join_token, "node": "honest", **NODE}, token="")

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import psycopg
+import pytest
 
 from tests.support.server import RunningServer
 from tests.support.world import gpu_type, manifest, model
@@ -52,6 +53,7 @@ def watching(server: RunningServer, query: str = "", token: str = "", **headers:
     watch.close()
 
 
+@pytest.mark.slow
 def test_a_watch_tells_what_happens_to_an_object(server: RunningServer) -> None:
     path = "/api/v1/gputypes/watched"
     with watching(server, "?kinds=gputypes") as watch:

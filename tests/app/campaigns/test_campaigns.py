@@ -10,6 +10,8 @@ from tests.app.campaigns.running import LATENCY, MEMORY_GIB, asked, declare_mode
 from tests.support.agents import running_agent
 from tests.support.server import RunningServer
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_campaign_measures_a_copy_and_its_profile_can_be_applied(api: RunningServer, tmp_path: Path) -> None:
     with running_agent(api, tmp_path / "agent") as agent:

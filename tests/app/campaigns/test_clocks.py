@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from agents.devices.simulated.remote import connect
 from tests.app.campaigns.running import asked, declare_model
 from tests.app.campaigns.test_neighbours import agent_with_truth
@@ -13,6 +15,7 @@ CLOCKS = [600, 900]
 ASKED = {"batches": [1, 4], "smPercents": [30, 100], "clocksMhz": CLOCKS, "most": 5, "accuracy": 0.2}
 
 
+@pytest.mark.slow
 def test_several_clocks_are_measured_and_give_both_exponents(api: RunningServer, tmp_path: Path) -> None:
     with agent_with_truth(api, tmp_path / "agent") as agent:
         declare_model(api)

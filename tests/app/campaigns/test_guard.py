@@ -23,6 +23,8 @@ from tests.support.postgres import DatabaseServer
 from tests.support.server import RunningServer, running_server
 from tests.support.world import gpu_type, model, node, service
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def database(api: RunningServer) -> Iterator[Database]:

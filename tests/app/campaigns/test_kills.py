@@ -9,11 +9,15 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.app.campaigns.running import Asked, asked, declare_model, settings_of
 from tests.support.agents import AgentProcess, running_agent
 from tests.support.caller import until
 from tests.support.server import RunningServer
 from tests.support.soak import scaled
+
+pytestmark = pytest.mark.slow
 
 MOST = 8
 SM_PERCENTS = [10, 20, 30, 60, 100]

@@ -28,6 +28,7 @@ SETTINGS = {"batches": [1, 2, 4, 8], "smPercents": [20, 40, 60, 100], "leastSeco
 SEAMS = ("--device", "cores", "--cores", "1", "--models", str(DOCS))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(bool(why_not()), reason=why_not())
 def test_killed_while_it_measures_a_real_model_it_goes_on(api: RunningServer, tmp_path: Path) -> None:
     runtime = {"template": "gpuwright-serve", "args": {"model": "digits", "file": "digits.onnx"}}

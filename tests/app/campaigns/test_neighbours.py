@@ -14,6 +14,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import pytest
+
 from agents.devices.simulated.connections import CONTROL
 from tests.app.campaigns.running import LATENCY, ask, asked, declare_model
 from tests.support.agents import ROOT, AgentProcess, running_agent
@@ -21,6 +23,8 @@ from tests.support.caller import until
 from tests.support.server import RunningServer
 from tests.support.soak import scaled
 from tests.support.world import profile
+
+pytestmark = pytest.mark.slow
 
 ACCURACY = scaled(3, 10) / 100
 BESIDE = {"neighbours": ["other"], "batches": [4], "smPercents": [30, 60], "leastSeconds": 0.5, "accuracy": ACCURACY}

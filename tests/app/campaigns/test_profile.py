@@ -94,6 +94,7 @@ def test_between_what_was_measured_the_table_has_the_curve_at_every_setting_of_t
     assert spec["memoryGib"] == {"1": 1.0625, "2": 1.25, "4": 1.25, "8": 2.0, "16": 2.0}
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(
     st.lists(

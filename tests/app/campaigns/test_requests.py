@@ -95,6 +95,7 @@ def test_a_request_that_makes_no_sense_is_refused_by_name(
     assert cordons(server) == []
 
 
+@pytest.mark.slow
 def test_a_cordoned_gpu_is_refused_and_another_one_chosen(server: RunningServer) -> None:
     server.request("POST", "/api/v1/nodes/node-1/cordon", {"gpu": 0})
     refused = ask(server, gpu=0)
@@ -113,6 +114,7 @@ def test_a_cordoned_gpu_is_refused_and_another_one_chosen(server: RunningServer)
     assert cordons(server) == []
 
 
+@pytest.mark.slow
 def test_a_campaign_reserves_its_gpu_until_it_ends(server: RunningServer) -> None:
     campaign = asked(server, gpu=2)
     assert cordons(server) == [("node-1", 2, "profile")]
@@ -129,6 +131,7 @@ def test_a_campaign_reserves_its_gpu_until_it_ends(server: RunningServer) -> Non
     assert [(entry["verb"], entry["kind"]) for entry in audited] == [("stop", "Campaign"), ("create", "Campaign")]
 
 
+@pytest.mark.slow
 def test_scopes(server: RunningServer) -> None:
     campaign = asked(server)
     path = f"/api/v1/campaigns/{campaign.id}"
@@ -147,6 +150,7 @@ def test_scopes(server: RunningServer) -> None:
     assert server.request("POST", "/api/v1/nodes/node-1/profiling", body, token=other).status == 403
 
 
+@pytest.mark.slow
 def test_a_result_counts_once_and_only_if_it_was_asked_for(server: RunningServer) -> None:
     campaign = asked(server, **ONE)
     early = {"campaign": campaign.id, "measured": measured()}
@@ -168,6 +172,7 @@ def test_a_result_counts_once_and_only_if_it_was_asked_for(server: RunningServer
     assert ended["profiles"][0]["spec"]["memoryGib"] == {"1": 1.5}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", [0, -1, float("nan"), "4", True, None])
 def test_a_result_that_is_no_measurement_is_refused(server: RunningServer, value: object) -> None:
     campaign = asked(server, **ONE)
@@ -179,6 +184,7 @@ def test_a_result_that_is_no_measurement_is_refused(server: RunningServer, value
     assert campaign.read()["measurements"] == []
 
 
+@pytest.mark.slow
 def test_what_fails_twice_is_left_out_with_all_larger_batches(server: RunningServer) -> None:
     campaign = asked(server, batches=[1, 8], smPercents=[100])
     first = told(server, {"campaign": campaign.id})["task"]
@@ -196,6 +202,7 @@ def test_what_fails_twice_is_left_out_with_all_larger_batches(server: RunningSer
     assert [failure["message"] for failure in ended["failures"]] == ["out of memory"] * 2
 
 
+@pytest.mark.slow
 def test_a_model_that_never_starts_fails_its_campaign_with_the_reason(server: RunningServer) -> None:
     campaign = asked(server, **ONE)
     for attempt in (1, 2):
@@ -209,6 +216,7 @@ def test_a_model_that_never_starts_fails_its_campaign_with_the_reason(server: Ru
     assert (ended["state"], ended["reason"], ended["message"]) == ("failed", "exited", "exited: no such file")
 
 
+@pytest.mark.slow
 def test_a_gpu_that_is_occupied_is_waited_for(server: RunningServer) -> None:
     campaign = asked(server, **ONE)
     answer = told(server, {"campaign": campaign.id, "occupied": "on GPU 0: search-1"})
@@ -218,6 +226,7 @@ def test_a_gpu_that_is_occupied_is_waited_for(server: RunningServer) -> None:
     assert told(server, {"campaign": campaign.id})["task"]["setting"] == SETTING
 
 
+@pytest.mark.slow
 def test_the_campaign_of_a_deleted_node_ends(server: RunningServer) -> None:
     assert server.request("POST", "/api/v1/apply", [node("spare")]).status == 200
     campaign = asked(server, node="spare", **ONE)
@@ -226,6 +235,7 @@ def test_the_campaign_of_a_deleted_node_ends(server: RunningServer) -> None:
     assert campaign.read()["state"] == "failed"
 
 
+@pytest.mark.slow
 def test_a_node_without_a_campaign_has_nothing_to_measure(server: RunningServer) -> None:
     assert told(server, {"campaign": "c-gone", "measured": measured()}) == {"isOver": True}
     assert server.request("GET", "/api/v1/campaigns/c-gone").status == 404

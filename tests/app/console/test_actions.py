@@ -17,6 +17,8 @@ from tests.support.planned import Planned, planned_fleet
 from tests.support.postgres import DatabaseServer
 from tests.support.server import RunningServer
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def fleet(postgres: DatabaseServer) -> Iterator[Planned]:

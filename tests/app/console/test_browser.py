@@ -18,6 +18,8 @@ from tests.support.patience import PATIENCE_MS
 from tests.support.planned import Planned
 from tests.support.server import RunningServer
 
+pytestmark = pytest.mark.slow
+
 STILL_PAGES = ("/services/shop/a/explain",)  # an answer, which does not refresh
 LIVE_PAGES = (
     "/?service=shop/a", "/nodes/node-0", "/services", "/services/shop/a", "/plans", "/plans/1", "/money", "/events",

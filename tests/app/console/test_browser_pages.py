@@ -15,6 +15,8 @@ from tests.support.patience import PATIENCE_MS
 from tests.support.planned import Planned
 from tests.support.server import RunningServer
 
+pytestmark = pytest.mark.slow
+
 OF_ADMINS = ("/audit", "/what-if")  # a viewer is refused there
 
 

@@ -85,6 +85,7 @@ def test_times_are_those_of_the_reader(server: RunningServer, viewer: str) -> No
     assert re.search(r'<th scope="row">\d+ \w{3} \d\d:45<td>', table)
 
 
+@pytest.mark.slow
 def test_a_service_has_its_rate_with_the_planned_one_and_its_promise(server: RunningServer, viewer: str) -> None:
     for name in ("1h", "24h", "7d", "30d"):
         page = visit(server, viewer, f"/services/shop/a?range={name}").text
@@ -139,6 +140,7 @@ ROWS_LEFT_OUT = "" if SOAK else "figure tbody tr:nth-child(n + 4)"  # every day 
 CHART_PAGES = ("/?range=7d", "/?range=1h&table=cost", "/services/shop/a?range=1h&table=rate", "/money?table=works")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("look", ["wide", "phone"])
 def test_charts_are_read_by_eye_by_ear_and_on_a_phone(
     browser: Browser, server: RunningServer, viewer: str, look: str
@@ -156,6 +158,7 @@ def test_charts_are_read_by_eye_by_ear_and_on_a_phone(
             assert page.locator(".amounts").evaluate_all(fits), "no amount is out of sight"
 
 
+@pytest.mark.slow
 def test_a_range_is_chosen_by_keyboard_alone(browser: Browser, server: RunningServer, viewer: str) -> None:
     with opened(browser, server, viewer.partition("=")[2]) as page:
         page.goto("/services/shop/a")

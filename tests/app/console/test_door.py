@@ -24,6 +24,7 @@ def server(planned: Planned) -> RunningServer:
     return planned.server
 
 
+@pytest.mark.slow
 def test_who_has_no_session_is_sent_to_the_door(server: RunningServer) -> None:
     for cookie in ("", "gpuwright=", "gpuwright=gwc_aaaaaaaaaaaa_" + "a" * 43, "gpuwright=../../etc"):
         reply = visit(server, cookie)
@@ -31,6 +32,7 @@ def test_who_has_no_session_is_sent_to_the_door(server: RunningServer) -> None:
     assert '<form method="post" action="/sign-in">' in visit(server, "", "/sign-in").text
 
 
+@pytest.mark.slow
 def test_a_link_into_the_console_survives_signing_in_and_leads_nowhere_else(server: RunningServer) -> None:
     for asked in ("/?service=shop/a", "/services/shop/a", "/plans?state=done&page=2", "/nowhere"):
         sent = visit(server, "", asked)
@@ -52,6 +54,7 @@ def test_a_session_that_has_ended_is_reported_at_the_sign_in(server: RunningServ
     assert "Your session has ended" not in visit(server, "", "/sign-in").text
 
 
+@pytest.mark.slow
 def test_a_token_opens_a_session_for_reading_in_a_cookie_that_no_script_and_no_other_site_sees(
     server: RunningServer,
 ) -> None:
@@ -101,6 +104,7 @@ def api() -> list[tuple[str, str]]:
     ]
 
 
+@pytest.mark.slow
 def test_the_cookie_reads_the_page_and_is_nothing_to_the_api(server: RunningServer) -> None:
     cookie = session(server, server.admin_token)
     secret = cookie.partition("=")[2]
@@ -130,6 +134,7 @@ def test_a_form_with_too_many_fields_is_refused(server: RunningServer) -> None:
         assert refused.status == 400, path
 
 
+@pytest.mark.slow
 def test_a_session_ends_when_it_is_signed_out_and_when_its_token_is_revoked(server: RunningServer) -> None:
     token = server.token("viewer")
     first, second = session(server, token), session(server, token)
@@ -155,6 +160,7 @@ def test_a_session_is_listed_among_tokens_and_can_be_revoked_by_itself(server: R
     assert visit(server, cookie).status == 303
 
 
+@pytest.mark.slow
 def test_case_30_one_more_session_of_a_token_than_it_may_have_ends_the_oldest(server: RunningServer) -> None:
     token, other = server.token("viewer"), session(server, server.token("viewer"))
     opened = [session(server, token) for _ in range(MOST_OF_A_TOKEN + 2)]
@@ -172,6 +178,7 @@ def test_a_plain_form_of_another_site_is_known_by_its_origin(server: RunningServ
     assert sign_in(server, server.admin_token, **forwarded).status == 303
 
 
+@pytest.mark.slow
 def test_what_speaks_for_a_machine_reads_no_page(server: RunningServer) -> None:
     for token in (server.token("node", node="node-0"), server.token("gateway", gateway="edge")):
         reply = sign_in(server, token)
@@ -179,6 +186,7 @@ def test_what_speaks_for_a_machine_reads_no_page(server: RunningServer) -> None:
         assert "may not read the console" in reply.text
 
 
+@pytest.mark.slow
 def test_guesses_are_slowed_down_by_address_as_those_at_tokens_are(server: RunningServer) -> None:
     peer = "127.0.3.77"
     tried = [sign_in(server, f"gw_{'a' * 12}_{'b' * 43}", peer=peer).status for _ in range(90)]
@@ -190,6 +198,7 @@ def test_guesses_are_slowed_down_by_address_as_those_at_tokens_are(server: Runni
     assert sign_in(server, server.admin_token, peer="127.0.3.78").status == 303
 
 
+@pytest.mark.slow
 def test_a_link_signs_in_once(server: RunningServer) -> None:
     secret = link(server, server.admin_token)
     first = visit(server, "", f"/sign-in?link={secret}")
@@ -216,6 +225,7 @@ def test_a_link_is_good_for_a_minute_by_the_databases_clock(server: RunningServe
     assert visit(server, "", f"/sign-in?link={secret}").status == 401
 
 
+@pytest.mark.slow
 def test_a_link_ends_with_the_token_that_it_stands_for(server: RunningServer) -> None:
     token = server.token("viewer")
     secret = link(server, token)

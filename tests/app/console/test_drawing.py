@@ -8,6 +8,8 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+import pytest
+
 from app.console.boxes import HUES, NodeLook, assign_hues, draw, group_by_gpu
 from app.console.data import ConsoleData
 from app.console.events import group_events
@@ -259,6 +261,7 @@ def large(nodes: int, gpus: int) -> ConsoleData:
     return replace(whole, events=[replace(event, id=n, reason=f"reason_{n}") for n in range(600)])
 
 
+@pytest.mark.slow
 def test_a_page_is_small_however_large_the_fleet() -> None:
     for nodes, gpus in ((125, 8), (1000, 1), (1250, 8), (10_000, 1), (2, 5000)):
         whole = large(nodes, min(gpus, 64))

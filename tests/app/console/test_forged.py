@@ -43,6 +43,7 @@ def cordoned(server: RunningServer) -> list[str]:
     return [line["mode"] for line in server.request("GET", "/api/v1/cordons?node=node-1").json["items"]]
 
 
+@pytest.mark.slow
 def test_a_form_of_the_page_is_accepted_and_audited_under_the_token(server: RunningServer) -> None:
     token = server.token("operator")
     cookie = session(server, token)
@@ -60,6 +61,7 @@ def test_a_form_of_the_page_is_accepted_and_audited_under_the_token(server: Runn
     assert "is not cordoned" in refused.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["/nodes/node-1/drain", "/plans/1/abort", "/plans/1/rollback", "/what-if"])
 def test_a_forged_form_is_refused(server: RunningServer, operator: str, path: str) -> None:
     own = proof(server, operator)
@@ -87,6 +89,7 @@ def refused_of(server: RunningServer, token: str) -> list[dict[str, str]]:
     return found
 
 
+@pytest.mark.slow
 def test_a_refused_form_is_audited_with_what_it_asked_for(server: RunningServer) -> None:
     token = server.token("operator")
     cookie = session(server, token)
@@ -108,6 +111,7 @@ def test_a_refused_form_is_audited_with_what_it_asked_for(server: RunningServer)
     assert '<span class="alarm-text">refused</span>' in shown
 
 
+@pytest.mark.slow
 def test_a_flood_of_refused_forms_leaves_few_entries(server: RunningServer) -> None:
     token = server.token("operator")
     cookie = session(server, token)
@@ -116,6 +120,7 @@ def test_a_flood_of_refused_forms_leaves_few_entries(server: RunningServer) -> N
     assert 20 <= len(refused_of(server, token)) < 30  # 20 at once, and one in ten seconds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scope", [{"scope": "viewer"}, {"scope": "operator", "tenant": "shop"}])
 def test_whoever_may_not_write_sees_no_button_and_is_refused(server: RunningServer, scope: dict[str, str]) -> None:
     cookie = session(server, server.token(**scope))
@@ -176,6 +181,7 @@ def test_only_admins_read_the_audit(server: RunningServer, operator: str) -> Non
     assert visit(server, admin, "/audit?before=nonsense").status == 200
 
 
+@pytest.mark.slow
 def test_a_question_without_a_change_or_about_nothing_known_says_what_is_missing(
     server: RunningServer, operator: str
 ) -> None:

@@ -41,6 +41,7 @@ def test_what_is_unserved_is_said_first_with_the_service_that_is_short(server: R
     assert "lab/x" in trouble
 
 
+@pytest.mark.slow
 def test_the_page_says_the_plan_with_its_reasons_the_fleet_and_what_services_cost(
     server: RunningServer, viewer: str
 ) -> None:
@@ -55,6 +56,7 @@ def test_the_page_says_the_plan_with_its_reasons_the_fleet_and_what_services_cos
         assert f'data-label="Cost/h">{one["pricePerHour"]:,.2f}' in row[: row.index("</tr>")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scope", "tenant"), [("viewer", ""), ("operator", ""), ("admin", ""), ("operator", "shop")])
 def test_the_navigation_offers_only_pages_that_the_token_may_see(
     server: RunningServer, scope: str, tenant: str
@@ -90,6 +92,7 @@ def test_a_silent_node_and_a_failed_gpu_are_said_in_words(planned: Planned, serv
     assert "silent" not in visit(server, viewer).text
 
 
+@pytest.mark.slow
 def test_a_node_and_a_service_have_pages_of_their_own(server: RunningServer, viewer: str) -> None:
     assert "Node node-0" in words(visit(server, viewer, "/nodes/node-0").text)
     assert "only shop/a is coloured" in words(visit(server, viewer, "/?service=shop/a").text)
@@ -99,6 +102,7 @@ def test_a_node_and_a_service_have_pages_of_their_own(server: RunningServer, vie
     assert f"{placed['node']}/{placed['gpu']}" in words(visit(server, viewer, "/services/shop/a").text)
 
 
+@pytest.mark.slow
 def test_pages_lead_on_to_what_is_asked_next(server: RunningServer, viewer: str) -> None:
     operator = session(server, server.token("operator"))
     for page, link in (
@@ -110,6 +114,7 @@ def test_pages_lead_on_to_what_is_asked_next(server: RunningServer, viewer: str)
         assert f'value="{link.partition("=")[2]}"' in visit(server, operator, link).text
 
 
+@pytest.mark.slow
 def test_a_state_keeps_its_capitals_and_amounts_have_their_currency(server: RunningServer, viewer: str) -> None:
     assert "Slo" not in visit(server, viewer, "/services/shop/a").text
     assert "its slo" not in visit(server, viewer, "/services/shop/a").text
@@ -148,6 +153,7 @@ def test_services_are_found_by_name_state_and_order(server: RunningServer, viewe
     assert listed("?find=none") == []
 
 
+@pytest.mark.slow
 def test_nonsense_in_the_address_is_as_if_it_were_not_there(server: RunningServer, viewer: str) -> None:
     for query in ("page=-1", "page=99999999999999999999", "fleet=x", "sort=drop", "state=%00x", "find=" + "n" * 500):
         for path in PAGES:
@@ -196,6 +202,7 @@ def test_a_link_to_a_job_shows_no_other_whose_name_it_begins(server: RunningServ
     assert "There is no such job" in none
 
 
+@pytest.mark.slow
 def test_a_tenants_viewer_sees_its_own_and_nothing_by_which_another_could_be_named(server: RunningServer) -> None:
     cookie = session(server, server.token("viewer", tenant="shop"))
     whole = visit(server, session(server, server.token("viewer")), "/services").text
@@ -220,6 +227,7 @@ def test_a_tenants_operator_has_a_session_of_the_tenant(server: RunningServer) -
     assert "lab/x" not in visit(server, cookie, "/services").text
 
 
+@pytest.mark.slow
 def test_what_nodes_events_and_the_address_say_never_becomes_markup(server: RunningServer, viewer: str) -> None:
     with psycopg.connect(libpq_url(server.database_url), autocommit=True) as connection:
         connection.execute(

@@ -45,6 +45,7 @@ class OneMoment(PlannerStore):
         """Notes nothing."""
 
 
+@pytest.mark.slow
 def test_a_plan_that_follows_rates_has_the_bound_of_the_search_of_its_cycle(monkeypatch: pytest.MonkeyPatch) -> None:
     for module, limit in ((least_change, "FEW_HANDOVERS"), (least_change, "MOST_SHARE"), (choosing, "MOST_HANDOVERS")):
         monkeypatch.setattr(module, limit, -1)  # any whole plan moves too much, so the planner only follows rates

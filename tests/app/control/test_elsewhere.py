@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from random import Random
 
+import pytest
+
 from app.control.cycle import CycleBudget
 from app.control.decide.last_question import LastQuestion
 from app.control.decide.resting import starting_services
@@ -20,6 +22,8 @@ from tests.app.control.cycles import one_cycle
 from tests.app.control.decide.test_choosing import GPUS, NODES, SERVICES, in_force
 from tests.app.control.test_certificates import OneMoment
 from tests.support.soak import scaled
+
+pytestmark = pytest.mark.slow
 
 PLACES = [(node, gpu) for node in NODES for gpu in range(GPUS)]
 ROUNDING_SHARE = 1e-4

@@ -19,6 +19,8 @@ from simulation.run import Simulation, simulated
 from simulation.world import of_documents, of_store, put, truth_of
 from tests.simulation.worlds import CALM_TICK_SECONDS, Document, gpu_type, model, node, policy, profile, service
 
+pytestmark = pytest.mark.slow
+
 Place = tuple[str, int]
 SETTLED_SECONDS = 80.0
 QUICK_SECONDS, SLOW_SECONDS = 5.0, 20.0  # a node gives a quick start up before it is late, a slow one is late twice

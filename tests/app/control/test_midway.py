@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
 
+import pytest
+
 from app.control.answer.replay import Record, from_json, replay, to_json
 from app.control.cycle import CycleBudget
 from app.control.decide.around import ASSIGNED_KEY
@@ -84,6 +86,7 @@ def moments(count: int) -> Iterator[Snapshot]:
     return (now for seed in range(FIRST_SEED, FIRST_SEED + count) if (now := midway(seed)))
 
 
+@pytest.mark.slow
 def test_a_rollout_that_is_in_the_way_of_load_is_given_up_where_it_is() -> None:
     given_up = 0
     for now in moments(60):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from app.control.answer.replay import from_json, record_of, replay, to_json
 from app.control.domain.decision import RecipeKind, SolveOutcome
 from app.control.formulate.formulate import formulate
@@ -13,6 +15,8 @@ from app.store.plans import plan_reads
 from simulation.run import Simulation, simulated
 from simulation.shapes import steady
 from tests.simulation.worlds import all_noisy, small, steps
+
+pytestmark = pytest.mark.slow
 
 RISES_AT = 240.0
 RISEN_AT = 120.0

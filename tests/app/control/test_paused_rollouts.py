@@ -14,6 +14,8 @@ from app.store.plans.plans import Overtaken
 from simulation.run import Simulation, simulated
 from tests.simulation.worlds import CALM_TICK_SECONDS, small
 
+pytestmark = pytest.mark.slow
+
 PERSON = "ops"
 
 

@@ -35,6 +35,8 @@ from tests.simulation.worlds import (
     withdraw,
 )
 
+pytestmark = pytest.mark.slow
+
 
 @contextmanager
 def fleet(url: str, mode: str = "auto", rate: float = 200.0, nodes: int = 2) -> Iterator[Simulation]:

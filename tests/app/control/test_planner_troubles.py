@@ -62,6 +62,7 @@ def services_told(simulation: Simulation) -> set[str]:
     return {instance.service for wanted in assigned.values() for instance in wanted.instances}
 
 
+@pytest.mark.slow
 def test_a_drain_without_room_takes_nothing_down_and_refuses_no_request_at_any_load(database_url: str) -> None:
     with simulated(database_url, small(gpus=4), FOUR_TIMES) as simulation:
         simulation.advance(80, CALM_TICK_SECONDS)
@@ -73,6 +74,7 @@ def test_a_drain_without_room_takes_nothing_down_and_refuses_no_request_at_any_l
         assert refused == [], "what serves is not shut at the gateway"
 
 
+@pytest.mark.slow
 def test_a_quick_step_that_breaks_a_rule_is_never_assigned(database_url: str) -> None:
     with simulated(database_url, small(gpus=4), FOUR_TIMES) as simulation:
         solver = Failing()
@@ -88,6 +90,7 @@ def test_a_quick_step_that_breaks_a_rule_is_never_assigned(database_url: str) ->
         assert min(instance.sm_percent for wanted in assigned for instance in wanted.instances) > 5
 
 
+@pytest.mark.slow
 def test_a_service_that_is_deleted_goes_from_cordoned_nodes_too(database_url: str) -> None:
     with simulated(database_url, small(gpus=4)) as simulation:
         simulation.advance(80, CALM_TICK_SECONDS)
@@ -98,6 +101,7 @@ def test_a_service_that_is_deleted_goes_from_cordoned_nodes_too(database_url: st
         assert services_told(simulation) == {"a", "c"}
 
 
+@pytest.mark.slow
 def test_a_rollback_is_not_lost_to_a_plan_that_something_else_calls_for(database_url: str) -> None:
     with simulated(database_url, small(gpus=4)) as simulation:
         simulation.advance(45, CALM_TICK_SECONDS)
@@ -135,6 +139,7 @@ class Flaky:
         self.inner.begin()
 
 
+@pytest.mark.slow
 def test_a_new_leader_acts_only_once_it_knows_what_was_asked_before(database_url: str) -> None:
     with simulated(database_url, small(gpus=12), {"shop/a": spike(60.0, hold_seconds=3600.0)}) as simulation:
         simulation.advance(300, CALM_TICK_SECONDS)
@@ -155,6 +160,7 @@ def test_a_new_leader_acts_only_once_it_knows_what_was_asked_before(database_url
         assert _planned_rate(simulation) >= 0.9 * planned
 
 
+@pytest.mark.slow
 def test_a_notice_whose_answer_failed_is_answered_once_the_database_is_back(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,6 +196,7 @@ def _planned_rate(simulation: Simulation) -> float:
     )
 
 
+@pytest.mark.slow
 def test_case_18_a_database_whose_clock_is_set_back_an_hour_counts_at_once(database_url: str) -> None:
     with simulated(database_url, small(gpus=12), {"shop/a": spike(120.0)}) as simulation:
         simulation.advance(100, CALM_TICK_SECONDS)
@@ -199,6 +206,7 @@ def test_case_18_a_database_whose_clock_is_set_back_an_hour_counts_at_once(datab
         assert simulation.fleet.ready("shop/a") > usual, "what is said now is heard now"
 
 
+@pytest.mark.slow
 def test_case_18_no_planner_waits_for_a_lease_renewed_in_the_future(database_url: str) -> None:
     with simulated(database_url, small(gpus=2)) as simulation:
         simulation.advance(10)

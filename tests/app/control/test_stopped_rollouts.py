@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from sqlalchemy import text
 
 from app.manifests.model import Key, Kind
 from app.store.plans import plans
 from simulation.run import Simulation, simulated
 from tests.simulation.worlds import CALM_TICK_SECONDS, small, withdraw
+
+pytestmark = pytest.mark.slow
 
 SETTLED_SECONDS = 80.0
 STOPPED = """

@@ -47,6 +47,7 @@ def test_an_idle_kept_alive_connection_is_closed(start: Start) -> None:
     assert client.answer().status == 0
 
 
+@pytest.mark.slow
 def test_a_reader_of_a_watch_that_takes_nothing_is_cut_off(start: Start) -> None:
     server = start(settings={"write_stall_seconds": 0.5})
     stuck = server.client()
@@ -59,6 +60,7 @@ def test_a_reader_of_a_watch_that_takes_nothing_is_cut_off(start: Start) -> None
     assert b"heartbeat" in reader.socket.recv(65536)
 
 
+@pytest.mark.slow
 def test_a_reader_of_a_page_that_takes_nothing_is_cut_off(start: Start) -> None:
     server = start(settings={"write_stall_seconds": 0.5})
     stuck = server.client()
@@ -66,6 +68,7 @@ def test_a_reader_of_a_page_that_takes_nothing_is_cut_off(start: Start) -> None:
     server.until('reason="stalled-reader"} 1.0')
 
 
+@pytest.mark.slow
 def test_readers_that_leave_too_much_unread_together_are_cut_off(start: Start) -> None:
     server = start(limits={"write_buffered_bytes": 100_000})
     stuck = [server.client() for _ in range(4)]

@@ -74,6 +74,7 @@ def test_each_path_has_its_own_limit(server: Running, method: str, path: str, wh
     assert server.ask(method, path, who, bytes(limit + 1)).status == 413
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("declared", [True, False], ids=["with its length", "chunked"])
 @pytest.mark.parametrize("who", ["admin", "nobody"])
 def test_a_hundred_megabytes_are_refused_and_take_no_memory(server: Running, declared: bool, who: str) -> None:
@@ -103,6 +104,7 @@ def test_a_client_that_goes_on_sending_after_its_answer_is_cut_off(server: Runni
     pytest.fail("400 MB went in")
 
 
+@pytest.mark.slow
 def test_hostile_bodies_from_many_connections_at_once_stay_within_the_memory_bound(start: Start) -> None:
     server = start(settings={"rate_burst": 10_000, "body_seconds": 5.0})
     server.ask("POST", "/api/v1/apply", body=bytes(1 * MIB))
@@ -208,6 +210,7 @@ def test_guessing_tokens_slows_the_guesser_down_and_nobody_else(start: Start) ->
     assert server.ask("GET", "/api/v1/services").status == 200  # from the same address, with a known token
 
 
+@pytest.mark.slow
 def test_a_guesser_behind_a_trusted_proxy_is_slowed_down_and_nobody_else_there(start: Start) -> None:
     few = {"peer_failures_burst": 5, "peer_failures_per_second": 0.001}
 

@@ -22,6 +22,8 @@ from app.problem import HttpProblem
 from app.settings import Settings
 from app.store.database.urls import libpq_url
 
+pytestmark = pytest.mark.slow
+
 VIEWER = Principal("viewer-1", Scope.VIEWER, "", "")
 NODE = Principal("node-1", Scope.NODE, "", "n1")
 

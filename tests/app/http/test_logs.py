@@ -77,6 +77,7 @@ def test_nothing_in_a_value_can_break_the_line(stream: io.StringIO) -> None:
     assert NASTY in only(stream)["event"]
 
 
+@pytest.mark.slow
 @given(st.text())
 def test_any_text_stays_on_one_line_and_comes_back_the_same(text: str) -> None:
     record = logging.LogRecord("x", logging.INFO, "", 0, "event", None, None)
@@ -177,6 +178,7 @@ def test_hostile_names_stay_within_their_line(server: Running) -> None:
     assert not [line for line in server.log() if line["level"] == "evil"]
 
 
+@pytest.mark.slow
 def test_node_reports_and_probes_are_left_to_the_metrics_at_level_info(start: Start) -> None:
     server = start()
     server.ask("POST", "/api/v1/nodes/n1/report", "node", b"{}")
@@ -186,6 +188,7 @@ def test_node_reports_and_probes_are_left_to_the_metrics_at_level_info(start: St
     assert [line["path"] for line in server.log() if line["event"] == "request"] == ["/api/v1/services"]
 
 
+@pytest.mark.slow
 def test_a_flood_of_refusals_does_not_flood_the_log(start: Start) -> None:
     server = start(capacity={"peer_failures_burst": 1e6})
     client = server.client()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
 from tests.app.http.conftest import Client, Start, request
 from tests.app.http.small_app import token
 
@@ -30,6 +32,7 @@ def test_a_node_that_floods_is_limited_in_its_own_lane(start: Start) -> None:
     assert server.ask("POST", "/api/v1/nodes/n1/report", "admin", b"{}").status == 200  # not in the node lane
 
 
+@pytest.mark.slow
 def test_slow_requests_of_one_token_leave_room_for_others(start: Start) -> None:
     server = start(capacity={"working": 4, "working_each": 2})
     slow = [server.client() for _ in range(12)]
@@ -41,6 +44,7 @@ def test_slow_requests_of_one_token_leave_room_for_others(start: Start) -> None:
     assert {client.answer().status for client in slow} == {200}
 
 
+@pytest.mark.slow
 def test_case_30_heavy_reads_of_one_token_follow_each_other_and_of_all_are_few_at_a_time(start: Start) -> None:
     server = start(capacity={"heavy": 2})
 
@@ -58,6 +62,7 @@ def test_case_30_heavy_reads_of_one_token_follow_each_other_and_of_all_are_few_a
     assert slow.answer().status == 200
 
 
+@pytest.mark.slow
 def test_pages_that_ask_the_solver_are_few_at_a_time_for_each_token_and_delay_none_of_its_other_pages(
     start: Start,
 ) -> None:
@@ -78,6 +83,7 @@ def test_pages_that_ask_the_solver_are_few_at_a_time_for_each_token_and_delay_no
     assert {client.answer().json["at_once"] for client in both} <= {1, 2, 3}
 
 
+@pytest.mark.slow
 def test_case_22_clients_that_do_not_read_their_answers_keep_no_place(start: Start) -> None:
     server = start(capacity={"heavy": 4, "working": 4, "working_each": 1, "queue_seconds": 600.0})
     callers = ("admin", "other", "viewer", "tenant")
@@ -90,6 +96,7 @@ def test_case_22_clients_that_do_not_read_their_answers_keep_no_place(start: Sta
     assert all(len(client.answer().body) > 15_000_000 for client in stuck)
 
 
+@pytest.mark.slow
 def test_case_22_a_token_that_leaves_too_much_unread_loses_its_oldest_answer_and_nobody_else_any(start: Start) -> None:
     server = start(capacity={"unsent_bytes_each": 40 * MIB, "unsent_bytes": 100 * MIB})
     other, oldest, newest = server.client(), server.client(), server.client()
@@ -103,6 +110,7 @@ def test_case_22_a_token_that_leaves_too_much_unread_loses_its_oldest_answer_and
     assert len(newest.answer().body) == 30_001 * 1024
 
 
+@pytest.mark.slow
 def test_one_body_that_many_callers_are_sent_counts_once_and_cuts_none_of_them(start: Start) -> None:
     server = start(capacity={"unsent_bytes_each": 15 * MIB, "unsent_bytes": 25 * MIB})
     clients = [server.client() for _ in range(4)]
@@ -133,6 +141,7 @@ def test_one_token_may_keep_only_so_many_watches_open(start: Start) -> None:
     assert other.answer().status == 200
 
 
+@pytest.mark.slow
 def test_heartbeats_are_answered_throughout_a_flood_of_everything_else(start: Start) -> None:
     server = start()
     over = threading.Event()

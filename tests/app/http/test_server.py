@@ -56,6 +56,7 @@ def test_a_port_in_use_is_named_in_the_refusal() -> None:
             serve(nothing, Settings(port=port))
 
 
+@pytest.mark.slow
 def test_a_certificate_that_will_not_do_is_refused_by_name(tmp_path: Path, pair: tuple[Path, Path]) -> None:
     cert, key = pair
     with pytest.raises(SettingsError, match=r"missing\.pem cannot be read"):
@@ -121,6 +122,7 @@ def test_a_signal_ends_watches_and_long_polls_and_serve_returns(start: Start, nu
     assert not [line for line in server.log() if line["level"] in ("error", "critical")]
 
 
+@pytest.mark.slow
 def test_a_client_that_reads_nothing_does_not_hold_up_the_end(start: Start) -> None:
     server = start(limits={"shutdown_seconds": 0.3})
     watch, page, half = server.client(), server.client(), server.client()

@@ -46,6 +46,7 @@ def collector() -> Iterator[tuple[str, Spans]]:
         thread.join()
 
 
+@pytest.mark.slow
 def test_a_request_is_a_span_of_its_callers_trace(start: Start, collector: tuple[str, Spans]) -> None:
     endpoint, received = collector
     server = start(settings={"otlp_endpoint": endpoint})
@@ -70,6 +71,7 @@ def test_a_request_is_a_span_of_its_callers_trace(start: Start, collector: tuple
     assert second.status.code == 2
 
 
+@pytest.mark.slow
 def test_a_dead_collector_disturbs_no_request(start: Start) -> None:
     server = start(settings={"otlp_endpoint": "http://127.0.0.1:9"})
     assert server.ask("GET", "/api/v1/services").status == 200

@@ -17,6 +17,8 @@ from app.store.money import closing
 from tests.app.ledger.town import Ledger, ledger, usage
 from tests.support.caller import until
 
+pytestmark = pytest.mark.slow
+
 NOON = datetime(2026, 3, 29, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 QUARTER = 15 * MINUTE

@@ -6,6 +6,7 @@ from collections import defaultdict
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -74,6 +75,7 @@ def allocated(facts: NodeUsage, start: datetime = START, stop: datetime = START 
     return allocate(facts, us(start), us(stop))
 
 
+@pytest.mark.slow
 @settings(max_examples=scaled(10_000, 150))
 @given(histories(), st.sampled_from(["gpu", "node"]))
 @example(([Priced(KIND, 1, START)], [], timedelta()), "node")
@@ -98,6 +100,7 @@ def test_every_part_is_what_the_judge_says(history: tuple[list[Priced], list[Hel
         assert time == (at + timedelta(minutes=15) - begins) // MICROSECOND, (at, gpu)
 
 
+@pytest.mark.slow
 @given(histories())
 def test_a_hour_of_a_gpu_costs_its_price_whatever_happened_in_it(
     history: tuple[list[Priced], list[Held], timedelta],
@@ -112,6 +115,7 @@ def test_a_hour_of_a_gpu_costs_its_price_whatever_happened_in_it(
     assert len(by_hour) == 6
 
 
+@pytest.mark.slow
 @given(histories(), st.integers(1, 11))
 def test_slices_allocated_apart_are_those_allocated_together(
     history: tuple[list[Priced], list[Held], timedelta], cut: int
@@ -121,6 +125,7 @@ def test_slices_allocated_apart_are_those_allocated_together(
     assert allocated(facts, stop=middle) | allocated(facts, start=middle) == allocated(facts)
 
 
+@pytest.mark.slow
 @given(histories(), histories())
 def test_what_stands_and_its_counter_entries_say_what_is_wanted(
     before: tuple[list[Priced], list[Held], timedelta], after: tuple[list[Priced], list[Held], timedelta]
@@ -161,6 +166,7 @@ def test_energy_is_divided_as_the_time_is() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10**15), st.lists(st.integers(0, 10**9), min_size=1, max_size=9).filter(any))
 def test_parts_add_up_and_none_is_off_by_a_whole_one(amount: int, parts: list[int]) -> None:
     found = divide(amount, Shares(tuple(parts), sum(parts)))

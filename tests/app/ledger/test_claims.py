@@ -9,6 +9,8 @@ import pytest
 
 from tests.app.ledger.town import Ledger, ledger, usage
 
+pytestmark = pytest.mark.slow
+
 NOON = datetime(2026, 3, 29, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 QUARTER = 15 * MINUTE

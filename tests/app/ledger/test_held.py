@@ -14,6 +14,8 @@ from app.store.money.report_queries import ReportQuery, read
 from tests.app.ledger.town import Ledger, ledger, usage
 from tests.support.world import manifest
 
+pytestmark = pytest.mark.slow
+
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 HOUR = 60 * MINUTE

@@ -43,6 +43,7 @@ def town(postgres: DatabaseServer) -> Iterator[Ledger]:
     postgres.drop(url)
 
 
+@pytest.mark.slow
 @settings(
     max_examples=scaled(10_000, 8) // AT_ONCE,
     phases=[Phase.generate],

@@ -6,12 +6,15 @@ from dataclasses import replace
 from datetime import timedelta
 
 import psycopg
+import pytest
 
 from app.store.database.urls import libpq_url
 from tests.proofs.accounts import measured
 from tests.support.month import Fleet, account_for, load, load_accounted
 from tests.support.postgres import DatabaseServer
 from tests.support.soak import scaled
+
+pytestmark = pytest.mark.slow
 
 LINES = """
     SELECT slice, node, gpu, instance, tenant, service, model, kind, gpu_type, nano, gpu_microseconds FROM allocation

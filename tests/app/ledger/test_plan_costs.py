@@ -6,6 +6,8 @@ from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
+import pytest
+
 from app.control.formulate.problem import build_problem
 from app.ledger.allocation import allocate
 from app.ledger.facts import HOUR, GpuRate, NodeUsage, OwnedGpus, Usage
@@ -36,6 +38,7 @@ def booked(problem: Problem, plan: Plan) -> tuple[int, int]:
     return total, parts
 
 
+@pytest.mark.slow
 def test_a_steady_hour_costs_what_the_plan_says() -> None:
     whole = build_problem(load([Input("quickstart.yaml", QUICKSTART.read_bytes())]))
     problem = replace(whole, policy=replace(whole.policy, pricing="share", energy_price_per_kwh=0.0), jobs={})

@@ -90,6 +90,7 @@ def test_case_17_overlapping_claims_are_divided_as_a_plain_recomputation_divides
     }
 
 
+@pytest.mark.slow
 def test_twice_as_many_claims_are_twice_as_much_work_and_not_four_times() -> None:
     """Each begins in the other and none ends: all are there at once, and two of them pay."""
 
@@ -130,6 +131,7 @@ def lies(rng: random.Random, node: str, count: int) -> list[UsageInterval]:
     return found
 
 
+@pytest.mark.slow
 def test_case_17_of_thousands_of_lies_money_sees_what_was_stored_and_adds_up(town: Ledger) -> None:
     rng = random.Random(17)
     nodes = [f"liar-{number}" for number in range(3)]

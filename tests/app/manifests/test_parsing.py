@@ -19,6 +19,8 @@ from app.manifests.reader import API, InputLimits
 from app.worker.places import WorkersBusy
 from tests.app.manifests import bad
 
+pytestmark = pytest.mark.slow
+
 MANY = "---\n".join(bad.service().replace("{name: x}", f"{{name: s{n}}}") for n in range(800)).encode()
 SLOW = b"\n".join(b"k%d: {}" % n for n in range(240_000))  # seconds of reading, in few bytes
 

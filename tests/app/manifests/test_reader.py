@@ -31,17 +31,20 @@ class Quoting(yaml.SafeDumper):
 Quoting.add_representer(str, lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style='"'))
 
 
+@pytest.mark.slow
 @given(DOCUMENT)
 def test_json_is_read_as_it_was_written(value: dict[str, Any]) -> None:
     assert [document.value for document in read(json.dumps(value).encode(), "json")] == [value]
 
 
+@pytest.mark.slow
 @given(DOCUMENT)
 def test_json_is_read_the_same_as_yaml(value: dict[str, Any]) -> None:
     data = json.dumps(value, ensure_ascii=False).encode()
     assert read(data, "yaml") == read(data, "json")
 
 
+@pytest.mark.slow
 @given(st.lists(DOCUMENT, min_size=1, max_size=3))
 def test_yaml_is_read_as_it_was_written(values: list[dict[str, Any]]) -> None:
     data = yaml.dump_all(values, Dumper=Quoting, allow_unicode=False).encode()
@@ -50,6 +53,7 @@ def test_yaml_is_read_as_it_was_written(values: list[dict[str, Any]]) -> None:
     assert [document.source for document in documents] == [f"a.yaml#{n + 1}" for n in range(len(values))]
 
 
+@pytest.mark.slow
 @given(st.binary(max_size=200), st.sampled_from(["yaml", "json", "files"]))
 def test_no_bytes_raise_anything_but_refused(data: bytes, media: Any) -> None:
     refuses_or_reads(data, media)

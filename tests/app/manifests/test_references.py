@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from app.manifests.model import Key, Kind, Manifest
 from app.manifests.offline import DeclaredFiles
 from app.manifests.references import (
@@ -95,6 +97,7 @@ def test_a_model_that_changes_breaks_whoever_needed_what_is_gone() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_ten_thousand_misspelt_references_are_told_without_comparing_all_of_them() -> None:
     nodes = [Manifest(Kind.NODE, "", f"n{n}", {"gpuType": f"typ-{n}"}) for n in range(10_000)]
     types = [Manifest(Kind.GPU_TYPE, "", f"type-{n}", {}) for n in range(2_000)]

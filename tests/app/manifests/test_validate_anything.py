@@ -6,6 +6,7 @@ import copy
 import json
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +14,8 @@ from app.manifests import kinds, references, selectable
 from app.manifests.reader import Document, read
 from app.manifests.validate import validate
 from tests.app.manifests.test_contract_example import EXAMPLE
+
+pytestmark = pytest.mark.slow
 
 EXAMPLES: list[Any] = [document.value for document in read(EXAMPLE.encode(), "yaml")]
 SCALARS = [None, True, False, 0, 1, -1, 2, 50, 101, 300, 0.5, 1e12, 1e13, 1e308, 5e-324, 10**30]

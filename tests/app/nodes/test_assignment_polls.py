@@ -34,10 +34,12 @@ def held(server: RunningServer, count: int = 1) -> None:
     raise AssertionError("too few polls wait")
 
 
+@pytest.mark.slow
 def test_without_an_assignment_there_is_nothing_new(server: RunningServer, node: str, token: str) -> None:
     assert poll(server, token, node).status == 204
 
 
+@pytest.mark.slow
 def test_an_assignment_is_answered_at_once_and_only_once(
     server: RunningServer, database: Database, node: str, token: str
 ) -> None:
@@ -48,6 +50,7 @@ def test_an_assignment_is_answered_at_once_and_only_once(
     assert send(server, token, report(node)).json["assignmentVersion"] == version
 
 
+@pytest.mark.slow
 def test_a_decision_wakes_those_it_concerns(server: RunningServer, database: Database, node: str, token: str) -> None:
     other = f"{node}-other"
     waiting = in_background(lambda: poll(server, token, node, wait=30))
@@ -110,6 +113,7 @@ def test_nonsense_is_refused(server: RunningServer, node: str, token: str, query
     assert server.request("GET", f"/api/v1/nodes/{node}/assignment?{query}", token=token).status == 422
 
 
+@pytest.mark.slow
 def test_stopping_the_server_ends_polls(postgres: DatabaseServer) -> None:
     url = postgres.create()
     with running_server(url, GPUWRIGHT_DATABASE_DIRECT="1") as running:
@@ -122,6 +126,7 @@ def test_stopping_the_server_ends_polls(postgres: DatabaseServer) -> None:
     postgres.drop(url)
 
 
+@pytest.mark.slow
 def test_a_fleet_of_polls_is_woken_by_one_query(server: RunningServer, database: Database, node: str) -> None:
     names = [f"{node}-{n}" for n in range(40)]
     tokens = {name: server.token("node", node=name) for name in names}
@@ -133,6 +138,7 @@ def test_a_fleet_of_polls_is_woken_by_one_query(server: RunningServer, database:
     assert {name: reply.json["version"] for name, reply in replies.items()} == versions
 
 
+@pytest.mark.slow
 def test_two_replicas_hear_each_other_on_every_kind_of_database(each_database: GivenDatabase) -> None:
     direct = "1" if each_database.direct else "0"
     environment = {"GPUWRIGHT_DATABASE_DIRECT": direct, "GPUWRIGHT_RATE_PER_SECOND": "10000"}

@@ -19,6 +19,7 @@ def refused(server: RunningServer, reason: str) -> float:
     return sum(float(line.removeprefix(name)) for line in lines if line.startswith(name))
 
 
+@pytest.mark.slow
 def test_case_17_usage_beyond_the_bounds_is_counted_and_an_event_names_the_node(
     server: RunningServer, database: Database, node: str, token: str
 ) -> None:

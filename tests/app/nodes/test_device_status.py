@@ -88,6 +88,7 @@ def heard(database_url: str) -> Iterator[Heard]:
     made.close()
 
 
+@pytest.mark.slow
 def test_the_status_names_each_device_and_what_the_machine_can(heard: Heard) -> None:
     heard.report(1, inventory=INVENTORY, gpus=FENCED)
     said = heard.node.status
@@ -104,6 +105,7 @@ def test_the_status_names_each_device_and_what_the_machine_can(heard: Heard) -> 
     assert (unwell["status"], unwell["message"]) == ("False", "GPU 2 (GPU-2) is fenced: xid_79")
 
 
+@pytest.mark.slow
 def test_case_13_a_fenced_gpu_is_one_change_and_its_recovery_another(heard: Heard) -> None:
     heard.report(1, inventory=INVENTORY)
     seen = [heard.node.resource_version]
@@ -117,6 +119,7 @@ def test_case_13_a_fenced_gpu_is_one_change_and_its_recovery_another(heard: Hear
     assert heard.condition("GpusHealthy")["status"] == "True"
 
 
+@pytest.mark.slow
 def test_what_is_not_as_declared_is_a_condition_until_it_is(heard: Heard) -> None:
     heard.report(1, inventory=INVENTORY)
     heard.report(2, inventory={**INVENTORY, "gpus": GPUS[:3]})
@@ -129,6 +132,7 @@ def test_what_is_not_as_declared_is_a_condition_until_it_is(heard: Heard) -> Non
     assert heard.condition("GpusHealthy")["status"] == "True"
 
 
+@pytest.mark.slow
 def test_another_declaration_is_compared_anew(heard: Heard) -> None:
     heard.report(1, inventory=INVENTORY)
     heard.declare(node("node-1", gpus=8))
@@ -136,6 +140,7 @@ def test_another_declaration_is_compared_anew(heard: Heard) -> None:
     assert "8 GPUs are declared, but 4 were found" in heard.condition("InventoryMismatch")["message"]
 
 
+@pytest.mark.slow
 def test_another_declaration_of_the_type_is_compared_anew(heard: Heard) -> None:
     heard.report(1, inventory={**INVENTORY, "gpus": [{**gpu, "memoryGib": 31.7} for gpu in GPUS]})
     assert "GPU 0 (GPU-0) has 31.7 GiB, but a v100-16gb has 16" in heard.condition("InventoryMismatch")["message"]
@@ -144,17 +149,20 @@ def test_another_declaration_of_the_type_is_compared_anew(heard: Heard) -> None:
     assert heard.condition("InventoryMismatch")["status"] == "False"
 
 
+@pytest.mark.slow
 def test_a_node_that_says_nothing_of_its_devices_has_no_word_of_them_in_its_status(heard: Heard) -> None:
     heard.report(1)
     assert heard.node.status == {}
 
 
+@pytest.mark.slow
 def test_what_a_late_report_says_replaces_nothing_newer(heard: Heard) -> None:
     heard.send(5, inventory=INVENTORY, gpus=[{"index": 2}])
     heard.report(4, gpus=FENCED)
     assert heard.condition("GpusHealthy")["status"] == "True"
 
 
+@pytest.mark.slow
 def test_what_is_said_again_by_another_replica_is_not_taken_for_written(heard: Heard) -> None:
     other = Intake(heard.database, timedelta(days=14))
     heard.send(1, inventory=INVENTORY, gpus=FENCED)
@@ -173,6 +181,7 @@ def test_an_inventory_that_names_a_device_twice_is_refused() -> None:
             decoding.decode_report(json.dumps(report("node-1", 1, inventory={"gpus": twice})).encode())
 
 
+@pytest.mark.slow
 def test_devices_are_noted_on_every_kind_of_database(each_database: GivenDatabase) -> None:
     made = Heard(each_database.url, each_database.direct)
     made.report(1, inventory=INVENTORY, gpus=FENCED)
@@ -181,6 +190,7 @@ def test_devices_are_noted_on_every_kind_of_database(each_database: GivenDatabas
     made.close()
 
 
+@pytest.mark.slow
 def test_joining_again_fixes_the_devices_anew(api: RunningServer) -> None:
     heard = Heard(api.database_url)
     heard.report(1, inventory=INVENTORY)
@@ -196,6 +206,7 @@ def test_joining_again_fixes_the_devices_anew(api: RunningServer) -> None:
     heard.close()
 
 
+@pytest.mark.slow
 def test_the_status_has_what_the_node_admits_and_nothing_of_nodes_without_an_allow_list(heard: Heard) -> None:
     heard.report(1, inventory=INVENTORY)
     assert "admitted" not in heard.node.status
@@ -206,6 +217,7 @@ def test_the_status_has_what_the_node_admits_and_nothing_of_nodes_without_an_all
     assert heard.node.status["admitted"] == []
 
 
+@pytest.mark.slow
 def test_a_node_says_whether_own_runtimes_may_reach_the_metadata_address(heard: Heard) -> None:
     heard.report(1, inventory=INVENTORY)
     with pytest.raises(ValueError, match="got 0"):

@@ -20,6 +20,8 @@ from app.store.money import rollups
 from tests.support.postgres import GivenDatabase
 from tests.support.reports import ASSIGNED, instance, report, this_minute
 
+pytestmark = pytest.mark.slow
+
 HOUR = this_minute().replace(minute=0) - timedelta(hours=3)
 
 

@@ -9,6 +9,7 @@ import threading
 import time
 from datetime import timedelta
 
+import pytest
 from sqlalchemy import text
 
 from app.store.database.database import Database
@@ -21,6 +22,7 @@ NODES = 4
 KILLS = scaled(20, 2)
 
 
+@pytest.mark.slow
 def test_no_acknowledged_usage_is_lost_or_doubled(postgres: DatabaseServer) -> None:
     url = postgres.create()
     opened, closed = set[str](), set[str]()

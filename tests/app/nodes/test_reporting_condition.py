@@ -18,6 +18,8 @@ from tests.support.reports import report, send, this_minute
 from tests.support.server import RunningServer
 from tests.support.world import gpu_type, manifest
 
+pytestmark = pytest.mark.slow
+
 NODES = ("heard", "never", "silent")
 
 

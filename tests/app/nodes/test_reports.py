@@ -41,6 +41,7 @@ def refused(server: RunningServer, reason: str) -> float:
     return sum(float(line.removeprefix(name)) for line in text_.splitlines() if line.startswith(name))
 
 
+@pytest.mark.slow
 def test_a_report_is_stored_when_it_is_answered(
     server: RunningServer, database: Database, node: str, token: str
 ) -> None:
@@ -53,6 +54,7 @@ def test_a_report_is_stored_when_it_is_answered(
     assert kept(database, node)[this_minute()]["instances"][0]["id"] == "i-1"
 
 
+@pytest.mark.slow
 def test_reports_doubled_lost_and_reordered_leave_the_newest_of_each_minute(
     server: RunningServer, database: Database, node: str, token: str
 ) -> None:
@@ -157,6 +159,7 @@ def test_case_25_one_node_may_not_speak_for_another(
     assert rows(database, "SELECT FROM node_state WHERE node = 'node-other'") == []
 
 
+@pytest.mark.slow
 def test_case_25_refusals_without_end_do_not_fill_the_audit(
     server: RunningServer, database: Database, node: str
 ) -> None:
@@ -173,6 +176,7 @@ def test_people_do_not_report(server: RunningServer, node: str, scope: str) -> N
     assert send(server, server.token(scope), report(node)).status == 403
 
 
+@pytest.mark.slow
 def test_usage_is_opened_once_and_closed_once(server: RunningServer, database: Database, node: str, token: str) -> None:
     start = this_minute() - timedelta(minutes=9)
     end, later = start + timedelta(minutes=3), start + timedelta(minutes=5)
@@ -185,6 +189,7 @@ def test_usage_is_opened_once_and_closed_once(server: RunningServer, database: D
     assert (row.started_at, row.ended_at, row.sm_percent) == (start, end, 30)
 
 
+@pytest.mark.slow
 def test_case_25_usage_that_was_never_assigned_is_kept_counted_said_and_in_the_audit(
     server: RunningServer, database: Database, node: str, token: str
 ) -> None:
@@ -279,6 +284,7 @@ def full_disk(database: Database, table: str) -> Iterator[None]:
         database.write(lambda c: c.execute(text("DROP FUNCTION full_disk()")))
 
 
+@pytest.mark.slow
 def test_on_a_full_disk_telemetry_is_shed_and_the_world_can_still_be_declared(
     server: RunningServer, database: Database, node: str, token: str
 ) -> None:
@@ -318,6 +324,7 @@ def failing_for(database: Database, node: str) -> Iterator[None]:
         database.write(lambda connection, sql=sql: connection.execute(text(sql)))  # type: ignore[misc]
 
 
+@pytest.mark.slow
 def test_one_bad_report_of_a_batch_fails_alone(server: RunningServer, database: Database, node: str) -> None:
     names = [f"{node}-{n}" for n in range(16)]
     tokens = {name: server.token("node", node=name) for name in names}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import psycopg
+import pytest
 
 from tests.app.nodes.test_assignment_polls import held, in_background
 from tests.support.caller import until
@@ -11,6 +12,7 @@ from tests.support.reports import poll
 from tests.support.server import running_server
 
 
+@pytest.mark.slow
 def test_case_24_a_token_revoked_while_the_database_is_away_ends_its_poll_once_it_is_back(
     postgres: DatabaseServer,
 ) -> None:

@@ -62,6 +62,7 @@ def audited(server: RunningServer, node: str) -> list[Any]:
     return [one for one in entries if one["kind"] == "Instance" and f"{node} refused" in one["detail"]]
 
 
+@pytest.mark.slow
 def test_copies_what_is_held_back_and_excursions_can_be_read_with_their_owners(
     server: RunningServer, database: Database, node: str, token: str
 ) -> None:
@@ -82,6 +83,7 @@ def test_copies_what_is_held_back_and_excursions_can_be_read_with_their_owners(
     assert state(server, node, token).status == 403
 
 
+@pytest.mark.slow
 def test_the_newest_state_replaces_the_one_before(server: RunningServer, node: str, token: str) -> None:
     tell(server, token, node, 1)
     tell(server, token, node, 3, copies=COPIES[1:2], heldBack=[], excursions=[], repartition=[])
@@ -93,6 +95,7 @@ def test_the_newest_state_replaces_the_one_before(server: RunningServer, node: s
     assert state(server, node).json["copies"] == []
 
 
+@pytest.mark.slow
 def test_a_tenant_sees_its_own_and_counts_of_another(
     server: RunningServer, database: Database, node: str, token: str
 ) -> None:
@@ -108,6 +111,7 @@ def test_a_tenant_sees_its_own_and_counts_of_another(
         assert word not in found.text
 
 
+@pytest.mark.slow
 def test_a_node_on_which_a_tenant_has_nothing_does_not_exist_for_it(
     server: RunningServer, database: Database, node: str, token: str
 ) -> None:
@@ -144,6 +148,7 @@ def test_case_27_what_is_held_back_for_want_of_room_is_no_matter_for_the_audit(
     assert audited(server, node) == []
 
 
+@pytest.mark.slow
 def test_case_27_a_thousand_refusals_do_not_fill_the_audit(server: RunningServer, node: str, token: str) -> None:
     held = [{"instance": f"i-{n}", "reason": "refused_arguments"} for n in range(1000)]
     for sequence in range(3):

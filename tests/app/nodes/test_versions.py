@@ -77,6 +77,7 @@ def assign(server: RunningServer, generation: int) -> None:
     database.close()
 
 
+@pytest.mark.slow
 def test_case_32_an_old_agent_joins_reports_and_is_told_what_it_can_read(server: RunningServer, token: str) -> None:
     reply = send(server, token, replayed(RECORDED_REPORT, 10))
     answer = msgspec.json.decode(reply.text, type=contract_1.Answer)
@@ -114,6 +115,7 @@ def test_case_32_an_agent_two_versions_ahead_is_told_which_this_server_speaks(
     assert (refused.status, "this server understands contract version 1" in refused.json["detail"]) == (422, True)
 
 
+@pytest.mark.slow
 def test_case_32_agents_of_both_versions_take_turns_on_one_node(server: RunningServer, token: str) -> None:
     """An upgrade, and going back: the state is what the newest report says, also when that says less."""
     for sequence, raw in enumerate((RECORDED_LATER_REPORT, RECORDED_REPORT, RECORDED_LATER_REPORT), start=50):

@@ -41,6 +41,7 @@ UPDATE version SET value = 12 WHERE name = 'assignment';
 """
 
 
+@pytest.mark.slow
 def test_everything_comes_back_on_any_postgres(
     each_database: GivenDatabase, postgres: DatabaseServer, tmp_path: Path
 ) -> None:
@@ -60,6 +61,7 @@ def after_a_leap(url: str) -> dict[str, list[str]]:
     return everything(url)
 
 
+@pytest.mark.slow
 def test_after_a_restore_leaders_and_nodes_are_ahead_of_all_that_was_seen_since(
     filled: str, database_url: str, tmp_path: Path
 ) -> None:
@@ -80,6 +82,7 @@ def test_after_a_restore_leaders_and_nodes_are_ahead_of_all_that_was_seen_since(
             assert body == {"node": "n", "epoch": epoch, "generation": generation, "version": version, "plan": "p9"}
 
 
+@pytest.mark.slow
 def test_a_backup_is_its_owners_alone_whatever_lies_where_it_is_written(filled: str, tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_text("precious")
@@ -93,6 +96,7 @@ def test_a_backup_is_its_owners_alone_whatever_lies_where_it_is_written(filled: 
     assert victim.read_text() == "precious"
 
 
+@pytest.mark.slow
 def test_a_file_is_restored_through_a_pooler_and_on_an_older_postgres(
     each_database: GivenDatabase, filled: str, tmp_path: Path
 ) -> None:
@@ -101,6 +105,7 @@ def test_a_file_is_restored_through_a_pooler_and_on_an_older_postgres(
     assert everything(each_database.direct_url) == after_a_leap(filled)
 
 
+@pytest.mark.slow
 def test_numbers_given_by_the_database_go_on_where_they_were(filled: str, database_url: str, tmp_path: Path) -> None:
     backup.take(filled, tmp_path / "world.tar.gz")
     backup.restore(database_url, tmp_path / "world.tar.gz")
@@ -109,6 +114,7 @@ def test_numbers_given_by_the_database_go_on_where_they_were(filled: str, databa
         assert connection.execute("SELECT max(id), count(*) FROM audit").fetchone() == (60, 60)
 
 
+@pytest.mark.slow
 def test_a_backup_is_one_moment_while_others_write(filled: str, database_url: str, tmp_path: Path) -> None:
     """Each transaction adds an object and a reference to it; a backup that cut one would not restore."""
     ending = threading.Event()
@@ -138,12 +144,14 @@ def test_a_backup_is_one_moment_while_others_write(filled: str, database_url: st
     backup.restore(database_url, tmp_path / "world.tar.gz")
 
 
+@pytest.mark.slow
 def test_the_file_is_private_and_leaves_no_partial_one(filled: str, tmp_path: Path) -> None:
     backup.take(filled, tmp_path / "world.tar.gz")
     assert [path.name for path in tmp_path.iterdir()] == ["world.tar.gz"]
     assert (tmp_path / "world.tar.gz").stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.slow
 def test_a_database_with_rows_is_not_overwritten(filled: str, tmp_path: Path) -> None:
     backup.take(filled, tmp_path / "world.tar.gz")
     before = everything(filled)
@@ -152,6 +160,7 @@ def test_a_database_with_rows_is_not_overwritten(filled: str, tmp_path: Path) ->
     assert everything(filled) == before
 
 
+@pytest.mark.slow
 def test_another_schema_is_refused_with_the_command_to_run(filled: str, database_url: str, tmp_path: Path) -> None:
     file = tmp_path / "world.tar.gz"
     backup.take(filled, file)
@@ -160,6 +169,7 @@ def test_another_schema_is_refused_with_the_command_to_run(filled: str, database
         backup.restore(database_url, file)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("member", "change"),
     [
@@ -182,6 +192,7 @@ def test_a_damaged_file_restores_nothing(
     assert everything(database_url) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kept", [0.1, 0.5, 0.99])
 def test_a_file_cut_short_restores_nothing(filled: str, database_url: str, tmp_path: Path, kept: float) -> None:
     file = tmp_path / "world.tar.gz"
@@ -194,6 +205,7 @@ def test_a_file_cut_short_restores_nothing(filled: str, database_url: str, tmp_p
     assert everything(database_url) == before
 
 
+@pytest.mark.slow
 def test_names_in_a_hostile_file_reach_no_statement(filled: str, database_url: str, tmp_path: Path) -> None:
     file = tmp_path / "world.tar.gz"
     backup.take(filled, file)

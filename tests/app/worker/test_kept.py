@@ -6,6 +6,7 @@ import pickle
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +20,7 @@ from tests.solvers.planning.random_problems import random_problem
 PROBLEMS = [random_problem(seed) for seed in range(2 * MOST_KEPT)]
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from(PROBLEMS), max_size=12))
 def test_orders_come_back_equal_whatever_was_sent_before(problems: list[Problem]) -> None:
     kept = KeptObjects(Problem)
@@ -27,6 +29,7 @@ def test_orders_come_back_equal_whatever_was_sent_before(problems: list[Problem]
         assert pickle.loads(kept.pickled(order)) == order
 
 
+@pytest.mark.slow
 def test_orders_about_one_plan_send_it_once() -> None:
     problem = random_problem(0)
     plan, kept = solve(problem, SolveBudget(None, 2, 0)), KeptObjects(Problem, Plan)

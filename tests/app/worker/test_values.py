@@ -34,6 +34,7 @@ def test_what_comes_back_is_equal_and_was_checked() -> None:
         pickle.loads(pickle.dumps(odd))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10))
 def test_orders_arrive_as_they_were_sent(seed: int) -> None:
     problem = random_problem(seed)

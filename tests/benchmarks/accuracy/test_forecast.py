@@ -22,6 +22,7 @@ def write(folder: Path, clients: int, steps: int) -> None:
         (folder / f"chunk-{client}-trace.csv").write_text("\n".join(rows) + "\n")
 
 
+@pytest.mark.slow
 def test_every_figure_stands_beside_its_baselines(tmp_path: Path) -> None:
     for name in forecast.SERIES:
         write(tmp_path / "servegen" / name, clients=2, steps=3 * forecast.STEPS_A_DAY)

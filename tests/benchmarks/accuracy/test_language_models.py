@@ -42,6 +42,7 @@ def test_a_log_of_a_known_server_is_predicted(tmp_path: Path) -> None:
     assert rows["logs.tpot"].ours < rows["logs.tpot"].baselines[logs.PLAIN]
 
 
+@pytest.mark.slow
 def test_the_quantile_beats_gradient_boosting_while_a_load_grows(tmp_path: Path) -> None:
     (tmp_path / predictor.FOLDER).mkdir()
     generator = np.random.default_rng(1)

@@ -12,6 +12,7 @@ from tests.cli.conftest import WORLD, Run, service
 from tests.support.server import RunningServer
 
 
+@pytest.mark.slow
 def test_a_new_token_is_alone_on_stdout_and_works(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     made = run("token", "create", "--scope", "viewer", "--tenant", "shop", "--label", "for a test", "--expires", "1h")
     assert made.code == 0 and len(made.lines) == 1 and made.lines[0].startswith("gw_")
@@ -77,6 +78,7 @@ def test_a_context_needs_an_address(run: Run) -> None:
     assert far.code == 0 and "not encrypted" in far.err
 
 
+@pytest.mark.slow
 def test_versions_of_both_sides_are_shown(run: Run) -> None:
     assert {line.split(":")[0] for line in run("version").lines} == {"client", "server"}
     assert len(run("--version").lines) == 1
@@ -98,6 +100,7 @@ def test_validate_partial_allows_references_to_elsewhere(run: Run, tmp_path: Pat
     assert run("validate", "-f", str(file), "--partial").code == 0
 
 
+@pytest.mark.slow
 def test_a_tenants_token_lists_what_it_may_see_and_leaves_out_the_rest(
     world: Run, server: RunningServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.cli.conftest import Run, service
 
 
+@pytest.mark.slow
 def test_apply_says_one_line_an_object_and_is_idempotent(world: Run) -> None:
     first = world("apply", "-f", "-", stdin=service("a1"))
     assert (first.code, first.lines) == (0, ["service/shop/a1 created"])
@@ -44,6 +47,7 @@ def test_a_dry_run_says_so_and_changes_nothing(world: Run) -> None:
     assert world("get", "service", "shop/a6").code == 1
 
 
+@pytest.mark.slow
 def test_what_get_prints_apply_takes_back_unchanged(world: Run) -> None:
     world("apply", "-f", "-", stdin=service("b1", tenant="round") + service("b2", tenant="round"))
     for form in ("yaml", "json"):

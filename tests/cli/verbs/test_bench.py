@@ -12,6 +12,7 @@ import pytest
 from cli.bench.api import rounded_percentile
 
 
+@pytest.mark.slow
 def test_a_small_fleet_is_measured_without_errors(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "cli.main", "bench", "api", "--agents", "20", "--seconds", "2"]
     done = subprocess.run(
@@ -26,6 +27,7 @@ def test_a_small_fleet_is_measured_without_errors(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_reports_are_measured_while_a_viewer_reads(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "cli.main", "bench", "api", "--agents", "5", "--seconds", "1", "--rate", "10"]
     command += ["--readers", "1", "--services", "20", "--json"]

@@ -10,6 +10,7 @@ from cli.bench import cycle, steady
 from cli.main import main
 
 
+@pytest.mark.slow
 def test_bench_cycle_prints_the_row_of_its_contract(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

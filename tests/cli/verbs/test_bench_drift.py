@@ -17,6 +17,7 @@ from cli.main import main
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
+@pytest.mark.slow
 def test_bench_drift_prints_the_rows_of_its_contract(capsys: pytest.CaptureFixture[str]) -> None:
     size = ("--gpus", "2", "--services", "1", "--seeds", "1", "--before", "2", "--minutes", "2", "--change", "range")
     assert main(["bench", "drift", *size, "--json"]) == 0

@@ -10,6 +10,8 @@ import pytest
 from cli.bench import profiler
 from cli.main import main
 
+pytestmark = pytest.mark.slow
+
 
 def rows_of(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any]]:
     assert main(["bench", "profiler", "--seeds", "1", "--every", "70", "--json", *words]) == 0

@@ -34,6 +34,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     return run
 
 
+@pytest.mark.slow
 def test_a_plan_is_timed_in_a_separate_process_and_its_memory_watched() -> None:
     heard: list[str] = []
     problem = family("A", 8, 4, 0)
@@ -43,6 +44,7 @@ def test_a_plan_is_timed_in_a_separate_process_and_its_memory_watched() -> None:
     assert row(told, peak_mb, 1.0)["violations"] == []
 
 
+@pytest.mark.slow
 def test_other_planners_are_set_beside_the_joint_planner_with_the_price_of_what_they_leave(bench: Bench) -> None:
     size = ("--gpus", "8", "--services", "4", "--family", "A", "--seeds", "1", "--seconds", "1")
     found, progress = bench("solve", *size, "--planners", "melange,largest")
@@ -56,6 +58,7 @@ def test_other_planners_are_set_beside_the_joint_planner_with_the_price_of_what_
         planners("melange,joint")
 
 
+@pytest.mark.slow
 def test_bench_solve_prints_the_rows_of_its_contract_and_draws_them(bench: Bench, tmp_path: Path) -> None:
     size = ("--gpus", "8", "--services", "4", "--family", "A", "--seeds", "1", "--seconds", "1")
     found, progress = bench("solve", *size, "--plot", "gap.png")
@@ -70,6 +73,7 @@ def test_bench_solve_prints_the_rows_of_its_contract_and_draws_them(bench: Bench
     assert (tmp_path / "gap.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_bench_solve_plans_each_file_and_bills_a_blind_plan_by_node(bench: Bench) -> None:
     bench("family", "--gpus", "8", "--services", "4", "--family", "G", "--seeds", "2", "--out", ".")
     files = [f"family-g30-8-4-{seed}.json" for seed in range(2)]
@@ -87,6 +91,7 @@ def test_bench_solve_plans_each_file_and_bills_a_blind_plan_by_node(bench: Bench
     assert "break a rule" in progress
 
 
+@pytest.mark.slow
 def test_bench_solve_moves_the_rates_of_a_file_by_seed(bench: Bench) -> None:
     bench("family", "--gpus", "4", "--services", "2", "--out", ".")
     found, _ = bench("solve", "-f", "family-a-4-2-0.json", "--moved", "2", "--work", "1")
@@ -112,6 +117,7 @@ def test_bench_solve_refuses_what_it_cannot_measure(
     assert why in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_bench_replan_prints_the_rows_of_its_contract(bench: Bench) -> None:
     size = ("--gpus", "8", "--services", "4", "--work", "1", "--rounds", "2")
     found, progress = bench("replan", *size)
@@ -126,12 +132,14 @@ def test_bench_replan_prints_the_rows_of_its_contract(bench: Bench) -> None:
     assert "against a cold plan" in progress
 
 
+@pytest.mark.slow
 def test_bench_hetsev_compares_costs_where_both_serve_everything(bench: Bench) -> None:
     found, _ = bench("hetsev", "--gpus", "8", "--services", "4", "--seeds", "1", "--seconds", "1")
     (one,) = found["rows"]
     assert found["ratio"] == one["ratio"] == one["cost"] / one["hetsev_cost"]
 
 
+@pytest.mark.slow
 def test_a_family_is_written_as_files_that_verify_and_solve_read(bench: Bench, tmp_path: Path) -> None:
     found, _ = bench("family", "--gpus", "8", "--services", "4", "--seeds", "2", "--out", "files")
     assert [one["file"] for one in found["rows"]] == ["files/family-a-8-4-0.json", "files/family-a-8-4-1.json"]
@@ -190,6 +198,7 @@ def test_every_family_may_be_named_where_one_is_measured() -> None:
     assert [parser.parse_args(["--family", name]).family for name in FAMILIES] == list(FAMILIES)
 
 
+@pytest.mark.slow
 def test_bench_fallback_adds_what_risen_rates_lack_and_moves_nothing(bench: Bench) -> None:
     size = ("--gpus", "8", "--services", "4", "--work", "1", "--rounds", "2", "--changed", "0.5")
     found, progress = bench("fallback", *size)

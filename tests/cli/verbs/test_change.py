@@ -51,6 +51,7 @@ def seen(tmp_path: Path) -> list[str]:
     return (tmp_path / "seen.txt").read_text().split("\f")
 
 
+@pytest.mark.slow
 def test_delete_by_name_and_what_is_gone_is_exit_code_1(world: Run) -> None:
     world("apply", "-f", "-", stdin=service("a1") + service("a2"))
     assert world("delete", "service", "shop/a1", "--dry-run").lines == ["service/shop/a1 deleted (dry run)"]
@@ -63,6 +64,7 @@ def test_delete_by_name_and_what_is_gone_is_exit_code_1(world: Run) -> None:
     assert world("delete", "service", "shop/a1", "--ignore-not-found", "--yes").code == 0
 
 
+@pytest.mark.slow
 def test_without_a_terminal_nothing_is_deleted_unless_yes_is_given(world: Run) -> None:
     world("apply", "-f", "-", stdin=service("safe"))
     for words in (("service", "shop/safe"), ("node", "node-1", "--force")):
@@ -73,6 +75,7 @@ def test_without_a_terminal_nothing_is_deleted_unless_yes_is_given(world: Run) -
     assert world("get", "service", "shop/safe").code == world("get", "node", "node-1").code == 0
 
 
+@pytest.mark.slow
 def test_what_get_prints_as_names_delete_and_describe_take(world: Run) -> None:
     world("apply", "-f", "-", stdin=service("n1", "named") + service("n2", "named"))
     names = world("get", "svc", "--tenant", "named", "-o", "name").lines
@@ -100,6 +103,7 @@ def test_a_file_is_deleted_in_an_order_in_which_nothing_is_referred_to(world: Ru
     assert world("delete", "-f", str(file), "--yes").lines == ["service/shop/b1 deleted", "model/gone deleted"]
 
 
+@pytest.mark.slow
 def test_edit_sends_what_was_saved(world: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world("apply", "-f", "-", stdin=service("e1"))
     monkeypatch.setenv("EDITOR", editor(tmp_path, "text = text.replace('latencyMs: 80', 'latencyMs: 60')"))
@@ -107,12 +111,14 @@ def test_edit_sends_what_was_saved(world: Run, tmp_path: Path, monkeypatch: pyte
     assert json.loads(world("get", "svc", "shop/e1", "-o", "json").out)["spec"]["slo"]["latencyMs"] == 60
 
 
+@pytest.mark.slow
 def test_edit_without_a_change_changes_nothing(world: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world("apply", "-f", "-", stdin=service("e2"))
     monkeypatch.setenv("EDITOR", editor(tmp_path, "pass"))
     assert world("edit", "svc/shop/e2").lines == ["service/shop/e2 unchanged"]
 
 
+@pytest.mark.slow
 def test_a_refused_edit_is_opened_again_with_its_faults(
     world: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,6 +130,7 @@ def test_a_refused_edit_is_opened_again_with_its_faults(
     assert "#| " in second and "spec.slo.latencyMs" in second and "latencyMs: -1" in second
 
 
+@pytest.mark.slow
 def test_an_edit_given_up_after_a_refusal_is_kept_in_a_file(
     world: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,6 +145,7 @@ def test_an_edit_given_up_after_a_refusal_is_kept_in_a_file(
     assert "latencyMs: -1" in kept.read_text()
 
 
+@pytest.mark.slow
 def test_a_change_by_someone_else_is_shown_and_not_overwritten(
     world: Run, server: RunningServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,6 +189,7 @@ def test_wait_says_what_is_there_when_the_time_is_over(world: Run) -> None:
     assert world("wait", "service", "nobody", "--for", "spec.priority=1").code == 1
 
 
+@pytest.mark.slow
 def test_wait_sees_the_change_that_comes_while_it_waits(world: Run, server: RunningServer) -> None:
     world("apply", "-f", "-", stdin=service("w3"))
     steps: list[tuple[str, Callable[[], Done]]] = [
@@ -197,6 +206,7 @@ def test_wait_sees_the_change_that_comes_while_it_waits(world: Run, server: Runn
             assert waiting.wait(120) == 0
 
 
+@pytest.mark.slow
 def test_watch_shows_changes_and_ends_quietly_with_ctrl_c(world: Run, server: RunningServer) -> None:
     with process(server, "watch", "services", "--tenant", "seen", "-o", "name", "-v") as watching:
         assert watching.stderr is not None and watching.stdout is not None
@@ -213,6 +223,7 @@ def test_watch_shows_changes_and_ends_quietly_with_ctrl_c(world: Run, server: Ru
         assert "Traceback" not in watching.stderr.read()
 
 
+@pytest.mark.slow
 def test_get_watch_lists_first_and_survives_a_restart_of_the_server(world: Run, server: RunningServer) -> None:
     world("apply", "-f", "-", stdin=service("y1", "lasting"))
     with process(server, "get", "svc", "--tenant", "lasting", "--watch", "-o", "name") as watching:

@@ -21,6 +21,7 @@ def no_database_url(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DATABASE_LISTEN_URL", raising=False)
 
 
+@pytest.mark.slow
 def test_migrate_goes_forward_and_back_and_says_so(
     empty_database_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -103,6 +104,7 @@ def test_an_unreachable_database_is_reported_without_its_password(
     assert "canary-password" not in captured.out + captured.err
 
 
+@pytest.mark.slow
 def test_a_folder_is_backed_up_while_its_server_runs_and_restored_into_a_new_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -134,6 +136,7 @@ def test_a_missing_backup_is_reported(
     assert "the file /nowhere/world.tar.gz does not exist" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_folder_that_is_named_wins_over_the_database_of_the_shell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

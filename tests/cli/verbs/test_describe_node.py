@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from app.nodes import device_status
 from app.store.database.database import Database
 from tests.cli.conftest import Run
 from tests.support.reports import instance, report, send
 from tests.support.server import RunningServer
+
+pytestmark = pytest.mark.slow
 
 GPUS = [{"index": n, "uuid": f"GPU-{n}", "memoryGib": 15.8, "smCount": 80} for n in range(4)]
 SAID: dict[str, Any] = {

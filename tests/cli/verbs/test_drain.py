@@ -32,6 +32,7 @@ def cordon_of(run: Run, node: str) -> str:
     return line[at : lines[0].index("RECLAIM")].strip()
 
 
+@pytest.mark.slow
 def test_the_list_of_nodes_shows_cordons_and_drains(run: Run) -> None:
     assert cordon_of(run, "node-0") == "-"
     assert run("cordon", "node-0/1").code == 0

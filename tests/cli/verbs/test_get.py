@@ -13,6 +13,7 @@ from tests.cli.conftest import Run, service
 from tests.support.server import RunningServer
 
 
+@pytest.mark.slow
 def test_a_table_has_the_columns_of_its_kind(world: Run) -> None:
     world("apply", "-f", "-", stdin=service("a1", tenant="table"))
     done = world("get", "svc", "--tenant", "table")
@@ -44,6 +45,7 @@ def test_an_slo_of_tokens_has_both_its_promises(world: Run) -> None:
     assert (spec["slo"], spec["tokens"]) == (slo, lengths)
 
 
+@pytest.mark.slow
 def test_every_kind_has_a_table_also_when_it_is_empty(world: Run) -> None:
     for kind in ("svc", "jo", "no", "gt", "mo", "pr", "po", "ten"):
         for form in ("table", "wide", "name", "json", "yaml"):
@@ -51,6 +53,7 @@ def test_every_kind_has_a_table_also_when_it_is_empty(world: Run) -> None:
     assert world("get", "ten").err == "no tenants found\n"
 
 
+@pytest.mark.slow
 def test_all_pages_are_read(world: Run) -> None:
     world("apply", "-f", "-", stdin="".join(service(f"s{n}", tenant="many") for n in range(501)))
     assert len(world("get", "services", "--tenant", "many", "-o", "name").lines) == 501
@@ -109,6 +112,7 @@ def test_a_wrong_token_is_exit_code_3_and_says_where_it_came_from(world: Run, mo
     assert done.code == 3 and "the token of GPUWRIGHT_TOKEN" in done.err and "xxx" not in done.err
 
 
+@pytest.mark.slow
 def test_the_quickstart_fills_every_table(run: Run, api: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPUWRIGHT_SERVER", api.url)
     monkeypatch.setenv("GPUWRIGHT_TOKEN", api.admin_token)

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from app.embedded import EmbeddedPostgres
 from app.store.database import schema
 from tests.support.caller import until
@@ -34,6 +36,7 @@ def events(log: Path) -> list[str]:
     return [json.loads(line)["event"] for line in whole.splitlines()]
 
 
+@pytest.mark.slow
 def test_a_planner_waits_for_a_database_that_is_away_logs_it_once_and_then_leads(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     log, folder = tmp_path / "planner.log", tmp_path / "data"

@@ -38,6 +38,7 @@ def journals(state: Path) -> list[Path]:
     return sorted(state.rglob("*.jsonl"))
 
 
+@pytest.mark.slow
 def test_a_server_at_a_url_is_measured_and_its_profile_applied(run: Run, server: RunningServer, state: Path) -> None:
     assert server.request("POST", "/api/v1/apply", [gpu_type()]).status == 200
     declare_model(server, "resnet50")
@@ -54,6 +55,7 @@ def test_a_server_at_a_url_is_measured_and_its_profile_applied(run: Run, server:
     assert journals(state) == []
 
 
+@pytest.mark.slow
 def test_killed_it_goes_on_where_it_was(run: Run, state: Path) -> None:
     with serving("--latency", "1:40;8:80", "--max-batch", "8") as copy:
         words = ["profile", "resnet50/fp16", "--url", f"http://127.0.0.1:{copy.port}", *AT_URL, "--json"]
@@ -71,6 +73,7 @@ def test_killed_it_goes_on_where_it_was(run: Run, state: Path) -> None:
     assert json.loads(done.out)["measurements"] == 4
 
 
+@pytest.mark.slow
 def test_measurements_are_kept_where_their_profile_cannot_be_applied(run: Run, state: Path) -> None:
     with serving("--latency", "1:5") as copy:
         words = ["profile", "resnet50/fp16", "--url", f"http://127.0.0.1:{copy.port}", *AT_URL]
@@ -102,6 +105,7 @@ def test_an_empty_journal_is_begun_and_a_damaged_one_or_an_impossible_place_is_r
             MeasurementJournal(path, subject)
 
 
+@pytest.mark.slow
 def test_a_node_is_measured_and_followed(run: Run, server: RunningServer, tmp_path: Path) -> None:
     with running_agent(server, tmp_path / "agent"):
         declare_model(server)
@@ -115,6 +119,7 @@ def test_a_node_is_measured_and_followed(run: Run, server: RunningServer, tmp_pa
     assert "tiny/fp16" in listed.out and "done" in listed.out and "2/2" in listed.out
 
 
+@pytest.mark.slow
 def test_models_are_measured_beside_each_other_and_all_their_profiles_applied(
     run: Run, server: RunningServer, tmp_path: Path
 ) -> None:
@@ -132,6 +137,7 @@ def test_models_are_measured_beside_each_other_and_all_their_profiles_applied(
     assert {found["spec"]["model"] for found in declared if "pressure" in found["spec"]} == {"left", "right"}
 
 
+@pytest.mark.slow
 def test_a_campaign_that_is_stopped_ends_its_follower(run: Run, server: RunningServer) -> None:
     assert server.request("POST", "/api/v1/apply", [gpu_type()]).status == 200
     declare_model(server)

@@ -27,6 +27,7 @@ v100-16gb,a/x,8,50,b/x:50+c/x:50,26,30
 """
 
 
+@pytest.mark.slow
 def test_pairs_become_pressures_and_sensitivities_with_their_spread(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "pairs.csv"
     path.write_text(PAIRS)
@@ -47,6 +48,7 @@ def test_pairs_become_pressures_and_sensitivities_with_their_spread(run: Run, tm
     assert "7 measurements beside neighbours" in run("profile", "neighbours", str(path)).err
 
 
+@pytest.mark.slow
 def test_a_gpu_at_its_power_limit_is_compared_with_the_same_clock(run: Run, tmp_path: Path) -> None:
     rows = PAIRS.splitlines()
     slower = [row.replace("v100-16gb", "v100-16gb,1530") for row in rows[1:4]]
@@ -66,6 +68,7 @@ def test_a_gpu_at_its_power_limit_is_compared_with_the_same_clock(run: Run, tmp_
     )
 
 
+@pytest.mark.slow
 def test_a_file_of_a_spreadsheet_begins_with_a_mark(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "pairs.csv"
     path.write_text("\ufeff" + PAIRS.replace(",", ", "))
@@ -100,6 +103,7 @@ def test_a_wrong_file_is_refused_with_its_line(run: Run, tmp_path: Path, text: s
     assert done.out == ""
 
 
+@pytest.mark.slow
 def test_where_every_pair_has_a_profile_nothing_is_predicted(run: Run, tmp_path: Path) -> None:
     fleet = yaml.safe_load_all(Path("examples/fleet.yaml").read_text())
     kept = [each for each in fleet if each["kind"] in ("GpuType", "Model", "Profile")]
@@ -115,6 +119,7 @@ def test_where_every_pair_has_a_profile_nothing_is_predicted(run: Run, tmp_path:
     assert "there is nothing to predict" in done.err
 
 
+@pytest.mark.slow
 def test_profiles_of_other_gpu_types_are_predicted_as_manifests(run: Run, tmp_path: Path) -> None:
     done = run("profile", "predict", "examples/fleet.yaml", "--json")
     assert done.code == 0, done.err
@@ -130,6 +135,7 @@ def test_profiles_of_other_gpu_types_are_predicted_as_manifests(run: Run, tmp_pa
     assert run("validate", "-f", "examples/fleet.yaml", "-f", str(path)).code == 0
 
 
+@pytest.mark.slow
 def test_predictions_teach_nothing_and_are_made_anew_until_one_is_declared(run: Run, tmp_path: Path) -> None:
     first = json.loads(run("profile", "predict", "examples/fleet.yaml", "--json").out)
     stored = first["profiles"]
@@ -154,6 +160,7 @@ def test_predictions_teach_nothing_and_are_made_anew_until_one_is_declared(run: 
     assert declared["pairs"] == first["pairs"] + 1
 
 
+@pytest.mark.slow
 def test_what_is_measured_later_changes_predictions_that_are_declared(
     run: Run, server: RunningServer, tmp_path: Path
 ) -> None:

@@ -35,6 +35,7 @@ def saved(server: RunningServer, generation: int, tmp_path_factory: pytest.TempP
     return file
 
 
+@pytest.mark.slow
 def test_a_recorded_plan_comes_out_the_same(run: Run, generation: int, tmp_path: Path) -> None:
     file = tmp_path / "record.json"
     done = run("replay", str(generation), "--save", str(file))
@@ -44,6 +45,7 @@ def test_a_recorded_plan_comes_out_the_same(run: Run, generation: int, tmp_path:
     assert (again.code, json.loads(again.out)) == (0, told)
 
 
+@pytest.mark.slow
 def test_what_differs_is_exit_1_and_named(run: Run, generation: int, saved: Path, tmp_path: Path) -> None:
     file, record = tmp_path / "record.json", json.loads(saved.read_text())
     record["plan"]["instances"][0]["sm_percent"] += 1
@@ -53,6 +55,7 @@ def test_what_differs_is_exit_1_and_named(run: Run, generation: int, saved: Path
     assert done.out.startswith(f"plan {generation}: different: plan.instances[0].sm_percent: ")
 
 
+@pytest.mark.slow
 def test_other_versions_are_exit_2_and_named(run: Run, saved: Path, tmp_path: Path) -> None:
     file, record = tmp_path / "record.json", json.loads(saved.read_text())
     record["versions"]["numba"] = "0.1"

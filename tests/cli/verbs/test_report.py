@@ -30,6 +30,7 @@ def server(postgres: DatabaseServer) -> Iterator[RunningServer]:
     postgres.drop(url)
 
 
+@pytest.mark.slow
 def test_a_table_names_who_paid_what_and_ends_with_the_total(run: Run) -> None:
     done = run("report", "cost", "--by", "tenant,service", *NOVEMBER)
     assert done.code == 0
@@ -65,6 +66,7 @@ def test_json_and_csv_are_the_servers(run: Run, tmp_path: Path) -> None:
     assert run("report", "cost", *NOVEMBER, "-o", "focus").out.startswith("BilledCost,BillingAccountId,")
 
 
+@pytest.mark.slow
 def test_a_file_that_cannot_be_written_is_reported(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "none" / "cost.svg"
     ways = [["-o", output, "--out", str(file)] for output in ("csv", "json", "parquet")] + [["--chart", str(file)]]
@@ -84,6 +86,7 @@ def test_parquet_holds_money_as_decimals(run: Run, tmp_path: Path) -> None:
     assert table.column("start").to_pylist()[0].startswith("2026-11-20")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("by", "suffix"), [("service,day", ".svg"), ("service", ".png")])
 def test_a_chart_is_drawn(run: Run, tmp_path: Path, by: str, suffix: str) -> None:
     file = tmp_path / f"cost{suffix}"

@@ -49,10 +49,12 @@ def test_a_port_that_is_none_is_refused(port: str) -> None:
     assert "not a port" in ran.stderr
 
 
+@pytest.mark.slow
 def test_it_ends_with_0_when_asked_to(api: RunningServer) -> None:
     assert api.stop() == 0
 
 
+@pytest.mark.slow
 def test_it_comes_back_on_the_same_database_after_sigkill(api: RunningServer) -> None:
     assert api.request("PUT", "/api/v1/tenants/shop", {"spec": {}}).status == 201
     api.kill()

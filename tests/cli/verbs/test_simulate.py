@@ -126,6 +126,7 @@ def test_language_models_have_the_planners_truth_alone(capsys: pytest.CaptureFix
     assert "shop/assistant promises times of tokens; --truth made does not simulate language models" in complaint
 
 
+@pytest.mark.slow
 def test_a_run_prints_its_figures_writes_its_files_and_leaves_no_folder(
     fleet: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -163,11 +164,13 @@ def test_the_table_for_people_has_services_costs_and_counts(capsys: pytest.Captu
     assert shown[-1].endswith(" start 3, stop 1")
 
 
+@pytest.mark.slow
 def test_a_minute_after_the_warm_up_is_enough_for_all_figures(fleet: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", "-f", fleet, "--hours", "0.1", "--work", "1", "-v", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["peers"]["staticPeak"]["perHour"] > 0
 
 
+@pytest.mark.slow
 def test_a_trace_without_a_comparison_has_a_table_of_what_the_run_cost(
     fleet: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -183,6 +186,7 @@ def test_a_trace_without_a_comparison_has_a_table_of_what_the_run_cost(
     assert {"fresh", "bound", "autoscaling"} & shown.keys() == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", [OF_A_SIMULATION, OF_A_BENCH], ids=["simulate", "bench"])
 def test_a_killed_run_leaves_no_process_port_or_folder(tmp_path: Path, program: str) -> None:
     tmp_path.chmod(0o755)
@@ -209,6 +213,7 @@ def test_a_killed_run_leaves_no_process_port_or_folder(tmp_path: Path, program: 
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_run_that_ends_while_its_database_is_created_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
     tmp_path.chmod(0o755)

@@ -50,6 +50,7 @@ def unserved_at(counts: dict[str, int], second: float) -> tuple[bool, float]:
     return bool(plan.unserved) or not judge(problem, plan).is_right, plan.certificate.bound or 0.0
 
 
+@pytest.mark.slow
 def test_the_answer_was_confirmed_and_costs_what_its_gpus_cost(answered: Answered) -> None:
     found = answered.figures
     assert found["confirmedBySimulation"] is True
@@ -63,11 +64,13 @@ def test_the_answer_was_confirmed_and_costs_what_its_gpus_cost(answered: Answere
     assert "simulation 1 of at most 20: " in answered.progress
 
 
+@pytest.mark.slow
 def test_the_rental_carries_every_moment_by_the_judge(answered: Answered) -> None:
     for second in (0, 60, 120, 180):
         assert unserved_at(answered.figures["gpus"], second)[0] is False, second
 
 
+@pytest.mark.slow
 def test_one_gpu_less_of_each_type_is_refused_by_judge_or_simulation(answered: Answered) -> None:
     found = answered.figures
     assert found["oneLessFails"] is True
@@ -150,6 +153,7 @@ def test_what_cannot_be_sized_is_refused_before_anything_starts(
     assert f"cannot write {tmp_path}/none/rented.yaml: there is no folder {tmp_path}/none" in nowhere
 
 
+@pytest.mark.slow
 def test_a_load_that_all_gpus_do_not_carry_names_the_service_and_what_is_missing(
     files: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -168,6 +172,7 @@ def test_a_load_that_all_gpus_do_not_carry_names_the_service_and_what_is_missing
     assert "unserved with all that may be rented: shop/b: " in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_verb_loads_nothing_large_before_it_knows_what_is_asked(tmp_path: Path) -> None:
     helped = process(tmp_path, "size", "--help")
     assert helped.code == 0

@@ -55,6 +55,7 @@ def without_time(text: str) -> Any:
     return plan
 
 
+@pytest.mark.slow
 def test_a_plan_serves_all_and_the_judge_agrees(
     solve: Solve, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -72,6 +73,7 @@ def test_a_plan_serves_all_and_the_judge_agrees(
     assert verdict["cost"] == plan["certificate"]["cost"]
 
 
+@pytest.mark.slow
 def test_a_service_that_nothing_can_serve_does_not_stop_the_others(
     solve: Solve, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -85,6 +87,7 @@ def test_a_service_that_nothing_can_serve_does_not_stop_the_others(
     assert verified(tmp_path, done.out, capsys)["violations"] == []
 
 
+@pytest.mark.slow
 def test_the_same_work_gives_the_same_plan(solve: Solve) -> None:
     first = solve("--json", "--work", "5", "--seed", "3")
     assert without_time(solve("--json", "--work", "5", "--seed", "3").out) == without_time(first.out)
@@ -95,6 +98,7 @@ def test_no_budget_still_answers(solve: Solve) -> None:
         assert json.loads(solve("--json", *flags).out)["instances"]
 
 
+@pytest.mark.slow
 def test_what_runs_as_planned_is_kept(solve: Solve) -> None:
     plan = json.loads(solve("--json", "--work", "3").out)
     state = {"apiVersion": "gpuwright/v1", "kind": "State", "metadata": {"name": "now"}}
@@ -105,6 +109,7 @@ def test_what_runs_as_planned_is_kept(solve: Solve) -> None:
     assert "changes: 1 keep, 0 retune" in solve("--work", "3", text=running).out
 
 
+@pytest.mark.slow
 def test_a_plan_is_summed_up_for_people_and_written_for_machines(solve: Solve, tmp_path: Path) -> None:
     done = solve("--work", "3", "-o", str(tmp_path / "plan.json"), text=FLEET + HOPELESS)
     assert done.code == 3
@@ -119,6 +124,7 @@ def test_a_plan_is_summed_up_for_people_and_written_for_machines(solve: Solve, t
     assert solve("--work", "1", "-o", str(tmp_path / "no" / "plan.json")).code == 5
 
 
+@pytest.mark.slow
 def test_progress_goes_to_stderr_where_it_is_asked_for(solve: Solve) -> None:
     done = solve("--json", "--work", "3", "-v")
     assert json.loads(done.out)["instances"]
@@ -135,6 +141,7 @@ def test_a_wrong_flag_is_exit_2(solve: Solve, flags: tuple[str, ...]) -> None:
     assert "gpuwright solve --help" in done.err or "not allowed" in done.err
 
 
+@pytest.mark.slow
 def test_a_whole_process_answers_and_imports_nothing_heavy(tmp_path: Path) -> None:
     (tmp_path / "fleet.yaml").write_text(FLEET)
     done = process(tmp_path, "solve", "-f", str(tmp_path / "fleet.yaml"), "--json", "--seconds", "0")
@@ -162,6 +169,7 @@ def test_without_a_gpu_nothing_is_served_and_that_is_proved(
     assert verified(tmp_path, done.out, capsys)["violations"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("range_", ["{51: 8}", "{50: 9, 51: 8}"])
 def test_a_profile_of_a_few_sm_percents_is_found(solve: Solve, range_: str) -> None:
     text = FLEET.replace("{20: 20, 80: 8}", range_).replace("{20: 32, 80: 12}", range_)
@@ -169,6 +177,7 @@ def test_a_profile_of_a_few_sm_percents_is_found(solve: Solve, range_: str) -> N
     assert (done.code, done.err) == (0, "")
 
 
+@pytest.mark.slow
 def test_a_job_next_to_gpus_with_whole_prices_is_placed(solve: Solve) -> None:
     job = """\
 ---
@@ -182,6 +191,7 @@ spec: {type: training, steps: 1000, profiles: {big: {stepsPerSecond: {10: 1}, me
     assert [placed["job"] for placed in json.loads(done.out)["jobs"]] == ["lab/tune"]
 
 
+@pytest.mark.slow
 def test_a_power_budget_below_the_idle_fleet_is_reported_once(solve: Solve) -> None:
     policy = "---\napiVersion: gpuwright/v1\nkind: Policy\nmetadata: {name: default}\nspec: {powerBudgetW: 70}\n"
     done = solve("--work", "1", "--json", text=FLEET + policy)

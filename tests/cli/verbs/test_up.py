@@ -87,6 +87,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
         yield running
 
 
+@pytest.mark.slow
 def test_what_was_declared_is_there_after_ctrl_c_and_another_start(tmp_path: Path, config: Path) -> None:
     data = tmp_path / "data"
     with up(data, config) as first:
@@ -113,6 +114,7 @@ def test_what_was_declared_is_there_after_ctrl_c_and_another_start(tmp_path: Pat
         assert servers_on(data / "postgres") == []
 
 
+@pytest.mark.slow
 def test_outside_a_terminal_it_prints_the_screen_and_each_stage_and_logs_to_its_file(shared: Up) -> None:
     log = shared.data / "server.log"
     assert re.search(rf"^  log +{re.escape(str(log))}$", shared.screen.read_text(), re.MULTILINE)
@@ -125,6 +127,7 @@ def test_outside_a_terminal_it_prints_the_screen_and_each_stage_and_logs_to_its_
     assert log.stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.slow
 def test_a_log_that_has_grown_large_is_set_aside_at_the_next_start(tmp_path: Path, config: Path) -> None:
     data = tmp_path / "data"
     data.mkdir(mode=0o700)
@@ -134,6 +137,7 @@ def test_a_log_that_has_grown_large_is_set_aside_at_the_next_start(tmp_path: Pat
         assert "listening" in (data / "server.log").read_text()
 
 
+@pytest.mark.slow
 def test_ended_before_it_is_ready_it_leaves_no_server(tmp_path: Path, config: Path) -> None:
     data = tmp_path / "data"
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -149,6 +153,7 @@ def test_ended_before_it_is_ready_it_leaves_no_server(tmp_path: Path, config: Pa
             )
 
 
+@pytest.mark.slow
 def test_after_sigkill_the_next_start_finds_everything_and_no_obstacle(tmp_path: Path, config: Path) -> None:
     data = tmp_path / "data"
     for n in range(2):
@@ -160,6 +165,7 @@ def test_after_sigkill_the_next_start_finds_everything_and_no_obstacle(tmp_path:
     assert names == ["t0", "t1"]
 
 
+@pytest.mark.slow
 def test_the_command_line_finds_it_from_any_folder(shared: Up, tmp_path: Path) -> None:
     config = shared.data.parent / "config.json"
     ran = run("get", "services", config=config, folder=tmp_path)
@@ -183,6 +189,7 @@ def test_a_world_of_cores_is_not_empty(config: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "data").exists()
 
 
+@pytest.mark.slow
 def test_a_fleet_of_language_models_is_declared_as_it_is(config: Path, tmp_path: Path) -> None:
     for other in (("--gpus", "8"), ("--empty",), ("--truth", "made")):
         done = run("up", "--llm", *other, "--data-dir", str(tmp_path / "data"), config=config)
@@ -206,6 +213,7 @@ def test_a_taken_port_is_reported_in_a_single_line_and_leaves_no_server(
     assert not (tmp_path / "two").exists()
 
 
+@pytest.mark.slow
 def test_a_deleted_token_file_is_made_again_and_shown(tmp_path: Path, config: Path) -> None:
     data = tmp_path / "data"
     with up(data, config) as running:
@@ -216,6 +224,7 @@ def test_a_deleted_token_file_is_made_again_and_shown(tmp_path: Path, config: Pa
         running.get("/api/v1/services")
 
 
+@pytest.mark.slow
 def test_database_url_takes_the_place_of_our_own_postgres(
     tmp_path: Path, config: Path, postgres: DatabaseServer
 ) -> None:
@@ -235,6 +244,7 @@ def test_beyond_this_machine_it_wants_tls_or_an_explicit_word(tmp_path: Path, co
     assert not (tmp_path / "data").exists()
 
 
+@pytest.mark.slow
 def test_postgres_killed_under_it_comes_back_unaided(tmp_path: Path, config: Path) -> None:
     data = tmp_path / "data"
     with up(data, config) as running:
@@ -262,6 +272,7 @@ def run(*words: str, config: Path, folder: Path = ROOT) -> subprocess.CompletedP
     return gpuwright(*words, environment=variables, folder=folder)
 
 
+@pytest.mark.slow
 def test_the_planner_of_an_empty_world_says_what_it_lacks(shared: Up) -> None:
     config, file = shared.data.parent / "config.json", ROOT / "examples/quickstart.yaml"
     applied = run("apply", "-f", str(file), config=config)
@@ -272,6 +283,7 @@ def test_the_planner_of_an_empty_world_says_what_it_lacks(shared: Up) -> None:
     assert "gpuwright agent join" in told.stderr
 
 
+@pytest.mark.slow
 def test_its_context_ends_with_it(tmp_path: Path, config: Path) -> None:
     with up(tmp_path / "own fleet", config) as running:
         assert json.loads(config.read_text())["current"] == "own-fleet"

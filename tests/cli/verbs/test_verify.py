@@ -92,6 +92,7 @@ def test_an_slo_that_is_not_kept_is_simulated(verify: Verify) -> None:
     assert 0 < told["attainment"]["shop/search"] < 0.9
 
 
+@pytest.mark.slow
 def test_equal_instances_are_simulated_once_and_reported_once(verify: Verify) -> None:
     wrong = [instance(id=f"i{number}", ratePerSecond=150.0) for number in range(3000)]
     simulated.cache_clear()
@@ -156,6 +157,7 @@ def test_names_of_a_plan_steer_no_terminal(verify: Verify) -> None:
     assert "\x07" not in done.out
 
 
+@pytest.mark.slow
 def test_a_whole_process_verifies(tmp_path: Path) -> None:
     (tmp_path / "fleet.yaml").write_text(FLEET)
     (tmp_path / "plan.json").write_text(json.dumps({"instances": [instance()]}))

@@ -51,6 +51,7 @@ def test_every_planner_runs_every_experiment_on_the_testbed() -> None:
         assert declared == set(run.shapes)
 
 
+@pytest.mark.slow
 def test_a_run_repeats_itself_in_any_process(database_url: str) -> None:
     runs = [run for run in hetsev_runs([0]) if run.experiment == "production" and run.planner in (HPA, HETSEV)]
     runs = [replace(run, seconds=240.0) for run in runs]

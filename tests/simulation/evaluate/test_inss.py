@@ -47,6 +47,7 @@ def test_times_between_others_are_predicted_without_them() -> None:
     assert all(0 < error < 30 for error in worst.values())
 
 
+@pytest.mark.slow
 def test_plans_sustain_a_load_at_which_every_service_gets_its_rate() -> None:
     (throughput,) = back_to_back([0])
     (most,) = sustained(PLANNED, [0])
@@ -63,6 +64,7 @@ def result(planner: str, experiment: str, within: float, violations: int) -> Eva
     return EvaluationResult(experiment, planner, 0, [sample], 1000, violations)
 
 
+@pytest.mark.slow
 def test_claims_follow_from_samples_and_plans() -> None:
     served = {GPULET: 50.0, GSLICE: 45.0, IGNITER: 30.0, INSS: 70.0, JOINT: 90.0}
     results = [

@@ -95,6 +95,7 @@ def test_every_method_runs_every_network_at_both_limits() -> None:
     assert set(PLANNERS) == {*METHODS, MORAK, JOINT}
 
 
+@pytest.mark.slow
 def test_morak_splits_gpus_serves_more_than_whole_ones_and_a_run_repeats_itself() -> None:
     run = MorakRun("googlenet", THROUGHPUT_MS, MORAK, 0)
     found, clipper = measure_morak(run), measure_morak(replace(run, planner=CLIPPER_L))
@@ -130,6 +131,7 @@ def test_claims_follow_from_the_results() -> None:
     assert [claim.measure.truth for claim in claims].count("printed") == 1
 
 
+@pytest.mark.slow
 def test_drawings_and_figures_have_every_method(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     assert draw_morak(results(), tmp_path) == ["throughput", "energy"]

@@ -52,6 +52,7 @@ from solvers.latency import latency_at
 from solvers.planners.names import GPULET, GSLICE, JOINT, MUDI, RESERVE
 
 
+@pytest.mark.slow
 def test_every_planner_gets_the_same_services_and_trainings_on_twelve_gpus() -> None:
     runs = mudi_runs([0, 1])
     assert len(runs) == len(EXPERIMENTS) * len(PLANNERS) * 2
@@ -68,6 +69,7 @@ def test_every_planner_gets_the_same_services_and_trainings_on_twelve_gpus() -> 
     assert trainings[0] != trainings[1]
 
 
+@pytest.mark.slow
 def test_trainings_are_shortened_and_drawn_by_their_shares() -> None:
     tasks = {task.name: task for task in testbeds.testbed("mudi", {}).of(Kind.JOB)}
     drawn = Counter[str]()
@@ -93,6 +95,7 @@ def test_loads_move_by_a_fifth_and_are_seeded() -> None:
         assert 0.7 < min(values[0]) < max(values[0]) < 1.3
 
 
+@pytest.mark.slow
 def test_a_run_counts_the_trainings_that_are_done(database_url: str) -> None:
     run = next(run for run in mudi_runs([0]) if (run.experiment, run.planner) == (CLUSTER, GSLICE))
     found = run_evaluation(
@@ -129,6 +132,7 @@ def test_claims_follow_from_the_results() -> None:
     assert {experiment.name for experiment in EXPERIMENTS} == {CLUSTER, SATURATED}
 
 
+@pytest.mark.slow
 def test_three_ways_find_the_same_shares_and_each_is_timed() -> None:
     claim = decision_claim(5, 18.0, [0])
     assert (claim.measure.id, claim.measure.paper) == ("M5", 18.0)
@@ -147,6 +151,7 @@ def busiest(seed: int) -> TunedCopy:
     return max(tuned_copies(seed, COPIES), key=lambda copy: copy.rate_per_second)
 
 
+@pytest.mark.slow
 def test_what_a_noisy_copy_measures_is_near_the_exact_queue() -> None:
     copy = busiest(0)
     for batch in (min(copy.kept_step_ms), max(copy.kept_step_ms)):
@@ -158,6 +163,7 @@ def test_what_a_noisy_copy_measures_is_near_the_exact_queue() -> None:
         assert fmean(trial.iteration_ms for trial in found) == pytest.approx(step_ms, rel=0.05)
 
 
+@pytest.mark.slow
 def test_a_batch_is_close_if_it_keeps_the_slo_and_trains_nearly_as_fast_as_the_best() -> None:
     copy = busiest(1)
     best = min(copy.kept_step_ms, key=lambda batch: copy.kept_step_ms[batch])
@@ -173,12 +179,14 @@ def test_a_batch_is_close_if_it_keeps_the_slo_and_trains_nearly_as_fast_as_the_b
     assert max(copy.times_ms) <= MOST_BATCH
 
 
+@pytest.mark.slow
 def test_the_search_needs_fewer_measurements_than_random_batches() -> None:
     needed, again = (needed_measurements(tuned_copies(0, 8), 0) for _ in range(2))
     assert needed[JOINT] < needed[RANDOM]
     assert needed == again
 
 
+@pytest.mark.slow
 def test_a_training_that_is_left_out_tells_nothing_of_itself_but_its_layers() -> None:
     world = colocation_world(0, 0)
     training = sorted(world.layers)[0]
@@ -200,6 +208,7 @@ def test_a_choice_is_right_if_its_service_is_hardly_slowed_more_than_the_best() 
     assert not is_right(world, "t", {"a": 2.0, "b": 3.0, "c": 1.0})
 
 
+@pytest.mark.slow
 def test_colocations_chosen_by_layers_are_better_than_chance() -> None:
     (claim,) = colocation_claims([0])
     assert (claim.measure.id, claim.measure.paper) == ("M2", 92.67)

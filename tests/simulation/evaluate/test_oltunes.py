@@ -38,6 +38,7 @@ def test_bursts_are_seeded_and_rise_to_a_multiple() -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_run_measures_power_spread_accuracy_and_latency(database_url: str) -> None:
     run = next(run for run in oltunes_runs([0]) if (run.experiment, run.planner) == ("bursts", OLTUNES))
     found = run_evaluation(replace(run, seconds=150.0), database_url)
@@ -84,6 +85,7 @@ def test_claims_follow_from_the_results() -> None:
     assert {claim.values[OLTUNES] for claim in claims if "SLO, bursts, %" in claim.measure.metric} == {2.0}
 
 
+@pytest.mark.slow
 def test_pairs_take_the_printed_times() -> None:
     (claim,) = pair_claims([0, 1])
     assert claim.measure.truth == "printed"

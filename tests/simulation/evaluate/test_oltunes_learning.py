@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from app.control.formulate.problem import build_problem
 from app.manifests.uncertain import MEAN_QUANTILE
@@ -22,6 +23,7 @@ def test_samples_have_the_features_of_table_3_and_repeat_themselves() -> None:
     assert np.isfinite([sample.targets for sample in samples]).all()
 
 
+@pytest.mark.slow
 def test_the_factorization_machine_needs_few_samples_and_beats_matrix_factorization() -> None:
     problem = build_problem(testbeds.testbed("oltunes", {"serving/answer": 1.0}), MEAN_QUANTILE)
     samples = samples_of(problem, 0)

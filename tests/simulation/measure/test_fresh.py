@@ -26,12 +26,14 @@ def found_beside(known: Iterable[Plan], problem: Problem = PROBLEM, work: int = 
     return cheapest(problem, search_fresh(problem, work, 0), known)
 
 
+@pytest.mark.slow
 def test_a_fresh_plan_is_no_cheaper_than_its_bound() -> None:
     found = found_beside((), work=2)
     assert 0 < found.bound_per_hour <= found.per_hour
     assert serves_all(PROBLEM, found.plan)
 
 
+@pytest.mark.slow
 def test_a_cheaper_plan_that_is_known_counts_and_a_wrong_one_does_not() -> None:
     plan = solved()
     kept = plan.instances[0]
@@ -46,6 +48,7 @@ def test_a_cheaper_plan_that_is_known_counts_and_a_wrong_one_does_not() -> None:
     assert found_beside([plan], half).per_hour <= plan.certificate.cost.total  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 def test_a_plan_at_other_rates_divides_each_service_as_before() -> None:
     plan = solved()
     doubled = at_rates(bare_problem(PROBLEM, DOUBLE), plan)
@@ -65,6 +68,7 @@ def test_jobs_energy_and_what_runs_are_left_out() -> None:
     assert (dict(bare.jobs), bare.policy.energy_price_per_kwh, bare.state) == ({}, 0.0, None)
 
 
+@pytest.mark.slow
 def test_where_no_plan_serves_everything_only_gpus_are_priced() -> None:
     beyond = bare_problem(PROBLEM, {name: 100 * rate for name, rate in DOUBLE.items()})
     found = found_beside((), beyond)

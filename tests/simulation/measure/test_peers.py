@@ -19,6 +19,7 @@ def declared(service: str, seconds: float) -> float:
     return DECLARED[service]
 
 
+@pytest.mark.slow
 def test_a_static_plan_for_a_steady_load_is_the_plan_for_that_load() -> None:
     found = plan_static_peak(PROBLEM, declared, [0.0, 10.0], 2, 0)
     assert found.per_hour == pytest.approx(cheapest(PROBLEM, search_fresh(PROBLEM, 2, 0), ()).per_hour)
@@ -26,6 +27,7 @@ def test_a_static_plan_for_a_steady_load_is_the_plan_for_that_load() -> None:
     assert found.most_gpus == round(found.per_hour / 1.2)
 
 
+@pytest.mark.slow
 def test_a_static_plan_pays_for_the_peak_all_the_time() -> None:
     once = plan_static_peak(PROBLEM, lambda name, at: DECLARED[name] * (2 if at == 10 else 1), [0.0, 10.0, 20.0], 2, 0)
     always = plan_static_peak(PROBLEM, lambda name, at: 2 * DECLARED[name], [0.0], 2, 0)

@@ -45,6 +45,7 @@ def report(postgres: DatabaseServer) -> SimulationReport:
     return run(postgres)
 
 
+@pytest.mark.slow
 def test_figures_agree_with_each_other_and_with_their_seed(postgres: DatabaseServer, report: SimulationReport) -> None:
     first, second = report, run(postgres)
     assert {name: value for name, value in first.figures.items() if name not in OF_THE_MACHINE} == {
@@ -62,6 +63,7 @@ def test_figures_agree_with_each_other_and_with_their_seed(postgres: DatabaseSer
     assert [moment.at for moment in samples.fresh] == [300.0]
 
 
+@pytest.mark.slow
 def test_a_trace_is_played_request_by_request_and_a_job_is_done(postgres: DatabaseServer) -> None:
     """A job of 200 steps at 2 a second ends after some 100 s; requests come to shop/a alone, two at each moment."""
     speeds = {"v100-16gb": {"stepsPerSecond": {"50": 2.0, "100": 2.0}, "memoryGib": 2}}
@@ -88,6 +90,7 @@ def test_a_trace_is_played_request_by_request_and_a_job_is_done(postgres: Databa
     assert 0 <= figures["utilisation"]["spread"] <= 0.5
 
 
+@pytest.mark.slow
 def test_a_run_without_comparison_has_the_same_figures_of_its_own(
     postgres: DatabaseServer, report: SimulationReport
 ) -> None:
@@ -96,6 +99,7 @@ def test_a_run_without_comparison_has_the_same_figures_of_its_own(
     assert all(value == whole[name] for name, value in alone.items() if name not in OF_THE_MACHINE)
 
 
+@pytest.mark.slow
 def test_spot_nodes_are_reclaimed_as_ordered(postgres: DatabaseServer) -> None:
     url, spot = postgres.create(), node("node-1")
     documents = [gpu_type(), policy(), node("node-0"), spot | {"spec": spot["spec"] | {"purchase": "spot"}}]
@@ -108,6 +112,7 @@ def test_spot_nodes_are_reclaimed_as_ordered(postgres: DatabaseServer) -> None:
         postgres.drop(url)
 
 
+@pytest.mark.slow
 def test_a_made_truth_on_measured_profiles_is_reported_and_served(postgres: DatabaseServer) -> None:
     figures = run(postgres, TruthOrder("made", seed=2, profiles="measured")).figures
     assert figures["truth"] == {"name": "made", "seed": 2, "profiles": "measured"}

@@ -13,6 +13,8 @@ from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 from tests.simulation.measure.test_fresh import PROBLEM
 
+pytestmark = pytest.mark.slow
+
 EMPTY = Plan(())
 
 

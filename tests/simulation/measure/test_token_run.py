@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 
 from simulation.arrivals import PlayedRequests
 from simulation.measure.requests import as_shapes
@@ -15,6 +16,8 @@ from simulation.shapes import Shape, steady
 from simulation.world import of_documents
 from tests.simulation.worlds import chat, gpu_type, model, node, policy, profile, service
 from tests.support.postgres import DatabaseServer
+
+pytestmark = pytest.mark.slow
 
 OF_THE_MACHINE = {"seconds", "requestsPerSecondPerCore"}
 

@@ -11,6 +11,8 @@ from agents.policy.power import PowerSettings, step
 from simulation.power.trial import random_case, random_rates, start
 from tests.support.soak import scaled
 
+pytestmark = pytest.mark.slow
+
 PERIODS = 15  # from one step of the load to the next
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from app.control.formulate.problem import build_problem
 from app.manifests.model import Kind
@@ -13,6 +14,8 @@ from simulation.profiling.alone import measure_alone
 from simulation.profiling.beside import measure_groups
 from simulation.truth import LoadKey, Physics
 from tests.simulation.worlds import small
+
+pytestmark = pytest.mark.slow
 
 KEY = ("a", "fp16", "v100-16gb")
 

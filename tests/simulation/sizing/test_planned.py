@@ -15,6 +15,8 @@ from solvers.planning.judge import judge
 from solvers.planning.solve import SolveBudget, find
 from tests.simulation.sizing.worlds import curves, fleet_of, world
 
+pytestmark = pytest.mark.slow
+
 WORK = 2
 ROWS = "0,shop/a,500\n60,shop/a,500\n90,shop/a,40\n300,shop/a,40\n0,shop/b,40\n150,shop/b,40\n200,shop/b,500\n"
 PRICES = {"small": 1.0, "big": 2.5}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cache
 
+import pytest
+
 from simulation.sizing.moments import LoadMoment, highest_moments
 from simulation.sizing.planned import RentalPlanner
 from simulation.sizing.rental import Rental, RentalMarket
@@ -56,6 +58,7 @@ def tried(found: RentalSearch) -> list[int]:
     return [rental.gpus for rental in found.trials]
 
 
+@pytest.mark.slow
 def test_the_plans_rental_is_the_answer_where_it_is_kept_and_one_less_is_not() -> None:
     found = search(outcome(lambda rental: 0 if rental.gpus >= 2 else 50))
     assert tried(found) == [2, 1]
@@ -63,6 +66,7 @@ def test_the_plans_rental_is_the_answer_where_it_is_kept_and_one_less_is_not() -
     assert found.one_less_fails
 
 
+@pytest.mark.slow
 def test_a_rental_that_fails_grows_until_one_is_kept() -> None:
     found = search(outcome(lambda rental: max(0, 3 - rental.gpus) * 100))
     assert tried(found) == [2, 3]
@@ -86,6 +90,7 @@ def test_what_plans_refuse_is_not_simulated() -> None:
     assert less["why"] == "no right plan carries it: by proof the rates at second 0 take GPUs for at least 2 an hour"
 
 
+@pytest.mark.slow
 def test_requests_that_larger_rentals_turn_away_too_do_not_refuse() -> None:
     found = search(outcome(lambda rental: 100 if rental.gpus >= 2 else 500))
     assert found.best and found.best.rental.gpus == 2
@@ -109,6 +114,7 @@ def test_no_more_simulations_are_run_than_ordered() -> None:
     assert search(outcome(lambda rental: 0), simulations=1).best
 
 
+@pytest.mark.slow
 def test_where_nothing_more_can_be_rented_the_nearest_is_shown() -> None:
     found = search(outcome(lambda rental: 1000 - 100 * rental.gpus), small=3)
     assert tried(found) == [2, 3]

@@ -33,6 +33,7 @@ def is_near(cost: float, other: float) -> bool:
     return abs(cost - other) <= TOLERANCE_SHARE * max(1.0, other)
 
 
+@pytest.mark.slow
 @few
 @given(fleets())
 def test_exact_is_brute_force(problem: Problem) -> None:
@@ -47,6 +48,7 @@ def test_exact_is_brute_force(problem: Problem) -> None:
         assert found.cost >= problem.policy.unserved_price
 
 
+@pytest.mark.slow
 @settings(few, max_examples=scaled(200, 10))
 @given(fleets(pricing="node"))
 def test_exact_is_brute_force_where_nodes_are_billed_whole(problem: Problem) -> None:
@@ -62,6 +64,7 @@ def checked() -> dict[int, tuple[Problem, CrossCheck]]:
     return {seed: (problem, cross_check(problem, WORK)) for seed, problem in problems.items()}
 
 
+@pytest.mark.slow
 def test_the_joint_planner_is_never_below_the_exact_bound(checked: dict[int, tuple[Problem, CrossCheck]]) -> None:
     for seed, (problem, found) in islice(checked.items(), scaled(200, 7)):
         plan = find(problem, SolveBudget(None, JOINT_STEPS, seed), alone=True).plan
@@ -81,6 +84,7 @@ def test_what_is_found_is_right_and_most_of_it_proved(checked: dict[int, tuple[P
     assert sum(found.is_proved for _, found in checked.values()) >= 0.9 * len(checked)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", exact_rules.RULES, ids=lambda rule: rule.__name__)
 def test_a_rule_that_is_left_out_can_only_lower_the_bound(
     rule: object, checked: dict[int, tuple[Problem, CrossCheck]], monkeypatch: pytest.MonkeyPatch
@@ -107,6 +111,7 @@ def test_a_larger_fleet_is_refused_by_its_size(gpus: int, services: int, words: 
         cross_check(family("A", gpus, services, 0))
 
 
+@pytest.mark.slow
 def test_too_many_shapes_are_refused_by_their_number() -> None:
     with pytest.raises(TooLarge, match="shapes on all GPUs; the exact check takes at most 12000"):
         cross_check(family("A", 8, 6, 0))

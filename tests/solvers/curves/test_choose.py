@@ -13,18 +13,21 @@ def campaign() -> list[Measurement]:
     return campaign_of(launch_bound)
 
 
+@pytest.mark.slow
 def test_a_campaign_ends_with_its_last_measurement_and_repeats_none() -> None:
     done = campaign()
     assert len(done) == 16
     assert len({measurement.setting for measurement in done}) == 16
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", LAWS)
 def test_a_campaign_ends_early_where_the_stated_accuracy_is_reached(law: str) -> None:
     done = campaign_of(LAWS[law], accuracy=0.15)
     assert len(done) < 16
 
 
+@pytest.mark.slow
 def test_the_same_measurements_choose_the_same_setting_in_any_order_of_settings() -> None:
     done = campaign()
     for count in range(16):

@@ -36,6 +36,7 @@ def errors(measurements: list[Measurement], law: str, method: str | None = None)
     return [abs(exp(mean) / LAWS[law](setting) - 1.0) for mean, setting in zip(means, left, strict=True)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", LAWS)
 def test_sixteen_measurements_find_the_law(law: str) -> None:
     found = errors(campaign(LAWS[law]), law)
@@ -57,6 +58,7 @@ def test_every_candidate_comes_near_a_plain_law(method: str) -> None:
     assert sum(found) / len(found) < 0.1
 
 
+@pytest.mark.slow
 def test_more_measurements_make_the_curve_surer_and_better() -> None:
     means, spreads = [], []
     for most in (4, 8, 16):
@@ -69,6 +71,7 @@ def test_more_measurements_make_the_curve_surer_and_better() -> None:
     assert spreads == sorted(spreads, reverse=True)
 
 
+@pytest.mark.slow
 def test_the_upper_quantile_covers_what_it_states_of_noisy_measurements() -> None:
     below = total = 0
     upwards = NormalDist().inv_cdf(0.9)
@@ -87,6 +90,7 @@ def test_the_upper_quantile_covers_what_it_states_of_noisy_measurements() -> Non
     assert 0.85 <= below / total <= 0.95
 
 
+@pytest.mark.slow
 def test_quantiles_rise_and_the_middle_is_the_mean() -> None:
     curve = fit(campaign(compute_bound, noise=0.03), CLOCK_MHZ)
     values = [curve.quantile_ms(4, 35, CLOCK_MHZ, quantile) for quantile in (0.1, 0.5, 0.9, 0.99)]
@@ -108,11 +112,13 @@ def test_a_clock_slows_the_gpus_part() -> None:
     assert launched.mean_ms(1, 100, 700) == pytest.approx(9.0, rel=0.05)
 
 
+@pytest.mark.slow
 def test_the_error_is_of_measurements_left_out() -> None:
     quiet, noisy = (fit(campaign(compute_bound, noise=noise), CLOCK_MHZ) for noise in (0.0, 0.08))
     assert quiet.error < noisy.error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", LAWS)
 def test_what_is_fitted_at_once_is_fitted_as_if_alone(law: str) -> None:
     seen = observations(campaign(LAWS[law], noise=0.05), CLOCK_MHZ)

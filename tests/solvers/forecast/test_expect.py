@@ -28,6 +28,7 @@ def asked(samples: list[Sample], declared: float = 100.0, planned: float = 100.0
 # A steady load
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("of_cycle", [False, True])
 @pytest.mark.parametrize("declared", [0.5, 1.0, 2.0])
 def test_two_percent_of_noise_change_nothing(of_cycle: bool, declared: float) -> None:
@@ -37,6 +38,7 @@ def test_two_percent_of_noise_change_nothing(of_cycle: bool, declared: float) ->
         assert course.after(10 if declared == 1.0 else 80) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("of_cycle", [False, True])
 def test_ten_percent_of_noise_change_next_to_nothing(of_cycle: bool) -> None:
     changes = [len(follow(steady, seed, 0.1, of_cycle).after(10)) for seed in SEEDS]
@@ -44,6 +46,7 @@ def test_ten_percent_of_noise_change_next_to_nothing(of_cycle: bool) -> None:
     assert sum(changes) <= len(SEEDS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [0.05, 0.5, 5.0, 50.0])
 def test_the_natural_scatter_of_arrivals_changes_nothing(rate: float) -> None:
     for seed in FEW_SEEDS:
@@ -90,6 +93,7 @@ def test_a_load_that_rises_ever_since_it_was_seen_is_followed(noise: float, most
         assert max(100 * ramp(30 * (cycle + 1)) / planned for cycle, planned in known) <= most
 
 
+@pytest.mark.slow
 def test_a_slow_daily_wave_is_followed_without_needless_steps() -> None:
     for seed in FEW_SEEDS:
         course = follow(daily, seed, 0.02, cycles=2 * 2880)
@@ -116,6 +120,7 @@ def test_a_load_that_swings_is_planned_for_at_its_upper_end() -> None:
 # What is no load
 
 
+@pytest.mark.slow
 def test_one_bad_sample_changes_nothing() -> None:
     for place in (300, 301, 302):
         for factor in (0.0, 10.0, 1e6):
@@ -193,6 +198,7 @@ def test_the_forecast_is_a_forecaster() -> None:
     assert forecaster(level(100), 100.0, 100.0, 50.0).rate == 100
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(st.floats(0, 4000), st.floats(0, 120), st.floats(0, 1e9)), max_size=60),
     st.floats(1e-3, 1e6), st.floats(0, 1e6), st.floats(0, 3600),

@@ -16,6 +16,7 @@ def declared_forever(samples: object, declared: float, *_: object, **__: object)
     return Forecast(declared, 0.0, 0.0, "held")
 
 
+@pytest.mark.slow
 def test_the_rate_of_a_moving_load_hardly_changes_and_stays_near_the_upper_end_of_its_swing() -> None:
     moving = score(expect, TRACES["moving"])
     assert moving.changes_per_hour <= 3
@@ -23,6 +24,7 @@ def test_the_rate_of_a_moving_load_hardly_changes_and_stays_near_the_upper_end_o
     assert moving.over_share <= 0.12
 
 
+@pytest.mark.slow
 def test_a_wave_is_followed_at_a_small_headroom() -> None:
     wave = score(expect, TRACES["wave"])
     assert wave.changes_per_hour <= 8
@@ -30,6 +32,7 @@ def test_a_wave_is_followed_at_a_small_headroom() -> None:
     assert wave.most <= 1.3
 
 
+@pytest.mark.slow
 def test_a_day_of_few_requests_is_followed_as_closely() -> None:
     few = score(expect, TRACES["few"])
     assert few.changes_per_hour <= 1
@@ -38,16 +41,19 @@ def test_a_day_of_few_requests_is_followed_as_closely() -> None:
     assert few.over_share <= 0.2
 
 
+@pytest.mark.slow
 def test_noise_moves_no_rate() -> None:
     assert score(expect, TRACES["steady"]).changes_per_hour == 0
 
 
+@pytest.mark.slow
 def test_bursts_are_not_paid_for_all_the_time() -> None:
     bursty = score(expect, TRACES["bursty"])
     assert bursty.headroom <= 0.55
     assert bursty.over_share <= 0.07
 
 
+@pytest.mark.slow
 def test_a_spike_moves_no_rate_for_long() -> None:
     spiked = score(expect, TRACES["spike"])
     assert spiked.changes_per_hour <= 2

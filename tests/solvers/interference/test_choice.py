@@ -9,6 +9,7 @@ from solvers.interference import CANDIDATES, Neighbour, SharedRun, SlowdownObser
 from tests.solvers.interference.families import alike_by_traits, declared_pairs, declared_slowdown, saturating_mixes
 
 
+@pytest.mark.slow
 def test_the_rule_of_right_plans_is_found_from_pairs_and_holds_for_triples() -> None:
     model = fit(declared_pairs())
     triple = (Neighbour("b", 20), Neighbour("c", 50))
@@ -21,6 +22,7 @@ def test_alone_nothing_is_slower() -> None:
     assert model.quantile("a", 50, (), 0.9) == 1
 
 
+@pytest.mark.slow
 def test_exponents_by_sm_percent_beat_the_scalar_where_slowdowns_saturate() -> None:
     chosen = fit(saturating_mixes()).measured
     assert chosen.method in ("one factor", "two factors")
@@ -28,6 +30,7 @@ def test_exponents_by_sm_percent_beat_the_scalar_where_slowdowns_saturate() -> N
     assert chosen.error < 0.5 * chosen.errors["scalar"]
 
 
+@pytest.mark.slow
 def test_the_simplest_is_chosen_where_none_is_surely_better() -> None:
     chosen = fit(declared_pairs(noise=0.02)).measured
     assert chosen.method == "scalar"
@@ -36,6 +39,7 @@ def test_the_simplest_is_chosen_where_none_is_surely_better() -> None:
     assert chosen.error < 1.2 * min(chosen.errors.values())
 
 
+@pytest.mark.slow
 def test_a_family_never_measured_beside_others_is_predicted_by_its_traits() -> None:
     pairs, traits = alike_by_traits()
     hidden = {"m6", "m7"}
@@ -47,6 +51,7 @@ def test_a_family_never_measured_beside_others_is_predicted_by_its_traits() -> N
     assert error.mean() < 0.25 * average.mean()
 
 
+@pytest.mark.slow
 def test_a_model_of_which_nothing_is_known_is_the_average_model() -> None:
     model = fit(declared_pairs())
     run = SharedRun("stranger", 50, (Neighbour("c", 50),))
@@ -55,6 +60,7 @@ def test_a_model_of_which_nothing_is_known_is_the_average_model() -> None:
     assert min(slowdowns) < model.slowdown("stranger", 50, (Neighbour("c", 50),)) < max(slowdowns)
 
 
+@pytest.mark.slow
 def test_quantiles_cover_what_was_left_out() -> None:
     pairs = declared_pairs(noise=0.05)
     model = fit(pairs)
@@ -63,6 +69,7 @@ def test_quantiles_cover_what_was_left_out() -> None:
     assert model.quantile("a", 50, (Neighbour("c", 50),), 0.5) < model.quantile("a", 50, (Neighbour("c", 50),), 0.95)
 
 
+@pytest.mark.slow
 def test_slowdowns_against_another_sm_percent_are_fitted_without_any_run_alone() -> None:
     mixes = {(each.run.mix, each.run.model, each.run.sm_percent): each.slowdown for each in saturating_mixes()}
     relative = [
@@ -88,6 +95,7 @@ def test_every_candidate_fits_pairs_with_traits_and_never_predicts_a_speedup() -
         assert (found >= 0).all(), candidate.name
 
 
+@pytest.mark.slow
 def test_the_same_observations_give_the_same_model() -> None:
     runs = [each.run for each in declared_pairs()]
     first, second = (fit(declared_pairs(noise=0.02)).log_slowdowns(runs) for _ in range(2))

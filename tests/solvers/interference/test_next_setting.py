@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from itertools import combinations, product
 
+import pytest
+
 from solvers.interference import SharedRun, SlowdownObservation
 from solvers.interference.next_setting import (
     LAST_SETTINGS,
@@ -40,6 +42,7 @@ def slowdown_of(run: SharedRun, slows: bool) -> SlowdownObservation:
     return SlowdownObservation(run, declared_slowdown(run.model, run.neighbours) if slows else 1.0)
 
 
+@pytest.mark.slow
 def test_every_pair_and_every_share_is_measured_before_slowdowns_count_as_foreseen() -> None:
     for slows in (True, False):
         measured, _ = measured_in_turn(PAIRS + TRIOS, slows)
@@ -54,6 +57,7 @@ def test_every_pair_and_every_share_is_measured_before_slowdowns_count_as_forese
         assert len(measured) < len(PAIRS), "it ends when the rest is foreseen"
 
 
+@pytest.mark.slow
 def test_what_was_not_measured_is_foreseen() -> None:
     measured, seen = measured_in_turn(PAIRS + TRIOS, accuracy=0.01)
     found = pressure_and_sensitivity(seen)

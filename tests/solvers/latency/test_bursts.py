@@ -76,6 +76,7 @@ def test_the_stated_dispersion_is_that_of_the_counts() -> None:
     assert variation_of(burstiness_of(0.4, 2000.0, 50.0), 2000.0, 50.0) == pytest.approx(0.4)
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_no_accepted_load_is_refused_by_the_referee() -> None:
     found, asked = [], 0
@@ -88,6 +89,7 @@ def test_no_accepted_load_is_refused_by_the_referee() -> None:
     assert asked > 0.5 * scaled(3000, 40)
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_no_accepted_load_is_beyond_the_exact_chain() -> None:
     for batch, variation, ratio, percentile in questions(scaled(3000, 60), seed=22):
@@ -128,6 +130,7 @@ def test_a_looser_slo_and_less_variation_never_accept_less(variation: float) -> 
             assert np.all(loads[1] <= loads[2])
 
 
+@pytest.mark.slow
 def test_the_needed_ratio_is_the_inverse_of_the_accepted_load() -> None:
     for batch, variation, ratio, percentile in questions(500, seed=24):
         row = limits(percentile, [batch], variation).loads[batch]

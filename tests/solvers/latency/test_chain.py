@@ -55,6 +55,7 @@ def test_attainment_and_busy_time_are_those_of_a_simulation(
     assert 1.0 / chain.cycle(solved, timeout) == pytest.approx(busy, abs=2e-3)
 
 
+@pytest.mark.slow
 def test_attainment_falls_with_load_and_rises_with_ratio_and_timeout() -> None:
     ratios = np.linspace(1.0, 6.0, 161)
     for batch in (1, 2, 7, 32, 256):

@@ -14,6 +14,7 @@ from tests.solvers.latency.referee import refuses
 from tests.support.soak import scaled
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_no_accepted_load_is_refused_by_the_referee() -> None:
     random = np.random.default_rng(11)
@@ -27,6 +28,7 @@ def test_no_accepted_load_is_refused_by_the_referee() -> None:
     assert len(found) > 0.9 * scaled(10_000, 50)
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_no_accepted_load_is_beyond_the_exact_chain() -> None:
     for batch, percentile, ratio in questions(scaled(50_000, 100), seed=12):
@@ -41,6 +43,7 @@ def test_no_accepted_load_is_beyond_the_exact_chain() -> None:
                 assert late <= allowed, (batch, percentile, ratio, load, timeout)
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_hardly_any_load_is_lost() -> None:
     """Of the largest load, with and without a timeout, at most 3 %: so much the claim of a bound allows for."""
@@ -61,6 +64,7 @@ def test_hardly_any_load_is_lost() -> None:
     assert with_timeout > 0
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_hardly_any_low_load_is_lost() -> None:
     """Of loads of 0.0001..0.05, with and without a timeout, at most 3 %: SLOs a hair below two execs are left out."""
@@ -143,6 +147,7 @@ def test_a_higher_percentile_never_accepts_more_load() -> None:
         assert loads[1][1] > loads[2][1] > 0.0  # a hundredth of a percent counts
 
 
+@pytest.mark.slow
 def test_the_needed_ratio_is_the_inverse_of_the_accepted_load() -> None:
     for batch, percentile, ratio in questions(2000, seed=14):
         row = limits(percentile).loads[batch]

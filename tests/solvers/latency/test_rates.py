@@ -12,6 +12,7 @@ from tests.solvers.latency.drawn import questions
 from tests.solvers.latency.referee import BLOCKS, MANY, refuses, simulate
 
 
+@pytest.mark.slow
 def test_the_largest_rate_is_accepted_under_its_timeout_and_predicted_within_the_slo() -> None:
     for batch, percentile, ratio in questions(1500, seed=21):
         slo_ms = 7.3 * ratio
@@ -35,6 +36,7 @@ def test_a_timeout_is_used_only_where_it_pays() -> None:
     assert timeout_for(32, 10.0, 19.79, 98.0, 0.9 * prompt * 32 / 0.01) == 0.0
 
 
+@pytest.mark.slow
 def test_every_rate_below_the_largest_holds_under_its_timeout() -> None:
     """The accepted loads have no hole: where timeout 0 ends, the timeout has begun."""
     for batch, percentile, slo_ms in ((2, 95.0, 19.0), (8, 98.0, 19.7), (32, 98.0, 19.8), (4, 99.0, 21.0)):
@@ -55,6 +57,7 @@ def test_busy_time_is_that_of_a_simulation(batch: int, load: float) -> None:
     assert busy_fraction(batch, 1.3) == 1.0
 
 
+@pytest.mark.slow
 def test_a_predicted_latency_is_close_to_the_simulated_one() -> None:
     for batch, load in ((1, 0.6), (8, 0.2), (8, 0.85), (64, 0.9)):
         latency_ms = latency_at(batch, 10.0, load * batch / 0.01, 95.0)

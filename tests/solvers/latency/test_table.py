@@ -11,6 +11,7 @@ from tests.support.soak import SOAK
 from tests.test_house import script
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [1, 8, 256] if SOAK else [3])
 def test_the_table_is_what_its_script_makes(batch: int) -> None:
     *made, starts = script("attainment").row(batch)

@@ -26,6 +26,7 @@ def found() -> list[tuple[TokenQuestion, LlmCapacity]]:
     return [(server, capacity(*server)) for server in asked]
 
 
+@pytest.mark.slow
 def test_the_judge_keeps_the_rates(found: list[tuple[TokenQuestion, LlmCapacity]]) -> None:
     served = [(server, answer) for server, answer in found if answer.rate_per_second > 0]
     assert len(served) >= 0.8 * len(found)
@@ -33,6 +34,7 @@ def test_the_judge_keeps_the_rates(found: list[tuple[TokenQuestion, LlmCapacity]
     assert len(refused) <= 0.01 * len(served), refused
 
 
+@pytest.mark.slow
 def test_a_ninth_more_breaks_nearly_all_promises(found: list[tuple[TokenQuestion, LlmCapacity]]) -> None:
     served = [(server, answer) for server, answer in found if answer.rate_per_second > 0][: scaled(240, 8)]
     kept = [server for server, answer in served if holds(*server, answer.rate_per_second / 0.9).kept]
@@ -48,6 +50,7 @@ def test_the_figures_at_the_rate_keep_the_promise(found: list[tuple[TokenQuestio
             assert 0 < answer.mean_sequences <= limits.sequences
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3000, 3000 + scaled(60, 3)))
 def test_a_looser_promise_more_memory_and_faster_iterations_never_lower_the_rate(seed: int) -> None:
     cost, limits, lengths, promise = question(seed)
@@ -70,12 +73,14 @@ def test_a_promise_that_a_request_alone_breaks_has_no_rate_but_the_figures_of_su
     assert capacity(COST, replace(LIMITS, kv_tokens=2000), LENGTHS, PROMISE).rate_per_second == 0
 
 
+@pytest.mark.slow
 def test_the_same_question_has_the_same_answer_and_a_prefix_cache_raises_it() -> None:
     answer = capacity(COST, LIMITS, LENGTHS, PROMISE)
     assert answer == capacity(COST, LIMITS, LENGTHS, PROMISE)
     assert capacity(COST, LIMITS, replace(LENGTHS, prefix_share=0.6), PROMISE).rate_per_second > answer.rate_per_second
 
 
+@pytest.mark.slow
 def test_a_server_at_half_its_rate_runs_fewer_requests_and_keeps_its_promise_with_room() -> None:
     answer = capacity(COST, LIMITS, LENGTHS, PROMISE)
     half = at_rate(COST, LIMITS, LENGTHS, PROMISE, answer.rate_per_second / 2)

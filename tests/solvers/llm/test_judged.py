@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from solvers.llm.iteration import BatchingLimits, IterationCost, TokenLengths, TokenPromise
 from solvers.llm.judged import holds
@@ -36,6 +37,7 @@ def test_a_server_with_room_keeps_its_promise_at_the_first_look() -> None:
     assert verdict.mean_sequences < 5
 
 
+@pytest.mark.slow
 def test_an_overloaded_server_breaks_its_promise_after_the_second_look() -> None:
     verdict = holds(COST, LIMITS, LENGTHS, PROMISE, 60.0)
     assert not verdict.kept
@@ -44,6 +46,7 @@ def test_an_overloaded_server_breaks_its_promise_after_the_second_look() -> None
     assert verdict.busy_share > 0.99
 
 
+@pytest.mark.slow
 def test_preemptions_break_a_promise_whose_times_are_kept() -> None:
     patient = TokenPromise(1e9, 1e9, 50.0)
     assert holds(COST, LIMITS, LENGTHS, patient, 15.0).kept

@@ -20,6 +20,7 @@ def states(count: int) -> tuple[list[ReportedState], list[float]]:
     return found, times
 
 
+@pytest.mark.slow
 def test_nine_of_ten_requests_are_within_the_quantile_while_the_load_grows() -> None:
     found, times = states(600)
     told = np.array(followed(0.9, found, times))

@@ -33,6 +33,7 @@ def drawn(seed: int) -> Drawn:
     return cost, limits, TokenStream(arrivals, inputs, outputs, cached.astype(np.int64)), rate
 
 
+@pytest.mark.slow
 def test_both_simulations_agree_on_every_request_of_200_random_servers() -> None:
     preemptions = too_long = 0
     for seed in range(200):

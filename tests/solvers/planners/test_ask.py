@@ -35,6 +35,7 @@ def test_without_a_gpu_that_may_be_used_no_slo_is_blamed(planner: str) -> None:
     assert {rest.reason for rest in plan.unserved} == {NO_GPU}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("planner", sorted(DRAFTERS))
 @pytest.mark.parametrize("seed", range(scaled(12, 4)))
 def test_a_plan_keeps_every_rule_and_costs_at_least_the_bound(planner: str, seed: int) -> None:

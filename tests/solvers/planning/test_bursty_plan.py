@@ -25,6 +25,7 @@ def bursty(problem: Problem, burstiness: float) -> Problem:
     return replace(problem, services=services)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_plan_for_bursts_is_right_and_one_for_poisson_arrivals_is_not(seed: int) -> None:
     plain = multiply_gpus(family("A", 8, 4, seed, 0.5), 3)

@@ -45,6 +45,7 @@ def without_budget(problem: Problem) -> Problem:
     return replace(problem, policy=replace(problem.policy, power_budget_w=None))
 
 
+@pytest.mark.slow
 def test_the_joint_planner_keeps_caps_and_its_bound_is_at_most_its_cost() -> None:
     for seed in SEEDS:
         problem = with_caps(random_problem(seed), seed)
@@ -56,6 +57,7 @@ def test_the_joint_planner_keeps_caps_and_its_bound_is_at_most_its_cost() -> Non
         assert bound is None or bound <= plan.certificate.cost.total, seed
 
 
+@pytest.mark.slow
 def test_the_exact_model_under_caps_finds_nothing_below_the_bound_and_no_plan_is_below_its_own() -> None:
     for seed in range(scaled(200, 7)):
         problem = with_caps(tiny_problem(seed), seed)
@@ -90,6 +92,7 @@ def test_what_runs_over_a_cap_that_was_lowered_does_not_stay_as_it_is(planner: s
         assert judge(lowered, plan).is_right, seed
 
 
+@pytest.mark.slow
 def test_changed_rates_and_batches_of_moves_keep_the_cap_of_each_gpu() -> None:
     made = 0
     for seed in range(scaled(100, 10)):
@@ -123,6 +126,7 @@ def test_gpus_of_one_node_with_different_caps_are_in_different_pools() -> None:
     assert whole.site_types[0].max_w == min(caps[index] for index in node.gpus)
 
 
+@pytest.mark.slow
 def test_caps_equal_to_the_types_own_limit_change_nothing() -> None:
     for seed in range(8):
         problem = replace(random_problem(seed), state=None)
@@ -164,6 +168,7 @@ def pair(cap_w: float | None, *clocks_mhz: float) -> Problem:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("planner", ["joint", "morak"])
 def test_a_cap_lowers_the_clock(planner: str) -> None:
     free, capped = (find_any(pair(cap_w, 600, 1200), planner) for cap_w in (None, 75.0))
@@ -173,6 +178,7 @@ def test_a_cap_lowers_the_clock(planner: str) -> None:
     assert {line.clock_mhz for line in capped.instances} == {600}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("planner", ["joint", "morak"])
 def test_a_cap_leaves_room_for_fewer_neighbours(planner: str) -> None:
     free, capped = (find_any(pair(cap_w, 1200), planner) for cap_w in (None, 75.0))
@@ -193,11 +199,13 @@ def find_any(problem: Problem, planner: str) -> Plan:
     return plan
 
 
+@pytest.mark.slow
 def test_a_reason_names_the_cap_that_leaves_no_watts_beside_others() -> None:
     (entry,) = find(pair(75.0, 1200), ENOUGH, alone=True).plan.unserved
     assert "capW of the nodes leaves no watts for it" in entry.reason
 
 
+@pytest.mark.slow
 def test_a_reason_names_a_cap_that_no_shape_keeps_and_the_least_that_would_do() -> None:
     unserved = find(pair(65.0, 1200), FEW, alone=True).plan.unserved
     assert {entry.service for entry in unserved} == {"shop/m", "shop/k"}

@@ -109,6 +109,7 @@ def test_what_runs_what_waits_and_the_horizon_do_not_void_it() -> None:
     assert with_bound(BY_A_STEP, other, kept(), LATER).bound == pytest.approx(kept().duals.found)
 
 
+@pytest.mark.slow
 def test_where_shares_are_paid_jobs_that_appear_void_it() -> None:
     """Without jobs, SMs that no service takes are idle, and the bound counts that they slow services down."""
     problem = family("D", 8, 4, 1)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from benchmarks.families import family
 from solvers.planning.judge import judge
 from solvers.planning.search.promise import keep
@@ -12,6 +14,7 @@ from solvers.planning.solve import SolveBudget, solve
 SECONDS = 500.0
 
 
+@pytest.mark.slow
 def test_without_a_better_plan_a_search_ends_long_before_its_deadline() -> None:
     problem = family("A", 16, 12, 0)
     began = time.monotonic()

@@ -13,6 +13,7 @@ PROBLEMS = scaled(500, 10)
 STEP = 500 // PROBLEMS  # every day others of the same 500 would be luck; these are spread over them
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(0, 500, STEP))
 def test_every_plan_is_right_and_says_nothing_untrue(seed: int) -> None:
     problem = random_problem(seed)

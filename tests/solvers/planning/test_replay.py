@@ -29,6 +29,7 @@ def is_found_again(problem: Problem, budget: SolveBudget) -> bool:
     return unbounded(replay_plan(problem, budget.seed, found.work, is_exact=found.is_exact)) == unbounded(found.plan)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(
     "budget",
@@ -39,11 +40,13 @@ def test_whatever_ended_the_search(seed: int, budget: SolveBudget) -> None:
     assert is_found_again(random_problem(seed), replace(budget, seed=seed))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_amid_the_first_dive(seed: int) -> None:
     assert is_found_again(fleet(seed), SolveBudget(0.02 * seed))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_alone_and_in_processes_the_same_work_finds_the_same(seed: int) -> None:
     problem, budget = random_problem(seed), SolveBudget(None, 6, seed)
@@ -60,6 +63,7 @@ def test_alone_there_is_no_end_by_seconds() -> None:
         find(random_problem(0), SolveBudget(1.0), alone=True)
 
 
+@pytest.mark.slow
 def test_the_exact_plan_is_found_again_by_the_steps_of_its_search() -> None:
     problem, budget = family("B", 6, 3, 2), SolveBudget(None, 4)
     assert find(problem, budget).is_exact

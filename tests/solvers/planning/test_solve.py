@@ -44,6 +44,7 @@ def test_without_a_budget_there_is_still_an_answer(seed: int) -> None:
     assert judge(problem, plan).violations == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_with_work_two_runs_and_another_order_are_equal(seed: int) -> None:
     problem = random_problem(seed)
@@ -72,6 +73,7 @@ def test_without_nodes_nothing_is_served_and_the_reason_says_so() -> None:
     assert [(unserved.rate_per_second, unserved.reason) for unserved in plan.unserved] == [(50, "the fleet has no GPU")]
 
 
+@pytest.mark.slow
 def test_who_watches_hears_of_the_first_plan_and_of_nothing_dearer() -> None:
     heard: list[SearchStatus] = []
     plan = solve(random_problem(3), SolveBudget(seconds=None, work=6), heard.append)
@@ -81,6 +83,7 @@ def test_who_watches_hears_of_the_first_plan_and_of_nothing_dearer() -> None:
     assert heard[-1].serves_all == (not plan.unserved)
 
 
+@pytest.mark.slow
 def test_the_method_says_what_the_bound_leaves_out() -> None:
     certificate = solve(family("E", 24, 8, 1), SolveBudget(seconds=None, work=6)).certificate
     assert certificate

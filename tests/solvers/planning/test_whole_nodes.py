@@ -42,6 +42,7 @@ def counted(problem: Problem, plan: Plan) -> float:
     return sum(map(price, problem.nodes.values()))
 
 
+@pytest.mark.slow
 @settings(max_examples=scaled(200, 8), deadline=None)
 @given(fleets(pricing="node"), st.integers(0, 3))
 def test_the_least_cost_is_between_the_bound_and_the_plan(problem: Problem, mixed: int) -> None:
@@ -60,6 +61,7 @@ def test_the_least_cost_is_between_the_bound_and_the_plan(problem: Problem, mixe
     assert verdict.cost.resource == plan.certificate.cost.resource == pytest.approx(counted(problem, plan))
 
 
+@pytest.mark.slow
 def test_small_fleets_are_searched_exactly_and_large_ones_are_not() -> None:
     assert exact.applies(tables(by_node(family("A", 8, 4, 2))))
     assert not exact.applies(tables(by_node(family("A", 40, 4, 2))))
@@ -87,6 +89,7 @@ def planned(fleet: Problem) -> Plan:
     return solve(fleet, SolveBudget(seconds=None, work=80, seed=1))
 
 
+@pytest.mark.slow
 def test_a_plan_by_nodes_costs_less_than_one_by_gpus_that_is_billed_by_nodes(fleet: Problem, planned: Plan) -> None:
     by_gpu = replace(fleet, nodes={name: replace(node, pricing="gpu") for name, node in fleet.nodes.items()})
     blind = solve(by_gpu, SolveBudget(seconds=None, work=80, seed=1))
@@ -106,6 +109,7 @@ def account(problem: Problem, work: int) -> tuple[float, float]:
     return verdict.cost.unserved, verdict.cost.total
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3, scaled(40, 4)))
 def test_a_fleet_that_is_hardly_large_enough_serves_as_much_by_node_as_by_gpu(seed: int) -> None:
     problem = family("C", 12, 8, seed, load=0.9)
@@ -115,6 +119,7 @@ def test_a_fleet_that_is_hardly_large_enough_serves_as_much_by_node_as_by_gpu(se
     assert total <= total_blind + 1e-6
 
 
+@pytest.mark.slow
 def test_a_plan_is_found_again_by_its_steps(fleet: Problem) -> None:
     solved = find(fleet, SolveBudget(None, 80, 1), alone=True)
     again = replay_plan(fleet, 1, solved.work, is_exact=False)
@@ -123,6 +128,7 @@ def test_a_plan_is_found_again_by_its_steps(fleet: Problem) -> None:
     assert again.certificate.cost == solved.plan.certificate.cost
 
 
+@pytest.mark.slow
 def test_a_plan_that_runs_is_kept_and_lower_rates_empty_nodes(fleet: Problem, planned: Plan) -> None:
     running = replace(fleet, state=RunningState(None, planned.instances))
     same = solve(running, SolveBudget(seconds=None, work=30))

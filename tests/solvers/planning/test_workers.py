@@ -23,6 +23,8 @@ from solvers.planning.solve import SolveBudget, solve
 from solvers.planning.workers import Worker, gather
 from tests.support.soak import scaled
 
+pytestmark = pytest.mark.slow
+
 WORK = 6
 SECONDS = 0.5  # a death comes somewhere in them, or the work is done before
 KILLS, RAISES = scaled(70, 4), scaled(30, 3)

@@ -31,6 +31,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Made]:
     shutil.rmtree(pipes, ignore_errors=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("check", CHECKS, ids=named)
 def test_the_real_bindings_conform(check: Check, made: Made) -> None:
     check(made)

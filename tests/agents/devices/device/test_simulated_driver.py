@@ -18,6 +18,7 @@ def stage(tmp_path: Path) -> Iterator[OverDriver]:
     stage.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("check", CHECKS, ids=named)
 def test_the_simulated_driver_conforms(check: Check, stage: OverDriver) -> None:
     check(stage.made())

@@ -71,6 +71,7 @@ def installed(tmp_path: Path) -> Iterator[Installed]:
     helper.stop(signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_what_is_set_is_set_in_nvml_and_put_back_at_the_end(installed: Installed) -> None:
     before = installed.set()
     writer: Writer = installed.client
@@ -83,6 +84,7 @@ def test_what_is_set_is_set_in_nvml_and_put_back_at_the_end(installed: Installed
     assert {number for number, _, _ in installed.nvml.history()} == {0}
 
 
+@pytest.mark.slow
 def test_the_agents_device_sets_and_restores_through_it(installed: Installed, monkeypatch: pytest.MonkeyPatch) -> None:
     load()
     monkeypatch.setenv(VARIABLE, str(installed.nvml.folder))
@@ -99,6 +101,7 @@ def test_the_agents_device_sets_and_restores_through_it(installed: Installed, mo
         device.close()
 
 
+@pytest.mark.slow
 def test_after_a_death_the_next_start_puts_it_back(installed: Installed) -> None:
     before = installed.set()
     installed.client.set_power_mw(GPU, 300_000)
@@ -109,6 +112,7 @@ def test_after_a_death_the_next_start_puts_it_back(installed: Installed) -> None
     assert installed.set() == before
 
 
+@pytest.mark.slow
 def test_nvml_gets_no_request_that_the_device_does_not_support(installed: Installed) -> None:
     asks: list[Callable[[], None]] = [
         lambda: installed.client.lock_clock(GPU, 1201),
@@ -121,6 +125,7 @@ def test_nvml_gets_no_request_that_the_device_does_not_support(installed: Instal
     assert installed.nvml.history() == []
 
 
+@pytest.mark.slow
 def test_a_lost_gpu_hides_no_other_and_is_known_again_when_it_comes_back(installed: Installed) -> None:
     installed.client.set_power_mw(GPU, 300_000)
     installed.nvml.lose(0)
@@ -133,6 +138,7 @@ def test_a_lost_gpu_hides_no_other_and_is_known_again_when_it_comes_back(install
     assert installed.set(0)["power_limit_mw"] == installed.set(1)["power_limit_mw"] == "400000"
 
 
+@pytest.mark.slow
 def test_a_call_that_nvml_refuses_is_reported_and_the_helper_continues(installed: Installed) -> None:
     installed.nvml.fails(0, "nvmlDeviceSetPowerManagementLimit", NO_PERMISSION)
     with pytest.raises(DeviceError) as caught:
@@ -143,6 +149,7 @@ def test_a_call_that_nvml_refuses_is_reported_and_the_helper_continues(installed
     assert installed.set()["power_limit_mw"] == "300000"
 
 
+@pytest.mark.slow
 def test_without_a_driver_it_says_so_in_one_line(tmp_path: Path) -> None:
     if Path("/proc/driver/nvidia/version").exists():
         pytest.skip("this machine has a driver")
@@ -159,6 +166,7 @@ def test_without_a_driver_it_says_so_in_one_line(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [[], ["--user", "no-such-user"], ["--group", "no-such-group"]])
 def test_it_insists_on_knowing_who_may_speak(tmp_path: Path, words: list[str]) -> None:
     program = [sys.executable, "-m", "agents.devices.privileged", "--state-dir", str(tmp_path), *words]

@@ -16,6 +16,8 @@ from tests.agents.devices.privileged.file_devices import AS_BOUGHT, GPU, OTHER
 from tests.agents.devices.privileged.running import Helper, running
 from tests.support.caller import until
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def helper(tmp_path: Path) -> Iterator[Helper]:

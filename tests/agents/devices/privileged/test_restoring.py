@@ -29,6 +29,7 @@ def helper(tmp_path: Path) -> Iterator[Helper]:
         yield started
 
 
+@pytest.mark.slow
 def test_a_death_between_the_write_and_its_answer_is_undone_by_the_next_start(helper: Helper) -> None:
     helper.fault(sleep_seconds=600)
     asking = threading.Thread(target=lambda: suppressed(lambda: helper.client.set_power_mw(GPU, 150_000)))
@@ -42,6 +43,7 @@ def test_a_death_between_the_write_and_its_answer_is_undone_by_the_next_start(he
     assert helper.device() == AS_BOUGHT
 
 
+@pytest.mark.slow
 def test_what_one_life_changed_twice_goes_back_to_what_was_before_the_first(helper: Helper) -> None:
     for mw in (150_000, 200_000, 120_000):
         helper.client.set_power_mw(GPU, mw)
@@ -50,6 +52,7 @@ def test_what_one_life_changed_twice_goes_back_to_what_was_before_the_first(help
     assert helper.device()["power"] == AS_BOUGHT["power"]
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_the_originals_are_never_lost(helper: Helper) -> None:
     rng = random.Random(7)
     for _ in range(scaled(60, 6)):
@@ -73,6 +76,7 @@ def test_an_agent_that_is_gone_is_no_reason_to_undo_anything(helper: Helper) -> 
     assert helper.device()["power"] == 150_000
 
 
+@pytest.mark.slow
 def test_a_restart_shows_as_another_start_in_hello(helper: Helper) -> None:
     first = helper.client.hello().started
     assert helper.client.hello().started == first
@@ -81,6 +85,7 @@ def test_a_restart_shows_as_another_start_in_hello(helper: Helper) -> None:
     assert helper.client.hello().started != first
 
 
+@pytest.mark.slow
 def test_a_device_that_is_gone_when_all_is_undone_is_remembered(helper: Helper) -> None:
     helper.client.set_power_mw(GPU, 150_000)
     helper.client.set_power_mw(OTHER, 150_000)
@@ -95,6 +100,7 @@ def test_a_device_that_is_gone_when_all_is_undone_is_remembered(helper: Helper) 
     assert helper.device(GPU) == AS_BOUGHT
 
 
+@pytest.mark.slow
 def test_what_was_original_before_the_machine_was_booted_is_forgotten(helper: Helper) -> None:
     helper.client.set_power_mw(GPU, 150_000)
     helper.stop(signal.SIGKILL)
@@ -105,6 +111,7 @@ def test_what_was_original_before_the_machine_was_booted_is_forgotten(helper: He
     assert helper.device()["power"] == 222_000
 
 
+@pytest.mark.slow
 def test_damaged_originals_are_not_guessed(helper: Helper) -> None:
     helper.client.set_power_mw(GPU, 150_000)
     helper.stop(signal.SIGKILL)

@@ -95,6 +95,7 @@ def test_a_setting_that_is_accepted_and_not_in_force_is_reported(helper: Helper)
     assert caught.value.trouble is Trouble.NOT_APPLIED
 
 
+@pytest.mark.slow
 @as_root
 def test_another_user_is_refused_and_named(tmp_path: Path) -> None:
     with running(tmp_path, uid=1234) as helper:
@@ -108,6 +109,7 @@ def test_another_user_is_refused_and_named(tmp_path: Path) -> None:
         assert json.loads(spoken_as(1234, helper.socket, b'{"verb": "hello"}\n'))["ok"]
 
 
+@pytest.mark.slow
 @as_root
 @pytest.mark.skipif(not shutil.which("setpriv"), reason="setpriv is not installed")
 def test_it_needs_no_capability_but_those_of_its_unit(tmp_path: Path) -> None:
@@ -123,6 +125,7 @@ def test_it_needs_no_capability_but_those_of_its_unit(tmp_path: Path) -> None:
         assert helper.device() == AS_BOUGHT
 
 
+@pytest.mark.slow
 @as_root
 def test_a_group_may_be_named_instead_and_only_the_peers_own_counts(tmp_path: Path) -> None:
     with running(tmp_path, gid=4321) as helper:
@@ -171,6 +174,7 @@ def test_an_oversized_line_is_cut_off(helper: Helper) -> None:
     assert helper.client.hello().ok
 
 
+@pytest.mark.slow
 def test_random_bytes_harm_nothing(helper: Helper) -> None:
     random_bytes = random.Random(4)
     for _ in range(scaled(2000, 200)):
@@ -179,6 +183,7 @@ def test_random_bytes_harm_nothing(helper: Helper) -> None:
     assert helper.writes() == []
 
 
+@pytest.mark.slow
 def test_slow_peers_delay_no_other(helper: Helper) -> None:
     slow = [helper.connected() for _ in range(3 * MOST_PEERS)]
     for connection in slow:
@@ -191,6 +196,7 @@ def test_slow_peers_delay_no_other(helper: Helper) -> None:
         connection.close()
 
 
+@pytest.mark.slow
 def test_a_peer_that_hangs_up_in_the_middle_leaves_nothing_behind(helper: Helper) -> None:
     helper.client.hello()
     before = helper.open_files()
@@ -200,6 +206,7 @@ def test_a_peer_that_hangs_up_in_the_middle_leaves_nothing_behind(helper: Helper
     until(lambda: helper.open_files() <= before)
 
 
+@pytest.mark.slow
 def test_a_flood_is_held_to_a_rate_and_does_not_fill_the_log(helper: Helper) -> None:
     replies = [json.loads(helper.ask_raw(b'{"verb": "hello"}\n')) for _ in range(600)]
     refused = [reply for reply in replies if not reply["ok"]]
@@ -209,6 +216,7 @@ def test_a_flood_is_held_to_a_rate_and_does_not_fill_the_log(helper: Helper) -> 
     until(helper.answers)
 
 
+@pytest.mark.slow
 def test_only_one_helper_serves_a_folder(helper: Helper) -> None:
     words = ["-m", "tests.agents.devices.privileged.file_devices", str(helper.where), "-", "-"]
     second = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True, timeout=180)

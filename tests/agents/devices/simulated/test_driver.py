@@ -29,6 +29,8 @@ from tests.agents.devices.device.over_driver import OverDriver
 from tests.support.caller import until
 from tests.support.soak import scaled
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[OverDriver]:

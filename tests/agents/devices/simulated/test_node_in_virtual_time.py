@@ -112,6 +112,7 @@ def test_a_copy_that_misses_mps_is_never_ready(node: VirtualNode) -> None:
     assert all(context.under_mps for slot in node.machine.slots.values() for context in slot.gpu.contexts)
 
 
+@pytest.mark.slow
 def test_a_successor_that_does_not_warm_up_leaves_the_old_one_as_it_was(node: VirtualNode) -> None:
     uuid = next(iter(node.machine.slots))
     node.offer(served("resnet", sm=30))
@@ -125,6 +126,7 @@ def test_a_successor_that_does_not_warm_up_leaves_the_old_one_as_it_was(node: Vi
     assert before <= node.mps.clients(uuid)
 
 
+@pytest.mark.slow
 def test_a_gpu_whose_mps_daemon_does_not_start_stays_fenced_and_is_logged_once(
     node: VirtualNode, caplog: pytest.LogCaptureFixture
 ) -> None:

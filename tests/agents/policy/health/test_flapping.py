@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -36,6 +37,7 @@ QUIET = GpuObservation("GPU-a", reading=GpuReading(1.0))
 HISTORY = st.lists(st.tuples(st.integers(0, 9).map(float), st.just(QUIET) | st.just(QUIET) | LOOKS), max_size=80)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(HISTORY)
 def test_a_gpu_is_never_used_again_sooner_than_its_back_off(history: list[tuple[float, GpuObservation]]) -> None:
@@ -51,6 +53,7 @@ def test_a_gpu_is_never_used_again_sooner_than_its_back_off(history: list[tuple[
         was_fenced = fenced
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.booleans(), min_size=1, max_size=400))
 def test_case_13_the_faster_it_flaps_the_more_seldom_it_is_used(history: list[bool]) -> None:
@@ -64,6 +67,7 @@ def test_case_13_the_faster_it_flaps_the_more_seldom_it_is_used(history: list[bo
     assert uses <= 4 + len(history) // 40
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(HISTORY, HISTORY)
 def test_another_gpus_state_is_never_changed_by_it(
@@ -86,6 +90,7 @@ def test_another_gpus_state_is_never_changed_by_it(
     assert states == {"GPU-a": alone(mine, "GPU-a"), "GPU-b": alone(others, "GPU-b")}
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(HISTORY)
 def test_every_verdict_says_why_and_a_clock_going_backwards_lifts_nothing(

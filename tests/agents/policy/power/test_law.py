@@ -226,6 +226,7 @@ def test_an_instance_that_is_gone_is_forgotten() -> None:
 FLOATS = st.none() | st.floats(allow_nan=True, allow_infinity=True)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(FLOATS, FLOATS, FLOATS, FLOATS, st.booleans()), min_size=1, max_size=20))
 def test_no_measurement_moves_a_knob_out_of_its_frame(periods: list[tuple[float | None, ...]]) -> None:

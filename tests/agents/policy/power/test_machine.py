@@ -108,6 +108,7 @@ class Node:
         return {server.id: draw.uniform(low, high) * 16 / server.batch_ms(16, 1.175) * 1000 for server in self.servers}
 
 
+@pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("limited", [False, True])
 def test_the_cap_of_a_simulated_gpu_is_held_within_one_period(limited: bool) -> None:

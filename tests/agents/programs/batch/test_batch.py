@@ -105,6 +105,7 @@ def must_be_whole(requests: Path, count: int) -> None:
     assert all(answer["body"] == {"double": 2 * answer["line"]} for answer in found)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_killed_at_random_moments_each_line_is_answered_exactly_once(tmp_path: Path) -> None:
     requests, rng = write_requests(tmp_path / "day.jsonl", LINES), random.Random(11)
@@ -130,6 +131,7 @@ def test_killed_at_random_moments_each_line_is_answered_exactly_once(tmp_path: P
         assert asked_again <= KILLS * 8, "only what was under way at a kill is asked again"
 
 
+@pytest.mark.slow
 def test_asked_to_end_it_waits_for_its_answers_and_says_that_lines_are_left(tmp_path: Path) -> None:
     requests = write_requests(tmp_path / "day.jsonl", 50_000)
     with model_stub() as stub:
@@ -175,6 +177,7 @@ def test_other_requests_than_were_declared_are_refused(tmp_path: Path) -> None:
         AnswerFile(tmp_path / "day.jsonl.results", *survey(requests))
 
 
+@pytest.mark.slow
 def test_a_folder_is_read_in_the_order_of_its_files(tmp_path: Path) -> None:
     folder = tmp_path / "days"
     folder.mkdir()
@@ -220,6 +223,7 @@ def test_a_server_cannot_end_a_sender_by_what_it_asks_to_wait(asked: str) -> Non
     assert busy.value.seconds == (1.0 if asked == "1" else 0.0)
 
 
+@pytest.mark.slow
 def test_a_line_that_no_server_takes_is_answered_with_its_error(tmp_path: Path) -> None:
     requests = write_requests(tmp_path / "day.jsonl", 1)
     process = start(requests, "http://127.0.0.1:9/", "--attempts", "2")

@@ -135,6 +135,7 @@ def test_the_time_it_computes_is_that_of_its_iterations() -> None:
         assert figure(running, "gpuwright_llm_iterations_total") == 15
 
 
+@pytest.mark.slow
 def test_requests_that_run_together_share_iterations() -> None:
     with serving("--cost", "baseMs=20", "--batch", "8", program="llm") as running, clients(8) as pool:
         asked = [pool.submit(ask, running, {"prompt": "a", "max_tokens": 10}) for _ in range(8)]
@@ -154,6 +155,7 @@ def test_its_metrics_are_read_as_those_of_vllm() -> None:
         assert figure(running, "vllm:prefix_cache_hits_total") == 10
 
 
+@pytest.mark.slow
 def test_queues_are_limited_in_requests_and_in_tokens() -> None:
     slow = ("--cost", "baseMs=200", "--batch", "1", "--queue", "2", "--queue-tokens", "50")
     with serving(*slow, program="llm") as running, clients(4) as pool:
@@ -166,6 +168,7 @@ def test_queues_are_limited_in_requests_and_in_tokens() -> None:
         assert (first.result()[0], second.result()[0]) == (200, 200)
 
 
+@pytest.mark.slow
 def test_a_drain_lets_streams_end_and_refuses_new_requests() -> None:
     environment = {"GPUWRIGHT_CONTROL_TOKEN": "secret"}
     with serving("--cost", "baseMs=20", environment=environment, program="llm") as running, clients(1) as pool:
@@ -180,12 +183,14 @@ def test_a_drain_lets_streams_end_and_refuses_new_requests() -> None:
         assert "drained after 1 answers of 60 tokens" in running.log[-1]
 
 
+@pytest.mark.slow
 def test_sigterm_drains_too() -> None:
     with serving(*FAST, program="llm") as running:
         running.process.send_signal(signal.SIGTERM)
         assert running.exit_code() == 0
 
 
+@pytest.mark.slow
 def test_a_client_who_reads_nothing_is_cut_off_and_harms_no_other() -> None:
     words = ("--cost", "tokenMs=0.001", "--context", "1000000", "--kv-tokens", "2000000", "--request-seconds", "1")
     with serving(*words, program="llm") as running:
@@ -209,6 +214,7 @@ def test_arguments_out_of_range_are_refused(words: tuple[str, str], capsys: pyte
     assert f"error: {' '.join(words)}" in said and " is outside " in said
 
 
+@pytest.mark.slow
 def test_a_hostile_connection_harms_only_itself(copy: Copy) -> None:
     for sent in (b"nonsense\r\n\r\n", b"POST /v1/completions HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"):
         with socket.create_connection(("127.0.0.1", copy.port), timeout=60) as connection:

@@ -6,6 +6,8 @@ import pytest
 
 from tests.agents.programs.serve.running import serving
 
+pytestmark = pytest.mark.slow
+
 TOKEN = "a" * 64
 VERBS = [("PUT", "/v1/batch", '{"batch": 2}'), ("POST", "/v1/warmup", ""), ("POST", "/v1/drain", "")]
 

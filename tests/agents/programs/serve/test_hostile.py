@@ -103,6 +103,7 @@ def test_a_client_that_expects_100_continue_gets_it(copy: Copy) -> None:
         assert connection.recv(1000).startswith(b"HTTP/1.1 200 OK")
 
 
+@pytest.mark.slow
 def test_a_client_that_takes_no_answers_is_cut_off() -> None:
     with serving("--request-seconds", "1") as copy, connected(copy) as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -115,6 +116,7 @@ def test_a_client_that_takes_no_answers_is_cut_off() -> None:
         assert resident_mib(copy) < 40
 
 
+@pytest.mark.slow
 def test_more_connections_than_it_takes_leave_it_answering() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < 2_000:
@@ -127,6 +129,7 @@ def test_more_connections_than_it_takes_leave_it_answering() -> None:
         assert resident_mib(copy) < 40
 
 
+@pytest.mark.slow
 def test_garbage_never_stops_it() -> None:
     random.seed(SEED)
     words = [b"GET ", b"POST ", PATH.encode(), b" HTTP/1.1", b"\r\n"]
@@ -143,6 +146,7 @@ def test_garbage_never_stops_it() -> None:
         assert len(copy.log) == 2, "\n".join(copy.log)
 
 
+@pytest.mark.slow
 def test_a_half_sent_request_does_not_keep_a_drained_server() -> None:
     with serving("--request-seconds", "3600") as copy, connected(copy) as connection:
         connection.sendall(b"POST / HTTP/1.1\r\n")
@@ -151,6 +155,7 @@ def test_a_half_sent_request_does_not_keep_a_drained_server() -> None:
         assert copy.exit_code() == 0
 
 
+@pytest.mark.slow
 def test_a_request_that_arrives_during_the_drain_gets_a_503() -> None:
     with serving() as copy, connected(copy) as connection:
         connection.sendall(b"POST %s HTTP/1.1\r\nContent-Length: 1\r\n\r\n" % PATH.encode())

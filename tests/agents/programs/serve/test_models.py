@@ -15,6 +15,8 @@ import pytest
 from tests.agents.programs.serve.running import Copy, clients, serving
 from tests.support.nvml_stub import needs_gcc
 
+pytestmark = pytest.mark.slow
+
 ONNX = """
 import numpy
 

@@ -70,6 +70,7 @@ def test_a_file_that_is_no_profile_is_refused(tmp_path: Path, text: str) -> None
         read_file(file)
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.integers(1, 100), st.floats(0, 1000), min_size=1), st.floats(0, 120))
 def test_a_curve_never_leaves_its_points(points: dict[int, float], x: float) -> None:
     curve = tuple(sorted((float(key), value) for key, value in points.items()))

@@ -27,6 +27,7 @@ def test_an_answer_is_to_its_own_request() -> None:
         assert answer.json == {"digest": f"{zlib.crc32(b'hello'):08x}", "batch": 1}
 
 
+@pytest.mark.slow
 def test_a_batch_starts_when_it_is_full() -> None:
     with serving("--batch", "3", "--batch-timeout-ms", NEVER) as copy, clients(3) as pool:
         early = [pool.submit(copy.infer) for _ in range(2)]
@@ -36,12 +37,14 @@ def test_a_batch_starts_when_it_is_full() -> None:
         assert [each.result().json["batch"] for each in [*early, last]] == [3, 3, 3]
 
 
+@pytest.mark.slow
 def test_a_batch_starts_when_its_oldest_has_waited_long_enough() -> None:
     with serving("--batch", "64", "--batch-timeout-ms", "300") as copy, clients(2) as pool:
         sizes = [each.result().json["batch"] for each in [pool.submit(copy.infer) for _ in range(2)]]
         assert sizes in ([2, 2], [1, 1])  # together, unless the machine was asleep in between
 
 
+@pytest.mark.slow
 def test_without_a_timeout_the_first_goes_alone_and_the_next_batch_takes_all_that_came_meanwhile() -> None:
     with serving("--max-batch", "4", "--latency", "1:2000;4:1") as copy, clients(6) as pool:
         first = pool.submit(copy.infer)
@@ -53,6 +56,7 @@ def test_without_a_timeout_the_first_goes_alone_and_the_next_batch_takes_all_tha
         assert sorted(each.result().json["batch"] for each in later) == [1, 4, 4, 4, 4]
 
 
+@pytest.mark.slow
 def test_batch_and_timeout_change_while_it_serves() -> None:
     with serving("--batch", "8", "--batch-timeout-ms", NEVER, "--max-batch", "16") as copy, clients(3) as pool:
         waiting = [pool.submit(copy.infer) for _ in range(2)]
@@ -89,6 +93,7 @@ def test_beyond_its_queue_it_says_so_at_once() -> None:
         assert (copy.served().counters.requests, copy.served().counters.errors) == (3, 1)
 
 
+@pytest.mark.slow
 def test_it_is_not_ready_until_it_has_loaded() -> None:
     with serving("--start-seconds", "0.8", ready=False) as copy:
         assert copy.ask("GET", "/healthz").status == 503
@@ -99,6 +104,7 @@ def test_it_is_not_ready_until_it_has_loaded() -> None:
         assert copy.served().counters.requests == 1  # a warm-up is no request
 
 
+@pytest.mark.slow
 def test_a_drain_answers_all_that_was_taken_and_then_ends() -> None:
     never_full = ("--batch", "9", "--batch-timeout-ms", NEVER, "--latency", "9:2000")
     with serving(*never_full) as copy, clients(8) as pool:
@@ -118,6 +124,7 @@ def test_a_drain_answers_all_that_was_taken_and_then_ends() -> None:
         assert copy.exit_code() == 0
 
 
+@pytest.mark.slow
 def test_sigterm_is_a_drain() -> None:
     with serving("--batch", "4", "--batch-timeout-ms", NEVER) as copy, clients(2) as pool:
         taken = [pool.submit(copy.infer) for _ in range(2)]
@@ -128,6 +135,7 @@ def test_sigterm_is_a_drain() -> None:
         assert copy.exit_code() == 0
 
 
+@pytest.mark.slow
 def test_under_load_all_that_was_taken_is_answered_whenever_it_is_drained() -> None:
     random.seed(4)
     for _ in range(scaled(50, 4)):
@@ -161,6 +169,7 @@ def test_under_load_all_that_was_taken_is_answered_whenever_it_is_drained() -> N
         )
 
 
+@pytest.mark.slow
 def test_an_idle_connection_does_not_keep_a_drained_server() -> None:
     with serving() as copy:
         idle = http.client.HTTPConnection("127.0.0.1", copy.port, timeout=120)
@@ -171,6 +180,7 @@ def test_an_idle_connection_does_not_keep_a_drained_server() -> None:
         idle.close()
 
 
+@pytest.mark.slow
 def test_all_that_was_sent_is_counted_once() -> None:
     callers, each = 16, scaled(500, 50)
     with serving("--batch", "8", "--latency", "1:1;8:4", "--batch-timeout-ms", "1") as copy, clients(callers) as pool:
@@ -219,6 +229,7 @@ def test_unknown_paths_and_methods_are_distinguished() -> None:
         assert copy.ask("HEAD", "/healthz").body == b""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -237,6 +248,7 @@ def test_words_that_make_no_sense_end_it_at_once_and_are_named(words: list[str],
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken_is_named() -> None:
     with serving() as copy:
         words = ["-m", "agents.programs.serve.main", "--port", str(copy.port)]
@@ -245,6 +257,7 @@ def test_a_port_that_is_taken_is_named() -> None:
         assert f"cannot listen on 127.0.0.1:{copy.port}: " in done.stderr
 
 
+@pytest.mark.slow
 def test_it_outlives_who_reads_its_log() -> None:
     process = subprocess.Popen([sys.executable, "-m", "agents.programs.serve.main"], stderr=subprocess.PIPE, text=True)
     assert process.stderr

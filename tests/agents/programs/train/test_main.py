@@ -79,6 +79,7 @@ def test_a_job_saves_on_its_signal_and_continues(start: Start, tmp_path: Path) -
     assert process.poll() is None
 
 
+@pytest.mark.slow
 def test_a_job_that_is_asked_to_end_saves_exits_and_later_continues(start: Start, tmp_path: Path) -> None:
     path = tmp_path / "job.json"
     arguments = ("--speeds=100:200", f"--checkpoint={path}", "--checkpoint-seconds=3600")
@@ -92,6 +93,7 @@ def test_a_job_that_is_asked_to_end_saves_exits_and_later_continues(start: Start
     assert first_line(start(*arguments)).startswith(f"step {saved(path)} ")
 
 
+@pytest.mark.slow
 def test_a_job_that_is_killed_loses_no_more_than_since_its_last_save(start: Start, tmp_path: Path) -> None:
     path = tmp_path / "job.json"
     arguments = ("--speeds=100:200", f"--checkpoint={path}", "--checkpoint-seconds=0.1", "--port=0")
@@ -171,6 +173,7 @@ def is_stopped(process: subprocess.Popen[str]) -> bool:
     return found is not None and found.stopped
 
 
+@pytest.mark.slow
 def test_a_job_that_is_to_wait_saves_stops_and_goes_on_without_catching_up(start: Start, tmp_path: Path) -> None:
     path = tmp_path / "job.json"
     process = start("--speeds=100:200", f"--checkpoint={path}", "--checkpoint-seconds=3600", "--port=0")

@@ -120,6 +120,7 @@ def test_a_state_folder_that_others_may_enter_is_refused(tmp_path: Path) -> None
     assert finding.advice == f"chmod 700 {tmp_path}"
 
 
+@pytest.mark.slow
 @as_root
 def test_a_folder_that_cannot_be_entered_is_reported_as_such(tmp_path: Path) -> None:
     (tmp_path / "closed").mkdir(mode=0o700)
@@ -188,6 +189,7 @@ def test_an_address_that_is_not_of_this_machine_has_no_free_port() -> None:
     assert levels(machine.ports("192.0.2.1")) == ["fail"]
 
 
+@pytest.mark.slow
 @as_root
 def test_without_a_root_helper_only_root_can_set_anything() -> None:
     assert levels(check_settable(None)) == ["warn"]

@@ -62,6 +62,7 @@ def machine() -> Iterator[Machine]:
         yield Machine(Path(short))
 
 
+@pytest.mark.slow
 def test_a_node_that_can_do_everything_gets_that_verdict(machine: Machine) -> None:
     examined = machine.examined()
     assert examined.code == 0, examined.report
@@ -73,6 +74,7 @@ def test_a_node_that_can_do_everything_gets_that_verdict(machine: Machine) -> No
     assert not machine.state.exists()
 
 
+@pytest.mark.slow
 def test_without_the_mps_program_no_share_can_be_enforced(machine: Machine) -> None:
     machine.path = "/usr/bin:/bin"
     examined = machine.examined()
@@ -81,6 +83,7 @@ def test_without_the_mps_program_no_share_can_be_enforced(machine: Machine) -> N
     assert "cannot be enforced" in examined.found("gpu 0")
 
 
+@pytest.mark.slow
 def test_a_lost_gpu_is_reported_and_hides_no_other(machine: Machine) -> None:
     machine.nvml.lose(0)
     examined = machine.examined()
@@ -90,6 +93,7 @@ def test_a_lost_gpu_is_reported_and_hides_no_other(machine: Machine) -> None:
     assert examined.level("gpu 1") == "ok"
 
 
+@pytest.mark.slow
 def test_a_gpu_that_hangs_costs_one_line(machine: Machine) -> None:
     machine.nvml.hangs(1, "nvmlDeviceGetMemoryInfo")
     examined = machine.examined()
@@ -98,6 +102,7 @@ def test_a_gpu_that_hangs_costs_one_line(machine: Machine) -> None:
     assert examined.level("gpu 0") == "ok"
 
 
+@pytest.mark.slow
 def test_a_missing_ability_of_a_device_is_named_with_its_consequence(machine: Machine) -> None:
     machine.nvml.drop(0, "energy_mj")
     machine.nvml.drop(0, "power_min_mw")
@@ -108,6 +113,7 @@ def test_a_missing_ability_of_a_device_is_named_with_its_consequence(machine: Ma
     assert examined.level("gpu 1") == "ok"
 
 
+@pytest.mark.slow
 def test_a_prohibited_device_is_a_failure_and_an_exclusive_one_is_not(machine: Machine) -> None:
     machine.nvml.set(0, "compute_mode", PROHIBITED_MODE)
     machine.nvml.set(1, "compute_mode", EXCLUSIVE_PROCESS_MODE)
@@ -116,6 +122,7 @@ def test_a_prohibited_device_is_a_failure_and_an_exclusive_one_is_not(machine: M
     assert examined.level("compute mode 1") == "ok"
 
 
+@pytest.mark.slow
 def test_a_driver_that_fails_at_everything_is_no_traceback(machine: Machine) -> None:
     machine.nvml.fails(0, "nvmlDeviceGetUUID", UNKNOWN)
     machine.nvml.fails(1, "nvmlDeviceGetMemoryInfo", UNKNOWN)
@@ -124,6 +131,7 @@ def test_a_driver_that_fails_at_everything_is_no_traceback(machine: Machine) -> 
     assert "this is a fault in gpuwright" not in json.dumps(examined.report).lower()
 
 
+@pytest.mark.slow
 def test_each_daemon_is_asked_and_one_that_hangs_is_named(machine: Machine) -> None:
     root = machine.state / "mps"
     control = MpsControl(root, fake_mps.program())

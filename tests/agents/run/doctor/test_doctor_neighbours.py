@@ -27,6 +27,7 @@ def levels(findings: list[DoctorFinding] | Iterator[DoctorFinding]) -> list[str]
     return [finding.level.value for finding in findings]
 
 
+@pytest.mark.slow
 def test_the_root_helper_is_greeted(tmp_path: Path) -> None:
     with running(tmp_path, uid=os.geteuid()) as helper:
         assert levels(check_settable(helper.socket)) == ["ok"]
@@ -61,6 +62,7 @@ def test_a_node_that_has_joined_must_be_one_that_the_gateway_serves(tmp_path: Pa
     assert finding.level is Level.FAIL
 
 
+@pytest.mark.slow
 def test_the_control_plane_knows_a_node_that_has_joined(api: RunningServer, tmp_path: Path) -> None:
     api.request("POST", "/api/v1/apply", [gpu_type()])
     token = api.request("POST", "/api/v1/jointokens", {"node": "node-1"}).json["token"]

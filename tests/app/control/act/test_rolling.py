@@ -8,6 +8,7 @@ from math import inf
 from typing import Any
 
 import msgspec
+import pytest
 from sqlalchemy import text
 
 from agents.contract.assignments import AssignedInstance, Frame
@@ -20,6 +21,8 @@ from app.http.metrics import REGISTRY
 from app.store.plans import plans
 from simulation.run import Simulation, simulated
 from tests.simulation.worlds import small
+
+pytestmark = pytest.mark.slow
 
 
 def rows(simulation: Simulation, sql: str) -> list[Any]:

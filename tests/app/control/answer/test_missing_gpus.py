@@ -51,6 +51,7 @@ def test_the_problem_has_the_indexes_that_are_left(question: Question) -> None:
     assert {node.gpus for node in question.problem.nodes.values()} == {tuple(sorted(LEFT))}
 
 
+@pytest.mark.slow
 def test_the_plan_is_right_and_runs_on_what_is_left(question: Question, decision: Decision) -> None:
     assert decision.answer.plan
     assert judge(question.problem, decision.answer.plan).is_right
@@ -90,6 +91,7 @@ def test_it_is_explained_on_its_own_gpus(world: Snapshot, decision: Decision) ->
         assert all(other["node"] in world.nodes for other in found["alternatives"])
 
 
+@pytest.mark.slow
 def test_it_is_replayed(world: Snapshot, decision: Decision) -> None:
     record = Record(
         1, decision.lane, SolveOutcome.SOLVED, world, dict(decision.answer.recipe), dict(versions()), decision.plan,

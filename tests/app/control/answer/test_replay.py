@@ -50,6 +50,7 @@ def records() -> list[Record]:
         solver.close()
 
 
+@pytest.mark.slow
 def test_every_decision_comes_out_the_same_from_its_json(records: list[Record]) -> None:
     assert {record.recipe["kind"] for record in records} == {"solve", "quicken"}
     for record in records:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +20,8 @@ from app.control.solve.inline import Inline
 from tests.app.control.decide.test_choosing import GPUS, NODES, SERVICES, in_force, running, weighed
 from tests.solvers.planning.random_problems import NOON
 from tests.support.soak import scaled
+
+pytestmark = pytest.mark.slow
 
 SECONDS = 60.0  # a guard
 UNTIL = NOON + timedelta(minutes=1)

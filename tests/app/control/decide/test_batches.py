@@ -165,6 +165,7 @@ def lacking(before: Desired, steps: tuple[Desired, ...], after: Desired) -> Iter
         last = step
 
 
+@pytest.mark.slow
 def test_a_batch_makes_a_dear_plan_cheaper_and_serves_all_load(context: BatchContext, found: Decision) -> None:
     assert cost(found) < cost(context.decision) - 0.5
     assert not found.plan.unserved
@@ -172,6 +173,7 @@ def test_a_batch_makes_a_dear_plan_cheaper_and_serves_all_load(context: BatchCon
     assert found.verdict.is_right
 
 
+@pytest.mark.slow
 def test_a_batch_says_what_it_saves_and_with_what_that_compares(context: BatchContext, found: Decision) -> None:
     saved = cost(context.decision) - cost(found)
     assert context.decision.desired != context.snapshot.in_force
@@ -186,6 +188,7 @@ def test_a_batch_says_what_it_saves_and_with_what_that_compares(context: BatchCo
     assert spell_batches(still, dear).endswith(" an hour; making it costs 0.06 once")
 
 
+@pytest.mark.slow
 def test_an_answer_to_a_lack_takes_batches_along_but_waits_little_for_them(urgent: BatchContext) -> None:
     solver = Listening()
     assert urgent.question.falls_short
@@ -214,6 +217,7 @@ def test_where_a_lack_is_left_more_batches_are_rehearsed(context: BatchContext, 
     assert [found.most_rehearsed for found in (left(0.0), left(1.0), context)] == [1, MOST_REHEARSED, MOST_REHEARSED]
 
 
+@pytest.mark.slow
 def test_batches_on_different_gpus_that_are_due_at_once_are_made_in_one_cycle(context: BatchContext) -> None:
     answer = SOLVER.find_batches(context.question.problem, context.plan, (), tries=64, seed=1, seconds=SECONDS)
     single = [batch for batch in answer.batches if len(batch.places) == 1]
@@ -230,6 +234,7 @@ def test_batches_on_different_gpus_that_are_due_at_once_are_made_in_one_cycle(co
     assert (again.desired, cost(again)) == (decision.desired, cost(decision))
 
 
+@pytest.mark.slow
 def test_batches_join_a_rollout_that_serves_and_that_no_person_has_paused(
     context: BatchContext, urgent: BatchContext
 ) -> None:
@@ -243,6 +248,7 @@ def test_batches_join_a_rollout_that_serves_and_that_no_person_has_paused(
     assert add_due_batches(lacking, NO_REGRETS, SOLVER) == (lacking.decision, NO_REGRETS)
 
 
+@pytest.mark.slow
 def test_an_answer_to_a_lack_takes_no_batch_along_that_waits_for_approval(urgent: BatchContext) -> None:
     assert add_due_batches(urgent, NO_REGRETS, SOLVER)[0] != urgent.decision
     asked = next(item for item in urgent.snapshot.declared if item.full_name in urgent.decision.services)
@@ -252,6 +258,7 @@ def test_an_answer_to_a_lack_takes_no_batch_along_that_waits_for_approval(urgent
     assert add_due_batches(approved, NO_REGRETS, SOLVER)[0] is urgent.decision
 
 
+@pytest.mark.slow
 def test_a_batch_in_the_middle_of_a_rollout_goes_on_from_what_nodes_are_assigned(
     context: BatchContext, found: Decision
 ) -> None:
@@ -320,6 +327,7 @@ def moving(context: BatchContext) -> Iterator[tuple[BatchContext, Decision, Inst
         yield from ((later, found, change) for change in new[:1])
 
 
+@pytest.mark.slow
 def test_no_batch_starts_a_copy_where_one_of_its_service_failed_lately(context: BatchContext) -> None:
     context, found, change = next(moving(context))
     decided = {(start.owner, start.place) for start in starts(context, context.decision)}

@@ -17,6 +17,8 @@ from solvers.planning.search.promise import keep
 from tests.app.control.decide.conftest import followed
 from tests.app.control.decide.test_batches import SECONDS, SOLVER
 
+pytestmark = pytest.mark.slow
+
 SEED = 5  # of loads after which some batches have no order of steps
 TRIES = 64
 MOST_CHURN = 1e3

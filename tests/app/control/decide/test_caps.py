@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from app.control.decide.assigning import desired_of
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.formulate import formulate
@@ -23,6 +25,7 @@ def with_caps(snapshot: Snapshot, caps_w: list[float]) -> Snapshot:
     return replace(snapshot, declared=declared)
 
 
+@pytest.mark.slow
 def test_each_gpu_is_assigned_its_own_cap_and_an_uncapped_node_its_types() -> None:
     snapshot = with_caps(world(), CAPS_W)
     question = formulate(snapshot)

@@ -109,6 +109,7 @@ def places(simulation: Simulation) -> set[tuple[str, str, int]]:
     return {(line.service, name, line.gpu) for name, order in orders.items() if order for line in order.instances}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 def test_case_19_a_rising_load_is_served_by_what_the_greedy_adds(database_url: str, fault: str) -> None:
     with troubled(database_url, fault) as simulation:

@@ -23,6 +23,8 @@ from solvers.hetsev.adding import METHOD
 from tests.simulation.chaos import Failing
 from tests.simulation.worlds import CALM_TICK_SECONDS, small
 
+pytestmark = pytest.mark.slow
+
 FAILURES = (SolveOutcome.OUT_OF_TIME, SolveOutcome.CRASHED, SolveOutcome.WRONG)
 RISES = {"shop/a": spike(90.0, hold_seconds=3600.0)}
 MANY = 1000

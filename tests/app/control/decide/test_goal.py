@@ -48,6 +48,7 @@ def with_price(question: Question, decision: Decision, price: float) -> Decision
     return replace(decision, plan=replace(decision.plan, changes=changes), value=value)
 
 
+@pytest.mark.slow
 def test_a_plan_is_made_once_waiting_has_cost_its_churn(
     full: Snapshot,
     question: Question,
@@ -88,6 +89,7 @@ def test_the_same_question_calls_for_the_goal_when_it_is_due(
     assert due.index(True) == 6
 
 
+@pytest.mark.slow
 def test_a_plan_that_pays_soon_or_is_needed_does_not_wait(
     full: Snapshot,
     question: Question,
@@ -169,6 +171,7 @@ def test_what_is_needed_for_another_reason_than_cost_does_not_wait(
     assert wait_for_goal(changed, formulate(changed), dear, dear, NO_REGRETS, is_brief=False)[0] is dear
 
 
+@pytest.mark.slow
 def test_a_cheaper_plan_does_not_come_sooner_because_a_job_moves_too(full: Snapshot) -> None:
     job = next(item for item in of_files(FLEET).of(Kind.JOB) if item.name == "finetune-tagger")
     declared = DeclaredObject(job.kind, job.tenant, job.name, job.spec)

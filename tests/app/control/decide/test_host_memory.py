@@ -18,6 +18,8 @@ from app.control.formulate.formulate import formulate
 from app.control.solve.inline import Inline
 from solvers.planning.plan import Plan
 
+pytestmark = pytest.mark.slow
+
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 TRAIN = "lab/train"
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
+import pytest
 
 from app.control.answer.explain.job import why_job
 from app.control.decide.assigning import desired_of
@@ -90,6 +91,7 @@ def test_it_is_assigned_whole_gpus_that_are_set_for_it_and_explained() -> None:
     assert "at 4 an hour" in words[1]
 
 
+@pytest.mark.slow
 def test_it_keeps_its_gpus_until_a_service_lacks_capacity() -> None:
     snapshot = world(200, job())
     held = in_force(snapshot, solved(snapshot))

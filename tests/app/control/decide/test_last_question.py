@@ -7,6 +7,8 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 
+import pytest
+
 from app.control.cycle import CycleBudget
 from app.control.decide.decide import LONGEST_ROLLING
 from app.control.decide.last_question import OTHER_SEED_AFTER, REFUSED_AGAIN_AFTER, LastQuestion, plan_conditions
@@ -47,6 +49,7 @@ def test_an_answer_from_the_middle_of_a_rollout_does_not_hold_after_it() -> None
     assert not last.still_answers(replace(rolling, is_rolling=False), question)
 
 
+@pytest.mark.slow
 def test_a_plan_is_asked_for_during_rollouts_that_have_followed_each_other_for_long(full: Snapshot) -> None:
     rolling, solver = replace(full, is_rolling=True), SeedRecorder()
     store, known = OneMoment(rolling), partial(expected, rolling)
@@ -118,6 +121,7 @@ def after(now: Snapshot, minutes: float) -> Snapshot:
     return replace(now, at=now.at + timedelta(minutes=minutes))
 
 
+@pytest.mark.slow
 def test_a_question_that_stays_the_same_is_asked_with_another_seed_each_time_after_twice_as_long() -> None:
     pause, now = OTHER_SEED_AFTER.total_seconds() / 60, running(snapshot(a=10.0))
     seeds, last = asked([after(now, pause * quarter / 4) for quarter in range(4 * 15)])

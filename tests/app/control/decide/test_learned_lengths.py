@@ -6,6 +6,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
+
 from agents.contract.gateways import GatewayCounts, LengthTotals, ServiceCounts
 from app.control.answer.explain.question import Explain
 from app.control.domain.snapshot import DeclaredObject, NodeStatus, Snapshot
@@ -30,6 +32,7 @@ NAME = "shop/summaries"
 LONGER = 1.5
 
 
+@pytest.mark.slow
 def test_the_plan_grows_to_the_lengths_that_gateways_count_and_the_promise_holds_again() -> None:
     manifests = [m for m in load([FILE]).manifests.values() if m.kind is not Kind.SERVICE or m.name == "summaries"]
     declared = tuple(

@@ -21,6 +21,8 @@ from tests.app.control.decide.conftest import followed, under_loads, wanted_in
 from tests.app.control.decide.test_batches import SECONDS, SOLVER
 from tests.app.control.decide.test_choosing import unchanged
 
+pytestmark = pytest.mark.slow
+
 # Moments at which the cheapest plan has no order of steps; some of these plans can be shifted.
 SEEDS = (13, 18, 20, 22)  # of loads that have fallen
 RISEN_SEEDS = (13, 17, 18, 37)  # of loads that have risen again

@@ -56,6 +56,7 @@ def candidates(context: BatchContext, wanted: Decision) -> list[tuple[Sequence[s
     return list(_BlockedChanges(context.snapshot, context.question.problem, wanted.desired).candidates())
 
 
+@pytest.mark.slow
 def test_a_sidestep_opens_the_way_to_a_cheaper_plan(context: BatchContext, wanted: Decision, found: Decision) -> None:
     rules = rules_of(context.snapshot.declared)
     assert order(context.snapshot.in_force, wanted.desired, rules).stuck
@@ -70,6 +71,7 @@ def test_a_sidestep_opens_the_way_to_a_cheaper_plan(context: BatchContext, wante
     assert "move aside" in found.message
 
 
+@pytest.mark.slow
 def test_the_next_plan_takes_the_way(context: BatchContext, found: Decision) -> None:
     then = replace(context.snapshot, in_force=found.desired, target=3, at=context.snapshot.at + timedelta(minutes=2))
     decision = hold_back(then, formulate(then), wanted_in(then))
@@ -92,6 +94,7 @@ def test_no_sidestep_is_looked_for_while_plans_roll_or_where_something_changes_a
     assert find_sidestep(replace(context, decision=found), wanted, SOLVER) is None
 
 
+@pytest.mark.slow
 def test_no_sidestep_is_made_for_a_plan_that_saves_less_than_its_churn(context: BatchContext, wanted: Decision) -> None:
     now = context.question.value_in_force
     assert now.per_horizon
@@ -107,6 +110,7 @@ def test_no_sidestep_is_made_while_a_service_rests_that_the_wanted_plan_changes(
     assert find_sidestep(resting, wanted, SOLVER) is None
 
 
+@pytest.mark.slow
 def test_a_sidestep_waits_for_a_rest_only_where_a_copy_starts_again(
     context: BatchContext, wanted: Decision, found: Decision
 ) -> None:
@@ -121,6 +125,7 @@ def test_a_sidestep_waits_for_a_rest_only_where_a_copy_starts_again(
             assert is_there or (other and other.desired == found.desired)
 
 
+@pytest.mark.slow
 def test_no_copy_moves_aside_to_where_one_of_its_service_failed_lately(
     context: BatchContext, wanted: Decision, found: Decision
 ) -> None:
@@ -145,6 +150,7 @@ def test_no_copy_moves_aside_for_a_plan_that_modes_make_only_in_part(context: Ba
     assert find_sidestep(careful, wanted, SOLVER) is None
 
 
+@pytest.mark.slow
 def test_a_copy_moves_to_an_empty_gpu_if_no_gpu_in_use_has_room(
     full: Snapshot, wanted: Decision, context: BatchContext
 ) -> None:
@@ -158,6 +164,7 @@ def test_a_copy_moves_to_an_empty_gpu_if_no_gpu_in_use_has_room(
     assert empty & set(places)
 
 
+@pytest.mark.slow
 def test_no_copy_moves_aside_to_any_gpu_of_a_job_on_several(
     full: Snapshot, wanted: Decision, context: BatchContext
 ) -> None:
@@ -180,6 +187,7 @@ def test_no_copy_moves_aside_to_any_gpu_of_a_job_on_several(
     assert not places & {(node.name, gpu) for gpu in gpus}
 
 
+@pytest.mark.slow
 def test_a_fleet_that_runs_nothing_yet_has_no_copy_to_move_aside(full: Snapshot) -> None:
     idle = replace(full, in_force={node: replace(at, instances=()) for node, at in full.in_force.items()})
     question, wanted = formulate(idle), wanted_in(idle)

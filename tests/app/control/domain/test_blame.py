@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
 from sqlalchemy import text
 
 from app.control.decide.last_question import CycleResult, LastQuestion
@@ -49,6 +50,7 @@ def rows(simulation: Simulation, sql: str) -> list[Any]:
     return simulation.database.read(lambda c: list(c.execute(text(sql))))
 
 
+@pytest.mark.slow
 def test_a_service_that_crashes_the_solver_is_named_and_the_last_plan_stays_in_force_until_it_is_gone(
     database_url: str,
 ) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from app.control.domain.events import Reason, event_of, reason_of
 
 
@@ -16,6 +18,7 @@ def test_every_reason_is_a_word_with_one_sentence() -> None:
     assert [reason for reason in Reason if reason_of(reason.value) is not reason] == []
 
 
+@pytest.mark.slow
 def test_every_listed_reason_is_given_somewhere() -> None:
     texts = [file.read_text() for file in Path("app").rglob("*.py") if file.name != "events.py"]
     given = {name for text in texts for name in re.findall(r"\bReason\.([A-Z_]+)", text)}

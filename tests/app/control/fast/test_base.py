@@ -75,6 +75,7 @@ def test_a_quick_step_is_judged_as_if_from_the_beginning(seed: int) -> None:
         base = stepped(base, r)
 
 
+@pytest.mark.slow
 def test_a_quick_step_has_the_last_searchs_bound_at_its_own_rates_and_says_how_old_it_is() -> None:
     bounded = 0
     for seed in range(8):
@@ -103,6 +104,7 @@ def test_a_quick_step_has_the_last_searchs_bound_at_its_own_rates_and_says_how_o
     assert bounded >= 3
 
 
+@pytest.mark.slow
 def test_a_quick_step_has_no_bound_once_profiles_have_changed() -> None:
     snapshot = begun(1)
     base = step_base(snapshot, formulate(snapshot))

@@ -19,6 +19,8 @@ from tests.app.control.fast.quick_steps import Silent, quick_step
 from tests.solvers.planning.small_fleets import fleets
 from tests.support.soak import SOAK
 
+pytestmark = pytest.mark.slow
+
 CYCLE = SolveBudget(seconds=None, work=2)
 
 

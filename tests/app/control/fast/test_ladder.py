@@ -304,6 +304,7 @@ def test_a_call_of_an_unknown_service_means_no_step() -> None:
     assert quick_step(problem, plan, [], Inline()) is None
 
 
+@pytest.mark.slow
 @settings(
     max_examples=200 if SOAK else 12,
     deadline=None,

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+import pytest
 import yaml
 
 from app.control.answer.replay import Record, from_json, replay, to_json
@@ -168,6 +169,7 @@ def test_on_a_notice_ordinary_services_leave_at_once_and_language_models_wait_fo
     assert {held.service for held in drafted.held_back} == {CHAT, SUMMARIES}
 
 
+@pytest.mark.slow
 def test_a_fleet_answers_both_before_the_next_cycle_is_due(database_url: str) -> None:
     documents = yaml.safe_load(Path(FILE).read_text())
     for document in documents:

@@ -55,6 +55,7 @@ def test_the_question_of_the_next_hour_has_its_carbon() -> None:
     assert later == pytest.approx(0.005)
 
 
+@pytest.mark.slow
 def test_a_plan_for_energy_draws_less_than_one_for_money() -> None:
     """The T4s are cheap, and draw more than a V100 even when they are idle."""
     world = snapshot(search=10.0)
@@ -76,6 +77,7 @@ def test_a_plan_for_energy_draws_less_than_one_for_money() -> None:
         assert plan.certificate.bound <= cost * (1 + 1e-9)
 
 
+@pytest.mark.slow
 def test_for_throughput_the_fleet_serves_the_largest_sum_of_shares() -> None:
     """One V100 GPU's worth for two services: money serves the larger rate first, throughput the larger share."""
     world = snapshot(search=100.0, ads=30_000.0)

@@ -6,6 +6,8 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from agents.contract.admitted import AdmittedEntry
 from app.control.domain.snapshot import NodeStatus
 from app.control.formulate.own_runtimes import admitted_names, encoded_runtimes
@@ -54,6 +56,7 @@ def test_a_node_offers_the_runtimes_that_its_entries_admit() -> None:
     assert _less(replace(node_there, templates=None), (0,), told, (), own).templates == frozenset({"triton", NAME})
 
 
+@pytest.mark.slow
 def test_a_service_is_unserved_where_no_node_admits_it_and_the_reason_says_so() -> None:
     problem = fleet(templates=True)
     nodes = {"n1": replace(problem.nodes["n1"], templates=frozenset({"vllm"}))}

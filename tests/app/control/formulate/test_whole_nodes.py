@@ -57,6 +57,7 @@ def pinned(purchase: str, gpu: int) -> Snapshot:
     return replace(known, in_force=running, nodes={**known.nodes, "n2": NodeStatus("n2", "reporting", (), (gpu,))})
 
 
+@pytest.mark.slow
 def test_the_rest_of_a_node_costs_nothing_where_a_service_stays_that_pays_for_all_of_it() -> None:
     question = pose(pinned("spot", 0))
     assert [(node, instance.owner) for node, instance in question.pinned] == [("n2", "shop/a")]

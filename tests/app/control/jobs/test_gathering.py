@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from app.control.domain.events import Reason
 from simulation.run import Simulation, simulated
 from simulation.world import of_documents, put
@@ -21,6 +23,7 @@ def declared(simulation: Simulation, *more: dict[str, Any]) -> None:
     put(simulation.database, of_documents([*FLEET, service("a", 100.0), *more]))
 
 
+@pytest.mark.slow
 def test_jobs_are_gathered_and_a_service_is_not(database_url: str) -> None:
     with simulated(database_url, of_documents([*FLEET, service("a", 100.0)])) as simulation:
         simulation.advance(60)

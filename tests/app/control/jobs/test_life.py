@@ -268,6 +268,7 @@ class Truth:
         self.up, self.position = True, self.saved
 
 
+@pytest.mark.slow
 @settings(max_examples=3000 if SOAK else 150, deadline=None)
 @given(st.lists(OPS, max_size=40))
 def test_progress_is_what_the_job_did_under_any_faults_of_jobs_and_reports(

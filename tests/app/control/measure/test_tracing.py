@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from app.control.measure import tracing
 from app.settings import Settings
 from tests.app.http.test_tracing import Spans, collector  # noqa: F401
@@ -9,6 +11,7 @@ from tests.app.http.test_tracing import Spans, collector  # noqa: F401
 PHASES = ("observe", "pose", "solve", "judge", "hold_back", "record")
 
 
+@pytest.mark.slow
 def test_a_cycle_is_one_trace_with_a_span_for_each_phase(collector: tuple[str, Spans]) -> None:  # noqa: F811
     endpoint, received = collector
     tracing.configure(Settings(otlp_endpoint=endpoint))

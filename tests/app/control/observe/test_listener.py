@@ -14,6 +14,8 @@ from simulation.run import Simulation, simulated
 from tests.simulation.worlds import small
 from tests.support.postgres import DatabaseServer
 
+pytestmark = pytest.mark.slow
+
 
 def kept(simulation: Simulation) -> list[tuple[str, float]]:
     """Of which service and when each bucket is, in seconds."""

@@ -27,6 +27,7 @@ def spent_by_tenant(town: Ledger, spending: SpendingCache) -> dict[str, float]:
     return dict(town.database.read(spending.spent))
 
 
+@pytest.mark.slow
 def test_what_is_booked_counts_from_the_first_of_the_month_and_is_asked_for_now_and_then(town: Ledger) -> None:
     spending = SpendingCache()
     town.report("node-1", usage("a", town.now, sm=50.0))

@@ -20,6 +20,8 @@ from tests.app.control.as_manifests import manifests
 from tests.simulation.worlds import withdraw
 from tests.solvers.planning.small_world import problem
 
+pytestmark = pytest.mark.slow
+
 
 def documents() -> list[dict[str, Any]]:
     return manifests(replace(problem(), state=None))

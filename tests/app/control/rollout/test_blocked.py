@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -53,6 +54,7 @@ def is_quiet(fleet: Fleet, step: Advance) -> bool:
     return all(copy.stage == "ready" for node in fleet.nodes.values() for copy in node.copies)
 
 
+@pytest.mark.slow
 @settings(max_examples=scaled(3_000, 150), deadline=None)
 @given(drawn(most=8, nodes=2), st.integers(0, 1000))
 def test_any_target_is_reached_or_left_out_in_part(fleets: tuple[Desired, Desired], seed: int) -> None:
@@ -61,6 +63,7 @@ def test_any_target_is_reached_or_left_out_in_part(fleets: tuple[Desired, Desire
     assert roll(fleet, target, begin(RolloutState(), assigned, target, RULES), 1, MOST_ROUNDS) is None
 
 
+@pytest.mark.slow
 @settings(max_examples=scaled(3_000, 100), deadline=None)
 @given(drawn(most=8, nodes=2), st.integers(0, 1000), st.integers(0, 12))
 def test_a_plan_that_takes_over_half_way_never_waits_for_long(

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 
 import msgspec
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -80,6 +81,7 @@ def roll(
     return rolled
 
 
+@pytest.mark.slow
 @settings(max_examples=scaled(3_000, 40), deadline=None)
 @given(drawn(most=7, nodes=4), st.integers(0, 1000), st.integers(0, 100))
 def test_one_late_start_stops_only_its_component(fleets: tuple[Desired, Desired], seed: int, which: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given, settings
 
 from app.control.domain.desired import Desired
@@ -16,6 +17,7 @@ from tests.app.control.rollout.stepping import steps_of
 from tests.support.soak import scaled
 
 
+@pytest.mark.slow
 @settings(max_examples=scaled(10_000, 300), deadline=None)
 @given(drawn(most=6))
 def test_every_step_has_room_and_capacity_and_the_last_is_the_target(fleets: tuple[Desired, Desired]) -> None:
@@ -32,6 +34,7 @@ def test_every_step_has_room_and_capacity_and_the_last_is_the_target(fleets: tup
         assert list(faults(before, after, served(found.target), rules())) == []
 
 
+@pytest.mark.slow
 @settings(max_examples=scaled(10_000, 300), deadline=None)
 @given(drawn(most=3, nodes=2, jobs=False))
 def test_only_changes_that_no_order_can_reach_are_stuck(fleets: tuple[Desired, Desired]) -> None:

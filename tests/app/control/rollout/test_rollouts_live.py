@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +16,8 @@ from tests.app.control.rollout.fleets import advance, drawn, rules, served
 from tests.app.control.rollout.nodes import Fleet
 from tests.app.control.rollout.referee import placed_instances
 from tests.support.soak import scaled
+
+pytestmark = pytest.mark.slow
 
 PATIENT = rules(least_seconds=1e9, held_seconds=1e9)
 SECOND = timedelta(seconds=1)

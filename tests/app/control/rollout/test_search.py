@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +17,7 @@ from tests.app.control.rollout.fleets import a_node, an_instance, drawn, rules
 from tests.support.soak import scaled
 
 
+@pytest.mark.slow
 @settings(max_examples=scaled(10_000, 300), deadline=None)
 @given(drawn(most=6), st.data())
 def test_changes_that_are_made_and_taken_back_show_the_same_obstacles_as_a_new_scene(
@@ -43,6 +45,7 @@ def test_changes_that_are_made_and_taken_back_show_the_same_obstacles_as_a_new_s
         assert _possible(knot, left) == _possible(fresh, left)
 
 
+@pytest.mark.slow
 @settings(max_examples=scaled(10_000, 300), deadline=None)
 @given(drawn(most=6))
 def test_where_a_knot_is_hopeless_no_order_leads_to_the_target(fleets: tuple[Desired, Desired]) -> None:

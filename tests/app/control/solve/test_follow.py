@@ -32,6 +32,7 @@ def rates(problem: Problem, factor: float, count: int = 1) -> dict[str, float]:
     return {name: problem.services[name].rate_per_second * factor for name in names}
 
 
+@pytest.mark.slow
 def test_the_answer_is_made_of_problem_plan_and_rates_alone(solver: Solver, plan: Plan) -> None:
     wanted = rates(PROBLEM, 1.3)
     first = solver.follow(PROBLEM, plan, wanted, seconds=LONG)
@@ -50,6 +51,7 @@ def test_the_followed_plan_is_right_at_the_new_rates(solver: Solver, plan: Plan)
     assert not judge(PROBLEM.with_rates(wanted), answer.plan).violations
 
 
+@pytest.mark.slow
 def test_another_plan_is_followed_from_its_own_beginning(solver: Solver, plan: Plan) -> None:
     wanted = rates(PROBLEM, 1.3)
     answer = solver.follow(PROBLEM, plan, wanted, seconds=LONG)
@@ -61,6 +63,7 @@ def test_another_plan_is_followed_from_its_own_beginning(solver: Solver, plan: P
     assert further.plan == Inline().follow(risen, answer.plan, rates(risen, 1.2), seconds=0).plan
 
 
+@pytest.mark.slow
 def test_not_ready_in_time_is_out_of_time_and_ready_the_next_time(solver: Solver, plan: Plan) -> None:
     fresh = PROBLEM.with_rates({})
     answer = solver.follow(fresh, plan, rates(PROBLEM, 1.3), seconds=0)
@@ -68,6 +71,7 @@ def test_not_ready_in_time_is_out_of_time_and_ready_the_next_time(solver: Solver
     assert solver.follow(fresh, plan, rates(PROBLEM, 1.3), seconds=LONG).outcome is SolveOutcome.SOLVED
 
 
+@pytest.mark.slow
 def test_what_cannot_be_followed_is_an_outcome(solver: Solver, plan: Plan) -> None:
     answer = solver.follow(PROBLEM, plan, {"shop/nobody": 5.0}, seconds=LONG)
     assert answer.outcome is SolveOutcome.WRONG
@@ -75,6 +79,7 @@ def test_what_cannot_be_followed_is_an_outcome(solver: Solver, plan: Plan) -> No
     assert solver.follow(PROBLEM, plan, rates(PROBLEM, 1.3), seconds=LONG).outcome is SolveOutcome.SOLVED
 
 
+@pytest.mark.slow
 def test_case_19_a_follower_killed_is_made_ready_again(solver: Solver, plan: Plan) -> None:
     wanted = rates(PROBLEM, 1.3)
     before = solver.follow(PROBLEM, plan, wanted, seconds=LONG)
@@ -85,6 +90,7 @@ def test_case_19_a_follower_killed_is_made_ready_again(solver: Solver, plan: Pla
     assert after.plan == before.plan
 
 
+@pytest.mark.slow
 def test_rates_are_followed_while_a_whole_plan_is_searched(solver: Solver, plan: Plan) -> None:
     with ThreadPoolExecutor(1) as aside:
         answering = aside.submit(solver.solve, family("A", 64, 24, 0), seconds=LONG, work=None)

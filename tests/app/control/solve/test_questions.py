@@ -21,6 +21,7 @@ def desk() -> Iterator[QuestionProcess]:
     made.close()
 
 
+@pytest.mark.slow
 def test_answers_come_from_another_process_that_gives_way(desk: QuestionProcess) -> None:
     pid, nice = desk.ask(Pid(), 5.0, "shop")
     assert pid != os.getpid()
@@ -28,12 +29,14 @@ def test_answers_come_from_another_process_that_gives_way(desk: QuestionProcess)
     assert desk.ask(Pid(), 5.0, "shop") == (pid, nice)
 
 
+@pytest.mark.slow
 def test_a_question_that_kills_the_process_is_given_up_and_the_next_is_answered(desk: QuestionProcess) -> None:
     with pytest.raises(NoAnswer, match="ended with exit code 3"):
         desk.ask(Dies(), 5.0, "shop")
     assert desk.ask(Sleeps(0.0), 5.0, "shop") == "awake"
 
 
+@pytest.mark.slow
 def test_a_question_that_takes_too_long_is_given_up_and_the_next_is_answered(desk: QuestionProcess) -> None:
     with pytest.raises(NoAnswer, match="ask for less"):
         desk.ask(Sleeps(60.0), 0.3, "shop")

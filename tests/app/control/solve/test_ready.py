@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from app.control.answer.ready import NEEDED, GetReady
 from app.control.solve.questions import QuestionProcess
 
 
+@pytest.mark.slow
 def test_a_process_that_was_made_ready_answers_from_what_it_has_loaded() -> None:
     desk = QuestionProcess(nice=0)
     try:

@@ -74,6 +74,7 @@ def aside() -> Iterator[ThreadPoolExecutor]:
         yield pool
 
 
+@pytest.mark.slow
 def test_it_is_another_process_at_nice_15_on_one_core(solver: Solver) -> None:
     assert solver.solve(PROBLEM, seconds=LONG, work=1).outcome is SolveOutcome.SOLVED
     pid = solver.full.pid
@@ -82,12 +83,14 @@ def test_it_is_another_process_at_nice_15_on_one_core(solver: Solver) -> None:
     assert len(os.sched_getaffinity(pid)) == 1
 
 
+@pytest.mark.slow
 def test_it_starts_with_nothing_of_ours_but_three_streams(solver: Solver) -> None:
     solver.solve(PROBLEM, seconds=LONG, work=1)
     held = {str(file.readlink()) for file in Path(f"/proc/{solver.full.pid}/fd").iterdir()}
     assert not any(name.startswith("socket:") for name in held)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_the_same_work_gives_the_same_plan_here_and_there(solver: Solver, seed: int) -> None:
     problem = random_problem(seed)
@@ -97,6 +100,7 @@ def test_the_same_work_gives_the_same_plan_here_and_there(solver: Solver, seed: 
     assert there.recipe == here.recipe
 
 
+@pytest.mark.slow
 def test_a_search_cut_by_its_seconds_says_at_which_step_and_is_found_again_by_it(solver: Solver) -> None:
     answer = solver.solve(family("A", 64, 24, 0), seconds=0.2, work=1_000_000)
     assert answer.outcome is SolveOutcome.SOLVED
@@ -109,6 +113,7 @@ def test_a_search_cut_by_its_seconds_says_at_which_step_and_is_found_again_by_it
     assert repeated.plan.instances == answer.plan.instances
 
 
+@pytest.mark.slow
 def test_a_fault_in_a_solver_is_an_outcome_with_its_message(solver: Solver) -> None:
     answer = solver.solve(cast(Problem, "no problem"), seconds=LONG, work=1)
     assert answer.outcome is SolveOutcome.WRONG
@@ -125,6 +130,7 @@ def test_steps_that_find_nothing_are_a_fault(solver: Solver) -> None:
     )
 
 
+@pytest.mark.slow
 def test_case_19_infeasible_is_a_plan_with_a_reason_for_each_service(solver: Solver) -> None:
     tight = replace(
         PROBLEM, services={name: replace(service, slo_ms=0.01) for name, service in PROBLEM.services.items()}
@@ -137,6 +143,7 @@ def test_case_19_infeasible_is_a_plan_with_a_reason_for_each_service(solver: Sol
     assert not judge(tight, answer.plan).violations
 
 
+@pytest.mark.slow
 def test_case_19_out_of_time_is_an_outcome_and_nothing_of_it_stays() -> None:
     solver = Solver(grace_seconds=0.5)
     try:
@@ -151,6 +158,7 @@ def test_case_19_out_of_time_is_an_outcome_and_nothing_of_it_stays() -> None:
         solver.close()
 
 
+@pytest.mark.slow
 def test_case_19_out_of_time_amid_the_search_ends_what_was_forked_too(aside: ThreadPoolExecutor) -> None:
     """On a busy machine a search may be out of time before it has forked: then one that is given longer is tried."""
     for seconds in (2.0, 8.0, 32.0, 128.0):
@@ -168,6 +176,7 @@ def test_case_19_out_of_time_amid_the_search_ends_what_was_forked_too(aside: Thr
     raise AssertionError("no search ever forked")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", [0, 1, 2])
 def test_case_19_a_process_killed_amid_the_search_costs_one_answer_at_most(
     solver: Solver, aside: ThreadPoolExecutor, which: int
@@ -185,6 +194,7 @@ def test_case_19_a_process_killed_amid_the_search_costs_one_answer_at_most(
     assert solver.solve(PROBLEM, seconds=LONG, work=1).outcome is SolveOutcome.SOLVED
 
 
+@pytest.mark.slow
 def test_killed_between_two_questions_it_is_replaced_and_the_log_names_it(
     solver: Solver, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -197,6 +207,7 @@ def test_killed_between_two_questions_it_is_replaced_and_the_log_names_it(
     assert f"solver process {dead} (full) has ended; another one starts" in caplog.text
 
 
+@pytest.mark.slow
 def test_closing_ends_a_search_and_notifies_its_waiters(aside: ThreadPoolExecutor) -> None:
     solver = Solver()
     answering = aside.submit(solver.solve, family("A", 64, 24, 0), seconds=LONG, work=None)
@@ -206,6 +217,7 @@ def test_closing_ends_a_search_and_notifies_its_waiters(aside: ThreadPoolExecuto
     until(lambda: not any(map(is_alive, forked)), "the end of all three")
 
 
+@pytest.mark.slow
 def test_it_dies_with_the_planner() -> None:
     program = (
         "from app.control.solve.solver import Solver\n"

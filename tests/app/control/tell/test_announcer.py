@@ -32,6 +32,8 @@ from app.world.declare import declare
 from app.world.write import Actor
 from tests.support.world import gpu_type, manifest, model, node, profile, service
 
+pytestmark = pytest.mark.slow
+
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 NOW = [NOON]
 WORLD = [

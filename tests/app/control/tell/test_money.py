@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from sqlalchemy import text
 
 from app.control.tell.money import Addition, find_empty_nodes, find_releasable, pose_rental, read_rental
@@ -60,6 +61,7 @@ def with_rented(problem: Problem, found: Addition) -> Problem:
     return replace(problem, nodes={**problem.nodes, **nodes})
 
 
+@pytest.mark.slow
 def test_the_cheapest_addition_serves_what_was_unserved() -> None:
     problem = fleet(service("shop/a", 900.0), spare={"big": 4, "old": 8})
     found, plan = rented(problem)
@@ -71,29 +73,34 @@ def test_the_cheapest_addition_serves_what_was_unserved() -> None:
     assert judge(with_rented(problem, found), whole, simulate=False, keeps=keep).is_right
 
 
+@pytest.mark.slow
 def test_a_type_that_cannot_keep_the_slo_is_not_rented() -> None:
     found, _ = rented(fleet(service("shop/a", 300.0, slo_ms=12.0), spare={"big": 4, "old": 8}))
     assert set(found.gpus) == {"big"}
     assert found.words == f"{found.gpus['big']} more big at {found.price_per_hour:g} an hour would serve shop/a"
 
 
+@pytest.mark.slow
 def test_what_renting_does_not_help_is_named() -> None:
     found, _ = rented(fleet(service("shop/a", 1500.0), service("lab/b", 5.0, slo_ms=1.0), spare={"big": 8}))
     assert (found.serves, found.leaves) == (("shop/a",), ("lab/b",))
     assert found.words.endswith("would serve shop/a; no GPU that could be rented helps lab/b")
 
 
+@pytest.mark.slow
 def test_what_could_be_rented_may_serve_a_part() -> None:
     found, _ = rented(fleet(service("shop/a", 3000.0), spare={"old": 1}))
     assert found.words == "1 more old at 0.5 an hour would serve a part of shop/a"
 
 
+@pytest.mark.slow
 def test_a_tenant_at_its_limit_is_not_helped_by_more_gpus() -> None:
     found, _ = rented(fleet(service("shop/a", 900.0), spare={"big": 8}, limits={"shop": Limit(gpus=1.0)}))
     assert found == Addition({}, 0, (), leaves=("shop/a",))
     assert found.words == ""
 
 
+@pytest.mark.slow
 def test_nothing_is_asked_where_nothing_is_unserved_or_could_be_rented() -> None:
     served = fleet(service("shop/a", 10.0), spare={"big": 4})
     assert pose_rental(served, solve(served, SolveBudget(work=1)), PRICES) is None

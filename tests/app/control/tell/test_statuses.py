@@ -70,6 +70,7 @@ def both(search: Statement, rank: Statement) -> Statements:
     return {SEARCH: ObjectStatus((search,)), RANK: ObjectStatus((rank,))}
 
 
+@pytest.mark.slow
 def test_a_status_is_written_once_and_its_changes_are_events(database: Database) -> None:
     writer = StatusWriter()
     assert writer.write(database, 1, both(PLANNED, SHORT), specs(database)) == 2
@@ -85,6 +86,7 @@ def test_a_status_is_written_once_and_its_changes_are_events(database: Database)
     assert found_events == [("rank", "all_planned"), ("rank", "unserved")]
 
 
+@pytest.mark.slow
 def test_other_conditions_stay_and_a_changed_spec_is_observed_again(database: Database) -> None:
     writer = StatusWriter()
     writer.write(database, 1, both(PLANNED, PLANNED), specs(database))
@@ -110,6 +112,7 @@ def test_what_is_no_longer_declared_is_passed_over(database: Database) -> None:
     )  # deleted a moment ago
 
 
+@pytest.mark.slow
 def test_what_a_jobs_status_no_longer_says_is_gone_and_its_other_conditions_stay(database: Database) -> None:
     key = Key(Kind.JOB, "lab", "tune")
     apply(database, [job("tune", "lab")])

@@ -13,6 +13,7 @@ from solvers.planning.solve import SolveBudget, solve
 from tests.solvers.planning.random_problems import random_problem
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_sums_are_those_of_the_plan_in_hand(seed: int) -> None:
     problem = random_problem(seed)

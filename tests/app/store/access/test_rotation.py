@@ -66,6 +66,7 @@ def test_a_turn_from_the_asking_to_the_end_of_the_elder(database: Database) -> N
     assert heard is not None and not heard.fresh
 
 
+@pytest.mark.slow
 def test_asked_and_used_at_once_by_many_there_is_no_deadlock_and_one_successor(database: Database) -> None:
     names = [f"s-{n}" for n in range(12)]
 

@@ -43,6 +43,7 @@ def publish(given: GivenDatabase, name: str = "object", announce: bool = True) -
         database.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("announce", [True, False])
 def test_who_waits_is_woken(each_database: GivenDatabase, notices: Notices, announce: bool) -> None:
     async def wait() -> int:
@@ -55,6 +56,7 @@ def test_who_waits_is_woken(each_database: GivenDatabase, notices: Notices, anno
     assert notices.current("object") == 1
 
 
+@pytest.mark.slow
 def test_a_version_that_is_there_already_is_not_waited_for(each_database: GivenDatabase, notices: Notices) -> None:
     version = publish(each_database)
     assert asyncio.run(notices.wait("object", version - 1, 30)) == version
@@ -64,6 +66,7 @@ def test_time_runs_out(notices: Notices) -> None:
     assert asyncio.run(notices.wait("object", 5, 0.01)) <= 5
 
 
+@pytest.mark.slow
 def test_streams_do_not_wake_each_other(each_database: GivenDatabase, notices: Notices) -> None:
     called: dict[str, Event] = {name: Event() for name in ("object", "token")}
     for name, event in called.items():
@@ -73,6 +76,7 @@ def test_streams_do_not_wake_each_other(each_database: GivenDatabase, notices: N
     assert not called["object"].is_set()
 
 
+@pytest.mark.slow
 def test_what_a_notification_says_is_no_version(each_database: GivenDatabase, notices: Notices) -> None:
     """Any role of the database may send one, also a tenant's that only reads."""
     before = notices.current("object")
@@ -84,6 +88,7 @@ def test_what_a_notification_says_is_no_version(each_database: GivenDatabase, no
     assert asyncio.run(notices.wait("object", before, 30)) == version
 
 
+@pytest.mark.slow
 def test_a_failing_callback_stops_nothing(each_database: GivenDatabase, notices: Notices) -> None:
     reached = Event()
 
@@ -98,6 +103,7 @@ def test_a_failing_callback_stops_nothing(each_database: GivenDatabase, notices:
     assert reached.is_set()
 
 
+@pytest.mark.slow
 def test_after_a_lost_connection_it_goes_on(each_database: GivenDatabase, notices: Notices) -> None:
     first = publish(each_database)
     assert asyncio.run(notices.wait("object", first - 1, 30)) == first
@@ -110,6 +116,7 @@ def test_after_a_lost_connection_it_goes_on(each_database: GivenDatabase, notice
     assert asyncio.run(notices.wait("object", second - 1, 30)) == second
 
 
+@pytest.mark.slow
 def test_notifications_are_known_to_arrive_or_not(each_database: GivenDatabase, notices: Notices) -> None:
     """However late the first notification comes: a slow start is no reason to poll for good."""
     version = publish(each_database)

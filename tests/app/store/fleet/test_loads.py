@@ -150,6 +150,7 @@ def test_hours_that_no_window_reaches_are_dropped(database: Database) -> None:
     assert database.read(lambda connection: loads.answers_within(connection, timedelta(days=60))) == []
 
 
+@pytest.mark.slow
 def test_an_hour_is_found_by_index_however_many_wait(database: Database) -> None:
     sql = """
         INSERT INTO service_load (tenant, service, at, seconds, requests, answers)

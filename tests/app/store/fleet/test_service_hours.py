@@ -70,6 +70,7 @@ def database(each_database: GivenDatabase) -> Any:
     found.close()
 
 
+@pytest.mark.slow
 def test_a_minute_counts_by_all_instances_together(database: Database) -> None:
     minute(database, 0, "n-1", in_time=80, late=20)  # 80 % here, 95 % with the other
     minute(database, 0, "n-2", in_time=300, late=0)
@@ -84,6 +85,7 @@ def test_a_minute_counts_by_all_instances_together(database: Database) -> None:
     assert (row["model"], row["slo_ms"], row["percentile"]) == ("resnet50", SLO_MS, 90)
 
 
+@pytest.mark.slow
 def test_inside_a_bucket_latencies_count_as_spread_evenly(database: Database) -> None:
     below = LATENCY_EDGES_MS[EDGE - 2]
     declare(database, below + (SLO_MS - below) / 4)
@@ -91,6 +93,7 @@ def test_inside_a_bucket_latencies_count_as_spread_evenly(database: Database) ->
     assert float(rolled_up(database)["in_time"]) == pytest.approx(25)
 
 
+@pytest.mark.slow
 def test_what_comes_late_is_judged_by_the_slo_that_the_hour_was_judged_by(database: Database) -> None:
     minute(database, 0, "n-1", in_time=100, late=0)
     rolled_up(database)
@@ -100,6 +103,7 @@ def test_what_comes_late_is_judged_by_the_slo_that_the_hour_was_judged_by(databa
     assert (row["slo_ms"], row["in_time"], row["violation_minutes"]) == (SLO_MS, 200, 0)
 
 
+@pytest.mark.slow
 def test_of_a_service_that_is_gone_requests_are_kept_and_no_promise(database: Database) -> None:
     minute(database, 0, "n-1", in_time=100, late=0)
     database.write(lambda connection: connection.execute(text("DELETE FROM object")))

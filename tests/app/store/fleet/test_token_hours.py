@@ -20,6 +20,8 @@ from app.store.database import partitions
 from app.store.database.database import Database
 from app.store.fleet import service_hours, telemetry
 
+pytestmark = pytest.mark.slow
+
 HOUR = datetime(2026, 3, 2, 10, tzinfo=UTC)
 EDGE = 36  # within the promise of first tokens, and no later
 TTFT_MS = LATENCY_EDGES_MS[EDGE]

@@ -102,6 +102,7 @@ def world_of(count: int, mark: str) -> list[Manifest]:
     return manifests
 
 
+@pytest.mark.slow
 def test_every_statement_of_the_world_uses_an_index_on_a_hundred_thousand_rows(
     database: Database, observed: Observed
 ) -> None:
@@ -193,6 +194,7 @@ def credentials(connection: Connection) -> None:
     versions.leap(connection)
 
 
+@pytest.mark.slow
 def test_declaring_a_hundred_objects_takes_as_many_statements_as_declaring_one(
     database: Database, observed: Observed
 ) -> None:

@@ -124,6 +124,7 @@ def test_old_events_go_a_portion_at_a_time(connection: Connection) -> None:
     assert [one.name for one in events.recent(connection)] == ["s-0"]
 
 
+@pytest.mark.slow
 def test_events_are_found_by_index_among_many(connection: Connection) -> None:
     connection.execute(
         text(

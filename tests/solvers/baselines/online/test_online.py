@@ -77,6 +77,7 @@ def fits_somewhere(
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", policies())
 @settings(max_examples=MANY, deadline=None)
 @given(fleet=hosts, arrivals=st.lists(requests, max_size=30))
@@ -99,6 +100,7 @@ def test_no_host_is_overfilled_and_only_a_selective_policy_refuses_requests_that
     assert online.allocated_gpu_milli() == allocated
 
 
+@pytest.mark.slow
 @settings(max_examples=MANY, deadline=None)
 @given(fleet=hosts, arrivals=st.lists(requests, max_size=20))
 def test_a_removed_request_returns_its_resources(fleet: list[Host], arrivals: list[GpuRequest]) -> None:

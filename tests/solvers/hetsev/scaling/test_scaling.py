@@ -30,6 +30,7 @@ V100 = InstanceType("v100", 90.0, 60.0, 4.0, 0.191, launch_seconds=10.0, cpu_cor
 T4 = InstanceType("t4", 30.0, 200.0, 2.0, 0.024, launch_seconds=20.0, cpu_cores=1.0, most=8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", exact.SOLVERS)
 @settings(max_examples=FEW, deadline=None)
 @given(problem=problems())
@@ -42,6 +43,7 @@ def test_every_exact_solver_equals_brute_force(solver: str, problem: ScalingProb
     assert outcome.proof.bound <= best + 1e-6
 
 
+@pytest.mark.slow
 @settings(max_examples=MANY, deadline=None)
 @given(problem=problems())
 def test_the_heuristic_is_right_and_never_cheaper(problem: ScalingProblem) -> None:
@@ -51,6 +53,7 @@ def test_the_heuristic_is_right_and_never_cheaper(problem: ScalingProblem) -> No
     assert actions == greedy.solve(problem)
 
 
+@pytest.mark.slow
 @settings(max_examples=FEW, deadline=None)
 @given(problem=problems())
 def test_an_interrupted_search_still_brings_a_right_answer_and_a_bound_that_holds(problem: ScalingProblem) -> None:
@@ -62,6 +65,7 @@ def test_an_interrupted_search_still_brings_a_right_answer_and_a_bound_that_hold
         assert outcome.proof.bound is None or outcome.proof.bound <= best + 1e-6
 
 
+@pytest.mark.slow
 @settings(max_examples=MANY, deadline=None)
 @given(problem=problems())
 def test_no_budget_still_answers_and_says_that_the_bound_is_unknown(problem: ScalingProblem) -> None:
@@ -71,6 +75,7 @@ def test_no_budget_still_answers_and_says_that_the_bound_is_unknown(problem: Sca
     assert outcome.proof.bound is None
 
 
+@pytest.mark.slow
 @settings(max_examples=FEW, deadline=None)
 @given(problem=problems())
 def test_a_tighter_slo_never_lowers_the_cost_of_what_runs(problem: ScalingProblem) -> None:

@@ -86,6 +86,7 @@ def best(problem: ThroughputProblem) -> tuple[int, float]:
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=FEW, deadline=None)
 @given(problem=problems())
 def test_the_exact_answer_equals_brute_force(problem: ThroughputProblem) -> None:
@@ -98,6 +99,7 @@ def test_the_exact_answer_equals_brute_force(problem: ThroughputProblem) -> None
     assert serve(problem) == outcome
 
 
+@pytest.mark.slow
 @settings(max_examples=2 * FEW, deadline=None)
 @given(problem=problems(most=5))
 def test_the_heuristic_is_valid_and_its_bound_is_above_the_best(problem: ThroughputProblem) -> None:
@@ -110,6 +112,7 @@ def test_the_heuristic_is_valid_and_its_bound_is_above_the_best(problem: Through
     assert known(there.bound) >= here.value - 1e-9
 
 
+@pytest.mark.slow
 def test_eight_models_on_four_gpus_are_solved_exactly() -> None:
     models = tuple(model(f"m{i}", 0.3 + 0.2 * i, 20.0 + 5 * i, 60.0, 1.0) for i in range(8))
     outcome = serve(ThroughputProblem(models, TYPES, {"big": 2, "small": 2}))

@@ -55,6 +55,7 @@ def test_the_papers_server_serves_all_four_networks_under_its_caps() -> None:
     assert max(clocks(made)) < PAPER.gpu_types["rtx-2080-ti-11gb"].top_clock_mhz  # where a full GPU exceeds its cap
 
 
+@pytest.mark.slow
 def test_what_runs_keeps_its_shares_while_batches_and_clocks_follow_the_load() -> None:
     first, _ = planned(PAPER)
     again, draft = planned(PAPER, first)
@@ -65,6 +66,7 @@ def test_what_runs_keeps_its_shares_while_batches_and_clocks_follow_the_load() -
     assert sum(clocks(less)) / len(clocks(less)) < sum(clocks(first)) / len(clocks(first))
 
 
+@pytest.mark.slow
 def test_a_risen_load_adds_instances_and_a_fallen_one_stops_them() -> None:
     first, _ = planned(scaled(PAPER, 0.3))
     risen, _ = planned(PAPER, first)
@@ -96,6 +98,7 @@ def test_a_lower_cap_lowers_the_clock() -> None:
     assert sum(line.rate_per_second for line in low.instances) < sum(line.rate_per_second for line in high.instances)
 
 
+@pytest.mark.slow
 def test_a_gpu_is_divided_anew_at_its_nodes_request_once_in_five_minutes() -> None:
     first, _ = planned(PAPER)
     place = first.instances[0].place

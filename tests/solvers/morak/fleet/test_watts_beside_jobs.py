@@ -28,6 +28,7 @@ def unserved(problem: Problem) -> float:
     return sum(entry.rate_per_second for entry in plan.unserved)
 
 
+@pytest.mark.slow
 def test_jobs_that_may_be_stopped_leave_their_watts_to_services() -> None:
     short = 0
     for seed in range(20):

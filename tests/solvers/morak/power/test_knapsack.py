@@ -37,6 +37,7 @@ def drawn(choices: list[Front], picks: list[list[int]] | tuple[tuple[int, ...], 
     return sum(float(front.watts[list(chosen)].sum()) for front, chosen in zip(choices, picks, strict=True))
 
 
+@pytest.mark.slow
 @settings(max_examples=scaled(600, 60), deadline=None)
 @given(fronts(3), st.floats(0, 300))
 def test_exact_is_brute_force_and_the_lp_bounds_it(choices: list[Front], room_w: float) -> None:
@@ -48,6 +49,7 @@ def test_exact_is_brute_force_and_the_lp_bounds_it(choices: list[Front], room_w:
     assert worth(choices, greedy(choices, room_w)) <= worth(choices, choice.picks) + 1e-9
 
 
+@pytest.mark.slow
 @settings(max_examples=scaled(600, 60), deadline=None)
 @given(fronts(), st.floats(0, 300), st.integers(0, 40), st.integers(1, 4))
 def test_an_interrupted_search_bounds_what_it_dropped(

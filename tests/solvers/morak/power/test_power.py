@@ -37,6 +37,7 @@ def close(left: float, right: float) -> bool:
     return abs(left - right) <= NEAR * max(1.0, abs(left), abs(right))
 
 
+@pytest.mark.slow
 @MANY
 @given(problems())
 def test_exact_is_brute_force(problem: PowerProblem) -> None:
@@ -46,6 +47,7 @@ def test_exact_is_brute_force(problem: PowerProblem) -> None:
     assert known(answer.proof.gap) <= 1e-9
 
 
+@pytest.mark.slow
 @MANY
 @given(problems(most_gpus=5))
 def test_greedy_is_valid_and_never_better(problem: PowerProblem) -> None:
@@ -54,6 +56,7 @@ def test_greedy_is_valid_and_never_better(problem: PowerProblem) -> None:
     assert judge.worth_per_second(problem, fast) <= cap(problem).proof.value * (1 + NEAR)
 
 
+@pytest.mark.slow
 @MANY
 @given(problems(), st.integers(0, 60))
 def test_the_bound_holds_however_little_work_is_allowed(problem: PowerProblem, work: int) -> None:
@@ -63,6 +66,7 @@ def test_the_bound_holds_however_little_work_is_allowed(problem: PowerProblem, w
     assert hurried.proof.value <= known(hurried.proof.bound)
 
 
+@pytest.mark.slow
 @MANY
 @given(problems(), st.floats(1, 3))
 def test_more_watts_never_yield_less(problem: PowerProblem, factor: float) -> None:
@@ -71,6 +75,7 @@ def test_more_watts_never_yield_less(problem: PowerProblem, factor: float) -> No
         assert more.proof.value >= cap(problem).proof.value * (1 - NEAR)
 
 
+@pytest.mark.slow
 @MANY
 @given(problems(), st.floats(0.2, 1))
 def test_a_tighter_limit_never_yields_more(problem: PowerProblem, factor: float) -> None:
@@ -78,6 +83,7 @@ def test_a_tighter_limit_never_yields_more(problem: PowerProblem, factor: float)
     assert cap(tight).proof.value <= cap(problem).proof.value * (1 + NEAR)
 
 
+@pytest.mark.slow
 @MANY
 @given(problems(), st.randoms(use_true_random=False))
 def test_order_changes_nothing(problem: PowerProblem, random: st.DataObject) -> None:
@@ -87,6 +93,7 @@ def test_order_changes_nothing(problem: PowerProblem, random: st.DataObject) -> 
     assert cap(replace(problem, gpus=tuple(gpus), models=tuple(models))) == cap(problem)
 
 
+@pytest.mark.slow
 @MANY
 @given(problems())
 def test_each_relaxation_helps_while_all_else_stays(problem: PowerProblem) -> None:

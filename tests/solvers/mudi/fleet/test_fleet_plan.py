@@ -62,6 +62,7 @@ def test_shares_are_the_smallest_whole_percents_that_carry_the_rate() -> None:
         assert line.sm_percent == curve[0][0] or value_at(curve, line.sm_percent - 1) > allowed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pressure", [0.0, 0.7])
 def test_cvxpy_finds_the_same_shares_as_the_closed_form(pressure: float) -> None:
     problem, compared = fleet(rate=900.0), 0

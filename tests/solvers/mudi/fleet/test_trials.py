@@ -101,6 +101,7 @@ def _with_batches(profile: Profile) -> Profile:
     return replace(profile, latency_ms=curves, memory_gib=dict.fromkeys(BATCHES, 3.0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("best", sorted(BATCHES))
 def test_the_batch_with_which_the_job_is_really_fastest_is_found(best: int) -> None:
     live = LiveFleet(Truth(lambda batch: 8.0 if batch == best else 4.0))
@@ -110,6 +111,7 @@ def test_the_batch_with_which_the_job_is_really_fastest_is_found(best: int) -> N
     assert set(live.run[-4:]) == {best}
 
 
+@pytest.mark.slow
 def test_a_batch_whose_requests_are_really_too_slow_is_not_kept() -> None:
     live = LiveFleet(Truth(float, lambda batch: 50.0 if batch < 16 else 400.0))
     for _ in range(MINUTES):
@@ -128,12 +130,14 @@ def test_without_measurements_nothing_is_tried_twice_and_without_jobs_nothing_is
     assert "GP-LCB" not in draft.method
 
 
+@pytest.mark.slow
 def test_the_same_trials_give_the_same_plans() -> None:
     first, second = (LiveFleet(Truth(lambda batch: 3.0 + batch % 5)) for _ in range(2))
     for _ in range(10):
         assert first.plan() == second.plan()
 
 
+@pytest.mark.slow
 def test_a_plan_leaves_what_it_was_asked_with_as_it_is_and_so_can_be_repeated() -> None:
     live = LiveFleet(Truth(lambda batch: 3.0 + batch % 5))
     counted = 0
@@ -147,6 +151,7 @@ def test_a_plan_leaves_what_it_was_asked_with_as_it_is_and_so_can_be_repeated() 
     assert counted >= 3
 
 
+@pytest.mark.slow
 def test_another_job_or_a_much_higher_rate_begins_again() -> None:
     live = LiveFleet(Truth(lambda batch: 8.0 if batch == 4 else 4.0))
     for _ in range(MINUTES):
@@ -166,6 +171,7 @@ def test_another_job_or_a_much_higher_rate_begins_again() -> None:
     assert not series_of(live)["trials"]
 
 
+@pytest.mark.slow
 def test_another_slo_begins_again_so_that_a_batch_found_for_the_last_one_does_not_stay() -> None:
     live = LiveFleet(Truth(float, lambda batch: 15.0 * batch))  # the job is fastest beside the largest batch
     for _ in range(MINUTES):

@@ -70,6 +70,7 @@ assert other.run() == highspy.HighsStatus.kOk
 """
 
 
+@pytest.mark.slow
 def test_a_convex_solve_leaves_other_solves_of_its_process_their_single_thread() -> None:
     # In a fresh process: the first solve decides. It would take more than one thread where there are three cores.
     subprocess.run([sys.executable, "-c", ONE_THREAD], check=True, timeout=120)
@@ -97,6 +98,7 @@ def test_an_empty_gpu_needs_nothing() -> None:
 # Against each other
 
 
+@pytest.mark.slow
 @settings(max_examples=scaled(2000, 80), deadline=None)
 @given(shared_gpus())
 def test_the_answer_is_the_smallest_of_all_right_ones_for_everyone_at_once(gpu: SharedGpu) -> None:
@@ -108,6 +110,7 @@ def test_the_answer_is_the_smallest_of_all_right_ones_for_everyone_at_once(gpu: 
     assert found.percents and found.bound_percent == sum(found.percents)
 
 
+@pytest.mark.slow
 @settings(max_examples=scaled(1000, 25), deadline=None)
 @given(shared_gpus(convex=True))
 def test_the_convex_solver_raises_to_the_same_sm(gpu: SharedGpu) -> None:
@@ -116,6 +119,7 @@ def test_the_convex_solver_raises_to_the_same_sm(gpu: SharedGpu) -> None:
     assert smallest(gpu) == (by_convex if fits else None)
 
 
+@pytest.mark.slow
 @settings(max_examples=scaled(1000, 25), deadline=None)
 @given(shared_gpus(convex=True))
 def test_closed_form_and_convex_solver_agree_for_given_pressure(gpu: SharedGpu) -> None:
@@ -135,6 +139,7 @@ def test_closed_form_and_convex_solver_agree_for_given_pressure(gpu: SharedGpu) 
         assert value_at(r.latency_ms, percent) <= most_ms * (1 + 1e-6)
 
 
+@pytest.mark.slow
 @settings(max_examples=scaled(2000, 100), deadline=None)
 @given(shared_gpus(may_fall=True))
 def test_where_pressure_falls_the_search_finds_the_least_sum(gpu: SharedGpu) -> None:
@@ -147,6 +152,7 @@ def test_where_pressure_falls_the_search_finds_the_least_sum(gpu: SharedGpu) -> 
     assert sum(answer.values()) == bound == min(sum(percents.values()) for percents in right)
 
 
+@pytest.mark.slow
 @settings(max_examples=scaled(1000, 60), deadline=None)
 @given(shared_gpus(may_fall=True))
 def test_without_work_the_answer_is_still_valid_or_reports_that_none_was_found(gpu: SharedGpu) -> None:
@@ -158,6 +164,7 @@ def test_without_work_the_answer_is_still_valid_or_reports_that_none_was_found(g
         assert bound is not None or not right
 
 
+@pytest.mark.slow
 @settings(max_examples=scaled(300, 20), deadline=None)
 @given(st.lists(shared_gpus(), max_size=5))
 def test_many_gpus_in_one_call_are_decided_as_each_alone(gpus: list[SharedGpu]) -> None:
@@ -171,6 +178,7 @@ def test_many_gpus_in_one_call_are_decided_as_each_alone(gpus: list[SharedGpu]) 
             assert list(answer.values()) == percents.tolist()
 
 
+@pytest.mark.slow
 @settings(max_examples=scaled(500, 50), deadline=None)
 @given(shared_gpus())
 def test_new_rates_give_what_a_new_problem_would(gpu: SharedGpu) -> None:
@@ -182,6 +190,7 @@ def test_new_rates_give_what_a_new_problem_would(gpu: SharedGpu) -> None:
     assert decided.percents.tolist() == fresh.decide(fresh.most_exec_ms).percents.tolist()
 
 
+@pytest.mark.slow
 @settings(max_examples=scaled(500, 50), deadline=None)
 @given(shared_gpus())
 def test_a_higher_rate_never_lowers_an_sm(gpu: SharedGpu) -> None:

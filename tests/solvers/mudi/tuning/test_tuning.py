@@ -18,6 +18,7 @@ CLOSE = 0.05
 OFTEN = 0.95
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_within_five_per_cent_of_the_best_in_fewer_than_25_measurements_on_19_curves_of_20() -> None:
     regrets = {}
@@ -32,6 +33,7 @@ def test_within_five_per_cent_of_the_best_in_fewer_than_25_measurements_on_19_cu
     assert len(far) <= round((1 - OFTEN) * SEEDS), far  # the seeds, and how far off
 
 
+@pytest.mark.slow
 def test_the_answer_was_measured_and_the_same_measurements_repeat_it() -> None:
     true = curves(3)
     answers = [tune(Tuning(true.slo_ms), NoisyDevice(true, 7).measure) for _ in range(2)]

@@ -42,6 +42,7 @@ def batches(dear: tuple[Problem, Plan]) -> tuple[Batch, ...]:
     return find_batches(*dear, tries=TRIES, seed=1)
 
 
+@pytest.mark.slow
 def test_each_batch_gives_a_right_plan_that_saves_what_was_measured(
     dear: tuple[Problem, Plan], batches: tuple[Batch, ...]
 ) -> None:
@@ -60,6 +61,7 @@ def test_each_batch_gives_a_right_plan_that_saves_what_was_measured(
         assert after.changes.made * price <= batch.effort + 1e-9
 
 
+@pytest.mark.slow
 def test_the_worst_gpus_are_refilled_for_fewer_hand_overs_than_a_plan_from_scratch(dear: tuple[Problem, Plan]) -> None:
     problem, plan = dear
     before = judge(problem, plan, simulate=False, keeps=keep)
@@ -89,6 +91,7 @@ def short() -> tuple[Problem, Plan]:
     return replace(replanner.problem, state=RunningState(None, replanner.plan.instances)), replanner.plan
 
 
+@pytest.mark.slow
 def test_no_batch_serves_one_service_less_so_that_another_is_served_more(short: tuple[Problem, Plan]) -> None:
     problem, plan = short
     before = {lack.service: lack.rate_per_second for lack in plan.unserved}
@@ -102,6 +105,7 @@ def test_no_batch_serves_one_service_less_so_that_another_is_served_more(short: 
             assert lack.rate_per_second <= before.get(lack.service, 0.0) * (1 + 1e-9), lack.service
 
 
+@pytest.mark.slow
 def test_a_batch_that_was_found_is_found_again_where_it_is_known(
     dear: tuple[Problem, Plan], batches: tuple[Batch, ...]
 ) -> None:
@@ -139,6 +143,7 @@ def test_instances_that_leave_move_to_the_given_gpus_and_nothing_else_changes_it
     pytest.fail("no instance found room on another GPU")
 
 
+@pytest.mark.slow
 def test_an_instance_gives_way_to_what_another_gpu_was_opened_for() -> None:
     problem = family("A", 16, 8, seed=3, load=0.7)
     running = plan_without_bound(problem, 1)
@@ -176,6 +181,7 @@ def test_an_instance_that_does_not_run_cannot_leave(dear: tuple[Problem, Plan]) 
     assert make_batches(problem, plan, (BatchGroup((plan.instances[0].place,), BatchKind.SOLVED, ("gone",)),)) is None
 
 
+@pytest.mark.slow
 def test_a_refill_is_right_and_cheaper_and_leaves_services_alone_that_run_elsewhere(dear: tuple[Problem, Plan]) -> None:
     problem, plan = dear
     before = judge(problem, plan, simulate=False, keeps=keep)

@@ -191,6 +191,7 @@ def last(problem: Problem, work: int = 200_000) -> bound.Round:
     return list(bound.rounds(tables(problem), work))[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.long
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(problems(), st.integers(0, 2**32 - 1))
@@ -229,12 +230,14 @@ def test_thirty_residents_of_full_pressure_on_one_gpu_are_thought_of() -> None:
     assert found.bound >= 0.9
 
 
+@pytest.mark.slow
 def test_two_runs_are_equal() -> None:
     problem = family("G30", 20, 10, 3)
     runs = [[(r.bound, r.work) for r in bound.rounds(tables(problem), 200_000)] for _ in range(2)]
     assert runs[0] == runs[1]
 
 
+@pytest.mark.slow
 def test_the_last_bound_is_what_its_prices_prove() -> None:
     """Where there are too many choices of GPUs to list each."""
     t = tables(family("G30", 40, 10, 3))
@@ -242,6 +245,7 @@ def test_the_last_bound_is_what_its_prices_prove() -> None:
     assert bound.bound_at(t, found.prices, found.steps) >= found.bound * 0.99
 
 
+@pytest.mark.slow
 def test_a_higher_price_of_what_is_left_out_never_lowers_the_bound() -> None:
     problem = family("A", 8, 5, 3)
     bounds = []
@@ -251,12 +255,14 @@ def test_a_higher_price_of_what_is_left_out_never_lowers_the_bound() -> None:
     assert all(a <= b * (1 + 2e-3) for a, b in pairwise(bounds))
 
 
+@pytest.mark.slow
 def test_more_gpus_never_raise_the_bound() -> None:
     problem = family("G30", 8, 5, 3)
     doubled = {**problem.nodes, **{f"x{name}": replace(node, name=f"x{name}") for name, node in problem.nodes.items()}}
     assert last(replace(problem, nodes=doubled)).bound <= last(problem).bound * (1 + 2e-3)
 
 
+@pytest.mark.slow
 def test_the_limit_is_told_when_known_and_no_bound_is_above_it() -> None:
     t = tables(family("D", 12, 5, 1))
     found = list(bound.rounds(t))
@@ -283,6 +289,7 @@ def test_without_gpus_the_bound_is_what_leaving_everything_out_costs() -> None:
     assert last(problem).bound == pytest.approx(missed, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_what_the_bound_leaves_out_is_named_where_the_problem_has_it() -> None:
     problem = family("A", 8, 4, 0)
     memory = "memory beyond the smallest batch"
@@ -297,6 +304,7 @@ def test_what_the_bound_leaves_out_is_named_where_the_problem_has_it() -> None:
     assert bound.left_out(tables(family("F", 8, 4, 0))) == (memory, "the room that jobs take")
 
 
+@pytest.mark.slow
 def test_a_limit_never_rises_until_classes_become_finer() -> None:
     """And where whole GPUs are paid, a bound is rounded up to the next sum of their prices."""
     t = tables(family("A", 20, 8, 1))

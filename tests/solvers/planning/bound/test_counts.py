@@ -38,6 +38,7 @@ def with_gpus(problem: Problem, choice: Floats) -> Problem:
     return replace(problem, nodes={name: node for name, node in nodes.items() if node.gpus})
 
 
+@pytest.mark.slow
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(problems(), st.integers(0, 2**32 - 1))
 def test_no_plan_on_some_of_the_gpus_costs_less_than_is_proved_for_them(problem: Problem, seed: int) -> None:
@@ -65,6 +66,7 @@ def test_the_cheapest_choice_that_may_serve_everything_is_the_bound() -> None:
     assert bound == pytest.approx(search.sums.costs.otherwise + search.sums.sure)
 
 
+@pytest.mark.slow
 def test_shares_and_large_fleets_have_no_choices_listed() -> None:
     assert GpuCounts.applies(fleet(tables(family("A", 16, 4, 0)), 1))
     assert not GpuCounts.applies(fleet(tables(family("D", 16, 4, 0)), 1))
@@ -73,6 +75,7 @@ def test_shares_and_large_fleets_have_no_choices_listed() -> None:
     assert np.prod(large.count + 1) > MOST_CHOICES
 
 
+@pytest.mark.slow
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(fleets(pricing="node"))
 def test_no_plan_on_nodes_billed_whole_costs_less_than_the_bound(problem: Problem) -> None:
@@ -83,6 +86,7 @@ def by_node(problem: Problem) -> Problem:
     return replace(problem, nodes={name: replace(node, pricing="node") for name, node in problem.nodes.items()})
 
 
+@pytest.mark.slow
 def test_choices_of_nodes_billed_whole_are_sums_of_their_sizes_and_prove_more() -> None:
     problem = by_node(family("A", 16, 8, 1))
     f = fleet(tables(problem), 1)
@@ -95,11 +99,13 @@ def test_choices_of_nodes_billed_whole_are_sums_of_their_sizes_and_prove_more() 
     assert last(problem, 10**6).bound >= last(family("A", 16, 8, 1), 10**6).bound
 
 
+@pytest.mark.slow
 def test_more_nodes_than_gpus_have_few_enough_choices() -> None:
     assert GpuCounts.applies(fleet(tables(by_node(family("A", 40, 4, 0))), 1))
     assert not GpuCounts.applies(fleet(tables(family("A", 40, 4, 0)), 1))
 
 
+@pytest.mark.slow
 def test_it_proves_the_plan_of_a_fleet_whose_prices_alone_do_not() -> None:
     problem = family("A", 8, 4, 2)
     certificate = solve(problem, SolveBudget(seconds=None, work=30)).certificate

@@ -18,6 +18,8 @@ from solvers.planning.search.tables import tables
 from tests.solvers.planning.bound.test_bound import cheapest, last, problems
 from tests.solvers.planning.small_fleets import fleets, least_cost
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = 300 if os.environ.get("GPUWRIGHT_SOAK") else 10
 FACTORS = (0.1, 0.5, 0.8, 0.95, 1.0, 1.05, 1.3, 2.0, 10.0)  # of a rate
 

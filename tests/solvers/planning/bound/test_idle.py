@@ -89,6 +89,7 @@ def test_it_is_the_cost_of_copies_that_are_as_cheap_as_can_be(
     assert own > 0 or found >= 0.998 * cost
 
 
+@pytest.mark.slow
 def test_where_jobs_may_take_idle_sms_they_slow_nothing() -> None:
     """Jobs without pressure on all SMs that are left: copies are as fast as on a full GPU."""
     asked = problem(1.0, 1.0)

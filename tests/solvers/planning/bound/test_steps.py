@@ -38,6 +38,7 @@ def test_a_rate_fills_the_same_in_both_kinds_of_loop(rate: float, length: float,
     assert steps.filled(np.array([rate]))[0] == pytest.approx(rounded(rate, length, rise), abs=1e-9)
 
 
+@pytest.mark.slow
 @given(LENGTHS, RISES, st.floats(0, 3), st.floats(0, 2), st.floats(0.01, 2), RATES, st.floats(0, 1))
 def test_no_rounded_rate_exceeds_its_line(
     length: float, rise: float, own: float, lo: float, width: float, most: float, left: float
@@ -51,6 +52,7 @@ def test_no_rounded_rate_exceeds_its_line(
             assert rounded(rate, length, rise) <= (1 - part) * ends[0] + part * ends[1] + 1e-9 * (1 + abs(ends[0]))
 
 
+@pytest.mark.slow
 @settings(max_examples=scaled(200, 20))
 @given(
     st.floats(0, 2), st.floats(0.5, 40), st.floats(0.01, 5),
@@ -78,6 +80,7 @@ def drawn_steps(need: Floats, rng: np.random.Generator) -> RateSteps:
     return RateSteps.of_rates(services, need[services] / counts, counts - np.floor(counts), np.floor(counts) + 1)
 
 
+@pytest.mark.slow
 @pytest.mark.long
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(problems(), st.integers(0, 2**32 - 1))
@@ -90,6 +93,7 @@ def test_no_plan_costs_less_than_any_prices_of_steps_prove(problem: Problem, see
         assert bound.bound_at(t, prices, steps) <= cost * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["A", "B", "C", "D", "E", "F", "G30", "G95"])
 @pytest.mark.parametrize("seed", range(scaled(40, 1)))
 def test_no_plan_of_a_small_fleet_costs_less(name: str, seed: int) -> None:
@@ -99,6 +103,7 @@ def test_no_plan_of_a_small_fleet_costs_less(name: str, seed: int) -> None:
     assert last(problem).bound <= certificate.cost.total * (1 + 1e-6)
 
 
+@pytest.mark.slow
 def test_steps_prove_more_than_prices_of_rates() -> None:
     """The linear programme over rates alone ends at 7.2934: GPUs for 7.3."""
     problem = family("A", 8, 4, 0)

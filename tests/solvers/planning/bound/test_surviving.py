@@ -27,6 +27,7 @@ from solvers.planning.steps import surviving
 SURVIVING = Availability(survive_nodes=1)
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.lists(st.floats(0.001, 3), min_size=1, max_size=4), min_size=2, max_size=9), st.floats(0.1, 200),
     st.floats(0.1, 1),
@@ -52,6 +53,7 @@ def asking(problem: Problem) -> Problem:
     return replace(problem, services=services)
 
 
+@pytest.mark.slow
 def test_no_batch_carries_more_than_its_line_when_a_node_is_lost() -> None:
     f = fleet(tables(asking(family("A", 8, 4, 1))), 1)
     t, rng, seen = f.tables, np.random.default_rng(0), 0

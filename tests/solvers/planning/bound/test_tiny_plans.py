@@ -18,6 +18,8 @@ from solvers.planning.steps import LARGE_SHARE, RateSteps
 from tests.solvers.planning.bound.tiny_plans import least_cost
 from tests.support.soak import scaled
 
+pytestmark = pytest.mark.slow
+
 PROBLEMS = 500
 STEP = scaled(1, 30)  # every day 17 of them, of each family
 WORK = 200_000

@@ -66,6 +66,7 @@ def lightened(gpus: int, services: int, seed: int, part: float) -> Problem:
     return problem.with_rates({name: s.rate_per_second * part for name, s in problem.services.items()})
 
 
+@pytest.mark.slow
 @few
 @given(fleets())
 def test_exact_is_brute_force_and_its_plan_is_right(problem: Problem) -> None:
@@ -84,6 +85,7 @@ def test_exact_is_brute_force_and_its_plan_is_right(problem: Problem) -> None:
     assert verdict.cost.total == pytest.approx(best)
 
 
+@pytest.mark.slow
 @few
 @given(fleets(), st.integers(0, 2), st.floats(0.6, 1.0), st.floats(1.0, 2.0))
 def test_a_tighter_slo_a_dearer_gpu_or_a_smaller_fleet_never_lowers_the_cost(
@@ -103,6 +105,7 @@ def test_a_tighter_slo_a_dearer_gpu_or_a_smaller_fleet_never_lowers_the_cost(
     assert proved(replace(problem, nodes=fewer)).bound >= cost - 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("gpus", "services"), [(8, 4), (5, 3)])
 def test_the_proved_plan_of_a_benchmark_is_right_and_costs_its_bound(gpus: int, services: int) -> None:
     problem = lightened(gpus, services, 1, 0.6)
@@ -126,6 +129,7 @@ def five_proofs(five: Problem) -> list[exact.ExactProof]:
     return list(exact.prove(tables(five), 5_000))
 
 
+@pytest.mark.slow
 def test_the_same_problem_is_always_proved_the_same_way(five: Problem, five_proofs: list[exact.ExactProof]) -> None:
     nodes = {name: five.nodes[name] for name in sorted(five.nodes, reverse=True)}
     services = {name: five.services[name] for name in sorted(five.services, reverse=True)}
@@ -133,6 +137,7 @@ def test_the_same_problem_is_always_proved_the_same_way(five: Problem, five_proo
     assert [in_plain(proof) for proof in found] == [in_plain(proof) for proof in five_proofs]
 
 
+@pytest.mark.slow
 def test_too_little_work_leaves_a_bound_that_is_true(five: Problem, five_proofs: list[exact.ExactProof]) -> None:
     last = five_proofs[-1].work
     for work in range(0, last, max(1, last // 12)):
@@ -140,6 +145,7 @@ def test_too_little_work_leaves_a_bound_that_is_true(five: Problem, five_proofs:
         assert proof.bound <= five_proofs[-1].bound
 
 
+@pytest.mark.slow
 @few
 @given(fleets(), st.floats(1.01, 3.0))
 def test_a_plan_that_others_found_is_proved_or_a_cheaper_one_is_found(problem: Problem, dearer: float) -> None:
@@ -151,6 +157,7 @@ def test_a_plan_that_others_found_is_proved_or_a_cheaper_one_is_found(problem: P
         assert less.proved and less.placed is not None and less.bound == pytest.approx(best.bound)
 
 
+@pytest.mark.slow
 def test_prices_pay_for_every_need_where_one_gpu_can_carry_just_what_is_needed_of_one() -> None:
     problem = lightened(8, 4, 1, 0.6)
     t = tables(problem)
@@ -164,6 +171,7 @@ def test_prices_pay_for_every_need_where_one_gpu_can_carry_just_what_is_needed_o
     assert ((v > 0) | ~space.served).sum() > 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_no_two_plans_of_a_proof_have_the_same_step(seed: int) -> None:
     found = [
@@ -173,6 +181,7 @@ def test_no_two_plans_of_a_proof_have_the_same_step(seed: int) -> None:
     assert list(plans.values()) == sorted(set(plans.values()))
 
 
+@pytest.mark.slow
 def test_small_second_instances_do_not_count_as_two() -> None:
     problem = lightened(5, 3, 2, 0.6)
     services = {name: replace(service, min_instances=2) for name, service in problem.services.items()}
@@ -182,6 +191,7 @@ def test_small_second_instances_do_not_count_as_two() -> None:
     assert copies.tolist() == pytest.approx([0.5, 0.14, 0.5, 0.0])
 
 
+@pytest.mark.slow
 def test_a_limit_of_a_tenant_is_left_out_of_the_proof_so_that_no_plan_comes_with_it(
     five: Problem, five_proofs: list[exact.ExactProof]
 ) -> None:
@@ -190,6 +200,7 @@ def test_a_limit_of_a_tenant_is_left_out_of_the_proof_so_that_no_plan_comes_with
     assert not proof.proved and proof.placed is None and proof.bound == pytest.approx(five_proofs[-1].bound)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", [{"pricing": "share"}, {"same_model_per_gpu": 2}])
 def test_prices_by_share_and_two_instances_of_a_model_are_for_others_to_bound(
     five: Problem, policy: dict[str, object]
@@ -206,6 +217,7 @@ def test_what_nothing_can_serve_costs_its_price_for_sure(five: Problem) -> None:
     assert proof.bound == pytest.approx(1000 * sum(max(s.rate_per_second, 1) for s in services.values()))
 
 
+@pytest.mark.slow
 def test_the_small_fleets_are_of_all_sorts() -> None:
     seen: Counter[str] = Counter()
 
@@ -220,6 +232,7 @@ def test_the_small_fleets_are_of_all_sorts() -> None:
     assert not [kind for kind in ("served", "nothing serves one", "too much", "dedicated") if seen[kind] < 2], seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(scaled(300, 10)))
 def test_where_energy_has_a_price_nothing_that_is_proved_is_above_a_plan(seed: int) -> None:
     """The exact search counts GPUs alone, and begins at no bound that is paid for energy, too."""

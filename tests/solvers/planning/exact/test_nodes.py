@@ -50,6 +50,7 @@ def is_near(cost: float, other: float) -> bool:
 few = settings(max_examples=scaled(150, 8), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
 
+@pytest.mark.slow
 @few
 @given(fleets_of_nodes())
 def test_exact_is_brute_force_and_the_cross_check_and_its_plan_is_right(problem: Problem) -> None:
@@ -82,6 +83,7 @@ def in_large_nodes(problem: Problem) -> Problem:
     return replace(problem, nodes=nodes)
 
 
+@pytest.mark.slow
 def test_a_plan_on_nodes_billed_whole_is_proved_and_found_again() -> None:
     problem = in_large_nodes(family("A", 8, 4, 1, 0.5))
     solved = find(problem, SolveBudget(None, 40), alone=True)
@@ -92,6 +94,7 @@ def test_a_plan_on_nodes_billed_whole_is_proved_and_found_again() -> None:
     assert [line.place for line in again.instances] == [line.place for line in solved.plan.instances]
 
 
+@pytest.mark.slow
 def test_what_one_gpu_serves_leaves_the_others_of_its_node_empty() -> None:
     problem = in_large_nodes(family("A", 8, 1, 1, 0.05))
     proof = list(exact.prove(tables(problem), STEPS))[-1]
@@ -108,6 +111,7 @@ def test_a_fleet_is_not_searched_where_gpus_of_a_node_billed_whole_have_differen
         assert exact.applies(tables(replace(problem, nodes={**problem.nodes, name: capped}))) == applies
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pricing", ["gpu", "node"])
 def test_a_proved_plan_leaves_its_gpu_to_a_job_that_must_stay(pricing: Literal["gpu", "node"]) -> None:
     problem = family("A", 8, 1, 1, 0.05)

@@ -146,6 +146,7 @@ def test_an_slo_far_below_any_exec_is_told_the_one_it_needs() -> None:
     assert solve(a(BIG, slo_ms=slo_ms * 0.98), QUICK).unserved
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [Limit(gpus=0.2), Limit(price_per_hour=0.4), Limit(gpus=0.2, price_per_hour=0.4)])
 def test_a_tenants_limit_that_binds_is_named_with_its_least_raise(limit: Limit) -> None:
     problem = a(world(limits={"shop": limit}), rate_per_second=120.0)

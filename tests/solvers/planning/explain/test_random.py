@@ -23,6 +23,7 @@ PROBLEMS = 600
 STEP = PROBLEMS // scaled(PROBLEMS, 5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(0, PROBLEMS, STEP))
 def test_every_change_named_serves_and_no_reason_contradicts_the_plan(seed: int) -> None:
     problem = scarce(random_problem(seed), Random(seed))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
+import pytest
+
 from solvers.planning.judge import judge
 from solvers.planning.problem import Problem
 from solvers.planning.solve import SolveBudget, solve
@@ -19,6 +21,7 @@ def where_no_gpu_is_free_of_charge(*, share_across_tenants: bool) -> Problem:
     return replace(made, nodes={name: replace(node, purchase="onDemand") for name, node in made.nodes.items()})
 
 
+@pytest.mark.slow
 def test_a_job_gets_a_gpu_alone_where_tenants_may_not_share() -> None:
     mixed = solve(where_no_gpu_is_free_of_charge(share_across_tenants=True), BUDGET)
     used = {line.place for line in mixed.instances}

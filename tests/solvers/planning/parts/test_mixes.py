@@ -68,6 +68,7 @@ def mean(problem: Problem, plan: Plan) -> float:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("promise", [0.62, 0.7, 0.75, 0.76, 0.77, 0.79, 0.8])
 def test_every_plan_keeps_the_promise_and_costs_no_more_than_accurate_variants_alone(promise: float) -> None:
     problem = world(promise)
@@ -81,6 +82,7 @@ def test_every_plan_keeps_the_promise_and_costs_no_more_than_accurate_variants_a
     assert plan.certificate.bound <= cost(plan)
 
 
+@pytest.mark.slow
 def test_a_mix_saves_gpus() -> None:
     problem = world(0.76)
     plan = planned(problem)
@@ -97,6 +99,7 @@ def test_the_judge_refuses_a_plan_below_the_promise_in_words() -> None:
     assert broken.sentence == "its requests have a mean accuracy of 0.74, below meanAccuracy 0.76"
 
 
+@pytest.mark.slow
 def test_what_runs_is_kept_and_new_rates_are_followed_within_the_promise() -> None:
     problem = world(0.76)
     plan = planned(problem)
@@ -112,6 +115,7 @@ def test_what_runs_is_kept_and_new_rates_are_followed_within_the_promise() -> No
         assert followed.unserved == ()
 
 
+@pytest.mark.slow
 def test_where_gpus_are_few_less_is_served_and_the_promise_kept() -> None:
     problem = world(0.76, rate=600.0, nodes=2)
     plan = planned(problem)
@@ -120,6 +124,7 @@ def test_where_gpus_are_few_less_is_served_and_the_promise_kept() -> None:
     assert mean(problem, plan) >= 0.76 * (1 - 1e-9)
 
 
+@pytest.mark.slow
 def test_where_accurate_variants_win_too_few_gpus_the_service_is_not_given_up() -> None:
     """Two GPUs carry 53 of the large and 160 of the small one; without the large one nothing may be served."""
     problem = world(0.745, rate=420.0, nodes=1)

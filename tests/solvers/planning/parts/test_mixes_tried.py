@@ -64,6 +64,7 @@ def most_served(problem: Problem, service: Service, variants: tuple[str, ...]) -
     return min(served, service.rate_per_second)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(0, PROBLEMS, STEP))
 def test_no_choice_of_variants_costs_less_than_the_bound_and_every_plan_keeps_the_promise(number: int) -> None:
     problem = tiny(number)

@@ -79,12 +79,14 @@ def test_parts_carry_all_of_the_rate_on_nodes_of_their_own() -> None:
         assert division.problem.services[part.name].used_load.most == pytest.approx(0.95 * part.kept)
 
 
+@pytest.mark.slow
 def test_a_service_that_survives_a_node_is_served_whole() -> None:
     plan = planned(asking(Availability(survive_nodes=1)))
     assert plan.unserved == ()
     assert len({line.node for line in plan.instances if line.service == SEARCH}) >= 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.5])
 def test_spot_nodes_carry_no_more_than_their_share(share: float) -> None:
     nodes = fleet(PLAIN, PLAIN, SPOT, SPOT)
@@ -96,12 +98,14 @@ def test_spot_nodes_carry_no_more_than_their_share(share: float) -> None:
     assert rate_on(plan, {"n2", "n3"}) <= share * 400 * (1 + 1e-5)
 
 
+@pytest.mark.slow
 def test_instances_run_in_as_many_regions_as_are_asked_for() -> None:
     nodes = fleet((2, "onDemand", "north"), (2, "onDemand", "north"), (2, "onDemand", "south"))
     plan = planned(asking(Availability("region"), nodes, min_instances=2))
     assert rate_on(plan, {"n2"}) > 0 and rate_on(plan, {"n0", "n1"}) > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("availability", "nodes", "least", "reason"), [
     (Availability(survive_nodes=1), fleet((4, "onDemand", "north")), 1, "surviveNodes 1 needs two nodes"),
     (Availability("region"), FOUR, 2, "minInstances 2 must run in different regions"),
@@ -117,6 +121,7 @@ def test_a_service_without_the_nodes_that_it_needs_is_unserved_with_the_reason(
     assert missing.reason.startswith(reason)
 
 
+@pytest.mark.slow
 def test_where_slos_cannot_be_kept_through_a_loss_the_rate_still_is() -> None:
     """Two GPUs: each alone carries all of the rate at utilization 0.95, but not within the SLO."""
     nodes = fleet((1, "onDemand", "north"), (1, "onDemand", "north"))
@@ -137,6 +142,7 @@ def _keeps_slos(problem: Problem) -> bool:
     return all(division.problem.services[part.name].used_load.share < 1 for part in division.parts[SEARCH])
 
 
+@pytest.mark.slow
 def test_what_runs_stays_when_nothing_changes() -> None:
     problem = asking(Availability(survive_nodes=1))
     plan = planned(problem)
@@ -145,6 +151,7 @@ def test_what_runs_stays_when_nothing_changes() -> None:
     assert (changes.start, changes.stop, changes.move, changes.resize, changes.retune) == (0, 0, 0, 0, 0)
 
 
+@pytest.mark.slow
 def test_a_lost_node_is_made_good_and_what_is_left_stays() -> None:
     problem = asking(Availability(survive_nodes=1))
     plan = planned(problem)
@@ -155,6 +162,7 @@ def test_a_lost_node_is_made_good_and_what_is_left_stays() -> None:
     assert again.unserved == ()
 
 
+@pytest.mark.slow
 def test_a_replanner_follows_rates_and_keeps_the_rules() -> None:
     problem = asking(Availability(survive_nodes=1))
     replanner = replanner_of(problem, planned(problem))
@@ -166,6 +174,7 @@ def test_a_replanner_follows_rates_and_keeps_the_rules() -> None:
         assert plan.unserved == ()
 
 
+@pytest.mark.slow
 def test_jobs_leave_a_service_what_it_needs_for_a_loss() -> None:
     problem = asking(Availability(survive_nodes=1), fleet((1, "onDemand", "north"), (1, "onDemand", "north")))
     profile = {"big": JobProfile(((10, 1.0), (50, 3.0)), 4, small_world.TRAINING)}
@@ -174,6 +183,7 @@ def test_jobs_leave_a_service_what_it_needs_for_a_loss() -> None:
     assert [entry.service for entry in plan.unserved if entry.service == SEARCH] == []
 
 
+@pytest.mark.slow
 def test_surviving_a_node_raises_the_bound() -> None:
     problem = asking(Availability(survive_nodes=1))
     plain = list(rounds(tables(asking(Availability())), 200_000))[-1].bound
@@ -188,6 +198,7 @@ def test_the_price_of_surviving_is_named() -> None:
     assert price_of_rules(asking(Availability()), SEARCH) is None
 
 
+@pytest.mark.slow
 def test_a_division_maps_plans_there_and_back() -> None:
     problem = asking(Availability(survive_nodes=1))
     plan, division = planned(problem), divided(problem)

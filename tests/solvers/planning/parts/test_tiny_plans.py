@@ -87,6 +87,7 @@ def rounded_up(cost: float) -> float:
     return cost + 1e-9 * max(1.0, cost)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(0, PROBLEMS, STEP))
 def test_no_plan_that_keeps_the_rules_costs_less_than_the_bound(number: int) -> None:
     problem = tiny(number)

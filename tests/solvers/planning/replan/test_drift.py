@@ -23,6 +23,7 @@ if SOAK:
     SIZES += [(1000, 300, seed, 1) for seed in (1, 2, 3)] + [(1000, 300, 0, 2)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("gpus", "services", "seed", "factor"), SIZES)
 def test_until_a_full_plan_is_due_it_costs_what_a_cold_plan_does(
     gpus: int, services: int, seed: int, factor: int
@@ -48,6 +49,7 @@ def test_until_a_full_plan_is_due_it_costs_what_a_cold_plan_does(
         assert drift <= MOST_DRIFT, f"{drift:.1%} above a cold plan, and nothing said of it"
 
 
+@pytest.mark.slow
 def test_where_one_gpu_is_much_of_those_in_use_a_full_plan_is_always_due() -> None:
     problem = family("A", 40, 20, 1)
     replanner = Replanner.of(problem, plan_without_bound(problem, 0))

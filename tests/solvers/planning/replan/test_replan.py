@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
+import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
@@ -36,6 +37,7 @@ def some(problem: Problem, factor: list[float]) -> dict[str, float]:
     return {name: problem.services[name].rate_per_second * f for name, f in named if not 0.8 < f < 1.2}
 
 
+@pytest.mark.slow
 @quick
 @given(fleets(), factors, st.sampled_from(["gpu", "share"]))
 def test_after_every_change_the_plan_is_right_and_the_others_stand_where_they_stood(
@@ -58,6 +60,7 @@ def test_after_every_change_the_plan_is_right_and_the_others_stand_where_they_st
         assert not verdict.misstated
 
 
+@pytest.mark.slow
 @quick
 @given(fleets(), factors)
 def test_the_same_changes_give_the_same_plan(problem: Problem, changes: list[list[float]]) -> None:
@@ -70,6 +73,7 @@ def test_the_same_changes_give_the_same_plan(problem: Problem, changes: list[lis
     assert replanner.plan == other.plan
 
 
+@pytest.mark.slow
 @quick
 @given(fleets())
 def test_rates_that_stay_change_nothing(problem: Problem) -> None:
@@ -89,6 +93,7 @@ def test_a_service_too_large_for_the_fleet_asks_for_a_full_plan() -> None:
     assert not replanner.change({"shop/s": 10.0}).cost.unserved
 
 
+@pytest.mark.slow
 def test_a_gpu_that_was_opened_and_given_back_is_opened_again_for_a_tenant_with_limits() -> None:
     problem = multiply_gpus(family("A", 8, 4, 0), 2)
     limits = {service.tenant: Limit(gpus=1000.0) for service in problem.services.values()}

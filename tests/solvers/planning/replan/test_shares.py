@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
+import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +19,8 @@ from solvers.planning.search.tables import tables
 from solvers.planning.solve import SolveBudget, solve
 from tests.solvers.planning.small_fleets import fleets
 from tests.support.soak import SOAK
+
+pytestmark = pytest.mark.slow
 
 checks = [HealthCheck.too_slow, HealthCheck.filter_too_much]  # many plans fill their GPUs
 quick = settings(max_examples=200 if SOAK else 5, deadline=None, suppress_health_check=checks)

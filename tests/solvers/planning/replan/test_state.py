@@ -42,6 +42,7 @@ def value(problem: Problem, plan: Plan) -> float:
     return cost.total * problem.policy.horizon_minutes / 60 + cost.churn
 
 
+@pytest.mark.slow
 @quick
 @given(fleets(), policies, st.booleans(), st.integers(0, 3))
 def test_with_state_equal_to_its_own_plan_all_is_kept(
@@ -59,6 +60,7 @@ def test_with_state_equal_to_its_own_plan_all_is_kept(
     assert again.certificate and again.certificate.cost.churn == 0
 
 
+@pytest.mark.slow
 @quick
 @given(fleets(), st.sampled_from([0.0, 0.05, 5.0]), st.integers(1, 3))
 def test_a_better_plan_replaces_the_running_one_exactly_when_it_is_worth_its_moves(
@@ -80,6 +82,7 @@ def test_a_better_plan_replaces_the_running_one_exactly_when_it_is_worth_its_mov
     assert third.changes.keep == len(third.instances) == len(again.instances)
 
 
+@pytest.mark.slow
 @quick
 @given(fleets(), st.floats(0.5, 1.5), st.booleans())
 def test_what_is_no_longer_right_is_made_right(problem: Problem, factor: float, loses_a_variant: bool) -> None:
@@ -99,6 +102,7 @@ def test_what_is_no_longer_right_is_made_right(problem: Problem, factor: float, 
     assert value(changed, again) <= value(changed, cold) + problem.policy.move_price * most + 1e-9
 
 
+@pytest.mark.slow
 @quick
 @given(fleets())
 def test_a_node_that_is_gone_is_made_up_for_elsewhere(problem: Problem) -> None:
@@ -112,6 +116,7 @@ def test_a_node_that_is_gone_is_made_up_for_elsewhere(problem: Problem) -> None:
     assert not judge(replace(other, nodes=smaller), replace(again, certificate=None), keeps=keep).violations
 
 
+@pytest.mark.slow
 @quick
 @given(fleets())
 def test_a_plan_laid_over_itself_on_other_gpus_takes_their_place(problem: Problem) -> None:

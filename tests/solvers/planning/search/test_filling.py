@@ -109,6 +109,7 @@ def test_a_gpu_that_nobody_needs_is_given_back() -> None:
     assert shop.cost <= before * (1 + 1e-12) and not shop.need.any()
 
 
+@pytest.mark.slow
 def test_drafts_only_become_cheaper_and_the_same_seed_gives_the_same() -> None:
     def first(count: int) -> list[float]:
         found: list[float] = []
@@ -140,6 +141,7 @@ def test_a_walk_saves_what_it_says_and_what_it_leaves_is_right(seed: int) -> Non
     assert [v for v in verdict.violations if v.where != "fleet" and v.where not in problem.limits] == []
 
 
+@pytest.mark.slow
 def test_a_walk_serves_whom_a_filling_left_out() -> None:
     shop = prepare(tables(family("A", 100, 50, 0)))
     course = priced(shop)

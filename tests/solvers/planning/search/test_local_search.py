@@ -90,6 +90,7 @@ def covered(shop: Workshop) -> Floats:
     return carried
 
 
+@pytest.mark.slow
 def test_what_costs_little_is_left_out_and_what_costs_much_is_served() -> None:
     shop, course = filled(family("G30", 24, 8, 0))
     shop.improve(course.rate, course.extra, 1, 400, 0.02, 1.5)
@@ -99,6 +100,7 @@ def test_what_costs_little_is_left_out_and_what_costs_much_is_served() -> None:
     assert len(shop.used) > used and not shop.need.any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_cycles_never_end_dearer_than_the_best_and_the_same_seed_gives_the_same(seed: int) -> None:
     def costs() -> list[float]:
@@ -110,6 +112,7 @@ def test_cycles_never_end_dearer_than_the_best_and_the_same_seed_gives_the_same(
     assert first and min(first) <= first[0] and first == costs()
 
 
+@pytest.mark.slow
 def test_a_search_ends_with_its_best_board() -> None:
     shop, course = filled(family("G30", 12, 4, 0))
     search = LocalSearch(shop, 0, tries_a_turn=20)
@@ -129,6 +132,7 @@ def test_a_kept_board_comes_back_whole() -> None:
         assert np.array_equal(now, before)
 
 
+@pytest.mark.slow
 def test_a_search_goes_on_after_its_cycles() -> None:
     works = [draft.work for draft in islice(drafts(prepare(tables(family("A", 8, 4, 0))), 0), 400)]
     assert works == sorted(works) and works[-1] > 300

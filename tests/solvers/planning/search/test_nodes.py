@@ -40,6 +40,7 @@ def counted(shop: Workshop) -> float:
     return sum(t.problem.nodes[name].gpu_count * t.problem.nodes[name].price_per_hour for name in used)
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 1), st.integers(0, 4)), min_size=1, max_size=6))
 def test_the_fewest_nodes_hold_all_gpus_in_use(drawn: list[tuple[int, int, int]]) -> None:
     size = np.array([size for size, _, _ in drawn])
@@ -72,6 +73,7 @@ def test_gathering_changes_no_rate_and_pays_no_more(seed: int) -> None:
     assert shop.board.host.min() >= 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_search_for_nodes_serves_no_less_for_less_and_leaves_the_fleet_open(seed: int) -> None:
     shop, course = filled(seed)

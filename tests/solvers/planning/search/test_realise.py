@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import takewhile
 
 import numpy as np
+import pytest
 
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
@@ -61,6 +62,7 @@ def test_whole_numbers_are_numbers() -> None:
     assert judge(replace(problem, policy=policy), plan).violations == ()
 
 
+@pytest.mark.slow
 def test_a_tenants_limit_leaves_less_of_a_gpu_rather_than_nothing() -> None:
     problem = fleet(0)
     plan = solve(replace(problem, limits={"shop": Limit(gpus=0.5)}), SolveBudget(seconds=0))
@@ -68,6 +70,7 @@ def test_a_tenants_limit_leaves_less_of_a_gpu_rather_than_nothing() -> None:
     assert sum(instance.sm_percent for instance in plan.instances) > 40
 
 
+@pytest.mark.slow
 def test_a_draft_serves_all_where_its_instances_leave_nothing_unserved() -> None:
     answers = set()
     for seed in range(20):

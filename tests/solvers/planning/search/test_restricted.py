@@ -43,6 +43,7 @@ def test_what_is_known_is_chosen_where_nothing_is_cheaper() -> None:
     assert sum(column.cost for column in chosen) == pytest.approx(shop.cost)
 
 
+@pytest.mark.slow
 def test_a_plan_of_chosen_patterns_is_found_again_by_its_step() -> None:
     problem = random_problem(31)
     draft = next(draft for draft in drafts(prepare(tables(problem)), 0) if draft.method == "choice of patterns")

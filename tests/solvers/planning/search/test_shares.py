@@ -39,6 +39,7 @@ def a_large_gpu_and_two_small_ones() -> Problem:
     )
 
 
+@pytest.mark.slow
 def test_of_two_instances_one_carries_far_more_than_half() -> None:
     problem = a_large_gpu_and_two_small_ones()
     plan = solve(problem, SolveBudget(seconds=None, work=60))
@@ -86,6 +87,7 @@ def test_a_service_that_is_cut_often_gets_even_shares_until_shares_widen_again()
     assert shop.tabled.top[0] > 190
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(scaled(20, 2)))
 def test_drafts_serve_what_their_boards_say(seed: int) -> None:
     shop = prepare(tables(family("C", 16, 12, seed, load=0.6)))

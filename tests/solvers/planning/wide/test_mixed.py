@@ -35,6 +35,7 @@ def planned(problem: Problem, work: int = 6) -> Plan:
     return plan
 
 
+@pytest.mark.slow
 def test_a_language_model_takes_four_linked_gpus_and_the_bound_is_its_cost() -> None:
     plan = planned(fleet(chat(), linked=4))
     (line,) = plan.instances
@@ -44,6 +45,7 @@ def test_a_language_model_takes_four_linked_gpus_and_the_bound_is_its_cost() -> 
     assert plan.certificate.bound == pytest.approx(8.0, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_a_fleet_of_both_gets_one_plan_with_a_bound() -> None:
     problem = fleet(chat(2.0), summaries(4.0), photos())
     plan = planned(problem)
@@ -57,6 +59,7 @@ def test_a_fleet_of_both_gets_one_plan_with_a_bound() -> None:
     assert plan.certificate.gap < 0.35
 
 
+@pytest.mark.slow
 def test_the_plan_is_found_again_by_its_seed_and_work_and_read_from_its_json() -> None:
     problem = fleet(chat(), summaries(4.0), photos())
     found = find(problem, BUDGET, alone=True)
@@ -67,6 +70,7 @@ def test_the_plan_is_found_again_by_its_seed_and_work_and_read_from_its_json() -
     assert from_json(to_json(found.plan, problem), problem).instances == found.plan.instances
 
 
+@pytest.mark.slow
 def test_what_runs_stays_where_it_is_and_follows_its_rate() -> None:
     running = (wide(gpus=(4, 5, 6, 7), rate_per_second=0.5),)
     plan = planned(fleet(chat(0.7), photos(), running=running))
@@ -75,6 +79,7 @@ def test_what_runs_stays_where_it_is_and_follows_its_rate() -> None:
     assert (plan.changes.retune, plan.changes.stop, plan.changes.move) == (1, 0, 0)
 
 
+@pytest.mark.slow
 def test_another_number_of_requests_at_once_is_kept_where_it_carries_nearly_as_much() -> None:
     running = (wide(gpus=(4, 5, 6, 7), batch=200, rate_per_second=0.7),)
     (line,) = planned(fleet(chat(0.7), running=running)).instances
@@ -83,6 +88,7 @@ def test_another_number_of_requests_at_once_is_kept_where_it_carries_nearly_as_m
     assert few.batch > 8
 
 
+@pytest.mark.slow
 def test_a_job_runs_beside_it_and_never_on_its_gpus() -> None:
     job = Job("lab/train", "lab", "training", 100.0, {"a100": JobProfile(((10, 1.0), (100, 2.0)), 4.0)}, None, 5.0)
     plan = planned(fleet(chat(), photos(), jobs={"lab/train": job}))
@@ -101,6 +107,7 @@ def test_a_job_that_must_stay_keeps_its_gpu() -> None:
     assert plan.jobs[0].place == ("n1", 1)
 
 
+@pytest.mark.slow
 def test_a_node_that_is_billed_whole_is_shared_by_both() -> None:
     problem = fleet(chat(), photos(), nodes={"n1": 8, "n2": 8})
     nodes = {name: replace(node, pricing="node") for name, node in problem.nodes.items()}
@@ -144,6 +151,7 @@ def test_more_gpus_are_advised_only_where_eight_would_hold_the_model(weights_gib
     assert entry.relaxation == wanted
 
 
+@pytest.mark.slow
 def test_a_service_without_a_free_gpu_outbids_a_language_model_of_low_priority() -> None:
     problem = fleet(chat(0.5, priority=1), photos(900.0, priority=1000), nodes={"n1": 4})
     plan = planned(problem)
@@ -172,6 +180,7 @@ def test_rates_are_followed_where_language_models_hold_every_gpu() -> None:
     assert [(entry.service, entry.rate_per_second) for entry in replanner.plan.unserved] == [("shop/photos", 700.0)]
 
 
+@pytest.mark.slow
 def test_a_language_model_whose_rate_stays_is_not_touched_by_rounding() -> None:
     problem = fleet(chat(1.3), summaries(5.1), photos())
     replanner = replanner_of(problem, planned(problem, work=2))

@@ -8,6 +8,7 @@ from itertools import combinations_with_replacement, product
 from math import inf
 from typing import Literal
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -19,6 +20,8 @@ from solvers.planning.wide.groups import links_of
 from solvers.planning.wide.programme import Terms, choose
 from solvers.planning.wide.shapes import WideShape
 from tests.solvers.planning.wide.wide_fleets import chat, fleet, photos, summaries
+
+pytestmark = pytest.mark.slow
 
 EXAMPLES = 150 if os.environ.get("GPUWRIGHT_SOAK") else 8
 RATES = (0.2, 1.0, 3.0, 8.0)  # few, so that what a shape carries is computed once

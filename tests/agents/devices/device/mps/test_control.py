@@ -67,6 +67,7 @@ def test_a_daemon_outlives_the_control_that_started_it(mps: MpsControl, client: 
     assert second.clients(UUID) == {os.getpid()}
 
 
+@pytest.mark.slow
 def test_a_killed_daemons_server_and_files_do_not_keep_the_next_one_away(
     mps: MpsControl, client: SimulatedClient, pipe: Path
 ) -> None:
@@ -92,6 +93,7 @@ def test_a_server_that_dies_takes_its_clients_along_and_the_daemon_takes_new_one
         until(lambda: mps.clients(UUID) == {os.getpid()}, "there is a server again")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_what_is_no_answer_is_neither_no_client_nor_one(
     mps: MpsControl, client: SimulatedClient, pipe: Path, command: str
@@ -108,6 +110,7 @@ def test_what_is_no_answer_is_neither_no_client_nor_one(
     assert mps.clients(UUID) == {os.getpid()}
 
 
+@pytest.mark.slow
 def test_a_connection_that_breaks_is_no_answer_and_no_end_of_the_daemon(
     mps: MpsControl, client: SimulatedClient, pipe: Path
 ) -> None:
@@ -119,6 +122,7 @@ def test_a_connection_that_breaks_is_no_answer_and_no_end_of_the_daemon(
     assert mps.clients(UUID) == {os.getpid()}
 
 
+@pytest.mark.slow
 def test_a_termination_that_fails_is_not_called_one(mps: MpsControl, client: SimulatedClient, pipe: Path) -> None:
     for reply, outcome in (("1\\n", False), ("CUDA_ERROR_UNKNOWN\\n", False)):
         fake_mps.switch(pipe, "reply.terminate_client", reply)
@@ -135,6 +139,7 @@ def test_a_termination_that_hangs_is_given_up(
     assert trouble_of(lambda: hasty.terminate(UUID, os.getpid())) is Trouble.TIMEOUT
 
 
+@pytest.mark.slow
 def test_a_hanging_daemon_gets_no_second_one_but_can_be_stopped(
     mps: MpsControl, hasty: MpsControl, client: SimulatedClient, pipe: Path
 ) -> None:
@@ -212,6 +217,7 @@ def test_a_daemon_that_starts_and_goes_at_once_is_no_daemon(root: Path, tmp_path
     assert trouble_of(lambda: mps.start(UUID)) is Trouble.DOWN
 
 
+@pytest.mark.slow
 def test_case_28_links_and_pipes_that_a_container_leaves_in_its_folder_touch_no_file_of_the_agent(
     mps: MpsControl, root: Path, pipe: Path
 ) -> None:
@@ -239,6 +245,7 @@ def test_case_28_links_and_pipes_that_a_container_leaves_in_its_folder_touch_no_
     assert [folder.name for folder in root.iterdir() if folder.name.startswith("old-")] == []
 
 
+@pytest.mark.slow
 def test_case_28_folders_nested_too_deeply_to_delete_do_not_keep_the_next_daemon_away(
     mps: MpsControl, root: Path, pipe: Path
 ) -> None:
@@ -270,6 +277,7 @@ def test_case_28_a_start_is_not_written_through_anything_but_a_plain_file(tmp_pa
     assert kept.read_text() == "token"
 
 
+@pytest.mark.slow
 def test_a_daemon_may_say_anything_while_it_starts(mps: MpsControl, root: Path, pipe: Path) -> None:
     started = threading.Thread(target=lambda: mps.start(UUID))
     started.start()

@@ -104,6 +104,7 @@ class Fuzzed:
         (self.pipe / question).write_text(behaves + "\n")
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_a_doubtful_answer_is_never_believed(root: Path) -> None:
     chance = random.Random(20261120)

@@ -122,11 +122,13 @@ except DeviceError as error:
 """
 
 
+@pytest.mark.slow
 def test_a_machine_without_a_driver_says_so() -> None:
     done = subprocess.run([sys.executable, "-c", NO_DRIVER], capture_output=True, text=True, timeout=180)
     assert (done.stdout, done.stderr) == ("no_driver\n", "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", [9, 18, LOST, 999])
 def test_a_driver_that_does_not_open_is_an_error_of_the_driver(state: NvmlState, tmp_path: Path, code: int) -> None:
     (state.folder / "init_error").write_text(str(code))

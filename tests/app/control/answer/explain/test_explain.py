@@ -70,6 +70,7 @@ def test_an_unserved_service_has_its_reason_and_the_change_named_serves_it(seed:
             assert judge(changed, served, simulate=False, keeps=keep).is_right
 
 
+@pytest.mark.slow
 def test_an_instance_says_what_other_gpu_types_would_cost() -> None:
     problem = small_world.problem()
     dear = Node("dear", "big", (0, 1), cpu_cores=16, host_memory_gib=64, price_per_hour=20)
@@ -85,6 +86,7 @@ def test_an_instance_says_what_other_gpu_types_would_cost() -> None:
     assert "why not cheaper: " in sentences
 
 
+@pytest.mark.slow
 def test_a_job_that_waits_says_why_and_one_that_runs_says_where() -> None:
     for seed in range(40):
         problem, plan = planned(seed)

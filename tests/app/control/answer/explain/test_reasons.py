@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from app.control.answer.explain.question import Explain
 from app.control.formulate.formulate import formulate
 from app.control.solve.orders import Solve, solved
 from tests.app.control.answer.whatif.worlds import snapshot
+
+pytestmark = pytest.mark.slow
 
 
 def test_a_plan_that_was_recorded_without_reasons_gets_those_of_a_full_search() -> None:

@@ -37,6 +37,7 @@ def rows_of(database: Database, query: str) -> list[tuple[Any, ...]]:
     return database.read(lambda connection: [tuple(row) for row in connection.execute(text(query))])
 
 
+@pytest.mark.slow
 def test_hours_that_are_over_are_held_against_the_baselines_once(
     simulation: Simulation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,6 +122,7 @@ def test_nothing_is_realised_where(database: Database, what: str, others: list[t
     assert released(database) == [], what
 
 
+@pytest.mark.slow
 def test_a_node_that_is_paid_for_in_another_way_was_not_given_back(database: Database) -> None:
     own(database, "same", 2, -500, -3, "onDemand")
     own(database, "same", 2, -3, None, "owned")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import permutations
 
+import pytest
+
 from app.control.answer.whatif.change import WhatIfChange
 from app.control.answer.whatif.question import WhatIf
 from app.control.domain.snapshot import Snapshot
@@ -32,6 +34,7 @@ def world() -> Snapshot:
     return replace(known, declared=tuple(declared))
 
 
+@pytest.mark.slow
 def test_each_end_is_better_than_money_alone_in_its_own_measure() -> None:
     answer = WhatIf(world(), WhatIfChange(), seconds=300.0, work=4, with_front=True).answered()
     front = answer["front"]

@@ -23,6 +23,7 @@ def ask(world: Snapshot, change: WhatIfChange, **more: Any) -> dict[str, Any]:
     return WhatIf(world, change, seconds=60.0, work=2, **more).answered()
 
 
+@pytest.mark.slow
 def test_more_load_costs_more_and_more_gpus_serve_what_was_left_out() -> None:
     world = snapshot(search=300.0, ads=200.0)
     more = ask(world, WhatIfChange(rates={"shop/search": RateChange(times=2.0)}))
@@ -36,18 +37,21 @@ def test_more_load_costs_more_and_more_gpus_serve_what_was_left_out() -> None:
     assert helped["costDelta"] < 0
 
 
+@pytest.mark.slow
 def test_nothing_asked_changes_nothing() -> None:
     answer = ask(snapshot(search=300.0), WhatIfChange())
     assert answer["costDelta"] == 0.0
     assert answer["services"] == []
 
 
+@pytest.mark.slow
 def test_a_longer_slo_never_costs_more_and_a_shorter_one_never_less() -> None:
     world = snapshot(search=300.0, ads=200.0)
     assert ask(world, WhatIfChange(slos_ms={"shop/search": 160.0}))["costDelta"] <= 0
     assert ask(world, WhatIfChange(slos_ms={"shop/search": 40.0}))["costDelta"] >= 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("planner", (HETSEV, HPA, MELANGE))
 def test_planners_that_no_policy_may_name_can_be_tried_and_are_not_cheaper(planner: str) -> None:
     answer = ask(snapshot(search=300.0, ads=200.0), WhatIfChange(planner=planner))
@@ -59,6 +63,7 @@ def test_the_route_takes_every_planner() -> None:
     assert get_args(WhatIfRequest.model_fields["planner"].annotation) == ("", *PLANNERS, *BASELINES)
 
 
+@pytest.mark.slow
 def test_the_snapshot_is_not_touched() -> None:
     world = snapshot(search=300.0)
     before = copy.deepcopy(world)
@@ -77,6 +82,7 @@ def test_gpus_are_added_on_nodes_like_those_that_are_there() -> None:
     assert {world.nodes[node.name].state for node in fresh} == {"reporting"}
 
 
+@pytest.mark.slow
 def test_a_declared_service_joins_and_one_that_is_gone_leaves() -> None:
     world = snapshot(search=300.0, ads=100.0)
     new = next(manifest for manifest in world.declared if manifest.name == "search" and manifest.kind == "Service")
@@ -100,6 +106,7 @@ def test_what_is_not_there_is_refused_by_name(change: WhatIfChange) -> None:
         apply_change(snapshot(search=300.0), change)
 
 
+@pytest.mark.slow
 def test_each_slo_has_its_price() -> None:
     answer = ask(snapshot(search=300.0, ads=200.0), WhatIfChange(), prices_of=())
     assert {price["service"] for price in answer["sloPrices"]} == {"shop/search", "shop/ads"}
@@ -115,6 +122,7 @@ def surviving(world: Snapshot, name: str) -> DeclaredObject:
     return replace(found, spec={**found.spec, "availability": {"surviveNodes": 1}})
 
 
+@pytest.mark.slow
 def test_a_rule_that_copies_which_run_would_go_on_without_is_named() -> None:
     """Only one of two nodes is there, so that nothing can survive its loss."""
     world = snapshot(search=100.0)
@@ -128,6 +136,7 @@ def test_a_rule_that_copies_which_run_would_go_on_without_is_named() -> None:
     assert ask(running, WhatIfChange(gpus={"v100": 2}))["notKept"] == []
 
 
+@pytest.mark.slow
 def test_surviving_a_node_costs_a_second_copy() -> None:
     world = snapshot(search=40.0)
     answer = ask(world, WhatIfChange(declared=(surviving(world, "shop/search"),)))

@@ -37,6 +37,7 @@ def within(terms: TenantTerms, demand: dict[int, float]) -> float:
     return sum(demand.values()) if most is None else min(sum(demand.values()), most)
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.sampled_from("abcdef"), AMOUNTS), AMOUNTS, st.integers(0, 2**16))
 def test_sharing_gives_no_tenant_more_than_it_needs_and_levels_the_others(
     needs: dict[str, float], amount: float, seed: int
@@ -53,6 +54,7 @@ def test_sharing_gives_no_tenant_more_than_it_needs_and_levels_the_others(
             assert sum(found.values()) == pytest.approx(amount, rel=1e-6, abs=1e-5)
 
 
+@pytest.mark.slow
 @given(contentions())
 def test_no_tenant_is_below_its_guarantee_while_it_needs_it_and_nothing_is_left_idle(
     given_: tuple[dict[str, TenantTerms], dict[str, dict[int, float]], float],
@@ -95,6 +97,7 @@ def test_with_enough_for_all_and_without_guarantees_only_declared_limits_apply()
     assert entitled_limits({"shop": TenantTerms(4, declared)}, requested, 18.0) == {"shop": declared}
 
 
+@pytest.mark.slow
 @given(contentions(), st.integers(0, 2**16))
 def test_under_contention_what_is_used_converges_to_the_fair_share_within_ten_cycles_and_then_rests(
     given_: tuple[dict[str, TenantTerms], dict[str, dict[int, float]], float], seed: int

@@ -67,6 +67,7 @@ def held(service: str, sm_percent: float, rate: float = 10.0) -> AssignedInstanc
     )
 
 
+@pytest.mark.slow
 def test_a_borrower_gives_back_within_ten_cycles_and_then_nothing_moves() -> None:
     lab, shop = service("lab/a", 9000.0, variants=("large",)), service("shop/a", 6000.0, variants=("large",))
     world = snapshot({"shop": {"guarantee": {"gpus": 4}}, "lab": {"guarantee": {"gpus": 1}}})

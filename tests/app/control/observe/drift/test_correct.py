@@ -77,6 +77,7 @@ def factors(found: list[ProfileCorrection]) -> list[float]:
     return [factor for number, factor in enumerate(all_of_them) if number == 0 or factor != all_of_them[number - 1]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("truth", [0.75, 0.85, 0.92, 1.08, 1.15, 1.3, 1.45])
 def test_a_wrong_profile_is_corrected_one_way_in_few_steps_and_then_left_alone(truth: float) -> None:
     for seed in range(scaled(50, 5)):
@@ -86,6 +87,7 @@ def test_a_wrong_profile_is_corrected_one_way_in_few_steps_and_then_left_alone(t
         assert len(steps) - 1 <= 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.01, 0.02, 0.1])
 def test_noise_alone_corrects_nothing(noise: float) -> None:
     for seed in range(scaled(50, 5)):
@@ -139,6 +141,7 @@ def test_quick_batches_that_were_not_full_prove_nothing_and_slow_ones_do() -> No
     assert factors(course(1.15, 60, fill=0.3, impacts=BESIDE))[-1] == pytest.approx(1.15, rel=0.03)
 
 
+@pytest.mark.slow
 def test_a_region_that_runs_no_more_is_remembered_so_that_plans_do_not_swing_back() -> None:
     bad = course(1.2, 60)
     good = course(1.0, 600, before=bad[-1], start=60, sm_percent=60)
@@ -263,6 +266,7 @@ def test_what_is_slow_beside_one_neighbour_corrects_what_neighbours_do_and_not_t
     assert found.correction.sensitivity_factor == pytest.approx((1.2 * 1.2 - 1) / 0.2, rel=0.1)
 
 
+@pytest.mark.slow
 def test_a_steady_load_changes_nothing_in_a_thousand_cycles() -> None:
     sides: tuple[tuple[tuple[str, float], ...], ...] = ((), BESIDE)
     truths = {(sm, beside): 1.0 for sm in (10, 30, 60, 100) for beside in sides}

@@ -39,6 +39,7 @@ def test_a_steady_load_is_never_believed_to_be_bursty(seed: int) -> None:
         assert belief.variation == 0.0
 
 
+@pytest.mark.slow
 def test_what_plans_exceed_a_load_by_anyway_is_no_burst() -> None:
     random, small, large = np.random.default_rng(5), BurstBelief(), BurstBelief()
     for second in range(2000):
@@ -48,6 +49,7 @@ def test_what_plans_exceed_a_load_by_anyway_is_no_burst() -> None:
     assert large.variation > 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variation", [0.05, 0.3, 2.0])
 def test_bursts_are_believed_in_one_class_that_stays(variation: float) -> None:
     random, belief = np.random.default_rng(1), BurstBelief()
@@ -60,6 +62,7 @@ def test_bursts_are_believed_in_one_class_that_stays(variation: float) -> None:
     assert belief.burstiness["1"] == pytest.approx(1 + 60 * variation * window_share(1), rel=0.2)
 
 
+@pytest.mark.slow
 def test_bursts_that_end_are_forgotten_after_a_while() -> None:
     random, belief = np.random.default_rng(2), BurstBelief()
     belief.add([blocks(random, 300, mean=60.0, variation=1.0)], 0.0)

@@ -33,6 +33,7 @@ def last(step: int) -> float:
     return office(max(step - 1, 0)) * 1.05
 
 
+@pytest.mark.slow
 def test_a_rise_that_comes_every_day_is_planned_for_before_it_comes() -> None:
     outlook = Outlook()
     followed(outlook, 9, office, last)

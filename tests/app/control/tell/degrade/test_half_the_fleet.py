@@ -56,6 +56,7 @@ def half(whole: Problem, before: Plan) -> tuple[Problem, set[str]]:
     return replace(whole, nodes=stay, state=RunningState(running=running)), lost
 
 
+@pytest.mark.slow
 def test_variants_give_way_first_and_then_what_weighs_least_is_left_out(whole: Problem, before: Plan) -> None:
     problem, _ = half(whole, before)
     plan = solve(problem, SolveBudget(work=40))
@@ -82,6 +83,7 @@ def test_until_a_new_plan_is_made_gateways_shed_what_lost_nodes_carried(whole: P
     assert why.keys() == {part.service for part in running.unserved}
 
 
+@pytest.mark.slow
 def test_after_the_new_plan_only_what_is_left_out_is_shed(whole: Problem, before: Plan) -> None:
     problem, _ = half(whole, before)
     plan = solve(problem, SolveBudget(work=40))
