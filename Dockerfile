@@ -32,16 +32,9 @@ RUN --mount=type=secret,id=pip,target=/etc/pip.conf --mount=type=secret,id=pip-c
     if [ -s /run/pip-ca.pem ]; then export PIP_CERT=/run/pip-ca.pem; fi; \
     pip --python /opt/tools/bin/python install --quiet --require-hashes -r requirements/tools.txt
 
+# .dockerignore lets in what the wheel is made of, and little else.
 FROM build AS wheel
-COPY pyproject.toml README.md LICENSE CHANGELOG.md ./
-COPY examples/fleet.yaml examples/
-COPY agents agents
-COPY app app
-COPY benchmarks benchmarks
-COPY cli cli
-COPY migrations migrations
-COPY simulation simulation
-COPY solvers solvers
+COPY . .
 RUN /opt/tools/bin/python -m hatchling build -t wheel -d /wheel
 
 # Dependencies before the wheel: they change less often.

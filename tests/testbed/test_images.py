@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 
@@ -41,6 +41,21 @@ def lineage(name: str) -> list[Line]:
     return [*(lineage(base) if base in stages() else []), *own]
 
 
+def reaches_builder(name: str) -> bool:
+    """Whether .dockerignore lets a file or folder through: of its lines that match, the last decides."""
+    path = PurePosixPath(name)
+    through = True
+    for line in (ROOT / ".dockerignore").read_text().splitlines():
+        pattern = line.removeprefix("!")
+        if pattern and pattern[0] != "#" and any(_matches(one, pattern) for one in (path, *path.parents)):
+            through = line.startswith("!")
+    return through
+
+
+def _matches(path: PurePosixPath, pattern: str) -> bool:
+    return len(path.parts) == len(PurePosixPath(pattern).parts) and path.match(pattern)
+
+
 def test_every_instruction_is_one_that_any_builder_knows() -> None:
     assert {name for name, _ in instructions()} <= KNOWN
     for name, words in instructions():
@@ -55,17 +70,24 @@ def test_every_image_has_one_base_that_is_of_a_stated_version() -> None:
     assert re.fullmatch(r"BASE=docker\.io/library/debian:\d+\.\d+-slim", instructions()[0][1])
 
 
-def test_what_is_copied_is_here_reaches_the_builder_and_is_all_that_the_wheel_needs() -> None:
+def test_what_is_copied_is_here_and_reaches_the_builder() -> None:
     copied = [words.split() for name, words in instructions() if name == "COPY" and "--from" not in words]
     sources = {source for words in copied for source in words[:-1]}
     assert [source for source in sorted(sources) if not (ROOT / source).exists()] == []
-    let = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
-    for source in sources:
-        assert any(Path(source).match(pattern) for pattern in let), f"{source} is kept from the builder"
+    assert [source for source in sorted(sources - {"."}) if not reaches_builder(source)] == []
+
+
+def test_all_that_the_wheel_is_made_of_is_here_and_reaches_the_builder() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    packages = set(project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"])
-    assert packages <= sources
-    assert project["project"]["readme"] in sources
+    wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
+    needed = ["pyproject.toml", "LICENSE", project["project"]["readme"], *wheel["packages"], *wheel["force-include"]]
+    assert [name for name in needed if not (ROOT / name).exists()] == []
+    assert [name for name in needed if not reaches_builder(name)] == []
+
+
+@pytest.mark.parametrize("name", ["tests", "docs", "examples/training/train.py", ".git/config", ".venv/bin/python"])
+def test_what_no_image_is_made_of_does_not_reach_the_builder(name: str) -> None:
+    assert not reaches_builder(name)
 
 
 @pytest.mark.parametrize("name", FINAL)
