@@ -105,7 +105,7 @@ def test_zsh_offers_the_same(tmp_path: Path) -> None:
     done = subprocess.run(["zsh", "-fc", program], capture_output=True, text=True, timeout=180)
     assert (done.stderr, done.stdout.splitlines()) == (
         "",
-        ["table wide json yaml name", "viewer operator admin node", "create join list revoke"],
+        ["table wide json yaml name", "viewer operator admin node gateway", "create join list revoke"],
     )
 
 
