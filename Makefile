@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install up test soak check types rules format openapi bench lock clean
+.PHONY: help install up test lab-test soak check types rules format openapi bench lock clean
 
 PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3,$(shell command -v $(name))))
 BIN := .venv/bin
@@ -12,7 +12,7 @@ ARGS ?=
 WORKERS ?= 4
 
 help: ## this list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
 
 install: ## everything for development, into .venv
 	@$(SYNC) dev
@@ -24,6 +24,9 @@ up: ## a control plane with its own Postgres, here and now; Ctrl-C ends it; ARGS
 
 test: install ## the everyday tests, four at once; ARGS='tests/cli -x' for some of them, WORKERS=0 for one after the other
 	@$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+
+lab-test: install ## the tests of lab/, which `make test` leaves out
+	@$(BIN)/pytest lab/tests $(ARGS)
 
 soak: install ## the tests in their long forms
 	@GPUWRIGHT_SOAK=1 $(BIN)/pytest --timeout 3600 $(ARGS)

@@ -13,50 +13,36 @@ from time import perf_counter
 from typing import Any, TypeAlias
 
 from app.worker.orders import take_orders
+from benchmarks.altered import with_pricing
 from solvers.compiled import read_all
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
+from solvers.planning.solve import SolveBudget, solve
 from solvers.planning.solved import Progress, SearchStatus
 
-Planner: TypeAlias = "Callable[[Problem, TimedRun, Progress], Plan]"
+Planner: TypeAlias = "Callable[[Problem, TimedRun, Progress], Plan]"  # sent by its name: a function of a module
 
 
 @dataclass(frozen=True, slots=True)
 class TimedRun:
     """The planner of a run, its limits, and whether to simulate its plan."""
 
-    planner: str  # a key of PLANNERS
+    planner: Planner
     seconds: float
     work: int | None = None
     seed: int = 0
     simulate: bool = False
 
 
-def _ours() -> Planner:
-    from solvers.planning.solve import SolveBudget, solve
-
-    def plan(problem: Problem, order: TimedRun, on_better: Progress) -> Plan:
-        budget = SolveBudget(seconds=order.seconds, work=order.work, seed=order.seed)
-        return solve(problem, budget, on_better=on_better)
-
-    return plan
+def plan_jointly(problem: Problem, order: TimedRun, on_better: Progress) -> Plan:
+    """Returns the joint planner's plan."""
+    budget = SolveBudget(seconds=order.seconds, work=order.work, seed=order.seed)
+    return solve(problem, budget, on_better=on_better)
 
 
-def _blind() -> Planner:
-    """Returns ours, which plans as if each GPU were paid by itself; the judge bills as the problem says."""
-    from benchmarks.altered import with_pricing
-
-    plan = _ours()
-    return lambda problem, order, on_better: plan(with_pricing(problem, "gpu"), order, on_better)
-
-
-def _hetsev() -> Planner:
-    from benchmarks.hetsev import solve
-
-    return lambda problem, order, on_better: solve(problem)
-
-
-PLANNERS: dict[str, Callable[[], Planner]] = {"ours": _ours, "blind": _blind, "hetsev": _hetsev}
+def plan_blindly(problem: Problem, order: TimedRun, on_better: Progress) -> Plan:
+    """Plans as if each GPU were paid by itself; the judge bills as the problem says."""
+    return plan_jointly(with_pricing(problem, "gpu"), order, on_better)
 
 
 def main() -> None:
@@ -69,7 +55,6 @@ def main() -> None:
     order: TimedRun
     problem: Problem
     order, problem = next(orders)
-    planner = PLANNERS[order.planner]()
     read_all()
     report("loaded")
     began, cpu_began = perf_counter(), cpu_seconds()
@@ -78,7 +63,7 @@ def main() -> None:
         facts = {"cost": status.cost, "bound": status.bound, "method": status.method, "serves_all": status.serves_all}
         report("better", at=perf_counter() - began, **facts)
 
-    plan = planner(problem, order, on_better)
+    plan = order.planner(problem, order, on_better)
     seconds = perf_counter() - began
     report("planned", at=seconds, cpu_seconds=cpu_seconds() - cpu_began)
     report("judged", **judge_plan(problem, plan, simulate=order.simulate))

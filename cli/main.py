@@ -14,6 +14,8 @@ from typing import Any, NamedTuple, NoReturn
 from cli import exits
 from cli.exits import Failed
 
+OF_THE_LAB = ""  # in place of a module: the lab brings it
+
 
 class CommandVerb(NamedTuple):
     """A verb of the command line; `extra` is what must be installed for it in addition to the bare client."""
@@ -62,7 +64,7 @@ VERBS = (
     CommandVerb("size", "cli.verbs.size", "Plan", "what to rent for a load, confirmed by simulation", "planner"),
     CommandVerb(
         "evaluate",
-        "cli.verbs.evaluate",
+        OF_THE_LAB,
         "Plan",
         "a paper's experiments: its planner, its baselines, ours",
         "planner",
@@ -107,7 +109,7 @@ USED_ELSEWHERE = {  # verbs of other command lines, with what does it here
     "create": "use: gpuwright apply -f FILE",
     "status": "use: gpuwright top, gpuwright get services",
 }
-OURS = {"app", "agents", "benchmarks", "cli", "migrations", "simulation", "solvers"}
+OURS = {"app", "agents", "benchmarks", "cli", "lab", "migrations", "simulation", "solvers"}
 # flags that may come before the verb, and whether a value follows
 LEADING = {
     "--context": True,
@@ -200,13 +202,18 @@ def split(words: list[str]) -> tuple[list[str], list[str]]:
 
 
 def load(verb: CommandVerb) -> ModuleType:
-    """Returns the module of a verb; Failed names the extra to install when something it needs is missing."""
+    """Returns the module of a verb; Failed names what to install when something it needs is missing."""
     from importlib import import_module
 
+    from cli.additions import IS_OF_THE_LAB, additions
+
     try:
-        return import_module(verb.module)
+        module = additions("verbs").get(verb.name) if verb.module == OF_THE_LAB else import_module(verb.module)
     except ModuleNotFoundError as error:
         raise _missing(verb, error) from error
+    if module is None:
+        raise Failed(f"gpuwright {verb.name} {IS_OF_THE_LAB}")
+    return module
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):

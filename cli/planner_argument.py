@@ -10,9 +10,9 @@ PLANNER = (
 )
 COMPARED = (
     "baselines to compare with: Kubernetes, one instance a GPU, of a random type (hpa) or the cheapest (hpa-cheapest);"
-    " gpulet, gslice and igniter share GPUs by their own models; orion; reserve-and-pack; melange and muxflow follow"
-    " papers with a service a GPU; one instance a GPU on each service's cheapest type (one-per-gpu); everything on the"
-    " largest type (largest)"
+    " reserve-and-pack; melange follows a paper with a service a GPU; one instance a GPU on each service's cheapest"
+    " type (one-per-gpu); everything on the largest type (largest). The lab adds gpulet, gslice, igniter, orion and"
+    " muxflow"
 )
 
 
@@ -33,9 +33,9 @@ def _planner(name: str) -> str:
 
 def planner_or_baseline(name: str) -> str:
     """Returns the name of a planner, or of one to compare with."""
-    from solvers.planners.names import BASELINES, PLANNERS
+    from solvers.planners.names import BASELINES, PLANNERS, added_planners
 
-    return _one_of(name, (*PLANNERS, *BASELINES))
+    return _one_of(name, (*PLANNERS, *BASELINES, *sorted(added_planners().names)))
 
 
 def _one_of(name: str, allowed: tuple[str, ...]) -> str:

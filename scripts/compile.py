@@ -34,6 +34,7 @@ STARTED = (
     "scipy.optimize",
 )
 LEAST = 19  # niceness
+PRODUCT = ("solvers", "simulation", "benchmarks")  # the folders that have loops
 
 
 def main(arguments: list[str]) -> int:
@@ -42,12 +43,13 @@ def main(arguments: list[str]) -> int:
         return 2
     (what,) = arguments
     stamp = ROOT / ".venv" / f"compiled-{what}"
-    whole = fingerprint()
+    folders = (*PRODUCT, "lab") if what == "install" else PRODUCT
+    whole = fingerprint(folders)
     if stamp.exists() and stamp.read_text() == whole:
         return 0
     print("compiling the solvers' loops, this once: about half a minute", file=sys.stderr, flush=True)
     began = time.monotonic()
-    command = [sys.executable, "-m", "solvers.compiling", *FIRST, *modules_with_loops()]
+    command = [sys.executable, "-m", "solvers.compiling", *FIRST, *modules_with_loops(folders)]
     if what == "up":
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C is for the server that runs next to us
         os.nice(LEAST)
@@ -61,19 +63,19 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def sources() -> list[Path]:
-    return sorted(path for folder in ("solvers", "simulation", "benchmarks") for path in (ROOT / folder).rglob("*.py"))
+def sources(folders: tuple[str, ...]) -> list[Path]:
+    return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
 
 
-def fingerprint() -> str:
+def fingerprint(folders: tuple[str, ...]) -> str:
     whole = hashlib.sha256((ROOT / "requirements" / "dev.txt").read_bytes())
-    for path in [*sources(), Path(__file__)]:
+    for path in [*sources(folders), Path(__file__)]:
         whole.update(path.read_bytes())
     return whole.hexdigest()
 
 
-def modules_with_loops() -> list[str]:
-    files = [path for path in sources() if b"@njit(" in path.read_bytes()]
+def modules_with_loops(folders: tuple[str, ...]) -> list[str]:
+    files = [path for path in sources(folders) if b"@njit(" in path.read_bytes()]
     return [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in files]
 
 

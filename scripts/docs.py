@@ -33,8 +33,10 @@ from tests.docs.shell import (  # noqa: E402
 )  # fmt: skip
 
 TOPS = ("agents", "app", "benchmarks", "cli", "deploy", "docs", "examples", "migrations", "openapi", "requirements",
-        "scripts", "simulation", "solvers", "tests")  # fmt: skip
-PYTHON = {"agents", "app", "benchmarks", "cli", "migrations", "simulation", "solvers", "tests"}
+        "scripts", "simulation", "solvers", "tests",
+        # A tenant of examples is called `lab`, too: its rooms are named one by one.
+        *(f"lab/{room.name}" for room in sorted((ROOT / "lab").iterdir()) if room.is_dir()))  # fmt: skip
+PYTHON = {"agents", "app", "benchmarks", "cli", "lab", "migrations", "simulation", "solvers", "tests"}
 README_BYTES = 7_000
 # Flags that pages name and that belong to programs of others.
 FOREIGN = {"--gpu-reset", "--profile", "--strict"}

@@ -6,7 +6,6 @@ Usage: .venv/bin/python scripts/pages.py [--check]
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import os
 import re
@@ -20,7 +19,7 @@ sys.path.insert(0, str(ROOT))
 from app.control.domain.events import Reason  # noqa: E402
 from app.problem import TITLES  # noqa: E402
 from cli.exits import MEANINGS  # noqa: E402
-from cli.main import VERBS, CommandVerb  # noqa: E402
+from cli.main import VERBS, CommandVerb, load  # noqa: E402
 from scripts.generated import table, write_or_check  # noqa: E402
 
 DOCS = ROOT / "docs"
@@ -90,7 +89,7 @@ def _commands() -> Iterator[str]:
 
 def _parser(verb: CommandVerb) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=f"gpuwright {verb.name}")
-    importlib.import_module(verb.module).add_arguments(parser)
+    load(verb).add_arguments(parser)
     return parser
 
 

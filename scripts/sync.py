@@ -20,6 +20,7 @@ from typing import NoReturn
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
+PROJECTS = {"up": (".",), "dev": (".", "lab")}  # what is installed from here
 COVERED_BY = {"up": ("up", "dev"), "dev": ("dev",)}  # dev holds all of up, at the same versions
 
 
@@ -51,8 +52,9 @@ def _install(wanted: str) -> int:
         pip = _pip(wanted)
         _run(*pip, "install", *QUIET, "--require-hashes", "-r", _requirements("tools"))
         requirements = ("--require-hashes", "-r", str(_requirements(wanted)))
-        project = ("--no-deps", "--no-build-isolation", "-e", str(ROOT))  # hatchling came with the tools
-        for what in (requirements, project):
+        projects = PROJECTS[wanted]
+        own = ("--no-deps", "--no-build-isolation", *(word for path in projects for word in ("-e", str(ROOT / path))))
+        for what in (requirements, own):  # hatchling came with the tools
             if not _uv_installs(what, pip):
                 _run(*pip, "install", *QUIET, *what)
     except subprocess.CalledProcessError as failed:
@@ -136,7 +138,8 @@ def stamp(name: str) -> Path:
 def fingerprint(name: str) -> str:
     """Returns a hash of content, not of times: fresh clones and switched branches have new times and old content."""
     digest = hashlib.sha256(sys.version.encode())
-    for path in (ROOT / "pyproject.toml", _requirements("tools"), _requirements(name)):
+    projects = [ROOT / path / "pyproject.toml" for path in PROJECTS[name]]
+    for path in (*projects, _requirements("tools"), _requirements(name)):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 

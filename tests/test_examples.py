@@ -1,4 +1,4 @@
-"""Every file of examples/ is valid, can be served, applies, and is what its first lines say."""
+"""Examples and testbeds are valid, can be served, apply, and are what their first lines say."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ from cli.main import main
 from tests.support.postgres import DatabaseServer
 from tests.support.server import RunningServer, running_server
 
-FOLDER = Path(__file__).parent.parent / "examples"
-FILES = sorted(path.name for path in FOLDER.glob("*.yaml"))
+ROOT = Path(__file__).parent.parent
+FOLDER = ROOT / "examples"
+PATHS = {path.name: path for folder in (FOLDER, ROOT / "lab" / "testbeds") for path in folder.glob("*.yaml")}
+FILES = sorted(PATHS)
 TESTBEDS = {
     "hetsev.yaml": ({"v100-sxm2-32gb": 8, "t4-16gb": 8}, [400, 600, 900, 1200]),
     "testbed.yaml": ({"v100-sxm2-32gb": 4, "l4-24gb": 4, "t4-16gb": 4}, [400, 600, 900, 1200]),
@@ -59,7 +61,7 @@ def server(postgres: DatabaseServer) -> Iterator[RunningServer]:
 
 @cache
 def manifests_of(file: str) -> tuple[Manifest, ...]:
-    manifests, faults = validate(read((FOLDER / file).read_bytes(), "yaml", source=file))
+    manifests, faults = validate(read(PATHS[file].read_bytes(), "yaml", source=file))
     assert faults == []
     return tuple(manifests)
 
@@ -149,7 +151,7 @@ def test_an_example_is_valid_and_refers_to_nothing_outside_itself(file: str) -> 
 
 @pytest.mark.parametrize("file", FILES)
 def test_an_example_says_at_its_top_what_was_derived(file: str) -> None:
-    head = (FOLDER / file).read_text().split("apiVersion")[0]
+    head = PATHS[file].read_text().split("apiVersion")[0]
     assert "derived" in head
     if file in TESTBEDS:
         assert "Table" in head or "Section" in head
@@ -178,7 +180,7 @@ def test_every_profile_fits_its_gpu_and_a_full_gpu_keeps_its_power_limit(file: s
         assert capped or gpu["idleW"] + watts <= gpu["maxW"], profile.name
 
 
-@pytest.mark.parametrize("file", [file for file in FILES if "kind: Service" in (FOLDER / file).read_text()])
+@pytest.mark.parametrize("file", [file for file in FILES if "kind: Service" in PATHS[file].read_text()])
 def test_the_weights_of_a_language_model_fit_and_an_iteration_keeps_the_pace(file: str) -> None:
     sizes = {gpu_type.name: gpu_type.spec["memoryGib"] for gpu_type in of_kind(file, Kind.GPU_TYPE)}
     for service in of_kind(file, Kind.SERVICE):
@@ -252,7 +254,7 @@ def test_the_server_accepts_an_example_without_a_warning(
 ) -> None:
     monkeypatch.setenv("GPUWRIGHT_SERVER", server.url)
     monkeypatch.setenv("GPUWRIGHT_TOKEN", server.admin_token)
-    assert main(["apply", "-f", str(FOLDER / file), "--dry-run"]) == 0
+    assert main(["apply", "-f", str(PATHS[file]), "--dry-run"]) == 0
     printed = capsys.readouterr()
     assert len(printed.out.splitlines()) == len(manifests_of(file))
     assert printed.err == ""

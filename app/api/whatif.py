@@ -44,8 +44,8 @@ class WhatIfRequest(BaseModel):
     ] = []
     planner: Annotated[
         Literal[
-            "", "joint", "hetsev", "mudi", "inss", "morak", "oltunes", "hpa", "hpa-cheapest", "gpulet", "gslice",
-            "igniter", "orion", "reserve-and-pack", "melange", "muxflow", "largest", "one-per-gpu",
+            "", "joint", "hetsev", "mudi", "inss", "morak", "oltunes", "hpa", "hpa-cheapest", "reserve-and-pack",
+            "melange", "largest", "one-per-gpu",
         ],
         Field(description="Planner of the changed fleet, not the policy's; also those that no policy may name"),
     ] = ""  # fmt: skip

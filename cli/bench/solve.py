@@ -83,15 +83,15 @@ def _timed(
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Returns the messages of the timed plan and its figures, those of a blind plan included if asked for."""
     from benchmarks.rows import billed_blind, row
-    from benchmarks.timed import TimedRun
+    from benchmarks.timed import TimedRun, plan_blindly, plan_jointly
 
     if args.blind and not any(node.pricing == "node" for node in fleet.problem.nodes.values()):
         raise Failed(f"--blind bills by node, and no node of {fleet.name} is billed whole: add --pricing node")
-    order = TimedRun("ours", args.seconds, args.work, fleet.seed, args.simulate)
+    order = TimedRun(plan_jointly, args.seconds, args.work, fleet.seed, args.simulate)
     lines, peak_mb = time_plan(fleet.problem, order, on_message)
     found = row(lines, peak_mb, args.seconds)
     if args.blind:
-        blind_lines, blind_mb = time_plan(fleet.problem, replace(order, planner="blind"), on_message)
+        blind_lines, blind_mb = time_plan(fleet.problem, replace(order, planner=plan_blindly), on_message)
         found |= billed_blind(found, row(blind_lines, blind_mb, args.seconds))
     return lines, found
 

@@ -10,8 +10,11 @@ from importlib import import_module
 from typing import Any
 
 from cli import exits
+from cli.additions import IS_OF_THE_LAB, additions
 from cli.arguments import positive, whole
+from cli.bench import Benchmark
 from cli.exits import Failed
+from cli.main import OURS
 from cli.output import OutputTable
 from cli.quiet import quiet_stdout
 
@@ -26,32 +29,34 @@ Examples:
 Everything runs on this machine, in processes and folders of its own. Progress goes to stderr; with --json, stdout
 holds a single object. docs/benchmarks.md explains what each measures.
 """
-# The extras of benchmarks that do not need the solvers extra.
-EXTRAS = {"power": "agent", **dict.fromkeys(("cycle", "simulate", "drift", "fallback", "rag"), "planner")}
-# By name: the module of cli.bench, and what it measures.
-SOLVERS = {
-    "solve": ("solve", "plans of whole families, or of files: time to the first, gap over time, memory"),
-    "replan": ("replan", "plans after some rates changed: time, and what moved"),
-    "cycle": ("cycle", "cycles of the planner: time outside the solver, changes under a steady load"),
-    "fallback": (
-        "fallback",
-        "risen rates without the joint solver: time until what is missing is added",
+OWN = {
+    "solve": Benchmark(
+        "cli.bench.solve", "plans of whole families, or of files: time to the first, gap over time, memory"
     ),
-    "simulate": ("simulate", "requests a second that the simulation serves, and how a plan fares there"),
-    "drift": ("drift", "GPUs that turn slower: time until SLOs hold again, by regions of curves and by one factor"),
-    "profiler": ("profiler", "how far the Profiles of campaigns are from the truth of simulated GPUs"),
-    "hetsev": ("hetsev", "cost of our plan against HetSev's greedy on the same problem"),
-    "growth": ("growth", "how time to a plan grows with the fleet"),
-    "family": ("family", "write the problems of a family as manifest files"),
-    "place": ("place", "pods of the openb trace onto its nodes, one at a time"),
-    "inferno": ("published", "inferno's small fleet, to its published optima"),
-    "parvagpu": ("published", "ParvaGPU's scenarios, to their GPU counts"),
-    "llm": ("llm", "cost of plans for language models against Melange, one GPU type, and prefill and decode apart"),
-    "rag": ("rag", "a service of retrieved passages, planned online, by a static fleet, and by throughput"),
-    "accuracy": ("accuracy", "how wrong predictions are on public measurements, out of sample"),
-    "sharing": ("sharing", "time of Mudi's decision: the smallest shares of SMs in a cluster"),
-    "power": ("power", "the node's power loop against Morak's Algorithm 1 as printed"),
+    "replan": Benchmark("cli.bench.replan", "plans after some rates changed: time, and what moved"),
+    "cycle": Benchmark(
+        "cli.bench.cycle",
+        "cycles of the planner: time outside the solver, changes under a steady load",
+        "planner",
+    ),
+    "simulate": Benchmark(
+        "cli.bench.simulate",
+        "requests a second that the simulation serves, and how a plan fares there",
+        "planner",
+    ),
 }
+# Those of the lab: where it is not installed, their names say how to get it.
+OF_THE_LAB = (
+    "fallback", "drift", "profiler", "hetsev", "growth", "family", "place", "inferno", "parvagpu", "llm", "rag",
+    "accuracy", "sharing", "power",
+)  # fmt: skip
+ANY_WORD = "\0"  # as the sign of a flag: then none is a flag
+
+
+def benchmarks() -> dict[str, Benchmark]:
+    """Returns those of plans, and those that other distributions add."""
+    added: dict[str, dict[str, Benchmark]] = additions("bench")
+    return OWN | {name: benchmark for table in added.values() for name, benchmark in table.items()}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,14 +75,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     api.add_argument("--pages", action="store_true", help="measure lists and apply of 10,000 services instead")
     _add_json(api)
-    for name, (module, about) in SOLVERS.items():
+    known = benchmarks()
+    for name, benchmark in known.items():
+        about = benchmark.about
         action = what.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
-        import_module(f"cli.bench.{module}").add_arguments(action)
+        import_module(benchmark.module).add_arguments(action)
         _add_json(action)
+    for name in OF_THE_LAB:
+        if name not in known:
+            action = what.add_parser(name, help="of the lab", prefix_chars=ANY_WORD, add_help=False)
+            action.add_argument("words", nargs="*")
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.what in SOLVERS:
+    if args.what != "api":
         return _plans(args)
     from cli.bench import api, pages
 
@@ -101,14 +112,17 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _plans(args: argparse.Namespace) -> int:
-    module = import_module(f"cli.bench.{SOLVERS[args.what][0]}")
+    benchmark = benchmarks().get(args.what)
+    if benchmark is None:
+        raise Failed(f"gpuwright bench {args.what} {IS_OF_THE_LAB}")
+    module = import_module(benchmark.module)
     try:
         with quiet_stdout():
             found: Mapping[str, Any] = module.measure(args, say)
     except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] in ("agents", "app", "benchmarks", "cli", "simulation", "solvers"):
+        if (error.name or "").split(".")[0] in OURS:
             raise
-        extra = EXTRAS.get(args.what, "solvers")
+        extra = benchmark.extra
         needs = f"gpuwright bench {args.what} needs the {extra} extra: pip install 'gpuwright[{extra}]'"
         raise Failed(f"{needs} (the module {error.name} is not installed)") from error
     if args.json:

@@ -34,7 +34,7 @@ Examples:
   gpuwright solve -f examples/quickstart.yaml
   gpuwright solve -f fleet/ --seconds 60 --json > plan.json
   gpuwright solve -f fleet/ --work 4000 --seed 7 -o plan.json
-  gpuwright solve -f examples/hetsev.yaml --planner hetsev
+  gpuwright solve -f examples/fleet.yaml --planner hetsev
 """
 
 

@@ -22,7 +22,7 @@ DIGIT = 1e-3  # of a logarithm
 LEAST_PERCENTILE = 90.0  # below it bursts take as large a share as here: queues are too long to compute
 SURE = 0.99  # of an interpolated load is accepted, so that none is beyond the exact chain
 
-# The grid of the table; `scripts/bursts.py` fills it.
+# The grid of the table; `lab/latency/bursts.py` fills it.
 BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128, 256)
 WEIGHTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.88, 0.94, 0.97)
 RATIOS = (1.1, 1.25, 1.5, 1.75, 1.9, 1.95, 2.0, 2.25, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 8.0, 11.0, 16.0, 23.0, 32.0, 64.0)

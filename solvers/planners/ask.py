@@ -12,23 +12,19 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 
 from solvers.planners.names import (
-    GPULET,
-    GSLICE,
     HETSEV,
     HPA,
     HPA_CHEAPEST,
-    IGNITER,
     INSS,
     LARGEST,
     MELANGE,
     MORAK,
     MUDI,
-    MUXFLOW,
     OLTUNES,
     ONE_PER_GPU,
-    ORION,
     RESERVE,
     UnknownPlanner,
+    added_planners,
 )
 from solvers.planning.beside import has_language_models
 from solvers.planning.duals import Duals
@@ -51,13 +47,8 @@ DRAFTERS: Mapping[str, tuple[str, str]] = {
     OLTUNES: ("solvers.oltunes.fleet", "plan"),
     HPA: ("solvers.baselines.hpa", "plan_random"),
     HPA_CHEAPEST: ("solvers.baselines.hpa", "plan_cheapest"),
-    GPULET: ("solvers.baselines.sharing", "plan_gpulet"),
-    GSLICE: ("solvers.baselines.sharing", "plan_gslice"),
-    IGNITER: ("solvers.baselines.sharing", "plan_igniter"),
-    ORION: ("solvers.baselines.orion", "plan"),
     RESERVE: ("solvers.baselines.reserve", "plan"),
     MELANGE: ("solvers.baselines.whole", "plan_melange"),
-    MUXFLOW: ("solvers.baselines.whole", "plan_muxflow"),
     LARGEST: ("solvers.baselines.largest", "plan"),
     ONE_PER_GPU: ("solvers.baselines.whole", "plan_one_per_gpu"),
 }
@@ -127,11 +118,15 @@ def _beside_wide(problem: Problem, planner: str, budget: SolveBudget, *, alone: 
 
 def drafter_of(planner: str) -> PlanDrafter:
     """Returns the planner of this name."""
-    if planner not in DRAFTERS:
-        raise UnknownPlanner(planner)
-    module, function = DRAFTERS[planner]
-    drafter: PlanDrafter = getattr(import_module(module), function)
-    return drafter
+    drafter: PlanDrafter
+    if planner in DRAFTERS:
+        module, function = DRAFTERS[planner]
+        drafter = getattr(import_module(module), function)
+        return drafter
+    for entry in added_planners().select(name=planner):
+        drafter = entry.load()
+        return drafter
+    raise UnknownPlanner(planner)
 
 
 def judge_draft(problem: Problem, planner: str, draft: PlannerDraft) -> tuple[Plan, Verdict, str]:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
+
 JOINT = "joint"
 HETSEV = "hetsev"
 MUDI = "mudi"
@@ -12,19 +17,19 @@ PLANNERS = (JOINT, HETSEV, MUDI, INSS, MORAK, OLTUNES)
 MEASURING = frozenset({MUDI})  # those that try batches on what runs
 HPA = "hpa"
 HPA_CHEAPEST = "hpa-cheapest"
-GPULET = "gpulet"
-GSLICE = "gslice"
-IGNITER = "igniter"
-ORION = "orion"
 RESERVE = "reserve-and-pack"
 MELANGE = "melange"
-MUXFLOW = "muxflow"
 LARGEST = "largest"
 ONE_PER_GPU = "one-per-gpu"
-# What planners are compared with; a policy cannot name them.
-BASELINES = (
-    HPA, HPA_CHEAPEST, GPULET, GSLICE, IGNITER, ORION, RESERVE, MELANGE, MUXFLOW, LARGEST, ONE_PER_GPU,
-)  # fmt: skip
+# What planners are compared with; a policy cannot name them. Other distributions add some.
+BASELINES = (HPA, HPA_CHEAPEST, RESERVE, MELANGE, LARGEST, ONE_PER_GPU)
+
+
+def added_planners() -> EntryPoints:
+    """Returns the entry points of those that other distributions add."""
+    from importlib.metadata import entry_points  # slow, hence here
+
+    return entry_points(group="gpuwright.planners")
 
 
 class UnknownPlanner(ValueError):

@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks import hetsev
 from benchmarks.families import family, multiply_gpus
 from benchmarks.replanning import SWING_FACTOR, PlanMoves, count_moves, new_rates, percentiles, run_rounds
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 from solvers.planning.replan import Replanner
+from solvers.planning.solve import SolveBudget, solve
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +22,7 @@ def problem() -> Problem:
 
 @pytest.fixture(scope="module")
 def plan(problem: Problem) -> Plan:
-    return hetsev.solve(problem)
+    return solve(problem, SolveBudget(seconds=None, work=20))
 
 
 def test_a_plan_compared_with_itself_moves_nothing(plan: Plan) -> None:

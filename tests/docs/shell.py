@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
-import importlib
 import io
 import re
 import shlex
@@ -13,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from cli.main import BY_NAME, split
+from cli.main import BY_NAME, load, split
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -108,7 +107,7 @@ def unknown_word(words: list[str]) -> str:
 @functools.cache
 def parser_of(verb: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=f"gpuwright {verb}")
-    importlib.import_module(BY_NAME[verb].module).add_arguments(parser)
+    load(BY_NAME[verb]).add_arguments(parser)
     return parser
 
 

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from app.control.observe.drift import update_correction
 from app.store.plans import corrections
 from simulation.history import attained_shares
-from simulation.measure.drifting import DriftOrder, TruthFactor, run_drift
-from simulation.run import Simulation, simulated
+from simulation.run import simulated
 from simulation.shapes import steady
 from simulation.world import of_documents
 from tests.simulation.worlds import all_noisy, gpu_type, model, node, policy, profile, service
-from tests.support.soak import SOAK, scaled
+from tests.support.soak import scaled
 
 TRUTH = 1.15
 LEARNT_SECONDS = 780.0  # by then it is corrected, and the corrected plan is rolled out
-AGAIN_SECONDS = 1200.0  # by then SLOs hold again, wherever the copies have gone meanwhile
 
 
 @pytest.mark.slow
@@ -45,22 +42,3 @@ def test_a_profile_that_promises_too_much_is_corrected_once_and_its_service_kept
         assert (
             len(fleet.history.since(before.at)) <= 4
         )  # copies that were added while the promise was missed are removed
-
-
-@pytest.mark.skipif(not SOAK, reason="an hour; the law: test_correct.py, a run: tests/cli/verbs/test_bench_drift.py")
-def test_gpus_that_turn_slower_in_one_range_are_corrected_there_and_slos_hold_again(database_url: str) -> None:
-    documents = [gpu_type(), policy(), *(node(f"node-{number}") for number in range(3))]
-    documents += [model("a"), model("b"), profile("a"), profile("b")]
-    documents += [service("a", 150.0, slo_ms=60), service("b", 60.0, slo_ms=60)]
-
-    def choose(fleet: Simulation) -> TruthFactor:
-        shares = sorted(copy.wanted.sm_percent for node in fleet.fleet.nodes.values() for copy in node.serving())
-        middle = shares[(len(shares) - 1) // 2]
-        return lambda key, sm_percent: 1.2 if sm_percent <= middle else 1.0
-
-    order = DriftOrder(of_documents(documents), choose, 1200.0, 7200.0, 0, work=10)
-    found = run_drift(database_url, order, update_correction)
-    assert found["false_steps"] == 0
-    assert found["slo_again_seconds"] <= AGAIN_SECONDS
-    assert found["turns"] <= 1
-    assert found["error_running_percent"] <= 4.0

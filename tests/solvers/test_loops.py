@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PRODUCT = ("app", "benchmarks", "cli", "simulation", "solvers")
+PRODUCT = ("app", "benchmarks", "cli", "lab", "simulation", "solvers")
 
 
 @cache

@@ -1,13 +1,12 @@
-"""Three planners that give each instance a GPU without another service: one-per-gpu, Melange and MuxFlow.
+"""Two planners that give each instance a GPU without another service: one-per-gpu and Melange.
 
-Each of them decides from today's rates. Ours, in favour of all: what an instance carries is read from the table
+Both decide from today's rates. Ours, in favour of all: what an instance carries is read from the table
 that judges plans, gateways send no more than keeps the SLO, and what runs on a GPU that still fits stays there.
 """
 
 from __future__ import annotations
 
 from solvers.baselines.whole.melange import plan_melange
-from solvers.baselines.whole.muxflow import plan_muxflow
 from solvers.baselines.whole.one_per_gpu import plan_one_per_gpu
 
-__all__ = ["plan_melange", "plan_muxflow", "plan_one_per_gpu"]
+__all__ = ["plan_melange", "plan_one_per_gpu"]

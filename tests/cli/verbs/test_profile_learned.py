@@ -193,7 +193,7 @@ def _profiles(server: RunningServer) -> dict[str, object]:
 
 
 def test_too_few_profiles_teach_nothing(run: Run, tmp_path: Path) -> None:
-    done = run("profile", "predict", "examples/morak.yaml")
+    done = run("profile", "predict", "lab/testbeds/morak.yaml")
     assert done.code == 2
     assert "too few Profiles to learn from" in done.err
     assert "name the files to read" in run("profile", "predict").err

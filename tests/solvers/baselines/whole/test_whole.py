@@ -1,31 +1,30 @@
-"""one-per-gpu, Melange and MuxFlow: no GPU has two services, and each keeps what its paper promises."""
+"""one-per-gpu and Melange: no GPU has two services, and each keeps what its paper promises."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from itertools import product
 from math import ceil
 
 import pytest
 
-from solvers.baselines.whole import plan_melange, plan_muxflow, plan_one_per_gpu
+from solvers.baselines.whole import plan_melange, plan_one_per_gpu
 from solvers.baselines.whole.melange import LEAST_SLICES, cheapest_mixes
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
-from solvers.planning.problem import Demand, Job, JobProfile, Problem, RunningState
+from solvers.planning.problem import Problem, RunningState
 from solvers.planning.rooms import FleetRooms
 from solvers.planning.search.promise import keep
 from solvers.planning.whole_gpus import whole_gpu_shapes
 from tests.solvers.hetsev.fleet.fleets import fleet
 
 NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
-PLANS = [plan_one_per_gpu, plan_melange, plan_muxflow]
+PLANS = [plan_one_per_gpu, plan_melange]
 Plans = Callable[..., PlannerDraft]
-MILD = Demand(cpu_cores=1, host_memory_gib=1, pressure=((10, 0.1), (90, 0.6)), sensitivity=0.3)
 
 
 def planned(plan: Plans, problem: Problem, before: PlannerDraft | None = None) -> PlannerDraft:
@@ -118,59 +117,3 @@ def test_melange_gives_a_service_all_of_its_least_instances_or_none() -> None:
     short = cheapest_mixes(problem, shapes, dict.fromkeys(pools, 2))
     assert sum(mix.count for mix in short) == 3
     assert len({mix.service.name for mix in short}) == 1
-
-
-def job(name: str, speed: float = 1.0, **fields: object) -> Job:
-    profile = JobProfile(((10, 1.0 * speed), (90, 8.0 * speed)), 4.0, MILD)
-    found = Job(f"lab/{name}", "lab", "training", 1e5, {"fast": profile, "slow": profile})
-    return replace(found, **fields)  # type: ignore[arg-type]
-
-
-def with_jobs(problem: Problem, *jobs: Job) -> Problem:
-    return replace(problem, jobs={each.name: each for each in jobs})
-
-
-def test_muxflow_runs_one_job_at_most_beside_a_service_in_what_that_leaves() -> None:
-    problem = with_jobs(fleet(100.0), job("a"), job("b"), job("c"), job("d"))
-    draft = planned(plan_muxflow, problem)
-    assert draft.jobs
-    seats = {line.place: line for line in draft.instances}
-    assert len({placed.place for placed in draft.jobs}) == len(draft.jobs) == len(seats)
-    for placed in draft.jobs:
-        seat = seats[placed.place]
-        assert placed.sm_percent == min(100 - seat.sm_percent, 90)
-        alone = problem.profile(seat.service, seat.variant, seat.node)
-        assert alone
-        slowed = seat.exec_ms / dict(alone.latency_ms[seat.batch]).get(seat.sm_percent, seat.exec_ms)
-        assert slowed <= 1.2
-    assert len(draft.unplaced) == 4 - len(draft.jobs)
-    assert not draft.unserved
-
-
-def test_muxflow_matches_for_the_most_throughput_of_all_jobs() -> None:
-    """Two services leave different parts of their GPUs; which job loses more by the smaller one is tried by hand."""
-    problem = with_rates(fleet(), 20.0, 120.0)
-    steep = job("steep")
-    flat = replace(job("flat"), profiles={
-        kind: JobProfile(((10, 6.0), (90, 8.0)), 4.0, MILD) for kind in ("fast", "slow")
-    })  # fmt: skip
-    draft = planned(plan_muxflow, with_jobs(problem, steep, flat))
-    assert draft.jobs
-    parts = {placed.job: placed.sm_percent for placed in draft.jobs}
-    assert parts["lab/steep"] > parts["lab/flat"]
-
-
-def test_a_job_of_muxflow_stays_leaves_for_its_service_and_respects_deadlines_and_dedicated_gpus() -> None:
-    first = planned(plan_muxflow, with_jobs(fleet(100.0), job("a")))
-    assert first.jobs
-    again = planned(plan_muxflow, with_jobs(fleet(110.0), job("a"), job("b", 5.0)), first)
-    assert again.jobs
-    assert {placed.job: placed.place for placed in again.jobs}["lab/a"] == first.jobs[0].place
-    fixed = with_jobs(fleet(1500.0), job("a", is_preemptible=False))
-    kept = planned(plan_muxflow, fixed, first)
-    assert kept.jobs
-    assert [(placed.job, placed.place) for placed in kept.jobs] == [("lab/a", first.jobs[0].place)]
-    assert first.jobs[0].place in {line.place for line in kept.instances}, "its service keeps the SMs beside it"
-    late = planned(plan_muxflow, with_jobs(fleet(100.0), job("a", deadline=NOON + timedelta(seconds=60))))
-    assert [(rest.job, bool(late.jobs)) for rest in late.unplaced] == [("lab/a", False)]
-    assert not planned(plan_muxflow, with_jobs(fleet(100.0, is_dedicated=True), job("a"))).jobs

@@ -1,0 +1,1 @@
+"""Planners and predictors that papers compare themselves with, and that no operator is offered."""

@@ -1,0 +1,144 @@
+"""Mudi's claim M5: how long it takes to find the smallest SM% of all instances of a cluster, once neighbours change.
+
+Each GPU has an instance at a rate of its own, at the batch that the planner `mudi` chooses, beside up to three
+trainings. Three ways answer: CVXPY with a problem a GPU, CVXPY with one problem for all, and the planner's closed form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import fsum
+from random import Random
+from statistics import median
+from time import process_time
+from typing import TypeAlias
+
+import numpy as np
+
+from app.control.formulate.problem import build_problem
+from lab.evaluate.claims import EvaluationClaim, PaperMeasure
+from lab.evaluate.mudi import RATES
+from lab.evaluate.testbeds import testbed
+from simulation.fleet_truth import interpolate
+from solvers.mudi.fleet.shapes import MudiResident, at_their_batches, least_percents
+from solvers.mudi.sharing.convex import ConvexSharing, raised
+from solvers.mudi.sharing.problem import SharedGpu
+from solvers.planners.names import JOINT, MUDI
+from solvers.planning.problem import Curve, Instance, Problem
+from solvers.proof import SolverBug
+
+PROBLEM_A_GPU = "CVXPY, a problem a GPU"
+LIMITS_MS = {12: 18.0, 1000: 30.0}  # by the number of GPUs
+ROUNDS, SLOW_ROUNDS = 5, 1  # decisions of a cluster, whose median counts; the latter by a problem a GPU
+RATE_SHARES = (0.1, 0.5)  # of the declared rate: all keep their SLO beside the heaviest trainings
+SPARE_PERCENT = 60  # of the SMs, split by the trainings of a GPU
+MOST_TRAININGS = 3
+NOTE = (
+    "Milliseconds of processor time of one process, measured where this runs: all other figures are the same on any "
+    "machine, these are not. 'Ours' is the planner's closed form, 'reproduced' is CVXPY with one problem for all, "
+    "compiled before, and the baseline CVXPY with a problem a GPU; all must find the same SM%. Batches are chosen "
+    "before, and the rounding of declared times is smoothed, as CVXPY takes convex curves only. Mudi's coordinators "
+    "decide at once, each for its GPU; here one process decides for one after another."
+)
+Percents: TypeAlias = list[int]
+
+
+def decision_claims(seeds: Sequence[int]) -> list[EvaluationClaim]:
+    """Returns claim M5 for each size of a cluster."""
+    return [decision_claim(gpus, limit_ms, seeds) for gpus, limit_ms in LIMITS_MS.items()]
+
+
+def decision_claim(gpus: int, limit_ms: float, seeds: Sequence[int]) -> EvaluationClaim:
+    """Returns claim M5 for a cluster of so many GPUs; each value is the mean over the seeds."""
+    by_seed = [decision_ms(cluster_rounds(gpus, seed)) for seed in seeds]
+    means = {name: fsum(times[name] for times in by_seed) / len(by_seed) for name in by_seed[0]}
+    metric = f"milliseconds to find the SM% of {gpus:,} GPUs"
+    measure = PaperMeasure("M5", metric, limit_ms, PROBLEM_A_GPU, MUDI, "measured", NOTE, is_limit=True)
+    return EvaluationClaim(measure, means, len(seeds))
+
+
+def cluster_rounds(gpus: int, seed: int) -> list[list[SharedGpu]]:
+    """Returns the GPUs of a cluster round by round: between two rounds the trainings beside each instance change."""
+    problem = build_problem(testbed("mudi", RATES))
+    draws = Random(f"decisions {seed}")  # noqa: S311
+    cluster = [_gpu(problem, number, draws.uniform(*RATE_SHARES)) for number in range(gpus)]
+    return [[replace(gpu, other_pressure=_pressure(problem, draws)) for gpu in cluster] for _ in range(ROUNDS)]
+
+
+def _gpu(problem: Problem, number: int, share: float) -> SharedGpu:
+    """Returns a GPU with an instance at the batch that is best beside the heaviest trainings."""
+    service = problem.services[sorted(problem.services)[number % len(problem.services)]]
+    node, variant = next(iter(problem.nodes)), service.variants[0]
+    profile = problem.profile(service.name, variant, node)
+    assert profile
+    clock_mhz = problem.type_of(node).top_clock_mhz
+    seat = Instance(f"instance-{number}", service.name, node, 0, variant, 1, 0.0, 100, 0.0, clock_mhz, 0.0)
+    resident = MudiResident(seat, service, profile, share * service.rate_per_second, is_running=False)
+    heaviest = max(
+        interpolate(found.demand.pressure, SPARE_PERCENT)
+        for job in problem.jobs.values()
+        for found in job.profiles.values()
+    )
+    gpu = at_their_batches(problem, [resident], heaviest, problem.type_of(node).memory_gib)
+    assert gpu
+    residents = [replace(found, latency_ms=_convex(found.latency_ms)) for found in gpu.residents]
+    return replace(gpu, residents=tuple(residents))
+
+
+def _convex(curve: Curve) -> Curve:
+    """Returns the curve without the points above its convex hull: CVXPY takes no others."""
+    kept: list[tuple[int, float]] = []
+    for point in curve:
+        while len(kept) > 1 and _slope(kept[-2], kept[-1]) >= _slope(kept[-1], point):
+            kept.pop()
+        kept.append(point)
+    return tuple(kept)
+
+
+def _slope(start: tuple[int, float], end: tuple[int, float]) -> float:
+    return (end[1] - start[1]) / (end[0] - start[0])
+
+
+def _pressure(problem: Problem, draws: Random) -> float:
+    """Returns the pressure of none to three trainings that split what is spare."""
+    count = draws.randint(0, MOST_TRAININGS)
+    trainings = draws.choices([job for _, job in sorted(problem.jobs.items())], k=count)
+    profiles = [next(iter(job.profiles.values())) for job in trainings]
+    return fsum(interpolate(profile.demand.pressure, SPARE_PERCENT // count) for profile in profiles)
+
+
+def decision_ms(rounds: Sequence[Sequence[SharedGpu]]) -> dict[str, float]:
+    """Returns by method the median time of a decision for all GPUs; refuses methods that differ."""
+    convex = ConvexSharing([resident for gpu in rounds[0] for resident in gpu.residents])
+
+    def by_one_problem(gpus: Sequence[SharedGpu]) -> Percents:
+        found = convex.least_whole_percents(np.array([gpu.other_pressure for gpu in gpus]))
+        return list(found) if found else []
+
+    by_one_problem(rounds[0])  # compiles it
+    _by_problem_a_gpu(rounds[0][:1])
+    expected = [_timed(_in_closed_form, gpus) for gpus in rounds]
+    found = {
+        PROBLEM_A_GPU: [_timed(_by_problem_a_gpu, gpus) for gpus in rounds[:SLOW_ROUNDS]],
+        MUDI: [_timed(by_one_problem, gpus) for gpus in rounds],
+        JOINT: expected,
+    }
+    for name, decided in found.items():
+        if any(mine != right for (_, mine), (_, right) in zip(decided, expected, strict=False)):
+            raise SolverBug(f"{name} finds other SM% than the closed form")
+    return {name: median(ms for ms, _ in decided) for name, decided in found.items()}
+
+
+def _timed(decide: Callable[[Sequence[SharedGpu]], Percents], gpus: Sequence[SharedGpu]) -> tuple[float, Percents]:
+    begun = process_time()
+    percents = decide(gpus)
+    return 1000 * (process_time() - begun), percents
+
+
+def _by_problem_a_gpu(gpus: Sequence[SharedGpu]) -> Percents:
+    return [percent for gpu in gpus for percent in (raised(gpu) or {}).values()]
+
+
+def _in_closed_form(gpus: Sequence[SharedGpu]) -> Percents:
+    return [percent for gpu in gpus for percent in (least_percents(gpu) or {}).values()]

@@ -1,0 +1,258 @@
+"""Runs the comparison: every planner at every level of promises and load, judged by one simulation.
+
+A plan is made for a rate and judged at the trace's own lengths. Planners err on either side, so each may also plan for
+less or more than the rate, in steps: its cheapest plan with which the promise holds is what costs are compared by.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from lab.llm_fleet.apart import apart
+from lab.llm_fleet.catalogue import (
+    CONTEXT_TOKENS,
+    ENERGY_PRICE_PER_KWH,
+    GPU_PRICES,
+    MODELS,
+    PROMPT_PARTS,
+    ServerCatalogue,
+)
+from lab.llm_fleet.measured import fit_all, fit_row
+from lab.llm_fleet.melange import melange
+from lab.llm_fleet.servers import (
+    MixedServers,
+    RatedServer,
+    ServedShares,
+    ServerGroup,
+    SizedServers,
+    cheapest_cover,
+    kinds_of,
+    server_in,
+    servers_of,
+)
+from lab.llm_fleet.trace import read_trace
+from solvers.planning.judge import judge
+from solvers.planning.language import TokenPromise
+from solvers.planning.mixed import MixedCase
+from solvers.planning.problem import Instance, Problem, Service
+from solvers.planning.solve import SolveBudget, find
+
+OURS = "ours"
+FACTOR_STEP = 0.05  # of the rate, in the search for the cheapest plan that holds
+LEAST_FACTOR, MOST_FACTOR = 0.5, 2.0
+MOST_MISSES = 2  # in a row, then the search ends: costs fall in steps, and cheaper servers may hold what dearer do not
+CENT = 0.01
+LOADS = (0.5, 2.0, 8.0)  # times the trace's rate
+
+Sizing: TypeAlias = Callable[[float], SizedServers | None]  # a rate to plan for -> servers
+
+
+@dataclass(frozen=True, slots=True)
+class HeldServers:
+    """Servers with which the promise holds, and the factor of the rate that they were planned for."""
+
+    factor: float
+    servers: SizedServers
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedCase:
+    """A level of promises at a load, with what is simulated."""
+
+    catalogue: ServerCatalogue
+    problem: Problem
+    level: str
+    load: float
+    requests: int
+
+    def promise(self, service: Service) -> TokenPromise:
+        assert service.tokens
+        return service.tokens.promise
+
+    def shares(self, service: Service, servers: SizedServers) -> ServedShares:
+        """Returns what requests of the trace get from these servers."""
+        return servers.shares(self.catalogue.trace, self.promise(service), service.rate_per_second, self.requests)
+
+    def held(self, service: Service, sizing: Sizing) -> HeldServers | None:
+        """Returns the cheapest servers found with which the promise holds; None if none do.
+
+        The rate planned for rises until the promise holds. If it holds at once, that rate falls, and what costs less
+        is tried, until it has missed twice in a row.
+        """
+        best = self._at(service, sizing, 1.0)
+        if best is None:
+            rising = (self._at(service, sizing, factor) for factor in _factors(FACTOR_STEP, MOST_FACTOR))
+            return next((found for found in rising if found), None)
+        misses = 0
+        for factor in _factors(-FACTOR_STEP, LEAST_FACTOR):
+            servers = sizing(factor * service.rate_per_second)
+            if servers is None or servers.cost_per_hour > best.servers.cost_per_hour - CENT:
+                continue
+            found = self._judged(service, servers, factor)
+            best, misses = found or best, 0 if found else misses + 1
+            if misses == MOST_MISSES:
+                break
+        return best
+
+    def _at(self, service: Service, sizing: Sizing, factor: float) -> HeldServers | None:
+        servers = sizing(factor * service.rate_per_second)
+        return self._judged(service, servers, factor) if servers else None
+
+    def _judged(self, service: Service, servers: SizedServers, factor: float) -> HeldServers | None:
+        shares = self.shares(service, servers)
+        return HeldServers(factor, servers) if shares.keep(self.promise(service)) else None
+
+
+def _factors(step: float, last: float) -> Iterator[float]:
+    """Returns the factors from beside 1 to the last."""
+    return (round(1 + number * step, 2) for number in range(1, 1 + round((last - 1) / step)))
+
+
+def run(
+    data: Path, loads: Sequence[float], levels: Sequence[str], requests: int, say: Callable[[str], None]
+) -> dict[str, Any]:
+    """Returns the fits, the promises, and a row for each planner, level and load."""
+    catalogue = ServerCatalogue(fit_all(data), read_trace(data, CONTEXT_TOKENS))
+    rows: list[dict[str, Any]] = []
+    for level in levels:
+        for load in loads:
+            say(f"{level} promises, {load:g} times the trace's rate")
+            problem = catalogue.problem(level, load)
+            rows += _rows(ComparedCase(catalogue, problem, level, load, requests))
+    lengths = catalogue.trace.lengths
+    return {
+        "rows": rows,
+        "fits": [fit_row(kind, fit) for kind, fit in catalogue.fits.items()],
+        "promises": {
+            f"{level}/{model}": asdict(catalogue.promise(model, level))
+            for level in levels
+            for model in catalogue.models
+        },
+        "prices": {"gpuPerHour": GPU_PRICES, "energyPerKwh": ENERGY_PRICE_PER_KWH},
+        "trace": {
+            "requests": len(catalogue.trace.inputs), "ratePerSecond": round(catalogue.trace.rate_per_second, 4),
+            "inputMean": lengths.input_mean, "inputP95": lengths.input_p95, "outputMean": lengths.output_mean,
+            "outputP95": lengths.output_p95,
+        },
+    }  # fmt: skip
+
+
+def _rows(case: ComparedCase) -> Iterator[dict[str, Any]]:
+    problem = case.problem
+    plan = find(problem, SolveBudget(None, 2), alone=True).plan
+    assert plan.certificate
+    verdict = judge(problem, plan)
+    planned: dict[str, SizedServers | None] = {
+        name: _mixed(_grouped(problem, service, plan.instances)) for name, service in problem.services.items()
+    }
+    found: dict[str, dict[str, Sizing]] = defaultdict(dict)
+    for name, service in problem.services.items():
+        for planner, sizing in _sizings(case, service).items():
+            found[planner][name] = sizing
+    held = {planner: _held(case, sizings) for planner, sizings in found.items()}
+    single = [planner for planner in held if planner.startswith("only ")]
+    cheapest = min(single, key=lambda planner: _cost(held[planner]), default=None)
+    ours = _row(case, OURS, planned, held[OURS])
+    ours |= {
+        "bound": plan.certificate.bound, "gap": plan.certificate.gap, "unserved": len(plan.unserved),
+        "judgedCost": verdict.cost.total, "violations": [str(violation) for violation in verdict.violations],
+    }  # fmt: skip
+    yield ours | {"ratio": 1.0}
+    for planner, sizings in found.items():
+        if planner == OURS or (planner in single and planner != cheapest):
+            continue
+        first = {name: sizings[name](service.rate_per_second) for name, service in problem.services.items()}
+        row = _row(case, planner, first, held[planner])
+        both = row["heldCost"], ours["heldCost"]
+        yield row | {"ratio": None if None in both else both[0] / both[1]}
+
+
+def _sizings(case: ComparedCase, service: Service) -> dict[str, Sizing]:
+    """Returns every planner for a service, from a rate to servers."""
+    problem, promise = case.problem, case.promise(service)
+    servers = servers_of(problem, service)
+    trace, size = case.catalogue.trace, MODELS[service.model]
+    by_buckets = melange(servers, trace, promise, CONTEXT_TOKENS)
+    kinds = kinds_of(problem, service, max(PROMPT_PARTS))
+    two_pools = apart(kinds, trace.lengths, promise, size.kv_bytes_per_token)
+    single = {f"only {name}": _covering([s for s in servers if s.gpu_type == name]) for name in problem.gpu_types}
+    return {
+        OURS: lambda rate: _ours(problem, service, rate),
+        "melange": lambda rate: _mixed(by_buckets.groups(rate)),
+        "melange blind": lambda rate: _mixed(by_buckets.blind_groups(rate)),
+        **single,
+        "apart": two_pools.servers,
+    }
+
+
+def _covering(servers: Sequence[RatedServer]) -> Sizing:
+    return lambda rate: _mixed(cheapest_cover(servers, rate))
+
+
+def _mixed(groups: Sequence[ServerGroup] | None) -> MixedServers | None:
+    return MixedServers(groups) if groups else None
+
+
+def _ours(problem: Problem, service: Service, rate: float) -> MixedServers | None:
+    """Returns what our integer programme chooses for another rate, without the judge's look at it."""
+    case = MixedCase(replace(problem, services={service.name: replace(service, rate_per_second=rate)}))
+    instances, chosen = case.chosen(case.terms())
+    if chosen.unserved.get(service.name, 0.0) > 0:
+        return None
+    return _mixed(_grouped(problem, service, instances))
+
+
+def _grouped(problem: Problem, service: Service, instances: Sequence[Instance]) -> list[ServerGroup]:
+    """Returns the service's instances by shape and rate."""
+    shapes = {
+        (shape.variant, shape.gpu_type, shape.degree, shape.batch, shape.clock_mhz): shape
+        for shape in MixedCase(problem).shapes
+        if shape.service == service.name
+    }
+    alike: dict[tuple[Any, float], list[Instance]] = defaultdict(list)
+    for line in [each for each in instances if each.service == service.name]:
+        key = line.variant, problem.type_of(line.node).name, line.degree, line.batch, line.clock_mhz
+        alike[key, line.rate_per_second].append(line)
+    return [
+        ServerGroup(server_in(problem, service, shapes[key]), len(lines), rate * len(lines))
+        for (key, rate), lines in alike.items()
+    ]
+
+
+def _held(case: ComparedCase, sizings: Mapping[str, Sizing]) -> dict[str, HeldServers | None]:
+    return {name: case.held(service, sizings[name]) for name, service in case.problem.services.items()}
+
+
+def _cost(held: Mapping[str, HeldServers | None]) -> float:
+    return sum(found.servers.cost_per_hour if found else float("inf") for found in held.values())
+
+
+def _row(
+    case: ComparedCase, planner: str, planned: Mapping[str, SizedServers | None],
+    held: Mapping[str, HeldServers | None],
+) -> dict[str, Any]:  # fmt: skip
+    """Returns what a planner's plan for the rate itself costs and gives, and its cheapest plan that keeps promises."""
+    services = case.problem.services
+    shares = {name: case.shares(services[name], servers) for name, servers in planned.items() if servers}
+    missed = [name for name in services if name not in shares or not shares[name].keep(case.promise(services[name]))]
+    whole, reached = len(shares) == len(services), all(held.values())
+    gpus: dict[str, int] = defaultdict(int)
+    for found in held.values():
+        for gpu_type, count in found.servers.gpu_counts.items() if found else ():
+            gpus[gpu_type] += count
+    return {
+        "level": case.level,
+        "load": case.load,
+        "planner": planner,
+        "cost": sum(servers.cost_per_hour for servers in planned.values() if servers) if whole else None,
+        "attainment": {name: round(100 * min(found.ttft, found.tpot), 3) for name, found in shares.items()},
+        "worst": min((round(100 * min(found.ttft, found.tpot), 3) for found in shares.values()), default=None),
+        "missed": missed,
+        "heldCost": _cost(held) if reached else None,
+        "factors": {name: found.factor for name, found in held.items() if found},
+        "gpus": dict(sorted(gpus.items())),
+    }
