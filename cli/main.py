@@ -29,11 +29,7 @@ class CommandVerb(NamedTuple):
 
 VERBS = (
     CommandVerb(
-        "up",
-        "cli.verbs.up",
-        "Start",
-        "run a whole control plane here, with a simulated fleet to plan",
-        "server",
+        "up", "cli.verbs.up", "Start", "run a whole control plane here, with a simulated fleet to plan", "server"
     ),
     CommandVerb("serve", "cli.verbs.serve", "Start", "run the server on the database of DATABASE_URL", "server"),
     CommandVerb("planner", "cli.verbs.planner", "Start", "plan the fleet of the database of DATABASE_URL", "solvers"),
@@ -62,13 +58,7 @@ VERBS = (
         "simulate", "cli.verbs.simulate", "Plan", "run files as a fleet in virtual time: cost, SLOs, changes", "planner"
     ),
     CommandVerb("size", "cli.verbs.size", "Plan", "what to rent for a load, confirmed by simulation", "planner"),
-    CommandVerb(
-        "evaluate",
-        OF_THE_LAB,
-        "Plan",
-        "a paper's experiments: its planner, its baselines, ours",
-        "planner",
-    ),
+    CommandVerb("evaluate", OF_THE_LAB, "Plan", "a paper's experiments: its planner, its baselines, ours", "planner"),
     CommandVerb(
         "profile",
         "cli.verbs.profile",

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Compiles pyproject.toml into hashed requirements, one file an install. Called by `make lock`.
+# Compiles pyproject.toml and lab/pyproject.toml into hashed requirements, one file an install. Called by `make lock`.
 # One resolution of everything constrains them all, so that no two files disagree on a version.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -13,7 +13,7 @@ all=$(mktemp)
 trap 'rm -f "$all"' EXIT
 # The present versions are preferred, unless newer versions are asked for: UPGRADE=1 make lock
 [ -n "${UPGRADE:-}" ] || grep -hs '==' requirements/*.txt | sed 's/ \\$//' | sort -u >"$all" || true
-compile pyproject.toml --all-extras --group tools --output-file "$all" >/dev/null
+compile pyproject.toml lab/pyproject.toml --all-extras --no-emit-package gpuwright --group tools --output-file "$all" >/dev/null
 
 one() {
   local file=requirements/$1.txt
@@ -33,4 +33,5 @@ one up pyproject.toml --extra server --extra solvers --extra agent
 one dev pyproject.toml --extra server --extra agent --extra docker --extra solvers --extra dev --extra docs
 one docs pyproject.toml --extra docs
 one parquet pyproject.toml --extra parquet
+one lab lab/pyproject.toml --no-emit-package gpuwright # the product itself comes from the folder around it
 one tools --group tools

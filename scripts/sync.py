@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 PROJECTS = {"up": (".",), "dev": (".", "lab")}  # what is installed from here
+REQUIRED = {"up": ("up",), "dev": ("dev", "lab")}  # files of requirements/
 COVERED_BY = {"up": ("up", "dev"), "dev": ("dev",)}  # dev holds all of up, at the same versions
 
 
@@ -51,7 +52,8 @@ def _install(wanted: str) -> int:
             _make_venv()
         pip = _pip(wanted)
         _run(*pip, "install", *QUIET, "--require-hashes", "-r", _requirements("tools"))
-        requirements = ("--require-hashes", "-r", str(_requirements(wanted)))
+        files = [word for name in REQUIRED[wanted] for word in ("-r", str(_requirements(name)))]
+        requirements = ("--require-hashes", *files)
         projects = PROJECTS[wanted]
         own = ("--no-deps", "--no-build-isolation", *(word for path in projects for word in ("-e", str(ROOT / path))))
         for what in (requirements, own):  # hatchling came with the tools
@@ -139,7 +141,7 @@ def fingerprint(name: str) -> str:
     """Returns a hash of content, not of times: fresh clones and switched branches have new times and old content."""
     digest = hashlib.sha256(sys.version.encode())
     projects = [ROOT / path / "pyproject.toml" for path in PROJECTS[name]]
-    for path in (*projects, _requirements("tools"), _requirements(name)):
+    for path in (*projects, *map(_requirements, ("tools", *REQUIRED[name]))):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 

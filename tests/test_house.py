@@ -41,7 +41,12 @@ HEAVY = {
     "pydantic", "sqlalchemy", "starlette", "uvicorn", "yaml",
 }  # fmt: skip
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-DECLARED = {"client": PROJECT["dependencies"], **PROJECT["optional-dependencies"]}
+LAB = tomllib.loads((ROOT / "lab" / "pyproject.toml").read_text())["project"]
+DECLARED = {
+    "client": PROJECT["dependencies"],
+    **PROJECT["optional-dependencies"],
+    "lab": [dependency for dependency in LAB["dependencies"] if not dependency.startswith("gpuwright")],
+}
 
 
 def relative(path: Path) -> str:
@@ -231,6 +236,14 @@ def test_the_bare_install_names_the_extra_that_a_verb_needs(bare: Path, verb: st
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("words", [["evaluate", "hetsev", "--help"], ["bench", "place", "--data", "folder"]])
+def test_an_install_without_the_lab_says_how_to_get_what_the_lab_brings(bare: Path, words: list[str]) -> None:
+    asked = run(bare, *words)
+    assert asked.returncode == 2
+    assert "comes with the lab, which is not installed: pip install gpuwright-lab" in asked.stderr
+
+
+@pytest.mark.slow
 def test_the_agent_runs_with_its_own_extra_alone(on_a_node: Path) -> None:
     helped = run(on_a_node, "agent", "--help")
     assert helped.returncode == 0, helped.stderr
@@ -285,7 +298,7 @@ def test_an_install_is_repeated_when_what_it_reads_changed_and_only_then(
     monkeypatch.setattr(sync, "VENV", tmp_path / ".venv")
     monkeypatch.setattr(sync, "PYTHON", Path(sys.executable))
     projects = ("pyproject.toml", "lab/pyproject.toml")
-    for name in (*projects, *(f"requirements/{name}.txt" for name in ("tools", "up", "dev"))):
+    for name in (*projects, *(f"requirements/{name}.txt" for name in ("tools", "up", "dev", "lab"))):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(name)
     (tmp_path / ".venv").mkdir()

@@ -21,12 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.kernels import accepted_loads
-from benchmarks.timed import TimedRun
 from lab.published.queues import fair_order
 from solvers import latency
 from solvers.planning.plan import Plan, Unserved
 from solvers.planning.problem import Instance, Problem, Profile, Service
-from solvers.planning.solved import Progress
 
 Floats = NDArray[np.float64]
 
@@ -112,11 +110,6 @@ class Gpus:
         self.pressure[gpu] -= shape.pressure
         self.clients[gpu] -= 1
         self.models[gpu, model] += 1
-
-
-def plan_greedily(problem: Problem, order: TimedRun, on_better: Progress) -> Plan:
-    """Returns the greedy's plan, for a timed run."""
-    return solve(problem)
 
 
 def solve(problem: Problem) -> Plan:
