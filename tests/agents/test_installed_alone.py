@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.patience import patience
 from tests.support.soak import SOAK
 from tests.test_house import installed, run, wheel
 
@@ -46,7 +47,7 @@ for name in names:
     importlib.import_module(name)
 print(json.dumps(names))
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, timeout=120)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, timeout=patience())
     assert done.returncode == 0, done.stderr
     names = json.loads(done.stdout)
     assert {

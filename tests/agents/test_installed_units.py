@@ -15,6 +15,7 @@ import pytest
 from agents.devices.privileged import __main__ as privileged
 from agents.devices.privileged.setup import SOCKET, STATE
 from cli.verbs import agent, gateway, planner, serve
+from tests.support.patience import patience
 
 ROOT = Path(__file__).parents[2]
 UNITS = sorted((ROOT / "deploy" / "systemd").glob("*.service"))
@@ -49,7 +50,7 @@ def test_systemd_accepts_every_unit(tmp_path: Path) -> None:
         here = path.read_text().replace(f"{INSTALLED}/bin", str(Path(sys.executable).parent))
         (tmp_path / path.name).write_text(here)
     words = ["systemd-analyze", "verify", "--man=no", *map(str, sorted(tmp_path.glob("*.service")))]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=180)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=patience())
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -67,7 +68,7 @@ def test_systemd_accepts_every_unit(tmp_path: Path) -> None:
 def test_no_unit_is_more_exposed_than_it_was(name: str, most: float) -> None:
     path = ROOT / "deploy" / "systemd" / f"{name}.service"
     words = ["systemd-analyze", "security", "--offline=true", "--no-pager", str(path)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=180)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=patience())
     exposure = re.search(r"exposure level for \S+: ([\d.]+)", done.stdout)
     assert exposure, done.stderr
     assert float(exposure[1]) <= most

@@ -13,8 +13,8 @@ from agents.host.ownership import require_own_folder
 from agents.node.state_folder import StateFolder
 from app.store.database.database import Database
 from tests.support.agents import running_agent
-from tests.support.caller import until
 from tests.support.nodes import assigned, served
+from tests.support.patience import patience, until
 from tests.support.server import RunningServer
 
 
@@ -69,7 +69,7 @@ def test_case_29_the_nodes_token_is_in_its_file_and_nowhere_else(api: RunningSer
         agent.folder.chmod(0o777)
         agent.end()
         agent.start()
-        assert agent.process.wait(120) != 0
+        assert agent.process.wait(patience()) != 0
         assert "can be written by others" in agent.said_log()
         agent.folder.chmod(0o700)
     database.close()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -13,11 +12,10 @@ import pytest
 
 from app.embedded import EmbeddedPostgres
 from app.store.database import schema
+from tests.support.patience import until
 from tests.support.server import Reply, RunningServer, running_server
 
 pytestmark = pytest.mark.slow
-
-HANG_SECONDS = 180.0
 
 
 @pytest.fixture
@@ -88,10 +86,3 @@ def test_a_running_server_stops_being_ready_when_the_schema_moves_on(api: Runnin
 
 def tenant(server: RunningServer, name: str) -> Reply:
     return server.request("PUT", f"/api/v1/tenants/{name}", {"spec": {}})
-
-
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + HANG_SECONDS
-    while not holds():
-        assert time.monotonic() < deadline, "hung"
-        time.sleep(0.05)

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -22,8 +22,7 @@ from app.postgres.faults import PostgresError
 from app.postgres.leftover import pid_in_file, servers_on, stop_leftovers
 from app.postgres.lock import FolderInUseError
 from app.postgres.owner import ServerUser
-
-HANG_SECONDS = 180.0
+from tests.support.patience import patience, until
 
 HOLD = """
 import sys, time
@@ -133,7 +132,7 @@ def test_a_killed_server_comes_back_by_itself_with_what_was_committed(server: Em
     _execute(server.url, "TRUNCATE kept; INSERT INTO kept VALUES (42)")
     killed = server.pid
     os.kill(killed, signal.SIGKILL)
-    _until(lambda: server.pid != killed and _answers(server.url))
+    until(lambda: server.pid != killed and _answers(server.url))
     with psycopg.connect(server.url) as connection:
         assert connection.execute("SELECT n FROM kept").fetchall() == [(42,)]
 
@@ -166,13 +165,13 @@ def test_nothing_acknowledged_is_lost_when_the_server_is_killed_under_writes(
     rounds = 100 if os.environ.get("GPUWRIGHT_SOAK") else 5
     for _ in range(rounds):
         before = len(acknowledged)
-        _until(lambda before=before: len(acknowledged) > before + 20)  # type: ignore[misc]
+        until(lambda before=before: len(acknowledged) > before + 20)  # type: ignore[misc]
         killed = server.pid
         os.kill(killed, signal.SIGKILL)
-        _until(lambda killed=killed: server.pid != killed and _answers(server.url))  # type: ignore[misc]
+        until(lambda killed=killed: server.pid != killed and _answers(server.url))  # type: ignore[misc]
     ending.set()
     for thread in writers:
-        thread.join(HANG_SECONDS)
+        thread.join(patience())
     with psycopg.connect(server.url) as connection:
         stored = set(connection.execute("SELECT writer, n FROM written").fetchall())
     assert set(acknowledged) <= stored
@@ -184,7 +183,7 @@ def test_the_death_of_the_parent_stops_the_server(folder: Path) -> None:
     assert servers_on(folder / "postgres")
     parent.kill()
     parent.wait()
-    _until(lambda: servers_on(folder / "postgres") == [])
+    until(lambda: servers_on(folder / "postgres") == [])
 
 
 @pytest.mark.slow
@@ -321,7 +320,7 @@ def test_an_ordinary_user_needs_no_root(tmp_path: Path) -> None:
         script = HOLD.replace("time.sleep(600)", "server.stop()")
         ran = subprocess.run(
             [sys.executable, "-c", script, str(home / "data")],
-            user=65534, group=65534, extra_groups=[], cwd=source, capture_output=True, text=True, timeout=60,
+            user=65534, group=65534, extra_groups=[], cwd=source, capture_output=True, text=True, timeout=patience(),
             env={"PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"},
         )  # fmt: skip
         assert ran.stdout.startswith("postgresql://gpuwright:"), ran.stderr
@@ -370,13 +369,6 @@ def _signal_all(pids: list[int], number: signal.Signals) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
-
-
-def _until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + HANG_SECONDS
-    while not holds():
-        assert time.monotonic() < deadline, "hung"
-        time.sleep(0.02)
 
 
 def test_a_full_disk_is_reported_in_one_sentence(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,9 +16,9 @@ import pytest
 
 from app.embedded import EmbeddedPostgres
 from app.store.database import schema
+from tests.support.patience import patience, until
 from tests.support.server import Reply, RunningServer, running_server
 
-HANG_SECONDS = 120.0
 ROUNDS = 100 if os.environ.get("GPUWRIGHT_SOAK") else 2
 WRITERS = 4
 
@@ -42,7 +42,7 @@ class Writers:
     def end(self) -> None:
         self._ending.set()
         for thread in self._threads:
-            thread.join(HANG_SECONDS)
+            thread.join(patience())
             assert not thread.is_alive(), "hung"
 
     def _write(self, writer: int) -> None:
@@ -121,10 +121,3 @@ def test_nothing_acknowledged_is_lost_half_done_or_done_twice(postgres_of_its_ow
 def some_writes(writers: Writers) -> None:
     before = len(writers.acknowledged)
     until(lambda: len(writers.acknowledged) >= before + 10 or bool(writers.unexpected))
-
-
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + HANG_SECONDS
-    while not holds():
-        assert time.monotonic() < deadline, "hung"
-        time.sleep(0.01)

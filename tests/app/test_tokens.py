@@ -15,7 +15,7 @@ from app import tokens
 from app.store.access import tokens as rows
 from app.store.database.database import Database
 from app.tokens import Authenticator
-from tests.support.caller import until
+from tests.support.patience import patience, until
 from tests.support.postgres import DatabaseServer
 
 
@@ -54,11 +54,11 @@ def test_no_cached_token_is_good_while_a_busy_database_keeps_a_revocation_from_b
 
     def occupy(_: Connection) -> None:
         busy.set()
-        done.wait(120)
+        done.wait(patience())
 
     flood = threading.Thread(target=database.read, args=[occupy])
     flood.start()
-    busy.wait(120)
+    busy.wait(patience())
     notice = threading.Thread(target=authenticator.changed)
     notice.start()
     until(lambda: authenticator.cached(header) is None, "a token of before the revocation is still taken")

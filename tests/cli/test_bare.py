@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from tests.cli.conftest import WORLD, service
+from tests.support.patience import patience
 from tests.support.server import RunningServer
 
 pytestmark = pytest.mark.slow
@@ -33,7 +34,7 @@ def bare(folder: Path, *words: str, **env: str) -> subprocess.CompletedProcess[s
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("GPUWRIGHT_", "PYTHON"))}
     clean["GPUWRIGHT_CONFIG"] = str(folder / "config.json")
     command = [sys.executable, "-I", "-S", "-c", program]
-    return subprocess.run(command, env=clean | env, capture_output=True, text=True, timeout=180, cwd=folder)
+    return subprocess.run(command, env=clean | env, capture_output=True, text=True, timeout=patience(), cwd=folder)
 
 
 def test_the_client_needs_nothing_but_yaml(server: RunningServer, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cli.children import Children
-from tests.support.caller import until
+from tests.support.patience import until
 
 ENDLESS = ["timeit", "-n", "1", "-r", "1", "import time; print('up', flush=True); time.sleep(600)"]
 ENDING = ["timeit", "-n", "1", "-r", "1", "import os; os._exit(3)"]

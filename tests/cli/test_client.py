@@ -18,6 +18,7 @@ from cli.exits import Failed
 from cli.kinds import object_path
 from cli.refusals import ServerRefusal
 from tests.cli.scripted import Scripted, answer, scripted
+from tests.support.patience import patience
 
 
 class Naps:
@@ -196,7 +197,7 @@ def test_a_certificate_is_trusted_by_its_ca_only_and_for_its_name(tmp_path: Path
     words = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost"
     command = ["openssl", *words.split(), "-addext", "subjectAltName=DNS:localhost"]
     command += ["-keyout", str(key), "-out", str(certificate)]
-    subprocess.run(command, check=True, capture_output=True, timeout=180)
+    subprocess.run(command, check=True, capture_output=True, timeout=patience())
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(certificate, key)
     with scripted(answer(200, '{"a": 1}'), tls=tls) as server:

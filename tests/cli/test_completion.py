@@ -14,6 +14,7 @@ import pytest
 from cli.completion import commands, script
 from cli.contexts import remember
 from tests.cli.scripted import answer, scripted
+from tests.support.patience import patience
 
 
 @pytest.fixture
@@ -41,7 +42,9 @@ def offered(folder: Path, line: str, **environment: str) -> list[str]:
         "GPUWRIGHT_CONFIG": str(folder / "config.json"),
     }
     command = ["bash", "--norc", "-c", program]
-    done = subprocess.run(command, env=env | environment, capture_output=True, text=True, timeout=180, cwd=folder)
+    done = subprocess.run(
+        command, env=env | environment, capture_output=True, text=True, timeout=patience(), cwd=folder
+    )
     assert done.stderr == ""
     return done.stdout.split()
 
@@ -102,7 +105,7 @@ def test_zsh_offers_the_same(tmp_path: Path) -> None:
         "try() { words=($@); CURRENT=$#; _gpuwright }\n"
         "try gpuwright get -A -o ''; try gpuwright token create --scope a; try gpuwright token ''"
     )
-    done = subprocess.run(["zsh", "-fc", program], capture_output=True, text=True, timeout=180)
+    done = subprocess.run(["zsh", "-fc", program], capture_output=True, text=True, timeout=patience())
     assert (done.stderr, done.stdout.splitlines()) == (
         "",
         ["table wide json yaml name", "viewer operator admin node gateway", "create join list revoke"],
@@ -115,7 +118,7 @@ def test_fish_offers_the_same(tmp_path: Path) -> None:
     lines = ("gpuwright de", "gpuwright get -o ", "gpuwright token create --scope a", "gpuwright get serv")
     asked = "; ".join(f"complete -C '{line}' | string split -f1 \\t | string join ' '" for line in lines)
     program = f"source {tmp_path}/complete.fish; {asked}"
-    done = subprocess.run(["fish", "--no-config", "-c", program], capture_output=True, text=True, timeout=180)
+    done = subprocess.run(["fish", "--no-config", "-c", program], capture_output=True, text=True, timeout=patience())
     assert (done.stderr, done.stdout.splitlines()) == (
         "",
         ["delete describe", "json name table wide yaml", "admin", "service services"],

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -18,10 +17,9 @@ from cli.fleet import DeclaredFleet, FleetSize, declared, fleet_file, generated
 from simulation import world as worlds
 from simulation.load_generator import LoadSource
 from tests.simulation.worlds import small
+from tests.support.patience import patience, until
 from tests.support.postgres import free_port
 from tests.support.soak import SOAK
-
-HANG_SECONDS = 240.0
 
 
 def said_nothing(line: str) -> None:
@@ -94,14 +92,11 @@ def test_all_services_are_served_and_nothing_is_left_after_ctrl_c(tmp_path: Path
             env={**os.environ, "GPUWRIGHT_CONFIG": str(tmp_path / "config.json")},
         )  # fmt: skip
     try:
-        until = time.monotonic() + HANG_SECONDS
-        while "all 12 services are served" not in screen.read_text():
-            assert up.poll() is None
-            assert time.monotonic() < until, screen.read_text()
-            time.sleep(0.5)
+        until(lambda: "all 12 services are served" in screen.read_text() or up.poll() is not None, screen.read_text)
+        assert up.poll() is None
     finally:
         up.send_signal(signal.SIGINT)
-        assert up.wait(90) == 0
+        assert up.wait(patience()) == 0
     assert _that_name(tmp_path) == []
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from cli.exits import MEANINGS
 from cli.main import VERBS
+from tests.support.patience import patience
 
 HEAVY = {
     "pydantic",
@@ -30,7 +31,7 @@ def gpuwright(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith("GPUWRIGHT_")}
     clean |= {"GPUWRIGHT_CONFIG": "/nonexistent/config.json", "GPUWRIGHT_SERVER": "http://127.0.0.1:1"} | env
     command = [sys.executable, "-m", "cli.main", *words]
-    return subprocess.run(command, env=clean, capture_output=True, text=True, timeout=180)
+    return subprocess.run(command, env=clean, capture_output=True, text=True, timeout=patience())
 
 
 def loaded(*words: str) -> set[str]:
@@ -41,7 +42,7 @@ def loaded(*words: str) -> set[str]:
         "GPUWRIGHT_CONFIG": "/nonexistent/config.json",
     }
     command = [sys.executable, "-c", program, *words]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=180)
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=patience())
     return set(done.stderr.splitlines()[-1].split())
 
 
@@ -129,7 +130,7 @@ def test_an_extra_that_is_missing_is_named(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_reader_that_leaves_is_no_failure_to_report() -> None:
     program = f"{sys.executable} -m cli.main completion bash | head -1; echo ${{PIPESTATUS[0]}}"
-    done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, timeout=180)
+    done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, timeout=patience())
     assert done.stderr == "" and done.stdout.splitlines()[0].startswith("# bash completion")
     assert done.stdout.splitlines()[1] in ("0", "141")  # 0 where the pipe took it all
 
@@ -142,11 +143,11 @@ def test_an_ascii_terminal_gets_escapes_not_a_crash() -> None:
 
 def test_a_full_disk_is_named() -> None:
     program = f"{sys.executable} -m cli.main --help > /dev/full; echo $?"
-    done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, timeout=180)
+    done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, timeout=patience())
     assert (done.stdout, done.stderr) == ("5\n", "gpuwright: cannot write: no space left on device\n")
 
 
 def test_a_closed_stdout_is_no_crash() -> None:
     program = f"{sys.executable} -m cli.main --help >&-; echo $? >&2"
-    done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, timeout=180)
+    done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, timeout=patience())
     assert done.stderr == "0\n"

@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from tests.cli.conftest import Run, service
+from tests.support.patience import patience
 from tests.support.server import RunningServer
 
 pytestmark = pytest.mark.slow
@@ -31,7 +32,7 @@ def on_a_terminal(server: RunningServer, *words: str, typed: str = "", **env: st
     except OSError:  # the other side has closed
         pass
     os.close(master)
-    return started.wait(120), shown.decode()
+    return started.wait(patience()), shown.decode()
 
 
 @pytest.fixture

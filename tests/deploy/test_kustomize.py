@@ -16,6 +16,7 @@ import yaml
 
 from app.settings import PREFIX, UNPREFIXED, Settings
 from cli.verbs import db, planner, serve
+from tests.support.patience import patience
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "kustomize"
 VERSIONS = ("1.29", "1.33")
@@ -34,7 +35,7 @@ def rendered(folder: Path) -> list[Resource]:
     words = next((w for w in (["kubectl", "kustomize"], ["kustomize", "build"]) if shutil.which(w[0])), None)
     if words is None:
         pytest.skip("neither kubectl nor kustomize is installed")
-    done = subprocess.run([*words, str(folder)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*words, str(folder)], capture_output=True, text=True, timeout=patience())
     assert done.returncode == 0, done.stderr
     return list(yaml.safe_load_all(done.stdout))
 

@@ -15,9 +15,9 @@ import psycopg
 import pytest
 
 from app.store.database import schema
-from tests.support.caller import until
 from tests.support.forked import ROOT
 from tests.support.haproxy import PROGRAM
+from tests.support.patience import patience, until
 from tests.support.postgres import free_port, need
 from tests.support.server import RunningServer, running_server
 from tests.support.soak import scaled
@@ -65,7 +65,7 @@ def next_version(folder: Path, serves: str = schema.KNOWN) -> Path:
 def gpuwright(code: Path, *words: str, database_url: str) -> subprocess.CompletedProcess[str]:
     """A command of that version."""
     return subprocess.run(
-        [sys.executable, "-m", "cli.main", *words], cwd=code, capture_output=True, text=True, timeout=180,
+        [sys.executable, "-m", "cli.main", *words], cwd=code, capture_output=True, text=True, timeout=patience(),
         env={"DATABASE_URL": database_url, "PATH": "/usr/bin:/bin"},
     )  # fmt: skip
 
@@ -88,11 +88,11 @@ def in_front_of(servers: list[RunningServer], folder: Path) -> Iterator[int]:
         yield port
     finally:
         process.terminate()
-        process.wait(120)
+        process.wait(patience())
 
 
 def ask(port: int, method: str, path: str, body: object = None, **headers: str) -> tuple[int, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=patience())
     try:
         connection.request(method, path, json.dumps(body), {"Content-Type": "application/json", **headers})
         answer = connection.getresponse()
@@ -165,7 +165,7 @@ def test_two_servers_go_over_a_migration_and_back_under_writes_that_are_all_kept
         more = len(writer.acknowledged) + 5
         until(lambda: bool(len(writer.acknowledged) >= more or writer.refused), "nothing is written after the way back")
         writer.ending.set()
-        writer.join(120)
+        writer.join(patience())
         assert writer.refused == []
         assert {status for status, _ in writer.again} <= {0, 502, 503}
         with psycopg.connect(database_url) as connection:

@@ -12,6 +12,7 @@ import pytest
 
 from tests.docs.shell import DOCS, ROOT
 from tests.proofs.pages import done
+from tests.support.patience import patience
 from tests.support.soak import SOAK
 
 # What a browser would load by itself: not what a reader may click on.
@@ -26,7 +27,7 @@ LOADED = re.compile(
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     words = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
-    built = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=240)
+    built = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=patience())
     assert built.returncode == 0, built.stdout + built.stderr
     return folder
 

@@ -16,6 +16,7 @@ from app.postgres.binaries import installed
 from app.store.database import schema
 from app.store.database.database import Database, statement
 from tests.migrations.longer import lengthen
+from tests.support.patience import patience
 from tests.support.postgres import DatabaseServer, GivenDatabase
 from tests.support.soak import scaled
 
@@ -151,7 +152,7 @@ def test_migrators_that_come_together_take_turns(each_empty: GivenDatabase) -> N
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(120)
+        thread.join(patience())
     assert len(passed) == len(threads)
     assert sorted(version for versions in passed for version in versions) == sorted(schema.VERSIONS)
 

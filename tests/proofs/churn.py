@@ -24,6 +24,7 @@ import msgspec
 from agents.contract.assignments import AssignedInstance, Assignment
 from agents.node.node import LocalNode
 from tests.support.nodes import Machine, assigned, machine, ready, served
+from tests.support.patience import patience
 from tests.support.virtual import VirtualNode
 
 ROOT = Path(__file__).parents[2]
@@ -153,7 +154,7 @@ def real(folder: Path, changes: int, gpus: int = 2, per_gpu: int = 6, at_once: i
             finally:
                 assert agent.stdin is not None
                 agent.stdin.close()
-                agent.wait(timeout=60)
+                agent.wait(timeout=patience())
 
 
 def _churn(agent: subprocess.Popen[bytes], journal: Path, changes: int, plan: Plan, at_once: int) -> Figures:

@@ -26,7 +26,7 @@ from cli.fleet import generated
 from simulation.run import simulated
 from tests.proofs import console_history
 from tests.support.axe import violations
-from tests.support.patience import PATIENCE_MS
+from tests.support.patience import patience
 from tests.support.postgres import DatabaseServer, postgres_of_the_wheel
 from tests.support.server import RunningServer, running_server
 
@@ -73,7 +73,7 @@ def measured(server: RunningServer, shots: Path | None, visits: int, looks: Sequ
 
 def _look(browser: Browser, server: RunningServer, look: str, shots: Path | None, visits: int) -> list[Figures]:
     context = browser.new_context(base_url=server.url, **LOOKS[look])
-    context.set_default_timeout(PATIENCE_MS)
+    context.set_default_timeout(1000 * patience())
     page = context.new_page()
     page.goto("/sign-in")
     page.get_by_label("Token").fill(server.token("viewer"))

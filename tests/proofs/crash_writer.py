@@ -44,6 +44,10 @@ class Writer:
         self._count = 0
         self.thread = threading.Thread(target=self._run, name=f"writer-{self.number}", daemon=True)
 
+    @property
+    def answered(self) -> int:
+        return sum(self.statuses.values())
+
     def _run(self) -> None:
         moves = [self._put, self._put, self._patch, self._apply, self._delete, self._service_of_shared]
         if self.number == 0:

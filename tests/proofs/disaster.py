@@ -24,9 +24,9 @@ from agents.node.state_folder import StateFolder
 from app.store.database.versions import LEAP_BY
 from tests.proofs.town import PlannerProcess, world
 from tests.support.agents import AgentProcess
-from tests.support.caller import until
 from tests.support.debian import Cluster, debian_cluster
 from tests.support.forked import ROOT
+from tests.support.patience import patience, until
 from tests.support.server import RunningServer
 
 SCRIPTS = ROOT / "deploy" / "backup"
@@ -97,7 +97,7 @@ def disaster(folder: Path, archive_seconds: int, seconds: float) -> Outcome:
         assert server.request("POST", "/api/v1/apply", world()).status == 200
         planners = [PlannerProcess(cluster.url, folder, "first", SETTINGS)]
         stack.callback(close, planners)
-        until(lambda: len(agent.copies()) >= 2, f"not served, see {folder}", seconds=180.0)
+        until(lambda: len(agent.copies()) >= 2, f"not served, see {folder}")
         cluster.run(tools / "base-backup", cluster.admin, backup)
 
         writer = Writer(server)
@@ -111,15 +111,15 @@ def disaster(folder: Path, archive_seconds: int, seconds: float) -> Outcome:
         planners[0].close()  # another epoch, and a third instance, of which the moment knows nothing
         planners.append(PlannerProcess(cluster.url, folder, "second", SETTINGS))
         copies = set(agent.copies())
-        until(lambda: epoch(cluster) > 1, "the second planner does not lead", seconds=120.0)
+        until(lambda: epoch(cluster) > 1, "the second planner does not lead")
         assert server.request("POST", "/api/v1/apply", wanting(3)).status == 200
-        until(lambda: len(agent.copies()) == 3, "the second planner plans nothing", seconds=120.0)
+        until(lambda: len(agent.copies()) == 3, "the second planner plans nothing")
         time.sleep(seconds / 2)
         before = seen(agent)
         cluster.die()
         lost_at = time.monotonic()
         writer.ending.set()
-        writer.join(120)
+        writer.join(patience())
         server.kill()
         planners[1].close()
 
@@ -144,10 +144,10 @@ def disaster(folder: Path, archive_seconds: int, seconds: float) -> Outcome:
         refused = seen(agent) == before and agent.said_log().count("took assignment") == heard
         gpuwright(cluster, "leap")
         planners.append(PlannerProcess(cluster.url, folder, "third", SETTINGS))
-        until(lambda: epoch(cluster) > LEAP_BY + before[0] - 1, "nobody leads", seconds=120.0)
-        until(lambda: set(agent.copies()) == copies, f"the agent believes nobody, see {folder}", seconds=120.0)
+        until(lambda: epoch(cluster) > LEAP_BY + before[0] - 1, "nobody leads")
+        until(lambda: set(agent.copies()) == copies, f"the agent believes nobody, see {folder}")
         assert server.request("POST", "/api/v1/apply", wanting(3)).status == 200
-        until(lambda: len(agent.copies()) == 3, f"nothing is planned, see {folder}", seconds=120.0)
+        until(lambda: len(agent.copies()) == 3, f"nothing is planned, see {folder}")
         return Outcome(
             len(acknowledged), len(missing), lost_at - min(missing, default=lost_at), restored_at - lost_at,
             time.monotonic() - lost_at, wrong, before, refused, seen(agent), copies < set(agent.copies()),
@@ -161,7 +161,9 @@ def close(planners: list[PlannerProcess]) -> None:
 
 def gpuwright(cluster: Cluster, action: str) -> None:
     words = [sys.executable, "-m", "cli.main", "db", action]
-    subprocess.run(words, cwd=ROOT, env={"DATABASE_URL": cluster.url, "PATH": "/usr/bin:/bin"}, check=True, timeout=120)
+    subprocess.run(
+        words, cwd=ROOT, env={"DATABASE_URL": cluster.url, "PATH": "/usr/bin:/bin"}, check=True, timeout=patience()
+    )
 
 
 def wanting(instances: int) -> list[dict[str, Any]]:

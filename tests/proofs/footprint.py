@@ -19,8 +19,8 @@ from agents.devices.simulated.remote import Switches
 from app.store.database.database import Database
 from simulation.open_loop import percentile
 from tests.support.agents import cpu_seconds, resident_mib, running_agent
-from tests.support.caller import until
 from tests.support.nodes import assigned, machine, ready, running, served
+from tests.support.patience import until
 from tests.support.postgres import postgres_of_the_wheel
 from tests.support.server import RunningServer, running_server
 
@@ -53,7 +53,7 @@ def measure(folder: Path, database_url: str, seconds: float, rounds: int) -> Foo
             served(f"s{number}-{gpu}", gpu=gpu, sm=18, memory=1.5) for gpu in range(GPUS) for number in range(PER_GPU)
         ]
         agent.assign(database, assigned(1, *instances))
-        until(lambda: all_ready(server, len(instances)), agent.said_log()[-2000:], seconds=300)
+        until(lambda: all_ready(server, len(instances)), agent.said_log()[-2000:])
         agent.end()
         begun = time.monotonic()
         agent.start()
@@ -88,7 +88,7 @@ def device_calls(folder: Path, rounds: int) -> list[float]:
             served(f"s{number}-{gpu}", gpu=gpu, sm=18, memory=1.5) for gpu in range(GPUS) for number in range(PER_GPU)
         ]
         node.offer(assigned(1, *instances))
-        until(lambda: ready(node, *(one.id for one in instances)), "all run", seconds=300)
+        until(lambda: ready(node, *(one.id for one in instances)), "all run")
         switches = Switches(made.driver)
         uuids = made.uuids
         for generation in range(2, rounds + 2):

@@ -23,8 +23,8 @@ from agents.gateway import desired
 from agents.gateway.desired import Desired
 from agents.gateway.wire import DeclaredRoutes
 from agents.node.state_folder import AgentMemory, StateFolder
-from tests.support.caller import until
 from tests.support.nodes import assigned, machine, ready, running, served
+from tests.support.patience import until
 from tests.support.postgres import postgres_of_the_wheel
 from tests.support.reports import instance, report, send
 from tests.support.server import Reply, running_server

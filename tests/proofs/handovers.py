@@ -22,10 +22,10 @@ import msgspec
 from agents.contract.assignments import AssignedInstance
 from agents.node.node import LocalNode
 from simulation.open_loop import percentile
-from tests.support.caller import until
 from tests.support.haproxy import Gateway, running_gateway
 from tests.support.load import Sample, steady_load
 from tests.support.nodes import assigned, machine, ready, running, served
+from tests.support.patience import until
 
 SERVICES = ("alpha", "beta", "gamma")
 # The shares that the three may have, so that they fill a GPU to about 60 % or 97 % at any time.

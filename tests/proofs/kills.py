@@ -28,13 +28,12 @@ from app.store.database.database import Database
 from simulation.open_loop import percentile
 from tests.proofs.leftovers import left_over, unaccounted
 from tests.support.agents import AgentProcess
-from tests.support.caller import until
 from tests.support.haproxy import Gateway, running_gateway
 from tests.support.load import Sample, steady_load
 from tests.support.nodes import assigned, served
+from tests.support.patience import patience, until
 from tests.support.server import RunningServer
 
-HANG_SECONDS = 60.0  # from a restart to what is assigned; a guard
 LOOK_SECONDS = 0.05
 CHANGED, OTHER = "search-1", "images-1"
 HEALTHZ = Probe("GET", "/healthz", seconds=2.0)
@@ -131,7 +130,7 @@ class Site:
     def reach(self) -> None:
         """Wait for what is assigned; how long that took from the last restart is kept."""
         try:
-            until(self.is_reached, "what is assigned", HANG_SECONDS)
+            until(self.is_reached, "what is assigned")
         except AssertionError:
             log = self.agent.said_log()[-3000:]
             raise AssertionError(f"not reached: {self.wanted}; {self.status()}; agent: {log}") from None
@@ -145,7 +144,7 @@ class Site:
             return not faults
 
         with suppress(AssertionError):
-            until(clean, "nothing is left over", 10)  # HAProxy deletes a server once nobody is connected to it
+            until(clean, "nothing is left over")  # HAProxy deletes a server once nobody is connected to it
         assert not faults, faults
 
     def faults(self) -> list[str]:
@@ -164,7 +163,7 @@ class Site:
 
     def stop(self) -> None:
         self._over.set()
-        self._watching.join(120)
+        self._watching.join(patience())
 
     def _watch(self) -> None:
         device, mps = connect(self.agent.folder / "simulated")
@@ -245,7 +244,7 @@ def at_every_step(made: Site, steps: Sequence[tuple[int, str]]) -> None:
             # The last lines are written once the control plane has heard of it all.
             return bool(reached_at) and time.monotonic() - reached_at > 2.5
 
-        until(dead_or_done, f"{number} {when}", HANG_SECONDS)
+        until(dead_or_done, f"{number} {when}")
         if made.agent.is_dead():
             made.seen.deaths[f"agent at line {number:2d} {when}"] += 1
             made.start_agent()

@@ -27,7 +27,7 @@ from app.nodes.pace import WorkPace
 from app.store.database.database import Database
 from tests.app.ledger.judge import EPOCH, MICROSECOND, QUARTER, Held, Paid, Priced, judged
 from tests.proofs.town import RATE, Town, town, world
-from tests.support.caller import until
+from tests.support.patience import until
 from tests.support.postgres import postgres_of_the_wheel
 from tests.support.world import gpu_type
 
@@ -77,14 +77,14 @@ def besieged(made: Town, seconds: float, seed: int) -> Journals:
         if rng.random() < 0.4:
             _ask(made, rng)
         time.sleep(rng.uniform(0.2, 2.0))
-    until(made.served, f"not served again after {made.blows}", seconds=180)
+    until(made.served, f"not served again after {made.blows}")
     journals.read()
     return journals
 
 
 def judged_by_journals(made: Town, journals: Journals, database_url: str) -> Verdict:
     """Account for all of it as of two hours later, and recompute it from the journals."""
-    until(lambda: _acknowledged(made, journals), "the agents' usage was not all taken", seconds=120)
+    until(lambda: _acknowledged(made, journals), "the agents' usage was not all taken")
     for agent in made.agents:
         agent.end(signal.SIGKILL)
     journals.read()

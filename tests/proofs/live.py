@@ -31,6 +31,7 @@ from app.control.answer.replay import from_json
 from app.control.formulate.formulate import formulate
 from simulation.measure.allowed import WORK
 from simulation.measure.fresh import FreshCost, cheapest, search_fresh
+from tests.support.patience import patience
 from tests.support.postgres import free_port
 
 WARM_UP_MINUTES = 5.0
@@ -117,7 +118,7 @@ class LiveFleet:
     def get(self, path: str) -> bytes:
         request = urllib.request.Request(self.url + path)
         request.add_header("Authorization", f"Bearer {(self.data / 'admin.token').read_text().strip()}")
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=patience()) as answer:
             return bytes(answer.read())
 
     def items(self, path: str) -> Iterator[dict[str, Any]]:

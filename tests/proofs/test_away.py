@@ -17,10 +17,10 @@ from agents.node.node import LocalNode
 from agents.runtime.process import ProcessRuntime
 from agents.templates import Probe
 from tests.proofs.kills import Site, site
-from tests.support.caller import until
 from tests.support.haproxy import Gateway, running_gateway
 from tests.support.load import steady_load
 from tests.support.nodes import Machine, around, assigned, copy_of, kill, machine, ready, running, served
+from tests.support.patience import until
 from tests.support.server import RunningServer
 from tests.support.soak import SOAK, scaled
 

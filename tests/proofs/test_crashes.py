@@ -20,8 +20,8 @@ import pytest
 from app.embedded import EmbeddedPostgres
 from app.store.database import schema
 from tests.proofs.crash_writer import Writer
-from tests.support.caller import until
 from tests.support.follower import Follower
+from tests.support.patience import patience, until
 from tests.support.postgres_crash import kill_postgres
 from tests.support.server import RunningServer, running_server
 from tests.support.soak import scaled
@@ -75,9 +75,11 @@ def test_no_acknowledged_write_is_lost_none_half_done_and_none_done_twice(
             writer.thread.start()
         begun = time.monotonic()
         crash(server, postgres_of_its_own)
+        written = [writer.answered for writer in writers]
+        until(lambda: all(one.answered > count for one, count in zip(writers, written, strict=True)), "all write again")
         stopping.set()
         for writer in writers:
-            writer.thread.join(150)
+            writer.thread.join(patience())
             assert not writer.thread.is_alive()
         seconds = time.monotonic() - begun
         report(writers, seconds)
@@ -102,7 +104,6 @@ def crash(server: RunningServer, postgres: EmbeddedPostgres) -> None:
         else:
             kill_postgres(postgres)
             until(lambda: server.request("GET", "/readyz", token="").status == 200, "recovery of Postgres")
-    time.sleep(0.3)
 
 
 def check(connection: psycopg.Connection[tuple[object, ...]], writers: list[Writer]) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.proofs.test_followed_agents import World, world
-from tests.support.caller import until
 from tests.support.load import steady_load
 from tests.support.nodes import served
+from tests.support.patience import until
 from tests.support.world import node
 
 __all__ = ["world"]

@@ -13,7 +13,8 @@ import pytest
 
 from app.store.database.database import Database
 from tests.app.console.visits import session, sign_in, visit
-from tests.support.caller import Caller, NoAnswer, until
+from tests.support.caller import Caller, NoAnswer
+from tests.support.patience import until
 from tests.support.reports import poll, report, send
 from tests.support.server import RunningServer, running_server
 from tests.support.world import declare_world

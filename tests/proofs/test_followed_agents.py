@@ -15,10 +15,10 @@ from app.store.database.database import Database
 from tests.agents.gateway.test_routes import get
 from tests.proofs.test_away import stays
 from tests.support.agents import AgentProcess
-from tests.support.caller import until
 from tests.support.haproxy import Gateway
 from tests.support.load import steady_load
 from tests.support.nodes import assigned, kill, served
+from tests.support.patience import until
 from tests.support.postgres import DatabaseServer
 from tests.support.server import RunningServer, running_server
 from tests.support.soak import scaled

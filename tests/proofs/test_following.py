@@ -22,9 +22,9 @@ from app.store.database.database import Database
 from app.store.fleet import assignments, endpoints, gateways
 from app.store.fleet.endpoints import GatewayLimit
 from tests.agents.gateway.test_routes import answering, get
-from tests.support.caller import until
 from tests.support.haproxy import Copies, Gateway, running_copies
 from tests.support.load import steady_load
+from tests.support.patience import until
 from tests.support.postgres import DatabaseServer
 from tests.support.reports import report, send
 from tests.support.server import RunningServer, running_server

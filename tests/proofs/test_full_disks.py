@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from tests.proofs.full_disk import PARTS
+from tests.support.patience import patience
 
 ROOT = Path(__file__).parents[2]
 
@@ -21,5 +22,5 @@ ROOT = Path(__file__).parents[2]
 def test_case_7_on_a_full_disk_nothing_is_lost_or_half_done_and_all_goes_on_when_there_is_room(part: str) -> None:
     with TemporaryDirectory(prefix="gpuwright-full-") as folder:
         words = ["unshare", "--mount", sys.executable, "-m", "tests.proofs.full_disk", part, folder]
-        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=240)
+        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=patience())
     assert done.stdout == "held\n", done.stderr[-4000:]

@@ -18,6 +18,7 @@ import pytest
 from simulation.open_loop import percentile
 from tests.support.caller import Caller, NoAnswer, calling
 from tests.support.figures import own_rss_mb, rss_mb
+from tests.support.patience import patience
 from tests.support.postgres import DatabaseServer
 from tests.support.server import RunningServer, running_server
 from tests.support.soak import scaled
@@ -135,7 +136,7 @@ def test_case_21_100_mb_are_refused_before_they_are_taken(server: RunningServer,
     method = b"PUT" if path == ONE else b"POST"
     for framing in (b"Content-Length: %d\r\n\r\n" % (100 * MB), b"Transfer-Encoding: chunked\r\n\r\n"):
         piece = b"x" * MIB if b"Length" in framing else b"%x\r\n%s\r\n" % (MIB, b"x" * MIB)
-        with socket.create_connection(("127.0.0.1", server.port), timeout=60) as raw:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=patience()) as raw:
             token = server.admin_token.encode()
             raw.sendall(
                 b"%s %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\n%s"
@@ -170,7 +171,7 @@ def test_while_hostile_bodies_of_legal_size_arrive_other_clients_are_answered(se
     before = rss_mb(server.process.pid)
 
     def flood(token: str) -> None:
-        caller = Caller(server.port, token, timeout_seconds=120)
+        caller = Caller(server.port, token, timeout_seconds=patience())
         names = list(LEGAL)
         number = 3 * flooders.index(token)
         while not over.is_set():

@@ -12,7 +12,7 @@ import pytest
 
 from tests.agents.gateway.test_routes import answering, get
 from tests.proofs.test_following import Fleet, followed_fleet, sequences
-from tests.support.caller import until
+from tests.support.patience import until
 from tests.support.postgres import DatabaseServer
 from tests.support.reports import report, send
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.proofs.kills import Site, at_every_step, at_random, site
-from tests.support.caller import until
+from tests.support.patience import until
 from tests.support.server import RunningServer
 from tests.support.soak import SOAK, scaled
 
@@ -51,6 +51,6 @@ def is_accounted_for(made: Site) -> None:
         return not faults
 
     try:
-        until(told, "usage is told", 30)
+        until(told, "usage is told")
     except AssertionError:
         raise AssertionError(faults) from None

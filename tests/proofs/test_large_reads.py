@@ -24,7 +24,7 @@ from app.store.world.events import EventFilter
 from app.store.world.slos import slos
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance
-from tests.support.caller import until
+from tests.support.patience import until
 from tests.support.postgres import DatabaseServer
 from tests.support.rows_read import rows_read
 

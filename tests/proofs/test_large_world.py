@@ -11,6 +11,7 @@ from simulation.open_loop import percentile
 from tests.proofs.fuzz import UNLIMITED
 from tests.support.caller import Caller
 from tests.support.figures import own_rss_mb, rss_mb
+from tests.support.patience import patience
 from tests.support.postgres import DatabaseServer
 from tests.support.server import RunningServer, running_server
 from tests.support.soak import scaled
@@ -30,7 +31,7 @@ GUARD_MS = 30_000  # against a scan of everything; the figures themselves are pr
 def server(postgres: DatabaseServer) -> Iterator[RunningServer]:
     url = postgres.create()
     with running_server(url, GPUWRIGHT_DATABASE_DIRECT="1", **UNLIMITED) as running:
-        caller = Caller(running.port, running.admin_token, timeout_seconds=120)
+        caller = Caller(running.port, running.admin_token, timeout_seconds=patience())
         small = own_rss_mb(running.process.pid)
         base = [gpu_type()] + [model(f"m{n}") for n in range(MODELS)] + [profile(f"m{n}") for n in range(MODELS)]
         nodes = [node(f"node-{n:05d}", gpus=GPUS_EACH) for n in range(NODES)]
@@ -116,7 +117,7 @@ def test_an_apply_over_its_limits_is_refused_whole(server: RunningServer) -> Non
     """500,000 values are more than 25,000 services hold; what is refused changes nothing."""
     version = server.request("GET", "/readyz").json["resourceVersion"]
     many = [service(f"over-{n}", "t0", "m0") for n in range(40_000)]
-    reply = Caller(server.port, server.admin_token, timeout_seconds=120).ask("POST", "/api/v1/apply", many)
+    reply = Caller(server.port, server.admin_token, timeout_seconds=patience()).ask("POST", "/api/v1/apply", many)
     assert reply.status == 413
     assert server.request("GET", "/readyz").json["resourceVersion"] == version
 

@@ -16,8 +16,8 @@ from app.api.logs import MOST_WAITING_OF_TENANT
 from app.store.database.database import Database
 from app.store.fleet import log_requests
 from tests.support.agents import AgentProcess, running_agent
-from tests.support.caller import until
 from tests.support.forked import ROOT
+from tests.support.patience import patience, until
 from tests.support.server import RunningServer
 from tests.support.trainers import program, trainer
 from tests.support.world import job
@@ -100,6 +100,6 @@ def _text(api: RunningServer, token: str, path: str) -> str:
 def _verb(api: RunningServer, *words: str) -> str:
     known = {**os.environ, "GPUWRIGHT_SERVER": api.url, "GPUWRIGHT_TOKEN": api.admin_token}
     command = [sys.executable, "-m", "cli.main", *words]
-    done = subprocess.run(command, cwd=ROOT, env=known, capture_output=True, text=True, timeout=180)
+    done = subprocess.run(command, cwd=ROOT, env=known, capture_output=True, text=True, timeout=patience())
     assert done.returncode == 0, done.stderr
     return done.stdout

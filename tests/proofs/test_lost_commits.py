@@ -13,7 +13,7 @@ from sqlalchemy import Connection, event, text
 
 from app.embedded import EmbeddedPostgres
 from app.store.database.database import Database, OutcomeUnknown
-from tests.support.caller import until
+from tests.support.patience import until
 from tests.support.postgres_crash import kill_postgres
 
 pytestmark = pytest.mark.slow

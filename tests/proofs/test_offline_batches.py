@@ -10,8 +10,8 @@ import pytest
 
 from agents.contract.assignments import AssignedInstance, JobTerms
 from tests.agents.programs.batch.test_batch import model_stub, must_be_whole, write_requests
-from tests.support.caller import until
 from tests.support.nodes import assigned, copy_of, kill, machine, ready, running
+from tests.support.patience import until
 from tests.support.soak import scaled
 
 LINES = scaled(20_000, 2_000)

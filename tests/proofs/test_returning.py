@@ -15,8 +15,8 @@ import pytest
 from app.embedded import EmbeddedPostgres
 from app.store.database import schema
 from tests.proofs.town import RATE, SERVICE, PlannerProcess, Town, agent_words, town, world
-from tests.support.caller import until
 from tests.support.load import steady_load
+from tests.support.patience import until
 
 pytestmark = pytest.mark.slow
 
@@ -111,7 +111,7 @@ def test_case_4_a_restart_of_postgres_is_503_to_callers_and_nothing_to_requests_
         finally:
             newcomer.close()
         asked(made, 3 * RATE)
-        until(lambda: newest(made) > before and made.served(), "it is planned again, unaided", seconds=120)
+        until(lambda: newest(made) > before and made.served(), "it is planned again, unaided")
         assert load.stop().failed == ()
     assert processes(made) == everybody
     assert made.twice() == []
@@ -127,8 +127,8 @@ def test_case_9_an_agent_that_returns_with_an_older_plan_keeps_what_is_healthy_a
     before = newest(made)
     asked(made, RATE / 2)
     asked(made, 4 * RATE)
-    until(lambda: newest(made) > before and made.served(), "another plan is rolled out", seconds=120)
-    until(lambda: _rests(made), "the load is answered, by as many plans as it takes", seconds=240)
+    until(lambda: newest(made) > before and made.served(), "another plan is rolled out")
+    until(lambda: _rests(made), "the load is answered, by as many plans as it takes")
     agent.end(signal.SIGKILL)
     copies, generation = pids(made), newest(made)
     for file, content in old.items():
@@ -139,7 +139,7 @@ def test_case_9_an_agent_that_returns_with_an_older_plan_keeps_what_is_healthy_a
     assert pids(made) == copies, "it has touched nothing before"
     first = _heard(made, agent.node)
     until(lambda: _heard(made, agent.node) > first + 1, "and reports on")
-    until(made.served, "the plan stands", seconds=120)
+    until(made.served, "the plan stands")
     assert pids(made) == copies, "what was healthy is what it was"
     assert newest(made) == generation, "nothing was planned because of it"
     assert made.twice() == []

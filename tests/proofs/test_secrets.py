@@ -20,9 +20,9 @@ import pytest
 from app.store.database.urls import libpq_url
 from tests.app.api.test_isolation import filled, routes
 from tests.app.http.test_tracing import Spans, collector
-from tests.support.caller import until
 from tests.support.forked import ROOT
 from tests.support.haproxy import Gateway
+from tests.support.patience import patience, until
 from tests.support.postgres import DatabaseServer, postgres_of_debian
 from tests.support.server import Reply, RunningServer
 from tests.support.world import WORLD
@@ -50,14 +50,14 @@ class TlsServer(RunningServer):
         *,
         token: str | None = None,
         headers: Mapping[str, str] | None = None,
-        timeout_seconds: float = 30.0,
+        timeout_seconds: float | None = None,
         peer: str = "127.0.0.1",
     ) -> Reply:
         sent = dict(headers or {}) | {"Content-Type": "application/json"}
         token = self.admin_token if token is None else token
         sent |= {"Authorization": f"Bearer {token}"} if token else {}
         connection = http.client.HTTPSConnection(
-            "127.0.0.1", self.port, timeout=timeout_seconds, source_address=(peer, 0), context=self.trust
+            "127.0.0.1", self.port, timeout=timeout_seconds or patience(), source_address=(peer, 0), context=self.trust
         )
         try:
             connection.request(method, path, None if body is None else json.dumps(body), sent)
@@ -114,7 +114,7 @@ class SecureInstallation:
         clean = {name: value for name, value in os.environ.items() if not name.startswith("GPUWRIGHT_")}
         return subprocess.run(
             [sys.executable, "-m", "cli.main", *words],
-            env=clean | {"GPUWRIGHT_CONFIG": str(config)}, cwd=ROOT, capture_output=True, text=True, timeout=90,
+            env=clean | {"GPUWRIGHT_CONFIG": str(config)}, cwd=ROOT, capture_output=True, text=True, timeout=patience(),
         )  # fmt: skip
 
     def heard_of_the_gateway(self) -> bool:
@@ -149,7 +149,7 @@ class SecureInstallation:
 
     def _end(self, process: subprocess.Popen[bytes]) -> None:
         process.terminate()
-        process.wait(120)
+        process.wait(patience())
 
 
 def make_certificate(folder: Path, name: str) -> Path:
@@ -197,7 +197,7 @@ def test_case_29_over_tls_no_secret_is_in_a_log_a_trace_an_answer_or_an_argument
     answers = {"get": installation.cli("-v", "get", "services", "-A"), "whoami": installation.cli("-v", "whoami")}
     assert [answer.returncode for answer in answers.values()] == [0, 0], answers
     until(lambda: '"event": "leader"' in installation.logs()["planner.log"], "the planner leads, over TLS")
-    until(installation.heard_of_the_gateway, "the sidecar reports, over TLS", 40)
+    until(installation.heard_of_the_gateway, "the sidecar reports, over TLS")
     replies = {}
     for method, route in routes():
         if method != "GET" or route == "/api/v1/watch":
@@ -236,7 +236,7 @@ def test_case_29_nobody_speaks_to_a_server_whose_certificate_is_not_trusted(inst
         psycopg.connect(libpq_url(url))
     ran = subprocess.run(
         [sys.executable, "-m", "cli.main", "db", "check"],
-        env=os.environ | {"DATABASE_URL": url}, cwd=ROOT, capture_output=True, text=True, timeout=90,
+        env=os.environ | {"DATABASE_URL": url}, cwd=ROOT, capture_output=True, text=True, timeout=patience(),
     )  # fmt: skip
     assert ran.returncode == 4
     password = urlsplit(url).password

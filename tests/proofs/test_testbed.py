@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.patience import patience
 from tests.support.soak import SOAK
 
 ROOT = Path(__file__).parents[2]
@@ -18,7 +19,7 @@ def has_engine() -> bool:
     if not shutil.which("docker"):
         return False
     words = (["docker", "info"], ["docker", "compose", "version"])
-    return all(subprocess.run(word, capture_output=True, timeout=180).returncode == 0 for word in words)
+    return all(subprocess.run(word, capture_output=True, timeout=patience()).returncode == 0 for word in words)
 
 
 @pytest.mark.long

@@ -16,8 +16,8 @@ import psycopg
 import pytest
 
 from tests.proofs.watch_latency import UNLIMITED, measure
-from tests.support.caller import until
 from tests.support.follower import Follower
+from tests.support.patience import patience, until
 from tests.support.postgres import DatabaseServer, at_port
 from tests.support.server import RunningServer, running_server
 from tests.support.soak import scaled
@@ -137,7 +137,7 @@ def write(ports: list[int], token: str, number: int, accidents: list[str]) -> No
         if rng.random() < 0.25:
             cut_off(rng, port, token, method, path, data)
             continue
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=patience())
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         try:
             connection.request(method, path, data, headers)
@@ -177,7 +177,7 @@ def cut_off(rng: random.Random, port: int, token: str, method: str, path: str, d
     whole = head.encode() + data
     cut = len(whole) if rng.random() < 0.5 else rng.randrange(len(whole))
     middle = rng.randrange(cut + 1)
-    with socket.create_connection(("127.0.0.1", port), timeout=120) as raw:
+    with socket.create_connection(("127.0.0.1", port), timeout=patience()) as raw:
         raw.sendall(whole[:middle])
         time.sleep(rng.uniform(0, 0.2))
         raw.sendall(whole[middle:cut])

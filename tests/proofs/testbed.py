@@ -23,6 +23,8 @@ from typing import Any
 
 import yaml
 
+from tests.support.patience import patience
+
 ROOT = Path(__file__).parents[2]
 DASHBOARD = ROOT / "deploy" / "monitoring" / "gpuwright-dashboard.json"
 WORLD = ROOT / "examples" / "testbed.yaml"
@@ -70,7 +72,7 @@ def ask(query: str) -> list[dict[str, Any]]:
     """What Prometheus says now; ValueError where it refuses the query."""
     url = f"{PROMETHEUS}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
     try:
-        with urllib.request.urlopen(url, timeout=120) as answer:
+        with urllib.request.urlopen(url, timeout=patience()) as answer:
             said = json.load(answer)
     except urllib.error.HTTPError as error:
         raise ValueError(f"{query}: {error.read()[:300]!r}") from error

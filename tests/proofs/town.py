@@ -23,15 +23,14 @@ from sqlalchemy import text
 
 from app.store.database.database import Database
 from tests.support.agents import AgentProcess
-from tests.support.caller import until
 from tests.support.haproxy import Gateway, running_gateway
 from tests.support.load import Outcome, steady_load
+from tests.support.patience import until
 from tests.support.postgres import postgres_of_the_wheel
 from tests.support.server import RunningServer
 
 ROOT = Path(__file__).parents[2]
 LEASE_SECONDS = 3.0
-SERVED_SECONDS = 180.0  # a guard
 RATE = 40.0
 SERVICE = "search"
 STUB = {"1": {"10": 12.0, "40": 5.0, "100": 4.0}, "8": {"10": 40.0, "40": 16.0, "100": 12.0}}
@@ -198,7 +197,7 @@ def town(
         database = Database(direct_url, pool_size=2, direct=True)
         stack.callback(database.close)
         made = Town(database, servers, planners, fleet, gateway)
-        until(made.served, f"the service is not served, see {folder}", seconds=SERVED_SECONDS)
+        until(made.served, f"the service is not served, see {folder}")
         yield made
 
 
@@ -212,7 +211,7 @@ def siege(made: Town, blows: int, seed: int) -> Outcome:
         for _ in range(blows):
             made.strike(rng)
             time.sleep(rng.uniform(0.2, 2.0))
-        until(made.served, f"not served again after {made.blows}", seconds=SERVED_SECONDS)
+        until(made.served, f"not served again after {made.blows}")
         time.sleep(2)
         return load.stop()
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from simulation.open_loop import percentile
-from tests.support.caller import Caller, until
+from tests.support.caller import Caller
 from tests.support.follower import Follower
+from tests.support.patience import patience, until
 from tests.support.postgres import at_port, pgbouncer, postgres_of_the_wheel
 from tests.support.server import RunningServer, running_server
 
@@ -41,7 +42,7 @@ def measure(one: RunningServer, other: RunningServer, writes: int, seed: int = S
     start = one.request("GET", "/readyz").json["resourceVersion"]
     follower = Follower([other.port], one.admin_token, seed, start=start)
     caller = Caller(one.port, one.admin_token)
-    assert follower.listening.wait(120)
+    assert follower.listening.wait(patience())
     answered: dict[int, float] = {}
     for number in range(writes):
         time.sleep(rng.uniform(0, LONGEST_PAUSE_SECONDS))

@@ -13,8 +13,8 @@ import pytest
 from simulation.load_generator import LoadGenerator, LoadSource, drawn_tokens
 from simulation.open_loop import RequestSender, TimedAnswer, percentile, send_when_due
 from simulation.shapes import steady
+from tests.support.patience import patience
 
-HANG_SECONDS = 180.0
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -46,10 +46,10 @@ async def sent(serve: Serve, count: int, *, connections: int = 1, early_seconds:
     """What became of so many requests that were due so long ago."""
     found: list[TimedAnswer] = []
     async with serving(serve) as port:
-        sender = RequestSender("127.0.0.1", port, found.append, connections=connections, timeout_seconds=HANG_SECONDS)
+        sender = RequestSender("127.0.0.1", port, found.append, connections=connections, timeout_seconds=patience())
         due = time.monotonic() - early_seconds
         await send_when_due([due] * count, lambda due: sender.send(due, REQUEST))
-        await sender.settle(HANG_SECONDS)
+        await sender.settle(patience())
     return found
 
 
@@ -99,10 +99,10 @@ def test_a_request_that_finds_no_server_fails() -> None:
         found: list[TimedAnswer] = []
         async with serving(answering()) as port:
             pass
-        sender = RequestSender("127.0.0.1", port, found.append, connections=2, timeout_seconds=HANG_SECONDS)
+        sender = RequestSender("127.0.0.1", port, found.append, connections=2, timeout_seconds=patience())
         for _ in range(3):
             sender.send(time.monotonic(), REQUEST)
-        await sender.settle(HANG_SECONDS)
+        await sender.settle(patience())
         return found
 
     answers = asyncio.run(run())
@@ -120,7 +120,7 @@ def test_an_answer_that_takes_too_long_is_a_timeout() -> None:
         async with serving(serve) as port:
             sender = RequestSender("127.0.0.1", port, found.append, timeout_seconds=0.05)
             sender.send(time.monotonic(), REQUEST)
-            await sender.settle(HANG_SECONDS)
+            await sender.settle(patience())
         return found
 
     assert [answer.problem for answer in asyncio.run(run())] == ["timeout"]
@@ -144,7 +144,7 @@ def test_a_load_generator_waits_until_a_service_is_served_and_counts_from_then_o
         async with serving(serve) as port:
             generator = LoadGenerator("127.0.0.1", port, LoadSource("shop/search", "/x", 200.0, steady))
             running = asyncio.create_task(generator.run())
-            async with asyncio.timeout(HANG_SECONDS):
+            async with asyncio.timeout(patience()):
                 while served < 10 or generator.answered < 5:
                     await asyncio.sleep(0.01)
             running.cancel()

@@ -20,7 +20,7 @@ from agents.runtime.process import ProcessRuntime
 from agents.seams.device import DeviceError
 from app.store.database.database import Database
 from app.store.fleet import assignments
-from tests.support.caller import until
+from tests.support.patience import patience, until
 from tests.support.server import RunningServer
 from tests.support.world import gpu_type
 
@@ -59,10 +59,10 @@ class AgentProcess:
     def end(self, how: signal.Signals = signal.SIGTERM) -> int:
         assert self.process
         self.process.send_signal(how)
-        return self.process.wait(timeout=60)
+        return self.process.wait(timeout=patience())
 
     def ask(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(self.command(*words), cwd=ROOT, capture_output=True, text=True, timeout=60)
+        return subprocess.run(self.command(*words), cwd=ROOT, capture_output=True, text=True, timeout=patience())
 
     def copies(self) -> list[str]:
         return sorted(running.copy for running in self.runtime.find())

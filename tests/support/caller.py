@@ -5,13 +5,12 @@ from __future__ import annotations
 import http.client
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from tests.support.patience import patience
 from tests.support.server import Reply
-
-GIVE_UP_SECONDS = 120.0  # a hang guard: nothing that is retried takes so long
 
 
 class NoAnswer(Exception):
@@ -21,8 +20,8 @@ class NoAnswer(Exception):
 class Caller:
     """One keep-alive connection with one token."""
 
-    def __init__(self, port: int, token: str, timeout_seconds: float = 60.0) -> None:
-        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout_seconds)
+    def __init__(self, port: int, token: str, timeout_seconds: float | None = None) -> None:
+        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout_seconds or patience())
         self._token = token
 
     def ask(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Reply:
@@ -60,7 +59,7 @@ class Caller:
         pause_seconds: float = 0.05,
     ) -> Reply:
         """The same request until it is answered by something other than 503 and 429."""
-        deadline = time.monotonic() + GIVE_UP_SECONDS
+        began = time.monotonic()
         while True:
             try:
                 reply = self.ask(method, path, body, headers)
@@ -68,7 +67,7 @@ class Caller:
                 reply = None
             if reply is not None and reply.status not in (429, 503):
                 return reply
-            assert time.monotonic() < deadline, f"{method} {path} hangs: {reply}"
+            assert time.monotonic() - began < patience(), f"{method} {path} hangs: {reply}"
             time.sleep(pause_seconds)
 
     def close(self) -> None:
@@ -82,11 +81,3 @@ def calling(port: int, token: str) -> Iterator[Caller]:
         yield caller
     finally:
         caller.close()
-
-
-def until(holds: Callable[[], bool], what: str = "", seconds: float = GIVE_UP_SECONDS) -> None:
-    """Wait for something that will hold; a guard against hanging, not an expectation of time."""
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, f"hung: {what}"
-        time.sleep(0.02)

@@ -13,7 +13,7 @@ from tempfile import mkdtemp
 
 import psycopg
 
-from tests.support.caller import until
+from tests.support.patience import patience, until
 from tests.support.postgres import DEBIAN_15, free_port, need
 
 NOBODY = 65534
@@ -41,7 +41,8 @@ class Cluster:
         """A program of Postgres, or a script, as the user that Postgres runs as; what it printed."""
         done = subprocess.run(
             [str(word) for word in words], cwd=self.folder, env=self._environment(), capture_output=True, text=True,
-            timeout=300, user=self._user(), group=self._user(), extra_groups=None if self._user() is None else [],
+            timeout=patience(), user=self._user(), group=self._user(),
+            extra_groups=None if self._user() is None else [],
         )  # fmt: skip
         assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
         return done.stdout

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.caller import until
+from tests.support.patience import patience, until
 
 IMAGE = "gpuwright-test"
 APPLETS = ("httpd", "id", "sh", "sleep", "env", "cat", "grep", "touch", "ls")
@@ -57,7 +57,7 @@ def docker_engine(folder: Path, bridge: str = "none") -> Iterator[Engine]:
     finally:
         daemon.terminate()
         try:
-            daemon.wait(120)
+            daemon.wait(patience())
         except subprocess.TimeoutExpired:
             daemon.kill()
             daemon.wait()
@@ -95,7 +95,7 @@ def _make_image(address: str, busybox: Path) -> None:
             link = tarfile.TarInfo(f"bin/{applet}")
             link.type, link.linkname = tarfile.SYMTYPE, "busybox"
             tar.addfile(link)
-    client = APIClient(base_url=address, version="auto", timeout=60)
+    client = APIClient(base_url=address, version="auto", timeout=patience())
     try:
         client.import_image_from_data(packed.getvalue(), repository=IMAGE)
     finally:

@@ -10,6 +10,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from tests.support.patience import patience
+
 RECONNECT_SECONDS = 0.05
 
 
@@ -46,7 +48,7 @@ class Follower:
     def stop(self) -> None:
         self._stopping.set()
         self.cut()
-        self._thread.join(120)
+        self._thread.join(patience())
         assert not self._thread.is_alive()
 
     def cut(self) -> None:
@@ -60,7 +62,7 @@ class Follower:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            connection = http.client.HTTPConnection("127.0.0.1", self._rng.choice(self.ports), timeout=60)
+            connection = http.client.HTTPConnection("127.0.0.1", self._rng.choice(self.ports), timeout=patience())
             try:
                 self._follow(connection)
             except (OSError, http.client.HTTPException, ValueError):

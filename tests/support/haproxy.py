@@ -19,7 +19,7 @@ from agents.gateway.desired import Desired
 from agents.gateway.haproxy import Haproxy
 from agents.gateway.master_socket import HaproxyAway, MasterSocket
 from agents.seams.routes import Acknowledged, Route, RoutesAway
-from tests.support.caller import until
+from tests.support.patience import patience, until
 from tests.support.postgres import free_port, need
 
 ROOT = Path(__file__).parents[2]
@@ -159,7 +159,7 @@ class Copies:
 
     def requests(self, index: int) -> int:
         """How many this copy has had."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.ports[index], timeout=120)
+        connection = http.client.HTTPConnection("127.0.0.1", self.ports[index], timeout=patience())
         connection.request("GET", "/__count")
         said = connection.getresponse().read()
         connection.close()

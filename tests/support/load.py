@@ -24,9 +24,9 @@ from itertools import count
 from pathlib import Path
 
 from simulation.open_loop import RequestSender, TimedAnswer, percentile, send_when_due
+from tests.support.patience import patience
 
 ROOT = Path(__file__).parents[2]
-GIVE_UP_SECONDS = 120.0  # a hang guard
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Load:
 
     def stop(self) -> Outcome:
         """Send no more, wait for what is open, and tell."""
-        said, _ = self._process.communicate(timeout=GIVE_UP_SECONDS)  # closes its input, which ends it
+        said, _ = self._process.communicate(timeout=patience())  # closes its input, which ends it
         assert self._process.returncode == 0, f"the load ended with {self._process.returncode}"
         return Outcome(tuple(Sample(*row) for row in json.loads(said)))
 

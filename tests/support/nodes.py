@@ -29,7 +29,7 @@ from agents.runtime.process import ProcessRuntime
 from agents.seams.routes import Routes
 from agents.talk.copy_client import TcpCopyClient
 from agents.templates.reading import read
-from tests.support.caller import until
+from tests.support.patience import until
 
 Date = Callable[[], datetime]
 LATENCY = "1:10=2,100=1;8:10=4,100=2"

@@ -21,9 +21,8 @@ from app.store.access import tokens as token_rows
 from app.store.database.database import Database
 from tests.support.contract import check_answer
 from tests.support.forked import ROOT, Forked
+from tests.support.patience import patience
 from tests.support.postgres import free_port
-
-START_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +82,7 @@ class RunningServer:
         *,
         token: str | None = None,
         headers: Mapping[str, str] | None = None,
-        timeout_seconds: float = 180.0,
+        timeout_seconds: float | None = None,
         peer: str = "127.0.0.1",
     ) -> Reply:
         """One request on a connection of its own; as the admin, unless a token (or "" for none) is given.
@@ -100,7 +99,7 @@ class RunningServer:
             body = json.dumps(body)
             sent.setdefault("Content-Type", "application/json")
         connection = http.client.HTTPConnection(
-            "127.0.0.1", self.port, timeout=timeout_seconds, source_address=(peer, 0)
+            "127.0.0.1", self.port, timeout=timeout_seconds or patience(), source_address=(peer, 0)
         )
         try:
             connection.request(method, path, body, sent)
@@ -121,7 +120,7 @@ class RunningServer:
     def stop(self) -> int:
         """SIGTERM, as an orchestrator does it; the exit status."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(120)
+        return self.process.wait(patience())
 
     def restart(self) -> None:
         """Start again on the same port, after `kill()` or `stop()`."""
@@ -130,8 +129,8 @@ class RunningServer:
         self.process = self._launch()
 
     def await_ready(self) -> None:
-        deadline = time.monotonic() + START_SECONDS
-        while time.monotonic() < deadline and self.process.poll() is None:
+        began = time.monotonic()
+        while time.monotonic() - began < patience() and self.process.poll() is None:
             try:
                 if self.request("GET", "/readyz", token="").status == 200:
                     return

@@ -14,8 +14,8 @@ import pytest
 
 from agents.devices.mps import MpsControl, processes
 from tests.support import fake_mps
-from tests.support.caller import until
 from tests.support.nvml_stub import needs_gcc
+from tests.support.patience import until
 
 pytestmark = needs_gcc
 UUID = "GPU-00000000-1111-2222-3333-000000000000"

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from agents.policy.power.settings import PowerSettings
+from tests.support.patience import patience
 
 pytestmark = pytest.mark.slow
 
@@ -19,7 +20,11 @@ ROOT = Path(__file__).parents[3]
 def bench(*words: str) -> subprocess.CompletedProcess[str]:
     program = "import sys; from cli.main import main; sys.exit(main(sys.argv[1:]))"
     return subprocess.run(
-        [sys.executable, "-c", program, "bench", "power", *words], capture_output=True, text=True, cwd=ROOT, timeout=240
+        [sys.executable, "-c", program, "bench", "power", *words],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=patience(),
     )
 
 

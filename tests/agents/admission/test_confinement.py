@@ -16,7 +16,7 @@ from agents.runtime.process import ProcessRuntime
 from agents.templates import Confined, Filled
 from agents.templates.filling import Builtin
 from tests.agents.admission.lists import COMMAND, CONTAINER, own, read_list
-from tests.support.caller import until
+from tests.support.patience import until
 
 PYTHON = Path("/usr/bin/python3")  # which every user can run
 USER = 20001

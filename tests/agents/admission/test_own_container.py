@@ -15,8 +15,8 @@ from agents.admission.metadata import OWN_BRIDGE
 from agents.runtime import Launch
 from agents.runtime.docker import DockerRuntime
 from agents.templates import Confined, Filled
-from tests.support.caller import until
 from tests.support.docker_engine import IMAGE, Engine, NoEngine, docker_engine
+from tests.support.patience import patience, until
 from tests.support.postgres import free_port
 from tests.support.soak import SOAK
 
@@ -50,7 +50,7 @@ def test_an_own_image_answers_at_its_published_port_and_is_kept_apart(engine: En
     models, port = tmp_path / "models", free_port()
     models.mkdir(mode=0o755)
     (models / "weights").write_text("x")
-    api = APIClient(base_url=engine.address, version="auto", timeout=60)
+    api = APIClient(base_url=engine.address, version="auto", timeout=patience())
     changes = ['ENTRYPOINT ["/bin/httpd", "-f", "-h", "/volumes/models", "-p"]']
     made = api.create_container(IMAGE, "sh")
     own = api.commit(made["Id"], repository="own", tag="1", changes=changes)

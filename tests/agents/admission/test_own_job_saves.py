@@ -17,7 +17,7 @@ from agents.runtime import Launch
 from agents.runtime.process import ProcessRuntime
 from agents.templates import Confined, Filled
 from agents.templates.reading import read
-from tests.support.caller import until
+from tests.support.patience import until
 
 LIST = """\
 user: agent

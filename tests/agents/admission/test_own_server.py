@@ -18,10 +18,10 @@ from agents.node.node import LocalNode
 from agents.node.state_folder import StateFolder
 from agents.run.opening import AgentOptions, open_node
 from tests.docs.test_cpu_cores import why_not
-from tests.support.caller import until
 from tests.support.haproxy import ROOT, Gateway, running_gateway
 from tests.support.load import steady_load
 from tests.support.nodes import assigned, copy_of, ready
+from tests.support.patience import patience, until
 from tests.support.soak import scaled
 
 EXAMPLE = ROOT / "examples" / "own-server"
@@ -70,7 +70,7 @@ def running_node(folder: Path, gateway: Gateway) -> Iterator[LocalNode]:
 
 def answer(gateway: Gateway, text: str) -> object:
     url = f"http://127.0.0.1:{gateway.port}/press/words/count?text={text}"
-    with urllib.request.urlopen(url, timeout=120) as reply:
+    with urllib.request.urlopen(url, timeout=patience()) as reply:
         return json.load(reply)
 
 

@@ -19,9 +19,9 @@ from agents.node.state_folder import StateFolder
 from agents.seams.routes import Routes
 from agents.talk.link import Link
 from tests.proofs.test_away import stays
-from tests.support.caller import until
 from tests.support.haproxy import running_gateway
 from tests.support.nodes import assigned, copy_of, kill, machine, ready, running, served
+from tests.support.patience import until
 from tests.support.server import RunningServer
 from tests.support.world import gpu_type
 

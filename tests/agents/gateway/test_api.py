@@ -26,8 +26,8 @@ from agents.gateway.sidecar import AlreadyRunning, Sidecar, SidecarCondition
 from agents.gateway.wire import DeclaredRoutes
 from agents.seams.routes import Route, RoutesAway
 from tests.agents.gateway.test_routes import answering
-from tests.support.caller import until
 from tests.support.haproxy import ROOT, Copies, Gateway, insist
+from tests.support.patience import patience, until
 from tests.support.postgres import free_port
 
 TOKENS = (
@@ -48,7 +48,7 @@ class Api:
     folder: Path
 
     def say(self, method: str, path: str, body: bytes = b"", token: str = "all-secret", length: str = "") -> Spoken:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=patience())
         try:
             headers = {"Authorization": f"Bearer {token}"} | ({"Content-Length": length} if length else {})
             connection.request(method, path, body, headers)
@@ -275,6 +275,6 @@ def test_the_command_refuses_to_listen_openly(tmp_path: Path, words: list[str], 
     done = subprocess.run(
         [sys.executable, "-m", "cli.main", "gateway", "run", "--folder", str(tmp_path / "f"), *words],
         cwd=tmp_path, env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}, capture_output=True,
-        text=True, timeout=60,
+        text=True, timeout=patience(),
     )  # fmt: skip
     assert (done.returncode, said in done.stderr, done.stdout) == (2, True, ""), done

@@ -19,8 +19,8 @@ from agents.gateway.parsing import HaproxyGarbled, HaproxyProcess, ServerLoad, S
 from agents.gateway.sidecar import Sidecar, Troubles
 from agents.gateway.wire import DeclaredRoutes, RouteSpec
 from tests.agents.gateway.test_routes import answering
-from tests.support.caller import until
 from tests.support.haproxy import Copies, Gateway
+from tests.support.patience import until
 from tests.support.soak import scaled
 
 Spoil = Callable[[str, bytes], bytes]  # a command and its answer, and what is answered instead

@@ -15,8 +15,8 @@ import pytest
 
 from agents.gateway.sidecar import Sidecar
 from agents.gateway.wire import DeclaredRoutes, RouteSpec, ServiceLimit
-from tests.support.caller import until
 from tests.support.haproxy import Copies, Gateway, running_copies
+from tests.support.patience import patience, until
 
 pytestmark = pytest.mark.slow
 
@@ -57,7 +57,7 @@ class Balanced:
 
     def send(self, body: bytes | None, path: str = "/x") -> tuple[int, str, str]:
         """Status, the port of the copy, and Retry-After."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.gateway.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.gateway.port, timeout=patience())
         try:
             connection.request("POST" if body else "GET", f"/{SERVICE}{path}", body)
             answer = connection.getresponse()

@@ -17,8 +17,8 @@ from agents.gateway.master_socket import MasterSocket
 from agents.gateway.sidecar import Sidecar
 from agents.gateway.wire import DeclaredRoutes, RouteSpec
 from tests.agents.gateway.test_balance import BACKEND, PROMISES, SERVICE, SHORT
-from tests.support.caller import until
 from tests.support.haproxy import Copies, Gateway
+from tests.support.patience import patience, until
 
 
 @pytest.mark.slow
@@ -34,7 +34,7 @@ def test_requests_that_time_out_are_in_flight_no_longer(tmp_path: Path, copies: 
         gateway.start_haproxy()
 
         def send(_: int) -> int:
-            with closing(http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=60)) as connection:
+            with closing(http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=patience())) as connection:
                 connection.request("POST", "/lab/chat/slow?ms=60000", SHORT)
                 return connection.getresponse().status
 
@@ -56,7 +56,7 @@ def test_without_lua_requests_go_by_open_requests(tmp_path: Path, copies: Copies
         gateway.start_haproxy()
 
         def send(_: int) -> str:
-            with closing(http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=60)) as connection:
+            with closing(http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=patience())) as connection:
                 connection.request("POST", "/lab/chat/slow?ms=500", SHORT)
                 return connection.getresponse().read().decode().split()[0]
 

@@ -15,9 +15,9 @@ from agents.gateway.requests import KEPT_SECONDS, GatewayPromise, Tallies
 from agents.gateway.wire import DeclaredRoutes, RouteSpec
 from agents.seams.traffic import Counters
 from tests.agents.gateway.test_routes import get
-from tests.support.caller import until
 from tests.support.haproxy import Copies, Gateway, insist
 from tests.support.load import steady_load
+from tests.support.patience import until
 
 KNOWN = with_slots(
     declare(Desired(), "node-1", DeclaredRoutes(1, (RouteSpec("c/1", "shop/search", "127.0.0.1:9001"),))), idle=()

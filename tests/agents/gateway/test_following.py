@@ -22,8 +22,8 @@ from agents.gateway.parsing import parse_loads
 from agents.gateway.plane import build_counts
 from agents.gateway.sidecar import Sidecar
 from agents.gateway.wire import DeclaredRoutes, RouteSpec, ServiceLimit
-from tests.support.caller import until
 from tests.support.haproxy import Copies, Gateway, running_copies
+from tests.support.patience import patience, until
 
 
 def copy(name: str, node: str = "node-2", address: str = "10.0.0.2:9000", drained: bool = False) -> EndpointCopy:
@@ -118,7 +118,7 @@ class Beside:
 
     def get(self, path: str = "/shop/search/x") -> tuple[int, str]:
         """Status and Retry-After."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.gateway.port, timeout=120)
+        connection = http.client.HTTPConnection("127.0.0.1", self.gateway.port, timeout=patience())
         connection.request("GET", path)
         answer = connection.getresponse()
         answer.read()

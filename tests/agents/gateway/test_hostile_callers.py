@@ -12,6 +12,7 @@ from agents.seams.routes import Route
 from tests.agents.gateway.test_routes import get
 from tests.agents.programs.serve.running import PATH, serving
 from tests.support.haproxy import Copies, Gateway
+from tests.support.patience import patience
 
 COMMANDS = [
     ("POST", "/v1/drain"),
@@ -59,7 +60,7 @@ REQUESTS = """
 
 def raw(gateway: Gateway, request: bytes) -> bytes:
     """All that HAProxy answers on one connection."""
-    with socket.create_connection(("127.0.0.1", gateway.port), timeout=120) as connection:
+    with socket.create_connection(("127.0.0.1", gateway.port), timeout=patience()) as connection:
         connection.sendall(request)
         connection.shutdown(socket.SHUT_WR)
         answer = b""

@@ -18,8 +18,8 @@ from agents.gateway.desired import MOST_OPEN
 from agents.gateway.following import follow_endpoints
 from agents.gateway.sidecar import Sidecar
 from tests.agents.programs.serve.running import PATH, serving
-from tests.support.caller import until
 from tests.support.haproxy import Gateway
+from tests.support.patience import patience, until
 
 pytestmark = pytest.mark.slow
 
@@ -48,7 +48,7 @@ class Limited:
 
     def send(self, number: int = 0) -> tuple[int, str]:
         """Status and Retry-After."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.gateway.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.gateway.port, timeout=patience())
         connection.request("POST", f"/{SERVICE}{PATH}", b"x")
         answer = connection.getresponse()
         answer.read()

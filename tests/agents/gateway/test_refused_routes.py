@@ -16,8 +16,8 @@ from agents.gateway.balances import FIRST_SLOTS
 from agents.gateway.desired import FOLLOWED, DesiredFile, SavedRoutes
 from agents.gateway.sidecar import Sidecar
 from agents.gateway.wire import DeclaredRoutes, RouteSpec
-from tests.support.caller import until
 from tests.support.haproxy import Copies, Gateway, running_copies
+from tests.support.patience import patience, until
 
 REFUSED = {"10.66.0.1:80": "2001:db8::1%nowhere", "10.66.0.2:80": "2001:db8::1%;x"}
 _split = desired.split_address
@@ -53,7 +53,7 @@ def sidecar(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sidec
 
 
 def status(gateway: Gateway, service: str = "shop/search") -> int:
-    connection = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=120)
+    connection = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=patience())
     try:
         connection.request("GET", f"/{service}/x")
         return connection.getresponse().status

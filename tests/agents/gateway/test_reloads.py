@@ -15,9 +15,9 @@ from agents.gateway.client import SidecarRoutes
 from agents.gateway.master_socket import HaproxyAway, MasterSocket, WorkerGone
 from agents.gateway.parsing import parse_info
 from tests.agents.gateway.test_routes import answering, get, ready
-from tests.support.caller import until
 from tests.support.haproxy import Copies, Gateway, insist
 from tests.support.load import steady_load
+from tests.support.patience import patience, until
 from tests.support.soak import scaled
 
 pytestmark = pytest.mark.slow
@@ -118,7 +118,7 @@ def test_what_an_old_process_still_answers_is_counted_as_open(gateway: Gateway, 
     assert insist(routes, drained).routes[0].open_requests == 1
     assert answering(gateway) == {copies.ports[1]: 8}
     until(lambda: insist(routes, drained).routes[0].open_requests == 0, "the old process has ended")
-    caller.join(120)
+    caller.join(patience())
     assert slow[0][0] == 200
 
 
@@ -127,7 +127,7 @@ def test_a_caller_whose_connection_an_old_process_holds_is_served_by_the_copies_
 ) -> None:
     routes = gateway.routes()
     routes.declare([copies.route(0)])
-    kept = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=120)
+    kept = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=patience())
     try:
         kept.request("POST", "/shop/search/x", "{}")
         assert kept.getresponse().read() == b"%d /x" % copies.ports[0]

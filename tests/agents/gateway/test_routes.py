@@ -12,16 +12,16 @@ import pytest
 from agents.gateway.balances import FIRST_SLOTS
 from agents.gateway.client import SidecarRoutes
 from agents.seams.routes import Acknowledged, Route, RoutesAway
-from tests.support.caller import until
 from tests.support.haproxy import Copies, Gateway
 from tests.support.load import steady_load
+from tests.support.patience import patience, until
 
 pytestmark = pytest.mark.slow
 
 
 def get(gateway: Gateway, path: str = "/shop/search/x", method: str = "GET") -> tuple[int, str, str]:
     """Status, body and Retry-After, on a connection of its own."""
-    connection = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=120)
+    connection = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=patience())
     try:
         connection.request(method, path)
         answer = connection.getresponse()

@@ -25,8 +25,8 @@ from agents.gateway.requests import GatewayPromise, Tallies
 from agents.gateway.sidecar import Sidecar
 from agents.gateway.wire import CountedRequests, ServiceLimit
 from tests.agents.programs.serve.running import Copy, serving
-from tests.support.caller import until
 from tests.support.haproxy import Gateway
+from tests.support.patience import patience, until
 
 
 def known(ttft_ms: float = 50.0, tpot_ms: float = 20.0) -> Tallies:
@@ -128,7 +128,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Gateway
 
 
 def ask(gateway: Gateway, tokens: int, stream: bool, usage: bool = False, prompt: str = "a b c") -> bytes:
-    connection = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=patience())
     try:
         body = {"prompt": prompt, "max_tokens": tokens, "stream": stream}
         body |= {"stream_options": {"include_usage": True}} if usage else {}
@@ -166,7 +166,7 @@ def test_streams_and_whole_answers_through_haproxy_are_measured(measured: tuple[
 def test_a_caller_who_leaves_has_had_a_first_token(measured: tuple[Gateway, Sidecar, Copy]) -> None:
     gateway, sidecar, copy = measured
     before = service_totals(sidecar)
-    with socket.create_connection(("127.0.0.1", gateway.port), timeout=60) as connection:
+    with socket.create_connection(("127.0.0.1", gateway.port), timeout=patience()) as connection:
         body = json.dumps({"prompt": "a", "max_tokens": 8000, "stream": True}).encode()
         head = b"POST /lab/chat/v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body)
         connection.sendall(head + body)

@@ -11,7 +11,7 @@ from contextlib import ExitStack, suppress
 import pytest
 
 from agents.host.pages import MOST_CALLERS, PageServer, serve
-from tests.support.caller import until
+from tests.support.patience import patience, until
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def server() -> Iterator[PageServer]:
 
 def got(server: PageServer, path: str = "/metrics") -> tuple[int, str, bytes]:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}{path}", timeout=60) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}{path}", timeout=patience()) as answer:
             return answer.status, answer.headers["Content-Type"], answer.read()
     except urllib.error.HTTPError as error:
         with error:
@@ -32,7 +32,7 @@ def got(server: PageServer, path: str = "/metrics") -> tuple[int, str, bytes]:
 
 def raw(server: PageServer, sent: bytes) -> bytes:
     received = b""
-    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=patience()) as connection:
         with suppress(OSError):
             connection.sendall(sent)
         with suppress(ConnectionResetError):

@@ -15,8 +15,8 @@ import pytest
 from agents.contract.assignments import AssignedInstance
 from agents.keeper.copies import NodeCopy, Stage
 from agents.node.node import LocalNode
-from tests.support.caller import until
 from tests.support.nodes import Machine, around, assigned, copy_of, kill, machine, ready, running, served
+from tests.support.patience import until
 from tests.support.soak import SOAK
 
 STUBBORN = """\

@@ -17,8 +17,8 @@ from agents.keeper.copies import Stage
 from agents.runtime import proc
 from agents.talk.copy_client import TcpCopyClient
 from agents.templates import Probe
-from tests.support.caller import until
 from tests.support.nodes import Machine, around, assigned, copy_of, kill, machine, ready, running, served
+from tests.support.patience import until
 
 pytestmark = pytest.mark.slow
 

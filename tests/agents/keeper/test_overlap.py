@@ -13,8 +13,8 @@ from agents.keeper.room import excess_sm_percent
 from agents.node.node import LocalNode
 from tests.agents.keeper.test_faults import HANGS
 from tests.agents.keeper.test_routing import Gateway
-from tests.support.caller import GIVE_UP_SECONDS, until
 from tests.support.nodes import Machine, assigned, copy_of, kill, machine, ready, running, served
+from tests.support.patience import patience, until
 
 pytestmark = pytest.mark.slow
 
@@ -59,7 +59,7 @@ def test_a_warm_copy_waits_for_a_gateway_that_is_away_beyond_the_time_and_no_lon
         until(lambda: ready(node, "search-1"), "it is ready")
         gateway.away = True
         changed = served("search-1", sm=70)
-        node.offer(assigned(2, changed, handover="overlap", handover_seconds=GIVE_UP_SECONDS))
+        node.offer(assigned(2, changed, handover="overlap", handover_seconds=patience()))
         until(lambda: stages(node) == [Stage.READY, Stage.ROUTING], "the new one is warm")
         node.offer(assigned(3, changed, handover="overlap", handover_seconds=SECONDS))
         _, new = sorted(node.keeper.copies(), key=lambda copy: copy.born)

@@ -16,8 +16,8 @@ from agents.contract.logs import LogWanted
 from agents.contract.reports import InstanceMinute
 from agents.keeper.copies import NodeCopy, Stage
 from agents.node.node import LocalNode
-from tests.support.caller import until
 from tests.support.nodes import Machine, assigned, copy_of, kill, ready
+from tests.support.patience import until
 from tests.support.soak import scaled
 from tests.support.trainers import (
     EXAMPLES,
@@ -80,7 +80,7 @@ def train_under_kills(script: str, folder: Path, steps: int, pause: float) -> Pa
             node.offer(assigned(2))
             until(lambda: not node.keeper.copies(), "it was preempted")
             node.offer(assigned(3, quick))
-            until(lambda: held(node).get("tune-1") == "job_done", "it has done all its steps", seconds=120)
+            until(lambda: held(node).get("tune-1") == "job_done", "it has done all its steps")
             assert node.keeper.exit_code("tune-1") == 0
         return files_of(made, job).folder
 

@@ -10,8 +10,8 @@ import pytest
 
 from app.store.database.database import Database
 from tests.support.agents import running_agent
-from tests.support.caller import until
 from tests.support.nodes import assigned, served
+from tests.support.patience import until
 from tests.support.server import RunningServer
 
 LINKED = {"model": "m", "file": "up/passwd"}

@@ -17,8 +17,8 @@ from agents.keeper.step_runner import Result, StepRunner, do_nothing
 from agents.seams.device import GpuProcess
 from agents.talk.copy_client import CopyReply
 from agents.templates import Filled, Probe
-from tests.support.caller import GIVE_UP_SECONDS
 from tests.support.nodes import served
+from tests.support.patience import patience
 
 HEALTH, WARM_UP = Probe("GET", "/healthz"), Probe("POST", "/infer")
 BOTH = Filled("both", ("serve",), health=HEALTH, warm_up=WARM_UP)
@@ -112,7 +112,7 @@ def test_however_many_steps_wait_for_their_copies_the_next_begins() -> None:
     for number in range(100):
         runner.do(f"copy-{number}", wait, waits=True)
     try:
-        assert all(begun.acquire(timeout=GIVE_UP_SECONDS) for _ in range(100)), "all wait at once"
+        assert all(begun.acquire(timeout=patience()) for _ in range(100)), "all wait at once"
     finally:
         answers.set()
         runner.stop()

@@ -17,8 +17,8 @@ from agents.keeper.copies import NodeCopy, Stage
 from agents.keeper.swapping import host_free_gib
 from agents.node.node import LocalNode
 from agents.runtime import Running, proc
-from tests.support.caller import until
 from tests.support.nodes import Machine, around, assigned, copy_of, kill, machine, ready, served
+from tests.support.patience import patience, until
 from tests.support.trainers import agent_on, trainer
 
 pytestmark = pytest.mark.slow
@@ -55,7 +55,9 @@ def process_of(copy: NodeCopy) -> Running:
 
 def steps(node: LocalNode) -> float:
     """What the process says of itself now."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{copy_of(node, 'tune-1').port}/metrics", timeout=60) as answer:
+    with urllib.request.urlopen(
+        f"http://127.0.0.1:{copy_of(node, 'tune-1').port}/metrics", timeout=patience()
+    ) as answer:
         lines = answer.read().decode().splitlines()
     return next(float(line.split()[1]) for line in lines if line.startswith("gpuwright_train_steps_total"))
 

@@ -13,8 +13,8 @@ from agents.contract.fits import GpuRules
 from agents.keeper.copies import NodeCopy, Stage
 from agents.keeper.decide import NodeConstraints, WantedInstance, decide
 from agents.node import reporting
-from tests.support.caller import until
 from tests.support.nodes import Machine, around, assigned, copy_of, machine, ready, running, served
+from tests.support.patience import until
 
 A, B, C = "GPU-a", "GPU-b", "GPU-c"
 NODE = NodeConstraints(memory_gib={A: 16.0, B: 16.0, C: 16.0})

@@ -9,8 +9,8 @@ import pytest
 from agents.host.clocks import boot_id
 from agents.node.state_folder import StateFolder
 from agents.policy.power import Energy
-from tests.support.caller import until
 from tests.support.nodes import assigned, machine, ready, running, served
+from tests.support.patience import until
 
 
 @pytest.mark.slow

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from agents.node.reclaim_file import BadNotice, ReclaimFile, parse_notice
-from tests.support.caller import until
 from tests.support.nodes import machine, running
+from tests.support.patience import patience, until
 
 NOW = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
 DEADLINE = NOW + timedelta(minutes=2)
@@ -88,9 +88,9 @@ def test_it_is_watched_until_the_agent_stops(path: Path) -> None:
     thread = threading.Thread(target=file.watch, args=(stopping, changed.set))
     thread.start()
     path.write_text("2026-06-01T12:02:00Z")
-    assert changed.wait(120)
+    assert changed.wait(patience())
     stopping.set()
-    thread.join(120)
+    thread.join(patience())
     assert not thread.is_alive()
 
 

@@ -19,6 +19,7 @@ from agents.node.state_folder import Credential, StateFolder
 from agents.run.opening import NoGateway
 from agents.seams.routes import Acknowledged, Route, RoutesAway
 from agents.templates.reading import read_usable
+from tests.support.patience import patience
 from tests.support.server import RunningServer
 
 ROOT = Path(__file__).parents[3]
@@ -37,7 +38,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 def refused(folder: Path, *words: str) -> str:
     """The message that is printed instead of running."""
     command = [sys.executable, "-m", "cli.main", "agent", "run", "--device", "simulated", "--state-dir", str(folder)]
-    ran = subprocess.run([*command, *words], cwd=ROOT, capture_output=True, text=True, timeout=180)
+    ran = subprocess.run([*command, *words], cwd=ROOT, capture_output=True, text=True, timeout=patience())
     assert ran.returncode == 2, ran.stderr
     assert ran.stderr.count("\n") == 1, "one line, and nothing was begun"
     return ran.stderr
@@ -89,7 +90,7 @@ def test_a_garbled_file_of_its_own_is_reported(folder: Path, name: str) -> None:
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
 def test_metrics_are_served_on_ipv6() -> None:
     answering = serve(("::1", 0), {"/metrics": lambda: b"up 1\n"})
-    with urlopen(f"http://[::1]:{answering.port}/metrics", timeout=120) as page:
+    with urlopen(f"http://[::1]:{answering.port}/metrics", timeout=patience()) as page:
         assert page.read() == b"up 1\n"
     answering.close()
 
@@ -100,7 +101,7 @@ def test_a_join_that_is_refused_names_the_fault(api: RunningServer, tmp_path: Pa
     words = ["--server", api.url, "--node", "node-1", "--gpu-type", "no-such", "--gpus", "2"]
     command = [sys.executable, "-m", "cli.main", "agent", "join", *words, "--state-dir", str(tmp_path)]
     environment = {**os.environ, "GPUWRIGHT_JOIN_TOKEN": token}
-    joined = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=180)
+    joined = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=patience())
     assert joined.returncode == 3
     assert "no-such" in joined.stderr
 

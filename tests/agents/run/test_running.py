@@ -15,8 +15,8 @@ import pytest
 
 from app.store.database.database import Database
 from tests.support.agents import ROOT, AgentProcess, running_agent
-from tests.support.caller import until
 from tests.support.nodes import assigned, served
+from tests.support.patience import patience, until
 from tests.support.server import RunningServer
 
 pytestmark = pytest.mark.slow
@@ -85,7 +85,7 @@ def test_copies_without_a_journal_serve_on_and_strangers_are_named(agent: AgentP
     (agent.folder / "journal.jsonl").write_text("rubbish\n{}\n")
     agent.start()
     assert agent.process is not None
-    assert agent.process.wait(timeout=60) != 0
+    assert agent.process.wait(timeout=patience()) != 0
     assert "move the file away and run `gpuwright agent adopt`" in agent.said_log()
     (agent.folder / "journal.jsonl").unlink()
     memory = json.loads((agent.folder / "memory.json").read_text())
@@ -126,7 +126,7 @@ def test_a_node_that_was_deleted_and_joined_again_continues_without_a_restart(
     words = ["--node", "node-1", "--gpu-type", "v100-16gb", "--gpus", "2"]
     environment = {**os.environ, "GPUWRIGHT_JOIN_TOKEN": token}
     command = agent.command("join", "--server", api.url, *words)
-    assert subprocess.run(command, cwd=ROOT, env=environment, timeout=180).returncode == 0
+    assert subprocess.run(command, cwd=ROOT, env=environment, timeout=patience()).returncode == 0
 
     def known() -> bool:
         telemetry = api.request("GET", "/api/v1/nodes/node-1/telemetry").json

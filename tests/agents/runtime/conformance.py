@@ -13,7 +13,7 @@ import pytest
 
 from agents.runtime import CopyRuntime, Launch, LaunchError, Running
 from agents.templates import Filled
-from tests.support.caller import until
+from tests.support.patience import until
 
 SLEEPER = "echo up; exec sleep 600"
 STUBBORN = "trap '' TERM; echo up; sleep 600"

@@ -12,8 +12,8 @@ from docker import APIClient
 from agents.runtime import CopyRuntime, LaunchError
 from agents.runtime.docker import DockerRuntime, EngineAway
 from tests.agents.runtime.conformance import SLEEPER, RuntimeConformance, launched
-from tests.support.caller import until
 from tests.support.docker_engine import IMAGE, Engine, NoEngine, docker_engine
+from tests.support.patience import patience, until
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def runtime(engine: Engine, tmp_path: Path) -> Iterator[DockerRuntime]:
 
 @pytest.fixture
 def api(engine: Engine) -> Iterator[APIClient]:
-    client = APIClient(base_url=engine.address, version="auto", timeout=60)
+    client = APIClient(base_url=engine.address, version="auto", timeout=patience())
     yield client
     client.close()
 

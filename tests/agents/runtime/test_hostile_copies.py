@@ -15,7 +15,7 @@ from agents.node.adoption import adopt_copy
 from agents.runtime import Running
 from agents.runtime.logs import Logs
 from agents.runtime.process import ProcessRuntime
-from tests.support.caller import until
+from tests.support.patience import until
 
 ASSIGNED = Assignment("node-1", 1, 1, 1, instances=(AssignedInstance("one", 0, sm_percent=30, memory_gib=1),))
 

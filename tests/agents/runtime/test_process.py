@@ -14,8 +14,8 @@ from agents.runtime import CopyRuntime, Launch, LaunchError, proc
 from agents.runtime.process import ProcessRuntime
 from agents.templates import Filled
 from tests.agents.runtime.conformance import SLEEPER, RuntimeConformance, killed, launched, running_now
-from tests.support.caller import until
 from tests.support.figures import descriptors
+from tests.support.patience import until
 from tests.support.soak import scaled
 
 

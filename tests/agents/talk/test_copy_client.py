@@ -12,6 +12,7 @@ import pytest
 
 from agents.talk.copy_client import MOST_BYTES, TcpCopyClient
 from agents.templates import Filled, Probe
+from tests.support.patience import patience
 
 
 @contextmanager
@@ -38,7 +39,7 @@ def copy_that(behaves: Callable[[socket.socket, bytes], None], host: str = "127.
         thread.start()
         yield listener.getsockname()[1]
         listener.shutdown(socket.SHUT_RDWR)
-    thread.join(120)
+    thread.join(patience())
     assert not thread.is_alive()
 
 

@@ -21,8 +21,8 @@ from agents.seams.routes import RoutesAway
 from agents.talk.deadline import MOST_BYTES
 from agents.talk.link import Link, LinkError
 from tests.agents.talk.test_copy_client import copy_that, drips, header_without_end, never_ends, ok, says
-from tests.support.caller import until
 from tests.support.nodes import still_node
+from tests.support.patience import patience, until
 
 DEEP = b"[" * 100_000
 TOKEN = "gw_canary_0123456789abcdef"
@@ -89,7 +89,7 @@ def test_no_answer_ends_a_thread_of_the_agent(body: bytes, tmp_path: Path, caplo
             until(lambda what=what: any(record.message.startswith(what) for record in caplog.records), what)  # type: ignore[misc]
         assert running.is_alive()
         agent.stop()
-        running.join(120)
+        running.join(patience())
     assert not running.is_alive()
     assert TOKEN not in caplog.text
 

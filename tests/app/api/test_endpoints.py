@@ -15,7 +15,7 @@ from agents.contract.assignments import AssignedInstance, Assignment
 from app.store.database.database import Database
 from app.store.fleet import assignments, endpoints, gateways
 from app.store.fleet.endpoints import GatewayLimit
-from tests.support.caller import until
+from tests.support.patience import patience, until
 from tests.support.reports import instance, note_assigned, report, send
 from tests.support.server import Reply, RunningServer
 
@@ -83,11 +83,11 @@ def test_a_poll_is_answered_when_a_copy_comes_and_when_it_is_drained(
     assert ask(server, edge, first).status == 204
     poll = waiting(server, edge, first)
     tell(server, node, ("a", "ready"), ("b", "ready"))
-    second = poll.result(30).json
+    second = poll.result(patience()).json
     assert [copy["id"] for copy in second["services"][0]["copies"]] == ["a", "b"]
     poll = waiting(server, edge, second["version"])
     tell(server, node, ("a", "draining"), ("b", "ready"))
-    third = poll.result(30).json
+    third = poll.result(patience()).json
     assert [copy.get("drained", False) for copy in third["services"][0]["copies"]] == [True, False]
     assert first < second["version"] < third["version"]
 
@@ -99,7 +99,7 @@ def test_what_is_no_news_for_gateways_wakes_none(server: RunningServer, edge: st
     held = [{"instance": "i-9", "reason": "no_room_to_hand_over"}]
     copies = [{"id": "a", "instance": "i-1", "gpu": 0, "stage": "ready", "address": "10.0.0.1:9000"}]
     assert send(server, node, report("node-1", next(sequences), copies=copies, heldBack=held)).status == 200
-    assert poll.result(30).status == 204
+    assert poll.result(patience()).status == 204
 
 
 def test_what_nodes_are_told_weighs_their_copies(
@@ -116,7 +116,7 @@ def test_what_nodes_are_told_weighs_their_copies(
     database.write(
         lambda connection: assignments.write(connection, 1, [assignments.AssignmentDraft("node-1", 1, body)])
     )
-    (search,) = poll.result(30).json["services"]
+    (search,) = poll.result(patience()).json["services"]
     assert (search["copies"][0]["weight"], search["sloMs"], search["percentile"]) == (123.0, 80.0, 98.0)
 
 
@@ -128,7 +128,7 @@ def test_limits_are_told_and_the_same_again_is_no_news(
     poll = waiting(server, edge, known)
     limits = {"shop/search": GatewayLimit(100, 0.25, 7, {"node-1/0": 24}), "shop/free": GatewayLimit()}
     assert database.write(lambda connection: endpoints.set_limits(connection, limits))
-    (search,) = poll.result(30).json["services"]
+    (search,) = poll.result(patience()).json["services"]
     assert (search["queueLimit"], search["shedShare"], search["retryAfterSeconds"]) == (100, 0.25, 7)
     assert database.read(endpoints.read_limits)["shop/search"].in_time == {"node-1/0": 24}
     assert not database.write(lambda connection: endpoints.set_limits(connection, limits))
@@ -154,7 +154,7 @@ def test_a_revoked_token_is_told_nothing_any_more(server: RunningServer, edge: s
     until(lambda: ask(server, edge, known).status == 204)
     assert server.request("DELETE", f"/api/v1/tokens/{made['id']}").status == 200
     tell(server, node, ("a", "ready"), ("c", "ready"))
-    assert poll.result(60).status in (204, 401)
+    assert poll.result(patience()).status in (204, 401)
 
 
 def test_a_version_that_was_never_given_out_is_answered_at_once(server: RunningServer, edge: str, node: str) -> None:

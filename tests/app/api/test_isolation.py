@@ -17,7 +17,7 @@ from app.access import TABLE, AccessVerb, Noun, Role
 from app.main import assemble
 from app.manifests.model import BY_PLURAL, Kind
 from app.settings import Settings
-from tests.support.caller import until
+from tests.support.patience import patience, until
 from tests.support.reports import instance, note_assigned, report, send
 from tests.support.server import Reply, RunningServer
 from tests.support.world import gpu_type, job, manifest, model, node, profile, service
@@ -302,7 +302,7 @@ def stream(world: RunningServer, path: str, token: str) -> Iterator[str]:
     """What a watch sends until what was written last; changes come in their order."""
     import http.client
 
-    connection = http.client.HTTPConnection("127.0.0.1", world.port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", world.port, timeout=patience())
     connection.request("GET", path, headers={"Authorization": f"Bearer {token}"})
     response = connection.getresponse()
     assert response.status == 200

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.caller import until
+from tests.support.patience import until
 from tests.support.postgres import DatabaseServer
 from tests.support.reports import report, send
 from tests.support.server import RunningServer, running_server

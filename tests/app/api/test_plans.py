@@ -15,6 +15,7 @@ import pytest
 from app.control.answer.replay import Record
 from app.store.database.urls import libpq_url
 from tests.support.forked import ROOT
+from tests.support.patience import patience
 from tests.support.planned import Planned, planned_fleet
 from tests.support.postgres import DatabaseServer
 from tests.support.server import Reply
@@ -249,7 +250,7 @@ print(json.dumps(database.read(lambda connection: overview._whole(connection, ""
 @pytest.mark.slow
 def test_the_overview_tells_what_services_cost_also_where_the_solvers_are_not_installed(fleet: Planned) -> None:
     program = [sys.executable, "-c", BARE, fleet.server.database_url]
-    told = json.loads(subprocess.run(program, cwd=ROOT, check=True, capture_output=True, timeout=180).stdout)
+    told = json.loads(subprocess.run(program, cwd=ROOT, check=True, capture_output=True, timeout=patience()).stdout)
     usual = ask(fleet, "/api/v1/overview")
     prices, usual_prices = (
         {one["service"]: one["pricePerHour"] for one in found["services"]} for found in (told, usual)

@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.support.caller import until
+from tests.support.patience import until
 from tests.support.server import Reply, RunningServer
 
 NODE = {"gpuType": "v100-16gb", "gpus": 4, "cpuCores": 48, "memoryGib": 256}

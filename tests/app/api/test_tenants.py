@@ -21,7 +21,7 @@ from solvers.planning.problem import Problem
 from tests.app.api.test_isolation import routes
 from tests.simulation.worlds import CALM_TICK_SECONDS, Document, document, gpu_type, node, policy
 from tests.simulation.worlds import profile as profile_of
-from tests.support.caller import until
+from tests.support.patience import patience, until
 from tests.support.postgres import DatabaseServer
 from tests.support.reports import report, send
 from tests.support.server import Reply, RunningServer, running_server
@@ -207,7 +207,7 @@ def watch(fleet: SharedFleet, tenant: str) -> str:
         spec = {"model": f"{owner}-model", "slo": SLO, "ratePerSecond": 1}
         path = f"/api/v1/services/{owner}/{name}"
         assert fleet.server.request("PUT", path, {"spec": spec}).status == 201
-    connection = http.client.HTTPConnection("127.0.0.1", fleet.server.port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", fleet.server.port, timeout=patience())
     headers = {"Authorization": f"Bearer {fleet.tokens[tenant]}"}
     connection.request("GET", "/api/v1/watch?resourceVersion=0", headers=headers)
     response = connection.getresponse()

@@ -12,6 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from tests.support.patience import patience
 from tests.support.server import RunningServer
 from tests.support.world import gpu_type, manifest, model
 
@@ -20,7 +21,7 @@ class Watch:
     """An open watch; `next()` gives the next change, None at its end."""
 
     def __init__(self, server: RunningServer, query: str, token: str, **headers: str) -> None:
-        self._connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+        self._connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=patience())
         self._connection.request("GET", f"/api/v1/watch{query}", headers={"Authorization": f"Bearer {token}"} | headers)
         self._response = self._connection.getresponse()
         self.status = self._response.status
@@ -104,7 +105,7 @@ def test_revoking_the_token_ends_its_open_watch(server: RunningServer) -> None:
         follower = threading.Thread(target=follow)
         follower.start()
         server.request("DELETE", f"/api/v1/tokens/{made['id']}")
-        assert ended.wait(120)
+        assert ended.wait(patience())
         follower.join()
 
 

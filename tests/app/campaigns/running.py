@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.support.agents import AgentProcess
-from tests.support.caller import until
+from tests.support.patience import until
 from tests.support.server import Reply, RunningServer
 from tests.support.world import model
 
@@ -14,7 +14,6 @@ from tests.support.world import model
 LATENCY = {1: {10: 24.0, 30: 12.0, 100: 8.0}, 4: {10: 48.0, 30: 24.0, 100: 16.0}}
 MEMORY_GIB = 1.5
 QUICK = {"batches": [1, 4], "smPercents": [10, 30, 100], "leastSeconds": 0.1, "accuracy": 0.1}
-END_SECONDS = 280.0  # a guard: profiling shares the machine with other tests
 
 
 def declare_model(server: RunningServer, name: str = "tiny", **args: Any) -> None:
@@ -53,7 +52,7 @@ class Asked:
             return found["endedAt"] is not None
 
         try:
-            until(ended, seconds=END_SECONDS)
+            until(ended)
         except AssertionError:
             raise AssertionError(f"{found}\n{agent.said_log()[-3000:]}") from None
         return found

@@ -13,7 +13,7 @@ import pytest
 
 from tests.app.campaigns.running import Asked, asked, declare_model, settings_of
 from tests.support.agents import AgentProcess, running_agent
-from tests.support.caller import until
+from tests.support.patience import until
 from tests.support.server import RunningServer
 from tests.support.soak import scaled
 
@@ -96,14 +96,10 @@ def test_an_agent_that_starts_again_ends_the_copy_that_the_last_one_measured(
     with running_agent(api, tmp_path / "agent") as agent:
         declare_model(api, startSeconds=30)
         campaign = asked(api, gpu=0)
-        deadline = time.monotonic() + 120
-        while not agent.copies() and time.monotonic() < deadline:
-            time.sleep(0.05)
+        until(agent.copies, "a copy is measured")
         (first,) = agent.copies()
         agent.end(signal.SIGKILL)
         assert agent.copies() == [first]
         assert api.request("DELETE", f"/api/v1/campaigns/{campaign.id}").status == 200
         agent.start()
-        while agent.copies() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert agent.copies() == []
+        until(lambda: agent.copies() == [], "the copy has ended")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.app.campaigns.running import ask, asked, declare_model
-from tests.support.caller import until
+from tests.support.patience import until
 from tests.support.postgres import DatabaseServer
 from tests.support.server import RunningServer, running_server
 from tests.support.world import gpu_type, model, node

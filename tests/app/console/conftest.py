@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect, sync_playwright
 
-from tests.support.patience import PATIENCE_MS
+from tests.support.patience import patience
 from tests.support.planned import Planned, planned_fleet
 from tests.support.postgres import DatabaseServer, need
 
@@ -29,7 +29,7 @@ def browser() -> Iterator[Browser]:
     No longer than a module: while it is open its event loop runs in this thread, and nobody else can run one.
     """
     need(CHROMIUM, "chromium")
-    expect.set_options(timeout=PATIENCE_MS)
+    expect.set_options(timeout=1000 * patience())
     with sync_playwright() as started:
         chromium = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield chromium

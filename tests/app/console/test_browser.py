@@ -14,7 +14,7 @@ from app.console.links import sign_in_link
 from app.store.database.urls import libpq_url
 from tests.app.console.visits import link, session
 from tests.support.axe import violations, violations_in_either_light
-from tests.support.patience import PATIENCE_MS
+from tests.support.patience import patience
 from tests.support.planned import Planned
 from tests.support.server import RunningServer
 
@@ -46,7 +46,7 @@ def opened(
 ) -> Iterator[Page]:
     """A page of a new visitor; anything that the browser complains of fails the test, but for these refusals."""
     context: BrowserContext = browser.new_context(base_url=server.url, **options)
-    context.set_default_timeout(PATIENCE_MS)
+    context.set_default_timeout(1000 * patience())
     if cookie:
         context.add_cookies([{"name": "gpuwright", "value": cookie, "url": server.url, "sameSite": "Strict"}])
     page = context.new_page()

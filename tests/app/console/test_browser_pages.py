@@ -11,7 +11,7 @@ from app.console.links import SIGN_IN, sign_in_link
 from tests.app.console.test_browser import LIVE_PAGES, PAGES, PHONE, STILL_PAGES, opened
 from tests.app.console.visits import cookie_of, session, sign_in, visit
 from tests.support.axe import violations
-from tests.support.patience import PATIENCE_MS
+from tests.support.patience import patience
 from tests.support.planned import Planned
 from tests.support.server import RunningServer
 
@@ -116,7 +116,7 @@ def test_times_are_shown_in_the_zone_that_was_chosen(browser: Browser, server: R
 
 def test_a_lost_server_is_reported_and_the_page_recovers(browser: Browser, server: RunningServer, cookie: str) -> None:
     context = browser.new_context(base_url=server.url)
-    context.set_default_timeout(PATIENCE_MS)
+    context.set_default_timeout(1000 * patience())
     context.add_cookies([{"name": "gpuwright", "value": cookie, "url": server.url, "sameSite": "Strict"}])
     context.clock.install()
     tabs = [(path, context.new_page()) for path in LIVE_PAGES if path not in OF_ADMINS]

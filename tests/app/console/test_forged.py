@@ -14,6 +14,7 @@ from app.access import Principal, Scope
 from app.console.forms import form_token
 from app.http.gate import SLOW_BODY_SECONDS
 from tests.app.console.visits import FORM, session, visit
+from tests.support.patience import patience
 from tests.support.planned import Planned
 from tests.support.server import Reply, RunningServer
 
@@ -140,7 +141,7 @@ def test_a_form_whose_session_ends_while_it_trickles_in_changes_nothing(server: 
     made = server.request("POST", "/api/v1/tokens", {"scope": "operator"}).json
     cookie = session(server, made["token"])
     body = urlencode({"form": proof(server, cookie)}).encode()
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=patience())
     connection.putrequest("POST", "/nodes/node-1/cordon")
     for name, value in {**FORM, "Cookie": cookie, "Content-Length": str(len(body))}.items():
         connection.putheader(name, value)

@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -19,8 +18,7 @@ import pytest
 
 from tests.app.http.small_app import run, token
 from tests.support.forked import FORKS
-
-HANG_SECONDS = 120  # nothing here takes so long; a guard, not an expectation
+from tests.support.patience import patience, until
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +37,7 @@ class Client:
     """One raw connection."""
 
     def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=HANG_SECONDS)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=patience())
         self._rest = b""
 
     def send(self, data: bytes) -> None:
@@ -111,20 +109,17 @@ class Running:
         client.close()
         return answer
 
-    def until(self, line: str) -> None:
+    def until_told(self, line: str) -> None:
         """Wait for a line of /metrics."""
-        deadline = time.monotonic() + HANG_SECONDS
-        while line not in (page := self.ask("GET", "/metrics", "viewer").body.decode()):
-            assert time.monotonic() < deadline, page
-            time.sleep(0.02)
+        until(lambda: line in self.metrics(), self.metrics)
 
     def until_unsent(self, least_bytes: float) -> None:
         """Wait until at least so many bytes of answers are unsent."""
-        deadline = time.monotonic() + HANG_SECONDS
-        name = b"\ngpuwright_unsent_answer_bytes "
-        while float(self.ask("GET", "/metrics", "viewer").body.split(name)[1].split(b"\n")[0]) < least_bytes:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        name = "\ngpuwright_unsent_answer_bytes "
+        until(lambda: float(self.metrics().split(name)[1].split("\n")[0]) >= least_bytes, self.metrics)
+
+    def metrics(self) -> str:
+        return self.ask("GET", "/metrics", "viewer").body.decode()
 
     def stop(self, number: int = signal.SIGTERM) -> int | None:
         assert self.process.pid is not None
@@ -133,7 +128,7 @@ class Running:
 
     def ended(self) -> int | None:
         """The exit code, once it has one."""
-        self.process.join(HANG_SECONDS)
+        self.process.join(patience())
         return self.process.exitcode
 
     def log(self) -> list[dict[str, Any]]:
@@ -188,7 +183,7 @@ def _starter() -> Iterator[Start]:
         process.start()
         theirs.close()
         try:
-            assert ours.poll(HANG_SECONDS)
+            assert ours.poll(patience())
             port = ours.recv()
         except EOFError:
             raise AssertionError(log_path.read_text()) from None

@@ -55,8 +55,8 @@ def test_a_reader_of_a_watch_that_takes_nothing_is_cut_off(start: Start) -> None
     reader = server.client()
     reader.send(request("GET", "/api/v1/watch"))
     assert reader.answer().status == 200
-    server.until('gpuwright_cut_connections_total{reason="stalled-reader"} 1.0')
-    server.until('gpuwright_open_long_requests{lane="watch"} 1.0')
+    server.until_told('gpuwright_cut_connections_total{reason="stalled-reader"} 1.0')
+    server.until_told('gpuwright_open_long_requests{lane="watch"} 1.0')
     assert b"heartbeat" in reader.socket.recv(65536)
 
 
@@ -65,7 +65,7 @@ def test_a_reader_of_a_page_that_takes_nothing_is_cut_off(start: Start) -> None:
     server = start(settings={"write_stall_seconds": 0.5})
     stuck = server.client()
     stuck.send(request("GET", "/api/v1/services?kibibytes=30000"))
-    server.until('reason="stalled-reader"} 1.0')
+    server.until_told('reason="stalled-reader"} 1.0')
 
 
 @pytest.mark.slow
@@ -74,7 +74,7 @@ def test_readers_that_leave_too_much_unread_together_are_cut_off(start: Start) -
     stuck = [server.client() for _ in range(4)]
     for client in stuck:
         client.send(request("GET", "/api/v1/services?kibibytes=30000"))
-    server.until('reason="slow-reader"}')
+    server.until_told('reason="slow-reader"}')
     assert server.ask("GET", "/healthz", None).status == 200
 
 

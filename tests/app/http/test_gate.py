@@ -12,6 +12,7 @@ import pytest
 
 from tests.app.http.conftest import Answer, Running, Start, request
 from tests.app.http.small_app import CANARY, token
+from tests.support.patience import patience
 
 MIB = 1024 * 1024
 CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"
@@ -131,7 +132,7 @@ def test_many_large_bodies_at_once_get_503_and_when_to_come_back(start: Start) -
     holder = server.client()
     holder.send(head("POST", "/api/v1/apply", "admin", b"Content-Length: %d" % (2 * MIB)) + b"\r\n" + bytes(MIB))
     holder.send(bytes(MIB - 100_000))
-    server.until("gpuwright_body_bytes 1.997152e+06")
+    server.until_told("gpuwright_body_bytes 1.997152e+06")
     refused = server.ask("POST", "/api/v1/apply", "admin", bytes(300_000))
     assert refused.status == 503
     assert refused.headers["retry-after"] == "1"
@@ -238,9 +239,11 @@ def test_slow_joins_from_one_address_keep_no_node_elsewhere_from_joining(start: 
     slow = [server.client() for _ in range(4)]
     for client in slow:
         client.send(head("POST", "/api/v1/join", "nobody", b"Content-Length: 65536") + b"\r\n{")
-    server.until("gpuwright_requests_in_flight 5.0")
+    server.until_told("gpuwright_requests_in_flight 5.0")
     assert server.ask("POST", "/api/v1/join", None, b"{}").status == 503  # this address has its share
-    with socket.create_connection(("127.0.0.1", server.port), timeout=120, source_address=("127.0.0.2", 0)) as other:
+    with socket.create_connection(
+        ("127.0.0.1", server.port), timeout=patience(), source_address=("127.0.0.2", 0)
+    ) as other:
         other.sendall(head("POST", "/api/v1/join", "nobody", b"Content-Length: 2") + b"\r\n{}")
         assert other.recv(4096).startswith(b"HTTP/1.1 409")  # the route's own answer
     for client in slow:
@@ -262,7 +265,7 @@ def test_case_22_bodies_that_are_declared_and_never_sent_take_no_place_of_others
     joins = [socket.create_connection(("127.0.0.1", server.port), 30, (address, 0)) for address in addresses]
     for join in joins:
         join.sendall(head("POST", "/api/v1/join", "nobody", b"Content-Length: 65536") + b"\r\n{")
-    server.until("gpuwright_requests_in_flight 19.0")
+    server.until_told("gpuwright_requests_in_flight 19.0")
     assert server.ask("POST", "/api/v1/apply", "other", bytes(2 * MIB)).status == 200
     assert server.ask("POST", "/api/v1/nodes/n1/report", "node", bytes(MIB)).status == 200
     assert server.ask("POST", "/api/v1/join", None, bytes(60_000)).status == 409  # the route's own answer
@@ -277,7 +280,7 @@ def test_an_address_has_only_so_many_bodies_arriving_at_once(start: Start) -> No
     slow = [server.client() for _ in range(2)]
     for client in slow:
         client.send(head("POST", "/api/v1/join", "nobody", b"Content-Length: 10") + b"\r\n{")
-    server.until("gpuwright_requests_in_flight 3.0")
+    server.until_told("gpuwright_requests_in_flight 3.0")
     refused = server.ask("POST", "/api/v1/join", None, b"{}")
     assert (refused.status, refused.headers["retry-after"]) == (503, "1")
     for client in slow:

@@ -104,7 +104,7 @@ def test_case_22_a_token_that_leaves_too_much_unread_loses_its_oldest_answer_and
     oldest.send(request("GET", "/api/v1/services?kibibytes=30000"))
     server.until_unsent(40e6)
     newest.send(request("GET", "/api/v1/services?kibibytes=30001"))
-    server.until('gpuwright_cut_connections_total{reason="unread-answers"} 1.0')
+    server.until_told('gpuwright_cut_connections_total{reason="unread-answers"} 1.0')
     assert len(oldest.answer().body) < 30_000 * 1024
     assert len(other.answer().body) == 30_000 * 1024
     assert len(newest.answer().body) == 30_001 * 1024
@@ -118,7 +118,7 @@ def test_one_body_that_many_callers_are_sent_counts_once_and_cuts_none_of_them(s
         client.send(request("GET", "/api/v1/tenants", who))
         server.until_unsent(1e6)
     assert all(len(client.answer().body) == 10 * MIB for client in clients)
-    server.until("gpuwright_unsent_answer_bytes 0.0")
+    server.until_told("gpuwright_unsent_answer_bytes 0.0")
 
 
 def test_a_queue_that_is_full_answers_503(start: Start) -> None:

@@ -14,7 +14,8 @@ import pytest
 
 from app.http.server import check, is_loopback, serve
 from app.settings import Settings, SettingsError
-from tests.app.http.conftest import HANG_SECONDS, Start, request
+from tests.app.http.conftest import Start, request
+from tests.support.patience import patience
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +77,7 @@ def test_a_certificate_that_will_not_do_is_refused_by_name(tmp_path: Path, pair:
 def test_tls_answers_on_https_and_to_nothing_else(start: Start, pair: tuple[Path, Path]) -> None:
     server = start(settings={"tls_cert": str(pair[0]), "tls_key": str(pair[1])}, limits={"head_seconds": 0.5})
     context = ssl.create_default_context(cafile=str(pair[0]))
-    connection = http.client.HTTPSConnection("localhost", server.port, context=context, timeout=HANG_SECONDS)
+    connection = http.client.HTTPSConnection("localhost", server.port, context=context, timeout=patience())
     connection.sock = context.wrap_socket(
         socket.create_connection(("127.0.0.1", server.port)), server_hostname="localhost"
     )
@@ -97,7 +98,7 @@ def test_tls_answers_on_https_and_to_nothing_else(start: Start, pair: tuple[Path
 def test_a_large_refused_body_over_tls_ends_with_its_answer(start: Start, pair: tuple[Path, Path]) -> None:
     server = start(settings={"tls_cert": str(pair[0]), "tls_key": str(pair[1])})
     context = ssl.create_default_context(cafile=str(pair[0]))
-    with socket.create_connection(("127.0.0.1", server.port), timeout=HANG_SECONDS) as bare:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=patience()) as bare:
         client = context.wrap_socket(bare, server_hostname="localhost")
         client.sendall(request("POST", "/api/v1/apply", "admin", None, Content_Length="17000000"))
         assert client.recv(65536).startswith(b"HTTP/1.1 413")
@@ -111,7 +112,7 @@ def test_a_signal_ends_watches_and_long_polls_and_serve_returns(start: Start, nu
     assert watch.answer().status == 200
     poll.send(request("GET", "/api/v1/nodes/n1/assignment", "node"))
     slow.send(request("GET", "/api/v1/slow?seconds=0.7"))
-    server.until("gpuwright_requests_in_flight 4.0")
+    server.until_told("gpuwright_requests_in_flight 4.0")
     assert server.stop(number) == 0
     assert watch.ended()
     answer = poll.answer()
@@ -129,7 +130,7 @@ def test_a_client_that_reads_nothing_does_not_hold_up_the_end(start: Start) -> N
     watch.send(request("GET", "/api/v1/watch?kibibytes=50000"))
     page.send(request("GET", "/api/v1/services?kibibytes=50000"))
     half.send(b"POST /api/v1/apply HTTP/1.1\r\nHost: x\r\n")
-    server.until("gpuwright_requests_in_flight 3.0")
+    server.until_told("gpuwright_requests_in_flight 3.0")
     assert server.stop() == 0
 
 

@@ -15,7 +15,7 @@ from sqlalchemy.exc import DBAPIError
 from agents.contract.reports import Copy
 from app.store.money import closing
 from tests.app.ledger.town import Ledger, ledger, usage
-from tests.support.caller import until
+from tests.support.patience import until
 
 pytestmark = pytest.mark.slow
 

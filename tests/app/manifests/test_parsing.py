@@ -18,6 +18,7 @@ from app.manifests.parsing import WAITING, ParserPool
 from app.manifests.reader import API, InputLimits
 from app.worker.places import WorkersBusy
 from tests.app.manifests import bad
+from tests.support.patience import patience, until
 
 pytestmark = pytest.mark.slow
 
@@ -56,10 +57,7 @@ def parent_of(folder: Path) -> int:
 
 
 def wait_until_gone(pid: int) -> None:
-    hang = time.monotonic() + 120
-    while is_worker(Path(f"/proc/{pid}")):
-        assert time.monotonic() < hang, f"{pid} is still there"
-        time.sleep(0.02)
+    until(lambda: not is_worker(Path(f"/proc/{pid}")), f"{pid} is still there")
 
 
 def test_a_large_input_reads_the_same_as_a_small_one(pool: ParserPool) -> None:
@@ -139,15 +137,14 @@ def test_when_all_workers_are_busy_the_rest_is_told_to_come_back() -> None:
     threads = [threading.Thread(target=ask) for _ in range(1 + WAITING)]
     for thread in threads:
         thread.start()
-    hang = time.monotonic() + 120
-    while not workers() and time.monotonic() < hang:
-        time.sleep(0.01)
+    until(workers, "a worker started")
+    began = time.monotonic()
     with pytest.raises(WorkersBusy):
-        while time.monotonic() < hang:
+        while time.monotonic() - began < patience():
             pool.parse(SLOW, "yaml", API)
     pool.close()
     for thread in threads:
-        thread.join(120)
+        thread.join(patience())
     assert not any(thread.is_alive() for thread in threads)
     assert workers() == []
 

@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import text
 
 from app.store.database.database import Database
+from tests.support.patience import patience
 from tests.support.postgres import DatabaseServer, GivenDatabase
 from tests.support.reports import decide, poll, report, send
 from tests.support.server import Reply, RunningServer, running_server
@@ -57,8 +58,8 @@ def test_a_decision_wakes_those_it_concerns(server: RunningServer, database: Dat
     bystander = in_background(lambda: poll(server, server.token("node", node=other), other, wait=3))
     held(server, 2)
     version = decide(database, 1, 1, node)[node]
-    assert waiting.result(20).json["version"] == version
-    assert bystander.result(20).status == 204
+    assert waiting.result(patience()).json["version"] == version
+    assert bystander.result(patience()).status == 204
 
 
 def test_a_decision_nobody_announced_arrives_all_the_same(
@@ -76,7 +77,7 @@ def test_a_decision_nobody_announced_arrives_all_the_same(
         execute(text("INSERT INTO assignment VALUES (:node, 1, 1, :version, :body, now())"), row)
 
     database.write(silently)
-    assert waiting.result(20).status == 200
+    assert waiting.result(patience()).status == 200
 
 
 def test_case_10_an_older_leader_or_plan_writes_nothing(database: Database, node: str) -> None:
@@ -101,7 +102,7 @@ def test_case_24_revoking_the_token_ends_its_open_poll_at_once(server: RunningSe
     waiting = in_background(lambda: poll(server, token, node, wait=30))
     held(server)
     assert server.request("DELETE", f"/api/v1/tokens/{token.split('_')[1]}").status == 200
-    assert waiting.result(20).status == 401
+    assert waiting.result(patience()).status == 401
 
 
 def test_another_nodes_assignment_does_not_exist(server: RunningServer, token: str) -> None:
@@ -121,8 +122,8 @@ def test_stopping_the_server_ends_polls(postgres: DatabaseServer) -> None:
         waiting = in_background(lambda: poll(running, token, "node-1", wait=60))
         held(running)
         running.process.send_signal(signal.SIGTERM)
-        assert waiting.result(30).status == 503
-        assert running.process.wait(120) == 0
+        assert waiting.result(patience()).status == 503
+        assert running.process.wait(patience()) == 0
     postgres.drop(url)
 
 
@@ -134,7 +135,7 @@ def test_a_fleet_of_polls_is_woken_by_one_query(server: RunningServer, database:
         waiting = {name: threads.submit(poll, server, tokens[name], name, 0, 30) for name in names}
         held(server, len(names))
         versions = decide(database, 1, 1, *names)
-        replies: dict[str, Reply] = {name: future.result(30) for name, future in waiting.items()}
+        replies: dict[str, Reply] = {name: future.result(patience()) for name, future in waiting.items()}
     assert {name: reply.json["version"] for name, reply in replies.items()} == versions
 
 
@@ -163,7 +164,7 @@ def test_two_replicas_hear_each_other_on_every_kind_of_database(each_database: G
             generation += 1
             decide(database, 1, generation, "node-1")
             follower.join(0.02)
-        follower.join(120)
+        follower.join(patience())
         database.close()
     assert seen == sorted(set(seen))
     assert len(seen) == 20

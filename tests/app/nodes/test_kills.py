@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import text
 
 from app.store.database.database import Database
+from tests.support.patience import patience, until
 from tests.support.postgres import DatabaseServer
 from tests.support.reports import interval, report, send, this_minute
 from tests.support.server import RunningServer, running_server
@@ -39,10 +40,11 @@ def test_no_acknowledged_usage_is_lost_or_doubled(postgres: DatabaseServer) -> N
             time.sleep(rng.uniform(0.1, 0.8))
             server.kill()
             server.restart()
-        time.sleep(0.5)
+        written = len(closed)
+        until(lambda: len(closed) > written, "it is written to again")
         stopping.set()
         for thread in threads:
-            thread.join(120)
+            thread.join(patience())
     database = Database(url, pool_size=1)
     rows = database.read(lambda c: list(c.execute(text("SELECT id, ended_at FROM usage_interval"))))
     database.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import time
 import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +15,7 @@ import pytest
 from sqlalchemy import text
 
 from app.store.database.database import Database
+from tests.support.patience import until
 from tests.support.reports import interval, report, send, this_minute
 from tests.support.server import RunningServer
 
@@ -303,10 +303,7 @@ def test_on_a_full_disk_telemetry_is_shed_and_the_world_can_still_be_declared(
 
 
 def _wait_until_open(server: RunningServer, token: str, node: str) -> None:
-    until = time.monotonic() + 120
-    while send(server, token, report(node, 9)).status != 200:
-        assert time.monotonic() < until, "reports are still shed"
-        time.sleep(0.2)
+    until(lambda: send(server, token, report(node, 9)).status == 200, "reports are still shed")
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from tests.app.nodes.test_assignment_polls import held, in_background
-from tests.support.caller import until
+from tests.support.patience import patience, until
 from tests.support.postgres import DatabaseServer
 from tests.support.reports import poll
 from tests.support.server import running_server
@@ -32,6 +32,6 @@ def test_case_24_a_token_revoked_while_the_database_is_away_ends_its_poll_once_i
             inside.execute("UPDATE version SET value = value + 1 WHERE name = 'token'")
         until(lambda: '"stream": "token"' in server.log_path.read_text(), "the poll cannot be looked at")
         postgres.takes_connections(url, True)
-        assert polls[0].result(40).status == 401
+        assert polls[0].result(patience()).status == 401
         assert not polls[1].done()
     postgres.drop(url)

@@ -16,6 +16,7 @@ import pytest
 from app.store import backup
 from app.store.database import schema
 from app.store.database.versions import LEAP_BY
+from tests.support.patience import patience
 from tests.support.postgres import DatabaseServer, GivenDatabase
 
 FILL = """
@@ -139,7 +140,7 @@ def test_a_backup_is_one_moment_while_others_write(filled: str, database_url: st
         contents = backup.take(filled, tmp_path / "world.tar.gz")
     finally:
         ending.set()
-        writer.join(120)
+        writer.join(patience())
     assert contents.tables["object"].rows == contents.tables["reference"].rows
     backup.restore(database_url, tmp_path / "world.tar.gz")
 

@@ -9,9 +9,7 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from app.worker.places import Places, WorkersBusy
-from tests.support.caller import until
-
-HANG_SECONDS = 180.0
+from tests.support.patience import patience, until
 
 
 class Visitors:
@@ -32,15 +30,15 @@ class Visitors:
         return end
 
     def _visit(self, caller: str, end: threading.Event) -> None:
-        with self.places.turn(caller, HANG_SECONDS):
+        with self.places.turn(caller, patience()):
             self.came.append(caller)
-            end.wait(HANG_SECONDS)
+            end.wait(patience())
 
     def end(self) -> None:
         for end, _ in self._ends:
             end.set()
         for _, thread in self._ends:
-            thread.join(HANG_SECONDS)
+            thread.join(patience())
             assert not thread.is_alive()
 
 
@@ -56,11 +54,11 @@ def test_one_caller_has_half_of_the_places_and_leaves_the_rest_to_others() -> No
     with visitors(2, 8) as found:
         for _ in range(5):
             found.send("flood")
-        with pytest.raises(WorkersBusy), found.places.turn("flood", HANG_SECONDS):
+        with pytest.raises(WorkersBusy), found.places.turn("flood", patience()):
             pass
         for n in range(5):
             found.send(f"other-{n}")
-        with pytest.raises(WorkersBusy), found.places.turn("late", HANG_SECONDS):
+        with pytest.raises(WorkersBusy), found.places.turn("late", patience()):
             pass
 
 

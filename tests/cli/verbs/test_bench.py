@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 from cli.bench.api import rounded_percentile
+from tests.support.patience import patience
 
 
 @pytest.mark.slow
 def test_a_small_fleet_is_measured_without_errors(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "cli.main", "bench", "api", "--agents", "20", "--seconds", "2"]
     done = subprocess.run(
-        [*command, "--rate", "50", "--json"], cwd=tmp_path, capture_output=True, text=True, timeout=200
+        [*command, "--rate", "50", "--json"], cwd=tmp_path, capture_output=True, text=True, timeout=patience()
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
@@ -31,7 +32,7 @@ def test_a_small_fleet_is_measured_without_errors(tmp_path: Path) -> None:
 def test_reports_are_measured_while_a_viewer_reads(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "cli.main", "bench", "api", "--agents", "5", "--seconds", "1", "--rate", "10"]
     command += ["--readers", "1", "--services", "20", "--json"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=200)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=patience())
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["errors"] == found["reads_refused"] == 0

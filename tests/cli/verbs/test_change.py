@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Done, Run, service
+from tests.support.patience import patience
 from tests.support.server import RunningServer
 
 
@@ -203,7 +204,7 @@ def test_wait_sees_the_change_that_comes_while_it_waits(world: Run, server: Runn
             while "< 200\n" not in waiting.stderr.readline():  # the stream is open
                 pass
             assert change().code == 0
-            assert waiting.wait(120) == 0
+            assert waiting.wait(patience()) == 0
 
 
 @pytest.mark.slow
@@ -219,7 +220,7 @@ def test_watch_shows_changes_and_ends_quietly_with_ctrl_c(world: Run, server: Ru
             "service/seen/x1 deleted",
         ]
         watching.send_signal(signal.SIGINT)
-        assert watching.wait(120) == 130
+        assert watching.wait(patience()) == 130
         assert "Traceback" not in watching.stderr.read()
 
 

@@ -9,6 +9,7 @@ import urllib.request
 import pytest
 
 from tests.cli.conftest import Run
+from tests.support.patience import patience
 from tests.support.server import RunningServer
 
 
@@ -18,10 +19,10 @@ def test_each_link_signs_a_browser_in_once(run: Run) -> None:
     assert first.code == second.code == 0
     assert first.out != second.out
     assert "once, within 60 s" in first.err
-    with urllib.request.urlopen(first.out.strip(), timeout=300) as opened:
+    with urllib.request.urlopen(first.out.strip(), timeout=patience()) as opened:
         assert "You are signed in" in opened.read().decode()
     with pytest.raises(urllib.error.HTTPError, match="401"):
-        urllib.request.urlopen(first.out.strip(), timeout=300)
+        urllib.request.urlopen(first.out.strip(), timeout=patience())
     assert json.loads(run("console", "-o", "json").out)["seconds"] == 60
 
 

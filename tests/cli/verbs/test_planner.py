@@ -13,10 +13,8 @@ import pytest
 
 from app.embedded import EmbeddedPostgres
 from app.store.database import schema
-from tests.support.caller import until
 from tests.support.forked import ROOT, Forked
-
-HANG_SECONDS = 180.0
+from tests.support.patience import patience, until
 
 
 @contextmanager
@@ -49,7 +47,7 @@ def test_a_planner_waits_for_a_database_that_is_away_logs_it_once_and_then_leads
             until(lambda: "leader" in events(log), "it leads")
             assert [one for one in events(log) if one.startswith("database")] == ["database_away", "database_back"]
             process.send_signal(signal.SIGTERM)
-            assert process.wait(HANG_SECONDS) == 0
+            assert process.wait(patience()) == 0
 
 
 def test_a_planner_ended_while_it_waits_ends_well_and_logs_no_password(tmp_path: Path) -> None:
@@ -57,7 +55,7 @@ def test_a_planner_ended_while_it_waits_ends_well_and_logs_no_password(tmp_path:
     with planner("postgresql://gpuwright:canary-password@127.0.0.1:1/gpuwright", log) as process:
         until(lambda: "database_away" in events(log), "it says so")
         process.send_signal(signal.SIGTERM)
-        assert process.wait(HANG_SECONDS) == 0
+        assert process.wait(patience()) == 0
     assert "canary-password" not in log.read_text()
     assert "refused" in log.read_text(), "the cause is told"
 
@@ -65,5 +63,5 @@ def test_a_planner_ended_while_it_waits_ends_well_and_logs_no_password(tmp_path:
 def test_a_database_without_migrations_is_refused_with_the_command(empty_database_url: str, tmp_path: Path) -> None:
     log = tmp_path / "planner.log"
     with planner(empty_database_url, log) as process:
-        assert process.wait(HANG_SECONDS) == 3
+        assert process.wait(patience()) == 3
     assert "run: gpuwright db migrate" in log.read_text()

@@ -20,7 +20,7 @@ from tests.app.campaigns.test_neighbours import agent_with_truth, declare_two
 from tests.app.campaigns.test_reports import GPUS, INFERENCE, MODEL_ANALYZER, PERF_ANALYZER
 from tests.cli.conftest import Run
 from tests.support.agents import running_agent
-from tests.support.caller import until
+from tests.support.patience import patience, until
 from tests.support.server import RunningServer
 from tests.support.world import gpu_type
 
@@ -154,7 +154,7 @@ def test_a_campaign_that_is_stopped_ends_its_follower(run: Run, server: RunningS
     until(lambda: bool(live()), "it is asked for")
     done = run("profile", "--stop", live()[0]["id"])
     assert (done.code, done.out) == (0, f"campaign {live()[0]['id']} is stopped\n")
-    assert follower.wait(120) == 1
+    assert follower.wait(patience()) == 1
     assert follower.stderr
     assert "stopped: stopped by" in follower.stderr.read()
 

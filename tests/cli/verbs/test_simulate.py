@@ -19,9 +19,9 @@ from app.postgres.leftover import pid_in_file, servers_on
 from cli.main import main
 from cli.verbs import simulate
 from tests.cli.offline import FLEET, ROOT
+from tests.support.patience import patience, until
 
 HEADER = "seconds,service,ratePerSecond\n"
-HANG_SECONDS = 300.0
 LOOK_SECONDS = 3.0  # in which whatever removes a folder has looked at it
 OF_A_SIMULATION = """\
 import time
@@ -206,10 +206,8 @@ def test_a_killed_run_leaves_no_process_port_or_folder(tmp_path: Path, program: 
         holder.wait()
     for handle in running:
         with os.fdopen(handle, "rb") as process:
-            assert select([process], [], [], HANG_SECONDS)[0] == [process]  # it ends, and with it its port
-    until = time.monotonic() + HANG_SECONDS
-    while folder.exists() and time.monotonic() < until:
-        time.sleep(0.05)
+            assert select([process], [], [], patience())[0] == [process]  # it ends, and with it its port
+    until(lambda: not folder.exists(), "its folder is deleted")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -221,25 +219,25 @@ def test_a_run_that_ends_while_its_database_is_created_leaves_nothing(tmp_path: 
     holder = subprocess.Popen(
         [sys.executable, "-c", OF_A_START], env=environment, cwd=ROOT, stderr=subprocess.DEVNULL, start_new_session=True
     )
-    until = time.monotonic() + HANG_SECONDS
-    creator, segments = stopped_creator(tmp_path, until)
+    creator, segments = stopped_creator(tmp_path)
     holder.send_signal(number)
     time.sleep(LOOK_SECONDS)
     os.kill(creator, signal.SIGCONT)
     holder.wait()
-    left = [tmp_path]
-    while left and time.monotonic() < until:
-        time.sleep(0.05)
-        left = [*tmp_path.iterdir(), *(path for segment in segments if (path := Path(segment)).exists())]
-    assert left == []
+
+    def left() -> list[Path]:
+        return [*tmp_path.iterdir(), *(path for segment in segments if (path := Path(segment)).exists())]
+
+    until(lambda: left() == [], left)
 
 
-def stopped_creator(folder: Path, until: float) -> tuple[int, set[str]]:
+def stopped_creator(folder: Path) -> tuple[int, set[str]]:
     """Stops a server that creates a database in the folder, and returns it with its shared memory.
 
     Some of them live for a moment only: each is stopped first and looked at then.
     """
-    while time.monotonic() < until:
+    began = time.monotonic()
+    while time.monotonic() - began < patience():
         for creator in (pid for inner in folder.glob("*/postgres.new.*") for pid in servers_on(inner)):
             with suppress(ProcessLookupError):
                 os.kill(creator, signal.SIGSTOP)
@@ -260,5 +258,7 @@ def shared_memory(pid: int) -> set[str]:
 
 def test_the_verb_loads_nothing_large_before_it_knows_what_is_ordered() -> None:
     program = "import sys, cli.verbs.simulate; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=180, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=patience(), check=True
+    )
     assert not {"numpy", "msgspec", "sqlalchemy", "simulation.measure.run"} & set(done.stdout.split())

@@ -20,9 +20,8 @@ import pytest
 from app.embedded import LOG_BYTES
 from app.postgres.leftover import servers_on
 from tests.support.forked import ROOT, Forked, gpuwright
+from tests.support.patience import patience, until
 from tests.support.postgres import DatabaseServer, free_port
-
-HANG_SECONDS = 180.0
 
 
 class Up:
@@ -41,11 +40,8 @@ class Up:
         self.process = Forked(words, ROOT, variables, self.screen, self.errors)
 
     def await_ready(self) -> None:
-        deadline = time.monotonic() + HANG_SECONDS
-        while "Ctrl-C" not in self.screen.read_text():
-            assert self.process.poll() is None, self.errors.read_text()
-            assert time.monotonic() < deadline, "hung"
-            time.sleep(0.05)
+        until(lambda: "Ctrl-C" in self.screen.read_text() or self.process.poll() is not None, self.screen.read_text)
+        assert self.process.poll() is None, self.errors.read_text()
 
     def get(self, path: str) -> Any:
         return self.send("GET", path)
@@ -55,12 +51,12 @@ class Up:
         request.add_header("Authorization", f"Bearer {(self.data / 'admin.token').read_text().strip()}")
         request.add_header("Content-Type", "application/json")
         content = None if body is None else json.dumps(body).encode()
-        with urllib.request.urlopen(request, content, timeout=120) as answer:
+        with urllib.request.urlopen(request, content, timeout=patience()) as answer:
             return json.loads(answer.read())
 
     def end(self, number: signal.Signals) -> int:
         self.process.send_signal(number)
-        return self.process.wait(HANG_SECONDS)
+        return self.process.wait(patience())
 
 
 @pytest.fixture
@@ -95,10 +91,10 @@ def test_what_was_declared_is_there_after_ctrl_c_and_another_start(tmp_path: Pat
         assert token in first.screen.read_text()
         assert (data / "admin.token").stat().st_mode & 0o777 == 0o600
         (link,) = re.findall(r"console +(http://\S+/sign-in\?link=gwl_\S+)", first.screen.read_text())
-        with urllib.request.urlopen(link, timeout=120) as opened:
+        with urllib.request.urlopen(link, timeout=patience()) as opened:
             assert "You are signed in" in opened.read().decode()
         with pytest.raises(urllib.error.HTTPError, match="401"):
-            urllib.request.urlopen(link, timeout=120)
+            urllib.request.urlopen(link, timeout=patience())
         first.send("PUT", "/api/v1/tenants/shop", {"spec": {}})
         assert first.end(signal.SIGINT) == 0
         assert "the data is safe" in first.errors.read_text()
@@ -178,7 +174,7 @@ def test_the_command_line_finds_it_from_any_folder(shared: Up, tmp_path: Path) -
 
 def test_a_request_without_a_token_is_401_with_problem_json(shared: Up) -> None:
     with pytest.raises(urllib.error.HTTPError) as refused:
-        urllib.request.urlopen(f"{shared.url}/api/v1/services", timeout=120)
+        urllib.request.urlopen(f"{shared.url}/api/v1/services", timeout=patience())
     assert refused.value.code == 401
     assert refused.value.headers["Content-Type"] == "application/problem+json"
 
@@ -254,15 +250,16 @@ def test_postgres_killed_under_it_comes_back_unaided(tmp_path: Path, config: Pat
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 continue
-        deadline = time.monotonic() + HANG_SECONDS
-        while True:
+
+        def answers() -> bool:
             try:
                 assert running.get("/api/v1/tenants/shop")["metadata"]["name"] == "shop"
-                break
             except urllib.error.HTTPError as error:
                 assert error.code == 503
-                assert time.monotonic() < deadline, "hung"
-                time.sleep(0.1)
+                return False
+            return True
+
+        until(answers, "the database is back")
 
 
 def run(*words: str, config: Path, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
@@ -277,10 +274,12 @@ def test_the_planner_of_an_empty_world_says_what_it_lacks(shared: Up) -> None:
     config, file = shared.data.parent / "config.json", ROOT / "examples/quickstart.yaml"
     applied = run("apply", "-f", str(file), config=config)
     assert applied.returncode == 0, applied.stderr
-    deadline = time.monotonic() + HANG_SECONDS
-    while "none of the 4 nodes reports" not in (told := run("explain", "plan", config=config)).stderr:
-        assert time.monotonic() < deadline, told.stderr
-    assert "gpuwright agent join" in told.stderr
+
+    def told() -> str:
+        return run("explain", "plan", config=config).stderr
+
+    until(lambda: "none of the 4 nodes reports" in told(), told)
+    assert "gpuwright agent join" in told()
 
 
 @pytest.mark.slow

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from benchmarks.families import family
@@ -11,13 +9,9 @@ from solvers.planning.judge import judge
 from solvers.planning.search.promise import keep
 from solvers.planning.solve import SolveBudget, solve
 
-SECONDS = 500.0
-
 
 @pytest.mark.slow
-def test_without_a_better_plan_a_search_ends_long_before_its_deadline() -> None:
+def test_a_search_without_a_deadline_ends_once_it_finds_no_better_plan() -> None:
     problem = family("A", 16, 12, 0)
-    began = time.monotonic()
-    plan = solve(problem, SolveBudget(seconds=SECONDS, patience_seconds=0.3))
-    assert time.monotonic() - began < SECONDS / 2  # the limit of time is not what ended it
+    plan = solve(problem, SolveBudget(seconds=None, patience_seconds=0.3))
     assert judge(problem, plan, simulate=False, keeps=keep).is_right

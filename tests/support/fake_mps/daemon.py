@@ -194,6 +194,8 @@ class Daemon:
                     return
                 forced = switch(f"reply.{words[0]}")
                 reply = forced.replace("\\n", "\n") if forced is not None else self.obey(words)
+                if forced is not None:
+                    self.log(f"Replied to {words[0]} as ordered")
                 try:
                     line.sendall(reply.encode())
                 except OSError:

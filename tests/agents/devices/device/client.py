@@ -15,6 +15,7 @@ from typing import IO
 
 from agents.devices.simulated.client import attach
 from agents.devices.simulated.refusals import CudaRefusal
+from tests.support.patience import patience
 
 
 class ProcessClient:
@@ -43,7 +44,7 @@ class ProcessClient:
     def end(self) -> None:
         if self._process.poll() is None:
             self._stdin.close()
-        self._process.wait(120)
+        self._process.wait(patience())
         if self._process.stdout is not None:
             self._process.stdout.close()
 

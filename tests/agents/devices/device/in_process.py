@@ -17,7 +17,7 @@ from tests.agents.devices.device.stage import Made, Truth
 
 KINDS = ("v100-16gb", "v100-16gb", "v100-16gb")
 ROOT = Path("/run/simulated/mps")
-PATIENCE_SECONDS = 180
+VIRTUAL_SECONDS = 180  # that it may take to settle
 
 
 @dataclass(slots=True)
@@ -72,7 +72,7 @@ class InProcess:
         return tuple(self.machine.slots)
 
     def settled(self, holds: Callable[[], bool]) -> bool:
-        for _ in range(PATIENCE_SECONDS):
+        for _ in range(VIRTUAL_SECONDS):
             if holds():
                 return True
             self.work_for(1.0)

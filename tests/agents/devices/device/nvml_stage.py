@@ -16,9 +16,9 @@ from tests.agents.devices.device.stage import Made, Truth
 from tests.support import fake_mps
 from tests.support.nvml_stub import NvmlState
 from tests.support.nvml_stub.state import NO_PERMISSION, UNKNOWN
+from tests.support.patience import patience
 
 GPUS = 3
-PATIENCE_SECONDS = 180.0
 SETTERS = (
     "nvmlDeviceSetGpuLockedClocks",
     "nvmlDeviceResetGpuLockedClocks",
@@ -73,9 +73,9 @@ class NvmlStage:
         return tuple(str(self.state.get(number, "uuid")) for number in range(GPUS))
 
     def settled(self, holds: Callable[[], bool]) -> bool:
-        until = time.monotonic() + PATIENCE_SECONDS
+        began = time.monotonic()
         while not holds():
-            if time.monotonic() > until:
+            if time.monotonic() - began > patience():
                 return False
             time.sleep(0.01)
         return True

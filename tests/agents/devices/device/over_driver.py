@@ -12,9 +12,9 @@ from agents.devices.simulated.remote import Switches, connect, ensure_driver
 from agents.seams.device import Ability, Device, Mps
 from tests.agents.devices.device.client import ProcessClient
 from tests.agents.devices.device.stage import Made, Truth
+from tests.support.patience import patience
 
 KINDS = ("v100-16gb", "v100-16gb", "v100-16gb")
-PATIENCE_SECONDS = 180.0
 
 
 class OverDriver:
@@ -46,9 +46,9 @@ class OverDriver:
         return self._uuids
 
     def settled(self, holds: Callable[[], bool]) -> bool:
-        until = time.monotonic() + PATIENCE_SECONDS
+        began = time.monotonic()
         while not holds():
-            if time.monotonic() > until:
+            if time.monotonic() - began > patience():
                 return False
             time.sleep(0.02)
         return True
@@ -96,12 +96,12 @@ class OverDriver:
     def vacate(self, pid: int) -> None:
         process = self._outside.pop(pid)
         process.kill()
-        process.wait(120)
+        process.wait(patience())
         self.switches.turn("vacate", pid)
 
     def stale(self, uuid: str) -> int:
         process = subprocess.Popen(["true"])
-        process.wait(120)
+        process.wait(patience())
         self.switches.turn("stale_pid", uuid, process.pid)
         return process.pid
 

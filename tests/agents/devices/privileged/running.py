@@ -15,7 +15,7 @@ from typing import Any
 from agents.devices.privileged.client import Privileged
 from agents.seams.device import DeviceError
 from tests.agents.devices.privileged.file_devices import AS_BOUGHT, GPU, OTHER
-from tests.support.caller import until
+from tests.support.patience import patience, until
 
 ROOT = Path(__file__).parents[4]
 
@@ -49,7 +49,7 @@ class Helper:
         assert self._process
         with suppress(ProcessLookupError):
             self._process.send_signal(how)
-        return self._process.wait(120)
+        return self._process.wait(patience())
 
     def log(self) -> str:
         path = self.where / "log"
@@ -94,7 +94,7 @@ class Helper:
     def connected(self) -> socket.socket:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connection.connect(str(self.socket))
-        connection.settimeout(120)
+        connection.settimeout(patience())
         return connection
 
 

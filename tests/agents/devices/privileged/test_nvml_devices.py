@@ -15,9 +15,9 @@ from agents.devices.nvml.device import NvmlDevice
 from agents.devices.nvml.writer import EXCLUSIVE_PROCESS_MODE, Writer
 from agents.devices.privileged.client import Privileged
 from agents.seams.device import DeviceError, Trouble
-from tests.support.caller import until
 from tests.support.nvml_stub import NvmlState, environment, load, needs_gcc
 from tests.support.nvml_stub.state import NO_PERMISSION, VARIABLE, uuid_of
+from tests.support.patience import patience, until
 
 pytestmark = needs_gcc
 ROOT = Path(__file__).parents[4]
@@ -46,7 +46,7 @@ class Installed:
         assert self._process
         if self._process.poll() is None:
             self._process.send_signal(how)
-        return self._process.wait(120)
+        return self._process.wait(patience())
 
     def log(self) -> str:
         return (self._where / "log").read_text()
@@ -159,7 +159,7 @@ def test_without_a_driver_it_says_so_in_one_line(tmp_path: Path) -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=patience(),
     )
     assert done.returncode == 1
     assert "NVML" in done.stderr
@@ -170,6 +170,6 @@ def test_without_a_driver_it_says_so_in_one_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize("words", [[], ["--user", "no-such-user"], ["--group", "no-such-group"]])
 def test_it_insists_on_knowing_who_may_speak(tmp_path: Path, words: list[str]) -> None:
     program = [sys.executable, "-m", "agents.devices.privileged", "--state-dir", str(tmp_path), *words]
-    done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, timeout=180)
+    done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, timeout=patience())
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1

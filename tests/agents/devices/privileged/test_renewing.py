@@ -14,7 +14,7 @@ from agents.devices.privileged.client import Privileged
 from agents.seams.device import DeviceError, Trouble
 from tests.agents.devices.privileged.file_devices import AS_BOUGHT, GPU, OTHER
 from tests.agents.devices.privileged.running import Helper, running
-from tests.support.caller import until
+from tests.support.patience import until
 
 pytestmark = pytest.mark.slow
 

@@ -19,7 +19,7 @@ import pytest
 from agents.seams.device import DeviceError
 from tests.agents.devices.privileged.file_devices import AS_BOUGHT, GPU, OTHER
 from tests.agents.devices.privileged.running import ROOT, Helper, running
-from tests.support.caller import until
+from tests.support.patience import patience, until
 from tests.support.soak import scaled
 
 
@@ -36,7 +36,7 @@ def test_a_death_between_the_write_and_its_answer_is_undone_by_the_next_start(he
     asking.start()
     until(lambda: helper.device()["power"] == 150_000)
     helper.stop(signal.SIGKILL)
-    asking.join(120)
+    asking.join(patience())
     assert helper.device()["power"] == 150_000, "nobody has put it back yet"
     helper.fault()
     helper.start()
@@ -62,7 +62,7 @@ def test_killed_at_any_moment_the_originals_are_never_lost(helper: Helper) -> No
         time.sleep(rng.uniform(0.0, 0.15))
         helper.stop(signal.SIGKILL)
         ended.set()
-        churn.join(120)
+        churn.join(patience())
         helper.start()
         assert helper.device(GPU) == AS_BOUGHT
         assert helper.device(OTHER) == AS_BOUGHT
@@ -117,7 +117,9 @@ def test_damaged_originals_are_not_guessed(helper: Helper) -> None:
     helper.stop(signal.SIGKILL)
     (helper.where / "state" / "originals.json").write_text("{")
     words = ["-m", "tests.agents.devices.privileged.file_devices", str(helper.where), "-", "-"]
-    second_start = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True, timeout=180)
+    second_start = subprocess.run(
+        [sys.executable, *words], cwd=ROOT, capture_output=True, text=True, timeout=patience()
+    )
     assert second_start.returncode == 1
     assert "move it away" in second_start.stderr
     assert "Traceback" not in second_start.stderr

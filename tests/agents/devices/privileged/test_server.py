@@ -21,7 +21,7 @@ from agents.devices.privileged.wire import MOST_BYTES
 from agents.seams.device import DeviceError, Trouble
 from tests.agents.devices.privileged.file_devices import AS_BOUGHT, GPU, OTHER, FileBoard
 from tests.agents.devices.privileged.running import ROOT, Helper, received, running
-from tests.support.caller import until
+from tests.support.patience import patience, until
 from tests.support.soak import scaled
 
 NOBODY = 65534
@@ -219,7 +219,7 @@ def test_a_flood_is_held_to_a_rate_and_does_not_fill_the_log(helper: Helper) -> 
 @pytest.mark.slow
 def test_only_one_helper_serves_a_folder(helper: Helper) -> None:
     words = ["-m", "tests.agents.devices.privileged.file_devices", str(helper.where), "-", "-"]
-    second = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True, timeout=180)
+    second = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True, timeout=patience())
     assert second.returncode == 1
     assert "another helper already uses" in second.stderr
     assert "Traceback" not in second.stderr
@@ -253,6 +253,6 @@ def spoken_as(uid: int, socket: Path, line: bytes, gid: int = NOBODY) -> bytes:
         "sys.stdout.write(connection.makefile().read())\n"
     )
     words = ["/usr/bin/python3", "-c", program, str(socket)]
-    done = subprocess.run(words, capture_output=True, timeout=180, cwd="/")
+    done = subprocess.run(words, capture_output=True, timeout=patience(), cwd="/")
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -17,7 +17,7 @@ from agents.devices.simulated import client
 from agents.devices.simulated.client import SimulatedClient, attach
 from agents.devices.simulated.limits import memory_limit_gib
 from agents.devices.simulated.refusals import OUT_OF_MEMORY, TOO_MANY_CLIENTS, CudaRefusal
-from tests.support.caller import until
+from tests.support.patience import patience, until
 
 
 class Daemon:
@@ -30,11 +30,11 @@ class Daemon:
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.listener.bind(str(self.path))
         self.listener.listen(8)
-        self.listener.settimeout(120)
+        self.listener.settimeout(patience())
 
     def meet(self, answer: dict[str, Any]) -> tuple[socket.socket, dict[str, Any]]:
         connection, _ = self.listener.accept()
-        connection.settimeout(120)
+        connection.settimeout(patience())
         hello = received(connection)
         say(connection, answer)
         return connection, hello
@@ -74,8 +74,8 @@ def attached(daemon: Daemon, failures: queue.SimpleQueue[str]) -> tuple[Simulate
     thread = threading.Thread(target=lambda: opened.put(attach(environ(daemon.path.parent), 1.5, failures.put)))
     thread.start()
     connection, hello = daemon.meet({"smCount": 24})
-    thread.join(120)
-    answer = opened.get(timeout=120)
+    thread.join(patience())
+    answer = opened.get(timeout=patience())
     assert answer is not None
     return answer, connection, hello
 
@@ -99,14 +99,14 @@ def test_a_refusal_carries_cudas_code(daemon: Daemon) -> None:
     with pytest.raises(CudaRefusal, match="CUDA error 808: 48 clients") as refused:
         attach(environ(daemon.path.parent))
     assert refused.value.code == TOO_MANY_CLIENTS
-    thread.join(120)
+    thread.join(patience())
 
 
 def test_a_terminated_client_fails_once(daemon: Daemon) -> None:
     failures: queue.SimpleQueue[str] = queue.SimpleQueue()
     attached_client, connection, _ = attached(daemon, failures)
     say(connection, {"error": 810})
-    assert "810" in failures.get(timeout=120)
+    assert "810" in failures.get(timeout=patience())
     attached_client.close()
     assert connection.recv(1) == b""
     assert failures.empty()
@@ -136,7 +136,7 @@ def test_a_client_whose_daemon_stays_away_fails(daemon: Daemon, monkeypatch: pyt
     _, connection, _ = attached(daemon, failures)
     daemon.close()
     connection.close()
-    assert "did not come back" in failures.get(timeout=120)
+    assert "did not come back" in failures.get(timeout=patience())
 
 
 def test_memory_beyond_the_limit_is_refused_and_what_was_held_is_held(daemon: Daemon) -> None:
@@ -150,7 +150,7 @@ def test_memory_beyond_the_limit_is_refused_and_what_was_held_is_held(daemon: Da
     thread.start()
     with pytest.raises(CudaRefusal) as refused:
         attached_client.hold(9.0)
-    thread.join(120)
+    thread.join(patience())
     assert (refused.value.code, attached_client.memory_gib) == (OUT_OF_MEMORY, 1.5)
     attached_client.close()
 

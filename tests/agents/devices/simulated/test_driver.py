@@ -26,7 +26,7 @@ from agents.devices.simulated.remote import Switches, connect, ensure_driver
 from agents.host.wire import connect as connect_to
 from agents.seams.device import DeviceError, MpsState, Trouble
 from tests.agents.devices.device.over_driver import OverDriver
-from tests.support.caller import until
+from tests.support.patience import patience, until
 from tests.support.soak import scaled
 
 pytestmark = pytest.mark.slow
@@ -42,7 +42,7 @@ def stage(tmp_path: Path) -> Iterator[OverDriver]:
 def opened(stage: OverDriver, uuid: str) -> socket.socket:
     """A bare connection to a daemon's pipe."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    connection.settimeout(120)
+    connection.settimeout(patience())
     connect_to(connection, stage.folder.resolve() / "mps" / uuid / SOCKET)
     return connection
 
@@ -87,7 +87,7 @@ def test_it_survives_the_kill_of_who_started_it_with_clients_and_settings(tmp_pa
         "uuid = device.gpus()[0].uuid; device.cap_power(uuid, 65.0); mps.start(uuid);"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )
-    killed = subprocess.run([sys.executable, "-c", program, str(folder)], timeout=60)
+    killed = subprocess.run([sys.executable, "-c", program, str(folder)], timeout=patience())
     assert killed.returncode == -signal.SIGKILL
     device, mps = connect(folder)
     switches = Switches(folder)
@@ -108,7 +108,7 @@ def test_two_who_want_a_driver_get_the_same(tmp_path: Path) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(120)
+        thread.join(patience())
     device, _ = connect(folder)
     pid = int((folder / "driver.lock").read_text())
     assert drivers_of(folder) == [pid]
@@ -283,11 +283,11 @@ def test_a_slow_gpu_is_given_up_and_delays_no_other(stage: OverDriver) -> None:
 
     thread = threading.Thread(target=ask)
     thread.start()
-    has_asked.wait(120)
+    has_asked.wait(patience())
     for _ in range(20):
         device.read(second)
     assert not troubles
-    thread.join(120)
+    thread.join(patience())
     assert troubles == [Trouble.TIMEOUT]
     stage.switches.turn("hang", first, False)
     device.read(first)
@@ -351,6 +351,6 @@ def test_a_driver_whose_folder_is_deleted_ends(tmp_path: Path) -> None:
     try:
         until((folder / "driver.sock").exists)
         shutil.rmtree(folder)
-        assert process.wait(120) == 0
+        assert process.wait(patience()) == 0
     finally:
         process.kill()

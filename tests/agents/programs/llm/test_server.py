@@ -15,7 +15,7 @@ import pytest
 
 from agents.talk.scraping import served_of
 from tests.agents.programs.serve.running import Copy, clients, serving
-from tests.support.caller import until
+from tests.support.patience import patience, until
 
 FAST = ("--cost", "baseMs=1,tokenMs=0.01")
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
@@ -78,7 +78,7 @@ def test_a_stream_has_an_event_for_each_token_and_the_usage_only_if_it_is_asked_
 
 def test_a_client_of_http_1_0_gets_a_stream_that_ends_with_the_connection(copy: Copy) -> None:
     body = b'{"prompt": "a", "max_tokens": 2, "stream": true}'
-    with socket.create_connection(("127.0.0.1", copy.port), timeout=60) as connection:
+    with socket.create_connection(("127.0.0.1", copy.port), timeout=patience()) as connection:
         connection.sendall(b"POST /v1/completions HTTP/1.0\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
         received = b""
         while more := connection.recv(65536):
@@ -195,7 +195,7 @@ def test_a_client_who_reads_nothing_is_cut_off_and_harms_no_other() -> None:
     words = ("--cost", "tokenMs=0.001", "--context", "1000000", "--kv-tokens", "2000000", "--request-seconds", "1")
     with serving(*words, program="llm") as running:
         body = json.dumps({"prompt": "a", "max_tokens": 900_000, "stream": True}).encode()
-        with socket.create_connection(("127.0.0.1", running.port), timeout=60) as silent:
+        with socket.create_connection(("127.0.0.1", running.port), timeout=patience()) as silent:
             silent.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             silent.sendall(b"POST /v1/completions HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
             until(lambda: figure(running, "vllm:generation_tokens_total") > 0, "it streams")
@@ -217,10 +217,10 @@ def test_arguments_out_of_range_are_refused(words: tuple[str, str], capsys: pyte
 @pytest.mark.slow
 def test_a_hostile_connection_harms_only_itself(copy: Copy) -> None:
     for sent in (b"nonsense\r\n\r\n", b"POST /v1/completions HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"):
-        with socket.create_connection(("127.0.0.1", copy.port), timeout=60) as connection:
+        with socket.create_connection(("127.0.0.1", copy.port), timeout=patience()) as connection:
             connection.sendall(sent)
             assert connection.recv(100).startswith(b"HTTP/1.1 4")
-    connections = [http.client.HTTPConnection("127.0.0.1", copy.port, timeout=60) for _ in range(600)]
+    connections = [http.client.HTTPConnection("127.0.0.1", copy.port, timeout=patience()) for _ in range(600)]
     for idle in connections:
         with contextlib.suppress(OSError):
             idle.connect()

@@ -17,7 +17,7 @@ from typing import Any
 
 from agents.seams.traffic import Served
 from agents.talk.scraping import served_of
-from tests.support.caller import until
+from tests.support.patience import patience, until
 
 PATH = "/v1/models/model:infer"
 
@@ -76,7 +76,7 @@ class Copy:
         until(lambda: self.figure(name) == value, f"{name} is not {value}")
 
     def exit_code(self) -> int:
-        return self.process.wait(120)
+        return self.process.wait(patience())
 
 
 @contextmanager
@@ -104,14 +104,14 @@ def serving(
     reader = threading.Thread(target=read)
     reader.start()
     try:
-        copy = Copy(process, listening.result(60), log)
+        copy = Copy(process, listening.result(patience()), log)
         if ready:
             copy.wait_ready("/healthz" if program == "serve" else "/health")
         yield copy
     finally:
         process.kill()
         process.wait()
-        reader.join(120)
+        reader.join(patience())
         process.stderr.close()
 
 

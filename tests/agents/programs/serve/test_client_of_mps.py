@@ -13,6 +13,7 @@ import pytest
 from agents.devices.simulated.client import SOCKET
 from agents.devices.simulated.refusals import OUT_OF_MEMORY, TERMINATED
 from tests.agents.programs.serve.running import serving
+from tests.support.patience import patience
 
 PROFILE = {"latencyMs": {"4": {"10": 120, "100": 2}}, "memoryGib": {"1": 1.0, "4": 1.75}, "startSeconds": 0}
 
@@ -30,12 +31,12 @@ class Daemon:
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.listener.bind(str(folder / SOCKET))
         self.listener.listen(8)
-        self.listener.settimeout(120)
+        self.listener.settimeout(patience())
 
     def meet(self, answer: dict[str, Any]) -> tuple[socket.socket, Any, dict[str, Any]]:
         """The connection, its lines, and the client's first message."""
         connection, _ = self.listener.accept()
-        connection.settimeout(120)
+        connection.settimeout(patience())
         lines = connection.makefile()
         hello = json.loads(lines.readline())
         connection.sendall(json.dumps(answer).encode() + b"\n")

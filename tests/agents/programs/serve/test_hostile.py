@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 from tests.agents.programs.serve.running import PATH, Copy, serving
-from tests.support.caller import until
+from tests.support.patience import patience, until
 from tests.support.soak import scaled
 
 SEED = 20
 
 
 def connected(copy: Copy) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", copy.port), timeout=60)
+    return socket.create_connection(("127.0.0.1", copy.port), timeout=patience())
 
 
 def answer_to(copy: Copy, sent: bytes) -> bytes:

@@ -14,7 +14,7 @@ import zlib
 import pytest
 
 from tests.agents.programs.serve.running import PATH, Copy, clients, serving
-from tests.support.caller import until
+from tests.support.patience import patience, until
 from tests.support.soak import scaled
 
 NEVER = "60000"  # ms: only a full batch starts
@@ -143,7 +143,7 @@ def test_under_load_all_that_was_taken_is_answered_whenever_it_is_drained() -> N
 
             def call(copy: Copy = copy) -> tuple[int, int]:
                 """Sends requests until it drains or cuts off; counts good answers and refusals."""
-                connection = http.client.HTTPConnection("127.0.0.1", copy.port, timeout=60)
+                connection = http.client.HTTPConnection("127.0.0.1", copy.port, timeout=patience())
                 good = 0
                 while True:
                     body = str(random.random()).encode()
@@ -172,7 +172,7 @@ def test_under_load_all_that_was_taken_is_answered_whenever_it_is_drained() -> N
 @pytest.mark.slow
 def test_an_idle_connection_does_not_keep_a_drained_server() -> None:
     with serving() as copy:
-        idle = http.client.HTTPConnection("127.0.0.1", copy.port, timeout=120)
+        idle = http.client.HTTPConnection("127.0.0.1", copy.port, timeout=patience())
         idle.request("GET", "/healthz")
         assert idle.getresponse().read()
         copy.process.send_signal(signal.SIGTERM)
@@ -186,7 +186,7 @@ def test_all_that_was_sent_is_counted_once() -> None:
     with serving("--batch", "8", "--latency", "1:1;8:4", "--batch-timeout-ms", "1") as copy, clients(callers) as pool:
 
         def call(caller: int) -> int:
-            connection = http.client.HTTPConnection("127.0.0.1", copy.port, timeout=60)
+            connection = http.client.HTTPConnection("127.0.0.1", copy.port, timeout=patience())
             good = 0
             for number in range(each):
                 body = f"{caller} {number}".encode()

@@ -17,7 +17,7 @@ import pytest
 
 from agents.runtime import proc
 from agents.talk.scraping import served_of
-from tests.support.caller import until
+from tests.support.patience import patience, until
 
 Start = Callable[..., subprocess.Popen[str]]
 
@@ -60,7 +60,7 @@ def save_more(process: subprocess.Popen[str], path: Path) -> None:
 
 
 def page(port: str, name: str) -> bytes:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/{name}", timeout=60) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/{name}", timeout=patience()) as answer:
         output: bytes = answer.read()
     return output
 
@@ -87,7 +87,7 @@ def test_a_job_that_is_asked_to_end_saves_exits_and_later_continues(start: Start
     assert first_line(process).startswith("step 0 ")
     save_more(process, path)
     process.terminate()
-    output, _ = process.communicate(timeout=120)
+    output, _ = process.communicate(timeout=patience())
     assert process.returncode == 0
     assert output.strip() == f"ended at step {saved(path)}, saved {saved(path)}"
     assert first_line(start(*arguments)).startswith(f"step {saved(path)} ")
@@ -105,14 +105,14 @@ def test_a_job_that_is_killed_loses_no_more_than_since_its_last_save(start: Star
         until(lambda port=port, begun=begun: metrics(port)["gpuwright_train_saved_steps"] > int(begun) + 10)  # type: ignore[misc]
         done = int(metrics(port)["gpuwright_train_saved_steps"])
         process.kill()
-        process.wait(120)
+        process.wait(patience())
         assert saved(path) >= done
 
 
 def test_a_job_that_has_made_its_steps_ends(start: Start, tmp_path: Path) -> None:
     path = tmp_path / "job.json"
     process = start("--speeds=100:500", "--steps=100", f"--checkpoint={path}")
-    process.communicate(timeout=120)
+    process.communicate(timeout=patience())
     assert process.returncode == 0
     assert saved(path) == 100
 
@@ -120,18 +120,18 @@ def test_a_job_that_has_made_its_steps_ends(start: Start, tmp_path: Path) -> Non
 def test_it_says_that_it_is_well_and_how_far_it_is(start: Start) -> None:
     process = start("--speeds=100:100", "--port=0")
     port = first_line(process).split()[-1]
-    assert urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=60).status == 200
+    assert urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=patience()).status == 200
     before = metrics(port)["gpuwright_train_steps_total"]
     until(lambda: metrics(port)["gpuwright_train_steps_total"] > before)
     with pytest.raises(urllib.error.HTTPError, match="404"):
-        urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/anything", timeout=60)
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/anything", timeout=patience())
 
 
 def test_a_damaged_checkpoint_keeps_the_job_from_starting(start: Start, tmp_path: Path) -> None:
     path = tmp_path / "job.json"
     path.write_text("{")
     process = start(f"--checkpoint={path}")
-    _, output = process.communicate(timeout=120)
+    _, output = process.communicate(timeout=patience())
     assert process.returncode == 1
     assert "cannot read checkpoint" in output
     assert path.read_text() == "{"
@@ -139,7 +139,7 @@ def test_a_damaged_checkpoint_keeps_the_job_from_starting(start: Start, tmp_path
 
 def test_arguments_that_make_no_sense_are_refused(start: Start) -> None:
     process = start("--speeds=0:5")
-    _, output = process.communicate(timeout=120)
+    _, output = process.communicate(timeout=patience())
     assert process.returncode == 2
     assert "--speeds" in output
 
@@ -164,7 +164,7 @@ def test_under_mps_it_steps_by_its_share_holds_its_memory_and_says_what_it_sees(
             assert (served.sm_count, served.memory_gib) == (24, 1.5)
             assert json.loads(words.readline()) == {"busy": 1.0}
             print('{"error": 810, "message": "terminated"}', file=words, flush=True)
-            process.communicate(timeout=120)
+            process.communicate(timeout=patience())
     assert process.returncode == 1
 
 
@@ -188,7 +188,7 @@ def test_a_job_that_is_to_wait_saves_stops_and_goes_on_without_catching_up(start
         until(lambda: not is_stopped(process), "it goes on")
         assert metrics(port)["gpuwright_train_steps_total"] >= kept
     process.terminate()
-    process.communicate(timeout=120)
+    process.communicate(timeout=patience())
     assert process.returncode == 0
 
 
@@ -219,7 +219,7 @@ def test_a_job_that_waits_holds_no_memory_and_takes_it_back_or_ends(
                 assert json.loads(words.readline()) == {"busy": 1.0}
             else:
                 print('{"error": 2, "message": "out of memory"}', file=words, flush=True)
-                _, output = process.communicate(timeout=120)
+                _, output = process.communicate(timeout=patience())
                 assert process.returncode == 1
                 assert "out of memory" in output
 
@@ -233,6 +233,6 @@ def test_a_job_that_gets_no_memory_says_so_and_does_not_run(start: Start, tmp_pa
         with client, client.makefile("rw") as words:
             words.readline()
             print('{"error": 2, "message": "out of memory"}', file=words, flush=True)
-            _, output = process.communicate(timeout=120)
+            _, output = process.communicate(timeout=patience())
     assert process.returncode == 1
     assert "out of memory" in output

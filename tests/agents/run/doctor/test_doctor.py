@@ -20,6 +20,7 @@ from agents.run.doctor.bounded import run
 from agents.run.doctor.findings import fail, ok
 from agents.run.doctor.gpus import check_settable
 from agents.run.opening import AgentOptions
+from tests.support.patience import patience
 
 ROOT = Path(__file__).parents[4]
 NOBODY = 65534
@@ -206,7 +207,7 @@ def as_nobody(program: str) -> str:
     become = f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})\n"
     done = subprocess.run(
         [sys.executable, "-c", preamble + become + program],
-        capture_output=True, text=True, cwd=ROOT, timeout=180,
+        capture_output=True, text=True, cwd=ROOT, timeout=patience(),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -19,6 +19,7 @@ from agents.devices.nvml.writer import EXCLUSIVE_PROCESS_MODE, PROHIBITED_MODE
 from tests.support import fake_mps
 from tests.support.nvml_stub import NvmlState, environment, needs_gcc
 from tests.support.nvml_stub.state import UNKNOWN, uuid_of
+from tests.support.patience import patience
 
 pytestmark = needs_gcc
 GPUWRIGHT = Path(sys.executable).with_name("gpuwright")
@@ -51,7 +52,7 @@ class Machine:
     def examined(self) -> Examined:
         words = ["agent", "doctor", "--json", "--state-dir", str(self.state)]
         around = os.environ | environment(self.nvml) | {"PATH": self.path}
-        done = subprocess.run([GPUWRIGHT, *words], capture_output=True, text=True, env=around, timeout=120)
+        done = subprocess.run([GPUWRIGHT, *words], capture_output=True, text=True, env=around, timeout=patience())
         assert done.stderr == ""
         return Examined(done.returncode, json.loads(done.stdout))
 

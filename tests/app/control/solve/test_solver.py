@@ -6,8 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -27,17 +26,10 @@ from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 from tests.solvers.planning.random_problems import random_problem
+from tests.support.patience import until
 
 LONG = 600.0  # seconds: a process that waits them out was not killed
 PROBLEM = family("A", 8, 4, 0)
-
-
-def until(holds: Callable[[], object], what: str, seconds: float = 300.0) -> None:
-    """A guard against hanging, not an assertion about time."""
-    ends = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < ends, f"not within {seconds:g} s: {what}"
-        time.sleep(0.01)
 
 
 def is_alive(pid: int) -> bool:

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.patience import patience
 from tests.support.soak import SOAK
 
 SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP, FLAGS = 35091, 35092, 1, "16sH14x"
-LONGEST_SECONDS = 60.0  # a guard; the kernel alone would take 900
 ALONE = ["unshare", "--net", *(["--map-root-user"] if os.geteuid() else [])]  # with a network of its own
 
 
@@ -30,7 +30,7 @@ ALONE = ["unshare", "--net", *(["--map-root-user"] if os.geteuid() else [])]  # 
 def test_a_cut_cable_is_noticed_by_who_asks_and_by_who_waits(tmp_path: Path) -> None:
     done = subprocess.run(
         [*ALONE, sys.executable, "-m", __name__, str(tmp_path)],
-        cwd=Path(__file__).parents[4], capture_output=True, text=True, timeout=2 * LONGEST_SECONDS,
+        cwd=Path(__file__).parents[4], capture_output=True, text=True, timeout=2 * patience(),
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -60,7 +60,7 @@ def main(folder: Path) -> None:
         asks = threading.Thread(target=ask, args=[lambda: database.read(lambda c: c.execute(sleep))], daemon=True)
         asks.start()
         for one in (waits, asks):
-            one.join(LONGEST_SECONDS)
+            one.join(patience())
             assert not one.is_alive(), "it waits still"
         assert len(asked) == 2
         loopback(up=True)

@@ -12,6 +12,7 @@ from sqlalchemy import Connection, text
 from app.settings import SettingsError
 from app.store.database.database import Database, Unavailable, statement
 from app.store.database.urls import libpq_url
+from tests.support.patience import patience
 from tests.support.postgres import GivenDatabase
 
 COUNT = text("SELECT count(*) FROM mark")
@@ -109,7 +110,7 @@ def lose_the_answer(database: Database, monkeypatch: pytest.MonkeyPatch, *, afte
 @pytest.mark.slow
 def test_case_6_deadlocked_transactions_both_happen(database: Database) -> None:
     database.write(lambda c: c.execute(text("INSERT INTO mark VALUES (1), (2)")))
-    both_hold = threading.Barrier(2, timeout=300)
+    both_hold = threading.Barrier(2, timeout=patience())
     failures: list[Exception] = []
 
     def cross(first: int, second: int) -> None:
@@ -133,7 +134,7 @@ def test_case_6_deadlocked_transactions_both_happen(database: Database) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(120)
+        thread.join(patience())
     assert not failures
     assert marks(database) == 4
 

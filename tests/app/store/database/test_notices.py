@@ -14,7 +14,7 @@ from app.store.database import versions
 from app.store.database.database import Database
 from app.store.database.notices import Notices
 from app.store.database.urls import libpq_url
-from tests.support.caller import until
+from tests.support.patience import patience, until
 from tests.support.postgres import GivenDatabase
 
 
@@ -72,7 +72,7 @@ def test_streams_do_not_wake_each_other(each_database: GivenDatabase, notices: N
     for name, event in called.items():
         notices.on_change(name, lambda version, event=event: version and event.set())  # type: ignore[misc]
     publish(each_database, "token")
-    assert called["token"].wait(30)
+    assert called["token"].wait(patience())
     assert not called["object"].is_set()
 
 

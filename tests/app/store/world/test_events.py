@@ -13,7 +13,7 @@ from app.control.domain.events import Reason, event_of
 from app.store.database.database import Database
 from app.store.world import events
 from app.store.world.events import EventFilter
-from tests.support.caller import until
+from tests.support.patience import until
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 

@@ -18,6 +18,7 @@ from solvers.mudi.sharing.fleet import SharedFleet
 from solvers.mudi.sharing.judge import violations
 from solvers.mudi.sharing.problem import SharedGpu, SharingResident, WrongSharing, two_piece
 from tests.solvers.mudi.sharing.gpus import right_answers, shared_gpus
+from tests.support.patience import patience
 from tests.support.soak import scaled
 
 CURVE = ((10, 40.0), (30, 20.0), (100, 13.0))
@@ -73,7 +74,7 @@ assert other.run() == highspy.HighsStatus.kOk
 @pytest.mark.slow
 def test_a_convex_solve_leaves_other_solves_of_its_process_their_single_thread() -> None:
     # In a fresh process: the first solve decides. It would take more than one thread where there are three cores.
-    subprocess.run([sys.executable, "-c", ONE_THREAD], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", ONE_THREAD], check=True, timeout=patience())
 
 
 def test_requests_outstanding_may_be_stated() -> None:

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -22,8 +21,8 @@ from agents.seams.device import DeviceError, MpsState, Trouble
 from tests.agents.devices.device.checks import trouble_of
 from tests.agents.devices.device.mps.conftest import UUID
 from tests.support import fake_mps
-from tests.support.caller import until
 from tests.support.nvml_stub import needs_gcc
+from tests.support.patience import patience, until
 
 pytestmark = needs_gcc
 COMMANDS = ("get_server_list", "get_server_status", "get_client_list", "get_default_active_thread_percentage")
@@ -279,11 +278,13 @@ def test_case_28_a_start_is_not_written_through_anything_but_a_plain_file(tmp_pa
 
 @pytest.mark.slow
 def test_a_daemon_may_say_anything_while_it_starts(mps: MpsControl, root: Path, pipe: Path) -> None:
+    log = root / "logs" / UUID / "control.log"
     started = threading.Thread(target=lambda: mps.start(UUID))
     started.start()
     until((root / "logs" / UUID / "start.txt").exists, "it was started")
     fake_mps.switch(pipe, "reply.get_server_list", "one moment\\n")
-    time.sleep(0.3)
+    told = "Replied to get_server_list as ordered"
+    until(lambda: not started.is_alive() or (log.exists() and told in log.read_text()), "it says something")
     fake_mps.switch(pipe, "reply.get_server_list", None)
-    started.join(120)
+    started.join(patience())
     assert mps.state(UUID) is MpsState.IDLE

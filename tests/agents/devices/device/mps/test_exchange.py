@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agents.devices.mps.exchange import LONGEST_ANSWER_BYTES, Printed, TooLate, detach, run
-from tests.support.caller import until
+from tests.support.patience import until
 
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
 SOON, LONG = 0.3, 60.0

@@ -14,9 +14,9 @@ import pytest
 from agents.devices.nvml.device import NvmlDevice
 from agents.seams.device import Trouble, XidEvent
 from tests.agents.devices.device.checks import trouble_of
-from tests.support.caller import until
 from tests.support.nvml_stub import NvmlState, environment, needs_gcc
 from tests.support.nvml_stub.state import LOST, uuid_of
+from tests.support.patience import patience, until
 
 pytestmark = needs_gcc
 FIRST, SECOND = uuid_of(0), uuid_of(1)
@@ -107,7 +107,7 @@ def test_a_gpu_lost_while_events_are_waited_for_ends_no_wait(device: NvmlDevice,
     state.lose(0)
     time.sleep(0.1)
     state.xid(1, 31)
-    waiting.join(120)
+    waiting.join(patience())
     assert xid_events == [XidEvent(SECOND, 31)]
 
 
@@ -124,7 +124,7 @@ except DeviceError as error:
 
 @pytest.mark.slow
 def test_a_machine_without_a_driver_says_so() -> None:
-    done = subprocess.run([sys.executable, "-c", NO_DRIVER], capture_output=True, text=True, timeout=180)
+    done = subprocess.run([sys.executable, "-c", NO_DRIVER], capture_output=True, text=True, timeout=patience())
     assert (done.stdout, done.stderr) == ("no_driver\n", "")
 
 
@@ -138,6 +138,6 @@ def test_a_driver_that_does_not_open_is_an_error_of_the_driver(state: NvmlState,
         env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(Path.cwd())} | environment(state),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=patience(),
     )
     assert (done.stdout, done.stderr) == (f"{trouble}\n", "")

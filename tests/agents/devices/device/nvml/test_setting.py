@@ -11,9 +11,9 @@ from agents.devices.nvml.device import NvmlDevice
 from agents.devices.nvml.setting import holds
 from agents.seams.device import Applied, DeviceError, Trouble
 from tests.agents.devices.device.checks import trouble_of
-from tests.support.caller import until
 from tests.support.nvml_stub import NvmlState, needs_gcc
 from tests.support.nvml_stub.state import LOST, NO_PERMISSION, uuid_of
+from tests.support.patience import until
 
 pytestmark = needs_gcc
 FIRST, SECOND = uuid_of(0), uuid_of(1)
