@@ -26,7 +26,7 @@ test: install ## the everyday tests, four at once; ARGS='tests/cli -x' for some 
 	@$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lab-test: install ## the tests of lab/, which `make test` leaves out
-	@$(BIN)/pytest lab/tests $(ARGS)
+	@$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder lab/tests $(ARGS)
 
 soak: install ## the tests in their long forms
 	@GPUWRIGHT_SOAK=1 $(BIN)/pytest --timeout 3600 $(ARGS)

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import argparse
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cli.arguments import whole
 from cli.bench.plan_arguments import Say, add_plan_arguments, add_size_arguments, families
 from cli.bench.solve import progress
 from cli.bench.timed_plan import time_plan
-
-if TYPE_CHECKING:
-    from benchmarks.timed import TimedRun
-    from solvers.planning.plan import Plan
-    from solvers.planning.problem import Problem
-    from solvers.planning.solved import Progress
 
 SHOWN = ("family", "seed", "seconds", "cost", "hetsev_seconds", "hetsev_cost", "ratio", "unserved", "hetsev_unserved")
 
@@ -28,18 +22,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def plan_greedily(problem: Problem, order: TimedRun, on_better: Progress) -> Plan:
-    """Returns the greedy's plan, in the process of a timed run."""
-    from lab.published.hetsev import solve
-
-    return solve(problem)
-
-
 def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
     """Returns a row for each seed; the ratio is ours over HetSev's, of rows where both serve everything."""
     from benchmarks.families import family, multiply_gpus
     from benchmarks.rows import row
     from benchmarks.timed import TimedRun, plan_jointly
+    from lab.published.timed_greedy import plan_greedily
 
     rows: list[dict[str, Any]] = []
     for name in families(args.family):
