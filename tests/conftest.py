@@ -16,6 +16,7 @@ import pytest
 from hypothesis import settings
 
 from tests.support import scratch
+from tests.support.needs import need
 from tests.support.order import import_from_another_place, put_longest_first
 from tests.support.postgres import (
     DatabaseServer,
@@ -26,6 +27,7 @@ from tests.support.postgres import (
     postgres_of_the_wheel,
 )
 from tests.support.server import RunningServer, running_server
+from tests.support.soak import SOAK
 
 PASSED = pytest.StashKey[bool]()
 LAST = -1000  # after multiprocessing has removed its own folder in there
@@ -92,8 +94,17 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
         gc.enable()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for mark in item.iter_markers("needs"):
+        need(*mark.args)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not SOAK:
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("soak")])
+        items[:] = [item for item in items if not item.get_closest_marker("soak")]
     if hasattr(config, "workerinput"):
         put_longest_first(items)
 

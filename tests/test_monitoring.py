@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -84,7 +83,7 @@ def test_each_kept_file_is_what_its_reader_expects() -> None:
     assert json.loads(MONITORING.DASHBOARD.read_text())["uid"] == "gpuwright"
 
 
-@pytest.mark.skipif(not shutil.which("promtool"), reason="Debian's prometheus is not installed")
+@pytest.mark.needs("promtool", "prometheus")
 def test_prometheus_takes_the_rules(tmp_path: Path) -> None:
     path = tmp_path / "rules.yml"
     path.write_text(MONITORING.rules())
@@ -147,7 +146,7 @@ tests:
 """
 
 
-@pytest.mark.skipif(not shutil.which("promtool"), reason="Debian's prometheus is not installed")
+@pytest.mark.needs("promtool", "prometheus")
 def test_alerts_fire_when_they_should_and_not_before(tmp_path: Path) -> None:
     bare = yaml.safe_load(MONITORING.rules())
     for rule in bare["groups"][0]["rules"]:

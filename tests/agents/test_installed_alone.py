@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from tests.support.patience import patience
-from tests.support.soak import SOAK
 from tests.test_house import installed, run, wheel
 
 __all__ = ["wheel"]  # a fixture
@@ -67,7 +66,7 @@ def test_the_doctor_of_a_bare_node_speaks_plainly(tmp_path: Path, wheel: Path) -
 
 
 @pytest.mark.long
-@pytest.mark.skipif(not SOAK, reason="installs from a package index; GPUWRIGHT_SOAK=1 runs it")
+@pytest.mark.soak  # installs from a package index
 def test_pip_installs_the_agent_into_a_fresh_environment(tmp_path: Path) -> None:
     venv.create(tmp_path / "venv", with_pip=True)
     python = tmp_path / "venv" / "bin" / "python"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -44,7 +43,7 @@ def test_there_is_a_unit_for_each_part_of_a_node_and_of_the_control_plane() -> N
     assert [path.stem for path in UNITS] == [f"gpuwright-{part}" for part in parts]
 
 
-@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed")
+@pytest.mark.needs("systemd-analyze", "systemd")
 def test_systemd_accepts_every_unit(tmp_path: Path) -> None:
     for path in UNITS:
         here = path.read_text().replace(f"{INSTALLED}/bin", str(Path(sys.executable).parent))
@@ -54,7 +53,7 @@ def test_systemd_accepts_every_unit(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed")
+@pytest.mark.needs("systemd-analyze", "systemd")
 @pytest.mark.parametrize(
     ("name", "most"),
     [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -97,7 +96,7 @@ def test_every_verb_and_flag_is_in_every_script(shell: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
+@pytest.mark.needs("zsh", "zsh")
 def test_zsh_offers_the_same(tmp_path: Path) -> None:
     (tmp_path / "complete.zsh").write_text(script("zsh"))
     program = (
@@ -112,7 +111,7 @@ def test_zsh_offers_the_same(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
+@pytest.mark.needs("fish", "fish")
 def test_fish_offers_the_same(tmp_path: Path) -> None:
     (tmp_path / "complete.fish").write_text(script("fish"))
     lines = ("gpuwright de", "gpuwright get -o ", "gpuwright token create --scope a", "gpuwright get serv")

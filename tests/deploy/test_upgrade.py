@@ -17,8 +17,9 @@ import pytest
 from app.store.database import schema
 from tests.support.forked import ROOT
 from tests.support.haproxy import PROGRAM
+from tests.support.needs import need
 from tests.support.patience import patience, until
-from tests.support.postgres import free_port, need
+from tests.support.postgres import free_port
 from tests.support.server import RunningServer, running_server
 from tests.support.soak import scaled
 

@@ -13,7 +13,6 @@ import pytest
 from tests.docs.shell import DOCS, ROOT, blocks
 from tests.docs.test_cpu_cores import ENDED, why_not
 from tests.support.postgres import free_port
-from tests.support.soak import SOAK
 
 PAGE = DOCS / "own-jobs.md"
 LONGEST_SECONDS = 600.0
@@ -21,7 +20,7 @@ LONGEST_SECONDS = 600.0
 
 @pytest.mark.long
 @pytest.mark.timeout(LONGEST_SECONDS)
-@pytest.mark.skipif(not SOAK, reason="a minute and more; its parts are tested every day")
+@pytest.mark.soak  # a minute and more; its parts are tested every day
 @pytest.mark.skipif(bool(why_not()), reason=why_not())
 def test_the_page_preempts_and_kills_a_job_that_goes_on_from_its_last_save(tmp_path: Path) -> None:
     script = "\n".join(one.text for one in blocks(PAGE) if one.kind == "sh")

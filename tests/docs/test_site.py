@@ -13,7 +13,6 @@ import pytest
 from tests.docs.shell import DOCS, ROOT
 from tests.proofs.pages import done
 from tests.support.patience import patience
-from tests.support.soak import SOAK
 
 # What a browser would load by itself: not what a reader may click on.
 LOADED = re.compile(
@@ -49,7 +48,7 @@ def test_nothing_of_it_is_fetched_from_elsewhere(site: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.skipif(not SOAK, reason="minutes; CI runs it as `python -m tests.proofs.pages`")
+@pytest.mark.soak  # minutes; CI runs them by `python -m tests.proofs.pages`
 @pytest.mark.parametrize("name", ["tutorial", "three-machines"])
 def test_a_page_can_be_done_by_its_letter(name: str) -> None:
     if name == "three-machines" and os.geteuid() != 0:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.proofs.console import CHROMIUM, LOOKS, MOST_PAINT_MS, VISITS, town
-from tests.support.postgres import DatabaseServer, need
+from tests.support.needs import need
+from tests.support.postgres import DatabaseServer
 from tests.support.soak import SOAK, scaled
 
 MOST_BYTES = 300_000
@@ -16,7 +15,7 @@ MOST_BYTES = 300_000
 @pytest.mark.slow
 @pytest.mark.long
 def test_the_page_of_a_large_fleet_is_small_and_breaks_no_rule_of_axe(postgres: DatabaseServer) -> None:
-    need(Path(CHROMIUM), "chromium")
+    need(CHROMIUM, "chromium")
     size = (scaled(1000, 20), scaled(300, 10), scaled(60, 10))
     looks = list(LOOKS)[: scaled(len(LOOKS), 1)]
     for figures in town(postgres, *size, None, scaled(VISITS, 1), looks):

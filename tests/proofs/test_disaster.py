@@ -8,11 +8,10 @@ import pytest
 
 from app.store.database.versions import LEAP_BY
 from tests.proofs.disaster import disaster
-from tests.support.soak import SOAK
 
 
 @pytest.mark.long
-@pytest.mark.skipif(not SOAK, reason="minutes of real processes; the leap itself: tests/app/store/test_backup.py")
+@pytest.mark.soak  # minutes of real processes; the leap itself: tests/app/store/test_backup.py
 def test_a_restore_to_a_moment_is_that_moment_and_nodes_believe_it_after_the_leap(tmp_path: Path) -> None:
     outcome = disaster(tmp_path, archive_seconds=2, seconds=8.0)
     assert outcome.wrong_at_the_moment == []

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.proofs.language_models import prove
-from tests.support.soak import SOAK
 
 
 @pytest.mark.long
-@pytest.mark.skipif(not SOAK, reason="half an hour of waiting; real streams are measured every day elsewhere")
+@pytest.mark.soak  # half an hour of waiting; real streams are measured every day elsewhere
 @pytest.mark.timeout(3600)
 def test_language_models_keep_their_promises_beside_everything_else() -> None:
     assert prove(10) == 0

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from tests.support.patience import patience
-from tests.support.soak import SOAK
 
 ROOT = Path(__file__).parents[2]
 
@@ -23,7 +22,7 @@ def has_engine() -> bool:
 
 
 @pytest.mark.long
-@pytest.mark.skipif(not SOAK, reason="builds images for minutes, and then runs for half an hour")
+@pytest.mark.soak  # builds images for minutes, and then runs for half an hour
 def test_the_testbed_is_healthy_serves_its_spike_and_outlives_chaos() -> None:
     if not has_engine():
         pytest.skip("there is no Docker Engine here, or no Compose v2")

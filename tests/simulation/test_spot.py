@@ -20,7 +20,7 @@ from simulation.run import Simulation, simulated
 from simulation.spot import NOTICE_SECONDS, ReclaimRounds, SpotCloud
 from simulation.world import of_documents
 from tests.simulation.worlds import SETTLING_TICK_SECONDS, document, gpu_type, model, node, policy, profile, service
-from tests.support.soak import SOAK, scaled
+from tests.support.soak import scaled
 
 NOTICES = scaled(50, 2)
 ROUNDS_TICK_SECONDS = 2.0
@@ -249,7 +249,7 @@ def test_a_job_leaves_with_what_it_has_done_in_the_same_step_as_services(databas
         assert simulation.fleet.nodes[name].alive() == []
 
 
-@pytest.mark.skipif(not SOAK, reason="half an hour; its figures: tests/simulation/measure/test_run.py, in less")
+@pytest.mark.soak  # half an hour; its figures: tests/simulation/measure/test_run.py, in less
 def test_rounds_of_notices_reclaim_nodes_and_give_them_back(database_url: str) -> None:
     """Every four minutes one of five nodes goes and is back ten minutes later; the seed decides which."""
     with simulated(database_url, world(rates={"a": 300.0, "b": 200.0, "c": 100.0})) as simulation:

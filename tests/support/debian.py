@@ -13,8 +13,9 @@ from tempfile import mkdtemp
 
 import psycopg
 
+from tests.support.needs import need
 from tests.support.patience import patience, until
-from tests.support.postgres import DEBIAN_15, free_port, need
+from tests.support.postgres import DEBIAN_15, free_port
 
 NOBODY = 65534
 

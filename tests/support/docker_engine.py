@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import shutil
 import subprocess
 import tarfile
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.needs import need
 from tests.support.patience import patience, until
 
 IMAGE = "gpuwright-test"
@@ -33,9 +33,9 @@ class Engine:
 @contextmanager
 def docker_engine(folder: Path, bridge: str = "none") -> Iterator[Engine]:
     """`bridge` names one that exists already, for containers with a network of their own."""
-    busybox = shutil.which("busybox")
-    if os.geteuid() != 0 or not shutil.which("dockerd") or not busybox:
-        raise NoEngine("needs root, dockerd and a static busybox (Debian: docker.io, busybox-static)")
+    if os.geteuid() != 0:
+        raise NoEngine("only root can start a Docker Engine")
+    dockerd, busybox = need("dockerd", "docker.io"), need("busybox", "busybox-static")
     # A socket's path is at most 108 characters, and a test's folder may be longer.
     socket = Path(f"/run/gpuwright-test-{os.getpid()}.sock")
     log = folder / "dockerd.log"
@@ -43,7 +43,7 @@ def docker_engine(folder: Path, bridge: str = "none") -> Iterator[Engine]:
     quiet = ("--iptables=false", "--ip6tables=false", f"--bridge={bridge}", "--storage-driver=vfs")
     with log.open("w") as file:
         daemon = subprocess.Popen(
-            ["dockerd", *map(str, places), *quiet, "-H", f"unix://{socket}"],
+            [dockerd, *map(str, places), *quiet, "-H", f"unix://{socket}"],
             stdout=file,
             stderr=file,
             start_new_session=True,  # a Ctrl-C ends the tests first

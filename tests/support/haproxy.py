@@ -19,8 +19,9 @@ from agents.gateway.desired import Desired
 from agents.gateway.haproxy import Haproxy
 from agents.gateway.master_socket import HaproxyAway, MasterSocket
 from agents.seams.routes import Acknowledged, Route, RoutesAway
+from tests.support.needs import need
 from tests.support.patience import patience, until
-from tests.support.postgres import free_port, need
+from tests.support.postgres import free_port
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = Path("/usr/sbin/haproxy")

@@ -17,12 +17,12 @@ from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
-import pytest
 
 from app.embedded import EmbeddedPostgres
 from app.postgres import child
 from app.postgres.admission import ROLE
 from app.store.database import schema
+from tests.support.needs import need
 from tests.support.scratch import MEMORY
 
 DEBIAN_15 = Path("/usr/lib/postgresql/15")
@@ -178,16 +178,6 @@ def pgbouncer(folder: Path, server_url: str) -> Iterator[int]:
     finally:
         process.kill()
         process.wait()
-
-
-def need(program: Path, package: str) -> None:
-    """Skip where a program is not installed; in CI, where it should be, fail."""
-    if program.exists():
-        return
-    reason = f"{program} is not installed (Debian package {package})"
-    if os.environ.get("CI") == "true":
-        pytest.fail(reason)
-    pytest.skip(reason)
 
 
 def free_port(kind: int = socket.SOCK_STREAM) -> int:

@@ -17,9 +17,8 @@ def test_each_database_is_migrated_and_empty(each_database: GivenDatabase) -> No
     assert objects == (0,)
 
 
+@pytest.mark.parametrize("each_database", ["pgbouncer"], indirect=True)
 def test_a_pooler_does_not_deliver_notifications(each_database: GivenDatabase) -> None:
-    if each_database.direct:
-        pytest.skip("direct")
     with psycopg.connect(each_database.url, autocommit=True, prepare_threshold=None) as listener:
         listener.execute("LISTEN gpuwright")
         with psycopg.connect(each_database.direct_url, autocommit=True) as other:

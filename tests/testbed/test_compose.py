@@ -17,6 +17,7 @@ from app.manifests.model import Kind
 from app.manifests.reader import read
 from app.manifests.validate import validate
 from simulation.testbed import chaos, tour
+from tests.support.needs import skip_unless_ci
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "docker-compose.yml"
@@ -173,7 +174,7 @@ def test_haproxy_has_what_the_sidecar_needs_of_every_frontend() -> None:
 def test_compose_reads_the_file(files: list[Path]) -> None:
     words = next((w for w in (["docker", "compose"], ["docker-compose"]) if _is_compose(w)), None)
     if words is None:
-        pytest.skip("Docker Compose v2 is not installed")
+        skip_unless_ci("Docker Compose v2 is not installed (deploy/testbed/debian/plugins.sh)")
     chosen = [word for file in files for word in ("-f", str(file))]
     done = subprocess.run(
         [*words, "--project-directory", str(ROOT), *chosen, "--profile", "*", "config", "--format", "json"],

@@ -9,12 +9,11 @@ from lab.bench.drifting import DriftOrder, TruthFactor, run_drift
 from simulation.run import Simulation
 from simulation.world import of_documents
 from tests.simulation.worlds import gpu_type, model, node, policy, profile, service
-from tests.support.soak import SOAK
 
 AGAIN_SECONDS = 1200.0  # by then SLOs hold again, wherever the copies have gone meanwhile
 
 
-@pytest.mark.skipif(not SOAK, reason="an hour; the law: test_correct.py, a run: test_bench_drift.py")
+@pytest.mark.soak  # an hour; the law: test_correct.py, a run: test_bench_drift.py
 def test_gpus_that_turn_slower_in_one_range_are_corrected_there_and_slos_hold_again(database_url: str) -> None:
     documents = [gpu_type(), policy(), *(node(f"node-{number}") for number in range(3))]
     documents += [model("a"), model("b"), profile("a"), profile("b")]

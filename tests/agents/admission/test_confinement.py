@@ -16,6 +16,7 @@ from agents.runtime.process import ProcessRuntime
 from agents.templates import Confined, Filled
 from agents.templates.filling import Builtin
 from tests.agents.admission.lists import COMMAND, CONTAINER, own, read_list
+from tests.support.needs import need_module
 from tests.support.patience import until
 
 PYTHON = Path("/usr/bin/python3")  # which every user can run
@@ -73,7 +74,7 @@ def test_a_secret_is_shown_nowhere(tmp_path: Path) -> None:
 
 
 def container_config(found: AllowList) -> dict[str, Any]:
-    pytest.importorskip("docker")
+    need_module("docker", "docker")
     from docker import APIClient
 
     from agents.runtime.docker import DockerRuntime

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from agents.admission import metadata
-from agents.admission.metadata import ADDRESSES, NFT_PATH, OWN_BRIDGE, MetadataWall, rules, why_no_rule
+from agents.admission.metadata import ADDRESSES, OWN_BRIDGE, MetadataWall, rules, why_no_rule
 from agents.devices.simulated.remote import Switches
 from agents.run.opening import AgentOptions, open_node
 from tests.agents.admission.lists import write_list
+from tests.support.needs import need
 
 USER = 20001
 SILENT = ("127.93.11.7",)  # nothing serves there
@@ -47,8 +47,10 @@ ip netns exec {NODE} sysctl -qw net.ipv4.ip_forward=1
 
 @pytest.fixture(scope="module")
 def cloud() -> Iterator[None]:
-    if os.geteuid() != 0 or not shutil.which("ip") or not shutil.which("nft", path=NFT_PATH):
-        pytest.skip("needs root, iproute2 and nftables")
+    if os.geteuid() != 0:
+        pytest.skip("only root can make networks")
+    need("ip", "iproute2")
+    need("nft", "nftables")
     if subprocess.run([PYTHON, "-c", ""], capture_output=True, user=USER).returncode:
         pytest.skip(f"the user {USER} cannot run {PYTHON}")
     try:

@@ -18,7 +18,6 @@ from agents.templates import Confined, Filled
 from tests.support.docker_engine import IMAGE, Engine, NoEngine, docker_engine
 from tests.support.patience import patience, until
 from tests.support.postgres import free_port
-from tests.support.soak import SOAK
 
 BRIDGE, ADDRESS = "gw-test0", "172.31.77.1/24"
 USER = 20001
@@ -43,7 +42,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
             subprocess.run(["ip", "link", "delete", bridge], capture_output=True)
 
 
-@pytest.mark.skipif(not SOAK, reason="it starts an Engine with a bridge")
+@pytest.mark.soak  # it starts an Engine with a bridge
 def test_an_own_image_answers_at_its_published_port_and_is_kept_apart(engine: Engine, tmp_path: Path) -> None:
     from docker import APIClient
 

@@ -17,7 +17,6 @@ from agents.keeper.copies import NodeCopy, Stage
 from agents.node.node import LocalNode
 from tests.support.nodes import Machine, around, assigned, copy_of, kill, machine, ready, running, served
 from tests.support.patience import until
-from tests.support.soak import SOAK
 
 STUBBORN = """\
 about: It neither drains nor hears SIGTERM, and stays when its client is terminated.
@@ -251,7 +250,7 @@ def test_case_18_a_clock_that_jumps_ends_nothing(one: Machine) -> None:
         until(lambda: ready(node, "search-1") and copy_of(node, "search-1").id != first.id, "it is handed over")
 
 
-@pytest.mark.skipif(not SOAK, reason="it is looked at every ten seconds, and three times before it is given up")
+@pytest.mark.soak  # it is looked at every ten seconds, and three times before it is given up
 def test_a_stopped_copy_is_found_out_and_replaced(one: Machine) -> None:
     with running(one) as node:
         node.offer(assigned(1, served("search-1")))

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect, sync_playwright
 
+from tests.support.needs import need
 from tests.support.patience import patience
 from tests.support.planned import Planned, planned_fleet
-from tests.support.postgres import DatabaseServer, need
+from tests.support.postgres import DatabaseServer
 
 CHROMIUM = Path("/usr/bin/chromium")
 

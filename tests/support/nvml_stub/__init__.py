@@ -21,9 +21,7 @@ from tests.support.nvml_stub.state import VARIABLE, NvmlState
 
 __all__ = ["NvmlState", "environment", "library", "load", "needs_gcc"]
 
-needs_gcc = pytest.mark.skipif(
-    shutil.which("gcc") is None, reason="gcc, which builds the stand-ins for NVIDIA's libraries, is missing"
-)
+needs_gcc = pytest.mark.needs("gcc", "gcc")  # it builds the stand-ins for NVIDIA's libraries
 
 
 @functools.cache

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -111,7 +110,7 @@ def test_another_user_is_refused_and_named(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @as_root
-@pytest.mark.skipif(not shutil.which("setpriv"), reason="setpriv is not installed")
+@pytest.mark.needs("setpriv", "util-linux")
 def test_it_needs_no_capability_but_those_of_its_unit(tmp_path: Path) -> None:
     unit = (ROOT / "deploy" / "systemd" / "gpuwright-privileged.service").read_text()
     [line] = [line for line in unit.splitlines() if line.startswith("CapabilityBoundingSet=")]

@@ -16,14 +16,13 @@ from pathlib import Path
 import pytest
 
 from tests.support.patience import patience
-from tests.support.soak import SOAK
 
 SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP, FLAGS = 35091, 35092, 1, "16sH14x"
 ALONE = ["unshare", "--net", *(["--map-root-user"] if os.geteuid() else [])]  # with a network of its own
 
 
 @pytest.mark.long
-@pytest.mark.skipif(not SOAK, reason="it waits for half a minute")
+@pytest.mark.soak  # it waits for half a minute
 @pytest.mark.skipif(
     subprocess.run([*ALONE, "true"], capture_output=True).returncode != 0, reason="no namespace can be made here"
 )
