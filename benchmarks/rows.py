@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import log
-from statistics import fmean, median
+from statistics import median
 from typing import Any, TypeAlias
 
 TimedLines: TypeAlias = Sequence[Mapping[str, Any]]  # the messages of benchmarks/timed.py
@@ -90,27 +89,6 @@ def gap_at(better: TimedLines, seconds: float) -> float | None:
     """Returns the gap that was known at this moment; None before the first."""
     known = [line for line in better if line["at"] <= seconds]
     return gap(known[-1]["cost"], known[-1]["bound"]) if known else None
-
-
-def gap_seconds(lines: TimedLines, found: Row, wanted: float | None) -> float | None:
-    """Returns when a gap was first known to be reached."""
-    if wanted is None or found["gap"] is None:
-        return None
-    for line in lines:
-        if line["what"] == "better" and (known := gap(line["cost"], line["bound"])) is not None and known <= wanted:
-            return float(line["at"])
-    return float(found["seconds"])
-
-
-def exponent(points: Sequence[tuple[float, float]]) -> float | None:
-    """Returns the e of y ~ x ** e, by least squares on logarithms."""
-    if len(points) < 2:
-        return None
-    xs, ys = [log(x) for x, _ in points], [log(y) for _, y in points]
-    middle_x, middle_y = fmean(xs), fmean(ys)
-    return sum((x - middle_x) * (y - middle_y) for x, y in zip(xs, ys, strict=True)) / sum(
-        (x - middle_x) ** 2 for x in xs
-    )
 
 
 def medians(rows: Sequence[Row]) -> Row:

@@ -53,7 +53,7 @@ SETTING = re.compile(r"\b(?:GPUWRIGHT|DATABASE|OTEL)_[A-Z_]*[A-Z]\b")
 LINK = re.compile(r"(?<!\!)\[[^\]\n]*\]\(([^)\s]+)\)|\!\[[^\]]*\]\(([^)\s]+)\)")
 STILTED = re.compile(r"\b(?:anew|whoever|(?:is|are|was) (?:told|said)|rests until|as it stands)\b", re.IGNORECASE)
 MEASURED = re.compile(r"^#+ .*\b(?:measured|figures|how fast|what it costs)\b", re.IGNORECASE | re.MULTILINE)
-MEASURES = re.compile(r"python -m tests\.proofs|gpuwright bench|bench [a-z]+|tests/[\w/.]+|scripts/\w+\.py|`ps`")
+MEASURES = re.compile(r"python -m (?:tests.proofs|lab)|gpuwright bench|bench [a-z]+|tests/[\w/.]+|scripts/\w+\.py|`ps`")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)

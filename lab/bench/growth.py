@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import argparse
-from statistics import median
-from typing import Any
+from collections.abc import Sequence
+from math import log
+from statistics import fmean, median
+from typing import TYPE_CHECKING, Any
 
 from cli.arguments import whole
 from cli.bench.plan_arguments import Say, add_family_argument, add_plan_arguments
 from cli.bench.solve import progress
 from cli.bench.timed_plan import time_plan
+
+if TYPE_CHECKING:
+    from benchmarks.rows import Row, TimedLines
 
 SIZES = ((100, 20), (300, 60), (1_000, 200), (3_000, 600), (10_000, 2_000))
 SHOWN = ("gpus", "services", "seed", "first_seconds", "seconds", "gap", "gap_seconds")
@@ -27,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
     """Returns a row for each size and seed, and exponents of services ** e fitted to the medians by size."""
     from benchmarks.families import family
-    from benchmarks.rows import exponent, gap_seconds, row
+    from benchmarks.rows import row
     from benchmarks.timed import TimedRun, plan_jointly
 
     rows: list[dict[str, Any]] = []
@@ -61,3 +66,26 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
         "exponent_first": fitted("first_seconds"),
         "exponent_same_gap": fitted("gap_seconds"),
     }
+
+
+def gap_seconds(lines: TimedLines, found: Row, wanted: float | None) -> float | None:
+    """Returns when a gap was first known to be reached."""
+    from benchmarks.rows import gap
+
+    if wanted is None or found["gap"] is None:
+        return None
+    for line in lines:
+        if line["what"] == "better" and (known := gap(line["cost"], line["bound"])) is not None and known <= wanted:
+            return float(line["at"])
+    return float(found["seconds"])
+
+
+def exponent(points: Sequence[tuple[float, float]]) -> float | None:
+    """Returns the e of y ~ x ** e, by least squares on logarithms."""
+    if len(points) < 2:
+        return None
+    xs, ys = [log(x) for x, _ in points], [log(y) for _, y in points]
+    middle_x, middle_y = fmean(xs), fmean(ys)
+    return sum((x - middle_x) * (y - middle_y) for x, y in zip(xs, ys, strict=True)) / sum(
+        (x - middle_x) ** 2 for x in xs
+    )

@@ -19,7 +19,8 @@ from app.manifests.model import Kind, Manifest
 from lab.evaluate.claims import EvaluationClaim, PaperMeasure
 from lab.evaluate.mudi import RATES
 from lab.evaluate.testbeds import testbed
-from simulation.truth.family import draw_gpu, draw_training, draw_traits, generator, mixed_traits
+from lab.truths.trainings import draw_training, mixed_traits
+from simulation.truth.family import draw_gpu, draw_traits, generator
 from simulation.truth.fitting import KnownFigures, fit_load
 from simulation.truth.load import GpuPhysics, PhysicalLoad
 from simulation.truth.neighbours import ActiveLoad, slowdowns

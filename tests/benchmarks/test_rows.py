@@ -1,4 +1,4 @@
-"""Rows say what a timed plan told: gaps at marks, medians of what is served, exponents."""
+"""Rows say what a timed plan told: gaps at marks, medians of what is served."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.rows import billed_blind, exponent, gap, gap_at, gap_seconds, medians, row, summary
+from benchmarks.rows import billed_blind, gap, gap_at, medians, row, summary
 
 
 def told(
@@ -83,15 +83,3 @@ def test_a_saving_is_of_what_the_blind_plan_costs_where_both_serve_everything() 
     found = billed_blind(ours, row(told(cost=140.0), 500.0, 10.0))
     assert (found["blind_cost"], found["saving"]) == (140.0, pytest.approx(0.25))
     assert billed_blind(ours, row(told(cost=140.0, unserved=1), 500.0, 10.0))["saving"] is None
-
-
-def test_the_same_gap_is_reached_when_it_was_first_known() -> None:
-    lines = told((0.2, 130.0, 100.0), (2.0, 120.0, 100.0))
-    found = row(lines, 500.0, 10.0)
-    assert gap_seconds(lines, found, 0.25) == 2.0
-    assert gap_seconds(lines, found, 0.1) == 9.0
-
-
-def test_an_exponent_is_the_slope_between_logarithms() -> None:
-    assert exponent([(10, 3.0), (100, 30.0), (1000, 300.0)]) == pytest.approx(1)
-    assert exponent([(10, 3.0)]) is None

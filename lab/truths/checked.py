@@ -1,8 +1,8 @@
 """Checks the physics of simulated GPUs against published figures, and plans made from measured profiles against it.
 
-Usage: .venv/bin/python scripts/truths.py calibration --data DIR
-       .venv/bin/python scripts/truths.py plans FILE [--draws N] [--first K] [--seconds S] [--work N]
-       .venv/bin/python scripts/truths.py operated FILE [--draws N] [--first K] [--hours H] [--seed N]
+Usage: .venv/bin/python -m lab.truths.checked calibration --data DIR
+       .venv/bin/python -m lab.truths.checked plans FILE [--draws N] [--first K] [--seconds S] [--work N]
+       .venv/bin/python -m lab.truths.checked operated FILE [--draws N] [--first K] [--hours H] [--seed N]
 
 `plans` measures profiles of each draw as a profiler would, plans once, and carries the plan out on the draw without any
 correction. Three planners know more: `complete` has all times and many groups of neighbours; `judged` is the cheapest
@@ -27,28 +27,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from app.control.formulate.problem import build_problem  # noqa: E402
-from app.manifests.model import Kind  # noqa: E402
-from app.manifests.offline import DeclaredFiles  # noqa: E402
-from simulation import world as worlds  # noqa: E402
-from simulation.clock import Clock  # noqa: E402
-from simulation.fleet import SimulatedFleet  # noqa: E402
-from simulation.measure.allowed import ProfilesName  # noqa: E402
-from simulation.measure.loads import named_load  # noqa: E402
-from simulation.measure.run import SimulationOrder, simulate  # noqa: E402
-from simulation.own_database import own_database  # noqa: E402
-from simulation.plan_execution import carry_out  # noqa: E402
-from simulation.profiling import COMPLETE, SIXTEEN, profiled  # noqa: E402
-from simulation.truth import Physics  # noqa: E402
-from simulation.truth.family import DRAWS, draw_gpu, draw_training, generator  # noqa: E402
-from simulation.truth.load import times  # noqa: E402
-from simulation.truth.neighbours import ActiveLoad, slowdowns  # noqa: E402
-from simulation.truths import TruthOrder  # noqa: E402
-from solvers.planning.plan import Plan  # noqa: E402
-from solvers.planning.solve import SolveBudget, solve  # noqa: E402
+from app.control.formulate.problem import build_problem
+from app.manifests.model import Kind
+from app.manifests.offline import DeclaredFiles
+from lab.truths.trainings import draw_training
+from simulation import world as worlds
+from simulation.clock import Clock
+from simulation.fleet import SimulatedFleet
+from simulation.measure.allowed import ProfilesName
+from simulation.measure.loads import named_load
+from simulation.measure.run import SimulationOrder, simulate
+from simulation.own_database import own_database
+from simulation.plan_execution import carry_out
+from simulation.profiling import COMPLETE, SIXTEEN, profiled
+from simulation.truth import Physics
+from simulation.truth.family import DRAWS, draw_gpu, generator
+from simulation.truth.load import times
+from simulation.truth.neighbours import ActiveLoad, slowdowns
+from simulation.truths import TruthOrder
+from solvers.planning.plan import Plan
+from solvers.planning.solve import SolveBudget, solve
 
 GAVEL = "gavel/simulation_throughputs.json"
 MISO = "miso/input_data.npy"
