@@ -45,7 +45,7 @@ rules: install
 	@$(BIN)/python scripts/reference.py --check
 	@$(BIN)/python scripts/monitoring.py --check
 	@$(BIN)/python scripts/pages.py --check
-	@$(BIN)/python scripts/docs.py --check
+	@$(BIN)/python -m scripts.house
 	@$(BIN)/pytest -q tests/migrations
 
 format: install ## ruff's formatting and safe fixes

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import subprocess
-import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -18,22 +15,11 @@ from agents.prometheus.text import families
 from agents.prometheus.view import AgentView
 from app.control.domain.events import reason_of
 from app.http.metrics import REGISTRY
+from scripts import monitoring
 
 ROOT = Path(__file__).parent.parent
 NAME = re.compile(r"\b(?:gpuwright|DCGM)_\w+")
 SUFFIXES = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count"), "gauge": ("",)}
-
-
-def source() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("monitoring", ROOT / "scripts" / "monitoring.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["monitoring"] = module  # its dataclasses look for it there
-    spec.loader.exec_module(module)
-    return module
-
-
-MONITORING = source()
 
 
 def series() -> set[str]:
@@ -43,7 +29,7 @@ def series() -> set[str]:
 
 
 def rules() -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = yaml.safe_load(MONITORING.rules())["groups"][0]["rules"]
+    found: list[dict[str, Any]] = yaml.safe_load(monitoring.rules())["groups"][0]["rules"]
     return found
 
 
@@ -58,7 +44,7 @@ def test_an_alert_asks_for_what_exists_and_says_what_to_do(rule: dict[str, Any])
 
 
 def test_every_panel_asks_for_what_exists_and_overlaps_no_other() -> None:
-    panels = MONITORING.dashboard()["panels"]
+    panels = monitoring.dashboard()["panels"]
     taken: set[tuple[int, int]] = set()
     for panel in panels:
         for target in panel["targets"]:
@@ -79,14 +65,14 @@ def test_reasons_that_the_runbook_names_exist() -> None:
 
 
 def test_each_kept_file_is_what_its_reader_expects() -> None:
-    assert yaml.safe_load(MONITORING.RULES.read_text())["groups"]
-    assert json.loads(MONITORING.DASHBOARD.read_text())["uid"] == "gpuwright"
+    assert yaml.safe_load(monitoring.RULES.read_text())["groups"]
+    assert json.loads(monitoring.DASHBOARD.read_text())["uid"] == "gpuwright"
 
 
 @pytest.mark.needs("promtool", "prometheus")
 def test_prometheus_takes_the_rules(tmp_path: Path) -> None:
     path = tmp_path / "rules.yml"
-    path.write_text(MONITORING.rules())
+    path.write_text(monitoring.rules())
     done = subprocess.run(["promtool", "check", "rules", path], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -148,7 +134,7 @@ tests:
 
 @pytest.mark.needs("promtool", "prometheus")
 def test_alerts_fire_when_they_should_and_not_before(tmp_path: Path) -> None:
-    bare = yaml.safe_load(MONITORING.rules())
+    bare = yaml.safe_load(monitoring.rules())
     for rule in bare["groups"][0]["rules"]:
         del rule["annotations"]  # said again in full, a test of rules would be as long as the rules
     (tmp_path / "rules.yml").write_text(yaml.safe_dump(bare))

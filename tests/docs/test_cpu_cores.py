@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from agents.runtime.core_limits import NoCoreLimits, find_limits
+from scripts.house.tree import ROOT
+from scripts.house.typed import DOCS, blocks
 from simulation.real import haproxy_path
-from tests.docs.shell import DOCS, ROOT, blocks
 from tests.support.postgres import free_port
 from tests.support.soak import SOAK, scaled
 

@@ -25,8 +25,8 @@ from app.control.jobs.order import CALM_RATIO
 from app.control.rollout.rules import RolloutRules
 from app.sessions import LINK_SECONDS, SESSION_SECONDS
 from app.settings import Settings
+from scripts.house.typed import DOCS
 from solvers.forecast.settings import ForecastTuning
-from tests.docs.shell import DOCS
 
 TURNED_AWAY_PERCENT = 100 * overload.TUNING.turned_away_share
 SETTINGS, RULES, HEALTH, FORECAST = Settings(), RolloutRules({}), HealthSettings(), ForecastTuning()

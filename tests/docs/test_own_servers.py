@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.shell import DOCS, ROOT, blocks
+from scripts.house.tree import ROOT
+from scripts.house.typed import DOCS, blocks
 from tests.docs.test_cpu_cores import ENDED, why_not
 from tests.support.postgres import free_port
 from tests.support.soak import scaled

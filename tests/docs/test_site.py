@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.shell import DOCS, ROOT
+from scripts.house.tree import ROOT
+from scripts.house.typed import DOCS
 from tests.proofs.pages import done
 from tests.support.patience import patience
 

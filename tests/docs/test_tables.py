@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from tests.docs.shell import ROOT
+from scripts.house.tree import ROOT
 from tests.proofs.growth import GROWTH, GrowingFleet, fill, sizes, tables
 from tests.support.soak import scaled
 

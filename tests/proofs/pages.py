@@ -13,7 +13,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from tests.docs.shell import DOCS, ROOT, blocks
+from scripts.house.tree import ROOT
+from scripts.house.typed import DOCS, blocks
 
 SECONDS = 900.0  # a guard
 

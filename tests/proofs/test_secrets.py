@@ -214,9 +214,7 @@ def test_case_29_over_tls_no_secret_is_in_a_log_a_trace_an_answer_or_an_argument
     assert server.request("DELETE", "/api/v1/nodes/node-1", token=server.token("operator")).status == 200
     texts = installation.logs() | installation.arguments() | replies
     texts |= {f"cli {name}": answer.stdout + answer.stderr for name, answer in answers.items()}
-    until(
-        lambda: "hold_back" in traces(received) or "observe" in traces(received), "the planner's traces have come", 40
-    )
+    until(lambda: "hold_back" in traces(received) or "observe" in traces(received), "the planner's traces have come")
     assert server.stop() == 0  # sends the traces that are left
     assert "/api/v1/services/{tenant}/{name}" in traces(received)
     texts |= {"traces": traces(received), "server's last lines": server.log_path.read_text()}

@@ -14,7 +14,7 @@ import pytest
 
 from agents.devices.nvml.device import NvmlDevice
 from scripts.gpukit.page import render
-from tests.docs.shell import ROOT
+from scripts.house.tree import ROOT
 from tests.support import fake_mps, nvml_stub
 from tests.support.nvml_stub import NvmlState, needs_gcc
 from tests.support.nvml_stub.state import H100, VARIABLE

@@ -12,9 +12,9 @@ import pytest
 from agents.runtime.core_groups import CoreGroups
 from agents.runtime.core_limits import find_limits
 from agents.runtime.process import ProcessRuntime
+from scripts.house.typed import DOCS
 from tests.app.campaigns.running import asked, settings_of
 from tests.app.campaigns.test_kills import kept_on_disk, note
-from tests.docs.shell import DOCS
 from tests.docs.test_cpu_cores import why_not
 from tests.support.agents import AgentProcess
 from tests.support.server import RunningServer

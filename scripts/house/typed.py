@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cli.main import BY_NAME, load, split
+from scripts.house.tree import ROOT
 
-ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 # A block is run as it stands (sh), shown (console), or is no command at all.
 SHELL = {"sh", "console"}

@@ -1,7 +1,4 @@
-"""Checks what the pages say against the code: commands, routes, paths, modules, settings, links, measured figures.
-
-Usage: .venv/bin/python scripts/docs.py [--check]
-"""
+"""What the pages say is what the code has: commands, routes, paths, modules, settings, links, measured figures."""
 
 from __future__ import annotations
 
@@ -11,16 +8,13 @@ import functools
 import json
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from app.settings import PREFIX, UNPREFIXED, Settings  # noqa: E402
-from cli.main import BY_NAME  # noqa: E402
-from tests.docs.shell import (  # noqa: E402
+from app.settings import PREFIX, UNPREFIXED, Settings
+from cli.main import BY_NAME
+from scripts.house.tree import ROOT, Fault, Tree, line_of
+from scripts.house.typed import (
     Block,
     actions_of,
     blocks,
@@ -32,6 +26,7 @@ from tests.docs.shell import (  # noqa: E402
     unknown_word,
 )  # fmt: skip
 
+OURSELVES = "scripts/house/pages.py"  # names variables and flags that only pages have
 TOPS = ("agents", "app", "benchmarks", "cli", "deploy", "docs", "examples", "migrations", "openapi", "requirements",
         "scripts", "simulation", "solvers", "tests",
         # A tenant of examples is called `lab`, too: its rooms are named one by one.
@@ -56,18 +51,6 @@ MEASURED = re.compile(r"^#+ .*\b(?:measured|figures|how fast|what it costs)\b", 
 MEASURES = re.compile(r"python -m (?:tests.proofs|lab)|gpuwright bench|bench [a-z]+|tests/[\w/.]+|scripts/\w+\.py|`ps`")
 
 
-@dataclasses.dataclass(frozen=True, slots=True, order=True)
-class Finding:
-    """A wrong statement of a page: its place, and why it is wrong."""
-
-    page: str
-    line: int
-    text: str
-
-    def __str__(self) -> str:
-        return f"{self.page}:{self.line}: {self.text}"
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Page:
     """A page as it is written."""
@@ -79,29 +62,25 @@ class Page:
     def name(self) -> str:
         return str(self.path.relative_to(ROOT)) if self.path.is_relative_to(ROOT) else self.path.name
 
-    def finding(self, at: int, text: str) -> Finding:
-        return Finding(self.name, self.text.count("\n", 0, at) + 1, text)
+    def finding(self, at: int, text: str) -> Fault:
+        return Fault(self.name, line_of(self.text, at), text)
 
     def code(self) -> Iterator[tuple[int, str]]:
         """Code within lines, with its place."""
         return ((found.start(), found[1]) for found in CODE.finditer(self.text))
 
 
-def main() -> int:
-    findings = sorted(finding for path in pages() for finding in findings_of(Page(path, path.read_text())))
-    for finding in findings:
-        print(finding, file=sys.stderr)
-    if not findings:
-        print(f"{len(list(pages()))} pages agree with the code")
-    return 1 if findings else 0
+def pages(root: Path = ROOT) -> Iterator[Path]:
+    yield from sorted((root / "docs").rglob("*.md"))
+    yield from (root / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md"))
 
 
-def pages() -> Iterator[Path]:
-    yield from sorted((ROOT / "docs").rglob("*.md"))
-    yield from (ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md"))
+def a_page_says_nothing_that_the_code_does_not_have(tree: Tree) -> Iterator[Fault]:
+    for path in pages(tree.root):
+        yield from findings_of(Page(path, path.read_text()))
 
 
-def findings_of(page: Page) -> Iterator[Finding]:
+def findings_of(page: Page) -> Iterator[Fault]:
     """Yields all that a page says and the code does not have."""
     for check in (wrong_commands, wrong_inline, wrong_routes, wrong_paths, wrong_modules, wrong_names, wrong_settings,
                   wrong_links, unsourced_figures, stilted, too_long):  # fmt: skip
@@ -111,16 +90,16 @@ def findings_of(page: Page) -> Iterator[Finding]:
 # Commands
 
 
-def wrong_commands(page: Page) -> Iterator[Finding]:
+def wrong_commands(page: Page) -> Iterator[Fault]:
     """Commands of gpuwright in blocks that its parser refuses."""
     shown = [block for block in blocks(page.path) if block.kind in ("sh", "console")]
     for block in (*shown, Block(page.path, 1, "", indented(page.path))):
         for words in commands(block.text):
             if problem := fault(words):
-                yield Finding(page.name, block.line, f"gpuwright {' '.join(words)}: {problem}")
+                yield Fault(page.name, block.line, f"gpuwright {' '.join(words)}: {problem}")
 
 
-def wrong_inline(page: Page) -> Iterator[Finding]:
+def wrong_inline(page: Page) -> Iterator[Fault]:
     """Verbs, actions and flags in running text that no parser knows."""
     for at, code in page.code():
         if code.startswith("gpuwright "):
@@ -149,7 +128,7 @@ def all_flags() -> set[str]:
 # Routes, paths, modules, names, settings
 
 
-def wrong_routes(page: Page) -> Iterator[Finding]:
+def wrong_routes(page: Page) -> Iterator[Fault]:
     """Routes that the contract does not have, or not with that method."""
     for found in ROUTE.finditer(page.text):
         method, route = found[1], found[2].rstrip(".:")
@@ -171,7 +150,7 @@ def is_route(route: str, path: str) -> bool:
     return len(have) == len(want) and all(b.startswith("{") or a == b for a, b in zip(have, want, strict=True))
 
 
-def wrong_paths(page: Page) -> Iterator[Finding]:
+def wrong_paths(page: Page) -> Iterator[Fault]:
     """Files and folders, in text or typed, that the tree does not have."""
     for found in PATH.finditer(page.text):
         wanted = re.sub(r"(?<=/)[A-Z]+(?=[./]|$)", "*", found[0].rstrip("/."))
@@ -192,7 +171,7 @@ def tree() -> frozenset[str]:
     return frozenset(there) | {str(folder) for file in there for folder in Path(file).parents}
 
 
-def wrong_modules(page: Page) -> Iterator[Finding]:
+def wrong_modules(page: Page) -> Iterator[Fault]:
     """`python -m MODULE --flag` where the module's source has no such flag."""
     for found in MODULE.finditer(page.text):
         module, rest = found[1].rstrip("."), found[2]
@@ -205,7 +184,7 @@ def wrong_modules(page: Page) -> Iterator[Finding]:
                 yield page.finding(found.start(), f"python -m {module} takes no {flag}")
 
 
-def wrong_names(page: Page) -> Iterator[Finding]:
+def wrong_names(page: Page) -> Iterator[Fault]:
     """Dotted names whose module, or the name within it, does not exist."""
     for found in DOTTED.finditer(page.text):
         words = found[0].split(".")
@@ -227,7 +206,7 @@ def file_of(module: str) -> Path | None:
     return next((file for file in (path / "__main__.py", path / "__init__.py") if file.is_file()), None)
 
 
-def wrong_settings(page: Page) -> Iterator[Finding]:
+def wrong_settings(page: Page) -> Iterator[Fault]:
     """Variables of the environment that nothing reads."""
     for found in SETTING.finditer(page.text):
         if found[0] not in variables():
@@ -248,14 +227,14 @@ def sources(pattern: str) -> str:
     return "\n".join(
         (ROOT / path).read_text()
         for path in sorted(tree())
-        if fnmatch.fnmatch(path, pattern) and path != "scripts/docs.py" and (ROOT / path).is_file()
+        if fnmatch.fnmatch(path, pattern) and path != OURSELVES and (ROOT / path).is_file()
     )
 
 
 # Links, figures, length
 
 
-def wrong_links(page: Page) -> Iterator[Finding]:
+def wrong_links(page: Page) -> Iterator[Fault]:
     """Links within the repository that lead nowhere, or to no heading there."""
     for found in LINK.finditer(page.text):
         target = found[1] or found[2]
@@ -274,7 +253,7 @@ def headings(text: str) -> set[str]:
     return {re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", heading)) for heading in plain}
 
 
-def unsourced_figures(page: Page) -> Iterator[Finding]:
+def unsourced_figures(page: Page) -> Iterator[Fault]:
     """Sections of measured figures that name nothing that measures them."""
     marks = [*(found.start() for found in re.finditer(r"^## ", page.text, re.MULTILINE)), len(page.text)]
     for found in MEASURED.finditer(page.text):
@@ -283,17 +262,16 @@ def unsourced_figures(page: Page) -> Iterator[Finding]:
             yield page.finding(found.start(), "these figures name no command that measures them")
 
 
-def stilted(page: Page) -> Iterator[Finding]:
+def stilted(page: Page) -> Iterator[Fault]:
     """Words that a colleague would not use, on pages written by hand."""
     if "Written from" not in page.text[:200]:
         yield from (page.finding(found.start(), f'"{found[0]}"') for found in STILTED.finditer(page.text))
 
 
-def too_long(page: Page) -> Iterator[Finding]:
+def too_long(page: Page) -> Iterator[Fault]:
     size = len(page.text.encode())
     if page.name == "README.md" and size > README_BYTES:
-        yield Finding(page.name, 1, f"{size:,} bytes; at most {README_BYTES:,}")
+        yield Fault(page.name, 1, f"{size:,} bytes; at most {README_BYTES:,}")
 
 
-if __name__ == "__main__":
-    raise SystemExit(main())
+RULES = (a_page_says_nothing_that_the_code_does_not_have,)

@@ -1,27 +1,19 @@
-"""What pages say of the code is so, and scripts/docs.py finds it where it is not."""
+"""What a page says of the code and is not so is found; what is so is left alone."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 
-from tests.docs.shell import ROOT, actions_of, parser_of
-from tests.test_house import script
-
-DOCS = script("docs")
+from scripts.house import pages
+from scripts.house.typed import fault
 
 
 def findings(tmp_path: Path, text: str, name: str = "page.md") -> list[str]:
     path = tmp_path / name
     path.write_text(text)
-    return [str(finding) for finding in DOCS.findings_of(DOCS.Page(path, text))]
-
-
-@pytest.mark.parametrize("path", list(DOCS.pages()), ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_page_says_nothing_that_the_code_does_not_have(path: Path) -> None:
-    assert [str(finding) for finding in DOCS.findings_of(DOCS.Page(path, path.read_text()))] == []
+    return [str(finding) for finding in pages.findings_of(pages.Page(path, text))]
 
 
 @pytest.mark.parametrize(
@@ -76,34 +68,12 @@ def test_a_true_statement_is_left_alone(tmp_path: Path, text: str) -> None:
 
 
 def test_a_readme_that_is_too_long_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(DOCS, "ROOT", tmp_path)
+    monkeypatch.setattr(pages, "ROOT", tmp_path)
     assert findings(tmp_path, "x" * 7_000, "README.md") == []
     assert findings(tmp_path, "x" * 7_001, "README.md") == ["README.md:1: 7,001 bytes; at most 7,000"]
 
 
-def test_the_benchmarks_page_has_a_row_for_each_benchmark() -> None:
-    page = (ROOT / "docs" / "benchmarks.md").read_text()
-    assert [what for what in actions_of(parser_of("bench")) if f"| `{what}` | " not in page] == []
-
-
-def test_every_target_of_make_that_a_page_names_exists() -> None:
-    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    named = {
-        target
-        for path in DOCS.pages()
-        for target in re.findall(
-            r"(?:`|^    (?:\$ )?|^(?:\$ )?)make ([a-z]+)(?=`| *$| +#)", path.read_text(), re.MULTILINE
-        )
-    }
-    assert {"up", "test", "check"} <= named
-    assert named <= targets
-
-
-def test_the_architecture_page_lists_every_room() -> None:
-    page = (ROOT / "docs" / "architecture.md").read_text()
-    rooms = {
-        str(path.parent.relative_to(ROOT))
-        for top in ("app", "app/control", "agents", "solvers")
-        for path in (ROOT / top).glob("*/__init__.py")
-    }
-    assert sorted(room for room in rooms if f"`{room}/`" not in page) == []
+def test_a_wrong_command_is_found() -> None:
+    assert "invalid choice" in fault(["plan", "undo", "3"])
+    assert fault(["nonsense"]) == "there is no verb 'nonsense'"
+    assert fault(["plan", "diff", "42"]) == ""
