@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install up test lab-test soak check types rules format openapi bench lock clean
+.PHONY: help install up test lab-test soak net check types rules format openapi bench lock clean
 
 PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3,$(shell command -v $(name))))
 BIN := .venv/bin
@@ -30,6 +30,9 @@ lab-test: install ## the tests of lab/, which `make test` leaves out
 
 soak: install ## the tests in their long forms
 	@GPUWRIGHT_SOAK=1 $(BIN)/pytest --timeout 3600 $(ARGS)
+
+net: install ## ask the recorded questions again and compare with the recorded answers; ARGS=family-A for some of them
+	@$(BIN)/python -m tests.net $(ARGS)
 
 check: types rules ## what CI runs besides the tests: lint, types, imports, contract, pages, migrations, leaks; -j2 takes two at once
 

@@ -1,0 +1,87 @@
+"""The net's command: compares (by default), records, and accepts an intended change. `make net ARGS=...` runs it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+
+from tests.net.answers import Answer, find_origin
+from tests.net.asking import FORKS, ask_all
+from tests.net.comparing import COMPARED, Comparison, find_faults
+from tests.net.corpus import FOLDER, Corpus
+from tests.net.recording import record_answers
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.net", description=__doc__)
+    parser.add_argument("names", nargs="*", help="series to ask, or the beginnings of their names; default all")
+    parser.add_argument("--part", help="K/N: the Kth of N shares of the part that the tests ask")
+    parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)), help="at a time")
+    parser.add_argument("--corpus", type=Path, default=FOLDER, help="another folder of questions and answers")
+    parser.add_argument("--record", choices=("problem",), help="makes questions and answers again; prints their kinds")
+    args = parser.parse_args()
+    corpus = Corpus(args.corpus)
+    if args.record:
+        return record(corpus, args.record, args.processes)
+    return compare(corpus, choose(corpus, args.names, args.part), args.processes)
+
+
+def record(corpus: Corpus, what: str, processes: int) -> int:
+    """Makes the questions and their answers anew."""
+    drawing = FORKS.Process(target=_draw, args=(corpus, what))  # what it computes must not be known to those who answer
+    drawing.start()
+    drawing.join()
+    if drawing.exitcode == 0:
+        record_answers(corpus, [name for name in corpus.names() if corpus.read(name).head.kind == what], processes)
+    return drawing.exitcode or 0
+
+
+def _draw(corpus: Corpus, what: str) -> None:
+    from tests.net.record_problems import draw_problems
+
+    corpus.clear(what)
+    for series in draw_problems():
+        corpus.write(series)
+
+
+def choose(corpus: Corpus, beginnings: list[str], part: str | None) -> list[str]:
+    """Returns the names of the series to ask."""
+    names = corpus.names()
+    if part:
+        number, count = map(int, part.split("/"))
+        names = sorted(corpus.head().part)[number - 1 :: count]
+    return [name for name in names if not beginnings or name.startswith(tuple(beginnings))]
+
+
+def compare(corpus: Corpus, names: list[str], processes: int) -> int:
+    """Asks the series again and prints by name what is worse than recorded; returns the exit code."""
+    began, recorded, origin = time.monotonic(), corpus.answers(), find_origin()
+    comparison = Comparison(COMPARED, origin == corpus.head().origin)
+    if not comparison.is_same_origin:
+        print("recorded on another kind of processor or with other libraries: rules and figures are compared")
+    count, failed, cpu_seconds = 0, 0, 0.0
+    for found in ask_all(corpus, names, processes):
+        cpu_seconds += found.cpu_seconds
+        if found.fault:
+            failed += 1
+            print(f"{found.name}: {found.fault}", flush=True)
+        for answer in found.answers:
+            count += 1
+            faults = list_faults(recorded.get(answer.name), answer, comparison)
+            failed += bool(faults)
+            for fault in faults:
+                print(f"{answer.name}: {fault}", flush=True)
+    seconds = time.monotonic() - began
+    print(f"{count} answers, {failed} worse or changed; {cpu_seconds:.0f} CPU s, {seconds:.0f} s")
+    return 1 if failed else 0
+
+
+def list_faults(then: Answer | None, now: Answer, comparison: Comparison) -> list[str]:
+    return ["no answer is recorded"] if then is None else find_faults(then, now, comparison)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

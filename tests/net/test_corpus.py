@@ -1,0 +1,48 @@
+"""The seeded part of the corpus is asked again, each time with other hashes; the whole is for `make net`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from solvers.planning.solve import SolveBudget, find
+from tests.net.corpus import Corpus
+from tests.net.placements import list_placements
+from tests.net.problems import answer_problem, read_problem
+
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).parents[2]
+SHARES = 6
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("number", range(1, SHARES + 1))
+def test_the_answers_are_as_good_as_the_recorded_ones(number: int) -> None:
+    asked = [sys.executable, "-m", "tests.net", "--part", f"{number}/{SHARES}", "--processes", "1"]
+    found = subprocess.run(
+        asked, cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": f"{number}"}, capture_output=True, text=True
+    )
+    assert found.returncode == 0, found.stdout + found.stderr
+
+
+@pytest.mark.parametrize("name", ["example-quickstart", "family-F-8x4-0"])
+def test_two_processes_of_the_solver_find_what_one_finds(name: str) -> None:
+    series = Corpus().read(name)
+    problem, head = read_problem(series), series.head
+    forked = find(problem, SolveBudget(seconds=None, work=head.work, seed=head.seed)).plan
+    alone = Corpus().answers()[name]
+    assert list_placements(forked, problem) == alone.placements
+    assert forked.certificate and forked.certificate.bound == pytest.approx(alone.bound, rel=1e-9)
+
+
+def test_a_written_series_is_read_again_and_answered_alike(tmp_path: Path) -> None:
+    corpus, series = Corpus(tmp_path), Corpus().read("example-quickstart")
+    corpus.write(series)
+    assert corpus.read(series.name) == series
+    first = answer_problem(series)
+    corpus.write_answers([first])
+    assert corpus.answers() == {series.name: first}
