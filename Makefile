@@ -8,8 +8,8 @@ PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3,$(
 BIN := .venv/bin
 SYNC := $(PYTHON) scripts/sync.py
 ARGS ?=
-# Tests at once: two a core of the least machine, for half of their time goes into waiting.
-WORKERS ?= 4
+# Tests at once: a number, or `cores` for one on each.
+WORKERS ?= cores
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -22,11 +22,11 @@ up: ## a control plane with its own Postgres, here and now; Ctrl-C ends it; ARGS
 	@$(SYNC) up
 	@$(BIN)/python scripts/compile.py up & exec $(BIN)/gpuwright up $(ARGS)
 
-test: install ## the everyday tests, four at once; ARGS='tests/cli -x' for some of them, WORKERS=0 for one after the other
-	@$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+test: install ## the everyday tests, one on each core; ARGS='tests/cli -x' for some of them, WORKERS=0 for one after the other
+	@$(BIN)/pytest --workers $(WORKERS) $(ARGS)
 
 lab-test: install ## the tests of lab/, which `make test` leaves out
-	@$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder lab/tests $(ARGS)
+	@$(BIN)/pytest --workers $(WORKERS) lab/tests $(ARGS)
 
 soak: install ## the tests in their long forms
 	@GPUWRIGHT_SOAK=1 $(BIN)/pytest --timeout 3600 $(ARGS)

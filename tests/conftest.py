@@ -17,7 +17,6 @@ from hypothesis import settings
 
 from tests.support import scratch
 from tests.support.needs import need
-from tests.support.order import import_from_another_place, put_longest_first
 from tests.support.postgres import (
     DatabaseServer,
     GivenDatabase,
@@ -28,6 +27,8 @@ from tests.support.postgres import (
 )
 from tests.support.server import RunningServer, running_server
 from tests.support.soak import SOAK
+
+pytest_plugins = ["tests.support.workers.plugin"]
 
 PASSED = pytest.StashKey[bool]()
 LAST = -1000  # after multiprocessing has removed its own folder in there
@@ -45,9 +46,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """All files of a run in one folder; what failed tests wrote stays until the next run."""
-    if hasattr(config, "workerinput"):
-        os.setsid()  # the kernel shares its time by session: low priorities here give way to nobody elsewhere
-        return
     if config.option.basetemp:
         return
     folder = scratch.in_memory()
@@ -66,14 +64,6 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     session.config.stash[PASSED] = exitstatus == 0
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """What a test printed may be no UTF-8, which is how workers tell what they saw."""
-    report = yield
-    report.sections = [(name, text.encode(errors="backslashreplace").decode()) for name, text in report.sections]
-    return report
-
-
 # Hundreds of processes are started here: where no bytecode is kept, each compiles all that it imports, and each run
 # all of the tests.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -81,13 +71,10 @@ sys.dont_write_bytecode = False
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+def pytest_collection() -> Generator[None, object, object]:
     """What is imported and collected stays for good: no collection of garbage need look through it, now or later."""
     gc.disable()
     try:
-        if worker := getattr(session.config, "workerinput", None):
-            place, workers = int(worker["workerid"].removeprefix("gw")), worker["workercount"]
-            import_from_another_place(session.config.args, place / workers)
         return (yield)
     finally:
         gc.freeze()
@@ -105,8 +92,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not SOAK:
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("soak")])
         items[:] = [item for item in items if not item.get_closest_marker("soak")]
-    if hasattr(config, "workerinput"):
-        put_longest_first(items)
 
 
 KINDS_OF_DATABASE = ["embedded-18", "debian-15", "pgbouncer"]

@@ -18,7 +18,7 @@ from simulation import world as worlds
 from simulation.load_generator import LoadSource
 from tests.simulation.worlds import small
 from tests.support.patience import patience, until
-from tests.support.postgres import free_port
+from tests.support.ports import free_port
 
 
 def said_nothing(line: str) -> None:

@@ -19,7 +19,7 @@ from tests.support.forked import ROOT
 from tests.support.haproxy import PROGRAM
 from tests.support.needs import need
 from tests.support.patience import patience, until
-from tests.support.postgres import free_port
+from tests.support.ports import free_port
 from tests.support.server import RunningServer, running_server
 from tests.support.soak import scaled
 

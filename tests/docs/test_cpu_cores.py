@@ -15,7 +15,7 @@ from agents.runtime.core_limits import NoCoreLimits, find_limits
 from scripts.house.tree import ROOT
 from scripts.house.typed import DOCS, blocks
 from simulation.real import haproxy_path
-from tests.support.postgres import free_port
+from tests.support.ports import free_port
 from tests.support.soak import SOAK, scaled
 
 PAGE = DOCS / "cpu-cores.md"

@@ -13,7 +13,7 @@ import pytest
 from scripts.house.tree import ROOT
 from scripts.house.typed import DOCS, blocks
 from tests.docs.test_cpu_cores import ENDED, why_not
-from tests.support.postgres import free_port
+from tests.support.ports import free_port
 from tests.support.soak import scaled
 
 PAGE = DOCS / "own-servers.md"

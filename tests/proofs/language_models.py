@@ -26,7 +26,7 @@ import psycopg
 from app.store.database.database import Database
 from app.store.fleet import service_hours
 from tests.support.patience import patience
-from tests.support.postgres import free_port
+from tests.support.ports import free_port
 
 SETTLED_SECONDS = 30.0  # after all services are served: answers from before are left out
 QUARTER_SECONDS = 900

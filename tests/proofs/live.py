@@ -32,7 +32,7 @@ from app.control.formulate.formulate import formulate
 from simulation.measure.allowed import WORK
 from simulation.measure.fresh import FreshCost, cheapest, search_fresh
 from tests.support.patience import patience
-from tests.support.postgres import free_port
+from tests.support.ports import free_port
 
 WARM_UP_MINUTES = 5.0
 SAMPLE_MINUTES = 10.0

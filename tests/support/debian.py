@@ -15,7 +15,8 @@ import psycopg
 
 from tests.support.needs import need
 from tests.support.patience import patience, until
-from tests.support.postgres import DEBIAN_15, free_port
+from tests.support.ports import free_port
+from tests.support.postgres import DEBIAN_15
 
 NOBODY = 65534
 

@@ -21,7 +21,7 @@ from agents.gateway.master_socket import HaproxyAway, MasterSocket
 from agents.seams.routes import Acknowledged, Route, RoutesAway
 from tests.support.needs import need
 from tests.support.patience import patience, until
-from tests.support.postgres import free_port
+from tests.support.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = Path("/usr/sbin/haproxy")

@@ -9,10 +9,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import count
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
@@ -23,14 +22,13 @@ from app.postgres import child
 from app.postgres.admission import ROLE
 from app.store.database import schema
 from tests.support.needs import need
+from tests.support.ports import free_port
 from tests.support.scratch import MEMORY
 
 DEBIAN_15 = Path("/usr/lib/postgresql/15")
 PGBOUNCER = Path("/usr/sbin/pgbouncer")
 SHIPPED_PGBOUNCER = Path(__file__).parents[2] / "deploy" / "pgbouncer" / "pgbouncer.ini"
 TEMPLATE = "migrated"
-FIRST_PORT, WORKERS, PORTS_OF_WORKER = 10_000, 8, 1_000  # beside those of copies; the kernel's begin at 32,768
-_taken = count(secrets.randbelow(PORTS_OF_WORKER))  # two test runs at once should not begin at the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +49,10 @@ class DatabaseServer:
 
     def __init__(self, server: EmbeddedPostgres) -> None:
         self.server = server
-        self._migrated = False
         # In memory a file is copied for less than its pages are logged; a disk would have to take all of them at once.
         self._strategy = "FILE_COPY" if MEMORY in server.data_dir.parents else "WAL_LOG"
+        # Now, for a test that is ended while it migrates would leave half a template to all later ones.
+        schema.migrate(self._new(TEMPLATE, "template0"))
 
     def answer_before_the_disk(self) -> None:
         """Commits wait for no disk: for a server that nobody crashes, whose tests would wait for little else."""
@@ -68,10 +67,6 @@ class DatabaseServer:
 
     def create(self) -> str:
         """A new database with our schema; its URL."""
-        if not self._migrated:
-            self._new(TEMPLATE, "template0")
-            schema.migrate(at_database(self.server.url, TEMPLATE))
-            self._migrated = True
         return self._new(f"test_{secrets.token_hex(6)}", TEMPLATE)
 
     def create_empty(self) -> str:
@@ -178,23 +173,6 @@ def pgbouncer(folder: Path, server_url: str) -> Iterator[int]:
     finally:
         process.kill()
         process.wait()
-
-
-def free_port(kind: int = socket.SOCK_STREAM) -> int:
-    """One that nobody listens on, and that nobody is given before it is used.
-
-    The kernel gives whoever asks for any port, or connects, one of its range, at once also the one that it gave us
-    before. Ours lie below that range; each worker of a test run has an eighth of them, and takes one after the other.
-    """
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % WORKERS
-    for _ in range(PORTS_OF_WORKER):
-        port = FIRST_PORT + worker * PORTS_OF_WORKER + next(_taken) % PORTS_OF_WORKER
-        with socket.socket(socket.AF_INET, kind) as probe, suppress(OSError):
-            if kind == socket.SOCK_STREAM:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # what waits for its last packets is free
-            probe.bind(("127.0.0.1", port))
-            return port
-    raise AssertionError("every port is taken")
 
 
 def _await_port(port: int, process: subprocess.Popen[bytes], log: Path) -> None:

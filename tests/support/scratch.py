@@ -13,7 +13,7 @@ from pathlib import Path
 
 MEMORY = Path("/dev/shm")
 PREFIX = "gpuwright-run-"
-NEEDED_BYTES = 6 << 30  # in each of four workers: two Postgres servers with their logs, and what tests leave
+NEEDED_BYTES = 6 << 30  # in each worker: two Postgres servers with their logs, and what tests leave
 
 
 def in_memory() -> Path | None:

@@ -22,7 +22,7 @@ from app.store.database.database import Database
 from tests.support.contract import check_answer
 from tests.support.forked import ROOT, Forked
 from tests.support.patience import patience
-from tests.support.postgres import free_port
+from tests.support.ports import free_port
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from agents.runtime.docker import DockerRuntime
 from agents.templates import Confined, Filled
 from tests.support.docker_engine import IMAGE, Engine, NoEngine, docker_engine
 from tests.support.patience import patience, until
-from tests.support.postgres import free_port
+from tests.support.ports import free_port
 
 BRIDGE, ADDRESS = "gw-test0", "172.31.77.1/24"
 USER = 20001

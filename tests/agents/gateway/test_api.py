@@ -28,7 +28,7 @@ from agents.seams.routes import Route, RoutesAway
 from tests.agents.gateway.test_routes import answering
 from tests.support.haproxy import ROOT, Copies, Gateway, insist
 from tests.support.patience import patience, until
-from tests.support.postgres import free_port
+from tests.support.ports import free_port
 
 TOKENS = (
     "node-1 one-secret\nnode-2 two-secret\nnode-4 bound-secret 127.0.0.1 10.1.0.0/16 shop/search lab/*\n* all-secret\n"

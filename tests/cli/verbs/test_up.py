@@ -21,7 +21,8 @@ from app.embedded import LOG_BYTES
 from app.postgres.leftover import servers_on
 from tests.support.forked import ROOT, Forked, gpuwright
 from tests.support.patience import patience, until
-from tests.support.postgres import DatabaseServer, free_port
+from tests.support.ports import free_port
+from tests.support.postgres import DatabaseServer
 
 
 class Up:
