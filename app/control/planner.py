@@ -138,7 +138,7 @@ class Planner:
         """Answers loads that moved since the last call; returns the step's generation, 0 if none was needed."""
         if not self.store.epoch:
             return 0
-        began, now = time.perf_counter(), self.store.moment()
+        began = time.perf_counter()
 
         def assign() -> None:
             self.advance()
@@ -147,7 +147,8 @@ class Planner:
         # Loads are read even before the first plan, which will be made for them.
         try:
             self._answer_notices(assign)
-            step = self._lane.answer(self.loads.read_recent(), now, assign)
+            now, recent = self.loads.read_recent()
+            step = self._lane.answer(recent, now, assign)
         except Deposed as deposed:
             self._step_down(deposed)
             return 0
@@ -244,7 +245,9 @@ class Planner:
 
     def _advance(self) -> bool:
         try:
-            view = self.store.view()
+            epoch, view = self.store.epoch, self.store.view()
+            if view.epoch != epoch:
+                raise Deposed(f"epoch {epoch} is over")
             gap = self._stepped_at is None or view.at > self._stepped_at + LONGEST_GAP
             step = take_rollout_step(self.store, view, self._proven, self.loads.trials, after_a_gap=gap)
             self._stepped_at = view.at

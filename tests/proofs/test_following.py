@@ -19,9 +19,10 @@ from agents.contract.assignments import AssignedInstance, Assignment
 from agents.gateway import parsing
 from agents.gateway.sidecar import Troubles
 from app.store.database.database import Database
-from app.store.fleet import assignments, endpoints, gateways
+from app.store.fleet import assignments, endpoints
 from app.store.fleet.endpoints import GatewayLimit
 from tests.agents.gateway.test_routes import answering, get
+from tests.support.gateway_counts import newest_counts
 from tests.support.haproxy import Copies, Gateway, running_copies
 from tests.support.load import steady_load
 from tests.support.patience import until
@@ -168,7 +169,7 @@ def test_limits_reach_the_gateway(fleet: Fleet) -> None:
 @pytest.mark.slow
 def test_what_was_asked_comes_back_within_a_second_or_two(fleet: Fleet) -> None:
     def counted() -> int:
-        told = fleet.database.read(gateways.newest)
+        told = newest_counts(fleet.database)
         return sum(one.requests for word in told for one in word.counts.services if one.service == SERVICE)
 
     until(lambda: counted() > 0, "it tells")
@@ -182,7 +183,7 @@ def test_what_was_asked_comes_back_within_a_second_or_two(fleet: Fleet) -> None:
 @pytest.mark.slow
 def test_without_the_control_plane_all_continues_also_after_a_restart(fleet: Fleet) -> None:
     def began() -> set[str]:
-        return {word.counts.began for word in fleet.database.read(gateways.newest)}
+        return {word.counts.began for word in newest_counts(fleet.database)}
 
     before = began()
     fleet.server.kill()

@@ -11,7 +11,7 @@ from agents.contract.fields import LATENCY_EDGES_MS
 from agents.contract.gateways import GatewayCounts, ServiceCounts
 from app.control.observe.loads import ReportBatch, ReportCursor
 from app.control.observe.loads.reports import ReceivedReport, ReportExcerpt
-from app.store.fleet.gateways import GatewayCounters
+from app.store.fleet.load_news import GatewayCounters
 from tests.support.reports import instance, report
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -16,6 +16,8 @@ from app.control.domain.readings import JobReading
 from app.control.domain.snapshot import DeclaredObject, NodeStatus, Snapshot
 from app.control.jobs import (
     GatheringWindow,
+    JobsStep,
+    JobState,
     advance_jobs,
     apply_answer,
     assigned_places,
@@ -77,22 +79,29 @@ class JobRounds:
 def advance_recorded_jobs(
     database: Database, epoch: int, view: FleetView, readings: Iterable[JobReading]
 ) -> Sequence[NewEvent]:
-    """Records one moment in the life of every job; returns what happened."""
+    """Records one moment in the life of every job; returns what happened. Where nothing has changed it only looks."""
     known = declared_work(view.declared)
     places = assigned_places(view.assigned, {node: NodeStatus(node, "lost") for node in view.status.lost})
     known_readings, swapped = list(readings), swapped_instances(view.assigned, view.status)
 
-    def write(connection: Connection) -> tuple[NewEvent, ...]:
+    def advance(before: Mapping[str, JobState]) -> JobsStep:
+        return advance_jobs(before, known, places, known_readings, view.at, swapped)
+
+    def write(connection: Connection) -> Sequence[NewEvent]:
         if not lease.is_newest(connection, epoch):
             raise Deposed(f"epoch {epoch} is over")
-        before = rows.read(connection)
-        if not before and not known:
-            return ()
-        after = advance_jobs(before, known, places, known_readings, view.at, swapped)
+        before = rows.read(connection)  # again, and under the lease: a cycle may have written since
+        after = advance(before)
         rows.write(connection, before, after.states)
         events.record(connection, after.events)
         return after.events
 
+    if not view.jobs and not known:
+        return ()
+    seen = rows.states_of(view.jobs)
+    expected = advance(seen)
+    if expected.states == seen and not expected.events:
+        return ()
     happened = database.write(write)
     metrics.count_events(happened)
     return happened

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -11,6 +11,7 @@ from app.control.domain.decision import PlanState
 from app.control.domain.desired import Desired, FleetStatus
 from app.control.domain.snapshot import DeclaredObject
 from app.store.plans import plans
+from app.store.plans.job_states import JobRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,8 @@ class FleetView:
     target: Desired  # the plan's desired state
     assigned: Desired
     status: FleetStatus
+    jobs: Sequence[JobRow] = ()  # the stored state of each
+    epoch: int = 0  # of the lease at that moment
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -47,9 +47,14 @@ def state_of(row: JobRow) -> JobState:
     )
 
 
+def states_of(stored: Iterable[JobRow]) -> dict[str, JobState]:
+    """Returns the states that these rows store, by job."""
+    return {state.job: state for state in map(state_of, stored)}
+
+
 def read(connection: Connection) -> dict[str, JobState]:
     """Returns the stored state of every job."""
-    return {state.job: state for state in map(state_of, job_states.read(connection))}
+    return states_of(job_states.read(connection))
 
 
 def write(connection: Connection, before: Mapping[str, JobState], after: Mapping[str, JobState]) -> None:

@@ -23,7 +23,6 @@ from app.control.observe.loads.trust import TrustedInstances
 from app.store.database import clock
 from app.store.database.database import Database, Unavailable
 from app.store.fleet import loads as rows
-from app.store.fleet import observed
 from app.store.plans import corrections
 from solvers.llm.iteration import TokenLengths
 from solvers.planning.measured import MeasuredInstance
@@ -66,8 +65,8 @@ class ReportListener:
                 {name: slo_percentile(spec) for name, spec in services.items()},
             )
 
-    def read_recent(self) -> dict[str, RecentLoad]:
-        """Reads the reports since the last call, and returns the recent load of every service."""
+    def read_recent(self) -> tuple[datetime, dict[str, RecentLoad]]:
+        """Reads the reports since the last call; returns the time, and the recent load of every service."""
         with self._turn:
             loads = self._loads
             readings = self._trusted_reports(loads.cursor)
@@ -76,21 +75,18 @@ class ReportListener:
             for received in readings.reports:
                 self._job_readings += job_readings(received.report, received.received_at)
                 self._trials.take(received.report)
-            return {name: recent for name in loads.services if (recent := loads.recent(name)) is not None}
+            recent = {name: found for name in loads.services if (found := loads.recent(name)) is not None}
+            return readings.at, recent
 
     def _trusted_reports(self, cursor: ReportCursor) -> ReportBatch:
         """Returns the reports since the cursor, without instances that their nodes were not assigned."""
         try:
-            assignments, readings = self._database.read(
-                lambda connection: (
-                    observed.assignments(connection, self._trusted.version),
-                    read_reports(connection, cursor),
-                )
-            )
+            version = self._trusted.version
+            readings = self._database.read(lambda connection: read_reports(connection, cursor, version))
         except Unavailable:
             self._trusted = TrustedInstances()  # versions may go back if the database was restored or replaced
             raise
-        self._trusted.take(assignments, readings.at)
+        self._trusted.take(readings.assignments, readings.at)
         reports = [
             ReceivedReport(received.received_at, self._trusted.filter(received.report)) for received in readings.reports
         ]
@@ -138,7 +134,7 @@ class ReportListener:
         if not full:
             return
         try:
-            self._database.write(lambda connection: rows.keep(connection, full), repeatable=True)
+            self._database.repeatable(lambda connection: rows.keep(connection, full))
         except Unavailable:
             oldest = max(bucket.at for bucket in full) - HISTORY
             self._unstored = [bucket for bucket in full if bucket.at > oldest]

@@ -13,7 +13,7 @@ from agents.contract.admitted import AdmittedEntry
 from app.control.domain.snapshot import SILENT_SECONDS, NodeState, NodeStatus
 from app.nodes.detail import AilingGpu
 from app.store.fleet.cordons import ALL_GPUS, EMPTYING, RECLAIM, Cordon
-from app.store.fleet.observed import ObservedNode
+from app.store.fleet.planner_reads import ObservedNode
 
 
 @dataclass(frozen=True, slots=True)

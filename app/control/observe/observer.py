@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 from agents.contract.assignments import Assignment
 from agents.contract.reports import Copy
 from app.control.domain.desired import Desired, FleetStatus, InstanceStatus, NodeDesired
+from app.control.domain.leading import FleetView
 from app.control.domain.policy import planner_policy
 from app.control.domain.snapshot import (
     SILENT_SECONDS,
@@ -31,9 +32,9 @@ from app.control.observe.silence import Silence
 from app.control.observe.spending import SpendingCache
 from app.control.observe.world import WorldCache
 from app.nodes.detail import NodeDetail
-from app.store.database import clock
-from app.store.fleet import cordons, observed
-from app.store.plans import approval_hold, pieces, plans
+from app.store.fleet import planner_reads
+from app.store.fleet.planner_reads import CycleReading, FleetReading, StepReading
+from app.store.plans import pieces
 from app.store.plans.plans import PlanInForce, RecentFailures
 from solvers.planning.plan import Unserved
 
@@ -57,6 +58,7 @@ class _PlanBody:
 
 
 _desired = msgspec.json.Decoder(dict[str, NodeDesired])
+_detail = msgspec.json.Decoder(NodeDetail)
 _unserved = msgspec.json.Decoder(_PlanBody)
 
 
@@ -86,26 +88,25 @@ class Observer:
 
     def snapshot(self, connection: Connection, epoch: int, expecting: ExpectLoads) -> Snapshot:
         """Returns everything that a decision is made from, as of one moment."""
-        at = clock.moment(connection)
-        declared = self.world(connection)
-        in_force = plans.in_force(connection)
-        target, planned = self.target(connection, in_force)
-        failures = plans.recent_failures(connection, FAILURES_HOURS)
+        reading = planner_reads.read_cycle(connection, self._assigned_version, FAILURES_HOURS)
+        at, in_force, failures = reading.now, reading.plan, reading.failures
+        declared = self._take(connection, reading)
+        target, planned = self._target(connection, in_force)
         self._lost_after = planner_policy(declared).lost_after_seconds
         return Snapshot(
             at=at,
             epoch=epoch,
             declared=declared,
-            nodes=self._nodes(connection, at),
+            nodes=self._nodes(reading),
             in_force=target,
-            assigned=self._unfinished(connection, in_force, target),
+            assigned=self._unfinished(in_force, target),
             expected=expecting(ForecastInput(at, declared, planned)),
             corrections={
                 f"{model}/{variant}/{gpu_type}": Correction(msgspec.convert(latency, Latency), *factors)
-                for model, variant, gpu_type, latency, *factors in observed.corrections(connection)
+                for model, variant, gpu_type, latency, *factors in reading.corrections
             },
-            jobs={name: state.facts for name, state in job_rows.read(connection).items()},
-            tenants={tenant: TenantSpending(amount) for tenant, amount in self._spending.spent(connection).items()},
+            jobs={name: state.facts for name, state in job_rows.states_of(reading.jobs).items()},
+            tenants={tenant: TenantSpending(amount) for tenant, amount in self._spending.spent(connection, at).items()},
             resting={failed.owner: rest for failed in failures if at < (rest := rest_after(failed)).until},
             failed_places={
                 failed.owner: places for failed in failures if (places := tuple(filter(None, failed.places)))
@@ -114,50 +115,58 @@ class Observer:
             is_rolling=in_force is not None and in_force.state == "rolling",
             is_paused=in_force is not None and in_force.state == "paused",
             is_stopped=in_force is not None and in_force.state == "stopped",
-            is_held=approval_hold.find(connection) is not None,
+            is_held=reading.is_held,
             target=in_force.generation if in_force else 0,
         )
 
-    def _unfinished(self, connection: Connection, plan: PlanInForce | None, target: Desired) -> Desired | None:
+    def view(self, connection: Connection) -> FleetView:
+        """Returns what a step of the rollout follows from, as of one moment."""
+        reading = planner_reads.read_step(connection, self._assigned_version, self._details_at)
+        declared = self._take(connection, reading)
+        target, _ = self._target(connection, reading.plan)
+        status = self._fleet_status(reading)
+        return FleetView(
+            reading.now, declared, reading.plan, target, dict(self._assigned), status, reading.jobs, reading.epoch
+        )
+
+    def _unfinished(self, plan: PlanInForce | None, target: Desired) -> Desired | None:
         """Returns the assignments of a plan that is not fully rolled out; None if they are what it wants."""
         if plan is None or plan.state not in UNFINISHED:
             return None
-        assigned = {node: wanted.sharing(target.get(node)) for node, wanted in self.assigned(connection).items()}
+        assigned = {node: wanted.sharing(target.get(node)) for node, wanted in self._assigned.items()}
         is_reached = all(
             assigned.get(node, NOTHING).instances == target.get(node, NOTHING).instances
             for node in {*assigned, *target}
         )
         return None if is_reached else assigned
 
-    def _nodes(self, connection: Connection, at: datetime) -> dict[str, NodeStatus]:
-        rows = observed.nodes(connection)
+    def _nodes(self, reading: CycleReading) -> dict[str, NodeStatus]:
+        rows, at = reading.nodes, reading.now
         last_reports = {row.name: row.received_at for row in rows if row.received_at}
         silent = self.silence.seconds(last_reports, at)
         unheard = self.silence.unheard(last_reports, at)
-        cordoned = cordons.list_cordons(connection)
-        patience = Patience(self._lost_after, reclaim_times(cordoned), at)
-        return node_statuses(rows, silent, cordoned, patience, unheard)
+        patience = Patience(self._lost_after, reclaim_times(reading.cordons), at)
+        return node_statuses(rows, silent, reading.cordons, patience, unheard)
 
     def world(self, connection: Connection) -> tuple[DeclaredObject, ...]:
         """Returns every declared object; the same objects, as long as none of them changes."""
         return self._world.read(connection)
 
-    def assigned(self, connection: Connection) -> Desired:
-        """Returns the newest assignment of every node."""
-        for node, version, body in observed.assignments(connection, self._assigned_version):
+    def _take(self, connection: Connection, reading: FleetReading) -> tuple[DeclaredObject, ...]:
+        """Takes the new assignments; returns every declared object."""
+        for node, version, body in reading.assignments:
             assignment = msgspec.json.decode(body, type=Assignment)
             self._assigned[node] = content_of(assignment)
             self._generations[node] = assignment.generation
             self._assigned_version = max(self._assigned_version, version)
-        return dict(self._assigned)
+        return self._world.read_at(connection, reading.object_version, reading.object_floor)
 
-    def fleet_status(self, connection: Connection) -> FleetStatus:
+    def _fleet_status(self, reading: StepReading) -> FleetStatus:
         """Returns the last reported status of the fleet. Only the node with its assignment may report an instance."""
-        for node, at, detail in observed.details(connection, self._details_at):
-            self._details[node] = msgspec.convert(detail, NodeDetail)
+        for node, at, detail in reading.details:
+            self._details[node] = _detail.decode(detail)
             self._details_at = max(self._details_at, at)
-        received = observed.generations(connection)
-        now = clock.moment(connection)
+        received, now = reading.received, reading.now
         silent_seconds = self.silence.seconds({node: at for node, _, at in received}, now)
         known = silent_seconds.keys()
         instances: dict[str, InstanceStatus] = {}
@@ -169,7 +178,7 @@ class Observer:
                 instances |= {id_: status for id_, status in statuses.items() if assigned_node.get(id_, node) == node}
         # The last report of a silent node says nothing of now, even if the silence is the control plane's own.
         silent = frozenset(node for node, _, at in received if (now - at).total_seconds() > SILENT_SECONDS)
-        reclaimed_at = reclaim_times(cordons.list_cordons(connection))
+        reclaimed_at = reclaim_times(reading.cordons)
         patience = Patience(self._lost_after, reclaimed_at, now)
         lost = frozenset(node for node, seconds in silent_seconds.items() if seconds > patience.seconds(node))
         ailing = frozenset(
@@ -185,7 +194,7 @@ class Observer:
             {node: deadline.timestamp() for node, deadline in reclaimed_at.items()},
         )  # fmt: skip
 
-    def target(self, connection: Connection, plan: PlanInForce | None) -> tuple[Desired, Mapping[str, float]]:
+    def _target(self, connection: Connection, plan: PlanInForce | None) -> tuple[Desired, Mapping[str, float]]:
         """Returns the desired state of the plan in force, and the rates that it was made for."""
         if plan is None:
             return {}, {}

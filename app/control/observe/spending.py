@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection
 
 from app.manifests.prices import NANO
-from app.store.database import clock
 from app.store.money import spending
 
 REFRESH_INTERVAL = timedelta(minutes=5)  # often enough for monthly budgets
@@ -22,9 +21,8 @@ class SpendingCache:
     _at: datetime | None = None
     _spent: Mapping[str, float] = field(default_factory=dict)
 
-    def spent(self, connection: Connection) -> Mapping[str, float]:
+    def spent(self, connection: Connection, now: datetime) -> Mapping[str, float]:
         """Returns the spending by tenant, rounded to cents."""
-        now = clock.now(connection)
         if self._at is None or not timedelta() <= now - self._at < REFRESH_INTERVAL or now.month != self._at.month:
             self._spent = {tenant: round(nano / NANO, 2) for tenant, nano in spending.this_month(connection).items()}
             self._at = now

@@ -19,7 +19,10 @@ class WorldCache:
     _declared: tuple[DeclaredObject, ...] = ()
 
     def read(self, connection: Connection) -> tuple[DeclaredObject, ...]:
-        version, floor = observed.object_version(connection)
+        return self.read_at(connection, *observed.object_version(connection))
+
+    def read_at(self, connection: Connection, version: int, floor: int) -> tuple[DeclaredObject, ...]:
+        """Returns the objects as of a version that was read before; changes up to the floor are no longer kept."""
         if version == self._version:
             return self._declared
         if not floor <= self._version <= version:  # deletions since then are not recorded

@@ -42,9 +42,7 @@ class PlannerStore:
 
     def lead(self, begin: Callable[[], None] = lambda: None) -> bool:
         """Takes or renews the lease; returns True while leading. Under a new epoch, `begin` runs first."""
-        epoch = self.database.write(
-            lambda connection: lease.take(connection, self.holder, self.lease_seconds), repeatable=True
-        )
+        epoch = self.database.repeatable(lambda connection: lease.take(connection, self.holder, self.lease_seconds))
         if epoch != self.epoch:
             self.epoch = 0
             self._is_new = True
@@ -56,7 +54,7 @@ class PlannerStore:
     def step_down(self) -> None:
         """Gives the lease up, so that another planner can lead at once."""
         if self.epoch:
-            self.database.write(lambda connection: lease.release(connection, self.holder), repeatable=True)
+            self.database.repeatable(lambda connection: lease.release(connection, self.holder))
         self.epoch = 0
 
     def read(self, fn: Callable[[Connection, Observer], Any]) -> Any:
@@ -82,14 +80,8 @@ class PlannerStore:
         return found
 
     def view(self) -> FleetView:
-        def read(c: Connection, observer: Observer) -> FleetView:
-            plan = plans.in_force(c)
-            target, _ = observer.target(c, plan)
-            return FleetView(
-                clock.moment(c), observer.world(c), plan, target, observer.assigned(c), observer.fleet_status(c)
-            )
-
-        found: FleetView = self.read(read)
+        """Returns what a step of the rollout follows from, as of one moment."""
+        found: FleetView = self.read(lambda c, observer: observer.view(c))
         return found
 
     def has_proposal(self) -> bool:

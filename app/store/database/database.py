@@ -71,7 +71,13 @@ XID_STATUS = statement(
     "SELECT pg_xact_status(CAST(CAST(:xid AS text) AS xid8)) AS status, redo_lsn::text AS checkpoint "
     "FROM pg_control_checkpoint()",
 )
+# The same from a statement that writes or locks: what it returns has an id in any case.
+TRANSACTION_IDENTITY = (
+    "CAST(pg_current_xact_id() AS text) AS xid, "
+    "(SELECT CAST(redo_lsn AS text) FROM pg_control_checkpoint()) AS checkpoint"
+)
 LOCAL_GUARDS = statement("guards", guards.OF_TRANSACTION)
+TRANSACTION = "transaction"  # the key of a connection's transaction: its id, and the last checkpoint
 
 
 class Database:
@@ -179,11 +185,12 @@ class Database:
     def _write_alone(self, fn: Callable[[Connection], T], repeatable: bool) -> T:
         with self.engine.connect() as connection:
             transaction = connection.begin()
+            connection.info.pop(TRANSACTION, None)
             try:
                 self._guard(connection)
                 self._tell_moment(connection)
                 result = fn(connection)
-                xid, checkpoint = connection.execute(CURRENT_XID).one()
+                identity = None if repeatable else _identity(connection)
             except BaseException:
                 _quietly(transaction.rollback)
                 raise
@@ -193,7 +200,7 @@ class Database:
                 if not _lost(error):
                     raise
                 connection.invalidate()
-                if xid is not None and (repeatable or not self._committed(xid, checkpoint)):
+                if repeatable or (identity and not self._committed(*identity)):
                     raise _NotApplied from error
             return result
 
@@ -246,6 +253,20 @@ class Database:
 
 class _NotApplied(Exception):
     """The transaction did not happen; run it again."""
+
+
+def note_transaction(connection: Connection, xid: str, checkpoint: str) -> None:
+    """Takes the identity of the transaction from a statement that returned it, so that no other asks for it."""
+    connection.info[TRANSACTION] = xid, checkpoint
+
+
+def _identity(connection: Connection) -> tuple[str, str] | None:
+    """Returns the id of the transaction and the last checkpoint; None if it has written nothing."""
+    noted: tuple[str, str] | None = connection.info.get(TRANSACTION)
+    if noted is None:
+        xid, checkpoint = connection.execute(CURRENT_XID).one()
+        return (xid, checkpoint) if xid is not None else None
+    return noted
 
 
 def translate_error(error: DBAPIError) -> Exception:

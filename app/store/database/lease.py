@@ -7,7 +7,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from app.store.database.database import statement
+from app.store.database.database import TRANSACTION_IDENTITY, note_transaction, statement
 from app.store.database.versions import LEAP_BY  # by as much: a plan's generation is also the version of its stream
 
 PLANNER = "planner"
@@ -29,10 +29,16 @@ TAKE = statement(
     """,
 )
 RELEASE = statement("release_lease", "UPDATE lease SET expires_at = moment() WHERE name = :name AND holder = :holder")
-HELD = statement("lease_held", "SELECT generation FROM lease WHERE name = :name AND epoch = :epoch FOR SHARE")
+HELD = statement(
+    "lease_held",
+    f"SELECT {TRANSACTION_IDENTITY} FROM lease WHERE name = :name AND epoch = :epoch FOR SHARE",
+)
 NEXT = statement(
     "next_generation",
-    "UPDATE lease SET generation = generation + 1 WHERE name = :name AND epoch = :epoch RETURNING generation",
+    f"""
+    UPDATE lease SET generation = generation + 1 WHERE name = :name AND epoch = :epoch
+    RETURNING generation, {TRANSACTION_IDENTITY}
+    """,
 )
 LEASE = statement(
     "lease",
@@ -69,13 +75,19 @@ def release(connection: Connection, holder: str) -> None:
 
 def is_newest(connection: Connection, epoch: int) -> bool:
     """Returns True if this is the newest epoch; no other begins before the transaction ends."""
-    return connection.execute(HELD, {"name": PLANNER, "epoch": epoch}).scalar() is not None
+    row = connection.execute(HELD, {"name": PLANNER, "epoch": epoch}).one_or_none()
+    if row is not None:
+        note_transaction(connection, row.xid, row.checkpoint)
+    return row is not None
 
 
 def next_generation(connection: Connection, epoch: int) -> int | None:
     """Returns the next generation of decisions; None if a newer epoch won: then nothing may be written (I1)."""
-    found = connection.execute(NEXT, {"name": PLANNER, "epoch": epoch}).scalar()
-    return None if found is None else int(found)
+    row = connection.execute(NEXT, {"name": PLANNER, "epoch": epoch}).one_or_none()
+    if row is None:
+        return None
+    note_transaction(connection, row.xid, row.checkpoint)
+    return int(row.generation)
 
 
 def current(connection: Connection) -> Lease | None:

@@ -38,9 +38,7 @@ LIFT = statement(
     RETURNING node, gpu, mode, deadline, asked_by, asked_at, message
     """,
 )
-LIST = statement(
-    "list_cordons",
-    """
+LISTED = """
     SELECT node, gpu, mode, deadline, asked_by, asked_at, message FROM cordon
     WHERE CAST(:node AS text) = '' OR node = :node
     UNION ALL
@@ -50,8 +48,8 @@ LIST = statement(
     SELECT node, gpu, 'profile', NULL, asked_by, asked_at, 'campaign ' || id || ' measures ' || model || '/' || variant
     FROM campaign WHERE state IN ('waiting', 'measuring') AND (CAST(:node AS text) = '' OR node = :node)
     ORDER BY node, gpu, mode
-    """,
-)
+"""
+LIST = statement("list_cordons", LISTED)
 
 
 @dataclass(frozen=True, slots=True)

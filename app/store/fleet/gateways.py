@@ -34,13 +34,6 @@ KEEP = statement(
     SELECT coalesce((SELECT sequence FROM kept), (SELECT sequence FROM gateway_state WHERE gateway = :gateway))
     """,
 )
-NEWEST = statement(
-    "newest_counts",
-    """
-    SELECT gateway, received_at, endpoints, body FROM gateway_state
-    WHERE received_at > CAST(:since AS timestamptz) ORDER BY gateway
-    """,
-)
 SILENCE_SECONDS = statement(
     "gateways_heard",
     "SELECT gateway, CAST(extract(epoch FROM moment() - received_at) AS float8) AS seconds FROM gateway_state",
@@ -53,29 +46,12 @@ FORGET = statement(
     "forget_gateways", "DELETE FROM gateway_state WHERE received_at < moment() - CAST(:after AS interval)"
 )
 
-_decoder = msgspec.json.Decoder(GatewayCounts)
-
-
-@dataclass(frozen=True, slots=True)
-class GatewayCounters:
-    """A gateway's newest counters, and when the database received them."""
-
-    gateway: str
-    received_at: datetime
-    counts: GatewayCounts
-
 
 def keep(connection: Connection, gateway: str, counts: GatewayCounts) -> int:
     """Stores counters unless newer ones of this gateway are stored; returns the highest sequence stored."""
     body = zlib.compress(msgspec.json.encode(counts), ZIP_LEVEL)
     row = {"gateway": gateway, "sequence": counts.sequence, "endpoints": counts.endpoints, "body": body}
     return int(connection.execute(KEEP, row).scalar() or 0)
-
-
-def newest(connection: Connection, since: datetime | None = None) -> list[GatewayCounters]:
-    """Returns the newest counters of every gateway that has reported since."""
-    rows = connection.execute(NEWEST, {"since": since.isoformat() if since else "-infinity"})
-    return [GatewayCounters(row.gateway, row.received_at, _decoder.decode(zlib.decompress(row.body))) for row in rows]
 
 
 def silence_seconds(connection: Connection) -> dict[str, float]:

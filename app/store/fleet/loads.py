@@ -12,18 +12,6 @@ from sqlalchemy import Connection
 
 from app.store.database.database import statement
 
-NEWS = timedelta(minutes=3)
-
-
-@dataclass(frozen=True, slots=True)
-class ReportRow:
-    """The newest report of a node and minute; `body` is the compressed report."""
-
-    node: str
-    ordinal: int
-    received_at: datetime
-    body: bytes
-
 
 class LoadBucket(msgspec.Struct):
     """The requests of a service in the `seconds` before `at`, and how many it answered in time."""
@@ -93,18 +81,6 @@ WINDOWS = {
 }
 
 
-# A row that a slow transaction commits late carries an earlier time, so each read looks a little back and leaves out
-# known rows. Rows older than a few minutes are not read any more.
-NEW_REPORTS = statement(
-    "reports_heard",
-    """
-    SELECT node, ordinal, received_at, body FROM report_minute
-    WHERE received_at > greatest(CAST(:since AS timestamptz), moment() - CAST(:within AS interval)) AND NOT EXISTS (
-        SELECT FROM unnest(CAST(:nodes AS text[]), CAST(:ordinals AS bigint[])) AS known (node, ordinal)
-        WHERE known.node = report_minute.node AND known.ordinal = report_minute.ordinal)
-    ORDER BY ordinal
-    """,
-)
 # A leader that took over within these seconds may have stored its own: the first row stays, and only it counts for the
 # fleet.
 KEEP = statement(
@@ -224,20 +200,6 @@ FORGET = statement(
         WHERE hour < moment() - CAST(:after AS interval) LIMIT :limit)
     """,
 )
-
-
-def new_reports(connection: Connection, since: datetime | None, known: Sequence[tuple[str, int]]) -> list[ReportRow]:
-    """Returns the reports that arrived after `since`, without the known ones; those of a node in order."""
-    rows = connection.execute(
-        NEW_REPORTS,
-        {
-            "since": since.isoformat() if since else "-infinity",
-            "within": NEWS,
-            "nodes": [node for node, _ in known],
-            "ordinals": [ordinal for _, ordinal in known],
-        },
-    )
-    return [ReportRow(*row) for row in rows]
 
 
 def keep(connection: Connection, buckets: Sequence[LoadBucket]) -> None:

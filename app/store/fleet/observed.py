@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -18,25 +17,6 @@ WORLD = statement(
 )
 GONE = statement(
     "objects_gone_since", "SELECT kind, tenant, name FROM change WHERE version > :after AND action = 'deleted'"
-)
-NODES = statement(
-    "nodes_as_they_are",
-    """
-    SELECT object.name, object.status, node_state.received_at, node_state.generation,
-           node_detail.detail -> 'gpus' AS ailing, node_detail.detail -> 'repartition' AS repartition
-    FROM object
-    LEFT JOIN node_state ON node_state.node = object.name
-    LEFT JOIN node_detail ON node_detail.node = object.name
-    WHERE object.kind = 'Node' AND object.tenant = ''
-    """,
-)
-CORRECTIONS = statement(
-    "corrections",
-    """
-    SELECT model, variant, gpu_type, latency, sensitivity_factor, memory_factor, power_factor
-    FROM correction
-    WHERE latency <> '[]' OR sensitivity_factor <> 1 OR memory_factor <> 1 OR power_factor <> 1
-    """,
 )
 HELD = statement(
     "gpus_held_by_services",
@@ -67,18 +47,6 @@ GENERATIONS = statement(
 
 
 @dataclass(frozen=True, slots=True)
-class ObservedNode:
-    """A declared node and its state."""
-
-    name: str
-    status: dict[str, Any]
-    received_at: datetime | None
-    generation: int | None
-    ailing: Sequence[dict[str, Any]] | None
-    repartition: Sequence[int] | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class HeldGpu:
     """A GPU with copies of services, and what these use of it; during a hand-over both copies."""
 
@@ -102,16 +70,6 @@ def world(connection: Connection, after: int = -1) -> list[tuple[str, str, str, 
 def deleted_objects(connection: Connection, after: int) -> set[tuple[str, str, str]]:
     """Returns the objects deleted after that version, even if declared again: kind, tenant, name."""
     return {tuple(row) for row in connection.execute(GONE, {"after": after})}
-
-
-def nodes(connection: Connection) -> list[ObservedNode]:
-    """Returns every declared node."""
-    return [ObservedNode(*row) for row in connection.execute(NODES)]
-
-
-def corrections(connection: Connection) -> list[tuple[str, str, str, Any, float, float, float]]:
-    """Returns corrections: (model, variant, GPU type, latency by place, factors of sensitivity, memory and power)."""
-    return [tuple(row) for row in connection.execute(CORRECTIONS)]
 
 
 def assignments(connection: Connection, after: int) -> list[tuple[str, int, str]]:

@@ -12,13 +12,11 @@ from sqlalchemy import Connection
 
 from app.store.database.database import statement
 
-ALL = statement(
-    "job_states",
-    """
+LISTED = """
     SELECT tenant, job, phase, done, per_second, since, first_started_at, finished_at, failures, detail
     FROM job_state ORDER BY tenant, job
-    """,
-)
+"""
+ALL = statement("job_states", LISTED)
 # One statement for all jobs: a cycle writes only changed states.
 WRITE = statement(
     "write_job_states",

@@ -39,16 +39,14 @@ SUPERSEDE = statement(
     WHERE generation < :generation AND state = ANY(CAST(:states AS text[]))
     """,
 )
-NEWEST = statement(
-    "plan_in_force",
-    f"""
+NEWEST_IN_FORCE = f"""
     SELECT generation, state, desired, body, rollout, lane, at, coalesce(decided_at, at) AS rolling_since,
            asked ? 'rollback' AS is_unwanted,
            (SELECT rollout FROM plan AS earlier WHERE earlier.generation < plan.generation AND rollout ? 'pending'
             ORDER BY generation DESC LIMIT 1) AS inherited
     FROM plan WHERE {IS_IN_FORCE} ORDER BY generation DESC LIMIT 1
-    """,
-)
+"""
+NEWEST = statement("plan_in_force", NEWEST_IN_FORCE)
 # Operators change the state too: a plan that was paused or aborted meanwhile stays so.
 SETTLE = statement(
     "settle_rollout",
@@ -58,13 +56,11 @@ SETTLE = statement(
     WHERE generation = :generation AND state = :before
     """,
 )
-FAILED = statement(
-    "steps_failed",
-    """
+FAILED_STEPS = """
     SELECT step.owner, count(DISTINCT step.at) AS times, max(step.at) AS last_at,
-           jsonb_agg(DISTINCT step.place) FILTER (
+           coalesce(jsonb_agg(DISTINCT step.place) FILTER (
                WHERE step.at > moment() - CAST(:place_minutes AS float8) * interval '1 minute'
-           ) AS places
+           ), '[]') AS places
     FROM plan, jsonb_to_recordset(
         CASE WHEN jsonb_typeof(rollout -> 'failed' -> 0) = 'object' THEN rollout -> 'failed' ELSE '[]' END
     ) AS step (owner text, place jsonb, at timestamptz)  -- the version before wrote names alone
@@ -73,8 +69,7 @@ FAILED = statement(
         AND rollout ? 'failed'
         AND step.at > moment() - CAST(:hours AS float8) * interval '1 hour'
     GROUP BY step.owner
-    """,
-)
+"""
 PROVEN = statement(
     "shapes_proven", "SELECT DISTINCT jsonb_array_elements_text(rollout -> 'proven') FROM plan WHERE rollout ? 'proven'"
 )
@@ -205,8 +200,11 @@ def _ended_by(state: str) -> list[str]:
 def in_force(connection: Connection) -> PlanInForce | None:
     """Returns the plan in force; the desired state is in pieces."""
     row = connection.execute(NEWEST).one_or_none()
-    if row is None:
-        return None
+    return None if row is None else plan_of(row)
+
+
+def plan_of(row: Any) -> PlanInForce:
+    """Returns the plan of a row of `NEWEST_IN_FORCE`."""
     return PlanInForce(
         row.generation,
         row.state,
@@ -240,16 +238,6 @@ def settle(
 def proven_shapes(connection: Connection) -> frozenset[str]:
     """Returns the shapes whose first instance passed its trial."""
     return frozenset(connection.scalars(PROVEN))
-
-
-def recent_failures(connection: Connection, hours: float) -> list[RecentFailures]:
-    """Returns the services and jobs whose steps failed in these hours, and the GPUs of the last minutes."""
-    rows = connection.execute(FAILED, {"hours": hours, "place_minutes": PLACE_MINUTES})
-    return [RecentFailures(row.owner, row.times, row.last_at, _places(row.places or ())) for row in rows]
-
-
-def _places(found: Sequence[Sequence[Any] | None]) -> tuple[tuple[str, int] | None, ...]:
-    return tuple((str(place[0]), int(place[1])) if place else None for place in found)
 
 
 def read_row(connection: Connection, generation: int) -> dict[str, Any] | None:

@@ -13,8 +13,9 @@ import pytest
 
 from agents.contract.assignments import AssignedInstance, Assignment
 from app.store.database.database import Database
-from app.store.fleet import assignments, endpoints, gateways
+from app.store.fleet import assignments, endpoints
 from app.store.fleet.endpoints import GatewayLimit
+from tests.support.gateway_counts import newest_counts
 from tests.support.patience import patience, until
 from tests.support.reports import instance, note_assigned, report, send
 from tests.support.server import Reply, RunningServer
@@ -231,13 +232,13 @@ def test_the_newest_word_counts_and_an_older_one_is_answered_with_it(
     assert put(server, edge, counts(5)).json == {"sequence": 5}
     assert put(server, edge, counts(4, requests=100)).json == {"sequence": 5}
     assert put(server, edge, counts(5, requests=100)).json == {"sequence": 5}
-    (told,) = database.read(gateways.newest)
+    (told,) = newest_counts(database)
     assert (told.gateway, told.counts.began, told.counts.services[0].requests) == (EDGE, "today", 10)
     assert told.counts.services[0].latency_counts == (0, 4, 3)
     assert put(server, edge, counts(6, "later", requests=7)).json == {"sequence": 6}
-    (told,) = database.read(gateways.newest)
+    (told,) = newest_counts(database)
     assert (told.counts.began, told.counts.services[0].requests) == ("later", 7)
-    assert database.read(lambda connection: gateways.newest(connection, told.received_at)) == []
+    assert newest_counts(database, told.received_at) == []
 
 
 def test_case_18_a_thief_that_numbers_beyond_any_clock_does_not_silence_the_gateway(
@@ -269,10 +270,10 @@ def test_case_17_absurd_counts_are_refused_and_not_kept(
     server: RunningServer, edge: str, database: Database, body: bytes | str
 ) -> None:
     put(server, edge, counts(5))
-    before = database.read(gateways.newest)
+    before = newest_counts(database)
     reply = put(server, edge, body)
     assert reply.status == 422, reply.text
-    assert database.read(gateways.newest)[0].counts == before[0].counts
+    assert newest_counts(database)[0].counts == before[0].counts
 
 
 @pytest.mark.slow

@@ -13,7 +13,8 @@ from app.control.answer.replay import record_of, replay
 from app.control.decide.around import AROUND_KEY
 from app.control.observe.observer import FAILURES_HOURS, FIRST_DELAY, retry_delay
 from app.control.solve.inline import Inline
-from app.store.plans import plan_reads, plans
+from app.store.fleet import planner_reads
+from app.store.plans import plan_reads
 from app.store.plans.plans import RecentFailures
 from simulation.run import Simulation, simulated
 from simulation.world import of_documents, of_store, put, truth_of
@@ -57,7 +58,7 @@ def assigned_places(simulation: Simulation, name: str) -> set[Place]:
 
 
 def failures(simulation: Simulation) -> dict[str, RecentFailures]:
-    found = simulation.database.read(lambda c: plans.recent_failures(c, FAILURES_HOURS))
+    found = simulation.database.read(lambda c: planner_reads.read_cycle(c, 0, FAILURES_HOURS).failures)
     return {each.owner: each for each in found}
 
 

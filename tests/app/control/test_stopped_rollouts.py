@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import text
 
 from app.manifests.model import Key, Kind
-from app.store.plans import plans
+from app.store.fleet import planner_reads
 from simulation.run import Simulation, simulated
 from tests.simulation.worlds import CALM_TICK_SECONDS, small, withdraw
 
@@ -38,7 +38,7 @@ def stop(simulation: Simulation) -> int:
 
 
 def resting(simulation: Simulation) -> list[str]:
-    return [found.owner for found in simulation.database.read(lambda c: plans.recent_failures(c, 1.0))]
+    return [found.owner for found in simulation.database.read(lambda c: planner_reads.read_cycle(c, 0, 1.0).failures)]
 
 
 def test_a_stopped_plan_is_complete_once_nothing_else_is_wanted(database_url: str) -> None:

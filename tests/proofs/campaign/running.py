@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.control.observe.observer import FAILURES_HOURS, LONGEST_DELAY, retry_delay
-from app.store.plans import plans
+from app.store.fleet import planner_reads
 from simulation.run import Simulation
 from tests.proofs.campaign.faults import CAMPAIGN_FAULTS, CampaignTools
 from tests.proofs.campaign.invariants import Campaign
@@ -86,5 +86,7 @@ def recover(campaign: Campaign, cycles: int = RECOVERY_CYCLES) -> None:
 def rests(simulation: Simulation) -> bool:
     """Returns whether a service or job waits for the retry of a step that failed."""
     now = simulation.clock.now()
-    failures = simulation.database.read(lambda connection: plans.recent_failures(connection, FAILURES_HOURS))
+    failures = simulation.database.read(
+        lambda connection: planner_reads.read_cycle(connection, 0, FAILURES_HOURS).failures
+    )
     return any(now < found.last_at + retry_delay(found.times) for found in failures)

@@ -13,9 +13,8 @@ from sqlalchemy import Connection
 
 from agents.contract.fields import GpuIndex, Moment, Reason
 from agents.contract.reports import Copy, Excursion, HeldBack, InstanceMinute
-from app.store.database import clock
-from app.store.fleet import gateways, loads
-from app.store.fleet.gateways import GatewayCounters
+from app.store.fleet import load_news
+from app.store.fleet.load_news import GatewayCounters
 
 OVERLAP = timedelta(seconds=3)  # by which a report may become visible after its own time
 
@@ -79,14 +78,17 @@ class ReportBatch:
     gateways: Sequence[GatewayCounters] = ()
     cursor: ReportCursor = field(default_factory=ReportCursor)
     unreadable: int = 0
+    assignments: Sequence[tuple[str, int, bytes]] = ()  # node, version, body
 
 
 _decoder = msgspec.json.Decoder(ReportExcerpt)
 
 
-def read_reports(connection: Connection, after: ReportCursor) -> ReportBatch:
-    """Reads everything after a cursor, and returns it with the next cursor."""
-    rows = loads.new_reports(connection, after.reports_at - OVERLAP if after.reports_at else None, list(after.known))
+def read_reports(connection: Connection, after: ReportCursor, assigned: int = 0) -> ReportBatch:
+    """Reads everything after a cursor and a version of assignments, and returns it with the next cursor."""
+    since = after.reports_at - OVERLAP if after.reports_at else None
+    news = load_news.read(connection, assigned, after.gateways_at, since, list(after.known))
+    rows = news.reports
     reports = []
     unreadable = 0
     for row in rows:
@@ -98,8 +100,6 @@ def read_reports(connection: Connection, after: ReportCursor) -> ReportBatch:
     newest = max((row.received_at for row in rows), default=after.reports_at)
     received = {(row.node, row.ordinal): row.received_at for row in rows}
     known = {key: at for key, at in {**after.known, **received}.items() if newest and at > newest - OVERLAP}
-    from_gateways = gateways.newest(connection, after.gateways_at)
-    gateways_at = max((report.received_at for report in from_gateways), default=after.gateways_at)
-    return ReportBatch(
-        clock.now(connection), reports, from_gateways, ReportCursor(newest, known, gateways_at), unreadable
-    )
+    gateways_at = max((report.received_at for report in news.gateways), default=after.gateways_at)
+    cursor = ReportCursor(newest, known, gateways_at)
+    return ReportBatch(news.now, reports, news.gateways, cursor, unreadable, news.assignments)

@@ -34,7 +34,7 @@ class TrustedInstances:
         self._former: dict[str, Mapping[str, tuple[Owner, datetime]]] = {}
         self._strangers: dict[str, int] = {}
 
-    def take(self, assignments: Iterable[tuple[str, int, str]], now: datetime) -> None:
+    def take(self, assignments: Iterable[tuple[str, int, bytes | str]], now: datetime) -> None:
         """Adds assignments that were written since: node, version, body."""
         for node, version, body in assignments:
             assigned = _decoder.decode(body)

@@ -20,7 +20,7 @@ from app.control.record.encoding import join_snapshot, snapshot_parts
 from app.control.solve.inline import Inline
 from app.manifests.model import Kind
 from app.manifests.offline import load
-from app.store.fleet.gateways import GatewayCounters
+from app.store.fleet.load_news import GatewayCounters
 from solvers.llm.iteration import TokenLengths
 from solvers.llm.streams import stream
 from solvers.planning.judge import judge

@@ -9,7 +9,7 @@ import pytest
 from app.control.domain.snapshot import NodeStatus
 from app.control.observe.nodes import Patience, node_statuses, reclaim_times
 from app.store.fleet.cordons import ALL_GPUS, RECLAIM, Cordon
-from app.store.fleet.observed import ObservedNode
+from app.store.fleet.planner_reads import ObservedNode
 
 NOW = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
 LOST_AFTER_SECONDS = 120.0

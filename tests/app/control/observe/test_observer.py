@@ -28,7 +28,5 @@ def test_a_node_cannot_say_that_anothers_instance_is_gone(database_url: str) -> 
         copy = {"id": f"{node}.1", "instance": "i-1", "gpu": 0, "stage": stage}
         sent = report(node, copies=[copy], generation=2**40)
         intake.keep([msgspec.convert(sent, Report)], [msgspec.json.encode(sent)])
-    observer = Observer()
-    database.read(observer.assigned)
-    assert database.read(observer.fleet_status).instances["i-1"].stage == "ready"
+    assert database.read(Observer().view).status.instances["i-1"].stage == "ready"
     database.close()

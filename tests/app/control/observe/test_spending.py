@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from app.control.observe.spending import SpendingCache
+from app.store.database import clock
 from tests.app.ledger.town import Ledger, ledger, usage
 
 APRIL = datetime(2026, 4, 1, tzinfo=UTC)
@@ -24,7 +25,7 @@ def town(database_url: str) -> Iterator[Ledger]:
 
 
 def spent_by_tenant(town: Ledger, spending: SpendingCache) -> dict[str, float]:
-    return dict(town.database.read(spending.spent))
+    return dict(town.database.read(lambda connection: spending.spent(connection, clock.now(connection))))
 
 
 @pytest.mark.slow

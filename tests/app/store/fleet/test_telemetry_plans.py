@@ -5,6 +5,7 @@ On 100,000 rows of everything in the long form, every day on a fifth of them, wh
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,7 +16,7 @@ from sqlalchemy import TextClause, text
 
 from app.store.database import partitions
 from app.store.database.database import Database
-from app.store.fleet import assignments, node_reports, node_state, refusals, telemetry
+from app.store.fleet import assignments, load_news, node_reports, node_state, planner_reads, refusals, telemetry
 from app.store.money import rollups
 from tests.support.postgres import DatabaseServer
 from tests.support.soak import scaled
@@ -104,6 +105,36 @@ def test_rows_are_found_by_index(database: Database, statement: TextClause, para
     plan = database.read(lambda connection: "\n".join(connection.execute(explain, parameters).scalars()))
     assert "Index" in plan
     assert "Seq Scan" not in plan, plan
+
+
+SINCE = {"assigned": ROWS - 10, "node": "", "hours": 2.0, "place_minutes": 30.0, "since": datetime.now(UTC)}
+WHOLE = {"node_state", "node_detail"}  # a step reads of each node when it reported; a planner asks that of all at once
+READS: list[tuple[TextClause, dict[str, Any], set[str]]] = [
+    (planner_reads.STEP, SINCE, WHOLE),
+    (planner_reads.CYCLE, SINCE, WHOLE),
+    (
+        load_news.READ,
+        {
+            "assigned": ROWS - 10, "gateways_since": "-infinity", "reports_since": "-infinity",
+            "within": load_news.NEWS, "nodes": ["node-1"], "ordinals": [1],
+        },
+        {"report_minute"},  # which holds the last minutes alone
+    ),
+]  # fmt: skip
+SMALL = {
+    "approval_hold", "campaign", "cordon", "correction", "gateway_state", "job_state", "lease", "plan",
+    "reclaim_notice", "version",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("statement", "parameters", "whole"), READS, ids=[name_of(one) for one, _, _ in READS])
+def test_a_planner_reads_of_large_tables_what_is_new_and_of_each_node_one_row(
+    database: Database, statement: TextClause, parameters: dict[str, Any], whole: set[str]
+) -> None:
+    explain = text("EXPLAIN " + statement.text)
+    plan = database.read(lambda connection: "\n".join(connection.execute(explain, parameters).scalars()))
+    assert "Index" in plan
+    assert set(re.findall(r"Seq Scan on (\w+)", plan)) <= whole | SMALL, plan
 
 
 def test_a_batch_of_reports_is_one_statement_that_scans_nothing(database: Database) -> None:

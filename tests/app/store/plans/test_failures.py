@@ -9,6 +9,7 @@ import pytest
 
 from app.store.database import lease
 from app.store.database.database import Database
+from app.store.fleet import planner_reads
 from app.store.plans import plans
 from app.store.plans.plans import PLACE_MINUTES, PlanDraft, RecentFailures
 
@@ -42,7 +43,9 @@ def note(database: Database, *failed: Step, after: int = 0) -> int:
 def test_failures_of_several_plans_count_together_and_their_gpus_are_named_once(database: Database) -> None:
     first = note(database, ("shop/a", HERE, 8), ("shop/b", None, 8))
     note(database, ("shop/a", HERE, 1), ("shop/a", THERE, 1), after=first)
-    found = {failures.owner: failures for failures in database.read(lambda c: plans.recent_failures(c, HOURS))}
+    found = {
+        failures.owner: failures for failures in database.read(lambda c: planner_reads.read_cycle(c, 0, HOURS).failures)
+    }
     assert found == {
         "shop/a": RecentFailures("shop/a", 2, NOON - timedelta(minutes=1), (HERE, THERE)),
         "shop/b": RecentFailures("shop/b", 1, NOON - timedelta(minutes=8), (None,)),
@@ -53,5 +56,5 @@ def test_a_failure_is_forgotten_after_hours_and_its_gpu_after_minutes(database: 
     first = note(database, ("shop/a", HERE, 60 * HOURS + 1))
     second = note(database, ("shop/a", HERE, PLACE_MINUTES + 1), after=first)
     note(database, ("shop/a", THERE, PLACE_MINUTES - 1), after=second)
-    (found,) = database.read(lambda c: plans.recent_failures(c, HOURS))
+    (found,) = database.read(lambda c: planner_reads.read_cycle(c, 0, HOURS).failures)
     assert (found.times, found.places) == (2, (THERE,))

@@ -13,7 +13,7 @@ from app.control.observe.loads.bursts import STEP, BurstBelief
 from app.control.observe.loads.loads import Loads
 from app.control.observe.loads.reports import ReportBatch
 from app.control.record.encoding import join_snapshot, snapshot_parts
-from app.store.fleet.gateways import GatewayCounters
+from app.store.fleet.load_news import GatewayCounters
 from solvers.latency.bursts import window_share
 from tests.support.soak import scaled
 

@@ -11,7 +11,7 @@ from agents.contract.gateways import GatewayCounts, LengthTotals, ServiceCounts
 from app.control.observe.loads.lengths import HELD_SECONDS, STEP, LengthBelief
 from app.control.observe.loads.loads import Loads
 from app.control.observe.loads.reports import ReportBatch
-from app.store.fleet.gateways import GatewayCounters
+from app.store.fleet.load_news import GatewayCounters
 from solvers.llm.iteration import TokenLengths, log_normal
 from tests.support.soak import scaled
 

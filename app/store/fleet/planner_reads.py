@@ -1,0 +1,158 @@
+"""What the planner reads again and again: the fleet at each step, and all that a cycle decides from; a statement each.
+
+Lists come as JSON, which is read faster than rows, and a single statement needs no transaction to be consistent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, TypeAlias
+
+import msgspec
+from sqlalchemy import Connection, Row, TextClause
+
+from app.store.database.database import statement
+from app.store.fleet import cordons
+from app.store.fleet.cordons import Cordon
+from app.store.plans import job_states, plans
+from app.store.plans.job_states import JobRow
+from app.store.plans.plans import PlanInForce, RecentFailures
+
+OVERLAP = timedelta(seconds=10)  # by which a node's detail may become visible after its own time
+
+_COMMON = f"""
+    moment() AS now, version.value AS object_version, version.floor AS object_floor, plan_in_force.*,
+    (SELECT CAST(json_agg(json_build_array(node, version, body)) AS text) FROM assignment
+     WHERE version > :assigned) AS assignments,
+    (SELECT CAST(json_agg(listed) AS text) FROM ({cordons.LISTED}) AS listed) AS cordons,
+    (SELECT CAST(json_agg(listed) AS text) FROM ({job_states.LISTED}) AS listed) AS jobs
+"""
+_FROM = f"""
+    FROM version LEFT JOIN ({plans.NEWEST_IN_FORCE}) AS plan_in_force ON true WHERE version.name = 'object'
+"""
+STEP = statement(
+    "fleet_at_this_step",
+    f"""
+    SELECT {_COMMON}, (SELECT epoch FROM lease WHERE name = 'planner') AS epoch,
+        (SELECT CAST(json_agg(json_build_array(node, changed_at, detail)) AS text) FROM node_detail
+         WHERE changed_at > CAST(:since AS timestamptz)) AS details,
+        (SELECT CAST(json_agg(json_build_array(node, generation, received_at)) AS text) FROM node_state) AS received
+    {_FROM}
+    """,
+)
+CYCLE = statement(
+    "fleet_of_a_cycle",
+    f"""
+    SELECT {_COMMON},
+        (SELECT CAST(json_agg(listed) AS text) FROM (
+            SELECT object.name, object.status, node_state.received_at, node_state.generation,
+                   node_detail.detail -> 'gpus' AS ailing, node_detail.detail -> 'repartition' AS repartition
+            FROM object
+            LEFT JOIN node_state ON node_state.node = object.name
+            LEFT JOIN node_detail ON node_detail.node = object.name
+            WHERE object.kind = 'Node' AND object.tenant = ''
+        ) AS listed) AS nodes,
+        (SELECT CAST(json_agg(failed) AS text) FROM ({plans.FAILED_STEPS}) AS failed) AS failures,
+        (SELECT CAST(json_agg(json_build_array(
+            model, variant, gpu_type, latency, sensitivity_factor, memory_factor, power_factor)) AS text)
+         FROM correction
+         WHERE latency <> '[]' OR sensitivity_factor <> 1 OR memory_factor <> 1 OR power_factor <> 1) AS corrections,
+        EXISTS (SELECT FROM approval_hold) AS is_held
+    {_FROM}
+    """,
+)
+
+AssignedBody: TypeAlias = tuple[str, int, str]  # node, version, body
+ReportedDetail: TypeAlias = tuple[str, datetime, msgspec.Raw]  # node, when it changed, detail
+ReceivedReport: TypeAlias = tuple[str, int, datetime]  # node, generation that it holds, time of its last report
+CorrectionOfProfile: TypeAlias = tuple[str, str, str, Any, float, float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedNode:
+    """A declared node and its state."""
+
+    name: str
+    status: dict[str, Any]
+    received_at: datetime | None
+    generation: int | None
+    ailing: Sequence[dict[str, Any]] | None
+    repartition: Sequence[int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FleetReading:
+    """The fleet at one moment; of assignments and details only what is new."""
+
+    now: datetime
+    object_version: int
+    object_floor: int  # up to which changes are no longer kept
+    plan: PlanInForce | None
+    assignments: Sequence[AssignedBody]
+    cordons: Sequence[Cordon]
+    jobs: Sequence[JobRow]
+
+
+@dataclass(frozen=True, slots=True)
+class StepReading(FleetReading):
+    """What a rollout's step follows from besides."""
+
+    epoch: int  # of the lease
+    details: Sequence[ReportedDetail]
+    received: Sequence[ReceivedReport]
+
+
+@dataclass(frozen=True, slots=True)
+class CycleReading(FleetReading):
+    """What a cycle's decision follows from besides."""
+
+    nodes: Sequence[ObservedNode]
+    failures: Sequence[RecentFailures]
+    corrections: Sequence[CorrectionOfProfile]
+    is_held: bool  # plans wait for approval after a rollback
+
+
+def read_step(connection: Connection, assigned: int, since: datetime) -> StepReading:
+    """Returns the fleet, with assignments newer than a version and details that changed since a time."""
+    row = _row(connection, STEP, assigned=assigned, since=since - OVERLAP)
+    return StepReading(
+        **_common(row),
+        epoch=row.epoch or 0,
+        details=_listed(row.details, ReportedDetail),
+        received=_listed(row.received, ReceivedReport),
+    )
+
+
+def read_cycle(connection: Connection, assigned: int, failures_hours: float) -> CycleReading:
+    """Returns the fleet, with assignments newer than a version and steps that failed in the last hours."""
+    row = _row(connection, CYCLE, assigned=assigned, hours=failures_hours, place_minutes=plans.PLACE_MINUTES)
+    return CycleReading(
+        **_common(row),
+        nodes=_listed(row.nodes, ObservedNode),
+        failures=_listed(row.failures, RecentFailures),
+        corrections=_listed(row.corrections, CorrectionOfProfile),
+        is_held=row.is_held,
+    )
+
+
+def _row(connection: Connection, sql: TextClause, **values: Any) -> Row[Any]:
+    return connection.execute(sql, {"node": "", **values}).one()
+
+
+def _common(row: Row[Any]) -> dict[str, Any]:
+    """Returns the fields of a reading that both kinds have."""
+    return {
+        "now": row.now,
+        "object_version": row.object_version,
+        "object_floor": row.object_floor,
+        "plan": None if row.generation is None else plans.plan_of(row),
+        "assignments": _listed(row.assignments, AssignedBody),
+        "cordons": _listed(row.cordons, Cordon),
+        "jobs": _listed(row.jobs, JobRow),
+    }
+
+
+def _listed(found: str | None, kind: Any) -> list[Any]:
+    return msgspec.json.decode(found, type=list[kind]) if found else []
