@@ -11,18 +11,24 @@ PLANNER = (
 COMPARED = (
     "baselines to compare with: Kubernetes, one instance a GPU, of a random type (hpa) or the cheapest (hpa-cheapest);"
     " reserve-and-pack; melange follows a paper with a service a GPU; one instance a GPU on each service's cheapest"
-    " type (one-per-gpu); everything on the largest type (largest). The lab adds gpulet, gslice, igniter, orion and"
-    " muxflow"
+    " type (one-per-gpu); everything on the largest type (largest)"
 )
+ADDED = "the lab adds gpulet, gslice, igniter, orion and muxflow"
 
 
-def add_planner_argument(parser: argparse.ArgumentParser, *, baselines: bool = False) -> None:
-    parser.add_argument(
-        "--planner",
-        metavar="NAME",
-        type=planner_or_baseline if baselines else _planner,
-        help=f"{PLANNER}; {COMPARED}" if baselines else PLANNER,
-    )
+def add_planner_argument(parser: argparse.ArgumentParser) -> None:
+    """Adds the planners that a policy may name."""
+    parser.add_argument("--planner", metavar="NAME", type=_planner, help=PLANNER)
+
+
+def add_compared_argument(parser: argparse.ArgumentParser) -> None:
+    """Adds these and the baselines that a server knows."""
+    parser.add_argument("--planner", metavar="NAME", type=_planner_or_baseline, help=f"{PLANNER}; {COMPARED}")
+
+
+def add_any_planner_argument(parser: argparse.ArgumentParser) -> None:
+    """Adds all that are installed here."""
+    parser.add_argument("--planner", metavar="NAME", type=any_planner, help=f"{PLANNER}; {COMPARED}; {ADDED}")
 
 
 def _planner(name: str) -> str:
@@ -31,8 +37,14 @@ def _planner(name: str) -> str:
     return _one_of(name, PLANNERS)
 
 
-def planner_or_baseline(name: str) -> str:
-    """Returns the name of a planner, or of one to compare with."""
+def _planner_or_baseline(name: str) -> str:
+    from solvers.planners.names import BASELINES, PLANNERS
+
+    return _one_of(name, (*PLANNERS, *BASELINES))
+
+
+def any_planner(name: str) -> str:
+    """Returns the name of a planner, or of a baseline, of the lab's, too, where it is installed."""
     from solvers.planners.names import BASELINES, PLANNERS, added_planners
 
     return _one_of(name, (*PLANNERS, *BASELINES, *sorted(added_planners().names)))

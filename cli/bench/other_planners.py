@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from cli.planner_argument import planner_or_baseline
+from cli.planner_argument import any_planner
 
 if TYPE_CHECKING:
     from solvers.planning.problem import Problem
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def planners(text: str) -> tuple[str, ...]:
     """Reads names of planners, separated by commas; refuses joint, which plans in any case."""
-    names = tuple(dict.fromkeys(planner_or_baseline(name) for name in text.split(",")))
+    names = tuple(dict.fromkeys(any_planner(name) for name in text.split(",")))
     if "joint" in names:
         raise argparse.ArgumentTypeError("joint plans in any case; name the planners to compare it with")
     return names

@@ -17,7 +17,7 @@ from cli.contexts import reason
 from cli.exits import Failed
 from cli.load_file import RATES_COLUMNS, read_curves, read_trace, refuse_language_models, simulated_rates
 from cli.output import OutputTable, number, say
-from cli.planner_argument import add_planner_argument
+from cli.planner_argument import add_any_planner_argument
 from cli.quiet import ended_by_signals, quiet_log, quiet_stdout
 from cli.truth import add_profiles_argument, add_truth_arguments, truth_order
 from simulation.measure.allowed import (
@@ -89,7 +89,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-comparison", action="store_true", help=alone)
     reclaim = "every so many minutes a spot node, drawn by the seed, is reclaimed with two minutes' notice"
     parser.add_argument("--reclaim-every", metavar="MINUTES", type=positive, help=f"{reclaim}; it is back after ten")
-    add_planner_argument(parser, baselines=True)
+    add_any_planner_argument(parser)
     add_truth_arguments(parser)
     add_profiles_argument(parser)
     parser.add_argument("--json", action="store_true", help="the figures as one JSON object on stdout")

@@ -14,7 +14,7 @@ from cli.arguments import add_file_arguments, completes, not_negative, whole
 from cli.contexts import reason
 from cli.exits import Failed
 from cli.output import OutputTable, number, plain, say
-from cli.planner_argument import add_planner_argument
+from cli.planner_argument import add_any_planner_argument
 from cli.quiet import quiet_stdout
 from solvers.planners.names import JOINT
 
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--work", type=whole(0), metavar="N", help="deterministic steps to spend")
     parser.add_argument("--seed", type=whole(0), metavar="N", default=0, help="seed of the search; default 0")
-    add_planner_argument(parser, baselines=True)
+    add_any_planner_argument(parser)
     parser.add_argument("--json", action="store_true", help="the plan as one JSON object on stdout")
     completes(
         parser.add_argument("-o", "--output", metavar="FILE", help="also write the plan as JSON to this file"), "files"

@@ -15,7 +15,7 @@ from cli.contexts import resolve
 from cli.exits import Failed
 from cli.output import OutputTable, number, plain, print_data, say
 from cli.patience import waiting
-from cli.planner_argument import add_planner_argument
+from cli.planner_argument import add_compared_argument
 from cli.selection import find
 
 EPILOG = """\
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--lose-node", metavar="NODE", help="a node that is gone", **several)  # type: ignore[arg-type]
     parser.add_argument("--slo", metavar="SERVICE=TIME", help="another latency: 80ms, 1.5s", **several)  # type: ignore[arg-type]
     parser.add_argument("--rate", metavar="SERVICE=RATE", help="x2: twice the load; 500: requests a second", **several)  # type: ignore[arg-type]
-    add_planner_argument(parser, baselines=True)
+    add_compared_argument(parser)
     parser.add_argument(
         "--price-slos", action="store_true", help="what each SLO costs an hour, the most expensive first"
     )

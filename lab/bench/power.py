@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from cli.arguments import whole
 from cli.bench.plan_arguments import Say
-from cli.charts import refuse_without_matplotlib
 from cli.exits import Failed
 
 if TYPE_CHECKING:
@@ -189,4 +188,3 @@ def refuse_undrawable(folder: Path) -> None:
     """Refuses what cannot be drawn before anything is measured."""
     if not folder.is_dir():
         raise Failed(f"--out {folder} is no folder")
-    refuse_without_matplotlib("--out")

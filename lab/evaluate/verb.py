@@ -11,7 +11,6 @@ from typing import Any
 
 from cli import exits
 from cli.arguments import completes, whole
-from cli.charts import refuse_without_matplotlib
 from cli.exits import Failed
 from cli.output import OutputTable, number, say
 from cli.quiet import ended_by_signals, quiet_log, quiet_stdout
@@ -99,7 +98,6 @@ def _write(folder: Path, system: str, found: SystemEvaluation) -> None:
 
 def _folder(name: str) -> Path:
     """Makes the folder now, so that nothing is measured in vain."""
-    refuse_without_matplotlib("--out")
     folder = Path(name)
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -7,7 +7,6 @@ itself does between two iterations is not measured there, and not counted.
 from __future__ import annotations
 
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 
 from lab.accuracy.llm.composed import MODELS, Product, measured_product
@@ -28,8 +27,6 @@ COLUMNS = ("batch_size", "isl", "step", "num_heads", "num_key_value_heads", "hea
 
 def fit_operators(data: Path, system: str) -> tuple[IterationCost, float]:
     """Returns the coefficients of an iteration on a GPU, and the mean error of the fit as a share."""
-    if find_spec("pyarrow") is None:
-        raise DataMissing("the operators are read with pyarrow: pip install 'gpuwright[parquet]'")
     product = measured_product(_file(data, system, "gemm", "gemm_perf"))
     prompts = _attention(_file(data, system, "attention", "context_attention_perf"), "isl")
     answers = _attention(_file(data, system, "attention", "generation_attention_perf"), "step")

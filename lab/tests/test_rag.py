@@ -18,7 +18,6 @@ from lab.tests.test_llm_fleet import write_measured
 from simulation.world import of_documents
 from solvers.llm.iteration import IterationCost, TokenLengths, TokenPromise
 from solvers.planning.problem import Problem
-from tests.support.needs import need_module
 
 LENGTHS = TokenLengths(1000.0, 2000.0, 100.0, 200.0)
 COSTS: dict[str, catalogue.Costs] = {
@@ -92,7 +91,6 @@ def test_a_recording_that_cannot_be_read_is_named(tmp_path: Path, line: str, mes
 @pytest.mark.slow
 def test_operators_give_the_coefficients_that_they_were_written_with(tmp_path: Path) -> None:
     """A token costs 2 us in each product, which reads its weights for 0.3 ms; attention is 1 ns a pair or token."""
-    need_module("pyarrow", "pyarrow")
     write_operators(tmp_path, "h100_sxm")
     cost, error = operators.fit_operators(tmp_path, "h100_sxm")
     layers = DENSE_MODELS["meta-llama/Llama-3.1-8B-Instruct"].layers

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -62,17 +61,6 @@ def composed_rows(data: Path, measured: Mapping[ClosedLoopRun, tuple[float, floa
     by_sheet = {name: _sheet_product(sheet["gpu"]) for name, sheet in sheets.items()}
     found = _rows("silicon.composed.sheet", measured, runs, sheets, by_sheet, "products by the data sheet")
     folder = data / OPERATORS
-    if find_spec("pyarrow") is None:
-        return [
-            *found,
-            AccuracyRow(
-                "silicon.composed.operators",
-                str(OPERATORS),
-                0,
-                float("nan"),
-                note="pyarrow is absent: install gpuwright[parquet]",
-            ),
-        ]
     files = sorted(folder.glob("*/gemm_perf.parquet"))
     if not files:
         return [

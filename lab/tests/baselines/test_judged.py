@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cli.planner_argument import planner_or_baseline
+from cli.planner_argument import any_planner
 from lab.baselines.names import BASELINES
 from solvers.planners.names import added_planners
 from tests.solvers.planners import test_ask, test_beside_jobs
@@ -14,7 +14,7 @@ from tests.support.soak import scaled
 
 def test_each_is_found_by_its_entry_point() -> None:
     assert added_planners().names == set(BASELINES)
-    assert [planner_or_baseline(name) for name in BASELINES] == list(BASELINES)
+    assert [any_planner(name) for name in BASELINES] == list(BASELINES)
 
 
 @pytest.mark.parametrize("planner", BASELINES)

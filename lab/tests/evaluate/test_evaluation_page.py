@@ -10,7 +10,6 @@ from cli.main import main
 from lab.evaluate.charts import draw_evaluation
 from lab.evaluate.page import evaluation_page
 from lab.tests.evaluate.test_hetsev import results
-from tests.support.needs import need_module
 
 CLAIM = {
     "id": "H5", "metric": "cost <b>", "paper": 2.15, "reproduced": 1.5, "best_baseline": 2.0, "ours": 1.0,
@@ -32,7 +31,6 @@ def test_the_page_shows_what_holds_and_what_does_not() -> None:
 
 @pytest.mark.slow
 def test_drawings_are_the_same_for_the_same_results(tmp_path: Path) -> None:
-    need_module("matplotlib", "matplotlib")
     folders = [tmp_path / name for name in ("first", "second")]
     for folder in folders:
         folder.mkdir()

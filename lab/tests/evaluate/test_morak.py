@@ -28,7 +28,6 @@ from lab.evaluate.saturated import SaturatedGpu, SaturatedPeriod
 from lab.power import printed
 from solvers.planners.names import JOINT, MORAK
 from solvers.planning.problem import Instance
-from tests.support.needs import need_module
 
 SERVICE = "serving/googlenet"
 
@@ -134,7 +133,6 @@ def test_claims_follow_from_the_results() -> None:
 
 @pytest.mark.slow
 def test_drawings_and_figures_have_every_method(tmp_path: Path) -> None:
-    need_module("matplotlib", "matplotlib")
     assert draw_morak(results(), tmp_path) == ["throughput", "energy"]
     drawing = (tmp_path / "throughput.svg").read_text()
     assert all(planner in drawing for planner in PLANNERS)
