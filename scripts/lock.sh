@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 compile() {
-  .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+  .venv/tools/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
     --no-emit-index-url --no-header --no-annotate "$@"
 }
 

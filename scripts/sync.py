@@ -20,6 +20,7 @@ from typing import NoReturn
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
+TOOLS = VENV / "tools"  # apart, so that nothing of ours imports by accident what only they brought
 PROJECTS = {"up": (".",), "dev": (".", "lab")}  # what is installed from here
 REQUIRED = {"up": ("up",), "dev": ("dev", "lab")}  # files of requirements/
 COVERED_BY = {"up": ("up", "dev"), "dev": ("dev",)}  # dev holds all of up, at the same versions
@@ -51,14 +52,14 @@ def _install(wanted: str) -> int:
         if not PYTHON.exists():
             _make_venv()
         pip = _pip(wanted)
-        _run(*pip, "install", *QUIET, "--require-hashes", "-r", _requirements("tools"))
+        _run(*pip, "install", *QUIET, "--upgrade", "--target", TOOLS, "--require-hashes", "-r", _requirements("tools"))
         files = [word for name in REQUIRED[wanted] for word in ("-r", str(_requirements(name)))]
         requirements = ("--require-hashes", *files)
         projects = PROJECTS[wanted]
         own = ("--no-deps", "--no-build-isolation", *(word for path in projects for word in ("-e", str(ROOT / path))))
-        for what in (requirements, own):  # hatchling came with the tools
+        for what in (requirements, own):
             if not _uv_installs(what, pip):
-                _run(*pip, "install", *QUIET, *what)
+                subprocess.run([*pip, "install", *QUIET, *what], env=os.environ | BUILDING, check=True)
     except subprocess.CalledProcessError as failed:
         print(f"install failed: {failed}", file=sys.stderr)
         return 1
@@ -67,6 +68,7 @@ def _install(wanted: str) -> int:
 
 
 QUIET = ("--quiet", "--disable-pip-version-check")
+BUILDING = {"PYTHONPATH": str(TOOLS)}  # hatchling builds the project itself
 
 
 def _make_venv() -> None:
@@ -97,12 +99,12 @@ def _no_venv() -> NoReturn:
 
 def _uv_installs(what: tuple[str, ...], pip: list[str | Path]) -> bool:
     """Three to ten times as fast as pip, and not needed: pip does it where uv cannot."""
-    environment = os.environ | {"VIRTUAL_ENV": str(VENV)}
+    environment = os.environ | BUILDING | {"VIRTUAL_ENV": str(VENV)}
     if not any(name in environment for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_CONFIG_FILE")):
         environment |= _index_of(pip)
     try:
         done = subprocess.run(
-            [VENV / "bin" / "uv", "pip", "install", "--quiet", *what],
+            [TOOLS / "bin" / "uv", "pip", "install", "--quiet", *what],
             env=environment, stderr=subprocess.PIPE, text=True, check=False,
         )  # fmt: skip
     except OSError:  # no uv for this machine
