@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from solvers.morak.fleet.items import MorakItem, MorakItems
 from solvers.morak.fleet.memory import DividedGpus
-from solvers.morak.power.greedy import narrowed
-from solvers.morak.power.options import IDLE, PowerOption, enumerated
+from solvers.morak.power.options import IDLE, PowerOption, enumerated, narrowed
 from solvers.planning.carried import accepted_rates
 from solvers.planning.judge.plan_lines import gpus_with
 from solvers.planning.judge.readings import slow_down, watts

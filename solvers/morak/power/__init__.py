@@ -1,46 +1,7 @@
-"""Morak's four knobs, solved centrally: model, SM%, batch and clock of every GPU within caps and a power budget."""
+"""Morak's knobs of a GPU: knees, the options of a GPU by watts, and the knapsack that chooses among them."""
 
 from __future__ import annotations
 
-from solvers.morak.power import exact, explain, greedy, judge
-from solvers.morak.power.classes import alike
 from solvers.morak.power.knees import Knee, knee, share_at_knee
-from solvers.morak.power.problem import (
-    PoweredGpu,
-    PoweredModel,
-    PoweredResident,
-    PoweredSetting,
-    PowerPlan,
-    PowerProblem,
-    Starved,
-    WrongPowerProblem,
-)
-from solvers.proof import Proof, above, must_be_right
 
-__all__ = [
-    "Knee",
-    "PowerPlan",
-    "PowerProblem",
-    "PoweredGpu",
-    "PoweredModel",
-    "PoweredResident",
-    "PoweredSetting",
-    "Starved",
-    "WrongPowerProblem",
-    "cap",
-    "knee",
-    "share_at_knee",
-]
-
-
-def cap(problem: PowerProblem, work: int = 1_000_000) -> PowerPlan:
-    """Returns the settings of most worth. `work` limits the splits and sums computed; 0 still answers, with a bound."""
-    groups = alike(problem)
-    claim = exact.solve(problem, groups, work)
-    answers = []
-    for settings, method in ((claim.settings, claim.method), (greedy.solve(problem, groups), "greedy by knees")):
-        must_be_right(method, judge.violations(problem, settings))
-        answers.append((judge.worth_per_second(problem, settings), method, settings))
-    worth, method, settings = max(answers, key=lambda answer: answer[0])  # the exact one if both are worth the same
-    proof = Proof(worth, above(claim.bound, worth, method), method, claim.work)
-    return PowerPlan(settings, proof, explain.starved(problem, settings))
+__all__ = ["Knee", "knee", "share_at_knee"]

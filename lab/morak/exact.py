@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from solvers.morak.power.bound import bound as dual_bound
-from solvers.morak.power.classes import Alike, room_w, settings
-from solvers.morak.power.greedy import narrowed
+from lab.morak.bound import bound as dual_bound
+from lab.morak.classes import Alike, room_w, settings
+from lab.morak.problem import PoweredSetting, PowerProblem
+from lab.morak.tables import tables
 from solvers.morak.power.knapsack import NOISE, Front, exact
-from solvers.morak.power.options import IDLE, PowerOption, PowerTables, enumerated, tables
-from solvers.morak.power.problem import PoweredSetting, PowerProblem
+from solvers.morak.power.options import IDLE, PowerOption, PowerTables, enumerated, narrowed
 
 
 @dataclass(frozen=True, slots=True)

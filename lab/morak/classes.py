@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lab.morak.problem import PoweredGpu, PoweredSetting, PowerProblem
 from solvers.morak.power.knapsack import Front
 from solvers.morak.power.options import LET_GO, PowerOption
-from solvers.morak.power.problem import PoweredGpu, PoweredSetting, PowerProblem
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ from itertools import combinations_with_replacement, product
 
 from hypothesis import strategies as st
 
-from solvers.morak.power import PoweredGpu, PoweredModel, PoweredResident, PoweredSetting, PowerProblem, judge
+from lab.morak import PoweredGpu, PoweredSetting, PowerProblem, judge
+from solvers.morak.power.problem import PoweredModel, PoweredResident
 from solvers.planning.problem import Demand, GpuType, Profile
 
 SHARES = (20, 50, 100)

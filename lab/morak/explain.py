@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from solvers.morak.power import judge
-from solvers.morak.power.options import LET_GO, PowerOption, PowerTables, enumerated, tables
-from solvers.morak.power.problem import PoweredGpu, PoweredModel, PoweredResident, PoweredSetting, PowerProblem, Starved
+from lab.morak import judge
+from lab.morak.problem import PoweredGpu, PoweredSetting, PowerProblem, Starved
+from lab.morak.tables import tables
+from solvers.morak.power.options import LET_GO, PowerOption, PowerTables, enumerated
+from solvers.morak.power.problem import PoweredModel, PoweredResident
 
 CUT_SHORT = ("it would still fit; the search was stopped early", "more work")
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from solvers.morak.power.classes import Alike, room_w, settings
+from lab.morak.classes import Alike, room_w, settings
+from lab.morak.problem import PoweredSetting, PowerProblem
+from lab.morak.tables import tables
 from solvers.morak.power.knapsack import greedy as most_per_watt
 from solvers.morak.power.knees import share_at_knee
-from solvers.morak.power.options import IDLE, PowerOption, PowerTables, enumerated, tables
-from solvers.morak.power.problem import PoweredSetting, PowerProblem
+from solvers.morak.power.options import PowerOption, narrowed
 
 SETS = 20_000  # knee splits examined per class; if there are more, only the models of most worth per SM% take part
 
@@ -36,15 +37,3 @@ def knee_options(problem: PowerProblem, group: Alike) -> list[PowerOption]:
             knee = share_at_knee(curves[max(curves)])
             chosen.append(int(mine[np.argmin(np.abs(items.share[mine] - knee))]))
     return narrowed(items.only(np.array(chosen, np.int64)), group.cap_w, problem.residents_per_gpu, SETS)[0]
-
-
-def narrowed(items: PowerTables, cap_w: float, most: int, budget: int) -> tuple[list[PowerOption], int]:
-    """Returns the options over as many items as the budget allows, preferring items of most worth per SM%."""
-    rank = np.argsort(-items.best_alone().max(axis=1, initial=0.0) / np.maximum(items.share, 1), kind="stable")
-    count = len(rank)
-    while count:
-        found = enumerated(items.only(np.sort(rank[:count])), cap_w, most, budget)
-        if found:
-            return found
-        count //= 2
-    return [IDLE], 0

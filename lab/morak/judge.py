@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from solvers.morak.power.problem import PoweredSetting, PowerProblem
+from lab.morak.problem import PoweredSetting, PowerProblem
 from solvers.planning.judge.readings import value_at
 
 SLACK = 1e-9  # relative: the rounding of floats, never a watt

@@ -9,10 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from solvers.morak.power import (
+from lab.morak import (
     PoweredGpu,
-    PoweredModel,
-    PoweredResident,
     PoweredSetting,
     PowerPlan,
     PowerProblem,
@@ -23,10 +21,11 @@ from solvers.morak.power import (
     greedy,
     judge,
 )
-from solvers.morak.power.classes import alike
+from lab.morak.classes import alike
+from lab.tests.morak.made import brute_force, every_setting, problems
+from solvers.morak.power.problem import PoweredModel, PoweredResident
 from solvers.planning.problem import Demand, GpuType, Profile
 from tests.solvers.known import known
-from tests.solvers.morak.power.made import brute_force, every_setting, problems
 from tests.support.soak import scaled
 
 MANY = settings(max_examples=scaled(600, 60), deadline=None)
