@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 from agents.contract.fields import LATENCY_EDGES_MS
 from app.manifests.model import JSON
 from app.manifests.offline import DeclaredFiles
+from lab.evaluate.use import SmUse, memory_prices, sm_use
 from simulation.fleet import SimulatedFleet
 from simulation.history import CHANGES
 from simulation.measure.held import held_per_hour
 from simulation.measure.jobs import seconds_of_jobs
 from simulation.measure.run import in_auto
-from simulation.measure.working import SmUse, energy_mj, gpu_use, memory_prices, sm_use
+from simulation.measure.working import energy_mj, gpu_use
 from simulation.run import Simulation, simulated
 from simulation.shapes import Shape
 from simulation.totals import Total

@@ -1,9 +1,8 @@
-"""Reads from a simulated fleet how many SMs work, what it draws, and what the GPU memory of its instances costs."""
+"""Reads from a simulated fleet how many SMs work and what it draws."""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from functools import lru_cache
 from statistics import fmean, pstdev
 
@@ -14,42 +13,6 @@ from simulation.fleet import SimulatedFleet
 from solvers.planning.problem import Problem
 
 MJ_IN_A_KWH = 3.6e9  # millijoules
-
-
-@dataclass(frozen=True, slots=True)
-class SmUse:
-    """GPUs' worth of SMs that work, of GPUs in use, and of all, added up over moments."""
-
-    working: float = 0.0
-    used: int = 0
-    gpus: int = 0
-
-    def __add__(self, other: SmUse) -> SmUse:
-        return SmUse(self.working + other.working, self.used + other.used, self.gpus + other.gpus)
-
-    @property
-    def of_fleet(self) -> float:
-        return self.working / max(1, self.gpus)
-
-    @property
-    def of_used(self) -> float:
-        return self.working / max(1, self.used)
-
-
-def sm_use(fleet: SimulatedFleet) -> SmUse:
-    """Returns the SMs that do work at this moment, as a device would count them.
-
-    An instance that is busy keeps no more SMs at work than its batches need at the share on which they waste least.
-    """
-    problem, working, used, gpus = fleet.truth.problem, 0.0, 0, 0
-    for node in fleet.nodes.values():
-        gpus += problem.nodes[node.name].gpu_count
-        serving = node.serving()
-        used += len({gpu for copy in serving for gpu in copy.devices})
-        for copy in serving:
-            share = node.work[copy.id].busy_share * _needed_share(problem, node.name, copy)
-            working += share * len(copy.devices)
-    return SmUse(working, used, gpus)
 
 
 class FleetUse:
@@ -75,7 +38,7 @@ class FleetUse:
 
 
 def gpu_use(fleet: SimulatedFleet, *, with_jobs: bool = False) -> dict[tuple[str, str], float]:
-    """Returns the share of each GPU's SMs that work at this moment, counted as `sm_use` does.
+    """Returns the share of each GPU's SMs that work at this moment, as a device would count them.
 
     A job that runs keeps all of its SMs at work.
     """
@@ -84,7 +47,7 @@ def gpu_use(fleet: SimulatedFleet, *, with_jobs: bool = False) -> dict[tuple[str
     for node in fleet.nodes.values():
         for copy in node.serving():
             for gpu in copy.devices:
-                found[node.name, gpu] += node.work[copy.id].busy_share * _needed_share(problem, node.name, copy)
+                found[node.name, gpu] += node.work[copy.id].busy_share * needed_share(problem, node.name, copy)
         for copy in node.alive() if with_jobs else ():
             if copy.stage is Stage.READY and not copy.served:
                 for gpu in copy.devices:
@@ -97,23 +60,9 @@ def energy_mj(fleet: SimulatedFleet) -> int:
     return sum(sum(node.energy_mj.values()) for node in fleet.nodes.values())
 
 
-def memory_prices(fleet: SimulatedFleet) -> tuple[dict[str, float], dict[str, float]]:
-    """Returns by service the price an hour of the memory that its copies hold, and of all memory of their GPUs.
-
-    A GPU's price is that of its memory, as HetSev bills it (section 6.3).
-    """
-    used, whole = dict.fromkeys(fleet.services, 0.0), dict.fromkeys(fleet.services, 0.0)
-    for node in fleet.nodes.values():
-        price = fleet.truth.problem.nodes[node.name].price_per_hour
-        memory_gib = fleet.truth.problem.type_of(node.name).memory_gib
-        for copy in node.alive():
-            if copy.served:
-                used[copy.service] += price * copy.wanted.memory_gib / memory_gib * len(copy.devices)
-                whole[copy.service] += price * len(copy.devices)
-    return used, whole
-
-
-def _needed_share(problem: Problem, node: str, copy: NodeCopy) -> float:
+def needed_share(problem: Problem, node: str, copy: NodeCopy) -> float:
+    """Returns the share of a GPU's SMs that a copy needs: an instance that is busy keeps no more of them at work than
+    its batches need at the share on which they waste least."""
     wanted = copy.wanted
     profile = problem.profiles.get((wanted.model, wanted.variant, problem.nodes[node].gpu_type))
     batch = int(wanted.batch.planned) if wanted.batch else 1
