@@ -19,7 +19,7 @@ sys.path.insert(0, str(ROOT))
 from app.control.domain.events import Reason  # noqa: E402
 from app.problem import TITLES  # noqa: E402
 from cli.exits import MEANINGS  # noqa: E402
-from cli.main import VERBS, CommandVerb, load  # noqa: E402
+from cli.main import OF_THE_LAB, VERBS, CommandVerb, load  # noqa: E402
 from scripts.generated import table, write_or_check  # noqa: E402
 
 DOCS = ROOT / "docs"
@@ -83,6 +83,7 @@ def _commands() -> Iterator[str]:
     for verb in VERBS:
         yield f"## {verb.name}\n"
         extra = f" Needs `gpuwright[{verb.extra}]`." if verb.extra else ""
+        extra += " Comes with [the lab](evaluate.md)." if verb.module == OF_THE_LAB else ""
         yield f"{_sentence(verb.help)}{extra}\n"
         yield from _options(_parser(verb), f"gpuwright {verb.name}")
 
