@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -21,20 +22,32 @@ from agents.seams.device import DeviceError
 from app.store.database.database import Database
 from app.store.fleet import assignments
 from tests.support.patience import patience, until
-from tests.support.server import RunningServer
+from tests.support.server import Reply, RunningServer
 from tests.support.world import gpu_type
 
 ROOT = Path(__file__).parents[2]
 
 
+class AskedServer(Protocol):
+    """Where nodes join, asked as its admin."""
+
+    @property
+    def url(self) -> str: ...
+
+    def request(self, method: str, path: str, body: object = None) -> Reply: ...
+
+
 class AgentProcess:
     """`gpuwright agent run` in a folder of its own; it may be ended and started again."""
 
-    def __init__(self, server: RunningServer, folder: Path, gpus: int = 2, node: str = "node-1") -> None:
+    def __init__(
+        self, server: AskedServer, folder: Path, gpus: int = 2, node: str = "node-1", kind: str = "v100-16gb"
+    ) -> None:
         self.server = server
         self.folder = folder
         self.gpus = gpus
         self.node = node
+        self.kind = kind  # of its GPUs; a type of this name must be declared
         self.log_path = folder.parent / f"{node}.log"
         self.process: subprocess.Popen[bytes] | None = None
         assert server.request("POST", "/api/v1/apply", [gpu_type()]).status == 200
@@ -43,14 +56,14 @@ class AgentProcess:
     def join(self) -> None:
         """Joins with a new join token; also again, after the node was deleted."""
         token = self.server.request("POST", "/api/v1/jointokens", {"node": self.node}).json["token"]
-        spec = {"gpuType": "v100-16gb", "gpus": self.gpus, "cpuCores": 48, "memoryGib": 256}
+        spec = {"gpuType": self.kind, "gpus": self.gpus, "cpuCores": 48, "memoryGib": 256}
         join(StateFolder(self.folder), self.server.url, token, self.node, spec)
 
     def command(self, *words: str) -> list[str]:
         return [sys.executable, "-m", "cli.main", "agent", *words, "--state-dir", str(self.folder)]
 
     def start(self, *words: str) -> None:
-        seams = ["--device", "simulated", "--simulated-gpus", str(self.gpus)]
+        seams = ["--device", "simulated", "--simulated-gpus", str(self.gpus), "--simulated-kind", self.kind]
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
                 self.command("run", *seams, *words), cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log

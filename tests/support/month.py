@@ -29,7 +29,7 @@ ASSIGNED = """
     INSERT INTO assigned
     SELECT node, instance, gpu, tenant, service, job, max(sm_percent), max(memory_gib), bool_or(dedicated),
            min(started_at)
-    FROM usage_interval GROUP BY node, instance, gpu, tenant, service, job
+    FROM usage_interval WHERE node = ANY(%s) GROUP BY node, instance, gpu, tenant, service, job
 """
 
 
@@ -78,18 +78,18 @@ def load(url: str, fleet: Fleet) -> int:
                 (node, gpus, kind, TYPES[kind][0], fleet.begins),
             )
         cursor.execute(
-            "INSERT INTO ledger_node (node, allocated_until) SELECT node, %s FROM gpu_owned", (fleet.begins,)
+            "INSERT INTO ledger_node (node, allocated_until) SELECT unnest(%s::text[]), %s", (fleet.nodes, fleet.begins)
         )
         cursor.execute(
-            "INSERT INTO node_state SELECT node, 1, %(end)s, %(end)s, '', 'ok', '', 0, 0, 0 FROM gpu_owned",
-            {"end": fleet.ends + timedelta(hours=1)},
+            "INSERT INTO node_state SELECT unnest(%(nodes)s::text[]), 1, %(end)s, %(end)s, '', 'ok', '', 0, 0, 0",
+            {"nodes": fleet.nodes, "end": fleet.ends + timedelta(hours=1)},
         )
         count = 0
         with cursor.copy(f"COPY usage_interval ({', '.join(USAGE)}) FROM STDIN") as copy:
             for row in intervals(fleet):
                 copy.write_row(row)
                 count += 1
-        cursor.execute(ASSIGNED)
+        cursor.execute(ASSIGNED, (fleet.nodes,))
     with psycopg.connect(libpq_url(url), autocommit=True) as connection:
         connection.execute("VACUUM ANALYZE usage_interval, assigned")
     return count

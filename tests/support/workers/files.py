@@ -12,11 +12,17 @@ SLOW_SECONDS, QUICK_SECONDS = 2.0, 0.05  # of a test in a file that no run has t
 
 
 def files_of(items: Sequence[pytest.Item]) -> dict[str, list[int]]:
-    """The places of tests in the collection, by file."""
+    """The places of tests in the collection, by file; one worker takes all that share a package's fixture."""
     found: dict[str, list[int]] = defaultdict(list)
     for place, item in enumerate(items):
-        found[str(item.path)].append(place)
+        found[_shared_package(item) or str(item.path)].append(place)
     return found
+
+
+def _shared_package(item: pytest.Item) -> str:
+    """Returns the package for which a fixture of the test is made once; empty if there is none."""
+    fixtures = item._fixtureinfo.name2fixturedefs if isinstance(item, pytest.Function) else {}
+    return next((made[-1].baseid for made in fixtures.values() if made[-1].scope == "package"), "")
 
 
 def longest_first(config: pytest.Config, items: Sequence[pytest.Item]) -> list[list[int]]:
@@ -41,4 +47,4 @@ def _known_seconds(config: pytest.Config) -> dict[str, float]:
 
 
 def _guess(item: pytest.Item) -> float:
-    return SLOW_SECONDS if item.get_closest_marker("slow") else QUICK_SECONDS
+    return SLOW_SECONDS if item.get_closest_marker("slow") or _shared_package(item) else QUICK_SECONDS
