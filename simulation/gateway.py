@@ -6,6 +6,8 @@ measures bursts with the sidecar's own meter (`agents.gateway.bursts`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from agents.contract.gateways import GatewayCounts, ServiceCounts
@@ -22,12 +24,18 @@ NAME = "simulated"
 
 
 class Gateway:
-    """Counts since it started; `restart` starts again from zero, `away` reports nothing."""
+    """Counts since it started; `restart` starts again from zero, `away` reports nothing.
 
-    def __init__(self, fleet: SimulatedFleet, database: Database) -> None:
+    `changes` gives a number that is another one after limits have changed; else the database is asked for it.
+    """
+
+    def __init__(
+        self, fleet: SimulatedFleet, database: Database, changes: Callable[[], int] | None = None
+    ) -> None:  # fmt: skip
         self.fleet = fleet
         self.away = False
         self._database = database
+        self._changes = changes or (lambda: database.read(endpoints.version))
         self._began = self._birth()
         self._sequence = 0  # a stored sequence of an earlier process raises it
         self._zero: dict[str, Total] = {}
@@ -35,7 +43,7 @@ class Gateway:
         self.meters: dict[str, tuple[float, BurstMeter]] = {}  # by service, with the SLO that it measures by
         self._pressures: dict[str, Pressure] = {}
         self._limits: dict[str, GatewayLimit] = {}
-        self._version = -1  # of the endpoints that the limits are from
+        self._version = -1  # of `changes`, when the limits were read
 
     def count(self) -> None:
         """Counts the arrivals of the last tick in windows of each service's SLO; call it after every tick."""
@@ -102,7 +110,7 @@ class Gateway:
 
     def _follow(self) -> None:
         """Reads the limits that the control plane sets, when they have changed."""
-        version = self._database.read(endpoints.version)
+        version = self._changes()
         if version != self._version:
             self._version, self._limits = version, self._database.read(endpoints.read_limits)
 

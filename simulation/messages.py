@@ -53,12 +53,14 @@ class Post:
             for place, (name, node) in enumerate(sorted(fleet.nodes.items()))
         }
         self.delivered = 0  # accepted assignments
+        self.is_behind = True  # a node is to get an assignment that others have
         self._version = 0
         self._declared = frozenset(self.lines)
         self._late: list[tuple[float, Report]] = []
 
     def deliver(self) -> int:
         """Delivers every assignment newer than the last, and returns how many there were."""
+        self.is_behind = False
         self._follow()
         listening = [name for name in self._declared if self.lines[name].how != "silent"]
         found = self.database.read(lambda connection: assignments.newer_than(connection, self._version, listening))
@@ -103,6 +105,7 @@ class Post:
             self.lines[name].node.contact = how != "silent"
             if how != "silent":  # it asks for its assignment as soon as it can
                 self._version = min(self._version, self.lines[name].node.version)
+                self.is_behind = True
 
     def _follow(self) -> None:
         """Cuts off deleted nodes, as their tokens are revoked; a node declared again asks for its assignment."""

@@ -45,12 +45,13 @@ class Simulation:
         self.clock = fleet.clock
         self.planner = planner
         self.post = Post(fleet, database)
-        self.gateway = Gateway(fleet, database)
+        self.gateway = Gateway(fleet, database, lambda: database.writes)  # nobody writes but this process
         self.history = History()
         self.cycles = 0
         self.last: CycleResult | None = None
         self.plans = True  # False: no new decisions
         self._cycled_at = float("-inf")
+        self._delivered_writes = -1
         self._due = {"lead": 0.0, "note": 0.0, "mark": 0.0, "learn": 0.0}
 
     def seconds(self, seconds: float, tick_seconds: float = 1.0) -> Iterator[float]:
@@ -71,7 +72,7 @@ class Simulation:
         self.gateway.count()
         self.post.collect()
         self.gateway.report()
-        if self._is_due("note", NOTE_SECONDS):
+        if self._is_due("note", NOTE_SECONDS) and self.database.read(device_status.has_news):
             self.database.write(device_status.update_device_statuses)
         if self.plans:
             self._plan()
@@ -95,6 +96,9 @@ class Simulation:
         self.planner.quicken()
 
     def _deliver(self) -> None:
+        if self.database.writes == self._delivered_writes and not self.post.is_behind:
+            return
+        self._delivered_writes = self.database.writes
         before = {name: node.memory.assignment for name, node in self.fleet.nodes.items()}
         if not self.post.deliver():
             return

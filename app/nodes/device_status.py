@@ -34,9 +34,14 @@ from app.world.write import write
 Types = Mapping[str, Mapping[str, JSON]]
 
 
+def has_news(connection: Connection, only: str = "") -> bool:
+    """Returns whether a node, or only this one, has reported devices that its status does not show yet."""
+    return bool(node_state.device_changes(connection, 1, only))
+
+
 def update_device_statuses(connection: Connection, only: str = "") -> int:
     """Updates the statuses of nodes, or of only one, from the reports; returns how many nodes it looked at."""
-    if not node_state.device_changes(connection, 1, only):
+    if not has_news(connection, only):
         return 0
     latest = versions.lock(connection, "object")
     found = node_state.device_changes(connection, NODES_AT_ONCE, only)

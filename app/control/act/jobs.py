@@ -113,12 +113,16 @@ def apply_plan_to_jobs(database: Database, epoch: int, snapshot: Snapshot, plan:
     `follows` is in force once the plan is decided upon: not all of the plan, where changes are held back.
     """
 
+    queue = queue_jobs(snapshot)
+    if not queue.units_left:
+        return
+
     def write(connection: Connection) -> None:
         if not lease.is_newest(connection, epoch):
             raise Deposed(f"epoch {epoch} is over")
         before = rows.read(connection)
         if before:
-            after = apply_answer(before, queue_jobs(snapshot), plan, follows, snapshot, snapshot.at)
+            after = apply_answer(before, queue, plan, follows, snapshot, snapshot.at)
             rows.write(connection, before, after)
 
     database.write(write)

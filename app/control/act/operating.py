@@ -26,10 +26,7 @@ MOST_BROKEN = 3  # rules that a refusal names
 def is_rollback_asked(store: PlannerStore) -> bool:
     """Returns whether a rollback of the plan in force was requested and is not answered yet."""
 
-    def is_asked(connection: Connection) -> bool:
-        return _rollback_request(connection, plan_reads.in_force(connection)) is not None
-
-    return store.database.read(is_asked)
+    return store.database.read(plan_reads.is_unwanted)
 
 
 def roll_back_plan(store: PlannerStore, snapshot: Snapshot, view: FleetView) -> int:

@@ -9,6 +9,7 @@ from app.control.tell.degrade import Shedding
 from app.control.tell.money import Addition
 from app.control.tell.outcome import CycleOutcome
 from app.control.tell.slo import SloStatus
+from app.store.fleet.announced import Announced
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,4 +21,4 @@ class Announcement:
     sheds: Mapping[str, Shedding]  # by service
     rent: Addition | None
     slos: Mapping[str, SloStatus]  # by service
-    silence: Mapping[str, float]  # by gateway: seconds since it last sent counts
+    before: Announced  # what it follows from and compares itself with

@@ -35,7 +35,8 @@ from app.control.tell.sums import PlanSums, add_up
 from app.manifests.model import Key, Kind
 from app.store.database import lease
 from app.store.database.database import Database, Unavailable
-from app.store.fleet import endpoints, fleet_minutes, gateways, observed
+from app.store.fleet import endpoints, fleet_minutes
+from app.store.fleet.announced import read as read_announced
 from app.store.fleet.fleet_minutes import FleetCost
 from app.store.plans import idle_nodes, outlook
 from app.store.world import events
@@ -81,14 +82,14 @@ class Announcer:
         """Announces the outcome; False where a newer epoch leads, so that nothing more may be written."""
         snapshot, problem = outcome.snapshot, outcome.question.problem
         self._answer.update(outcome)
-        silence = self.database.read(gateways.silence_seconds)
+        before = self.database.read(lambda connection: read_announced(connection, snapshot.target))
         announced = Announcement(
             epoch=epoch,
             outcome=outcome,
-            sheds=self._limits.plan(outcome, silence),
+            sheds=self._limits.plan(outcome, before.silence),
             rent=self._rental.advise(snapshot, problem, outcome.plan),
             slos=self._slos.read(self.database, snapshot.at, problem),
-            silence=silence,
+            before=before,
         )
         written = self.database.write(lambda connection: self._write(connection, announced))
         if written is None:
@@ -106,24 +107,32 @@ class Announcer:
         return True
 
     def _write(self, connection: Connection, announced: Announcement) -> AnnouncementResult | None:
-        """Writes limits of gateways, releasable nodes, GPUs to rent and their events in one transaction."""
+        """Writes limits of gateways, releasable nodes, GPUs to rent and their events in one transaction.
+
+        What is as it was read is not written again: under this epoch no other planner has written since.
+        """
         if not lease.is_newest(connection, announced.epoch):
             return None
-        outcome = announced.outcome
+        outcome, before = announced.outcome, announced.before
         limits = {
             name: endpoints.GatewayLimit(shed.queue_limit, shed.share, shed.retry_after_seconds, shed.in_time)
             for name, shed in announced.sheds.items()
         }
-        endpoints.set_limits(connection, limits)
-        empty = idle_nodes.keep(connection, find_empty_nodes(outcome.question.problem, outcome.plan))
+        if endpoints.find_limiting(limits) != before.limits:
+            endpoints.set_limits(connection, limits)
+        nodes = find_empty_nodes(outcome.question.problem, outcome.plan)
+        is_same = set(nodes) == before.idle.keys()
+        empty = {node: before.idle[node] for node in nodes} if is_same else idle_nodes.keep(connection, nodes)
         free = find_releasable(outcome.question.problem, empty, _idle_minutes(outcome.snapshot))
-        held = held_per_hour(outcome.snapshot, observed.held_gpus(connection))
-        outlook.put(connection, outlook.MONEY, encode_money(free, announced.rent, held))
+        held = held_per_hour(outcome.snapshot, before.held)
+        money = encode_money(free, announced.rent, held)
+        if money != before.money:
+            outlook.put(connection, outlook.MONEY, money)
         planned = held_per_hour(outcome.snapshot, planned_gpus(outcome.plan))
         fleet_minutes.keep_cost(connection, FleetCost(held, planned, self._answer.least_cost(outcome)))
-        found = self._history.find_events(connection, announced, free)
+        found = self._history.find_events(announced, free)
         events.record(connection, found)
-        return AnnouncementResult(free, held, _job_statuses(outcome.snapshot, job_rows.read(connection)), found)
+        return AnnouncementResult(free, held, _job_statuses(outcome.snapshot, job_rows.states_of(before.jobs)), found)
 
     def _facts(self, announced: Announcement, sums: PlanSums) -> CycleFacts:
         outcome = announced.outcome

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sqlalchemy import Connection
-
 from app.control.decide.cordons import Drain, progress
 from app.control.domain.events import NewEvent, Reason, event_of
 from app.control.domain.snapshot import Snapshot
@@ -14,7 +12,7 @@ from app.control.tell.announcement import Announcement
 from app.control.tell.slo import SloStatus
 from app.control.tell.transitions import find_burn_events, find_drain_events, find_fleet_events, find_gateway_events
 from app.store.fleet import cordons
-from app.store.plans import plan_reads
+from app.store.fleet.announced import Announced
 from solvers.planning.plan import Releasable
 
 
@@ -28,9 +26,7 @@ class AnnouncedHistory:
     _releasable: frozenset[str] = frozenset()  # nodes
     _drains: tuple[Drain, ...] | None = None
 
-    def find_events(
-        self, connection: Connection, announced: Announcement, free: Sequence[Releasable]
-    ) -> list[NewEvent]:  # fmt: skip
+    def find_events(self, announced: Announcement, free: Sequence[Releasable]) -> list[NewEvent]:
         """Returns what has happened since the last announcement."""
         snapshot, rent = announced.outcome.snapshot, announced.rent
         found = [_releasable_event(node) for node in free if node.node not in self._releasable]
@@ -42,9 +38,9 @@ class AnnouncedHistory:
             )
         else:
             found += find_fleet_events(self._snapshot, snapshot)
-            found += find_gateway_events(self._silence, announced.silence)
+            found += find_gateway_events(self._silence, announced.before.silence)
         found += find_burn_events(self._slos, announced.slos)
-        found += self._find_drain_events(connection, snapshot)
+        found += self._find_drain_events(announced.before, snapshot)
         if rent and rent.gpus:
             found.append(event_of(Reason.RENT_MORE, rent.words, kind="Plan"))
         return found
@@ -52,16 +48,15 @@ class AnnouncedHistory:
     def remember(self, announced: Announcement, free: Sequence[Releasable]) -> None:
         """Takes the announcement as the last one, once it is written."""
         self._snapshot = announced.outcome.snapshot
-        self._silence, self._slos = announced.silence, announced.slos
+        self._silence, self._slos = announced.before.silence, announced.slos
         self._releasable = frozenset(node.node for node in free)
 
-    def _find_drain_events(self, connection: Connection, snapshot: Snapshot) -> list[NewEvent]:
+    def _find_drain_events(self, known: Announced, snapshot: Snapshot) -> list[NewEvent]:
         """Returns drains that are done, once the plan runs, or late; a new leader reports none at first."""
-        plan = plan_reads.read_head(connection, snapshot.target)
-        if plan is None:
+        if known.plan_state is None:
             return []
-        drained = [cordon for cordon in cordons.list_cordons(connection) if cordon.mode in cordons.EMPTYING]
-        is_rolling = plan["state"] in ("rolling", "paused")
+        drained = [cordon for cordon in known.cordons if cordon.mode in cordons.EMPTYING]
+        is_rolling = known.plan_state in ("rolling", "paused")
         now = progress(drained, snapshot.in_force, snapshot.at, is_rolling=is_rolling)
         # A drain that was done stays done during later rollouts.
         done = {drain.cordon: drain for drain in self._drains or () if drain.is_done} if is_rolling else {}

@@ -101,6 +101,7 @@ class Database:
     ):
         self.direct = direct
         self._moment = moment
+        self.writes = 0  # calls of `write` that have ended: while it stays the same, this process has written nothing
         self._writers = BoundedSemaphore(writers or pool_size)
         self._slow_seconds = slow_query_ms / 1000
         connect: dict[str, Any] = {"connect_timeout": CONNECT_SECONDS, "application_name": "gpuwright", **LINK}
@@ -180,6 +181,7 @@ class Database:
         try:
             return self._write_alone(fn, repeatable)
         finally:
+            self.writes += 1
             self._writers.release()
 
     def _write_alone(self, fn: Callable[[Connection], T], repeatable: bool) -> T:

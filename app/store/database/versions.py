@@ -9,8 +9,9 @@ from app.store.database.database import statement
 CHANNEL = "gpuwright"
 
 LOCK = statement("lock_versions", "SELECT value FROM version WHERE name = :name FOR UPDATE")
-ADVANCE = statement("advance_version", "UPDATE version SET value = :value WHERE name = :name")
-NOTIFY = statement("notify_version", f"SELECT pg_notify('{CHANNEL}', :name)")
+ADVANCE = statement(
+    "advance_version", f"UPDATE version SET value = :value WHERE name = :name RETURNING pg_notify('{CHANNEL}', name)"
+)
 CURRENT = statement("current_versions", "SELECT name, value, floor FROM version")
 RAISE_FLOOR = statement("raise_version_floor", "UPDATE version SET floor = greatest(floor, :floor) WHERE name = :name")
 
@@ -26,7 +27,6 @@ def lock(connection: Connection, name: str) -> int:
 def advance(connection: Connection, name: str, value: int) -> None:
     """Publishes versions up to `value` when this transaction commits, and wakes those that wait."""
     connection.execute(ADVANCE, {"name": name, "value": value})
-    connection.execute(NOTIFY, {"name": name})
 
 
 def current(connection: Connection) -> dict[str, tuple[int, int]]:

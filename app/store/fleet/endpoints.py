@@ -37,13 +37,11 @@ NODES = statement(
     LEFT JOIN assignment ON assignment.node = wanted.node
     """,
 )
-LIMITS = statement(
-    "traffic_limits",
-    """
+LISTED_LIMITS = """
     SELECT tenant || '/' || service AS service, queue_limit, shed_share, retry_after_seconds, in_time
     FROM traffic_limit ORDER BY tenant, service
-    """,
-)
+"""
+LIMITS = statement("traffic_limits", LISTED_LIMITS)
 LIMIT = statement(
     "limit_traffic",
     """
@@ -134,21 +132,20 @@ def read_limits(connection: Connection) -> dict[str, GatewayLimit]:
     }
 
 
+def find_limiting(wanted: Mapping[str, GatewayLimit]) -> dict[str, GatewayLimit]:
+    """Returns the limits without those that limit nothing."""
+    return {service: limits for service, limits in wanted.items() if limits.queue_limit or limits.shed_share}
+
+
 def set_limits(connection: Connection, wanted: Mapping[str, GatewayLimit]) -> bool:
     """Replaces all limits, leaving out those that limit nothing; returns True if anything changed."""
     rows = []
-    for service, limits in sorted(wanted.items()):
-        if limits.queue_limit or limits.shed_share:
-            tenant, _, name = service.partition("/")
-            rows.append(
-                _LimitRow(
-                    tenant,
-                    name,
-                    limits.queue_limit,
-                    limits.shed_share,
-                    limits.retry_after_seconds,
-                    limits.in_time,
-                )
+    for service, limits in sorted(find_limiting(wanted).items()):
+        tenant, _, name = service.partition("/")
+        rows.append(
+            _LimitRow(
+                tenant, name, limits.queue_limit, limits.shed_share, limits.retry_after_seconds, limits.in_time
             )
+        )  # fmt: skip
     version = connection.execute(LIMIT, {"limits": msgspec.json.encode(rows).decode()}).scalar()
     return version is not None

@@ -34,10 +34,6 @@ KEEP = statement(
     SELECT coalesce((SELECT sequence FROM kept), (SELECT sequence FROM gateway_state WHERE gateway = :gateway))
     """,
 )
-SILENCE_SECONDS = statement(
-    "gateways_heard",
-    "SELECT gateway, CAST(extract(epoch FROM moment() - received_at) AS float8) AS seconds FROM gateway_state",
-)
 IN_FORCE = statement(
     "endpoints_in_force",
     "SELECT gateway, received_at, endpoints FROM gateway_state",
@@ -52,11 +48,6 @@ def keep(connection: Connection, gateway: str, counts: GatewayCounts) -> int:
     body = zlib.compress(msgspec.json.encode(counts), ZIP_LEVEL)
     row = {"gateway": gateway, "sequence": counts.sequence, "endpoints": counts.endpoints, "body": body}
     return int(connection.execute(KEEP, row).scalar() or 0)
-
-
-def silence_seconds(connection: Connection) -> dict[str, float]:
-    """Returns the number of seconds since each gateway reported."""
-    return {row.gateway: row.seconds for row in connection.execute(SILENCE_SECONDS)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,7 @@ WORLD = statement(
 GONE = statement(
     "objects_gone_since", "SELECT kind, tenant, name FROM change WHERE version > :after AND action = 'deleted'"
 )
-HELD = statement(
-    "gpus_held_by_services",
-    """
+HELD_GPUS = """
     SELECT node, CAST(gpu AS int) AS gpu,
            sum(coalesce(CAST(copy ->> 'smPercent' AS float8), 0)) AS sm_percent,
            sum(coalesce(CAST(copy ->> 'memoryGib' AS float8), 0)) AS memory_gib
@@ -28,8 +26,8 @@ HELD = statement(
          jsonb_array_elements_text(coalesce(copy -> 'gpus', jsonb_build_array(copy -> 'gpu'))) AS gpu
     WHERE copy ->> 'stage' <> 'gone' AND coalesce(detail -> 'owners' -> (copy ->> 'instance') ->> 'job', '') = ''
     GROUP BY node, gpu
-    """,
-)
+"""
+HELD = statement("gpus_held_by_services", HELD_GPUS)
 ASSIGNMENTS = statement("assignments_newer_than", "SELECT node, version, body FROM assignment WHERE version > :after")
 DETAILS = statement(
     "details_since",

@@ -21,13 +21,17 @@ PUT = statement(
     ORDER BY hash ON CONFLICT (hash) DO UPDATE SET kept_at = excluded.kept_at
     """,
 )
-KNOWN = statement("pieces_known", "SELECT hash FROM piece WHERE hash = ANY(CAST(:hashes AS bytea[]))")
 GET = statement("get_pieces", "SELECT hash, body FROM piece WHERE hash = ANY(CAST(:hashes AS bytea[]))")
-TOUCH = statement(
-    "touch_pieces",
+# An old piece counts only if it was there to be touched: it may be pruned at this moment.
+KNOWN = statement(
+    "pieces_known",
     """
-    UPDATE piece SET kept_at = moment()
-    WHERE hash = ANY(CAST(:hashes AS bytea[])) AND kept_at < moment() - interval '30 minutes'
+    WITH touched AS (
+        UPDATE piece SET kept_at = moment()
+        WHERE hash = ANY(CAST(:hashes AS bytea[])) AND kept_at < moment() - interval '30 minutes' RETURNING hash
+    )
+    SELECT hash FROM piece WHERE hash = ANY(CAST(:hashes AS bytea[])) AND kept_at >= moment() - interval '30 minutes'
+    UNION ALL SELECT hash FROM touched
     """,
 )
 # A piece is kept for an hour even if nothing refers to it: a decision that refers to it may be about to be written.
@@ -49,7 +53,6 @@ def content_hash(body: bytes) -> bytes:
 def put(connection: Connection, bodies: Sequence[bytes]) -> list[bytes]:
     """Stores the pieces that are not stored yet; returns the hash of each."""
     hashes = [content_hash(body) for body in bodies]
-    connection.execute(TOUCH, {"hashes": hashes})
     held = {bytes(row.hash) for row in connection.execute(KNOWN, {"hashes": hashes})}
     new = {digest: body for digest, body in zip(hashes, bodies, strict=True) if digest not in held}
     if new:

@@ -41,6 +41,10 @@ NEWEST_IN_FORCE = statement(
     "newest_plan_in_force",
     f"SELECT generation FROM plan WHERE {IS_IN_FORCE} ORDER BY generation DESC LIMIT 1",
 )
+UNWANTED = statement(
+    "plan_in_force_is_unwanted",
+    f"SELECT asked ? 'rollback' FROM plan WHERE {IS_IN_FORCE} ORDER BY generation DESC LIMIT 1",
+)
 NEWEST = statement("newest_plan", "SELECT max(generation) FROM plan")
 CYCLES = statement(
     "newest_cycles",
@@ -91,6 +95,11 @@ def read_head(connection: Connection, generation: int) -> dict[str, Any] | None:
 def in_force(connection: Connection) -> int:
     """Returns the generation of the plan in force; 0 if there is none."""
     return int(connection.execute(NEWEST_IN_FORCE).scalar() or 0)
+
+
+def is_unwanted(connection: Connection) -> bool:
+    """Returns whether an operator asked to go back to the plan before the one in force."""
+    return bool(connection.execute(UNWANTED).scalar())
 
 
 def newest(connection: Connection) -> int:

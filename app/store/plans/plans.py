@@ -11,7 +11,7 @@ import msgspec
 from sqlalchemy import Connection
 
 from app.store.database import lease, versions
-from app.store.database.database import statement
+from app.store.database.database import TRANSACTION_IDENTITY, note_transaction, statement
 from app.store.plans import pieces
 
 STREAM = "plan"
@@ -81,11 +81,15 @@ ROW = statement(
     FROM plan WHERE generation = :generation
     """,
 )
+# The lease stays this epoch's until the transaction ends.
 CYCLE = statement(
     "insert_cycle",
-    """
+    f"""
+    WITH held AS MATERIALIZED (SELECT FROM lease WHERE name = 'planner' AND epoch = :epoch FOR SHARE)
     INSERT INTO cycle (at, epoch, outcome, reason, message, generation, snapshot)
-    VALUES (moment(), :epoch, :outcome, :reason, :message, :generation, CAST(:snapshot AS jsonb))
+    SELECT moment(), :epoch, :outcome, :reason, :message, CAST(:generation AS bigint), CAST(:snapshot AS jsonb)
+    FROM held
+    RETURNING {TRANSACTION_IDENTITY}
     """,
 )
 
@@ -251,17 +255,17 @@ def record_cycle(
     generation: int | None = None, snapshot: Sequence[bytes] = (),
 ) -> bool:  # fmt: skip
     """Records a cycle, with its snapshot if its parts are given; False if a newer epoch won."""
-    if not lease.is_newest(connection, epoch):
-        return False
     parts = [part.hex() for part in pieces.put(connection, snapshot)] if snapshot else []
-    connection.execute(
+    row = connection.execute(
         CYCLE,
         {
             "epoch": epoch, "outcome": outcome, "reason": reason, "message": message, "generation": generation,
             "snapshot": _json(parts),
         },
-    )  # fmt: skip
-    return True
+    ).one_or_none()  # fmt: skip
+    if row is not None:
+        note_transaction(connection, row.xid, row.checkpoint)
+    return row is not None
 
 
 def _json(value: object) -> str:
