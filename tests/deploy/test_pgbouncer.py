@@ -7,8 +7,8 @@ from pathlib import Path
 
 import psycopg
 
-from app.store.database.database import POOL_WAIT_SECONDS
 from app.store.database.guards import STATEMENT_MS
+from app.store.database.pool import POOL_WAIT_SECONDS
 from tests.support.postgres import SHIPPED_PGBOUNCER, DatabaseServer, at_port, pgbouncer
 
 

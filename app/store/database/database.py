@@ -8,18 +8,16 @@ import time
 from collections.abc import Callable
 from datetime import datetime
 from threading import BoundedSemaphore
-from typing import Any, TypeVar
+from typing import TypeVar
 
-import msgspec
 import psycopg
 from psycopg import errors as pg
-from psycopg.types.json import set_json_dumps, set_json_loads
-from sqlalchemy import Connection, Engine, TextClause, create_engine, event, text
+from sqlalchemy import Connection, TextClause, event, text
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from app.store.database import guards, simulated
-from app.store.database.urls import sqlalchemy_url
+from app.store.database.pool import POOL_WAIT_SECONDS, create_pool
 
 T = TypeVar("T")
 
@@ -27,21 +25,9 @@ log = logging.getLogger(__name__)
 
 ATTEMPTS = 6
 RETRY_SECONDS = 0.02  # doubled at each attempt, with jitter
-CONNECT_SECONDS = 5
-# A dead machine or a cut cable sends nothing: without these a query waits for a quarter of an hour.
-LINK: dict[str, Any] = {
-    "tcp_user_timeout": 10_000,
-    "keepalives_idle": 5,
-    "keepalives_interval": 2,
-    "keepalives_count": 3,
-}
-POOL_WAIT_SECONDS = 5
 
 # Postgres asks clients to retry these.
 RETRIED = (pg.SerializationFailure, pg.DeadlockDetected)
-
-set_json_dumps(msgspec.json.encode)
-set_json_loads(msgspec.json.decode)
 
 
 class Unavailable(Exception):
@@ -103,25 +89,9 @@ class Database:
         self._moment = moment
         self.writes = 0  # calls of `write` that have ended: while it stays the same, this process has written nothing
         self._writers = BoundedSemaphore(writers or pool_size)
-        self._slow_seconds = slow_query_ms / 1000
-        connect: dict[str, Any] = {"connect_timeout": CONNECT_SECONDS, "application_name": "gpuwright", **LINK}
-        if not direct:
-            connect["prepare_threshold"] = None  # prepared statements collide behind a pooler
-        self.engine: Engine = create_engine(
-            sqlalchemy_url(url),
-            pool_size=pool_size,
-            max_overflow=0,
-            pool_timeout=POOL_WAIT_SECONDS,
-            hide_parameters=True,  # errors are logged, and parameters may be secrets
-            connect_args=connect,
-            json_serializer=lambda value: msgspec.json.encode(value).decode(),
-        )
+        self.engine = create_pool(url, pool_size=pool_size, direct=direct, slow_query_ms=slow_query_ms)
         self._autocommit = self.engine.execution_options(isolation_level=simulated.AUTOCOMMIT)
-        if direct:
-            event.listen(self.engine, "connect", _guard_session)
         event.listen(self.engine, "rollback", simulated.forget_moment)
-        event.listen(self.engine, "before_cursor_execute", _started)
-        event.listen(self.engine, "after_cursor_execute", self._finished)
 
     def read(self, fn: Callable[[Connection], T]) -> T:
         """Runs `fn` on one consistent snapshot, again if the connection was stale."""
@@ -246,12 +216,6 @@ class Database:
             time.sleep(RETRY_SECONDS * 2**attempt * (0.5 + random.random()))  # noqa: S311 (jitter)
         raise AssertionError("unreachable")
 
-    def _finished(self, conn: Connection, _cur: Any, sql: str, _par: Any, context: Any, _many: bool) -> None:
-        seconds = time.perf_counter() - conn.info.get("started", time.perf_counter())
-        if seconds >= self._slow_seconds:
-            name = context.execution_options.get("statement", sql[:80]) if context else sql[:80]
-            log.warning("slow_query", extra={"statement": name, "seconds": round(seconds, 3)})
-
 
 class _NotApplied(Exception):
     """The transaction did not happen; run it again."""
@@ -308,13 +272,3 @@ def _quietly(rollback: Callable[[], None]) -> None:
         rollback()
     except DBAPIError:
         log.debug("rollback_failed", exc_info=True)
-
-
-def _guard_session(dbapi_connection: Any, _record: Any) -> None:
-    with dbapi_connection.cursor() as cursor:
-        cursor.execute(guards.OF_SESSION)
-    dbapi_connection.commit()
-
-
-def _started(conn: Connection, *_: Any) -> None:
-    conn.info["started"] = time.perf_counter()

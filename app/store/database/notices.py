@@ -17,7 +17,7 @@ from typing import Any
 
 import psycopg
 
-from app.store.database.database import CONNECT_SECONDS, LINK
+from app.store.database.pool import CONNECT_SECONDS, LINK
 
 CHANNEL = "gpuwright"
 POLL_SECONDS = 0.1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import inf
 from typing import Any
@@ -19,6 +19,7 @@ from app.control.domain.events import Reason
 from app.control.observe.observer import FAILURES_HOURS
 from app.http.metrics import REGISTRY
 from app.store.fleet import planner_reads
+from app.store.plans.plans import RecentFailures
 from simulation.run import Simulation, simulated
 from tests.simulation.worlds import small
 
@@ -38,7 +39,7 @@ def delay_starts(simulation: Simulation, service: str) -> None:
 
 
 def test_a_late_copy_starts_once_more_then_its_service_rests_and_the_others_serve(database_url: str) -> None:
-    failures = []
+    failures: Sequence[RecentFailures] = []
     with simulated(database_url, small(gpus=4)) as simulation:
         for _ in simulation.seconds(360, 3.0):
             delay_starts(simulation, "a")
