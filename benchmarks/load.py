@@ -21,8 +21,6 @@ from dataclasses import dataclass
 from itertools import groupby
 
 import numpy as np
-from scipy.optimize import linprog
-from scipy.sparse import coo_array
 
 from benchmarks.columns import LEVELS, Columns, Floats, Ints, columns
 from solvers.planning.problem import Problem, Service
@@ -129,6 +127,9 @@ def _least(worth: Floats, group: Ints) -> Ints:
 
 def _largest(pool: Columns, model: Ints, fleet: GpuStock) -> LoadOptimum:
     """Solves the LP over these columns: the largest scale that costs no more than the money."""
+    from scipy.optimize import linprog  # a fifth of a second, which only who asks for a load needs
+    from scipy.sparse import coo_array
+
     n, types, levels = len(pool.service), len(fleet.count), len(LEVELS)
     kinds, services, models = types * levels, len(model), int(model.max()) + 1
     at, kind = np.arange(n), np.arange(kinds)

@@ -8,7 +8,6 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import least_squares
 
 from simulation.truth.family import ModelTraits
 from simulation.truth.load import GpuPhysics, PhysicalLoad, times
@@ -35,6 +34,8 @@ class KnownFigures:
 def fit_load(known: KnownFigures, gpu: GpuPhysics, traits: ModelTraits) -> PhysicalLoad:
     """Returns the load whose times are nearest to the known ones, in their logarithms, of those with these traits."""
     places = [(batch, percent / 100, ms) for batch, curve in known.points.items() for percent, ms in curve]
+    from scipy.optimize import least_squares  # a fifth of a second, and most fits are kept
+
     wanted = np.log([ms for _, _, ms in places])
     largest = max(known.points)
     shortest = min(ms for _, _, ms in places)

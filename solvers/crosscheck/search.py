@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import fsum, inf
-
-from ortools.sat.python import cp_model
+from typing import TYPE_CHECKING
 
 from solvers import latency
 from solvers.crosscheck.carrying import Carrying, idle_pressure, kind_of, parts_of
@@ -18,6 +17,9 @@ from solvers.planning.judge import judge
 from solvers.planning.plan import Plan, Unplaced, unserved_rest
 from solvers.planning.problem import Instance, Problem
 from solvers.planning.search.promise import keep
+
+if TYPE_CHECKING:
+    from ortools.sat.python.cp_model import CpSolver
 
 TOLERANCE_SHARE = 1e-5  # of a cost: a plan this much over the bound is the cheapest
 JUST_BELOW = 1 - 1e-9
@@ -53,6 +55,8 @@ Chosen = list[tuple[Slot, CheckedShape, int]]  # with its rate in parts
 
 def cross_check(problem: Problem, work: float = WORK) -> CrossCheck:
     """Returns the cheapest plan and its proof; without a proof where the work was not enough. May raise TooLarge."""
+    from ortools.sat.python import cp_model
+
     refuse_large(problem)
     v = Variables.of(problem)
     for rule in RULES:
@@ -83,7 +87,7 @@ def cross_check(problem: Problem, work: float = WORK) -> CrossCheck:
     return best
 
 
-def _chosen(v: Variables, solver: cp_model.CpSolver) -> Chosen:
+def _chosen(v: Variables, solver: CpSolver) -> Chosen:
     return [
         (slot, shape, solver.value(slot.rate))
         for slot in v.slots

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import ceil, floor
-from typing import Any
-
-from ortools.sat.python import cp_model
+from typing import TYPE_CHECKING, Any
 
 from solvers.crosscheck.scope import refuse_choices
 from solvers.crosscheck.shapes import CheckedShape, shapes_on
 from solvers.planning.problem import Node, Place, Problem, Service
+
+if TYPE_CHECKING:
+    from ortools.sat.python.cp_model import CpModel
 
 WHOLE_RATE = 10_000_000  # parts of a service's rate
 PARTS = 1_000_000  # of a GiB, a watt, a core, a unit of pressure
@@ -47,6 +48,8 @@ class Slot:
 
     def total(self, of: list[int]) -> Any:
         """Returns the chosen shape's value, of one for each shape; 0 where none is chosen."""
+        from ortools.sat.python import cp_model
+
         return cp_model.LinearExpr.weighted_sum(self.is_chosen, of)
 
     def pressure(self) -> Any:
@@ -56,12 +59,18 @@ class Slot:
         return self.total([shape.sm_percent for shape in self.shapes])
 
 
+def _new_model() -> CpModel:
+    from ortools.sat.python import cp_model  # it brings pandas, and only a cross-check needs it
+
+    return cp_model.CpModel()
+
+
 @dataclass
 class Variables:
     """All variables of a problem."""
 
     problem: Problem
-    model: cp_model.CpModel = field(default_factory=cp_model.CpModel)
+    model: CpModel = field(default_factory=_new_model)
     slots: list[Slot] = field(default_factory=list)
     is_used: dict[Place, Any] = field(default_factory=dict)
     runs_at_all: dict[str, Any] = field(default_factory=dict)  # by service

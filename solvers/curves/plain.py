@@ -9,8 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.interpolate import LinearNDInterpolator, NearestNDInterpolator
-from scipy.spatial import QhullError
 
 from solvers.curves.observations import CurvePlaces, CurvePrediction, Floats, Observations
 
@@ -52,6 +50,9 @@ def fit_local(observed: Observations) -> Plain:
 
 def interpolate(observed: Observations, at: CurvePlaces) -> Floats:
     """Interpolates linearly between measurements on logarithms, and takes the nearest one beyond them."""
+    from scipy.interpolate import LinearNDInterpolator, NearestNDInterpolator  # only this curve needs them
+    from scipy.spatial import QhullError
+
     known, wanted = _points(observed.places), _points(at)
     values: Floats = NearestNDInterpolator(known, observed.logarithms)(wanted)
     try:

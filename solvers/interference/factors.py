@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import minimize
 
 from solvers.interference.candidate import Floats
 from solvers.interference.factor_layout import Conditions, FactorLayout, FactorShape, Ints, conditions
@@ -101,6 +100,8 @@ def _data(layout: FactorLayout, observations: Sequence[SlowdownObservation]) -> 
 
 def fit(observations: Sequence[SlowdownObservation], shape: FactorShape) -> FittedFactors:
     """Fits factors of this shape; the noise is estimated from a first fit's residuals."""
+    from scipy.optimize import minimize  # a fifth of a second, which only a fit needs
+
     if all(len(each.run.neighbours) < 2 for each in observations):
         shape = replace(shape, has_exponent=False)  # one neighbour at a time tells nothing about sums
     layout = _layout(observations, shape)

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
-from scipy.optimize import minimize
 
 from solvers.interference.candidate import Floats
 from solvers.interference.observation import SharedRun, SlowdownObservation, Traits
@@ -106,6 +104,8 @@ class FittedLikeness:
 
 def fit(observations: Sequence[SlowdownObservation], traits: Traits, pairs: bool = False) -> FittedLikeness:
     """Fits variances by maximum likelihood."""
+    from scipy.optimize import minimize  # a fifth of a second, which only a fit needs
+
     kernels = RunKernels(likeness(traits), pairs)
     runs = tuple(each.run for each in observations)
     logs = np.log([each.slowdown for each in observations])
@@ -130,6 +130,8 @@ def fit(observations: Sequence[SlowdownObservation], traits: Traits, pairs: bool
 
 def _surprise(x: Floats, parts: Sequence[Floats], target: Floats) -> tuple[float, Floats]:
     """Returns the negative logarithm of likelihood x prior, and its slopes."""
+    from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
     variances = np.exp(x)
     size = len(target)
     covariance = sum((v * part for v, part in zip(variances, parts, strict=True)), JITTER * np.eye(size))

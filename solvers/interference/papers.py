@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import nnls
 
 from solvers.interference.affinity import workload_affinity
 from solvers.interference.candidate import Floats
@@ -110,6 +109,8 @@ class FittedL2:
 
 def fit_inss(observations: Sequence[SlowdownObservation], traits: Traits) -> FittedL2:
     """Fits InSS's coefficients in turns, each a least-squares problem without negative weights."""
+    from scipy.optimize import nnls  # a fifth of a second, which only a fit needs
+
     models = sorted({model for each in observations for model in each.run.models})
     index = {model: at for at, model in enumerate(models)}
     extra = np.array([each.slowdown - 1 for each in observations])

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import nnls
 
 from solvers.interference.candidate import Floats
 from solvers.interference.observation import SlowdownObservation, WrongObservation
@@ -96,6 +95,8 @@ def _tables(observations: Sequence[SlowdownObservation]) -> ScalarTables:
 
 
 def _in_turns(tables: ScalarTables) -> tuple[Floats, Floats]:
+    from scipy.optimize import nnls  # a fifth of a second, which only a fit needs
+
     sensitivities, pressures = np.ones(len(tables.models)), np.zeros(len(tables.sources))
     root, ridge = np.sqrt(tables.samples), np.sqrt(RIDGE) * np.eye(len(pressures))
     before = np.inf

@@ -10,7 +10,7 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 import pytest
@@ -49,45 +49,48 @@ def with_number(number: bytes) -> bytes:
     return b'{"spec":{"memoryGib":%s,"smCount":80,"pricePerHour":1,"idleW":1,"maxW":2,"clocksMhz":[1]}}' % number
 
 
-BODIES: dict[str, tuple[str, bytes, set[int]]] = {
-    "json 200,000 deep": (JSON, b"[" * 200_000 + b"]" * 200_000, {413}),
-    "json objects 200,000 deep": (JSON, b'{"a":' * 200_000 + b"1" + b"}" * 200_000, {413}),
-    "json never closed": (JSON, b"[" * 900_000, {413, 422}),
-    "yaml 200,000 deep": (YAML, b"[" * 200_000 + b"]" * 200_000, {413, 422}),
-    "yaml lists in lists": (YAML, b"- " * 200_000 + b"x", {413, 422}),
-    "billion laughs": (YAML, laughs(20), {413, 422}),
-    "merge bomb": (YAML, merges(20), {413, 422}),
-    "an alias of itself": (YAML, b"a: &a [*a, *a]\n", {413, 422}),
-    "4 MB of empty lists, json": (JSON, b"[" + b"[]," * 1_300_000 + b"[]]", {413}),
-    "4 MB of empty lists, yaml": (YAML, b"[" + b"[]," * 1_300_000 + b"[]]", {413}),
-    "a long key": (JSON, b'{"' + b"k" * 900_000 + b'":1}', {413, 422}),
-    "a million small keys": (JSON, b"{" + b",".join(b'"%d":0' % n for n in range(100_001)) + b"}", {413, 422}),
-    "invalid utf-8": (JSON, b'{"metadata":{"name":"\xff\xfe\xed\xa0\x80"}}', {422}),
-    "invalid utf-8 in yaml": (YAML, b"metadata: {name: '\xc3\x28'}", {422}),
-    "invalid utf-8 at the end of a megabyte": (JSON, b'{"a":"' + b"x" * 900_000 + b'\xff"}', {422}),
-    "a surrogate alone": (JSON, b'{"metadata":{"name":"\\ud800"}}', {422}),
-    "NUL": (JSON, b'{"metadata":{"name":"a\\u0000b"}}', {422}),
-    "5,000 digits": (JSON, with_number(b"9" * 5000), {413, 422}),
-    "5,000 digits in yaml": (YAML, with_number(b"9" * 5000), {413, 422}),
-    "5,000 digits after the point": (JSON, with_number(b"0." + b"9" * 5000), {413, 422}),
-    "1e308": (JSON, with_number(b"1e308"), {422}),
-    "1e999": (JSON, with_number(b"1e999"), {422}),
-    "NaN": (JSON, with_number(b"NaN"), {422}),
-    "-Infinity": (JSON, with_number(b"-Infinity"), {422}),
-    ".nan in yaml": (YAML, with_number(b".nan"), {422}),
-    ".inf in yaml": (YAML, with_number(b".inf"), {422}),
-    "an exponent of 5,000 digits": (JSON, with_number(b"1e" + b"9" * 5000), {413, 422}),
-    "digits in base 60": (YAML, with_number(b"1:30:30"), {422}),
-    "a tag that makes objects": (YAML, b"!!python/object/apply:os.system ['true']", {422}),
+# Made when a test asks: together they are 100 MB.
+Made = Callable[[], bytes]
+BODIES: dict[str, tuple[str, Made, set[int]]] = {
+    "json 200,000 deep": (JSON, lambda: b"[" * 200_000 + b"]" * 200_000, {413}),
+    "json objects 200,000 deep": (JSON, lambda: b'{"a":' * 200_000 + b"1" + b"}" * 200_000, {413}),
+    "json never closed": (JSON, lambda: b"[" * 900_000, {413, 422}),
+    "yaml 200,000 deep": (YAML, lambda: b"[" * 200_000 + b"]" * 200_000, {413, 422}),
+    "yaml lists in lists": (YAML, lambda: b"- " * 200_000 + b"x", {413, 422}),
+    "billion laughs": (YAML, lambda: laughs(20), {413, 422}),
+    "merge bomb": (YAML, lambda: merges(20), {413, 422}),
+    "an alias of itself": (YAML, lambda: b"a: &a [*a, *a]\n", {413, 422}),
+    "4 MB of empty lists, json": (JSON, lambda: b"[" + b"[]," * 1_300_000 + b"[]]", {413}),
+    "4 MB of empty lists, yaml": (YAML, lambda: b"[" + b"[]," * 1_300_000 + b"[]]", {413}),
+    "a long key": (JSON, lambda: b'{"' + b"k" * 900_000 + b'":1}', {413, 422}),
+    "a million small keys": (JSON, lambda: b"{" + b",".join(b'"%d":0' % n for n in range(100_001)) + b"}", {413, 422}),
+    "invalid utf-8": (JSON, lambda: b'{"metadata":{"name":"\xff\xfe\xed\xa0\x80"}}', {422}),
+    "invalid utf-8 in yaml": (YAML, lambda: b"metadata: {name: '\xc3\x28'}", {422}),
+    "invalid utf-8 at the end of a megabyte": (JSON, lambda: b'{"a":"' + b"x" * 900_000 + b'\xff"}', {422}),
+    "a surrogate alone": (JSON, lambda: b'{"metadata":{"name":"\\ud800"}}', {422}),
+    "NUL": (JSON, lambda: b'{"metadata":{"name":"a\\u0000b"}}', {422}),
+    "5,000 digits": (JSON, lambda: with_number(b"9" * 5000), {413, 422}),
+    "5,000 digits in yaml": (YAML, lambda: with_number(b"9" * 5000), {413, 422}),
+    "5,000 digits after the point": (JSON, lambda: with_number(b"0." + b"9" * 5000), {413, 422}),
+    "1e308": (JSON, lambda: with_number(b"1e308"), {422}),
+    "1e999": (JSON, lambda: with_number(b"1e999"), {422}),
+    "NaN": (JSON, lambda: with_number(b"NaN"), {422}),
+    "-Infinity": (JSON, lambda: with_number(b"-Infinity"), {422}),
+    ".nan in yaml": (YAML, lambda: with_number(b".nan"), {422}),
+    ".inf in yaml": (YAML, lambda: with_number(b".inf"), {422}),
+    "an exponent of 5,000 digits": (JSON, lambda: with_number(b"1e" + b"9" * 5000), {413, 422}),
+    "digits in base 60": (YAML, lambda: with_number(b"1:30:30"), {422}),
+    "a tag that makes objects": (YAML, lambda: b"!!python/object/apply:os.system ['true']", {422}),
 }
-LEGAL = {  # of legal size, and each as much work as its size allows
-    "16 MiB of one text": (JSON, b'["' + b"x" * (16 * MIB - 4) + b'"]'),
-    "16 MiB of empty lists": (JSON, b"[" + b"[]," * (16 * MIB // 3 - 2) + b"[]]"),
-    "16 MiB of empty lists in yaml": (YAML, b"[" + b"[]," * (16 * MIB // 3 - 2) + b"[]]"),
-    "16 MiB of yaml words": (YAML, b"- word\n" * (16 * MIB // 7)),
-    "12 MiB of faulty manifests": (JSON, b"[" + b'{"kind":"Tenannt","metadata":{"name":"A"}},' * 290_000 + b"{}]"),
-    "16 MiB of spaces": (JSON, b" " * (16 * MIB)),
-    "laughs": (YAML, laughs(300)),
+WRONG = b'{"kind":"Tenannt","metadata":{"name":"A"}},'
+LEGAL: dict[str, tuple[str, Made]] = {  # of legal size, and each as much work as its size allows
+    "16 MiB of one text": (JSON, lambda: b'["' + b"x" * (16 * MIB - 4) + b'"]'),
+    "16 MiB of empty lists": (JSON, lambda: b"[" + b"[]," * (16 * MIB // 3 - 2) + b"[]]"),
+    "16 MiB of empty lists in yaml": (YAML, lambda: b"[" + b"[]," * (16 * MIB // 3 - 2) + b"[]]"),
+    "16 MiB of yaml words": (YAML, lambda: b"- word\n" * (16 * MIB // 7)),
+    "12 MiB of faulty manifests": (JSON, lambda: b"[" + WRONG * 290_000 + b"{}]"),
+    "16 MiB of spaces": (JSON, lambda: b" " * (16 * MIB)),
+    "laughs": (YAML, lambda: laughs(300)),
 }  # fmt: skip
 
 
@@ -105,7 +108,8 @@ def server(postgres: DatabaseServer) -> Iterator[RunningServer]:
 
 @pytest.mark.parametrize("name", BODIES)
 def test_case_21_a_hostile_body_is_refused_by_apply_and_by_put(server: RunningServer, name: str) -> None:
-    media, body, allowed = BODIES[name]
+    media, made, allowed = BODIES[name]
+    body = made()
     before = rss_mb(server.process.pid)
     for method, path in (("POST", "/api/v1/apply"), ("PUT", ONE)):
         statuses = allowed | ({413} if len(body) > MIB else set())
@@ -153,7 +157,8 @@ def test_case_21_100_mb_are_refused_before_they_are_taken(server: RunningServer,
 @pytest.mark.parametrize("name", ["16 MiB of empty lists", "16 MiB of one text"])
 def test_a_refused_body_is_not_kept_until_the_next_garbage_collection(server: RunningServer, name: str) -> None:
     """Each on a connection of its own: objects that hold each other would hold 16 MiB with them."""
-    media, body = LEGAL[name]
+    media, made = LEGAL[name]
+    body = made()
     server.request("POST", "/api/v1/apply", body, headers={"Content-Type": media})
     before = own_rss_mb(server.process.pid)
     for _ in range(10):
@@ -166,18 +171,19 @@ def test_a_refused_body_is_not_kept_until_the_next_garbage_collection(server: Ru
 def test_while_hostile_bodies_of_legal_size_arrive_other_clients_are_answered(server: RunningServer) -> None:
     """FAILURES 21: two clients send bodies of up to 16 MB without pause, another reads."""
     over = threading.Event()
-    statuses: dict[str, Counter[int]] = {name: Counter() for name in LEGAL}
+    bodies = {name: (media, made()) for name, (media, made) in LEGAL.items()}
+    statuses: dict[str, Counter[int]] = {name: Counter() for name in bodies}
     flooders = [server.token("operator"), server.token("operator")]
     before = rss_mb(server.process.pid)
 
     def flood(token: str) -> None:
         caller = Caller(server.port, token, timeout_seconds=patience())
-        names = list(LEGAL)
+        names = list(bodies)
         number = 3 * flooders.index(token)
         while not over.is_set():
             name = names[number % len(names)]
             number += 1
-            media, body = LEGAL[name]
+            media, body = bodies[name]
             try:
                 statuses[name][caller.ask("POST", "/api/v1/apply", body, {"Content-Type": media}).status] += 1
             except NoAnswer:

@@ -11,7 +11,6 @@ from functools import lru_cache
 from math import ceil, isnan
 
 import numpy as np
-from scipy.special import pdtrik
 
 from solvers.inss.task_latency import task_latency
 from solvers.latency import max_rate
@@ -30,6 +29,8 @@ def slowest_ms(service: Service, batch: int, exec_ms: float, least_batch: int, p
     Ours: an instance is never sent more than it may be busy with, and the smallest batch does not wait to be full,
     since gateways send what has come after a timeout.
     """
+    from scipy.special import pdtrik  # other planners, which import this package too, need no SciPy
+
     most_per_ms = policy.utilization * batch / exec_ms
     rate_per_ms = min(service.rate_per_second / 1000, most_per_ms)
     queued = pdtrik(service.percentile / 100, rate_per_ms * exec_ms)

@@ -11,16 +11,20 @@ from itertools import pairwise
 from math import ceil
 from typing import Any
 
-import cvxpy
 import numpy as np
 
 from solvers.mudi.sharing.closed import SLACK
 from solvers.mudi.sharing.kernels import Floats
 from solvers.mudi.sharing.problem import Curve, SharedGpu, SharingResident, WrongSharing
 
-cp: Any = cvxpy  # its functions carry no types
-
 NEAR = 1e-4  # SM%: the assumed error of the convex solver's answer
+
+
+def _cvxpy() -> Any:
+    """Returns the library, whose functions carry no types; it takes a third of a second to import."""
+    import cvxpy
+
+    return cvxpy
 
 
 class ConvexSharing:
@@ -34,6 +38,7 @@ class ConvexSharing:
                 owner.append(i)
                 slopes.append(slope)
                 intercepts.append(intercept)
+        cp = _cvxpy()
         self.percent = cp.Variable(len(self.residents))
         self.pressure = cp.Parameter(len(self.residents), nonneg=True)
         sensitivity = np.array([resident.sensitivity for resident in self.residents])
@@ -58,7 +63,7 @@ class ConvexSharing:
                 return None
         self.pressure.value = pressures
         # HiGHS has one scheduler in a process. Once it has several threads, a solve that asks for one fails.
-        self.problem.solve(solver=cp.HIGHS, threads=1)
+        self.problem.solve(solver=_cvxpy().HIGHS, threads=1)
         found: Floats | None = self.percent.value
         if found is None:
             raise RuntimeError(f"the convex solver reports {self.problem.status} for a problem that has an answer")

@@ -47,6 +47,11 @@ def says(answer: bytes) -> Callable[[socket.socket, bytes], None]:
     return lambda connection, request: connection.sendall(answer)
 
 
+def too_long(connection: socket.socket, request: bytes) -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (MOST_BYTES * 10)
+    connection.sendall(head + b"x" * (MOST_BYTES + 1))
+
+
 def ok(body: bytes) -> bytes:
     return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
 
@@ -118,7 +123,7 @@ def header_without_end(connection: socket.socket, request: bytes) -> None:
         says(b"HTTP/1.1 abc\r\n\r\n"),
         says(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nshort"),
         says(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"),
-        says(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (MOST_BYTES * 10) + b"x" * (MOST_BYTES + 1)),
+        too_long,
         says(b"HTTP/1.1 100 Continue\r\n\r\n" * 10),
     ],
 )

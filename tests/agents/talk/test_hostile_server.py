@@ -29,6 +29,10 @@ TOKEN = "gw_canary_0123456789abcdef"
 Behaves = Callable[[socket.socket, bytes], None]
 
 
+def too_long(connection: socket.socket, request: bytes) -> None:
+    connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * (MOST_BYTES + 1))
+
+
 def agent_of(folder: Path, port: int) -> Agent:
     place = StateFolder(folder)
     memory = begin_incarnation(place, datetime.now(UTC))
@@ -44,7 +48,7 @@ def agent_of(folder: Path, port: int) -> Agent:
         header_without_end,
         says(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nshort"),
         says(b"HTTP/1.1 100 Continue\r\n\r\n" * 10),
-        says(b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * (MOST_BYTES + 1)),
+        too_long,
         says(b"HTTP/1.1 503 Busy\r\nRetry-After: \xb2\r\nContent-Length: 0\r\n\r\n"),
         says(b"HTTP/1.1 500 Bad\r\n\r\n" + DEEP),
         says(b'HTTP/1.1 500 Bad\r\n\r\n{"detail": "\xff"}'),
@@ -78,6 +82,7 @@ def test_case_29_a_server_that_says_the_token_back_writes_it_into_no_log() -> No
         b'{"accepted": true, "assignmentVersion": 1, "now": "2026-01-01T00:00:00", "incarnation": ' + b"9" * 5000,
         b"null",
     ],
+    ids=["deep", "deep inside", "no text", "5,000 digits", "null"],
 )
 def test_no_answer_ends_a_thread_of_the_agent(body: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)

@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import AsyncIterator
+from functools import cache
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,6 @@ from app.problem import HttpProblem
 from app.settings import Settings
 from app.store.database.database import Unavailable
 
-SHARED = b"y" * (10 * 1024 * 1024)  # one object for every caller
 CANARY = "canary-0451-do-not-tell"
 PRINCIPALS = {
     "admin": Principal("p-admin", Scope.ADMIN),
@@ -35,6 +35,12 @@ PRINCIPALS = {
     "node": Principal("p-node", Scope.NODE, node="n1"),
 }
 TOKENS = {f"Bearer gw_{name.ljust(12, '0')}_{CANARY}": who for name, who in PRINCIPALS.items()}
+
+
+@cache
+def shared() -> bytes:
+    """Returns one object for every caller."""
+    return b"y" * (10 * 1024 * 1024)
 
 
 def token(name: str) -> str:
@@ -93,7 +99,7 @@ def api() -> FastAPI:
 
     @app.get("/api/v1/tenants")
     def tenants() -> Response:
-        return Response(SHARED, media_type="application/json")
+        return Response(shared(), media_type="application/json")
 
     @app.get("/api/v1/services/{name}")
     def service(name: str) -> dict[str, str]:

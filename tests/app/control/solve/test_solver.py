@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import cast
 
@@ -29,7 +29,11 @@ from tests.solvers.planning.random_problems import random_problem
 from tests.support.patience import until
 
 LONG = 600.0  # seconds: a process that waits them out was not killed
-PROBLEM = family("A", 8, 4, 0)
+
+
+@cache
+def problem() -> Problem:
+    return family("A", 8, 4, 0)
 
 
 def is_alive(pid: int) -> bool:
@@ -68,7 +72,7 @@ def aside() -> Iterator[ThreadPoolExecutor]:
 
 @pytest.mark.slow
 def test_it_is_another_process_at_nice_15_on_one_core(solver: Solver) -> None:
-    assert solver.solve(PROBLEM, seconds=LONG, work=1).outcome is SolveOutcome.SOLVED
+    assert solver.solve(problem(), seconds=LONG, work=1).outcome is SolveOutcome.SOLVED
     pid = solver.full.pid
     assert pid != os.getpid()
     assert os.getpriority(os.PRIO_PROCESS, pid) == 15
@@ -77,7 +81,7 @@ def test_it_is_another_process_at_nice_15_on_one_core(solver: Solver) -> None:
 
 @pytest.mark.slow
 def test_it_starts_with_nothing_of_ours_but_three_streams(solver: Solver) -> None:
-    solver.solve(PROBLEM, seconds=LONG, work=1)
+    solver.solve(problem(), seconds=LONG, work=1)
     held = {str(file.readlink()) for file in Path(f"/proc/{solver.full.pid}/fd").iterdir()}
     assert not any(name.startswith("socket:") for name in held)
 
@@ -110,12 +114,12 @@ def test_a_fault_in_a_solver_is_an_outcome_with_its_message(solver: Solver) -> N
     answer = solver.solve(cast(Problem, "no problem"), seconds=LONG, work=1)
     assert answer.outcome is SolveOutcome.WRONG
     assert "has no attribute" in answer.message
-    assert solver.solve(PROBLEM, seconds=LONG, work=1).outcome is SolveOutcome.SOLVED
+    assert solver.solve(problem(), seconds=LONG, work=1).outcome is SolveOutcome.SOLVED
 
 
 def test_steps_that_find_nothing_are_a_fault(solver: Solver) -> None:
     recipe: dict[str, JSON] = {"kind": "solve", "seed": 0, "work": 0, "exact": False, "horizonMinutes": 60.0}
-    answer = solver.repeat(PROBLEM, recipe, seconds=LONG)
+    answer = solver.repeat(problem(), recipe, seconds=LONG)
     assert (answer.outcome, answer.message) == (
         SolveOutcome.WRONG,
         "SolverBug: the search with seed 0 finds no plan at step 0",
@@ -125,7 +129,7 @@ def test_steps_that_find_nothing_are_a_fault(solver: Solver) -> None:
 @pytest.mark.slow
 def test_case_19_infeasible_is_a_plan_with_a_reason_for_each_service(solver: Solver) -> None:
     tight = replace(
-        PROBLEM, services={name: replace(service, slo_ms=0.01) for name, service in PROBLEM.services.items()}
+        problem(), services={name: replace(service, slo_ms=0.01) for name, service in problem().services.items()}
     )
     answer = solver.solve(tight, seconds=LONG, work=4)
     assert answer.outcome is SolveOutcome.SOLVED
@@ -142,7 +146,7 @@ def test_case_19_out_of_time_is_an_outcome_and_nothing_of_it_stays() -> None:
         solver.full.start().result()
         pid = solver.full.pid
         os.kill(pid, signal.SIGSTOP)  # it would never answer, and honours no budget
-        answer = solver.solve(PROBLEM, seconds=0.5, work=1)
+        answer = solver.solve(problem(), seconds=0.5, work=1)
         assert (answer.outcome, answer.plan, answer.message) == (SolveOutcome.OUT_OF_TIME, None, "no answer within 1 s")
         assert answer.recipe == {"kind": "solve", "seed": 0, "work": 1}
         assert not is_alive(pid)
@@ -183,18 +187,18 @@ def test_case_19_a_process_killed_amid_the_search_costs_one_answer_at_most(
         until(lambda: not any(map(is_alive, forked)), "the end of all three")
     else:  # one that it forked: its earlier messages remain valid
         assert answer.outcome is SolveOutcome.SOLVED
-    assert solver.solve(PROBLEM, seconds=LONG, work=1).outcome is SolveOutcome.SOLVED
+    assert solver.solve(problem(), seconds=LONG, work=1).outcome is SolveOutcome.SOLVED
 
 
 @pytest.mark.slow
 def test_killed_between_two_questions_it_is_replaced_and_the_log_names_it(
     solver: Solver, caplog: pytest.LogCaptureFixture
 ) -> None:
-    solver.solve(PROBLEM, seconds=LONG, work=1)
+    solver.solve(problem(), seconds=LONG, work=1)
     dead = solver.full.pid
     os.kill(dead, signal.SIGKILL)
     until(lambda: not is_alive(dead), "its end")
-    assert solver.solve(PROBLEM, seconds=LONG, work=1).outcome is SolveOutcome.SOLVED
+    assert solver.solve(problem(), seconds=LONG, work=1).outcome is SolveOutcome.SOLVED
     assert solver.full.pid != dead
     assert f"solver process {dead} (full) has ended; another one starts" in caplog.text
 
