@@ -158,6 +158,7 @@ def test_weights_follow_the_assignments_of_nodes(fleet: Fleet) -> None:
     until(lambda: answering(fleet.gateway, times=40)[fleet.copies.ports[0]] == 30, "three of four")
 
 
+@pytest.mark.slow
 def test_limits_reach_the_gateway(fleet: Fleet) -> None:
     shed = {SERVICE: GatewayLimit(shed_share=1.0, retry_after_seconds=9)}
     fleet.database.write(lambda connection: endpoints.set_limits(connection, shed))
@@ -202,6 +203,7 @@ def test_without_the_control_plane_all_continues_also_after_a_restart(fleet: Fle
     until(lambda: began() != before, "counting began anew, and is told")
 
 
+@pytest.mark.slow
 def test_a_node_that_speaks_to_this_gateway_itself_is_not_routed_twice(fleet: Fleet) -> None:
     own = fleet.gateway.routes("node-2")
     own.declare([fleet.copies.route(2)])

@@ -154,6 +154,7 @@ def test_a_generated_client_reads_typed_specs_and_answers(client: GeneratedClien
         assert answer.additional_properties == {}, operation
 
 
+@pytest.mark.slow
 def test_a_generated_client_applies_yaml_and_reads_the_change(client: GeneratedClient) -> None:
     text = b"apiVersion: gpuwright/v1\nkind: Tenant\nmetadata: {name: from-yaml}\nspec: {}\n"
     body = import_module(f"{PACKAGE}.types").File(payload=text)

@@ -107,6 +107,7 @@ def test_a_tenant_sees_its_own_part_and_the_others_as_numbers(fleet: Planned, te
     assert fleet.server.request("GET", "/api/v1/explain/instances/lab/x/1", token=tenant).status == 404
 
 
+@pytest.mark.slow
 def test_a_service_and_its_instances_say_why(fleet: Planned) -> None:
     said = ask(fleet, "/api/v1/explain/services/shop/a")
     text = "\n".join(said["sentences"])

@@ -66,6 +66,7 @@ def test_other_versions_are_exit_2_and_named(run: Run, saved: Path, tmp_path: Pa
     assert "and was 0.1" in done.err
 
 
+@pytest.mark.slow
 def test_a_plan_that_never_was_is_reported_as_unknown(run: Run) -> None:
     done = run("replay", "999999")
     assert done.code == 1

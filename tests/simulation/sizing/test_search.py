@@ -74,6 +74,7 @@ def test_a_rental_that_fails_grows_until_one_is_kept() -> None:
     assert found.one_less_fails
 
 
+@pytest.mark.slow
 def test_a_missed_slo_refuses_as_turned_away_requests_do() -> None:
     found = search(outcome(lambda rental: 0, lambda rental: 0.99 if rental.gpus >= 3 else 0.9))
     assert found.best and found.best.rental.gpus == 3
@@ -100,6 +101,7 @@ def test_requests_that_larger_rentals_turn_away_too_do_not_refuse() -> None:
     assert [trial["kept"] for trial in figures["tried"]] == [True, True, True, False]
 
 
+@pytest.mark.slow
 def test_where_larger_rentals_miss_an_slo_in_the_same_way_the_search_ends_without_an_answer() -> None:
     found = search(outcome(lambda rental: 0, lambda rental: 0.5))
     assert len(found.trials) == 3

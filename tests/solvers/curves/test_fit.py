@@ -43,6 +43,7 @@ def test_sixteen_measurements_find_the_law(law: str) -> None:
     assert sum(found) / len(found) < 0.02
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", LAWS)
 def test_an_outlier_among_the_measurements_does_little(law: str) -> None:
     done = campaign(LAWS[law])

@@ -24,6 +24,7 @@ def unlimited(seed: int, energy_price: float, same_model: int = 1) -> Problem:
     return replace(problem, policy=policy, gpu_types={"gpu": replace(problem.gpu_types["gpu"], max_w=2000.0)})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("planner", sorted(DRAFTERS))
 @pytest.mark.parametrize("energy_price", [0.0, 0.3])
 def test_jobs_that_must_stay_leave_every_planner_a_plan(planner: str, energy_price: float) -> None:

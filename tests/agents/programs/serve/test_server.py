@@ -220,6 +220,7 @@ def test_a_client_that_left_takes_no_place_in_a_batch() -> None:
         assert copy.served().counters.requests == 2
 
 
+@pytest.mark.slow
 def test_unknown_paths_and_methods_are_distinguished() -> None:
     with serving("--name", "resnet") as copy:
         assert copy.ask("POST", "/v1/models/resnet:infer", b"").status == 200

@@ -37,6 +37,7 @@ def test_each_gpu_is_assigned_its_own_cap_and_an_uncapped_node_its_types() -> No
     assert {gpu.cap_w for gpu in free} == {700.0}
 
 
+@pytest.mark.slow
 def test_a_lower_cap_is_assigned_to_gpus_that_a_plan_leaves_too_until_nothing_runs_there() -> None:
     before, _ = planned()
     used = [gpu.index for gpu in before.in_force["h1"].gpus]

@@ -48,6 +48,7 @@ def test_the_answer_is_made_of_problem_plan_and_rates_alone(solver: Solver, plan
     assert between.plan != first.plan
 
 
+@pytest.mark.slow
 def test_the_followed_plan_is_right_at_the_new_rates(solver: Solver, plan: Plan) -> None:
     wanted = rates(problem(), 1.5, 2)
     answer = solver.follow(problem(), plan, wanted, seconds=LONG)

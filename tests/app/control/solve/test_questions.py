@@ -43,6 +43,7 @@ def test_a_question_that_takes_too_long_is_given_up_and_the_next_is_answered(des
     assert desk.ask(Sleeps(0.0), 5.0, "shop") == "awake"
 
 
+@pytest.mark.slow
 def test_the_last_of_too_many_questions_are_asked_to_retry(desk: QuestionProcess) -> None:
     together = threading.Barrier(MOST_QUESTIONS + 2)
 

@@ -120,6 +120,7 @@ def test_a_batch_whose_requests_are_really_too_slow_is_not_kept() -> None:
     assert set(live.run[-4:]) == {8}
 
 
+@pytest.mark.slow
 def test_without_measurements_nothing_is_tried_twice_and_without_jobs_nothing_is_remembered() -> None:
     live = LiveFleet(Truth(lambda batch: 0.0))  # the job has not begun yet
     batches = {live.plan() and live.beside().batch for _ in range(4)}

@@ -103,6 +103,7 @@ def test_no_plan_that_keeps_the_rules_costs_less_than_the_bound(number: int) -> 
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(0, PROBLEMS, STEP))
 def test_no_plan_costs_less_than_any_prices_of_what_is_left_prove(number: int) -> None:
     problem = tiny(number)

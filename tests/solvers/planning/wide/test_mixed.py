@@ -97,6 +97,7 @@ def test_a_job_runs_beside_it_and_never_on_its_gpus() -> None:
     assert placed.place not in held
 
 
+@pytest.mark.slow
 def test_a_job_that_must_stay_keeps_its_gpu() -> None:
     job = Job("lab/train", "lab", "training", 100.0, {"a100": JobProfile(((10, 1.0), (100, 2.0)), 4.0)}, None, 5.0)
     job = replace(job, is_preemptible=False)
@@ -158,6 +159,7 @@ def test_a_service_without_a_free_gpu_outbids_a_language_model_of_low_priority()
     assert [entry.service for entry in plan.unserved] == ["shop/chat"]
 
 
+@pytest.mark.slow
 def test_at_least_so_many_instances_run_each_on_gpus_of_its_own() -> None:
     plan = planned(fleet(summaries(2.0, min_instances=3)))
     assert len(plan.instances) == 3
