@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install up test lab-test soak net check types rules format openapi bench lock clean
+.PHONY: help install up test test-all lab-test soak net check types rules format openapi bench lock clean
 
 PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3,$(shell command -v $(name))))
 BIN := .venv/bin
@@ -22,11 +22,17 @@ up: ## a control plane with its own Postgres, here and now; Ctrl-C ends it; ARGS
 	@$(SYNC) up
 	@$(BIN)/python scripts/compile.py up & exec $(BIN)/gpuwright up $(ARGS)
 
-test: install ## the everyday tests, one on each core; ARGS='tests/cli -x' for some of them, WORKERS=0 for one after the other
-	@$(BIN)/pytest --workers $(WORKERS) $(ARGS)
+# Naming tests runs all of them, slow ones too, in their everyday form.
+FAST = $(if $(filter tests% lab%,$(ARGS)),,GPUWRIGHT_FAST=1)
+
+test: install ## the tests that need little, one on each core; ARGS='tests/cli -x' for all tests there, WORKERS=0 for one after the other
+	@$(FAST) $(BIN)/pytest --workers=$(WORKERS) --meter=.pytest_cache/costs.jsonl $(ARGS)
+
+test-all: install ## all tests in their everyday form, and whether each costs what its mark says
+	@$(BIN)/pytest --workers=$(WORKERS) --meter=.pytest_cache/costs.jsonl --limits $(ARGS)
 
 lab-test: install ## the tests of lab/, which `make test` leaves out
-	@$(BIN)/pytest --workers $(WORKERS) lab/tests $(ARGS)
+	@$(BIN)/pytest --workers=$(WORKERS) lab/tests $(ARGS)
 
 soak: install ## the tests in their long forms
 	@GPUWRIGHT_SOAK=1 $(BIN)/pytest --timeout 3600 $(ARGS)

@@ -26,17 +26,18 @@ from tests.support.postgres import (
     postgres_of_the_wheel,
 )
 from tests.support.server import RunningServer, running_server
-from tests.support.soak import SOAK
+from tests.support.soak import FAST, SOAK
 
-pytest_plugins = ["tests.support.workers.plugin"]
+pytest_plugins = ["tests.support.workers.plugin", "tests.support.meter.plugin"]
 
 PASSED = pytest.StashKey[bool]()
 LAST = -1000  # after multiprocessing has removed its own folder in there
 
 # Every day the same examples: a change is judged by what it changed. The soak looks for new ones.
 settings.register_profile("everyday", derandomize=True, deadline=None)
-if not os.environ.get("GPUWRIGHT_SOAK"):
-    settings.load_profile("everyday")
+settings.register_profile("fast", derandomize=True, deadline=None, max_examples=20)
+if not SOAK:
+    settings.load_profile("fast" if FAST else "everyday")
 
 # What a shell starts in the background ignores Ctrl-C, and so would everything that we start and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -89,9 +90,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not SOAK:
-        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("soak")])
-        items[:] = [item for item in items if not item.get_closest_marker("soak")]
+    without = ["slow", "soak"] if FAST else [] if SOAK else ["soak"]
+    left_out = [item for item in items if any(item.get_closest_marker(mark) for mark in without)]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in set(left_out)]
 
 
 KINDS_OF_DATABASE = ["embedded-18", "debian-15", "pgbouncer"]

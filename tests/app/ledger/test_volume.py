@@ -75,7 +75,7 @@ def adversarial(rng: random.Random, count: int) -> list[tuple[str, Held]]:
 
 @pytest.mark.parametrize("seed", range(scaled(1000, 10)))
 def test_case_17_overlapping_claims_are_divided_as_a_plain_recomputation_divides_them(seed: int) -> None:
-    claims = adversarial(random.Random(seed), scaled(120, 60))
+    claims = adversarial(random.Random(seed), scaled(120, 60, 60))
     facts = facts_of(PRICE, [held for _, held in claims], timedelta())
     instances = {held.id: instance for instance, held in claims}
     facts = replace(facts, usage=[replace(interval, instance=instances[interval.id]) for interval in facts.usage])

@@ -1,0 +1,65 @@
+"""Splits what a process uses into the cost of each test and that of what several tests share."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from tests.support.meter.loop import QUICK_SECONDS, loop_seconds
+from tests.support.meter.usage import usage_of_this_process
+
+LOOK_SECONDS = 60.0  # cores change speed, and so do neighbours
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """CPU seconds of one test, with its own fixtures and all that they started."""
+
+    name: str
+    seconds: float
+    shared_seconds: float  # of fixtures that it was the first or the last to use
+    loop_seconds: float  # of the loop, timed within the last minute
+    is_slow: bool  # is marked so
+    ran: bool  # was not skipped
+
+    @property
+    def quick_seconds(self) -> float:
+        """What it would need on the machine in whose seconds limits are written."""
+        return self.seconds * QUICK_SECONDS / self.loop_seconds
+
+
+class Clock:
+    """Of one process and its children."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self._usage = usage_of_this_process()
+        self._loop_seconds, self._looked_at = loop_seconds(), time.monotonic()
+        self._began = self._shared = 0.0
+        self._is_sharing = False
+
+    def begin(self) -> None:
+        if time.monotonic() > self._looked_at + LOOK_SECONDS:
+            self._loop_seconds, self._looked_at = loop_seconds(), time.monotonic()
+        self._shared, self._began = 0.0, self._usage.seconds()
+
+    @contextmanager
+    def sharing(self) -> Iterator[None]:
+        """What is used meanwhile serves several tests. One shared fixture may set up another."""
+        if self._is_sharing:
+            yield
+            return
+        self._is_sharing, began = True, self._usage.seconds()
+        try:
+            yield
+        finally:
+            self._is_sharing = False
+            self._shared += self._usage.seconds() - began
+
+    def cost(self, name: str, *, is_slow: bool, ran: bool) -> Cost:
+        """Since the test began."""
+        seconds = self._usage.seconds() - self._began - self._shared
+        return Cost(name, seconds, self._shared, self._loop_seconds, is_slow, ran)

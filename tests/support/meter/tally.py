@@ -1,0 +1,89 @@
+"""Adds up what the tests of a run cost, and says which cost more, or less, than their mark says."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from tests.support.meter.clock import Cost
+from tests.support.meter.loop import QUICK_SECONDS
+from tests.support.soak import FAST
+
+MOST_SECONDS = 0.5  # of a test that is not marked slow: three times what the mark says, so that noise fails none
+LEAST_SECONDS = 0.05  # of one that is
+# Of a whole run, on the machine whose loop takes a quarter of a second.
+FAST_BUDGET_SECONDS, WHOLE_BUDGET_SECONDS = 267.0, 4_000.0
+DEAREST = 10
+TOUR = "tests/tour/"  # stands for all slow tests where these are left out
+
+
+class Tally:
+    """A plugin of pytest in the process that hears of every test."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._collection_seconds = time.process_time()
+        self.costs: list[Cost] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if cost := getattr(report, "cost", None):
+            self.costs.append(Cost(**cost))
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self.costs:
+            terminalreporter.section("CPU seconds")
+            for line in self._lines():
+                terminalreporter.line(line)
+
+    def write(self) -> None:
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        self._file.write_text("".join(json.dumps(asdict(cost)) + "\n" for cost in self.costs))
+
+    def dear(self) -> list[Cost]:
+        """Tests that need a mark that they lack."""
+        unmarked = [cost for cost in self.costs if not cost.is_slow and not cost.name.startswith(TOUR)]
+        return [cost for cost in unmarked if cost.quick_seconds > MOST_SECONDS]
+
+    def cheap(self) -> list[str]:
+        """Functions that are marked and whose every case needs no mark."""
+        marked: dict[str, list[float]] = defaultdict(list)
+        for cost in self.costs:
+            if cost.is_slow and cost.ran:
+                marked[cost.name.partition("[")[0]].append(cost.quick_seconds)
+        return [name for name, seconds in marked.items() if max(seconds) < LEAST_SECONDS]
+
+    def excess(self) -> str:
+        """Says by how much a run of all tests is over its budget; nothing if it is within."""
+        budget = FAST_BUDGET_SECONDS if FAST else WHOLE_BUDGET_SECONDS
+        quick = self._total() * QUICK_SECONDS / self._loop_seconds()
+        if quick <= budget:
+            return ""
+        return f"the run took {quick:.0f} CPU seconds of a quick machine, more than {budget:.0f}"
+
+    def _lines(self) -> Iterator[str]:
+        loop, shared = self._loop_seconds(), sum(cost.shared_seconds for cost in self.costs)
+        tests = {mark: [cost for cost in self.costs if cost.is_slow is mark] for mark in (False, True)}
+        for name, mark in (("tests that are not marked slow", False), ("slow tests", True)):
+            yield f"{sum(cost.seconds for cost in tests[mark]):8.1f} {len(tests[mark]):6} {name}"
+        yield f"{shared:8.1f}        what tests share: servers, fixtures of files"
+        yield f"{self._collection_seconds:8.1f}        collection"
+        yield f"{self._total():8.1f}        in all, where five million additions take {loop:.2f}"
+        yield f"{self._total() * QUICK_SECONDS / loop:8.1f}        where they take {QUICK_SECONDS}"
+        yield "the dearest:"
+        for cost in sorted(self.costs, key=lambda cost: -cost.seconds)[:DEAREST]:
+            yield f"{cost.seconds:8.1f}        {cost.name}"
+        if not FAST:
+            yield from (f"is marked slow and needs less than {LEAST_SECONDS} s: {name}" for name in self.cheap())
+
+    def _total(self) -> float:
+        return self._collection_seconds + sum(cost.seconds + cost.shared_seconds for cost in self.costs)
+
+    def _loop_seconds(self) -> float:
+        return statistics.median(cost.loop_seconds for cost in self.costs)
