@@ -91,9 +91,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     without = ["slow", "soak"] if FAST else [] if SOAK else ["soak"]
-    left_out = [item for item in items if any(item.get_closest_marker(mark) for mark in without)]
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if item not in set(left_out)]
+    left_out = {item for item in items if any(item.get_closest_marker(mark) for mark in without)}
+    config.hook.pytest_deselected(items=list(left_out))
+    items[:] = [item for item in items if item not in left_out]
 
 
 KINDS_OF_DATABASE = ["embedded-18", "debian-15", "pgbouncer"]
