@@ -8,8 +8,9 @@ import sys
 import time
 from pathlib import Path
 
+from tests.net.accepting import accept
 from tests.net.answers import Answer, find_origin
-from tests.net.asking import FORKS, ask_all
+from tests.net.asking import FORKS, PROBLEM, ask_all
 from tests.net.comparing import COMPARED, Comparison, find_faults
 from tests.net.corpus import FOLDER, Corpus
 from tests.net.recording import record_answers
@@ -21,17 +22,23 @@ def main() -> int:
     parser.add_argument("--part", help="K/N: the Kth of N shares of the part that the tests ask")
     parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)), help="at a time")
     parser.add_argument("--corpus", type=Path, default=FOLDER, help="another folder of questions and answers")
-    parser.add_argument("--record", choices=("problem",), help="makes questions and answers again; prints their kinds")
+    parser.add_argument("--record", choices=(PROBLEM, "cycles"), help="makes questions and answers again")
+    parser.add_argument("--accept", action="store_true", help="keeps today's answers, and prints what changed")
+    parser.add_argument("--reason", default="", help="why sums may be worse; kept in the corpus")
     args = parser.parse_args()
     corpus = Corpus(args.corpus)
     if args.record:
         return record(corpus, args.record, args.processes)
+    if args.accept:
+        return accept_answers(corpus, choose(corpus, args.names, args.part), args.processes, args.reason)
     return compare(corpus, choose(corpus, args.names, args.part), args.processes)
 
 
 def record(corpus: Corpus, what: str, processes: int) -> int:
     """Makes the questions and their answers anew."""
-    drawing = FORKS.Process(target=_draw, args=(corpus, what))  # what it computes must not be known to those who answer
+    drawing = FORKS.Process(
+        target=_draw, args=(corpus, what, processes)
+    )  # what it computes must not be known to those who answer
     drawing.start()
     drawing.join()
     if drawing.exitcode == 0:
@@ -39,12 +46,28 @@ def record(corpus: Corpus, what: str, processes: int) -> int:
     return drawing.exitcode or 0
 
 
-def _draw(corpus: Corpus, what: str) -> None:
+def _draw(corpus: Corpus, what: str, processes: int) -> None:
+    from tests.net.record_cycles import draw_cycles
     from tests.net.record_problems import draw_problems
 
     corpus.clear(what)
-    for series in draw_problems():
+    for series in draw_problems() if what == PROBLEM else draw_cycles(processes):
         corpus.write(series)
+        print(f"{series.name}: {series.size}", flush=True)
+
+
+def accept_answers(corpus: Corpus, names: list[str], processes: int, reason: str) -> int:
+    """Asks the series again and keeps the answers; refuses where sums are worse and no reason is given."""
+    found = [*ask_all(corpus, names, processes)]
+    if faults := [f"{entry.name}: {entry.fault}" for entry in found if entry.fault]:
+        print("\n".join(faults))
+        return 1
+    weighed = accept(corpus, (answer for entry in found for answer in entry.answers), reason)
+    print("\n".join([*weighed.lines, *weighed.worse]))
+    if weighed.needs_reason and not reason:
+        print("nothing is accepted: give --reason")
+        return 1
+    return 0
 
 
 def choose(corpus: Corpus, beginnings: list[str], part: str | None) -> list[str]:

@@ -15,6 +15,7 @@ import msgspec
 from solvers.compiled import read_all
 from tests.net.answers import Answer
 from tests.net.corpus import Corpus, Series
+from tests.net.cycles import answer_cycles
 from tests.net.problems import answer_problem
 
 FORKS = multiprocessing.get_context("fork")  # this process has no threads, and all that is imported is there at once
@@ -33,8 +34,7 @@ class AnsweredSeries:
 
 def answer_series(series: Series) -> list[Answer]:
     """Answers the questions of a series in this process."""
-    assert series.head.kind == PROBLEM, series.head.kind
-    return [answer_problem(series)]
+    return [answer_problem(series)] if series.head.kind == PROBLEM else answer_cycles(series)
 
 
 def ask_all(corpus: Corpus, names: Sequence[str], processes: int) -> Iterator[AnsweredSeries]:

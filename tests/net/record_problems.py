@@ -103,7 +103,7 @@ def _with_policy(**fields: Any) -> Change:
     return change
 
 
-def _with_availability(**rules: Any) -> Change:
+def with_availability(**rules: Any) -> Change:
     """Every second service stands on several nodes, and half of the nodes are spot."""
 
     def change(documents: list[Document]) -> None:
@@ -116,14 +116,14 @@ def _with_availability(**rules: Any) -> Change:
     return change
 
 
-def _limit_tenant(documents: list[Document]) -> None:
+def limit_tenant(documents: list[Document]) -> None:
     """The tenant may have less than its services need."""
     tenant = next(document for document in documents if document["kind"] == "Service")["metadata"]["tenant"]
     spec = {"limit": {"gpus": 6, "pricePerHour": 12}}
     documents.append({"apiVersion": "gpuwright/v1", "kind": "Tenant", "metadata": {"name": tenant}, "spec": spec})
 
 
-def _limit_power(documents: list[Document]) -> None:
+def limit_power(documents: list[Document]) -> None:
     """The fleet may draw what all idle GPUs draw, and a third of the rest."""
     types = {d["metadata"]["name"]: d["spec"] for d in documents if d["kind"] == "GpuType"}
     nodes = [(node["gpus"], types[node["gpuType"]]) for node in _each(documents, "Node")]
@@ -151,12 +151,12 @@ def _start_from_running(documents: list[Document]) -> None:
 
 
 FEATURES: tuple[tuple[str, Change, tuple[str, ...]], ...] = (
-    ("spread", _with_availability(spread="node"), ("availability",)),
-    ("survive", _with_availability(surviveNodes=1), ("availability",)),
-    ("spot", _with_availability(spread="gpu", maxSpotShare=0.5), ("availability",)),
+    ("spread", with_availability(spread="node"), ("availability",)),
+    ("survive", with_availability(surviveNodes=1), ("availability",)),
+    ("spot", with_availability(spread="gpu", maxSpotShare=0.5), ("availability",)),
     ("nodes", _with_policy(pricing="node"), ("node billing",)),
-    ("tenant", _limit_tenant, ("tenant limit",)),
-    ("power", _limit_power, ("power budget",)),
+    ("tenant", limit_tenant, ("tenant limit",)),
+    ("power", limit_power, ("power budget",)),
     ("caps", _cap_nodes, ("power budget",)),
     ("energy", _with_policy(energyPricePerKwh=0.3), ("energy",)),
     ("running", _start_from_running, ("running",)),
