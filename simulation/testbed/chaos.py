@@ -2,8 +2,8 @@
 
 Usage: python -m simulation.testbed.chaos [--minutes M] [--seed N]
 
-Exits with 1 if an acknowledged write is lost, or a part is not healthy again. Access to Docker is root access to the
-machine: use this on a testbed only.
+Exits with 1 if an acknowledged write is lost, or a part is not healthy again, and with 2 if Docker does not answer,
+before anything is struck. Access to Docker is root access to the machine: use this on a testbed only.
 """
 
 from __future__ import annotations
@@ -85,6 +85,11 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     rng = random.Random(args.seed)  # noqa: S311
     engine = Engine(SOCKET, os.environ.get("COMPOSE_PROJECT_NAME", "gpuwright"))
+    try:
+        engine.states()
+    except EngineError as error:
+        say(f"nothing was struck: {error}; DOCKER_GID must name the group that may open Docker's socket")
+        return 2
     scribe = Scribe(SERVER, ADMIN.read_text().strip())
     blows: Counter[str] = Counter()
     scribe.start()
