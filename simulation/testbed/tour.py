@@ -38,11 +38,11 @@ every service answers after {seconds:.0f} s. Look around:
   http://127.0.0.1:8000/serving/resnet50/v1/models/resnet50:infer     a service; POST {{}}
   http://127.0.0.1:9090/            Prometheus
   http://127.0.0.1:3000/            Grafana, with: docker compose --profile grafana up -d
-  docker compose run --rm cli top                              what runs, what it costs, what was decided
-  docker compose run --rm cli explain service serving/resnet50 why there, why so many
+  docker compose run --rm cli top                               what runs, what it costs, what was decided
+  docker compose run --rm cli explain service serving/resnet50  why there, why so many
   docker compose run --rm cli what-if --rate serving/resnet50=x2
-  docker compose logs -f load                                  requests a second; a spike of four times is on its way
-  docker compose --profile chaos up -d chaos                   kills a part every few seconds
+  docker compose logs -f load                                   requests a second; a spike of four times is on its way
+  docker compose --profile chaos up -d chaos                    kills a part every few seconds
 """
 
 

@@ -33,14 +33,23 @@ class Engine:
 @contextmanager
 def docker_engine(folder: Path, bridge: str = "none") -> Iterator[Engine]:
     """`bridge` names one that exists already, for containers with a network of their own."""
+    busybox = need("busybox", "busybox-static")
+    with bare_engine(folder, f"--bridge={bridge}", "--storage-driver=vfs") as engine:
+        _make_image(engine.address, Path(busybox))
+        yield engine
+
+
+@contextmanager
+def bare_engine(folder: Path, *options: str) -> Iterator[Engine]:
+    """Without any image. Its containers end with it, and it touches no rule of the host's network."""
     if os.geteuid() != 0:
         raise NoEngine("only root can start a Docker Engine")
-    dockerd, busybox = need("dockerd", "docker.io"), need("busybox", "busybox-static")
+    dockerd = need("dockerd", "docker.io")
     # A socket's path is at most 108 characters, and a test's folder may be longer.
     socket = Path(f"/run/gpuwright-test-{os.getpid()}.sock")
     log = folder / "dockerd.log"
     places = ("--data-root", folder / "data", "--exec-root", folder / "exec", "--pidfile", folder / "pid")
-    quiet = ("--iptables=false", "--ip6tables=false", f"--bridge={bridge}", "--storage-driver=vfs")
+    quiet = ("--iptables=false", "--ip6tables=false", *options)
     with log.open("w") as file:
         daemon = subprocess.Popen(
             [dockerd, *map(str, places), *quiet, "-H", f"unix://{socket}"],
@@ -52,7 +61,6 @@ def docker_engine(folder: Path, bridge: str = "none") -> Iterator[Engine]:
         until(lambda: daemon.poll() is not None or _answers(f"unix://{socket}"), "dockerd")
         if daemon.poll() is not None:
             raise NoEngine(f"dockerd ends here: {log.read_text()[-500:]}")
-        _make_image(f"unix://{socket}", Path(busybox))
         yield Engine(f"unix://{socket}", log)
     finally:
         daemon.terminate()

@@ -82,7 +82,18 @@ def test_a_part_that_stays_has_a_health_check_and_comes_back(name: str) -> None:
 @parts
 def test_an_image_is_of_a_stated_version(name: str) -> None:
     image = PARTS[name]["image"]
-    assert (OURS if "build" in PARTS[name] else OTHERS).fullmatch(image), image
+    assert (OURS if image.startswith("gpuwright-") else OTHERS).fullmatch(image), image
+
+
+def test_each_of_our_images_is_built_by_one_part_and_looked_for_in_no_registry() -> None:
+    ours = [part for part in PARTS.values() if OURS.fullmatch(part["image"])]
+    built = {part["image"]: part["build"]["target"] for part in ours if "build" in part}
+    assert {image.split(":")[0]: f"gpuwright-{target}" for image, target in built.items()} == {
+        name: name for name in ("gpuwright-api", "gpuwright-planner", "gpuwright-agent", "gpuwright-gateway")
+    }
+    assert len([part for part in ours if "build" in part]) == len(built)
+    assert all(part["pull_policy"] == "never" for part in ours)
+    assert {part["image"] for part in ours} == set(built)
 
 
 @parts
@@ -153,6 +164,15 @@ def test_chaos_strikes_every_part_that_stays_but_load_and_what_watches() -> None
     assert set(chaos.PARTS) == stays - {"load", "prometheus"}
 
 
+def test_chaos_says_that_docker_does_not_answer_instead_of_what_is_lost(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(chaos, "SOCKET", tmp_path / "none")
+    monkeypatch.setattr("sys.argv", ["chaos"])
+    assert chaos.main() == 2
+    assert re.match("nothing was struck: .*DOCKER_GID", capsys.readouterr().out)
+
+
 def test_prometheus_asks_every_part_that_has_metrics() -> None:
     asked = yaml.safe_load(PROMETHEUS.read_text())["scrape_configs"]
     targets = {target.split(":")[0] for job in asked for one in job["static_configs"] for target in one["targets"]}
@@ -184,7 +204,8 @@ def test_compose_reads_the_file(files: list[Path]) -> None:
     read_as = json.loads(done.stdout)["services"]
     assert set(read_as) == set(PARTS)
     if OVERRIDE in files:
-        assert all("build" in part for name, part in read_as.items() if name != "grafana")
+        builds = {part["image"] for part in read_as.values() if "build" in part}
+        assert {part["image"] for name, part in read_as.items() if name != "grafana"} == builds
 
 
 def _is_compose(words: list[str]) -> bool:
