@@ -23,7 +23,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from simulation.testbed.tour import LOOK
@@ -35,6 +35,7 @@ DEBIAN = ROOT / "deploy" / "testbed" / "debian"
 FILES = ("docker-compose.yml", "deploy/testbed/debian/compose.yaml")
 PATIENCE_SECONDS = 900.0  # a hang guard
 PLAN_SECONDS = "2"
+PLUGINS = ("compose", "buildx")
 NO_SPIKE = {"SPIKE_BEGINS": "1000000"}
 # Of all modules of the solvers, those that nothing in this image plans with: `verify --exact` says what it needs.
 LEFT_OUT = ("solvers.crosscheck",)
@@ -66,7 +67,9 @@ def main() -> int:
     began = time.monotonic()
     try:
         with bare_engine(folder, "--bridge=none", "--ip-forward=false") as engine:
-            os.environ |= {"DOCKER_HOST": engine.address, "DOCKER_CONFIG": str(folder / "config")}
+            os.environ["DOCKER_HOST"] = engine.address
+            with timed("Compose, Buildx and Debian's base"):
+                prepare(folder)
             wrong = try_all(Compose(FILES))
     except (NoEngine, WentWrong) as error:
         wrong = [str(error)]
@@ -80,8 +83,6 @@ def main() -> int:
 
 def try_all(compose: Compose) -> list[str]:
     """What did not hold; WentWrong where nothing after it can be tried."""
-    with timed("Compose, Buildx and Debian's base"):
-        prepare()
     with timed("all images built"):
         checked(["docker", "compose", *compose.chosen, "--progress", "plain", "build"])
     wrong = too_large()
@@ -90,12 +91,18 @@ def try_all(compose: Compose) -> list[str]:
             start(compose)
         with timed("what the tour names, tried"):
             wrong += [*tour_answers(compose), *web_answers()]
-        compose("stop")  # planners need the cores
+        with timed("all parts stopped"):
+            compose("stop", "--timeout", "5")  # planners need the cores
         with timed("each planner in its image"):
             wrong += planners_answers()
     finally:
         with timed("all taken down"):
-            compose("--profile", "*", "down", "-v", "--timeout", "2")
+            ended = compose("--profile", "*", "down", "-v", "--timeout", "2")
+            left = checked(["docker", "ps", "-aq"]) + checked(["docker", "volume", "ls", "-q"])
+    if ended.returncode or left:
+        wrong.append(
+            f"docker compose down -v ended with {ended.returncode} and left {left.split()}: {ended.stderr[-500:]}"
+        )
     return wrong
 
 
@@ -106,16 +113,27 @@ def timed(what: str) -> Iterator[None]:
     say(f"{what}: {time.monotonic() - began:.0f} s")
 
 
-def prepare() -> None:
-    """Both wait for downloads most of the time, so they run side by side."""
-    scripts = [DEBIAN / name for name in ("plugins.sh", "base.sh")]
-    pipes = [
-        subprocess.Popen([script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for script in scripts
+def prepare(folder: Path) -> None:
+    """The scripts wait for downloads most of the time, so they run side by side."""
+    scripts = [DEBIAN / "base.sh"]
+    if any(subprocess.run(["docker", plugin, "version"], capture_output=True).returncode for plugin in PLUGINS):
+        scripts.append(DEBIAN / "plugins.sh")
+        os.environ["DOCKER_CONFIG"] = str(folder / "config")
+    running = [
+        subprocess.Popen([script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
+        for script in scripts
     ]
-    printed = [pipe.communicate()[0] for pipe in pipes]
-    for script, pipe, text in zip(scripts, pipes, printed, strict=True):
-        if pipe.returncode:
-            raise WentWrong(f"{script.name} ended with {pipe.returncode}: {text[-3000:]}")
+    try:
+        printed = [script.communicate()[0] for script in running]
+    except BaseException:  # a Ctrl-C, or a limit of the caller's: what they started ends with them
+        for script in running:
+            with suppress(ProcessLookupError):
+                os.killpg(script.pid, signal.SIGTERM)
+            script.wait()
+        raise
+    for name, script, text in zip((path.name for path in scripts), running, printed, strict=True):
+        if script.returncode:
+            raise WentWrong(f"{name} ended with {script.returncode}: {text[-3000:]}")
 
 
 def checked(words: list[str], given: str | None = None) -> str:

@@ -12,10 +12,9 @@ mirror=${mirror:-http://deb.debian.org/debian}
 security=${DEBIAN_SECURITY_MIRROR:-$(find_archive bookworm-security || true)}
 security=${security:-http://deb.debian.org/debian-security}
 folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
+trap 'rm -rf "$folder" "$folder.log"' EXIT
 debootstrap --variant=minbase --include=ca-certificates bookworm "$folder" "$mirror" >"$folder.log" 2>&1 ||
   { tail -20 "$folder.log"; exit 1; }
-rm -f "$folder.log"
 if ! grep -q security "$folder/etc/apt/sources.list"; then
   echo "deb $security bookworm-security main" >>"$folder/etc/apt/sources.list"
 fi
