@@ -28,8 +28,8 @@ FAST = $(if $(filter tests% lab%,$(ARGS)),,GPUWRIGHT_FAST=1)
 test: install ## the tests that need little, one on each core; ARGS='tests/cli -x' for all tests there, WORKERS=0 for one after the other
 	@$(FAST) $(BIN)/pytest --workers=$(WORKERS) --meter=.pytest_cache/costs.jsonl $(ARGS)
 
-test-all: install ## all tests in their everyday form; ARGS=--limits judges whether each costs what its mark says
-	@$(BIN)/pytest --workers=$(WORKERS) --meter=.pytest_cache/costs.jsonl $(ARGS)
+test-all: install ## all tests in their everyday form; fails a test that costs more than its mark says, and a run over its budget
+	@$(BIN)/pytest --workers=$(WORKERS) --meter=.pytest_cache/costs.jsonl --limits=4000 $(ARGS)
 
 lab-test: install ## the tests of lab/, which `make test` leaves out
 	@$(BIN)/pytest --workers=$(WORKERS) lab/tests $(ARGS)

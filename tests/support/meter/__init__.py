@@ -1,1 +1,1 @@
-"""Measures the CPU seconds of each test with all that it starts, and judges them in units of a loop timed meanwhile."""
+"""Measures the CPU seconds of each test with all that it starts, and judges them by how quick the machine is now."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from tests.support.meter.loop import QUICK_SECONDS, loop_seconds
+from tests.support.meter.calibration import calibrate
 from tests.support.meter.usage import usage_of_this_process
 
 LOOK_SECONDS = 60.0  # cores change speed, and so do neighbours
@@ -21,14 +21,15 @@ class Cost:
     name: str
     seconds: float
     shared_seconds: float  # of fixtures that it was the first or the last to use
-    loop_seconds: float  # of the loop, timed within the last minute
+    loop_seconds: float  # of five million additions, timed within the last minute, as is the factor
+    factor: float  # how many seconds here one of the quick machine is
     is_slow: bool  # is marked so
     ran: bool  # was not skipped
 
     @property
     def quick_seconds(self) -> float:
         """What it would need on the machine in whose seconds limits are written."""
-        return self.seconds * QUICK_SECONDS / self.loop_seconds
+        return self.seconds / self.factor
 
 
 class Clock:
@@ -37,13 +38,13 @@ class Clock:
     def __init__(self) -> None:
         self.pid = os.getpid()
         self._usage = usage_of_this_process()
-        self._loop_seconds, self._looked_at = loop_seconds(), time.monotonic()
+        self._calibration, self._looked_at = calibrate(), time.monotonic()
         self._began = self._shared = 0.0
         self._is_sharing = False
 
     def begin(self) -> None:
         if time.monotonic() > self._looked_at + LOOK_SECONDS:
-            self._loop_seconds, self._looked_at = loop_seconds(), time.monotonic()
+            self._calibration, self._looked_at = calibrate(), time.monotonic()
         self._shared, self._began = 0.0, self._usage.seconds()
 
     @contextmanager
@@ -62,4 +63,5 @@ class Clock:
     def cost(self, name: str, *, is_slow: bool, ran: bool) -> Cost:
         """Since the test began."""
         seconds = self._usage.seconds() - self._began - self._shared
-        return Cost(name, seconds, self._shared, self._loop_seconds, is_slow, ran)
+        now = self._calibration
+        return Cost(name, seconds, self._shared, now.loop_seconds, now.factor, is_slow, ran)

@@ -1,4 +1,4 @@
-"""The options `--meter FILE` and `--limits`: what each test costs, and whether it may."""
+"""The options `--meter FILE` and `--limits SECONDS`: what each test costs, and whether it may."""
 
 from __future__ import annotations
 
@@ -20,7 +20,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--meter", metavar="FILE", type=Path, help="write the CPU seconds of each test with all that it starts"
     )
-    parser.addoption("--limits", action="store_true", help="with --meter: fail what needs more than it may")
+    parser.addoption(
+        "--limits",
+        metavar="SECONDS",
+        type=float,
+        help="with --meter: fail a test that needs more than its mark says, and a run of all tests that needs more "
+        "than this, in CPU seconds of a quick machine",
+    )
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -34,8 +40,8 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
         result = yield
     finally:
         tally.write()
-    if options.limits:
-        _judge(session, tally)
+    if options.limits is not None:
+        _judge(session, tally, options.limits)
     return result
 
 
@@ -91,7 +97,7 @@ def _clock(config: pytest.Config) -> Clock:
     return clock
 
 
-def _judge(session: pytest.Session, tally: Tally) -> None:
+def _judge(session: pytest.Session, tally: Tally, budget: float) -> None:
     """Fails tests by their names, and a run of all tests as a whole."""
     dear = tally.dear()
     again = measured_again([cost.name for cost in dear], session.config.rootpath) if dear else []
@@ -99,7 +105,7 @@ def _judge(session: pytest.Session, tally: Tally) -> None:
         seconds = [cost.quick_seconds, *(run[cost.name] for run in again if cost.name in run)]
         if len([value for value in seconds if value > MOST_SECONDS]) > 1:
             _fail(session, cost, seconds)
-    excess = tally.excess()
+    excess = tally.excess(budget)
     if excess and session.config.args_source is pytest.Config.ArgsSource.TESTPATHS:
         session.shouldfail = excess
         raise session.Failed(excess)

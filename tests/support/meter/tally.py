@@ -13,13 +13,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.meter.clock import Cost
-from tests.support.meter.loop import QUICK_SECONDS
 from tests.support.soak import FAST
 
 MOST_SECONDS = 0.5  # of a test that is not marked slow: three times what the mark says, so that noise fails none
 LEAST_SECONDS = 0.05  # of one that is
-# Of a whole run, on the machine whose loop takes a quarter of a second.
-FAST_BUDGET_SECONDS, WHOLE_BUDGET_SECONDS = 267.0, 4_000.0
 DEAREST = 10
 TOUR = "tests/tour/"  # stands for all slow tests where these are left out
 
@@ -59,23 +56,24 @@ class Tally:
                 marked[cost.name.partition("[")[0]].append(cost.quick_seconds)
         return [name for name, seconds in marked.items() if max(seconds) < LEAST_SECONDS]
 
-    def excess(self) -> str:
+    def excess(self, budget: float) -> str:
         """Says by how much a run of all tests is over its budget; nothing if it is within."""
-        budget = FAST_BUDGET_SECONDS if FAST else WHOLE_BUDGET_SECONDS
-        quick = self._total() * QUICK_SECONDS / self._loop_seconds()
+        quick = self._total() / self._factor()
         if quick <= budget:
             return ""
-        return f"the run took {quick:.0f} CPU seconds of a quick machine, more than {budget:.0f}"
+        return f"the run took {quick:.0f} CPU seconds of a quick machine, more than {budget:g}"
 
     def _lines(self) -> Iterator[str]:
-        loop, shared = self._loop_seconds(), sum(cost.shared_seconds for cost in self.costs)
+        loop = statistics.median(cost.loop_seconds for cost in self.costs)
+        shared = sum(cost.shared_seconds for cost in self.costs)
         tests = {mark: [cost for cost in self.costs if cost.is_slow is mark] for mark in (False, True)}
         for name, mark in (("tests that are not marked slow", False), ("slow tests", True)):
             yield f"{sum(cost.seconds for cost in tests[mark]):8.1f} {len(tests[mark]):6} {name}"
         yield f"{shared:8.1f}        what tests share: servers, fixtures of files"
         yield f"{self._collection_seconds:8.1f}        collection"
         yield f"{self._total():8.1f}        in all, where five million additions take {loop:.2f}"
-        yield f"{self._total() * QUICK_SECONDS / loop:8.1f}        where they take {QUICK_SECONDS}"
+        quick = self._total() / self._factor()
+        yield f"{quick:8.1f}        on the quick machine of the limits; its second is {self._factor():.2f} here"
         yield "the dearest:"
         for cost in sorted(self.costs, key=lambda cost: -cost.seconds)[:DEAREST]:
             yield f"{cost.seconds:8.1f}        {cost.name}"
@@ -85,5 +83,5 @@ class Tally:
     def _total(self) -> float:
         return self._collection_seconds + sum(cost.seconds + cost.shared_seconds for cost in self.costs)
 
-    def _loop_seconds(self) -> float:
-        return statistics.median(cost.loop_seconds for cost in self.costs)
+    def _factor(self) -> float:
+        return statistics.median(cost.factor for cost in self.costs)

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
 from tests.support.patience import until
+from tests.support.small_suite import ended, run
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parents[3]
-CONFTEST = 'pytest_plugins = ["tests.support.workers.plugin"]\n'
 EASY = """
 import warnings, pytest
 
@@ -35,34 +29,6 @@ def test_fails_as_expected(): assert False
 
 def test_cannot_begin(missing): pass
 """
-
-
-@contextmanager
-def run(folder: Path, files: dict[str, str], *words: str) -> Iterator[subprocess.Popen[str]]:
-    """Pytest, on these files alone."""
-    for name, text in {"conftest.py": CONFTEST, "pytest.ini": "[pytest]\nmarkers = slow", **files}.items():
-        (folder / name).write_text(text)
-    around = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "COLUMNS": "300"}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "pytest", "-p", "pytest_timeout", f"--basetemp={folder}/t", "-ra", *words],
-        cwd=folder,
-        env=around,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-
-
-def ended(folder: Path, files: dict[str, str], *words: str) -> tuple[int, str]:
-    """The exit status of a run, and what it printed."""
-    with run(folder, files, *words) as process:
-        printed, _ = process.communicate()
-    return process.returncode, printed
 
 
 def summary(printed: str) -> str:
