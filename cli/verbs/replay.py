@@ -41,20 +41,17 @@ def run(args: argparse.Namespace) -> int:
     if (args.plan is None) == (args.file is None):
         raise Failed("name the generation of a plan, or a file with its record; see: gpuwright replay --help")
     from app.control.answer.replay import ReplayRefused, from_json, replay
-    from app.control.solve.solver import Solver
+    from app.control.solve.inline import Inline
 
     body = _body(args)
     try:
         record = from_json(body)
     except ReplayRefused as refused:
         raise Failed(f"{args.file or args.plan}: {refused}") from None
-    solver = Solver()
     try:
-        found = replay(record, solver)
+        found = replay(record, Inline())
     except ReplayRefused as refused:
         raise Failed(str(refused)) from None
-    finally:
-        solver.close()
     _show(found, record.generation, args.json)
     return exits.OK if found.is_identical else exits.NO
 

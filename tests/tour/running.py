@@ -26,7 +26,8 @@ from tests.tour.world import BASE, NODES, Document
 
 START_SECONDS = 300.0  # guards against hanging
 REQUEST_SECONDS = 120.0
-LOOK_SECONDS = 0.3
+LOOK_SHARE = 0.2  # of the time that was waited already, until the next look
+LOOK_SECONDS = (0.1, 1.0)  # at least, and at most
 HANG_SECONDS = 50.0  # less than a test may take, so that it says what hangs
 
 
@@ -165,10 +166,13 @@ class TourFleet:
     def until(self, holds: Callable[[], bool], what: str) -> None:
         """Waits for a state; if it never comes, says what the fleet looks like."""
 
+        began = time.monotonic()
+
         def looked() -> bool:
             found = holds()
-            if not found:
-                time.sleep(LOOK_SECONDS)  # each look is a request or more, which the fleet has to answer
+            if not found:  # each look is a request or more, which the fleet has to answer
+                soonest, latest = LOOK_SECONDS
+                time.sleep(min(max(LOOK_SHARE * (time.monotonic() - began), soonest), latest))
             return found
 
         try:

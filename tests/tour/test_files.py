@@ -12,7 +12,7 @@ from cli import exits
 from cli.main import main
 from tests.support.forked import ROOT
 from tests.support.world import node
-from tests.tour.world import BASE, NODES, served
+from tests.tour.world import BASE, NODES, POLICY, served
 
 QUICKSTART = str(ROOT / "examples" / "quickstart.yaml")
 PLANNERS = ("joint", "hetsev", "mudi", "inss", "morak", "oltunes")
@@ -37,7 +37,9 @@ def test_ten_minutes_pass_in_virtual_time_and_every_service_keeps_its_slo(
 ) -> None:
     file = tmp_path / "fleet.yaml"
     nodes = [node(name, kind, gpus=1) for name, kind in NODES.items()]
-    file.write_text(yaml.safe_dump_all([*BASE, *nodes, served("tags", "shop")]))
+    calm = {**POLICY, "spec": {**POLICY["spec"], "cycleSeconds": 30}}  # ten minutes hold enough such cycles
+    declared = [calm if document is POLICY else document for document in BASE]
+    file.write_text(yaml.safe_dump_all([*declared, *nodes, served("tags", "shop")]))
     words = ["-f", str(file), "--hours", "0.17", "--load", "steady", "--work", "5", "--no-comparison", "--json"]
     assert main(["simulate", *words]) == exits.OK
     figures = json.loads(capsys.readouterr().out)
