@@ -16,7 +16,7 @@ import pytest
 from hypothesis import settings
 
 from tests.support import scratch
-from tests.support.needs import need
+from tests.support.needs import need, need_root
 from tests.support.postgres import (
     DatabaseServer,
     GivenDatabase,
@@ -86,6 +86,8 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     for mark in item.iter_markers("needs"):
         need(*mark.args)
+    for mark in item.iter_markers("needs_root"):
+        need_root(*mark.args)
 
 
 @pytest.hookimpl(trylast=True)

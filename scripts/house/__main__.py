@@ -8,10 +8,12 @@ from __future__ import annotations
 import gc
 import sys
 
-from scripts.house import cases, files, loops, marks, mathematics, pages, pins, runbooks
+from scripts.house import cases, files, loops, marks, mathematics, pages, pins, runbooks, skips
 from scripts.house.tree import Tree
 
-RULES = [rule for family in (files, loops, cases, pins, mathematics, runbooks, marks, pages) for rule in family.RULES]
+RULES = [
+    rule for family in (files, loops, cases, pins, mathematics, runbooks, marks, skips, pages) for rule in family.RULES
+]
 
 
 def main() -> int:

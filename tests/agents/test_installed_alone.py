@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.needs import need_no_gpu
 from tests.support.patience import patience
 from tests.test_house import installed, run, wheel
 
@@ -59,8 +60,7 @@ print(json.dumps(names))
 
 @pytest.mark.slow
 def test_the_doctor_of_a_bare_node_speaks_plainly(tmp_path: Path, wheel: Path) -> None:
-    if Path("/proc/driver/nvidia/version").exists():
-        pytest.skip("this machine has a GPU")
+    need_no_gpu()
     gpuwright = installed(tmp_path / "venv", wheel, "pyyaml", "msgspec", "nvidia-ml-py")
     speaks_plainly(gpuwright, tmp_path)
 

@@ -29,7 +29,7 @@ def test_a_folder_that_others_may_write_is_refused(tmp_path: Path) -> None:
             require_own_folder(ours)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+@pytest.mark.needs_root("to give a folder away")
 def test_a_folder_of_another_user_is_refused(tmp_path: Path) -> None:
     planted = tmp_path / "planted"
     planted.mkdir(mode=0o755)

@@ -22,6 +22,7 @@ from app.postgres.faults import PostgresError
 from app.postgres.leftover import pid_in_file, servers_on, stop_leftovers
 from app.postgres.lock import FolderInUseError
 from app.postgres.owner import ServerUser
+from tests.support.needs import skip_in_ci_too
 from tests.support.patience import patience, until
 
 HOLD = """
@@ -274,7 +275,7 @@ def test_a_folder_with_a_long_path_and_odd_characters_works(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root starts the server as somebody else")
+@pytest.mark.needs_root("to start the server as another user")
 def test_as_root_it_runs_as_nobody_under_a_folder_nobody_may_enter(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir(mode=0o700)
@@ -286,7 +287,7 @@ def test_as_root_it_runs_as_nobody_under_a_folder_nobody_may_enter(tmp_path: Pat
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root needs a copy of the server")
+@pytest.mark.needs_root("which alone takes a copy of the server")
 def test_a_server_that_nobody_may_not_enter_is_copied_once_and_mended(tmp_path: Path) -> None:
     hidden = tmp_path / "home"
     hidden.mkdir(mode=0o700)
@@ -308,14 +309,14 @@ def test_a_server_that_nobody_may_not_enter_is_copied_once_and_mended(tmp_path: 
         subprocess.run(["rm", "-rf", str(reachable)], check=True)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become an ordinary user")
+@pytest.mark.needs_root("to become an ordinary user")
 def test_an_ordinary_user_needs_no_root(tmp_path: Path) -> None:
     home = Path("/var/tmp") / f"gpuwright-user-{os.getpid()}"
     home.mkdir(mode=0o700)
     os.chown(home, 65534, 65534)
     source = Path(__file__).parents[2]
     if not _everyone_may_run(Path(sys.executable)):
-        pytest.skip("an ordinary user may not run this Python")
+        skip_in_ci_too("an ordinary user may not run this Python")
     try:
         script = HOLD.replace("time.sleep(600)", "server.stop()")
         ran = subprocess.run(

@@ -6,15 +6,13 @@ import os
 import re
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from agents.runtime.core_limits import NoCoreLimits, find_limits
 from scripts.house.tree import ROOT
 from scripts.house.typed import DOCS, blocks
-from simulation.real import haproxy_path
+from tests.support.needs import need_cores
 from tests.support.ports import free_port
 from tests.support.soak import SOAK, scaled
 
@@ -27,23 +25,11 @@ LAST_LOOK = "gpuwright top --once"
 COUNTED = f"until {LAST_LOOK} | grep -q 'of 1 within their SLO'; do ask >/dev/null; sleep 0.5; done"
 
 
-def why_not() -> str:
-    if find_spec("onnxruntime") is None:
-        return "ONNX Runtime is not installed"
-    if haproxy_path() is None:
-        return "HAProxy is not installed"
-    try:
-        find_limits()
-    except NoCoreLimits as error:
-        return str(error)
-    return ""
-
-
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.timeout(LONGEST_SECONDS)
-@pytest.mark.skipif(bool(why_not()), reason=why_not())
 def test_the_page_serves_a_model_within_its_slo(tmp_path: Path) -> None:
+    need_cores()
     script = "\n".join(one.text for one in blocks(PAGE) if one.kind == "sh")
     script = script.replace("--port 8080", f"--port {free_port()}")
     if not SOAK:

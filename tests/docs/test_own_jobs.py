@@ -12,7 +12,8 @@ import pytest
 
 from scripts.house.tree import ROOT
 from scripts.house.typed import DOCS, blocks
-from tests.docs.test_cpu_cores import ENDED, why_not
+from tests.docs.test_cpu_cores import ENDED
+from tests.support.needs import need_cores
 from tests.support.ports import free_port
 
 PAGE = DOCS / "own-jobs.md"
@@ -22,8 +23,8 @@ LONGEST_SECONDS = 600.0
 @pytest.mark.long
 @pytest.mark.timeout(LONGEST_SECONDS)
 @pytest.mark.soak  # a minute and more; its parts are tested every day
-@pytest.mark.skipif(bool(why_not()), reason=why_not())
 def test_the_page_preempts_and_kills_a_job_that_goes_on_from_its_last_save(tmp_path: Path) -> None:
+    need_cores()
     script = "\n".join(one.text for one in blocks(PAGE) if one.kind == "sh")
     script = script.replace("--port 8080", f"--port {free_port()}")
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}

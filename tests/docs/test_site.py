@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -13,6 +12,7 @@ import pytest
 from scripts.house.tree import ROOT
 from scripts.house.typed import DOCS
 from tests.proofs.pages import done
+from tests.support.needs import need_root
 from tests.support.patience import patience
 
 # What a browser would load by itself: not what a reader may click on.
@@ -52,7 +52,7 @@ def test_nothing_of_it_is_fetched_from_elsewhere(site: Path) -> None:
 @pytest.mark.soak  # minutes; CI runs them by `python -m tests.proofs.pages`
 @pytest.mark.parametrize("name", ["tutorial", "three-machines"])
 def test_a_page_can_be_done_by_its_letter(name: str) -> None:
-    if name == "three-machines" and os.geteuid() != 0:
-        pytest.skip("network namespaces want root")
+    if name == "three-machines":
+        need_root("to make network namespaces")
     code, said = done(DOCS / f"{name}.md")
     assert code == 0, said[-4000:]

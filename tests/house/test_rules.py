@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.house import cases, files, loops, marks, mathematics, pins, runbooks
+from scripts.house import cases, files, loops, marks, mathematics, pins, runbooks, skips
 from scripts.house.__main__ import RULES
 from scripts.house.tree import Fault, Tree
 
@@ -65,6 +65,11 @@ EVERY_CASE = "".join(f"def test_case_{number}_is_noticed(): ...\n" for number in
             files.every_package_has_a_file_that_makes_it_one,
             {"app/__init__.py": "", "app/room/a.py": ""},
             "app/room/__init__.py:1: is missing, so its folder is no package",
+        ),
+        (
+            skips.a_test_is_skipped_through_its_needs_alone,
+            {"tests/test_a.py": "\n@pytest.mark.skipif(True)\ndef test_a() -> None: ...\n"},
+            "tests/test_a.py:2: pytest.mark.skipif: tests/support/needs.py has what a test may need",
         ),
         (
             files.sql_stands_in_the_store_alone,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a file system")
+@pytest.mark.needs_root("to mount a file system")
 @pytest.mark.parametrize("part", PARTS)
 def test_case_7_on_a_full_disk_nothing_is_lost_or_half_done_and_all_goes_on_when_there_is_room(part: str) -> None:
     with TemporaryDirectory(prefix="gpuwright-full-") as folder:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.needs import skip_unless_ci
 from tests.support.patience import patience
 
 ROOT = Path(__file__).parents[2]
@@ -25,7 +26,9 @@ def has_engine() -> bool:
 @pytest.mark.soak  # builds images for minutes, and then runs for half an hour
 def test_the_testbed_is_healthy_serves_its_spike_and_outlives_chaos() -> None:
     if not has_engine():
-        pytest.skip("there is no Docker Engine here, or no Compose v2")
+        skip_unless_ci(
+            "needs Docker's Engine (Debian package docker.io), Compose v2 (deploy/testbed/debian/plugins.sh)"
+        )
     base = subprocess.run(["docker", "image", "inspect", "gpuwright-testbed-debian:12"], capture_output=True)
     debian = base.returncode == 0
     files = ["-f", "docker-compose.yml", *(["-f", "deploy/testbed/debian/compose.yaml"] if debian else [])]

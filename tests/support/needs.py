@@ -1,6 +1,7 @@
-"""What a test needs of its machine. Without it the test is skipped; in CI, which installs all of it, the test fails.
+"""What a test needs of its machine. Without it the test is skipped; in CI, which has all of it, the test fails.
 
-`@pytest.mark.needs("promtool", "prometheus")` names a program and its Debian package.
+`@pytest.mark.needs("promtool", "prometheus")` names a program and its Debian package, `@pytest.mark.needs_root("to make
+networks")` says why only root can run the test. No test is skipped in another way.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import pytest
 
 # Programs of Python packages first: they have the version that is pinned.
 FOLDERS = (str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin")
+DRIVER = ("/dev/nvidiactl", "/proc/driver/nvidia/version")
 
 
 def need(program: str | Path, package: str) -> str:
@@ -31,7 +33,39 @@ def need_module(name: str, package: str) -> None:
         skip_unless_ci(f"the Python package {package} is not installed (pip install {package})")
 
 
+def need_root(purpose: str) -> None:
+    if os.geteuid() != 0:
+        skip_unless_ci(f"needs root, {purpose}")
+
+
+def need_cores() -> None:
+    """For models that are served on CPU cores of this machine."""
+    need_module("onnxruntime", "onnxruntime")
+    need("haproxy", "haproxy")
+    need_core_limits()
+
+
+def need_core_limits() -> None:
+    from agents.runtime.core_limits import NoCoreLimits, find_limits
+
+    try:
+        find_limits()
+    except NoCoreLimits as error:
+        skip_unless_ci(str(error))
+
+
+def need_no_gpu() -> None:
+    """A test of what a machine without a driver says; and a GPU that somebody uses is no test's to take."""
+    if any(map(os.path.exists, DRIVER)):
+        skip_in_ci_too("this machine has a GPU")
+
+
 def skip_unless_ci(reason: str) -> NoReturn:
     if os.environ.get("CI") == "true":
         pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
+
+
+def skip_in_ci_too(reason: str) -> NoReturn:
+    """For what CI lives without: .ci/skips lists the reason."""
     pytest.skip(reason)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +39,8 @@ import time; time.sleep(600)
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a copy as another user")
-@pytest.mark.skipif(not PYTHON.exists(), reason="there is no Python that every user can run")
+@pytest.mark.needs_root("to start a copy as another user")
+@pytest.mark.needs(PYTHON, "python3")
 def test_a_command_runs_as_its_own_user_without_new_privileges_and_under_a_filter(tmp_path: Path) -> None:
     runtime = ProcessRuntime(tmp_path / "copies", cgroups=False, users=(USER,))
     confined = Confined(user=USER, secrets={"API_KEY": "swordfish"})

@@ -14,7 +14,7 @@ from agents.admission.metadata import ADDRESSES, OWN_BRIDGE, MetadataWall, rules
 from agents.devices.simulated.remote import Switches
 from agents.run.opening import AgentOptions, open_node
 from tests.agents.admission.lists import write_list
-from tests.support.needs import need
+from tests.support.needs import need, need_root, skip_unless_ci
 
 USER = 20001
 SILENT = ("127.93.11.7",)  # nothing serves there
@@ -47,16 +47,15 @@ ip netns exec {NODE} sysctl -qw net.ipv4.ip_forward=1
 
 @pytest.fixture(scope="module")
 def cloud() -> Iterator[None]:
-    if os.geteuid() != 0:
-        pytest.skip("only root can make networks")
+    need_root("to make networks")
     need("ip", "iproute2")
     need("nft", "nftables")
     if subprocess.run([PYTHON, "-c", ""], capture_output=True, user=USER).returncode:
-        pytest.skip(f"the user {USER} cannot run {PYTHON}")
+        skip_unless_ci(f"the user {USER} cannot run {PYTHON}")
     try:
         made = subprocess.run(["sh", "-ec", LINKED], capture_output=True, text=True)
         if made.returncode != 0:
-            pytest.skip(f"no networks can be made here: {made.stderr.strip()[-300:]}")
+            skip_unless_ci(f"no networks can be made here: {made.stderr.strip()[-300:]}")
         command = ["ip", "netns", "exec", CLOUD, PYTHON, "-c", SERVE]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
             try:

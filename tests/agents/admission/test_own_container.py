@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import urllib.error
 import urllib.request
@@ -16,6 +15,7 @@ from agents.runtime import Launch
 from agents.runtime.docker import DockerRuntime
 from agents.templates import Confined, Filled
 from tests.support.docker_engine import IMAGE, Engine, NoEngine, docker_engine
+from tests.support.needs import need, need_root, skip_unless_ci
 from tests.support.patience import patience, until
 from tests.support.ports import free_port
 
@@ -25,18 +25,17 @@ USER = 20001
 
 @pytest.fixture
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    if os.geteuid() != 0:
-        pytest.skip("only root can make a bridge")
-    made = subprocess.run(["ip", "link", "add", BRIDGE, "type", "bridge"], capture_output=True)
+    need_root("to make a bridge")
+    made = subprocess.run([need("ip", "iproute2"), "link", "add", BRIDGE, "type", "bridge"], capture_output=True)
     if made.returncode != 0:
-        pytest.skip(f"no bridge can be made here: {made.stderr.decode()}")
+        skip_unless_ci(f"no bridge can be made here: {made.stderr.decode()}")
     try:
         subprocess.run(["ip", "addr", "add", ADDRESS, "dev", BRIDGE], check=True)
         subprocess.run(["ip", "link", "set", BRIDGE, "up"], check=True)
         with docker_engine(tmp_path_factory.mktemp("engine"), BRIDGE) as engine:
             yield engine
     except NoEngine as error:
-        pytest.skip(str(error))
+        skip_unless_ci(str(error))
     finally:
         for bridge in (BRIDGE, OWN_BRIDGE):  # the Engine leaves those of its networks
             subprocess.run(["ip", "link", "delete", bridge], capture_output=True)

@@ -17,9 +17,9 @@ from agents.contract.runtimes import own_runtime
 from agents.node.node import LocalNode
 from agents.node.state_folder import StateFolder
 from agents.run.opening import AgentOptions, open_node
-from tests.docs.test_cpu_cores import why_not
 from tests.support.haproxy import ROOT, Gateway, running_gateway
 from tests.support.load import steady_load
+from tests.support.needs import need_cores
 from tests.support.nodes import assigned, copy_of, ready
 from tests.support.patience import patience, until
 from tests.support.soak import scaled
@@ -75,8 +75,8 @@ def answer(gateway: Gateway, text: str) -> object:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(bool(why_not()), reason=why_not())
 def test_an_own_server_is_replaced_and_drained_without_losing_a_request(tmp_path: Path) -> None:
+    need_cores()
     runtime = declared_runtime(tmp_path)
     with running_gateway(tmp_path / "gateway") as gateway, running_node(tmp_path, gateway) as node:
         node.offer(assigned(1, instance(runtime, "the")))

@@ -187,7 +187,7 @@ def test_fields_that_the_contract_does_not_have_are_dropped_with_the_message(tmp
     assert refusal(read_list(tmp_path), {**CONTAINER, field: "root"}, "docker") == ("", "")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+@pytest.mark.needs_root("to give a file away")
 @pytest.mark.parametrize("given", ["serve.py", "."])
 def test_a_script_that_a_copy_could_have_rewritten_is_refused(tmp_path: Path, given: str) -> None:
     script = tmp_path / "serve.py"

@@ -16,6 +16,7 @@ from agents.devices.nvml.device import NvmlDevice
 from scripts.gpukit.page import render
 from scripts.house.tree import ROOT
 from tests.support import fake_mps, nvml_stub
+from tests.support.needs import need_no_gpu
 from tests.support.nvml_stub import NvmlState, needs_gcc
 from tests.support.nvml_stub.state import H100, VARIABLE
 from tests.support.soak import SOAK
@@ -68,8 +69,8 @@ def test_a_page_of_a_gpu_has_the_times_that_a_page_of_stand_ins_leaves_out() -> 
 
 @pytest.mark.slow
 @needs_gcc
-@pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="this machine has a GPU, which is not a test's to take")
 def test_the_kit_tries_everything_on_stand_ins(tmp_path: Path) -> None:
+    need_no_gpu()
     short = [] if SOAK else ["--short", "--seconds", "0.2"]
     words = [str(ROOT / "scripts" / "gpu_kit.sh"), "run", str(tmp_path), *short]
     ran = subprocess.run(words, capture_output=True, text=True)

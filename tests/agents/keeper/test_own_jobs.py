@@ -16,6 +16,7 @@ from agents.contract.logs import LogWanted
 from agents.contract.reports import InstanceMinute
 from agents.keeper.copies import NodeCopy, Stage
 from agents.node.node import LocalNode
+from tests.support.needs import skip_in_ci_too
 from tests.support.nodes import Machine, assigned, copy_of, kill, ready
 from tests.support.patience import until
 from tests.support.soak import scaled
@@ -93,9 +94,14 @@ def test_a_training_job_killed_at_random_moments_ends_with_the_weights_of_an_uni
     assert json.loads((found / "last.json").read_text()) == json.loads((straight / "last.json").read_text())
 
 
+def need_torch() -> None:
+    if find_spec("torch") is None:
+        skip_in_ci_too("PyTorch is not installed (pip install torch)")
+
+
 @pytest.mark.timeout(3600)
-@pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
 def test_a_pytorch_training_killed_at_random_moments_ends_with_the_same_weights(tmp_path: Path) -> None:
+    need_torch()
     import torch  # type: ignore[import-not-found,unused-ignore]
 
     found = train_under_kills("train.py", tmp_path, 3_000, PAUSE_SECONDS)
@@ -108,8 +114,8 @@ def test_a_pytorch_training_killed_at_random_moments_ends_with_the_same_weights(
 @pytest.mark.slow
 @pytest.mark.parametrize("script", ["plain.py", "train.py"])
 def test_a_training_waits_in_host_memory_and_goes_on_as_the_same_process(tmp_path: Path, script: str) -> None:
-    if script == "train.py" and find_spec("torch") is None:
-        pytest.skip("PyTorch is not installed")
+    if script == "train.py":
+        need_torch()
     steps = 10**6
     job = trainer(steps, args={"steps": steps, "pause": 0.01}, terms=JobTerms(units=steps, swaps=True))
     with training_node(tmp_path, TRAINER % (EXAMPLES / script)) as made, agent_on(made) as node:

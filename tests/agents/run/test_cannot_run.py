@@ -19,6 +19,7 @@ from agents.node.state_folder import Credential, StateFolder
 from agents.run.opening import NoGateway
 from agents.seams.routes import Acknowledged, Route, RoutesAway
 from agents.templates.reading import read_usable
+from tests.support.needs import skip_unless_ci
 from tests.support.patience import patience
 from tests.support.server import RunningServer
 
@@ -87,8 +88,9 @@ def test_a_garbled_file_of_its_own_is_reported(folder: Path, name: str) -> None:
     assert "cannot be read" in error_text
 
 
-@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
 def test_metrics_are_served_on_ipv6() -> None:
+    if not socket.has_dualstack_ipv6():
+        skip_unless_ci("this machine has no IPv6")
     answering = serve(("::1", 0), {"/metrics": lambda: b"up 1\n"})
     with urlopen(f"http://[::1]:{answering.port}/metrics", timeout=patience()) as page:
         assert page.read() == b"up 1\n"

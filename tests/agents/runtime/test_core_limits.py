@@ -17,6 +17,7 @@ from agents.runtime.core_limits import NoCoreLimits, find_limits, is_in_force, m
 from agents.runtime.process import ProcessRuntime
 from agents.seams.device import DeviceError, MpsState
 from agents.templates import Filled
+from tests.support.needs import need_core_limits
 from tests.support.patience import until
 
 
@@ -26,14 +27,6 @@ def delegated(folder: Path, controllers: str = "cpu memory pids") -> Path:
     (folder / "cgroup.controllers").write_text(controllers)
     (folder / "cgroup.subtree_control").write_text(controllers)
     return folder
-
-
-def limits_here() -> str:
-    try:
-        find_limits()
-    except NoCoreLimits as error:
-        return str(error)
-    return ""
 
 
 @pytest.mark.parametrize(
@@ -96,8 +89,8 @@ def test_an_agent_on_cores_opens_one_device_and_refuses_containers(tmp_path: Pat
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(bool(limits_here()), reason=limits_here())
 def test_the_kernel_holds_a_copy_to_its_share(tmp_path: Path) -> None:
+    need_core_limits()
     groups = CoreGroups((tmp_path / "copies").resolve(), find_limits())
     runtime = ProcessRuntime(tmp_path / "copies", groups)
     device, shares = CoresDevice(groups, 1, tmp_path), CoreShares(groups, 1)
@@ -121,8 +114,8 @@ def test_the_kernel_holds_a_copy_to_its_share(tmp_path: Path) -> None:
     assert shares.state(gpu.uuid) is MpsState.IDLE and not list(groups.root.glob("*"))
 
 
-@pytest.mark.skipif(bool(limits_here()), reason=limits_here())
 def test_a_command_beside_a_copy_shares_its_limit(tmp_path: Path) -> None:
+    need_core_limits()
     groups = CoreGroups((tmp_path / "copies").resolve(), find_limits())
     runtime = ProcessRuntime(tmp_path / "copies", groups)
     (gpu,) = CoresDevice(groups, 1, tmp_path).gpus()

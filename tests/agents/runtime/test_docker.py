@@ -13,6 +13,7 @@ from agents.runtime import CopyRuntime, LaunchError
 from agents.runtime.docker import DockerRuntime, EngineAway
 from tests.agents.runtime.conformance import SLEEPER, RuntimeConformance, launched
 from tests.support.docker_engine import IMAGE, Engine, NoEngine, docker_engine
+from tests.support.needs import skip_unless_ci
 from tests.support.patience import patience, until
 
 
@@ -22,7 +23,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
         with docker_engine(tmp_path_factory.mktemp("engine")) as engine:
             yield engine
     except NoEngine as error:
-        pytest.skip(str(error))
+        skip_unless_ci(str(error))
 
 
 @pytest.fixture

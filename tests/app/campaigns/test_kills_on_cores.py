@@ -15,8 +15,8 @@ from agents.runtime.process import ProcessRuntime
 from scripts.house.typed import DOCS
 from tests.app.campaigns.running import asked, settings_of
 from tests.app.campaigns.test_kills import kept_on_disk, note
-from tests.docs.test_cpu_cores import why_not
 from tests.support.agents import AgentProcess
+from tests.support.needs import need_cores
 from tests.support.server import RunningServer
 from tests.support.soak import scaled
 from tests.support.world import model
@@ -29,8 +29,8 @@ SEAMS = ("--device", "cores", "--cores", "1", "--models", str(DOCS))
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(bool(why_not()), reason=why_not())
 def test_killed_while_it_measures_a_real_model_it_goes_on(api: RunningServer, tmp_path: Path) -> None:
+    need_cores()
     runtime = {"template": "gpuwright-serve", "args": {"model": "digits", "file": "digits.onnx"}}
     variants = [{"name": "onnx", "accuracy": 0.9, "runtime": runtime}]
     assert api.request("POST", "/api/v1/apply", [model("digits", variants=variants)]).status == 200

@@ -15,6 +15,7 @@ from agents.devices.nvml.device import NvmlDevice
 from agents.devices.nvml.writer import EXCLUSIVE_PROCESS_MODE, Writer
 from agents.devices.privileged.client import Privileged
 from agents.seams.device import DeviceError, Trouble
+from tests.support.needs import need_no_gpu
 from tests.support.nvml_stub import NvmlState, environment, load, needs_gcc
 from tests.support.nvml_stub.state import NO_PERMISSION, VARIABLE, uuid_of
 from tests.support.patience import patience, until
@@ -151,8 +152,7 @@ def test_a_call_that_nvml_refuses_is_reported_and_the_helper_continues(installed
 
 @pytest.mark.slow
 def test_without_a_driver_it_says_so_in_one_line(tmp_path: Path) -> None:
-    if Path("/proc/driver/nvidia/version").exists():
-        pytest.skip("this machine has a driver")
+    need_no_gpu()
     words = ["--user", "0", "--socket", f"{tmp_path}/socket", "--state-dir", f"{tmp_path}/state"]
     done = subprocess.run(
         [sys.executable, "-m", "agents.devices.privileged", *words],

@@ -24,7 +24,7 @@ from tests.support.patience import patience, until
 from tests.support.soak import scaled
 
 NOBODY = 65534
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to speak as another user")
+as_root = pytest.mark.needs_root("to speak as another user")
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.agents.programs.serve.running import Copy, clients, serving
+from tests.support.needs import need_no_gpu
 from tests.support.nvml_stub import needs_gcc
 
 pytestmark = pytest.mark.slow
@@ -188,8 +189,8 @@ def test_a_load_of_the_gpu_is_launched_so_often_for_each_request(tmp_path: Path)
         assert "there is no kernel 'poetry'; there are arithmetic" in "\n".join(copy.log)
 
 
-@pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="this machine has a driver")
 def test_without_a_driver_there_is_no_real_context() -> None:
+    need_no_gpu()
     with serving("--device", "cuda", ready=False) as copy:
         assert copy.exit_code() == 1
         assert "no CUDA driver is installed" in "\n".join(copy.log)

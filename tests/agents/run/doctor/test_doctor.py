@@ -20,11 +20,12 @@ from agents.run.doctor.bounded import run
 from agents.run.doctor.findings import fail, ok
 from agents.run.doctor.gpus import check_settable
 from agents.run.opening import AgentOptions
+from tests.support.needs import need_no_gpu
 from tests.support.patience import patience
 
 ROOT = Path(__file__).parents[4]
 NOBODY = 65534
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be somebody else")
+as_root = pytest.mark.needs_root("to be another user")
 
 
 def levels(findings: list[DoctorFinding] | Iterator[DoctorFinding]) -> list[str]:
@@ -38,12 +39,11 @@ def options() -> Iterator[AgentOptions]:
 
 
 @pytest.fixture
-def without_a_driver() -> None:
-    if Path("/proc/driver/nvidia/version").exists():
-        pytest.skip("this machine has a GPU")
+def no_driver() -> None:
+    need_no_gpu()
 
 
-@pytest.mark.usefixtures("without_a_driver")
+@pytest.mark.usefixtures("no_driver")
 def test_a_machine_without_a_gpu_gets_a_single_sentence(options: AgentOptions) -> None:
     findings = examine(options)
     assert findings.exit_code == 3
@@ -54,7 +54,7 @@ def test_a_machine_without_a_gpu_gets_a_single_sentence(options: AgentOptions) -
     assert {finding.level for finding in findings.findings[1:]} <= {Level.OK, Level.WARN}
 
 
-@pytest.mark.usefixtures("without_a_driver")
+@pytest.mark.usefixtures("no_driver")
 def test_what_it_says_to_a_program_is_what_it_says_to_a_person(options: AgentOptions) -> None:
     findings = examine(options)
     report = json.loads(findings.json())
