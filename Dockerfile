@@ -4,6 +4,7 @@
 #   docker build --target planner -t gpuwright-planner .    the same with the solvers: planner, explanations, what-ifs
 #   docker build --target agent   -t gpuwright-agent .      a GPU node's agent and the shipped model server
 #   docker build --target gateway -t gpuwright-gateway .    HAProxy and its sidecar
+#   docker build --target kit     -t gpuwright-kit .        what scripts/gpu_kit.sh tries on anybody's GPU
 #
 # Every image runs `gpuwright` as a user of its own, needs no capability, and writes only where a volume is mounted.
 # Behind a proxy, apt's settings, pip's settings and certificates come as build secrets, of which no layer keeps anything:
@@ -49,6 +50,14 @@ RUN --mount=type=secret,id=pip,target=/etc/pip.conf --mount=type=secret,id=pip-c
 COPY --from=wheel /wheel /wheel
 RUN pip --python /opt/gpuwright/bin/python install --quiet --no-index --no-deps /wheel/*.whl \
  && shrink /opt/gpuwright/lib/python3.11/site-packages
+
+FROM build AS for-kit
+COPY requirements/kit.txt requirements/
+RUN --mount=type=secret,id=pip,target=/etc/pip.conf --mount=type=secret,id=pip-ca,target=/run/pip-ca.pem \
+    if [ -s /run/pip-ca.pem ]; then export PIP_CERT=/run/pip-ca.pem; fi; \
+    pip --python /opt/gpuwright/bin/python install --quiet --require-hashes -r requirements/kit.txt
+COPY --from=wheel /wheel /wheel
+RUN pip --python /opt/gpuwright/bin/python install --quiet --no-index --no-deps /wheel/*.whl
 
 FROM build AS for-api
 COPY requirements/server.txt requirements/
@@ -104,6 +113,15 @@ COPY --from=for-agent /opt/gpuwright /opt/gpuwright
 COPY deploy/testbed/answers /usr/local/bin/
 USER 64820:64820
 CMD ["agent", "run"]
+
+# It runs as whom the caller names, who owns /out, and needs no network.
+FROM node AS kit
+COPY --from=for-kit /opt/gpuwright /opt/gpuwright
+COPY scripts/gpukit /opt/kit/scripts/gpukit
+ARG COMMIT=unknown
+ENV PYTHONPATH=/opt/kit KIT_COMMIT=${COMMIT} HOME=/tmp
+USER 64820:64820
+ENTRYPOINT ["python3", "-P", "-m", "scripts.gpukit", "run", "/out"]
 
 FROM node AS gateway
 RUN --mount=type=secret,id=apt,target=/etc/apt/apt.conf.d/99-secret \

@@ -25,6 +25,7 @@ one() {
 one client pyproject.toml
 one server pyproject.toml --extra server
 one agent pyproject.toml --extra agent
+one kit pyproject.toml --extra kit
 one docker pyproject.toml --extra docker
 one onnx pyproject.toml --extra onnx
 one solvers pyproject.toml --extra solvers

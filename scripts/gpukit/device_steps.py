@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
@@ -14,6 +13,7 @@ from agents.devices.nvml.reading import clock_reasons, ecc_uncorrected
 from agents.devices.nvml.troubles import read_if_reported
 from agents.profiling.measure import measure
 from agents.seams.device import Applied, DeviceError
+from scripts.gpukit.privacy import hide_commands
 from scripts.gpukit.stand import Stand
 
 FULL = 100.0
@@ -27,7 +27,6 @@ def read_device(stand: Stand) -> dict[str, object]:
     assert isinstance(device, NvmlDevice)
     reading = asdict(device.read(stand.gpu.uuid))
     return {
-        "driver": device.driver_version(),
         "gpu": asdict(stand.gpu) | {"abilities": sorted(stand.gpu.abilities)},
         "reading": reading | {"clock_reasons": sorted(reading["clock_reasons"])},
         "replies": _replies(stand.gpu.index),
@@ -96,12 +95,10 @@ def try_settings(stand: Stand) -> dict[str, object]:
 
 def try_clocks(stand: Stand) -> dict[str, object]:
     """Locks clocks from the lowest to the highest, and measures one load at each."""
-    if stand.options.leaves_settings:
-        return {"skipped": "settings are left alone"}
     clocks = stand.gpu.clocks_mhz
     last = min(CHECKED_CLOCKS, len(clocks)) - 1
     rows: list[dict[str, object]] = []
-    for number in range(last + 1):
+    for number in stand.time.take(range(last + 1)):
         mhz = clocks[number * (len(clocks) - 1) // max(1, last)]
         task = stand.task("arithmetic", stand.args("arithmetic"), FULL, clock_mhz=mhz, sequence=number + 1)
         found = measure(task, stand.seat, lambda: "")
@@ -118,7 +115,7 @@ def try_clocks(stand: Stand) -> dict[str, object]:
 
 
 def ask_mps(stand: Stand) -> dict[str, object]:
-    """Returns what the MPS daemon prints while one copy is its client, byte for byte, and that copy's PID."""
+    """Returns what the MPS daemon prints while one copy is its client, and that copy's PID."""
     program, uuid = stand.mps_program, stand.gpu.uuid
     with stand.warm(stand.task("arithmetic", stand.args("arithmetic"), FULL)) as warm:
         assert warm.copy.running is not None
@@ -129,6 +126,5 @@ def ask_mps(stand: Stand) -> dict[str, object]:
         return {
             "copy": warm.copy.running.pid,
             "clients": sorted(stand.drivers.mps.clients(uuid)),
-            "printed": printed,
-            "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "printed": printed | {"ps": hide_commands(printed["ps"])},
         }

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, product
 
 import msgspec
 
@@ -20,7 +20,7 @@ from agents.profiling.batches import BatchTimes
 from agents.profiling.copy import WarmCopy
 from agents.profiling.measure import measure, time_copy
 from agents.runtime import Launch
-from scripts.gpukit.stand import HOST, KERNELS, Args, Stand
+from scripts.gpukit.stand import HOST, KERNELS, Args, Stand, StepSkipped
 
 ALONE_PERCENTS = (25.0, 50.0, 100.0)
 PAIR_PERCENTS = ((25.0, 75.0), (50.0, 50.0), (75.0, 25.0))
@@ -34,7 +34,7 @@ IMAGE = "3,224,224"
 def see_shares(stand: Stand) -> dict[str, object]:
     """Returns the multiprocessors that a copy sees under each limit, and whether it is a client of MPS."""
     rows = []
-    for number, percent in enumerate(SEEN_PERCENTS[:: 3 if stand.options.is_short else 1]):
+    for number, percent in enumerate(stand.time.take(SEEN_PERCENTS[:: 3 if stand.options.is_short else 1])):
         task = stand.task("arithmetic", stand.args("arithmetic"), percent, sequence=number + 1)
         with stand.warm(task) as warm:
             served = stand.drivers.talk.served(warm.copy.port, warm.filled)
@@ -73,32 +73,35 @@ def exceed_memory(stand: Stand) -> dict[str, object]:
 def run_alone(stand: Stand) -> dict[str, object]:
     """Measures the four loads at three shares."""
     rows = []
-    for load in _loads(stand):
-        for number, percent in enumerate(ALONE_PERCENTS):
-            task = stand.task(load, stand.args(load), percent, sequence=number + 1)
-            rows.append({"load": load} | _measured(stand, task))
+    for number, (load, percent) in enumerate(stand.time.take(product(_loads(stand), ALONE_PERCENTS))):
+        task = stand.task(load, stand.args(load), percent, sequence=number + 1)
+        rows.append({"load": load} | _measured(stand, task))
     return {"rows": rows}
 
 
 def run_pairs(stand: Stand) -> dict[str, object]:
     """Measures every two loads beside each other at three splits."""
     rows = []
-    for pair in combinations_with_replacement(_loads(stand), 2):
-        for split in PAIR_PERCENTS[: 2 if pair[0] == pair[1] else 3]:
-            tasks = [
-                stand.task(f"{load}-{side}", stand.args(load), percent)
-                for side, load, percent in zip("ab", pair, split, strict=True)
-            ]
-            times = _together(stand, tasks)
-            rows.append(
-                {
-                    "loads": pair,
-                    "sm_percents": split,
-                    "latency_ms": [round(found.latency_ms, 4) for found in times],
-                    "spread_ms": [round(found.spread_ms, 4) for found in times],
-                    "batches": [found.samples for found in times],
-                }
-            )
+    pairs = [
+        (pair, split)
+        for pair in combinations_with_replacement(_loads(stand), 2)
+        for split in PAIR_PERCENTS[: 2 if pair[0] == pair[1] else 3]
+    ]
+    for pair, split in stand.time.take(pairs):
+        tasks = [
+            stand.task(f"{load}-{side}", stand.args(load), percent)
+            for side, load, percent in zip("ab", pair, split, strict=True)
+        ]
+        times = _together(stand, tasks)
+        rows.append(
+            {
+                "loads": pair,
+                "sm_percents": split,
+                "latency_ms": [round(found.latency_ms, 4) for found in times],
+                "spread_ms": [round(found.spread_ms, 4) for found in times],
+                "batches": [found.samples for found in times],
+            }
+        )
     return {"rows": rows}
 
 
@@ -145,12 +148,14 @@ def end_one_of_two(stand: Stand) -> dict[str, object]:
 
 def run_real_model(stand: Stand) -> dict[str, object]:
     """Measures ResNet-50 with random weights, where PyTorch reaches the GPU."""
-    if stand.is_stub or not _save_resnet(stand):
-        return {"skipped": "there is no GPU" if stand.is_stub else "PyTorch with torchvision and CUDA is not installed"}
+    if stand.is_stub:
+        raise StepSkipped("a stand-in computes nothing")
+    if not _save_resnet(stand):
+        raise StepSkipped("PyTorch with torchvision and CUDA is not installed")
     args: Args = {"file": "resnet50.pt", "shape": IMAGE}
     settings = [(batch, percent) for batch in (1, 8, 32) for percent in (25.0, 50.0, 100.0)]
     rows = []
-    for number, (batch, percent) in enumerate(settings[:: 4 if stand.options.is_short else 1]):
+    for number, (batch, percent) in enumerate(stand.time.take(settings[:: 4 if stand.options.is_short else 1])):
         rows.append(_measured(stand, stand.task("resnet50", args, percent, batch, sequence=number + 1)))
     return {"model": "ResNet-50 of torchvision, random weights, TorchScript", "rows": rows}
 

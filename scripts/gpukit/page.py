@@ -1,27 +1,49 @@
-"""Writes docs/gpu-evidence.md from recordings of the kit."""
+"""Writes what recordings of the kit say: the part about one of them, and docs/gpu-evidence.md about all."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import html
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-Recording = Mapping[str, Any]
+import msgspec
+
+from scripts.gpukit.privacy import LEFT_OUT, map_text
+from scripts.gpukit.recording import KeptRecording, Recording
+
+Found = Mapping[str, Any]
+LONGEST_TEXT = 300
+MARKS = re.compile(r"[\\`*|\[\]]")
 HEAD = """\
 # What has been seen on GPUs
 
-`scripts/gpu_kit.sh run OUT` tries in some ten minutes what only a GPU can show, through the agent's own parts: NVML and
-MPS, limits that are read back, settings, four loads alone and in pairs, a hand-over under requests, the profiler, a
-real model. It needs Linux, Python 3.11 or newer with NumPy and SciPy, NVIDIA's driver with `nvidia-cuda-mps-control`,
-root for clocks and power limits, and a first GPU on which nothing else runs.
+You have an NVIDIA GPU and ten minutes? In a clone of this repository,
 
-`scripts/gpu_kit.sh keep OUT/recording.json` keeps the recording as a fixture in `tests/agents/devices/recorded`, and
-writes this page. A test makes a stand-in for NVML from each fixture, which must look to the agent like the GPU itself.
+    scripts/gpu_kit.sh docker OUT
 
-On a GPU that is somebody else's, `--leave-settings` sets no clock, power limit or compute mode. `--only` names the
-steps to try. For a machine without network run `scripts/gpu_kit.sh wheels` first, and take the folder `.gpu-kit` along.
+builds an image and tries on your GPU what gpuwright does with one: NVML, MPS, limits of SMs and memory, four loads
+alone and in pairs, a hand-over under requests, the profiler and a real model. What your card cannot do is left out, and
+the reason is recorded. You need Linux, Docker, NVIDIA's driver and its container toolkit. Without Docker
+`scripts/gpu_kit.sh run OUT` does the same with Python 3.11 or newer. Nothing else should run on the GPU meanwhile.
 
-Without a GPU the kit runs on stand-ins for NVIDIA's library and program. That shows that the kit works, and nothing
-about GPUs.
+- **It ends.** After ten minutes at most, building apart, all that it started is gone. It runs without network.
+- **It leaves the GPU's settings alone.** They are read before and after, and you see whether they differ. Only
+  `--change-settings` tries clocks, power limit and compute mode, as root, and restores them. It also releases a
+  lock of clocks, because NVML cannot tell whether there was one.
+- **It sends nothing.** It writes one archive of three small text files to OUT. Read them (`tar -xOzf ARCHIVE | less`),
+  then send us the archive, the SHA-256 that the kit printed, and the name that this page is to give you.
+- **It names nobody.** Names of the machine, its user and its processes, paths and addresses are left out, and UUIDs
+  are replaced. The card, versions and timings stay.
+
+`scripts/gpu_kit.sh run --help` lists the options. `--stand-in` runs without a GPU, in a clone after `make install`:
+this shows that the kit works, and nothing about GPUs.
+
+`scripts/gpu_kit.sh keep ARCHIVE --sender NAME` keeps what you sent, if all its checksums hold and its replies of NVML,
+played to the agent's own code, make the same GPU. A checksum shows that a file is the one that was sent; that it
+comes from such a card is its sender's word.
+
+## Recordings
 """
 MADE_UP = ("alone", "pairs", "clocks", "profiler")  # by stand-ins
 LOADS = """\
@@ -30,50 +52,61 @@ The four loads are limited by arithmetic, by memory bandwidth, by the cache, and
 """
 
 
-def render(recordings: Sequence[Recording]) -> str:
+def render_page(kept: Sequence[KeptRecording]) -> str:
+    """Returns docs/gpu-evidence.md. Stand-ins have no row: they show that the kit works, and nothing about GPUs."""
+    real = [one for one in kept if not one.recording.is_stand_in]
     lines = [HEAD]
-    if all(recording["isStandIn"] for recording in recordings):
-        lines.append("**No GPU has been tried yet: everything below was recorded on stand-ins.**\n")
-    for recording in recordings:
-        lines += _section(recording)
+    if real:
+        lines += _table(("card", "driver", "CUDA", "sender", "day", "steps", "SHA-256"), [_row(one) for one in real])
+    else:
+        lines.append(
+            "**None yet: gpuwright has never run on a GPU.** This table is empty until somebody sends a recording.\n"
+        )
+    if len(kept) > len(real):
+        lines.append(f"Recordings of stand-ins, which test the kit and are no evidence: {len(kept) - len(real)}.\n")
+    for one in real:
+        lines.append(render_recording(one.recording, one.sender))
     return "\n".join(lines)
 
 
-def _section(recording: Recording) -> Iterator[str]:
-    steps = recording["steps"]
-    device = steps["device"]
-    kind = ", stand-in" if recording["isStandIn"] else ""
-    yield f"## {device['gpu']['name']}{kind}\n"
-    yield f"Recorded {recording['at']} in {recording['seconds']} s; driver {device['driver']};"
-    yield f"{recording['machine']}.\n"
-    failed = [(name, step["failed"]) for name, step in steps.items() if "failed" in step]
-    if failed:
-        yield "### What failed\n"
-        yield from _table(("step", "why"), failed)
-    skipped = [f"{name} ({step['skipped']})" for name, step in steps.items() if "skipped" in step]
-    if skipped:
-        yield f"Left out: {', '.join(skipped)}.\n"
-    parts = {
-        "settings": _settings,
-        "shares": _shares,
-        "memory": _memory,
-        "termination": _termination,
-        "handover": _handover,
-        "alone": _alone,
-        "pairs": _pairs,
-        "clocks": _clocks,
-        "realModel": _real_model,
-        "profiler": _profiler,
-    }
-    if recording["isStandIn"]:
+def _row(kept: KeptRecording) -> Sequence[str]:
+    recording = kept.recording
+    done = sum(step.outcome in ("done", "cut short") for step in recording.steps.values())
+    steps = f"{done} of {len(recording.steps)}"
+    cells = (recording.card, recording.driver, recording.cuda, kept.sender, recording.at, steps, kept.sha256)
+    return [plain_text(cell) for cell in cells]
+
+
+def render_recording(recording: Recording, sender: str = "") -> str:
+    """Returns the section of one recording, as its archive holds it, too."""
+    plain = msgspec.convert(map_text(msgspec.to_builtins(recording), plain_text), Recording)
+    return "\n".join(_section(plain, sender))
+
+
+def _section(recording: Recording, sender: str) -> Iterator[str]:
+    kind = ", stand-in" if recording.is_stand_in else ""
+    yield f"## {recording.card}{kind}{sender and f', from {sender}'}\n"
+    cuda = recording.cuda or "unknown"
+    yield f"Recorded {recording.at} in {recording.seconds} s; driver {recording.driver}, CUDA {cuda};"
+    yield f"{recording.architecture}, {recording.kernel}, Python {recording.python};"
+    yield f"gpuwright {recording.gpuwright}, commit {recording.commit}.\n"
+    changed = ", ".join(recording.changed_settings())
+    yield f"**These settings differed afterwards: {changed}.**\n" if changed else "Settings were as before.\n"
+    if recording.processes_before:
+        yield f"{recording.processes_before} processes of others were on the GPU.\n"
+    if not sender:
+        yield f"{LEFT_OUT}\n"
+    rows = [(name, step.outcome, step.seconds, step.why) for name, step in recording.steps.items()]
+    yield from _table(("step", "outcome", "seconds", "why"), rows)
+    if recording.is_stand_in:
         yield f"The times of loads are made up there, and are left out: {', '.join(MADE_UP)}.\n"
-    for name, part in parts.items():
-        step = steps.get(name, {"failed": ""})
-        if not {"failed", "skipped"} & step.keys() and not (recording["isStandIn"] and name in MADE_UP):
-            yield from part(step)
+    for name, part in PARTS.items():
+        step = recording.steps.get(name)
+        if step and step.outcome in ("done", "cut short") and not (recording.is_stand_in and name in MADE_UP):
+            yield from part(step.found)
 
 
-def _settings(step: Recording) -> Iterator[str]:
+def _settings(step: Found) -> Iterator[str]:
     yield "### Settings\n"
     rows = [
         (name, setting.get("requested"), setting.get("applied"), setting.get("refused", ""))
@@ -82,29 +115,29 @@ def _settings(step: Recording) -> Iterator[str]:
     yield from _table(("setting", "requested", "read back", "refused"), rows)
 
 
-def _shares(step: Recording) -> Iterator[str]:
+def _shares(step: Found) -> Iterator[str]:
     yield "### Limits of SMs\n"
     yield f"Multiprocessors that a copy sees, of {step['of']}.\n"
     rows = [(row["sm_percent"], row["sm_count"], "yes" if row["is_client"] else "no") for row in step["rows"]]
     yield from _table(("share in %", "sees", "client of MPS"), rows)
 
 
-def _memory(step: Recording) -> Iterator[str]:
+def _memory(step: Found) -> Iterator[str]:
     yield "### Limit of memory\n"
     outcome = "was refused" if step["is_refused"] else "**was not refused**"
     yield f"A copy with a limit of {step['limit_gib']} GiB that claimed {step['wanted_gib']} GiB {outcome}. It said:\n"
-    yield from (f"    {line}" for line in step["said"][-3:])
+    yield from (f"- {line}" for line in step["said"][-3:])
     yield ""
 
 
-def _termination(step: Recording) -> Iterator[str]:
+def _termination(step: Found) -> Iterator[str]:
     yield "### One of two clients is terminated\n"
     confirmed = "Confirmed" if step["confirmed"] else "**Not confirmed**"
     yield f"{confirmed} by the daemon; the other one answered {step['batches_of_the_other']} more batches."
     yield f"MPS is {step['mps']}.\n"
 
 
-def _handover(step: Recording) -> Iterator[str]:
+def _handover(step: Found) -> Iterator[str]:
     yield "### A hand-over under requests\n"
     first, second = step["sm_percents"]
     yield (
@@ -114,14 +147,14 @@ def _handover(step: Recording) -> Iterator[str]:
     )
 
 
-def _alone(step: Recording) -> Iterator[str]:
+def _alone(step: Found) -> Iterator[str]:
     yield "### Four loads alone\n"
     yield LOADS
     names = ("load", "sm_percent", "latency_ms", "spread_ms", "batches", "memory_gib", "power_w", "read_mhz")
     yield from _table(names, ([row[name] for name in names] for row in step["rows"]))
 
 
-def _pairs(step: Recording) -> Iterator[str]:
+def _pairs(step: Found) -> Iterator[str]:
     yield "### Pairs\n"
     rows = (
         (" + ".join(row["loads"]), " + ".join(f"{share:g} %" for share in row["sm_percents"]), *row["latency_ms"])
@@ -130,20 +163,20 @@ def _pairs(step: Recording) -> Iterator[str]:
     yield from _table(("loads", "shares", "first, ms", "second, ms"), rows)
 
 
-def _clocks(step: Recording) -> Iterator[str]:
+def _clocks(step: Found) -> Iterator[str]:
     yield "### Clocks\n"
     names = ("clock_mhz", "read_mhz", "latency_ms", "idle_w", "power_w")
     yield from _table(names, ([row[name] for name in names] for row in step["rows"]))
 
 
-def _real_model(step: Recording) -> Iterator[str]:
+def _real_model(step: Found) -> Iterator[str]:
     yield "### A real model\n"
     yield f"{step['model']}.\n"
     names = ("batch", "sm_percent", "latency_ms", "spread_ms", "memory_gib", "power_w", "start_seconds")
     yield from _table(names, ([row[name] for name in names] for row in step["rows"]))
 
 
-def _profiler(step: Recording) -> Iterator[str]:
+def _profiler(step: Found) -> Iterator[str]:
     yield "### The profiler\n"
     yield f"Load: {step['load']}; {step['measurements']} measurements, chosen as in a campaign."
     yield f"On settings that it has not seen its curve errs {100 * step['error']:.2g} %."
@@ -164,3 +197,23 @@ def _cell(value: object) -> str:
     if value is None:
         return ""
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def plain_text(text: str) -> str:
+    """Returns text that is neither markup nor the end of a cell or line, whatever somebody sent."""
+    text = html.escape(" ".join(text.split())[:LONGEST_TEXT], quote=False)
+    return MARKS.sub(lambda mark: f"&#{ord(mark[0])};", text)
+
+
+PARTS: Mapping[str, Callable[[Found], Iterator[str]]] = {
+    "settings": _settings,
+    "shares": _shares,
+    "memory": _memory,
+    "termination": _termination,
+    "handover": _handover,
+    "alone": _alone,
+    "pairs": _pairs,
+    "clocks": _clocks,
+    "realModel": _real_model,
+    "profiler": _profiler,
+}

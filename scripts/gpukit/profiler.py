@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Sequence
+from itertools import product
 from statistics import fmean
 
-from agents.contract.campaigns import CopySetting, MeasuredSetting
 from agents.profiling.measure import measure
-from app.campaigns.choosing import choose, measurement_of
-from app.campaigns.limits import ACCURACY_SHARE, BATCHES, MOST_MEASUREMENTS, SM_PERCENTS, grid
+from app.campaigns.limits import ACCURACY_SHARE, BATCHES, MOST_MEASUREMENTS, SM_PERCENTS
 from scripts.gpukit.stand import Stand
-from solvers.curves import LatencyCurve, fit
+from solvers.curves import LatencyCurve, Measurement, Setting, fit, next_setting
 
 LOAD = "arithmetic"
 QUANTILE = 0.9
@@ -22,26 +22,32 @@ SEED = 1
 def run_profiler(stand: Stand) -> dict[str, object]:
     """Fits a curve to at most 16 measurements, and measures some of the other settings."""
     highest = max(stand.gpu.clocks_mhz, default=1)
-    settings = grid(BATCHES, SM_PERCENTS, [highest])
+    settings = [Setting(batch, float(percent), highest) for batch, percent in product(BATCHES, SM_PERCENTS)]
     most = MOST_SHORT if stand.options.is_short else MOST_MEASUREMENTS
-    measured: list[MeasuredSetting] = []
-    while setting := choose(settings, measured, (), ACCURACY_SHARE, most):
+    measured: list[Measurement] = []
+    half = (time.monotonic() + stand.time.until) / 2  # the other half is for what the curve has not seen
+    while time.monotonic() < half and (setting := next_setting(measured, settings, ACCURACY_SHARE, most)):
         measured.append(_measure(stand, setting, len(measured) + 1))
-    curve = fit([measurement_of(found) for found in measured], highest)
-    seen = {found.setting for found in measured}
-    unseen = [setting for setting in settings if setting not in seen]
+    curve = fit(measured, highest)
+    seen = {(found.batch, found.sm_percent) for found in measured}
+    unseen = [setting for setting in settings if (setting.batch, setting.sm_percent) not in seen]
     chosen = random.Random(SEED).sample(unseen, CHECKED_SHORT if stand.options.is_short else CHECKED)
-    rows = [_row(curve, _measure(stand, setting, most + place)) for place, setting in enumerate(chosen, 1)]
+    rows = [
+        _row(curve, _measure(stand, setting, most + place)) for place, setting in enumerate(stand.time.take(chosen), 1)
+    ]
     return {"load": LOAD, "measurements": len(measured), "left_out_error": curve.error} | _judged(rows)
 
 
-def _measure(stand: Stand, setting: CopySetting, sequence: int) -> MeasuredSetting:
+def _measure(stand: Stand, setting: Setting, sequence: int) -> Measurement:
     task = stand.task(LOAD, stand.args(LOAD), setting.sm_percent, setting.batch, sequence=sequence)
-    return measure(task, stand.seat, lambda: "")
+    found = measure(task, stand.seat, lambda: "")
+    return Measurement(
+        setting.batch, setting.sm_percent, setting.clock_mhz, found.latency_ms, found.spread_ms, found.samples
+    )
 
 
-def _row(curve: LatencyCurve, found: MeasuredSetting) -> dict[str, float]:
-    batch, sm_percent, clock_mhz = found.setting.batch, found.setting.sm_percent, found.setting.clock_mhz
+def _row(curve: LatencyCurve, found: Measurement) -> dict[str, float]:
+    batch, sm_percent, clock_mhz = found.batch, found.sm_percent, found.clock_mhz
     return {
         "batch": batch,
         "sm_percent": sm_percent,

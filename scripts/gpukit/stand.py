@@ -1,18 +1,18 @@
-"""The machine under the kit: its first GPU, or stand-ins for NVIDIA's library and program where it has none."""
+"""The machine under the kit: its first GPU, or stand-ins for NVIDIA's library and program when asked for."""
 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from agents.contract.campaigns import CopySetting, ProfilingTask
 from agents.devices.mps import MpsControl
-from agents.devices.mps.program import PROGRAM, Program
+from agents.devices.mps.program import Program
 from agents.devices.nvml.device import NvmlDevice
 from agents.keeper.drivers import NodeDrivers
 from agents.keeper.filler import Filler
@@ -34,16 +34,41 @@ STUB_LATENCIES = {
     "cache": "1:10=12,100=3",
     "launches": "1:10=5,100=5",
 }
-COUNT_GPUS = "import pynvml; pynvml.nvmlInit(); print(pynvml.nvmlDeviceGetCount())"
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
 class KitOptions:
-    """The extent of a run, and the settings that it leaves alone."""
+    """The extent of a run. Clocks, power limit and compute mode are left alone unless the GPU's owner allows it."""
 
-    seconds: float = 3.0  # for one timing
+    seconds: float = 2.0  # for one timing
     is_short: bool = False
-    leaves_settings: bool = False  # clocks, power limit and compute mode, on a GPU that is somebody else's
+    changes_settings: bool = False
+    is_stub: bool = False
+
+
+class StepSkipped(Exception):
+    """The step cannot run here; the message says why."""
+
+
+@dataclass
+class StepTime:
+    """How long a step may go on."""
+
+    until: float  # by time.monotonic()
+    left_out: int = 0  # what there was no time for
+
+    def take(self, items: Iterable[Item]) -> Iterator[Item]:
+        """Yields items while there is time for one as long as the longest so far."""
+        longest = 0.0
+        pending = list(items)
+        for place, item in enumerate(pending):
+            began = time.monotonic()
+            if began + longest > self.until:
+                self.left_out += len(pending) - place
+                return
+            yield item
+            longest = max(longest, time.monotonic() - began)
 
 
 class NoSettings:
@@ -71,12 +96,16 @@ class Stand:
     """The first GPU, and the means to run copies on it."""
 
     folder: Path
-    is_stub: bool
     program: str  # that controls MPS daemons
     options: KitOptions
     drivers: NodeDrivers
     gpu: GpuDevice
     templates: Mapping[str, Template]
+    time: StepTime = field(default_factory=lambda: StepTime(float("inf")))
+
+    @property
+    def is_stub(self) -> bool:
+        return self.options.is_stub
 
     @property
     def filler(self) -> Filler:
@@ -110,7 +139,7 @@ class Stand:
             args=dict(args),
             locks_clock=bool(clock_mhz),
             least_seconds=self.options.seconds,
-            most_seconds=10 * self.options.seconds,
+            most_seconds=5 * self.options.seconds,
         )
 
     @contextmanager
@@ -120,38 +149,33 @@ class Stand:
             yield copy
 
 
-def has_gpu() -> bool:
-    """Returns whether the driver lists a GPU, without loading its library into this process."""
-    asked = subprocess.run([sys.executable, "-c", COUNT_GPUS], capture_output=True, text=True, check=False)
-    return asked.returncode == 0 and int(asked.stdout) > 0
-
-
-def open_stand(folder: Path, options: KitOptions) -> Stand:
+def open_stand(folder: Path, options: KitOptions, program: str, step_time: StepTime) -> Stand:
     """Opens the first GPU; raises DeviceError if it does not answer."""
-    is_stub = not has_gpu()
-    program = _stand_ins(folder) if is_stub else PROGRAM
     models = folder / "models"
-    models.mkdir()
+    models.mkdir(exist_ok=True)
     drivers = open_drivers(folder, program, options)
-    gpu = drivers.device.gpus()[0]
-    return Stand(folder, is_stub, program, options, drivers, gpu, read(models=models))
+    gpus = drivers.device.gpus()
+    if not gpus:
+        raise DeviceError(Trouble.NO_DRIVER, "", "no GPU answers")
+    return Stand(folder, program, options, drivers, gpus[0], read(models=models), step_time)
 
 
 def open_drivers(folder: Path, program: str, options: KitOptions) -> NodeDrivers:
     """Opens what a node's agent opens."""
-    device = NvmlDevice(folder / "originals.json", NoSettings() if options.leaves_settings else None)
+    device = NvmlDevice(folder / "originals.json", None if options.changes_settings else NoSettings())
     return NodeDrivers(
         device, MpsControl(folder / "mps", program), ProcessRuntime(folder / "copies"), TcpCopyClient(HOST)
     )
 
 
-def _stand_ins(folder: Path) -> str:
+def put_stand_ins(folder: Path) -> str:
     """Puts the stand-ins of the tests in the place of NVIDIA's library and program; returns the program."""
     from tests.support import fake_mps, nvml_stub
     from tests.support.nvml_stub.state import VARIABLE
 
-    nvml_stub.NvmlState(folder / "nvml", gpus=1)
-    os.environ[VARIABLE] = str(folder / "nvml")
+    if VARIABLE not in os.environ:
+        nvml_stub.NvmlState(folder / "nvml", gpus=1)
+        os.environ[VARIABLE] = str(folder / "nvml")
     os.environ["PATH"] = fake_mps.on_path()
     nvml_stub.load()
     return fake_mps.program()

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FINAL = ("agent", "gateway", "api", "planner")
+FINAL = ("agent", "gateway", "api", "planner", "kit")
 KNOWN = {"ARG", "FROM", "WORKDIR", "RUN", "COPY", "ENV", "USER", "ENTRYPOINT", "CMD"}
 Line = tuple[str, str]
 

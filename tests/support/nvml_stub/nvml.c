@@ -150,6 +150,10 @@ int nvmlSystemGetDriverVersion(char *version, unsigned int length) {
   snprintf(version, length, "570.00.stub");
   return OK;
 }
+int nvmlSystemGetCudaDriverVersion_v2(int *version) {
+  *version = 12080;
+  return OK;
+}
 int nvmlDeviceGetCount_v2(unsigned int *answer) { *answer = (unsigned)count; return opened ? OK : UNINITIALIZED; }
 
 int nvmlDeviceGetHandleByIndex_v2(unsigned int index, struct device **device) {
