@@ -30,7 +30,6 @@ from app.control.formulate.failed_places import close_failed_places
 from app.control.formulate.formulate import formulate
 from app.control.formulate.question import Question
 from app.control.measure.tracing import note, phase
-from app.control.observe.observer import ExpectLoads
 from app.control.record.planner_store import PlannerStore
 from app.control.solve.orders import briefly, with_knowledge
 from app.store.plans.plans import Overtaken
@@ -52,22 +51,20 @@ class CycleBudget:
 def run_cycle(
     store: PlannerStore,
     solver: PlanSolver,
-    expecting: ExpectLoads,
+    snapshot: Snapshot,
     before: LastQuestion,
     budget: CycleBudget,
     reason: Reason,
     meanwhile: Callable[[Snapshot, Question], object],
     measured: Callable[[], Mapping[str, MeasuredInstance]] = dict,
 ) -> CycleResult:
-    """Observe, formulate, solve, draft, hold back, record. The rollout then tells the nodes.
+    """From what is observed: formulate, solve, draft, hold back, record. The rollout then tells the nodes.
 
     `meanwhile` runs while the solver's process works and this one would wait; the answer must not depend on it.
     `measured` is asked for planners that try batches alone: to others a new minute would be a new question.
     """
-    with phase("observe"):
-        snapshot = store.snapshot(expecting)
-        if policy_spec(snapshot.declared).get("planner", JOINT) in MEASURING:
-            snapshot = replace(snapshot, measured=measured())
+    if policy_spec(snapshot.declared).get("planner", JOINT) in MEASURING:
+        snapshot = replace(snapshot, measured=measured())
     with phase("pose"):
         around, question = close_failed_places(snapshot), formulate(snapshot)
         asked = question if around is snapshot else formulate(around)
@@ -157,7 +154,7 @@ class _Cycle:
     def _is_proposed_already(self) -> bool:
         """Returns whether a plan that waits for approval answers the question as it was before rests ended."""
         then = self.before.as_proposed(self.snapshot)
-        if then is self.snapshot or not self.store.has_proposal():
+        if then is self.snapshot or not self.snapshot.proposal:
             return False
         return self.before.still_answers(then, formulate(close_failed_places(then)))
 

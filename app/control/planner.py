@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from app.control.act.jobs import JobRounds, apply_plan_to_jobs
-from app.control.act.operating import expire_proposal, is_rollback_asked, roll_back_plan
+from app.control.act.operating import expire_proposal, roll_back_plan
 from app.control.act.rolling import take_rollout_step
 from app.control.cycle import CycleBudget, run_cycle
 from app.control.decide.around import asked_about
@@ -106,8 +106,7 @@ class Planner:
         self.called_for = None
         try:
             with phase("cycle"):
-                self._roll_back_if_asked()
-                result = self._run_cycle(reason)
+                result = self._run_cycle(reason, self._observe())
             metrics.CYCLES.labels(result.outcome).inc()
             self._last_question = result.last_question
             self._jobs.note_cycle(result)
@@ -191,10 +190,18 @@ class Planner:
 
     # Parts of a cycle
 
-    def _run_cycle(self, reason: Reason) -> CycleResult:
+    def _run_cycle(self, reason: Reason, snapshot: Snapshot) -> CycleResult:
         store, solver, question, meanwhile = self.store, self.solver, self._last_question, self._announcer.prepare
-        measured = self.loads.measured
-        return run_cycle(store, solver, self._expect_loads, question, self.budget, reason, meanwhile, measured)
+        return run_cycle(store, solver, snapshot, question, self.budget, reason, meanwhile, self.loads.measured)
+
+    def _observe(self) -> Snapshot:
+        """Reads what to decide from. If a person asked for an earlier plan, rolls back to it before anything else."""
+        with phase("observe"):
+            snapshot = self.store.snapshot(self._expect_loads)
+        if not roll_back_plan(self.store, snapshot):
+            return snapshot
+        self._last_question = LastQuestion()
+        return self.store.snapshot(self._expect_loads)
 
     def _expect_loads(self, known: ForecastInput) -> Mapping[str, ExpectedLoad]:
         rates, starts = declared_rates(known.declared), start_seconds(known.declared)
@@ -204,12 +211,6 @@ class Planner:
             planned[name] = max(rate, planned.get(name, 0.0))
         ahead = {name: every + starts[name] for name in rates}
         return self.loads.expect(rates, planned, ahead, known.at, declared_lengths(known.declared))
-
-    def _roll_back_if_asked(self) -> None:
-        """Rolls back to an earlier plan if a person asked for it, before anything new is decided."""
-        store = self.store
-        if is_rollback_asked(store) and roll_back_plan(store, store.snapshot(self._expect_loads), store.view()):
-            self._last_question = LastQuestion()
 
     def _follow_up(self, result: CycleResult, snapshot: Snapshot, question: Question) -> None:
         """Makes the cycle's plan the base of quick steps, and announces what follows from it."""

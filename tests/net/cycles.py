@@ -16,7 +16,6 @@ from app.control.domain.desired import NodeDesired
 from app.control.domain.events import NewEvent, Reason
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.formulate import formulate
-from app.control.observe.observer import ExpectLoads
 from app.control.record.planner_store import PlannerStore
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
@@ -37,16 +36,10 @@ GUARD_SECONDS = 3600.0  # work bounds the search, and not this
 class RecordedMoment(PlannerStore):
     """A store that knows one moment, and keeps what a cycle records."""
 
-    def __init__(self, known: Snapshot, has_proposal: bool) -> None:
-        self.known, self._has_proposal = known, has_proposal
+    def __init__(self, known: Snapshot) -> None:
+        self.known = known
         self.recorded: Sequence[Decision] = ()
         self.outcome = ""
-
-    def snapshot(self, expecting: ExpectLoads) -> Snapshot:
-        return self.known
-
-    def has_proposal(self) -> bool:
-        return self._has_proposal
 
     def record(
         self, snapshot: Snapshot, decisions: Sequence[Decision], new_events: Sequence[NewEvent] = ()
@@ -76,7 +69,7 @@ def answer_cycles(series: Series) -> list[Answer]:
     budget = CycleBudget(GUARD_SECONDS, series.head.work, series.head.seed)
     for number, moment in enumerate(series.moments):
         documents = moment.get(DECLARED, documents)
-        store = RecordedMoment(read_snapshot(moment, documents), moment["hasProposal"])
+        store = RecordedMoment(read_snapshot(moment, documents))
         result, counts = count_work(lambda: _run(store, moment, before, budget))  # noqa: B023 (called at once)
         before = result.last_question
         answers.append(_describe(f"{series.name}/{number:02}", store, result, counts))
@@ -88,7 +81,7 @@ def _run(store: RecordedMoment, moment: Row, before: LastQuestion, budget: Cycle
     solver.outcomes = [SolveOutcome(moment["solver"])] if moment["solver"] else []
     reason = REASONS[moment["reason"]]
     measured = store.known.measured
-    return run_cycle(store, solver, lambda known: {}, before, budget, reason, lambda *_: None, lambda: measured)
+    return run_cycle(store, solver, store.known, before, budget, reason, lambda *_: None, lambda: measured)
 
 
 def _describe(name: str, store: RecordedMoment, result: CycleResult, counts: dict[str, int]) -> Answer:

@@ -15,18 +15,19 @@ from app.control.domain.snapshot import DeclaredObject, Snapshot
 from tests.net.corpus import Row
 
 DECLARED = "declared"
+APART = (DECLARED, "proposal")  # a number that no answer depends on
 
 
-def write_moment(snapshot: Snapshot, before: Sequence[Row], *, reason: str, has_proposal: bool, solver: str) -> Row:
+def write_moment(snapshot: Snapshot, before: Sequence[Row], *, reason: str, solver: str) -> Row:
     """Returns what was known, without what is as usual, and without the fleet if it is declared as before."""
     known = {
         field.name: msgspec.to_builtins(value, str_keys=True)
         for field in fields(Snapshot)
-        if field.name != DECLARED and (value := getattr(snapshot, field.name)) != _default(field)
+        if field.name not in APART and (value := getattr(snapshot, field.name)) != _default(field)
     }
     documents = write_documents(snapshot.declared)
     fleet = {} if documents == before else {DECLARED: documents}
-    return {"known": known, "reason": reason, "hasProposal": has_proposal, "solver": solver, **fleet}
+    return {"known": known, "reason": reason, "hasProposal": snapshot.proposal > 0, "solver": solver, **fleet}
 
 
 def read_snapshot(moment: Row, documents: Iterable[Row]) -> Snapshot:
@@ -36,7 +37,8 @@ def read_snapshot(moment: Row, documents: Iterable[Row]) -> Snapshot:
         for document in documents
         for metadata in [document["metadata"]]
     ]
-    return msgspec.convert({**moment["known"], DECLARED: declared}, Snapshot)
+    known = {**moment["known"], DECLARED: declared, "proposal": int(moment["hasProposal"])}
+    return msgspec.convert(known, Snapshot)
 
 
 def write_documents(declared: Iterable[DeclaredObject]) -> list[Row]:

@@ -144,7 +144,7 @@ class CycleRecorder:
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
         self._cycles, self._waited = 0, False
-        self._reason, self._has_proposal = "cycle", False
+        self._reason = "cycle"
         self.moments: list[Row] = []
         self.documents: list[list[Row]] = []  # declared at each moment
 
@@ -160,8 +160,6 @@ class CycleRecorder:
         self._cycles = self._simulation.cycles
         if result is not None and result.snapshot is not None:
             self._keep(result)
-        if self._simulation.planner.store.epoch:
-            self._has_proposal = self._simulation.planner.store.has_proposal()
 
     def _keep(self, result: CycleResult) -> None:
         """Keeps the question, but of cycles in turn that only waited the first one alone."""
@@ -177,7 +175,6 @@ class CycleRecorder:
                 result.snapshot,
                 before,
                 reason=self._reason,
-                has_proposal=self._has_proposal,
                 solver=outcome if outcome in FAILED else "",
             )
         )

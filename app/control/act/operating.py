@@ -9,7 +9,6 @@ from sqlalchemy import Connection
 from app.control.decide.decide import judge_today, rejudge
 from app.control.domain.decision import Decision, PlanningLane, PlanState, RecipeKind, SolveOutcome, SolverAnswer
 from app.control.domain.events import NewEvent, Reason, event_of
-from app.control.domain.leading import FleetView
 from app.control.domain.snapshot import Snapshot
 from app.control.record.planner_store import PlannerStore
 from app.control.record.records import read_plan, snapshot_of
@@ -23,18 +22,12 @@ from solvers.planning.plan import Plan
 MOST_BROKEN = 3  # rules that a refusal names
 
 
-def is_rollback_asked(store: PlannerStore) -> bool:
-    """Returns whether a rollback of the plan in force was requested and is not answered yet."""
-
-    return store.database.read(plan_reads.is_unwanted)
-
-
-def roll_back_plan(store: PlannerStore, snapshot: Snapshot, view: FleetView) -> int:
+def roll_back_plan(store: PlannerStore, snapshot: Snapshot) -> int:
     """Brings back an earlier plan, if requested, as a new one that is judged on today's rates.
 
     Returns its generation, 0 if nothing was done.
     """
-    if not snapshot.target:
+    if not snapshot.is_unwanted:
         return 0
     request = store.database.read(lambda connection: _rollback_request(connection, snapshot.target))
     if request is None:
@@ -44,7 +37,7 @@ def roll_back_plan(store: PlannerStore, snapshot: Snapshot, view: FleetView) -> 
     if earlier is None:
         return _refused(store, snapshot, f"plan {to} is no longer stored")
     owners = {manifest.full_name for manifest in snapshot.declared if manifest.kind in ("Service", "Job")}
-    order = roll_back(earlier.desired, view.assigned, snapshot.nodes, owners, rules_of(snapshot.declared))
+    order = roll_back(earlier.desired, store.view().assigned, snapshot.nodes, owners, rules_of(snapshot.declared))
     decision = Decision(
         lane=PlanningLane.ROLLBACK,
         plan=_without_bound(earlier.plan, to),
@@ -67,6 +60,8 @@ def roll_back_plan(store: PlannerStore, snapshot: Snapshot, view: FleetView) -> 
 
 def expire_proposal(store: PlannerStore, snapshot: Snapshot) -> int:
     """Ends the newest proposal if what it was made from no longer holds; returns its generation, or 0."""
+    if not snapshot.proposal:
+        return 0
 
     def then(connection: Connection) -> tuple[int, Snapshot] | None:
         generation = plan_reads.newest_waiting(connection)

@@ -178,6 +178,8 @@ class Snapshot:
     is_stopped: bool = False  # the rollout of the plan in force ended without some of its changes
     is_held: bool = False  # since a rollback, until a person resumes the fleet
     target: int = 0  # generation of the plan in force; 0: none yet
+    is_unwanted: bool = False  # a person has asked to return from the plan in force to an earlier one
+    proposal: int = 0  # generation of the newest plan that waits for approval; 0: none
 
     @property
     def assignments(self) -> Mapping[str, NodeDesired]:

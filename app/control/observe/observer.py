@@ -117,6 +117,8 @@ class Observer:
             is_stopped=in_force is not None and in_force.state == "stopped",
             is_held=reading.is_held,
             target=in_force.generation if in_force else 0,
+            is_unwanted=in_force is not None and in_force.is_unwanted,
+            proposal=reading.proposal,
         )
 
     def view(self, connection: Connection) -> FleetView:

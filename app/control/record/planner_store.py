@@ -84,10 +84,6 @@ class PlannerStore:
         found: FleetView = self.read(lambda c, observer: observer.view(c))
         return found
 
-    def has_proposal(self) -> bool:
-        """Returns whether a plan waits for approval."""
-        return bool(self.database.read(plan_reads.newest_waiting))
-
     def record(
         self, snapshot: Snapshot, decisions: Sequence[Decision], new_events: Sequence[NewEvent] = ()
     ) -> tuple[int, ...]:

@@ -90,8 +90,9 @@ class Database:
         self.writes = 0  # calls of `write` that have ended: while it stays the same, this process has written nothing
         self._writers = BoundedSemaphore(writers or pool_size)
         self.engine = create_pool(url, pool_size=pool_size, direct=direct, slow_query_ms=slow_query_ms)
-        self._autocommit = self.engine.execution_options(isolation_level=simulated.AUTOCOMMIT)
-        event.listen(self.engine, "rollback", simulated.forget_moment)
+        self._autocommit = self.engine.execution_options(isolation_level="AUTOCOMMIT")
+        if moment is not None:
+            event.listen(self.engine, "before_cursor_execute", simulated.give_moment, retval=True)
 
     def read(self, fn: Callable[[Connection], T]) -> T:
         """Runs `fn` on one consistent snapshot, again if the connection was stale."""
@@ -141,9 +142,9 @@ class Database:
             connection.execute(LOCAL_GUARDS)
 
     def _tell_moment(self, connection: Connection) -> None:
-        """Sets the time of the session, if it is another one; a rollback takes it back."""
+        """Takes the simulation's time for what this connection runs next."""
         if self._moment is not None:
-            simulated.set_moment(connection, self._moment())
+            simulated.tell_moment(connection, self._moment())
 
     def _write_once(self, fn: Callable[[Connection], T], repeatable: bool) -> T:
         if not self._writers.acquire(timeout=POOL_WAIT_SECONDS):

@@ -1,22 +1,21 @@
-"""The time of a simulation, which its Postgres sessions use instead of the clock."""
+"""The time of a simulation, which its statements take from it wherever they would ask for the database's."""
 
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection
 
-AUTOCOMMIT = "AUTOCOMMIT"
-SET = text("/* set_moment */ SELECT set_config('gpuwright.moment', :moment, false)").execution_options(
-    statement="set_moment"
-)
+CALL = "moment()"
+GIVEN = "CAST(%(simulated_moment)s AS timestamptz)"
+VIEWS = "FROM report."  # the views of this schema ask for the time themselves
+SET = "SELECT set_config('gpuwright.moment', %s, false)"
 
 
-def set_moment(connection: Connection, moment: datetime) -> None:
-    """Sets the session's time, unless it is set to that already."""
-    if connection.info.get("moment") != moment:
-        connection.execute(SET, {"moment": moment.isoformat()})
-        connection.info["moment"] = moment
+def tell_moment(connection: Connection, moment: datetime) -> None:
+    """Makes this the time of the statements that this connection runs from now on."""
+    connection.info["moment"] = moment
 
 
 def moment_of(connection: Connection) -> datetime | None:
@@ -25,8 +24,12 @@ def moment_of(connection: Connection) -> datetime | None:
     return moment
 
 
-def forget_moment(connection: Connection) -> None:
-    """Forgets a time that a rollback has taken back; in autocommit mode, no statement's end does."""
-    is_autocommit = connection.get_execution_options().get("isolation_level") == AUTOCOMMIT
-    if not connection.invalidated and not is_autocommit:
-        connection.info.pop("moment", None)
+def give_moment(connection: Connection, cursor: Any, sql: str, values: Any, _context: Any, _many: bool) -> Any:
+    """Returns a statement and its values with the simulation's time in both, so that no other statement sets it."""
+    moment = moment_of(connection)
+    if moment is None or (CALL not in sql and VIEWS not in sql):
+        return sql, values
+    if VIEWS not in sql and isinstance(values, dict):
+        return sql.replace(CALL, GIVEN), {**values, "simulated_moment": moment}
+    cursor.connection.execute(SET, [moment.isoformat()])
+    return sql, values

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Row, TextClause
 from app.store.database.database import statement
 from app.store.fleet import cordons
 from app.store.fleet.cordons import Cordon
-from app.store.plans import job_states, plans
+from app.store.plans import job_states, plan_reads, plans
 from app.store.plans.job_states import JobRow
 from app.store.plans.plans import PlanInForce, RecentFailures
 
@@ -59,7 +59,7 @@ CYCLE = statement(
             model, variant, gpu_type, latency, sensitivity_factor, memory_factor, power_factor)) AS text)
          FROM correction
          WHERE latency <> '[]' OR sensitivity_factor <> 1 OR memory_factor <> 1 OR power_factor <> 1) AS corrections,
-        EXISTS (SELECT FROM approval_hold) AS is_held
+        EXISTS (SELECT FROM approval_hold) AS is_held, ({plan_reads.NEWEST_WAITING}) AS proposal
     {_FROM}
     """,
 )
@@ -112,6 +112,7 @@ class CycleReading(FleetReading):
     failures: Sequence[RecentFailures]
     corrections: Sequence[CorrectionOfProfile]
     is_held: bool  # plans wait for approval after a rollback
+    proposal: int  # the newest plan that waits for approval; 0: none
 
 
 def read_step(connection: Connection, assigned: int, since: datetime) -> StepReading:
@@ -134,6 +135,7 @@ def read_cycle(connection: Connection, assigned: int, failures_hours: float) -> 
         failures=_listed(row.failures, RecentFailures),
         corrections=_listed(row.corrections, CorrectionOfProfile),
         is_held=row.is_held,
+        proposal=row.proposal or 0,
     )
 
 

@@ -41,10 +41,6 @@ NEWEST_IN_FORCE = statement(
     "newest_plan_in_force",
     f"SELECT generation FROM plan WHERE {IS_IN_FORCE} ORDER BY generation DESC LIMIT 1",
 )
-UNWANTED = statement(
-    "plan_in_force_is_unwanted",
-    f"SELECT asked ? 'rollback' FROM plan WHERE {IS_IN_FORCE} ORDER BY generation DESC LIMIT 1",
-)
 NEWEST = statement("newest_plan", "SELECT max(generation) FROM plan")
 CYCLES = statement(
     "newest_cycles",
@@ -68,7 +64,8 @@ ASK = statement(
         'at', moment(), 'to', CAST(:to AS bigint))) WHERE generation = :generation RETURNING generation
     """,
 )
-WAITING = statement("newest_plan_waiting", "SELECT max(generation) FROM plan WHERE state = 'proposed'")
+NEWEST_WAITING = "SELECT max(generation) FROM plan WHERE state = 'proposed'"
+WAITING = statement("newest_plan_waiting", NEWEST_WAITING)
 ANSWERED = statement("asked_of_plan_answered", "UPDATE plan SET asked = asked - :what WHERE generation = :generation")
 LOCKED = statement("plan_for_update", "SELECT state FROM plan WHERE generation = :generation FOR UPDATE")
 
@@ -95,11 +92,6 @@ def read_head(connection: Connection, generation: int) -> dict[str, Any] | None:
 def in_force(connection: Connection) -> int:
     """Returns the generation of the plan in force; 0 if there is none."""
     return int(connection.execute(NEWEST_IN_FORCE).scalar() or 0)
-
-
-def is_unwanted(connection: Connection) -> bool:
-    """Returns whether an operator asked to go back to the plan before the one in force."""
-    return bool(connection.execute(UNWANTED).scalar())
 
 
 def newest(connection: Connection) -> int:

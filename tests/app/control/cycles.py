@@ -14,4 +14,6 @@ def one_cycle(
     store: PlannerStore, solver: PlanSolver, expecting: ExpectLoads, before: LastQuestion, budget: CycleBudget
 ) -> CycleResult:
     """Runs a cycle that only its period calls for, and that does nothing while the solver works."""
-    return run_cycle(store, solver, expecting, before, budget, Reason.CYCLE, lambda snapshot, question: None)
+    return run_cycle(
+        store, solver, store.snapshot(expecting), before, budget, Reason.CYCLE, lambda snapshot, question: None
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from sqlalchemy import Connection
+from sqlalchemy import Connection, text
 
 from app.store.database import clock
 from app.store.database.database import Database
@@ -46,6 +46,17 @@ def test_a_transaction_that_is_taken_back_leaves_the_right_time_behind(database_
         with pytest.raises(LookupError):
             kind(fail)
         assert database.read(clock.now) == said[0]
+    database.close()
+
+
+def test_views_of_reports_and_statements_without_values_go_by_that_time_too(database_url: str) -> None:
+    times = [THEN, THEN + timedelta(days=40)]
+    database = Database(database_url, pool_size=1, direct=True, moment=lambda: times[0])
+    for _ in range(2):
+        for kind in (database.read, database.write, database.repeatable):
+            assert kind(lambda c: c.exec_driver_sql("SELECT moment()").scalar()) == times[0]
+            assert kind(lambda c: c.execute(text("SELECT max(day) FROM report.days")).scalar()) == times[0].date()
+        del times[:-1]
     database.close()
 
 
