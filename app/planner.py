@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from prometheus_client import start_http_server
 
@@ -30,7 +30,7 @@ from app.store.database.notices import Notices
 from app.store.database.urls import libpq_url
 
 TICK_SECONDS = 0.5
-QUICK_TICK_SECONDS = 0.25  # between two reads of the loads
+QUICK_TICK_SECONDS = TICK_SECONDS / 2  # between two reads of the loads
 SOONEST_SECONDS = 2.0  # between two cycles, even if they are woken
 AWAY_SECONDS = 2.0  # after the database did not answer
 
@@ -73,16 +73,17 @@ class PlannerProcess:
         jobs: list[tuple[Callable[[], object], float]] = [
             (self.planner.lead, self._settings.lease_seconds / 3),
             (self._cycle_when_due, TICK_SECONDS),
-            (self.planner.advance, TICK_SECONDS),
-            (self.planner.quicken, QUICK_TICK_SECONDS),
+            (self.planner.step, TICK_SECONDS),
+            (self.planner.quicken, TICK_SECONDS),
             (self.planner.learn, 60.0),
             (self._forget, 300.0),
             (self._note_savings, 300.0),
         ]
-        for job, seconds in jobs:
-            self._scheduler.add_job(
-                self._guarded(job), "interval", seconds=seconds, next_run_time=datetime.now(UTC), id=job.__name__
-            )
+        now = datetime.now(UTC)
+        between = now + timedelta(seconds=QUICK_TICK_SECONDS)  # two steps, which answer loads too
+        for job, every in jobs:
+            first = between if job == self.planner.quicken else now
+            self._scheduler.add_job(self._guarded(job), "interval", seconds=every, next_run_time=first, id=job.__name__)
         garbage.settle()
         self._scheduler.start()
 

@@ -25,6 +25,7 @@ from simulation.history import History, list_changes
 from simulation.messages import Post
 from simulation.shapes import Shape
 from simulation.truth import Physics
+from simulation.written import ASSIGNMENTS, LIMITS, OBJECTS, WrittenStatements
 from solvers.planning.problem import ProfileKey
 
 LEASE_SECONDS = 30.0
@@ -45,13 +46,14 @@ class Simulation:
         self.clock = fleet.clock
         self.planner = planner
         self.post = Post(fleet, database)
-        self.gateway = Gateway(fleet, database, lambda: database.writes)  # nobody writes but this process
+        self._written = WrittenStatements(database)
+        self.gateway = Gateway(fleet, database, lambda: self._written.count(*LIMITS))
         self.history = History()
         self.cycles = 0
         self.last: CycleResult | None = None
         self.plans = True  # False: no new decisions
         self._cycled_at = float("-inf")
-        self._delivered_writes = -1
+        self._delivered = -1  # of what is written, when assignments were delivered
         self._due = {"lead": 0.0, "note": 0.0, "mark": 0.0, "learn": 0.0}
 
     def seconds(self, seconds: float, tick_seconds: float = 1.0) -> Iterator[float]:
@@ -92,13 +94,13 @@ class Simulation:
             self.cycles += 1
         if self._is_due("learn", LEARN_SECONDS):
             self.planner.learn()
-        self.planner.advance()
-        self.planner.quicken()
+        self.planner.step()
 
     def _deliver(self) -> None:
-        if self.database.writes == self._delivered_writes and not self.post.is_behind:
+        written = self._written.count(*ASSIGNMENTS, *OBJECTS)
+        if written == self._delivered and not self.post.is_behind:
             return
-        self._delivered_writes = self.database.writes
+        self._delivered = written
         before = {name: node.memory.assignment for name, node in self.fleet.nodes.items()}
         if not self.post.deliver():
             return

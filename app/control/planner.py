@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from app.control.act.jobs import JobRounds, apply_plan_to_jobs
+from app.control.act.looking import look_at_fleet
 from app.control.act.operating import expire_proposal, roll_back_plan
 from app.control.act.rolling import take_rollout_step
 from app.control.cycle import CycleBudget, run_cycle
@@ -21,8 +22,8 @@ from app.control.decide.around import asked_about
 from app.control.decide.last_question import CycleResult, LastQuestion
 from app.control.domain.decision import PlanState
 from app.control.domain.events import Reason
-from app.control.domain.leading import Deposed
-from app.control.domain.ports import LoadForecaster, PlanSolver
+from app.control.domain.leading import Deposed, FleetView
+from app.control.domain.ports import LoadForecaster, PlanSolver, ReadLoads
 from app.control.domain.snapshot import ExpectedLoad, Snapshot
 from app.control.domain.times import cycle_seconds, declared_rates, start_seconds
 from app.control.fast.base import StepBase
@@ -34,6 +35,7 @@ from app.control.measure import metrics
 from app.control.measure.metrics import PlannerFigures
 from app.control.measure.tracing import phase
 from app.control.observe.observer import ForecastInput
+from app.control.observe.troubles import TroubleWatch
 from app.control.record.planner_store import PlannerStore
 from app.control.rollout.blocked import LONGEST_GAP_SECONDS
 from app.control.tell.announcer import Announcer
@@ -68,10 +70,9 @@ class Planner:
     _last_at: datetime | None = None
     _stepped_at: datetime | None = None
     _proven: frozenset[str] = frozenset()  # shapes that have run in this fleet
-    _troubles: tuple[frozenset[tuple[str, int]], frozenset[str]] = (frozenset(), frozenset())  # GPUs, nodes
-    _notices: frozenset[tuple[str, float]] = frozenset()  # of reclaim: node and deadline
-    _answered_notices: frozenset[tuple[str, float]] = frozenset()
+    _troubles: TroubleWatch = field(init=False)
     _advancing: threading.Lock = field(default_factory=threading.Lock)
+    _answering: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         self._begin_afresh()
@@ -131,14 +132,23 @@ class Planner:
     def advance(self) -> bool:
         """Assigns to nodes the changes of the plan in force that may be made now; returns whether more are to come."""
         with self._advancing:  # an older view must not be assigned after a newer one
-            return self._advance() if self.store.epoch else False
+            return self._advance(self.store.view) if self.store.epoch else False
 
     def quicken(self) -> int:
         """Answers loads that moved since the last call; returns the step's generation, 0 if none was needed."""
-        if not self.store.epoch:
-            return 0
-        began = time.perf_counter()
+        with self._answering:
+            return self._answer(self.loads.read_recent, time.perf_counter()) if self.store.epoch else 0
 
+    def step(self) -> int:
+        """Advances the rollout, then answers loads, by one reading of the database; returns what `quicken` does."""
+        began = time.perf_counter()
+        with self._advancing:
+            if self.store.epoch:
+                self._advance(lambda: look_at_fleet(self.store, self.loads))
+        with self._answering:
+            return self._answer(self.loads.recent, began) if self.store.epoch else 0
+
+    def _answer(self, read: ReadLoads, began: float) -> int:
         def assign() -> None:
             self.advance()
             metrics.FAST_SECONDS.observe(time.perf_counter() - began)
@@ -146,7 +156,7 @@ class Planner:
         # Loads are read even before the first plan, which will be made for them.
         try:
             self._answer_notices(assign)
-            now, recent = self.loads.read_recent()
+            now, recent = read()
             step = self._lane.answer(recent, now, assign)
         except Deposed as deposed:
             self._step_down(deposed)
@@ -156,13 +166,11 @@ class Planner:
 
     def _answer_notices(self, assign: Callable[[], None]) -> None:
         """Answers notices of reclaim that are new, once each."""
-        notices, answered = self._notices, self._answered_notices
-        self._answered_notices = notices
-        if notices - answered and self.store.epoch:
+        if notices := self._troubles.take_notices():
             try:
                 step = self._lane.leave(self.store.snapshot(self._expect_loads), assign)
             except Unavailable:
-                self._answered_notices = answered
+                self._troubles.give_back(notices)
                 raise
             self.called_for = step.calls_for or self.called_for
 
@@ -180,10 +188,8 @@ class Planner:
 
     def forget(self, days: float, most_bytes: float) -> int:
         """Drops old decisions; returns how many."""
-        if not self.store.epoch:
-            return 0
         try:
-            return self.store.forget(days, most_bytes, MOST_FORGOTTEN)
+            return self.store.forget(days, most_bytes, MOST_FORGOTTEN) if self.store.epoch else 0
         except Deposed as deposed:
             self._step_down(deposed)
             return 0
@@ -244,9 +250,9 @@ class Planner:
 
     # Parts of a rollout's step
 
-    def _advance(self) -> bool:
+    def _advance(self, look: Callable[[], FleetView]) -> bool:
         try:
-            epoch, view = self.store.epoch, self.store.view()
+            epoch, view = self.store.epoch, look()
             if view.epoch != epoch:
                 raise Deposed(f"epoch {epoch} is over")
             gap = self._stepped_at is None or view.at > self._stepped_at + LONGEST_GAP
@@ -264,13 +270,7 @@ class Planner:
             self.called_for = self.called_for or step.calls_for
         if self._jobs.is_due(view.at):
             self.called_for = self.called_for or Reason.JOB_APPLIED
-        notices = frozenset(view.status.reclaimed_at.items())
-        if notices != self._notices:
-            self._notices = notices
-            self.called_for = self.called_for or Reason.RECLAIM_NOTICE
-        if (view.status.ailing, view.status.lost) != self._troubles:
-            self._troubles = (view.status.ailing, view.status.lost)
-            self.called_for = self.called_for or Reason.NODE_LOST
+        self.called_for = self.called_for or self._troubles.look(view.status)
         return not step.done
 
     # Leading
@@ -294,7 +294,7 @@ class Planner:
         metrics.show_rollout(None)
 
     def _begin_afresh(self) -> None:
-        self._notices = self._answered_notices = frozenset()
+        self._troubles = TroubleWatch()
         self._lane = FastLane(self.store, self.solver)
         self._announcer = Announcer(self.store.database, self.solver, self.currency)
         self._jobs = JobRounds()

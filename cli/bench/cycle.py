@@ -105,9 +105,9 @@ class TimedFastLane:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 
-    def quicken(self) -> int:
+    def step(self) -> int:
         before = _quick_seconds()
-        generation = self.inner.quicken()
+        generation = self.inner.step()
         if generation:
             self.took_ms.append((_quick_seconds() - before) * 1000)
         return generation

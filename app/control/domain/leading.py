@@ -10,6 +10,7 @@ from typing import Any
 from app.control.domain.decision import PlanState
 from app.control.domain.desired import Desired, FleetStatus
 from app.control.domain.snapshot import DeclaredObject
+from app.store.fleet.load_news import LoadNews
 from app.store.plans import plans
 from app.store.plans.job_states import JobRow
 
@@ -26,6 +27,7 @@ class FleetView:
     status: FleetStatus
     jobs: Sequence[JobRow] = ()  # the stored state of each
     epoch: int = 0  # of the lease at that moment
+    news: LoadNews | None = None  # that was asked for
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from agents.contract.assignments import AssignedInstance
 from app.control.domain.readings import CopyTrial, JobReading
@@ -16,13 +16,15 @@ from app.control.observe.corrections import record_corrections
 from app.control.observe.drift import Drift, predict_running, profile_places
 from app.control.observe.drift.correct import ProfileCorrection
 from app.control.observe.drift.rows import from_row
-from app.control.observe.loads import Loads, RecentLoad, read_reports
-from app.control.observe.loads.reports import ReceivedReport, ReportBatch, ReportCursor
+from app.control.observe.loads import Loads, RecentLoad, ask_after, open_news
+from app.control.observe.loads.reports import ReceivedReport
 from app.control.observe.loads.trials import Trials
 from app.control.observe.loads.trust import TrustedInstances
 from app.store.database import clock
 from app.store.database.database import Database, Unavailable
+from app.store.fleet import load_news
 from app.store.fleet import loads as rows
+from app.store.fleet.load_news import LoadNews, NewsQuestion
 from app.store.plans import corrections
 from solvers.llm.iteration import TokenLengths
 from solvers.planning.measured import MeasuredInstance
@@ -42,6 +44,7 @@ class ReportListener:
         self._trusted = TrustedInstances()
         self._trials = Trials()
         self._turn = threading.Lock()
+        self._at = datetime.min.replace(tzinfo=UTC)  # of the last news
         self._job_readings: list[JobReading] = []
         self._unstored: list[rows.LoadBucket] = []
         self._unrecorded: dict[str, ProfileCorrection] = {}  # by profile
@@ -65,32 +68,53 @@ class ReportListener:
                 {name: slo_percentile(spec) for name, spec in services.items()},
             )
 
-    def read_recent(self) -> tuple[datetime, dict[str, RecentLoad]]:
-        """Reads the reports since the last call; returns the time, and the recent load of every service."""
+    def ask(self) -> NewsQuestion:
+        """Returns the question for all that came since the last news."""
+        with self._turn:
+            return self._question()
+
+    def take(self, asked: NewsQuestion, news: LoadNews | None) -> None:
+        """Takes the answer to a question; None: the database gave none.
+
+        Where another thread has read meanwhile, the next question starts from there, so this answer says nothing new.
+        """
+        with self._turn:
+            if news is None:
+                self._trusted = TrustedInstances()  # versions may go back if the database was restored or replaced
+            elif asked == self._question():
+                self._take(news)
+
+    def recent(self) -> tuple[datetime, dict[str, RecentLoad]]:
+        """Returns the time of the last news, and the recent load of every service then."""
         with self._turn:
             loads = self._loads
-            readings = self._trusted_reports(loads.cursor)
-            loads.take(readings)
-            self._drift.take(readings, loads.shed_since)
-            for received in readings.reports:
-                self._job_readings += job_readings(received.report, received.received_at)
-                self._trials.take(received.report)
-            recent = {name: found for name in loads.services if (found := loads.recent(name)) is not None}
-            return readings.at, recent
+            return self._at, {name: found for name in loads.services if (found := loads.recent(name)) is not None}
 
-    def _trusted_reports(self, cursor: ReportCursor) -> ReportBatch:
-        """Returns the reports since the cursor, without instances that their nodes were not assigned."""
+    def read_recent(self) -> tuple[datetime, dict[str, RecentLoad]]:
+        """Asks for news, and returns the same."""
+        asked, news = self.ask(), None
         try:
-            version = self._trusted.version
-            readings = self._database.read(lambda connection: read_reports(connection, cursor, version))
-        except Unavailable:
-            self._trusted = TrustedInstances()  # versions may go back if the database was restored or replaced
-            raise
-        self._trusted.take(readings.assignments, readings.at)
-        reports = [
-            ReceivedReport(received.received_at, self._trusted.filter(received.report)) for received in readings.reports
-        ]
-        return replace(readings, reports=reports)
+            news = self._database.read(lambda connection: load_news.read(connection, asked))
+        finally:
+            self.take(asked, news)
+        return self.recent()
+
+    def _question(self) -> NewsQuestion:
+        return ask_after(self._loads.cursor, self._trusted.version)
+
+    def _take(self, news: LoadNews) -> None:
+        """Takes news, without instances that their nodes were not assigned."""
+        loads = self._loads
+        self._trusted.take(news.assignments, news.now)
+        found = open_news(news, loads.cursor)
+        reports = [ReceivedReport(line.received_at, self._trusted.filter(line.report)) for line in found.reports]
+        readings = replace(found, reports=reports)
+        loads.take(readings)
+        self._drift.take(readings, loads.shed_since)
+        for received in readings.reports:
+            self._job_readings += job_readings(received.report, received.received_at)
+            self._trials.take(received.report)
+        self._at = news.now
 
     def trials(self, wanted: Mapping[str, AssignedInstance]) -> Mapping[str, CopyTrial]:
         """Returns how copies on trial have answered since this method first named them."""

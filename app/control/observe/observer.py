@@ -33,6 +33,7 @@ from app.control.observe.spending import SpendingCache
 from app.control.observe.world import WorldCache
 from app.nodes.detail import NodeDetail
 from app.store.fleet import planner_reads
+from app.store.fleet.load_news import NO_NEWS, NewsQuestion
 from app.store.fleet.planner_reads import CycleReading, FleetReading, StepReading
 from app.store.plans import pieces
 from app.store.plans.plans import PlanInForce, RecentFailures
@@ -121,15 +122,16 @@ class Observer:
             proposal=reading.proposal,
         )
 
-    def view(self, connection: Connection) -> FleetView:
-        """Returns what a step of the rollout follows from, as of one moment."""
-        reading = planner_reads.read_step(connection, self._assigned_version, self._details_at)
+    def view(self, connection: Connection, asked: NewsQuestion = NO_NEWS) -> FleetView:
+        """Returns what a step of the rollout follows from, as of one moment, and the news of loads till then."""
+        reading = planner_reads.read_step(connection, self._assigned_version, self._details_at, asked)
         declared = self._take(connection, reading)
         target, _ = self._target(connection, reading.plan)
         status = self._fleet_status(reading)
         return FleetView(
-            reading.now, declared, reading.plan, target, dict(self._assigned), status, reading.jobs, reading.epoch
-        )
+            reading.now, declared, reading.plan, target, dict(self._assigned), status, reading.jobs, reading.epoch,
+            reading.news,
+        )  # fmt: skip
 
     def _unfinished(self, plan: PlanInForce | None, target: Desired) -> Desired | None:
         """Returns the assignments of a plan that is not fully rolled out; None if they are what it wants."""

@@ -24,6 +24,7 @@ from app.control.record.encoding import plan_row, snapshot_parts
 from app.store.database import clock, lease
 from app.store.database.database import Database, Unavailable
 from app.store.fleet import assignments
+from app.store.fleet.load_news import NO_NEWS, NewsQuestion
 from app.store.plans import approval_hold, plan_reads, plans, retention
 from app.store.world import events
 
@@ -79,9 +80,9 @@ class PlannerStore:
         found: tuple[DeclaredObject, ...] = self.read(lambda c, observer: observer.world(c))
         return found
 
-    def view(self) -> FleetView:
-        """Returns what a step of the rollout follows from, as of one moment."""
-        found: FleetView = self.read(lambda c, observer: observer.view(c))
+    def view(self, asked: NewsQuestion = NO_NEWS) -> FleetView:
+        """Returns what a step of the rollout follows from, as of one moment, and the news of loads till then."""
+        found: FleetView = self.read(lambda c, observer: observer.view(c, asked))
         return found
 
     def record(

@@ -87,7 +87,6 @@ class Database:
     ):
         self.direct = direct
         self._moment = moment
-        self.writes = 0  # calls of `write` that have ended: while it stays the same, this process has written nothing
         self._writers = BoundedSemaphore(writers or pool_size)
         self.engine = create_pool(url, pool_size=pool_size, direct=direct, slow_query_ms=slow_query_ms)
         self._autocommit = self.engine.execution_options(isolation_level="AUTOCOMMIT")
@@ -152,7 +151,6 @@ class Database:
         try:
             return self._write_alone(fn, repeatable)
         finally:
-            self.writes += 1
             self._writers.release()
 
     def _write_alone(self, fn: Callable[[Connection], T], repeatable: bool) -> T:

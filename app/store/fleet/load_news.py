@@ -6,36 +6,67 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any, TypeAlias
 
 import msgspec
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Row
 
 from agents.contract.gateways import GatewayCounts
 from app.store.database.database import statement
 
 NEWS = timedelta(minutes=3)
 
+ASSIGNMENTS = """
+    (SELECT CAST(json_agg(json_build_array(node, version, body)) AS text) FROM assignment
+     WHERE version > :assigned) AS assignments
+"""
 # A row that a slow transaction commits late carries an earlier time, so each read looks a little back and leaves out
-# known rows. Reports older than a few minutes are not read any more. The first row is always there, for the time.
-READ = statement(
-    "news_of_loads",
-    """
-    SELECT '' AS source, '' AS name, CAST(0 AS bigint) AS number, moment() AS at, CAST('' AS bytea) AS body
-    UNION ALL
-    SELECT 'assignment', node, version, NULL, convert_to(body, 'UTF8') FROM assignment WHERE version > :assigned
-    UNION ALL
-    SELECT 'gateway', gateway, 0, received_at, body FROM gateway_state
-    WHERE received_at > CAST(:gateways_since AS timestamptz)
-    UNION ALL
-    SELECT 'node', node, ordinal, received_at, body FROM report_minute
-    WHERE received_at > greatest(CAST(:reports_since AS timestamptz), moment() - CAST(:within AS interval))
+# known rows. Reports older than a few minutes are not read any more. JSON has bytes as base64 without line breaks.
+COUNTS_AND_REPORTS = """
+    (SELECT CAST(json_agg(json_build_array(
+        gateway, received_at, translate(encode(body, 'base64'), E'\\n', ''))) AS text)
+     FROM gateway_state WHERE received_at > CAST(:gateways_since AS timestamptz)) AS gateways,
+    (SELECT CAST(json_agg(json_build_array(
+        node, ordinal, received_at, translate(encode(body, 'base64'), E'\\n', '')) ORDER BY ordinal) AS text)
+     FROM report_minute
+     WHERE received_at > greatest(CAST(:reports_since AS timestamptz), moment() - CAST(:within AS interval))
         AND NOT EXISTS (
             SELECT FROM unnest(CAST(:nodes AS text[]), CAST(:ordinals AS bigint[])) AS known (node, ordinal)
-            WHERE known.node = report_minute.node AND known.ordinal = report_minute.ordinal)
-    """,
-)
+            WHERE known.node = report_minute.node AND known.ordinal = report_minute.ordinal)) AS reports
+"""
+READ = statement("news_of_loads", f"SELECT moment() AS now, {ASSIGNMENTS}, {COUNTS_AND_REPORTS}")
 
+AssignedBody: TypeAlias = tuple[str, int, str]  # node, version, body
+
+_assignments = msgspec.json.Decoder(list[AssignedBody])
+_gateways = msgspec.json.Decoder(list[tuple[str, datetime, bytes]])
+_reports = msgspec.json.Decoder(list[tuple[str, int, datetime, bytes]])
 _counts = msgspec.json.Decoder(GatewayCounts)
+
+
+@dataclass(frozen=True, slots=True)
+class NewsQuestion:
+    """What is known already: the version of assignments, the times of counts and reports, and reports since then."""
+
+    assigned: int = 0
+    gateways_since: str = "-infinity"
+    reports_since: str = "-infinity"
+    known: Sequence[tuple[str, int]] = ()  # node and ordinal
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """Returns the values of the statement."""
+        return {
+            "assigned": self.assigned,
+            "gateways_since": self.gateways_since,
+            "reports_since": self.reports_since,
+            "within": NEWS,
+            "nodes": [node for node, _ in self.known],
+            "ordinals": [ordinal for _, ordinal in self.known],
+        }
+
+
+NO_NEWS = NewsQuestion(2**62, "infinity", "infinity")  # asks for nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,37 +93,25 @@ class LoadNews:
     """All that is new at a moment; the reports of a node are in order."""
 
     now: datetime
-    assignments: Sequence[tuple[str, int, bytes]]  # node, version, body
+    assignments: Sequence[AssignedBody]
     gateways: Sequence[GatewayCounters]
     reports: Sequence[ReportRow]
 
 
-def read(
-    connection: Connection,
-    assigned: int,
-    gateways_since: datetime | None,
-    reports_since: datetime | None,
-    known: Sequence[tuple[str, int]],
-) -> LoadNews:
+def read(connection: Connection, question: NewsQuestion) -> LoadNews:
     """Returns assignments newer than a version, counts and reports that arrived since, the known reports left out."""
-    values = {
-        "assigned": assigned,
-        "gateways_since": gateways_since.isoformat() if gateways_since else "-infinity",
-        "reports_since": reports_since.isoformat() if reports_since else "-infinity",
-        "within": NEWS,
-        "nodes": [node for node, _ in known],
-        "ordinals": [ordinal for _, ordinal in known],
-    }
-    first, *rows = connection.execute(READ, values)
+    return news_of(connection.execute(READ, question.values).one())
+
+
+def news_of(row: Row[Any]) -> LoadNews:
+    """Returns the news in a row that has these columns."""
     gateways = [
-        GatewayCounters(row.name, row.at, _counts.decode(zlib.decompress(row.body)))
-        for row in rows
-        if row.source == "gateway"
+        GatewayCounters(name, at, _counts.decode(zlib.decompress(body)))
+        for name, at, body in (_gateways.decode(row.gateways) if row.gateways else ())
     ]
-    reports = [ReportRow(row.name, row.number, row.at, row.body) for row in rows if row.source == "node"]
     return LoadNews(
-        first.at,
-        [(row.name, row.number, bytes(row.body)) for row in rows if row.source == "assignment"],
+        row.now,
+        _assignments.decode(row.assignments) if row.assignments else [],
         sorted(gateways, key=lambda counters: counters.gateway),
-        sorted(reports, key=lambda report: report.ordinal),
+        [ReportRow(*line) for line in _reports.decode(row.reports)] if row.reports else [],
     )

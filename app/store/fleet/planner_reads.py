@@ -6,7 +6,7 @@ Lists come as JSON, which is read faster than rows, and a single statement needs
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
@@ -14,8 +14,9 @@ import msgspec
 from sqlalchemy import Connection, Row, TextClause
 
 from app.store.database.database import statement
-from app.store.fleet import cordons
+from app.store.fleet import cordons, load_news
 from app.store.fleet.cordons import Cordon
+from app.store.fleet.load_news import NO_NEWS, AssignedBody, LoadNews, NewsQuestion
 from app.store.plans import job_states, plan_reads, plans
 from app.store.plans.job_states import JobRow
 from app.store.plans.plans import PlanInForce, RecentFailures
@@ -24,8 +25,7 @@ OVERLAP = timedelta(seconds=10)  # by which a node's detail may become visible a
 
 _COMMON = f"""
     moment() AS now, version.value AS object_version, version.floor AS object_floor, plan_in_force.*,
-    (SELECT CAST(json_agg(json_build_array(node, version, body)) AS text) FROM assignment
-     WHERE version > :assigned) AS assignments,
+    {load_news.ASSIGNMENTS},
     (SELECT CAST(json_agg(listed) AS text) FROM ({cordons.LISTED}) AS listed) AS cordons,
     (SELECT CAST(json_agg(listed) AS text) FROM ({job_states.LISTED}) AS listed) AS jobs
 """
@@ -38,7 +38,8 @@ STEP = statement(
     SELECT {_COMMON}, (SELECT epoch FROM lease WHERE name = 'planner') AS epoch,
         (SELECT CAST(json_agg(json_build_array(node, changed_at, detail)) AS text) FROM node_detail
          WHERE changed_at > CAST(:since AS timestamptz)) AS details,
-        (SELECT CAST(json_agg(json_build_array(node, generation, received_at)) AS text) FROM node_state) AS received
+        (SELECT CAST(json_agg(json_build_array(node, generation, received_at)) AS text) FROM node_state) AS received,
+        {load_news.COUNTS_AND_REPORTS}
     {_FROM}
     """,
 )
@@ -64,7 +65,6 @@ CYCLE = statement(
     """,
 )
 
-AssignedBody: TypeAlias = tuple[str, int, str]  # node, version, body
 ReportedDetail: TypeAlias = tuple[str, datetime, msgspec.Raw]  # node, when it changed, detail
 ReceivedReport: TypeAlias = tuple[str, int, datetime]  # node, generation that it holds, time of its last report
 CorrectionOfProfile: TypeAlias = tuple[str, str, str, Any, float, float, float]
@@ -102,6 +102,7 @@ class StepReading(FleetReading):
     epoch: int  # of the lease
     details: Sequence[ReportedDetail]
     received: Sequence[ReceivedReport]
+    news: LoadNews
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,14 +116,19 @@ class CycleReading(FleetReading):
     proposal: int  # the newest plan that waits for approval; 0: none
 
 
-def read_step(connection: Connection, assigned: int, since: datetime) -> StepReading:
-    """Returns the fleet, with assignments newer than a version and details that changed since a time."""
-    row = _row(connection, STEP, assigned=assigned, since=since - OVERLAP)
+def read_step(connection: Connection, assigned: int, since: datetime, asked: NewsQuestion = NO_NEWS) -> StepReading:
+    """Returns the fleet, with assignments newer than a version, details that changed since a time, and news of loads.
+
+    The assignments are those that the question asks for, too.
+    """
+    asked = replace(asked, assigned=min(assigned, asked.assigned))
+    row = _row(connection, STEP, since=since - OVERLAP, **asked.values)
     return StepReading(
         **_common(row),
         epoch=row.epoch or 0,
         details=_listed(row.details, ReportedDetail),
         received=_listed(row.received, ReceivedReport),
+        news=load_news.news_of(row),
     )
 
 

@@ -12,6 +12,7 @@ import pytest
 from sqlalchemy import text
 
 from app.control.cycle import CycleBudget
+from app.control.domain.desired import FleetStatus
 from app.control.domain.events import Reason
 from app.control.domain.snapshot import Snapshot
 from app.control.fast.lane import FastLane, LaneResult
@@ -178,7 +179,7 @@ def test_a_notice_whose_answer_failed_is_answered_once_the_database_is_back(
         simulation.plans = False
         planner = simulation.planner
         monkeypatch.setattr(FastLane, "leave", leave)
-        planner._notices = frozenset({("node-0", planner.store.moment().timestamp() + 120.0)})
+        planner._troubles.look(FleetStatus(reclaimed_at={"node-0": planner.store.moment().timestamp() + 120.0}))
         with pytest.raises(Unavailable):
             planner.quicken()
         planner.quicken()

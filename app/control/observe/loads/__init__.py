@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from app.control.observe.loads.loads import Loads
 from app.control.observe.loads.recent import RecentLoad
-from app.control.observe.loads.reports import ReportBatch, ReportCursor, read_reports
+from app.control.observe.loads.reports import ReportBatch, ReportCursor, ask_after, open_news, read_reports
 
-__all__ = ["Loads", "RecentLoad", "ReportBatch", "ReportCursor", "read_reports"]
+__all__ = ["Loads", "RecentLoad", "ReportBatch", "ReportCursor", "ask_after", "open_news", "read_reports"]

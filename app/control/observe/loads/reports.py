@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from agents.contract.fields import GpuIndex, Moment, Reason
 from agents.contract.reports import Copy, Excursion, HeldBack, InstanceMinute
 from app.store.fleet import load_news
-from app.store.fleet.load_news import GatewayCounters
+from app.store.fleet.load_news import AssignedBody, GatewayCounters, LoadNews, NewsQuestion
 
 OVERLAP = timedelta(seconds=3)  # by which a report may become visible after its own time
 
@@ -78,16 +78,29 @@ class ReportBatch:
     gateways: Sequence[GatewayCounters] = ()
     cursor: ReportCursor = field(default_factory=ReportCursor)
     unreadable: int = 0
-    assignments: Sequence[tuple[str, int, bytes]] = ()  # node, version, body
+    assignments: Sequence[AssignedBody] = ()
 
 
 _decoder = msgspec.json.Decoder(ReportExcerpt)
 
 
-def read_reports(connection: Connection, after: ReportCursor, assigned: int = 0) -> ReportBatch:
-    """Reads everything after a cursor and a version of assignments, and returns it with the next cursor."""
-    since = after.reports_at - OVERLAP if after.reports_at else None
-    news = load_news.read(connection, assigned, after.gateways_at, since, list(after.known))
+def read_reports(connection: Connection, after: ReportCursor) -> ReportBatch:
+    """Reads everything after a cursor, and returns it with the next cursor."""
+    return open_news(load_news.read(connection, ask_after(after)), after)
+
+
+def ask_after(cursor: ReportCursor, assigned: int = 0) -> NewsQuestion:
+    """Returns the question for everything after a cursor and a version of assignments."""
+    return NewsQuestion(
+        assigned,
+        cursor.gateways_at.isoformat() if cursor.gateways_at else "-infinity",
+        (cursor.reports_at - OVERLAP).isoformat() if cursor.reports_at else "-infinity",
+        tuple(cursor.known),
+    )
+
+
+def open_news(news: LoadNews, after: ReportCursor) -> ReportBatch:
+    """Returns the reports of what was asked after a cursor, and the next cursor."""
     rows = news.reports
     reports = []
     unreadable = 0

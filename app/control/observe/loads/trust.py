@@ -16,6 +16,7 @@ import msgspec
 from agents.contract.assignments import AssignedInstance, Assignment
 from agents.contract.reports import InstanceMinute
 from app.control.observe.loads.reports import ReportExcerpt
+from app.store.fleet.load_news import AssignedBody
 
 FORMER_INTERVAL = timedelta(minutes=10)  # that a former instance is accepted: its last minute may be reported late
 
@@ -34,7 +35,7 @@ class TrustedInstances:
         self._former: dict[str, Mapping[str, tuple[Owner, datetime]]] = {}
         self._strangers: dict[str, int] = {}
 
-    def take(self, assignments: Iterable[tuple[str, int, bytes | str]], now: datetime) -> None:
+    def take(self, assignments: Iterable[AssignedBody], now: datetime) -> None:
         """Adds assignments that were written since: node, version, body."""
         for node, version, body in assignments:
             assigned = _decoder.decode(body)

@@ -108,18 +108,12 @@ def test_rows_are_found_by_index(database: Database, statement: TextClause, para
 
 
 SINCE = {"assigned": ROWS - 10, "node": "", "hours": 2.0, "place_minutes": 30.0, "since": datetime.now(UTC)}
+NEWS = load_news.NewsQuestion(ROWS - 10, known=[("node-1", 1)])
 WHOLE = {"node_state", "node_detail"}  # a step reads of each node when it reported; a planner asks that of all at once
 READS: list[tuple[TextClause, dict[str, Any], set[str]]] = [
-    (planner_reads.STEP, SINCE, WHOLE),
+    (planner_reads.STEP, {**SINCE, **NEWS.values}, WHOLE | {"report_minute"}),
     (planner_reads.CYCLE, SINCE, WHOLE),
-    (
-        load_news.READ,
-        {
-            "assigned": ROWS - 10, "gateways_since": "-infinity", "reports_since": "-infinity",
-            "within": load_news.NEWS, "nodes": ["node-1"], "ordinals": [1],
-        },
-        {"report_minute"},  # which holds the last minutes alone
-    ),
+    (load_news.READ, NEWS.values, {"report_minute"}),  # which holds the last minutes alone
 ]  # fmt: skip
 SMALL = {
     "approval_hold", "campaign", "cordon", "correction", "gateway_state", "job_state", "lease", "plan",
