@@ -73,18 +73,23 @@ def adversarial(rng: random.Random, count: int) -> list[tuple[str, Held]]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(scaled(1000, 10)))
-def test_case_17_overlapping_claims_are_divided_as_a_plain_recomputation_divides_them(seed: int) -> None:
-    claims = adversarial(random.Random(seed), scaled(120, 60, 60))
+@pytest.mark.parametrize("pricing", ["gpu", "node"])
+@pytest.mark.parametrize("count", [1, 2, 5, 12, scaled(120, 60)])  # few claims leave GPUs empty, many hide that
+@pytest.mark.parametrize("seed", range(scaled(300, 5, 1)))
+def test_case_17_overlapping_claims_are_divided_as_a_plain_recomputation_divides_them(
+    seed: int, count: int, pricing: str
+) -> None:
+    claims = adversarial(random.Random(seed), count)
     facts = facts_of(PRICE, [held for _, held in claims], timedelta())
     instances = {held.id: instance for instance, held in claims}
-    facts = replace(facts, usage=[replace(interval, instance=instances[interval.id]) for interval in facts.usage])
+    placed = [replace(interval, instance=instances[interval.id]) for interval in facts.usage]
+    facts = replace(facts, usage=placed, pricing=pricing)
     found: dict[tuple[Any, ...], int] = defaultdict(int)
     for line, amount in allocate(facts, us(START), us(START + SPAN)).items():
         tenant = line.tenant if line.kind == "used" else f"__{line.kind}__"
         found[EPOCH + line.slice * MICROSECOND, "node-1", line.gpu, tenant, line.service] += amount.nano
     paid = [Paid("node-1", gpu, KIND, 16.0, START) for gpu in range(2)]
-    verdict = judged(paid, PRICE, believed(claims), START, START + SPAN)
+    verdict = judged(paid, PRICE, believed(claims), START, START + SPAN, pricing)
     assert {key: nano for key, nano in found.items() if nano} == {
         key: nano for key, nano in verdict.parts.items() if nano
     }
