@@ -115,17 +115,27 @@ def followed_fleet(postgres: DatabaseServer, folder: Path) -> Iterator[Fleet]:
 
 
 @pytest.fixture(scope="module")
-def fleet(postgres: DatabaseServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+def running(postgres: DatabaseServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     with followed_fleet(postgres, tmp_path_factory.mktemp("following")) as made:
         yield made
+
+
+@pytest.fixture
+def fleet(running: Fleet) -> Fleet:
+    """The running fleet, with a copy on each of its two nodes, whatever tests before have left behind."""
+    for index, node in enumerate(running.tokens):
+        running.tell(node, index)
+        running.say(node, (index, "ready"))
+    until(lambda: running.ready() == {"copy-0", "copy-1"}, "the gateway follows")
+    return running
 
 
 @pytest.mark.slow
 def test_a_move_across_nodes_costs_no_request(fleet: Fleet) -> None:
     """Twice there and back: the new copy is up before the old one is drained, and it ends when it has no request."""
-    fleet.tell("node-1", 0)
-    fleet.say("node-1", (0, "ready"))
-    until(lambda: fleet.ready() == {"copy-0"}, "the gateway follows")
+    fleet.tell("node-2")
+    fleet.say("node-2")
+    until(lambda: fleet.ready() == {"copy-0"}, "one node has none")
     with steady_load(fleet.gateway.port, f"/{SERVICE}/x", rate_per_second=200, method="POST", body="{}") as load:
         for old, new in ((0, 1), (1, 0), (0, 1), (1, 0)):
             move(fleet, old, new)
@@ -152,9 +162,6 @@ def move(fleet: Fleet, old: int, new: int) -> None:
 def test_weights_follow_the_assignments_of_nodes(fleet: Fleet) -> None:
     fleet.tell("node-1", 0, rate=300.0)
     fleet.tell("node-2", 1, rate=100.0)
-    fleet.say("node-1", (0, "ready"))
-    fleet.say("node-2", (1, "ready"))
-    until(lambda: fleet.ready() == {"copy-0", "copy-1"}, "both serve")
     until(lambda: answering(fleet.gateway, times=40)[fleet.copies.ports[0]] == 30, "three of four")
 
 
@@ -173,6 +180,7 @@ def test_what_was_asked_comes_back_within_a_second_or_two(fleet: Fleet) -> None:
         told = newest_counts(fleet.database)
         return sum(one.requests for word in told for one in word.counts.services if one.service == SERVICE)
 
+    assert get(fleet.gateway)[0] == 200
     until(lambda: counted() > 0, "it tells")
     before = counted()
     with steady_load(fleet.gateway.port, f"/{SERVICE}/x", rate_per_second=100) as load:
@@ -205,6 +213,9 @@ def test_without_the_control_plane_all_continues_also_after_a_restart(fleet: Fle
 
 @pytest.mark.slow
 def test_a_node_that_speaks_to_this_gateway_itself_is_not_routed_twice(fleet: Fleet) -> None:
+    fleet.tell("node-2", 1, 2)
+    fleet.say("node-2", (1, "ready"), (2, "ready"))
+    until(lambda: fleet.ready() == {"copy-0", "copy-1", "copy-2"}, "both copies of a node serve")
     own = fleet.gateway.routes("node-2")
     own.declare([fleet.copies.route(2)])
     until(lambda: fleet.gateway.ask("show servers state").count(f" {fleet.copies.ports[2]} ") == 1, "one server")
@@ -218,7 +229,7 @@ def test_a_node_that_speaks_to_this_gateway_itself_is_not_routed_twice(fleet: Fl
 @pytest.mark.slow
 def test_a_database_that_was_emptied_takes_no_route_away(fleet: Fleet) -> None:
     before = fleet.ready()
-    assert before
+    assert before == {"copy-0", "copy-1"}
 
     def empty(connection: Connection) -> None:
         connection.execute(text("DELETE FROM node_detail"))
