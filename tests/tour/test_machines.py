@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from tests.tour.world import served
 
 pytestmark = pytest.mark.timeout(240)  # the fleet comes to rest several times
 
+KILLS, KILL_SECONDS = 10, 0.1  # between two looks; a solver that starts needs longer until it answers
 OTHER = {"north": "south", "south": "north"}
 
 
@@ -77,9 +79,11 @@ def test_while_the_solver_dies_the_greedy_serves_what_is_new(fleet: TourFleet) -
     with fleet.declared(served("urgent", "unlucky")):
 
         def served_while_it_dies() -> bool:
-            for pid in fleet.solvers():
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+            for _ in range(KILLS):
+                for pid in fleet.solvers():
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                time.sleep(KILL_SECONDS)
             return bool(fleet.copies("unlucky/urgent"))
 
         fleet.until(served_while_it_dies, "the greedy has placed it")
