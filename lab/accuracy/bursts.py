@@ -49,11 +49,11 @@ def rows(data: Path) -> list[AccuracyRow]:
         plain = multiply_gpus(family("A", GPUS, SERVICES, seed, LOAD), MORE_GPUS)
         gaps = {name: GAPS[place % len(GAPS)] for place, name in enumerate(sorted(plain.services))}
         arrivals = {name: gamma_arrivals(plain, name, gap, seed) for name, gap in gaps.items()}
-        aware = outcome(with_variation(plain, arrivals), plain, arrivals)
+        aware = outcome(state_burstiness(plain, arrivals), plain, arrivals)
         found = {
             "aware": aware,
             "poisson": outcome(plain, plain, arrivals),
-            "same": as_expensive(plain, arrivals, aware),
+            "same": judge_equal_cost(plain, arrivals, aware),
         }
         for plan, result in found.items():
             costs[plan].append(result.cost)
@@ -85,7 +85,7 @@ def gamma_arrivals(problem: Problem, name: str, gap: float, seed: int) -> Floats
     return times
 
 
-def with_variation(problem: Problem, arrivals: Mapping[str, Floats]) -> Problem:
+def state_burstiness(problem: Problem, arrivals: Mapping[str, Floats]) -> Problem:
     """Returns the problem as a manifest with each service's burstiness states it."""
     services = {}
     for name, service in problem.services.items():
@@ -105,7 +105,7 @@ def outcome(planned: Problem, problem: Problem, arrivals: Mapping[str, Floats]) 
     return Outcome(plan.certificate.cost.resource, attained)
 
 
-def as_expensive(problem: Problem, arrivals: Mapping[str, Floats], aware: Outcome) -> Outcome:
+def judge_equal_cost(problem: Problem, arrivals: Mapping[str, Floats], aware: Outcome) -> Outcome:
     """Returns what is attained by a plan for Poisson arrivals at raised rates that costs as much or a little more."""
     low, high = 1.0, 4.0
     best: Outcome | None = None

@@ -33,7 +33,7 @@ def rows(data: Path) -> list[AccuracyRow]:
     slices, trainings = _parvagpu(data), _gavel(data)
     left, worth, timed, pairs = _left_out(slices, SEEDS)
     train_left, train_worth, _, train_pairs = _left_out(trainings, GAVEL_SEEDS)
-    curve = _by_count(slices)
+    curve = _measure_errors(slices)
     better = next((count for count, each in curve.items() if each[OURS] < each["nearest"]), None)
     shown = ", ".join(f"{count}: {each[OURS]:.2f} / {each['nearest']:.2f}" for count, each in curve.items())
     note = f"latency and throughput, a fifth of model and slice pairs left out; samples: ours / nearest {shown}"
@@ -135,7 +135,7 @@ def _left_out(
     )
 
 
-def _by_count(samples: Sequence[FactorSample]) -> dict[int, dict[str, float]]:
+def _measure_errors(samples: Sequence[FactorSample]) -> dict[int, dict[str, float]]:
     """Returns root mean squares by how many samples were known."""
     found = {}
     for count in COUNTS:

@@ -74,7 +74,7 @@ def competing(rates: Floats, lead: int) -> Forecasts:
     return Forecasts(middle[: len(rates)], upper[: len(rates)])
 
 
-def by_ratios(points: Floats, rates: Floats, lead: int) -> Forecasts:
+def scale_by_ratios(points: Floats, rates: Floats, lead: int) -> Forecasts:
     """Returns points, and as upper forecasts these times the quantile of the rates' own past ratios to them."""
     upper = np.full(len(rates), np.nan)
     ratios: list[float] = []
@@ -109,9 +109,9 @@ def kalman(rates: Floats, lead: int) -> Floats:
 
 def _judged(name: str, label: str, rates: Floats, lead: int, ours: Forecasts) -> Iterator[AccuracyRow]:
     baselines = {
-        "last": by_ratios(ago(rates, lead), rates, lead),
-        "yesterday": by_ratios(ago(rates, STEPS_A_DAY), rates, lead),
-        "kalman": by_ratios(kalman(rates, lead), rates, lead),
+        "last": scale_by_ratios(ago(rates, lead), rates, lead),
+        "yesterday": scale_by_ratios(ago(rates, STEPS_A_DAY), rates, lead),
+        "kalman": scale_by_ratios(kalman(rates, lead), rates, lead),
     }
     judged = len(rates) // 2
     measures: dict[str, tuple[Callable[[Forecasts], float], str, str]] = {

@@ -31,7 +31,7 @@ def plan_muxflow(problem: Problem, knowledge: Knowledge, budget: PlannerBudget) 
     fleet = seat_all(problem)
     whole, _ = carry(problem, fleet.seats, fleet.staying)
     before = {line.id: line.sm_percent for line in problem.state.running} if problem.state else {}
-    gpus = [_as_online(problem, line, before.get(line.id, 0)) for line in whole]
+    gpus = [_give_sms(problem, line, before.get(line.id, 0)) for line in whole]
     jobs = matched(problem, gpus, fleet.staying)
     instances, rests = carry(problem, [gpu.seat for gpu in gpus], jobs)
     placed = {job.job for job in jobs}
@@ -45,7 +45,7 @@ def plan_muxflow(problem: Problem, knowledge: Knowledge, budget: PlannerBudget) 
     )
 
 
-def _as_online(problem: Problem, line: Instance, sm_percent: int) -> OnlineGpu:
+def _give_sms(problem: Problem, line: Instance, sm_percent: int) -> OnlineGpu:
     """Gives an instance the SMs that it needs; it keeps those it has where they are few more."""
     least = _needed_percent(problem, line)
     if least is None:

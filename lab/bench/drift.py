@@ -60,7 +60,9 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
 
     rows = []
     for seed in range(args.seeds):
-        problem = of_one_type(family(args.family, args.gpus, args.services, seed), args.gpu_type, args.gpus, args.load)
+        problem = narrow_to_type(
+            family(args.family, args.gpus, args.services, seed), args.gpu_type, args.gpus, args.load
+        )
         world = load([Input("family", msgspec.json.encode(manifests(problem)), "json")])
         for kind, choose in (("range", one_range(args.slower)), ("all", all_at_once(args.slower))):
             if args.change not in (None, kind):
@@ -79,7 +81,7 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
     return {"rows": rows}
 
 
-def of_one_type(problem: Problem, gpu_type: str, gpus: int, load: float) -> Problem:
+def narrow_to_type(problem: Problem, gpu_type: str, gpus: int, load: float) -> Problem:
     """Returns the problem on GPUs of one type: no copy can escape to others when they turn slower."""
     from benchmarks.hardware import FLEET
     from benchmarks.load import scale_to_load

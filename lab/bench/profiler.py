@@ -56,7 +56,7 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
         physics = Physics(seed)
         learn(physics, problem)
         keys = sorted(problem.profiles)[seed % args.every :: args.every]
-        for row in (_alone(args, physics, keys, seed), _beside(args, physics, keys, seed)):
+        for row in (_alone(args, physics, keys, seed), _measure_slowdowns(args, physics, keys, seed)):
             rows.append(row)
             say(" ".join(f"{name} {row[name]:.4g}" if name != "what" else row[name] for name in SHOWN if name in row))
     return {"rows": rows}
@@ -100,7 +100,9 @@ def _alone(args: argparse.Namespace, physics: Physics, keys: Sequence[LoadKey], 
     }  # fmt: skip
 
 
-def _beside(args: argparse.Namespace, physics: Physics, keys: Sequence[LoadKey], seed: int) -> dict[str, Any]:
+def _measure_slowdowns(
+    args: argparse.Namespace, physics: Physics, keys: Sequence[LoadKey], seed: int
+) -> dict[str, Any]:
     """Returns how far the slowdowns are that Profiles give, at all settings of three models on one kind of GPU."""
     import numpy as np
 
@@ -124,7 +126,7 @@ def _beside(args: argparse.Namespace, physics: Physics, keys: Sequence[LoadKey],
         declared = [DeclaredProfile(name, _spec_of(one)) for name, one in zip(names, chosen, strict=True)]
         predicted = _predicted_slowdowns(neighbour_profiles(declared, done).manifests)
         exact = [_measured_together(1, setting, chosen, physics, lambda: 1.0) for setting in settings]
-        true = [each for found in exact for each in _with_others(found.copies)]
+        true = [each for found in exact for each in _pair_with_others(found.copies)]
         slowdowns = np.array([mine.beside_ms / mine.alone_ms for mine, _ in true])
         errors.append(np.array([predicted(mine, rest) for mine, rest in true]) / slowdowns - 1)
         without.append(1 / slowdowns - 1)
@@ -173,7 +175,7 @@ def _predicted(spec: Mapping[str, Any], setting: CopySetting) -> tuple[float, fl
     slow = float((TOP_MHZ / setting.clock_mhz) ** spec.get("clockExponent", 1.0))
     batches = sorted(spec["latencyMs"], key=int)
 
-    def at(name: str) -> float:
+    def average_error(name: str) -> float:
         rows = []
         for batch in batches:
             row = spec["latencyMs"][batch]
@@ -181,7 +183,7 @@ def _predicted(spec: Mapping[str, Any], setting: CopySetting) -> tuple[float, fl
             rows.append(np.interp(setting.sm_percent, [float(s) for s in shares], [row[s][name] for s in shares]))
         return float(np.interp(setting.batch, [int(batch) for batch in batches], rows)) * slow
 
-    return at("mean"), at("q90")
+    return average_error("mean"), average_error("q90")
 
 
 def _measured_together(
@@ -212,7 +214,7 @@ def _measured_together(
     return MeasuredSetting(sequence, setting, AT, latency_ms=times[0], spread_ms=0.0, samples=1, copies=copies)
 
 
-def _with_others(copies: Sequence[SharedCopyTimes]) -> list[tuple[SharedCopyTimes, list[SharedCopyTimes]]]:
+def _pair_with_others(copies: Sequence[SharedCopyTimes]) -> list[tuple[SharedCopyTimes, list[SharedCopyTimes]]]:
     """Returns each copy with those beside it."""
     return [(mine, [other for other in copies if other is not mine]) for mine in copies]
 

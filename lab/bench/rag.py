@@ -197,7 +197,7 @@ class _Comparison:
         from lab.rag.replayed import replay_planned
 
         self._say("last value by throughput")
-        planner = fleets.ThroughputPlanner.of(self._truth.problem, self._requests)
+        planner = fleets.ThroughputPlanner.choose(self._truth.problem, self._requests)
         return replay_planned(self._truth, self._order, planner.plan)
 
 

@@ -42,14 +42,14 @@ def draw_evaluation(results: Sequence[EvaluationResult], folder: Path) -> list[s
         runs = [result for result in results if result.experiment == experiment]
         first = min(run.seed for run in runs)
         names.append(experiment)
-        save_chart(_over_time([run for run in runs if run.seed == first], experiment), folder / experiment)
+        save_chart(_draw_course([run for run in runs if run.seed == first], experiment), folder / experiment)
         if experiment == "cost":
             names.append("cost-by-service")
-            save_chart(_by_service(runs), folder / "cost-by-service")
+            save_chart(_draw_bills(runs), folder / "cost-by-service")
     return names
 
 
-def _over_time(runs: Sequence[EvaluationResult], title: str) -> Any:
+def _draw_course(runs: Sequence[EvaluationResult], title: str) -> Any:
     from matplotlib import pyplot
 
     canvas, panels = pyplot.subplots(len(PANELS), figsize=(9, 11), sharex=True)
@@ -66,7 +66,7 @@ def _over_time(runs: Sequence[EvaluationResult], title: str) -> Any:
     return canvas
 
 
-def _by_service(runs: Sequence[EvaluationResult]) -> Any:
+def _draw_bills(runs: Sequence[EvaluationResult]) -> Any:
     """Draws figure 7: each service's bill, as a share of the largest."""
     from matplotlib import pyplot
 

@@ -33,7 +33,7 @@ def _hetsev(seeds: Sequence[int], processes: int) -> SystemEvaluation:
     from lab.evaluate.play import play
 
     results = play(hetsev_runs(seeds), processes, say)
-    return _of_fleets(hetsev_claims(results), results)
+    return _evaluate_fleets(hetsev_claims(results), results)
 
 
 def _inss(seeds: Sequence[int], processes: int) -> SystemEvaluation:
@@ -44,7 +44,7 @@ def _inss(seeds: Sequence[int], processes: int) -> SystemEvaluation:
 
     plans = plan_figures(seeds)
     results = play(inss_runs(seeds), processes, say)
-    return _of_fleets(inss_claims(results, plans), results)
+    return _evaluate_fleets(inss_claims(results, plans), results)
 
 
 def _morak(seeds: Sequence[int], processes: int) -> SystemEvaluation:
@@ -69,7 +69,7 @@ def _mudi(seeds: Sequence[int], processes: int) -> SystemEvaluation:
     results = play(mudi_runs(seeds), processes, say)
     say("M2, M4 and M5: co-locations, batches, and the SM% of 12 and of 1,000 GPUs")
     alone = [*colocation_claims(seeds), *batch_claims(seeds), *decision_claims(seeds)]
-    return _of_fleets([*alone, *mudi_claims(results)], results)
+    return _evaluate_fleets([*alone, *mudi_claims(results)], results)
 
 
 def _oltunes(seeds: Sequence[int], processes: int) -> SystemEvaluation:
@@ -80,10 +80,10 @@ def _oltunes(seeds: Sequence[int], processes: int) -> SystemEvaluation:
     from lab.evaluate.play import play
 
     results = play(oltunes_runs(seeds), processes, say)
-    return _of_fleets([*learning_claims(seeds), *pair_claims(seeds), *oltunes_claims(results)], results)
+    return _evaluate_fleets([*learning_claims(seeds), *pair_claims(seeds), *oltunes_claims(results)], results)
 
 
-def _of_fleets(claims: Sequence[EvaluationClaim], results: Sequence[EvaluationResult]) -> SystemEvaluation:
+def _evaluate_fleets(claims: Sequence[EvaluationClaim], results: Sequence[EvaluationResult]) -> SystemEvaluation:
     from lab.evaluate.charts import draw_evaluation
 
     return SystemEvaluation(claims, [result.figures() for result in results], partial(draw_evaluation, results))

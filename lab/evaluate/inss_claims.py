@@ -62,13 +62,13 @@ def inss_claims(results: Sequence[EvaluationResult], plans: InssPlanFigures) -> 
         EvaluationClaim(_error(3), worst_errors(TABLE_3), seeds),
         EvaluationClaim(THROUGHPUT_OF_SAC_D, _means(plans.back_to_back), seeds),
     ]
-    missed = _by_seed(results, PLANNED, lambda result: result.violations_percent)
+    missed = _list_by_seed(results, PLANNED, lambda result: result.violations_percent)
     claims.append(EvaluationClaim(VIOLATED, _means(missed), seeds))
     for services, found in (("six", plans.sustained_six), ("eight", plans.sustained_eight)):
         for baseline, times in OVER:
             claims.append(EvaluationClaim(_sustained(services, baseline, times), _means(found), seeds))
     for experiment, services in ((SATURATED, "six"), (HEAVY, "eight")):
-        values = _means(_by_seed(results, experiment, lambda result: result.mean("within_per_second")))
+        values = _means(_list_by_seed(results, experiment, lambda result: result.mean("within_per_second")))
         for baseline, times in OVER:
             claims.append(EvaluationClaim(_throughput(services, baseline, times), values, seeds))
     return claims
@@ -77,7 +77,7 @@ def inss_claims(results: Sequence[EvaluationResult], plans: InssPlanFigures) -> 
 OVER = ((GPULET, 1.281), (GSLICE, 1.477), (IGNITER, 2.897))  # by how much InSS's throughput is above
 
 
-def _by_seed(
+def _list_by_seed(
     results: Sequence[EvaluationResult], experiment: str, value: Callable[[EvaluationResult], float]
 ) -> list[dict[str, float]]:
     seeds = sorted({result.seed for result in results})

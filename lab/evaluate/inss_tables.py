@@ -51,7 +51,7 @@ def worst_errors(rows: Sequence[ObservedRow]) -> dict[str, float]:
 
 def errors(row: ObservedRow, name: str) -> list[float]:
     """Returns the errors of the inner times of a row, in percent."""
-    predict = _beside(name) if row.varies == "neighbour" else _alone(name)
+    predict = _predict_growing(name) if row.varies == "neighbour" else _alone(name)
     found = []
     for left_out in range(1, len(row.at) - 1):
         kept = [number for number in range(len(row.at)) if number != left_out]
@@ -75,7 +75,7 @@ def _alone(name: str) -> Predict:
     return predict
 
 
-def _beside(name: str) -> Predict:
+def _predict_growing(name: str) -> Predict:
     """Returns the rule for a neighbour that grows: a line (L2 use is linear in SM%), or lines between the times."""
 
     def predict(row: ObservedRow, known: Sequence[tuple[int, float]], at: int) -> float:

@@ -220,7 +220,7 @@ def _sample(
         whole_memory_per_hour=fsum(whole.values()),
         used_memory_by_service=used,
         whole_memory_by_service=whole,
-        utilisation=use.of_fleet,
-        used_utilisation=use.of_used,
+        utilisation=use.fleet_share,
+        used_utilisation=use.used_share,
         instances=sum(fleet.ready(name) for name in fleet.services),
     )

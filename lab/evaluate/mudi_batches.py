@@ -88,7 +88,7 @@ class TunedCopy:
         )
 
     def _times_ms(self, batch: int) -> tuple[float, float] | None:
-        curve = _at_batch(self.profile, batch)
+        curve = _interpolate_batch(self.profile, batch)
         least = self.training.units_per_second[0][0]
         for percent in range(curve[0][0], 100 - least + 1):
             rest = 100 - percent
@@ -132,7 +132,7 @@ def _served_ms(arrivals_s: Floats, batch: int, exec_ms: float, copy: TunedCopy) 
     return float(1000 * edges_s[min(late, len(edges_s) - 1)])
 
 
-def _at_batch(profile: Profile, batch: int) -> Curve:
+def _interpolate_batch(profile: Profile, batch: int) -> Curve:
     """Returns the curve of a batch between or beyond the declared ones: times are linear in the batch."""
     known = sorted(profile.latency_ms)
     above = next((at for at in range(1, len(known)) if known[at] >= batch), len(known) - 1)
@@ -189,12 +189,12 @@ def _draw(problem: Problem, draws: Random) -> TunedCopy:
     return TunedCopy(service, profile, next(iter(job.profiles.values())), rate)
 
 
-def _by_belief(tuning: Tuning, measure: Measure, draws: Random) -> int | None:
+def _choose_by_belief(tuning: Tuning, measure: Measure, draws: Random) -> int | None:
     found = tune(tuning, measure)
     return found.batch if isinstance(found, Tuned) else None
 
 
-def _at_random(tuning: Tuning, measure: Measure, draws: Random) -> int | None:
+def _choose_at_random(tuning: Tuning, measure: Measure, draws: Random) -> int | None:
     return _fastest(tuning, measure, [draws.randint(1, tuning.most_batch) for _ in range(tuning.evaluations)])
 
 
@@ -216,7 +216,7 @@ def _fastest(tuning: Tuning, measure: Measure, batches: Sequence[int]) -> int | 
     return min(kept, key=lambda batch: (kept[batch], batch), default=None)
 
 
-SEARCHES: Mapping[str, Search] = {RANDOM: _at_random, DOUBLED: _doubled, JOINT: _by_belief}
+SEARCHES: Mapping[str, Search] = {RANDOM: _choose_at_random, DOUBLED: _doubled, JOINT: _choose_by_belief}
 MEASURE = PaperMeasure(
     "M4", "measurements until the batch beside a training is right", 25.0, RANDOM, MUDI, "scaled", NOTE, is_limit=True
 )

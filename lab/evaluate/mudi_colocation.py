@@ -133,7 +133,7 @@ def _near(world: ColocationWorld, training: str) -> set[str]:
     return {service for service, value in slowed.items() if value <= (1 + NEAR_BEST) * min(slowed.values())}
 
 
-def by_mean(world: ColocationWorld, training: str) -> Mapping[str, float]:
+def predict_by_mean(world: ColocationWorld, training: str) -> Mapping[str, float]:
     """Predicts what the other trainings did to a service on average."""
     others = [other for other in world.layers if other != training]
     return {
@@ -142,7 +142,7 @@ def by_mean(world: ColocationWorld, training: str) -> Mapping[str, float]:
     }
 
 
-def by_service(world: ColocationWorld, training: str) -> Mapping[str, float]:
+def predict_by_layers(world: ColocationWorld, training: str) -> Mapping[str, float]:
     """Predicts by the layers for each service on its own, from what the other trainings did to it."""
     return {
         service: _expected(
@@ -157,7 +157,7 @@ def by_service(world: ColocationWorld, training: str) -> Mapping[str, float]:
     }
 
 
-def by_pressure(world: ColocationWorld, training: str) -> Mapping[str, float]:
+def predict_by_pressure(world: ColocationWorld, training: str) -> Mapping[str, float]:
     """Predicts a pressure by the layers, from the others' pressures, and multiplies it by each sensitivity."""
     observations = [
         SlowdownObservation(SharedRun(service, SERVICE_PERCENT, (Neighbour(other, TRAINING_PERCENT),)), slowed)
@@ -192,7 +192,11 @@ def _layers(job: Manifest) -> Mapping[str, int]:
     return layers
 
 
-PREDICTORS: Mapping[str, Predict] = {WITHOUT_LAYERS: by_mean, MUDI: by_service, JOINT: by_pressure}
+PREDICTORS: Mapping[str, Predict] = {
+    WITHOUT_LAYERS: predict_by_mean,
+    MUDI: predict_by_layers,
+    JOINT: predict_by_pressure,
+}
 MEASURE = PaperMeasure(
     "M2", "trainings never seen whose GPU, chosen by their layers, is the best, %", 92.67, WITHOUT_LAYERS, MUDI,
     "scaled", NOTE, is_more_better=True, is_limit=True,

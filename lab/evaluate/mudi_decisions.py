@@ -112,16 +112,16 @@ def decision_ms(rounds: Sequence[Sequence[SharedGpu]]) -> dict[str, float]:
     """Returns by method the median time of a decision for all GPUs; refuses methods that differ."""
     convex = ConvexSharing([resident for gpu in rounds[0] for resident in gpu.residents])
 
-    def by_one_problem(gpus: Sequence[SharedGpu]) -> Percents:
+    def solve_together(gpus: Sequence[SharedGpu]) -> Percents:
         found = convex.least_whole_percents(np.array([gpu.other_pressure for gpu in gpus]))
         return list(found) if found else []
 
-    by_one_problem(rounds[0])  # compiles it
-    _by_problem_a_gpu(rounds[0][:1])
-    expected = [_timed(_in_closed_form, gpus) for gpus in rounds]
+    solve_together(rounds[0])  # compiles it
+    _solve_each_gpu(rounds[0][:1])
+    expected = [_timed(_solve_in_closed_form, gpus) for gpus in rounds]
     found = {
-        PROBLEM_A_GPU: [_timed(_by_problem_a_gpu, gpus) for gpus in rounds[:SLOW_ROUNDS]],
-        MUDI: [_timed(by_one_problem, gpus) for gpus in rounds],
+        PROBLEM_A_GPU: [_timed(_solve_each_gpu, gpus) for gpus in rounds[:SLOW_ROUNDS]],
+        MUDI: [_timed(solve_together, gpus) for gpus in rounds],
         JOINT: expected,
     }
     for name, decided in found.items():
@@ -136,9 +136,9 @@ def _timed(decide: Callable[[Sequence[SharedGpu]], Percents], gpus: Sequence[Sha
     return 1000 * (process_time() - begun), percents
 
 
-def _by_problem_a_gpu(gpus: Sequence[SharedGpu]) -> Percents:
+def _solve_each_gpu(gpus: Sequence[SharedGpu]) -> Percents:
     return [percent for gpu in gpus for percent in (raised(gpu) or {}).values()]
 
 
-def _in_closed_form(gpus: Sequence[SharedGpu]) -> Percents:
+def _solve_in_closed_form(gpus: Sequence[SharedGpu]) -> Percents:
     return [percent for gpu in gpus for percent in (least_percents(gpu) or {}).values()]

@@ -52,7 +52,7 @@ EXPERIMENTS = (
 def oltunes_runs(seeds: Sequence[int]) -> list[EvaluationRun]:
     """Returns every run, one seed after the other."""
     worlds = {
-        experiment.name: with_accuracy(testbed("oltunes", oltunes_rates(experiment))) for experiment in EXPERIMENTS
+        experiment.name: declare_accuracy(testbed("oltunes", oltunes_rates(experiment))) for experiment in EXPERIMENTS
     }
     return [
         EvaluationRun(
@@ -89,7 +89,7 @@ def bursts(seed: str) -> Shape:
     return lambda seconds: next((times for begins, ends, times in found if begins <= seconds < ends), 1.0)
 
 
-def with_accuracy(world: DeclaredFiles) -> DeclaredFiles:
+def declare_accuracy(world: DeclaredFiles) -> DeclaredFiles:
     """Declares that a service's mean accuracy is at most 4 % below the best variant that it may use."""
     problem = build_problem(world, MEAN_QUANTILE)
     manifests = dict(world.manifests)

@@ -20,11 +20,11 @@ class SmUse:
         return SmUse(self.working + other.working, self.used + other.used, self.gpus + other.gpus)
 
     @property
-    def of_fleet(self) -> float:
+    def fleet_share(self) -> float:
         return self.working / max(1, self.gpus)
 
     @property
-    def of_used(self) -> float:
+    def used_share(self) -> float:
         return self.working / max(1, self.used)
 
 

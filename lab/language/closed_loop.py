@@ -151,7 +151,7 @@ class ClosedLoopModel:
         result: Floats = np.exp(self.mean + covariance @ self.weights)
         return result
 
-    def without(self, left_out: Sequence[int]) -> Floats:
+    def leave_out(self, left_out: Sequence[int]) -> Floats:
         """Returns what the model would predict for some of its own runs if these had not been measured."""
         part = np.ix_(left_out, left_out)
         missing = np.linalg.solve(self.inverse[part], self.weights[left_out])
@@ -171,10 +171,10 @@ class ConcurrencyOpinions:
         self.declared = ClosedLoopModel(learned.runs, values, declared_levels())
         self.logs = np.log(np.array(values, float))
 
-    def without(self, index: int, before: int, after: int) -> float:
+    def leave_out(self, index: int, before: int, after: int) -> float:
         """Returns what a run would be if it had not been measured, and these two of its sweep had."""
         low, at, high = (log(self.learned.runs[place].concurrency) for place in (before, index, after))
         share = (at - low) / (high - low)
         line = float(np.exp((1 - share) * self.logs[before] + share * self.logs[after]))
-        processes = (float(model.without([index])[0]) for model in (self.learned, self.declared))
+        processes = (float(model.leave_out([index])[0]) for model in (self.learned, self.declared))
         return float(np.median([line, *processes]))

@@ -70,12 +70,16 @@ def _pace(model: ServerModel, measured: MeasuredLoad) -> float:
 
     requests = OfferedRequests(measured.load)
 
-    def over(pace: float) -> float:
+    def compare_pace(pace: float) -> float:
         return float(np.log(requests.times(_paced(model, pace)).tpot_ms / measured.times.tpot_ms))
 
-    if over(-MOST_PACE) > 0:
+    if compare_pace(-MOST_PACE) > 0:
         return -MOST_PACE
-    return MOST_PACE if over(MOST_PACE) < 0 else float(brentq(over, -MOST_PACE, MOST_PACE, xtol=PACE_TOLERANCE))
+    return (
+        MOST_PACE
+        if compare_pace(MOST_PACE) < 0
+        else float(brentq(compare_pace, -MOST_PACE, MOST_PACE, xtol=PACE_TOLERANCE))
+    )
 
 
 def _line(rates: Floats, values: Floats, rate: float) -> float:

@@ -27,7 +27,7 @@ class Chain:
     spectrum: NDArray[np.complex128]  # its Fourier transform
 
     @property
-    def per_exec(self) -> float:
+    def arrivals_per_exec(self) -> float:
         """Requests that arrive during one exec, on average."""
         return self.load * self.batch
 
@@ -47,15 +47,17 @@ class Chain:
             chosen = phases == phase
             between = self._excess_at(float(phase))
             few, many = (whole[chosen] - 1) * self.batch, whole[chosen] * self.batch
-            early = np.where(few > 0, _at(between, few) - _at(at_start, few), self.per_exec * phase)
-            shares[chosen] = early + _at(at_end, many) - _at(between, many)
-        return np.clip(shares / self.per_exec, 0.0, 1.0)
+            early = np.where(
+                few > 0, _read_value(between, few) - _read_value(at_start, few), self.arrivals_per_exec * phase
+            )
+            shares[chosen] = early + _read_value(at_end, many) - _read_value(between, many)
+        return np.clip(shares / self.arrivals_per_exec, 0.0, 1.0)
 
     def _excess_at(self, phase: float) -> Floats:
         """Returns E[(waiting + arrivals up to this phase - c)+] by c, which counts arrivals with c or more ahead."""
         size = len(self.waiting)
         turns = np.exp(-2j * np.pi * np.arange(size // 2 + 1) / size)
-        return _excess(np.fft.irfft(self.spectrum * np.exp(self.per_exec * phase * (turns - 1.0)), size))
+        return _excess(np.fft.irfft(self.spectrum * np.exp(self.arrivals_per_exec * phase * (turns - 1.0)), size))
 
 
 def solve(batch: int, load: float) -> Chain:
@@ -68,12 +70,12 @@ def solve(batch: int, load: float) -> Chain:
     """
     if not 0.0 < load < 1.0:
         raise ValueError(f"load {load:g} has no stationary state; it must be over 0 and under 1")
-    per_exec = load * batch
+    arrivals_per_exec = load * batch
     length = max(8.0 * batch, 80.0 / (1.0 - load), 1024.0)
     size = 1 << int(np.ceil(np.log2(length)))
     turns = np.exp(-2j * np.pi * np.arange(size // 2 + 1) / size)
     radius = min(1.0 / load, 1.05)
-    step = np.exp(per_exec * (radius * turns - 1.0) - batch * np.log(radius)) * turns ** (-batch)
+    step = np.exp(arrivals_per_exec * (radius * turns - 1.0) - batch * np.log(radius)) * turns ** (-batch)
     coefficients = -np.fft.irfft(np.log1p(-step), size)
     jumps = np.zeros(size)
     above = np.arange(1, size // 2)
@@ -103,8 +105,11 @@ def cycle(chain: Chain, timeout: float = 0.0) -> float:
         raise ValueError(f"timeout {timeout:g} execs is outside 0..1")
     from scipy.special import gammaincc
 
-    unfilled = float(gammaincc(chain.batch, chain.per_exec * timeout)) if timeout else 1.0
-    return 1.0 + chain.none_left * math.exp(-chain.per_exec * (1.0 - timeout)) * unfilled / chain.per_exec
+    unfilled = float(gammaincc(chain.batch, chain.arrivals_per_exec * timeout)) if timeout else 1.0
+    return (
+        1.0
+        + chain.none_left * math.exp(-chain.arrivals_per_exec * (1.0 - timeout)) * unfilled / chain.arrivals_per_exec
+    )
 
 
 def _excess(mass: Floats) -> Floats:
@@ -113,5 +118,5 @@ def _excess(mass: Floats) -> Floats:
     return np.append(np.cumsum(above[::-1])[::-1][1:], 0.0)  # the sum of P(X > s) over s >= c
 
 
-def _at(values: Floats, index: NDArray[np.int64]) -> Floats:
+def _read_value(values: Floats, index: NDArray[np.int64]) -> Floats:
     return np.where(index < len(values), values[np.minimum(index, len(values) - 1)], 0.0)

@@ -115,8 +115,8 @@ def _waiting(batch: int, arriving: Modulation, states: int) -> Floats:
     """Returns the stationary chances of a phase and so many requests left waiting behind a start."""
     up, down = _widths(batch, arriving)
     if 2 * up * (up + down) < ITERATING:
-        return _by_elimination(batch, arriving, states)
-    return _by_iteration(batch, arriving, states)
+        return _eliminate(batch, arriving, states)
+    return _iterate(batch, arriving, states)
 
 
 def _widths(batch: int, arriving: Modulation) -> tuple[int, int]:
@@ -129,7 +129,7 @@ def _most_arrivals(arriving: Modulation) -> int:
     return int(most + 9.0 * math.sqrt(most)) + 25
 
 
-def _by_elimination(batch: int, arriving: Modulation, states: int) -> Floats:
+def _eliminate(batch: int, arriving: Modulation, states: int) -> Floats:
     """Solves pi = pi P as a banded system, in which the first chance is 1 before all are scaled."""
     from scipy.linalg.lapack import dgbsv
 
@@ -169,7 +169,7 @@ def fill_band(band: Any, kernel: Any, then: Any, batch: int, up: int, down: int)
     band[0, middle] = 1.0
 
 
-def _by_iteration(batch: int, arriving: Modulation, states: int) -> Floats:
+def _iterate(batch: int, arriving: Modulation, states: int) -> Floats:
     """Solves pi = pi P with a rank-one shift, by GMRES: an application of P is two transforms."""
     from scipy.sparse.linalg import LinearOperator, gmres
 

@@ -83,9 +83,9 @@ class ComparedCase:
         The rate planned for rises until the promise holds. If it holds at once, that rate falls, and what costs less
         is tried, until it has missed twice in a row.
         """
-        best = self._at(service, sizing, 1.0)
+        best = self._judge_at(service, sizing, 1.0)
         if best is None:
-            rising = (self._at(service, sizing, factor) for factor in _factors(FACTOR_STEP, MOST_FACTOR))
+            rising = (self._judge_at(service, sizing, factor) for factor in _factors(FACTOR_STEP, MOST_FACTOR))
             return next((found for found in rising if found), None)
         misses = 0
         for factor in _factors(-FACTOR_STEP, LEAST_FACTOR):
@@ -98,7 +98,7 @@ class ComparedCase:
                 break
         return best
 
-    def _at(self, service: Service, sizing: Sizing, factor: float) -> HeldServers | None:
+    def _judge_at(self, service: Service, sizing: Sizing, factor: float) -> HeldServers | None:
         servers = sizing(factor * service.rate_per_second)
         return self._judged(service, servers, factor) if servers else None
 

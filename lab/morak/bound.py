@@ -37,15 +37,15 @@ def bound(
 ) -> float:
     """Minimises the dual over the price of a watt by golden section: it is convex, and a bound at every price."""
 
-    def at(price: float) -> float:
+    def compute_dual(price: float) -> float:
         total = price * room_w if room_w is not None else 0.0
         total += sum(front.gpus * float((front.worth - price * front.watts).max()) for front in complete)
         return total + sum(gpus * best_split(items, most, price) for items, gpus in open_ended)
 
     if room_w is None:
-        return at(0.0) * (1 + NOISE)
+        return compute_dual(0.0) * (1 + NOISE)
     dearest = max([_dearest(items) for items, _ in open_ended] + [float(np.max(front.worth)) for front in complete])
-    return _least(at, dearest) * (1 + NOISE)
+    return _least(compute_dual, dearest) * (1 + NOISE)
 
 
 def _dearest(items: PowerTables) -> float:

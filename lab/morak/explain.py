@@ -66,7 +66,7 @@ def _model(problem: PowerProblem, model: PoweredModel, busy: set[str], free_w: f
     found: list[tuple[float, PoweredGpu, PowerOption]] = []
     capped: list[tuple[float, PoweredGpu, PowerOption]] = []
     for gpu in sorted(measured, key=lambda gpu: gpu.name):
-        alone = least_alone(_only(tables(problem, gpu), model), np.inf)
+        alone = least_alone(_narrow(tables(problem, gpu), model), np.inf)
         if alone:
             draw = problem.gpu_types[gpu.gpu_type].idle_w + alone.watts
             fits = draw <= problem.cap_w(gpu) * (1 + LET_GO)
@@ -74,7 +74,7 @@ def _model(problem: PowerProblem, model: PoweredModel, busy: set[str], free_w: f
     if not found and not capped:
         idle_gpus = [gpu for gpu in measured if gpu.name not in busy]
         slow, gpu_type = min(
-            (_fastest(_only(tables(problem, gpu), model), _ceiling(problem, gpu, free_w), problem.cap_w(gpu)),
+            (_fastest(_narrow(tables(problem, gpu), model), _ceiling(problem, gpu, free_w), problem.cap_w(gpu)),
              gpu.gpu_type) for gpu in idle_gpus or measured
         )  # fmt: skip
         reason, relaxation = _slow_words(*slow)
@@ -116,7 +116,7 @@ def least_alone(items: PowerTables, cap_w: float) -> PowerOption | None:
     return real[0] if real else None
 
 
-def _only(items: PowerTables, model: PoweredModel) -> PowerTables:
+def _narrow(items: PowerTables, model: PoweredModel) -> PowerTables:
     return items.only(np.flatnonzero(items.model == [known.name for known in items.models].index(model.name)))
 
 

@@ -27,11 +27,11 @@ def tables(problem: PowerProblem, gpu: PoweredGpu) -> PowerTables:
         for column, batch in enumerate(batches):
             curve = profile.latency_ms.get(batch)
             if curve and curve[0][0] <= share <= curve[-1][0]:
-                exec_ms[row, column] = _at(curve, share)
+                exec_ms[row, column] = _read_curve(curve, share)
                 memory_gib[row, column] = profile.memory_gib[batch]
-        columns[:, row] = (share, _at(demand.pressure, share), demand.sensitivity, model.limit_ms, model.weight)
+        columns[:, row] = (share, _read_curve(demand.pressure, share), demand.sensitivity, model.limit_ms, model.weight)
         slower[row] = (1 / clocks) ** demand.clock_exponent
-        power_w[row] = _at(demand.power_w, share) * clocks**demand.power_exponent
+        power_w[row] = _read_curve(demand.power_w, share) * clocks**demand.power_exponent
     return PowerTables(
         gpu_type=gpu_type,
         models=models,
@@ -51,5 +51,5 @@ def tables(problem: PowerProblem, gpu: PoweredGpu) -> PowerTables:
     )
 
 
-def _at(curve: Curve, share: int) -> float:
+def _read_curve(curve: Curve, share: int) -> float:
     return float(np.interp(share, [point[0] for point in curve], [point[1] for point in curve]))

@@ -35,10 +35,10 @@ def step(state: PowerState, period: GpuPeriod, settings: PowerSettings, growth: 
             if near:  # lines 5, 6
                 turn = turn or 1
             elif early:  # lines 7, 8
-                batches = _with(batches, instance, growth)
+                batches = _change_batch(batches, instance, growth)
         elif peak > cap:  # line 11
             if near:  # lines 12, 13
-                batches = _with(batches, instance, 1 / growth)
+                batches = _change_batch(batches, instance, 1 / growth)
             elif early:  # lines 14, 15
                 turn = turn or -1
     if clock and turn:
@@ -47,7 +47,7 @@ def step(state: PowerState, period: GpuPeriod, settings: PowerSettings, growth: 
     return _move(state, clock, batches, failed=state.broken + 1 if broken else 0)
 
 
-def _with(batches: dict[str, Knob], instance: InstancePeriod, factor: float) -> dict[str, Knob]:
+def _change_batch(batches: dict[str, Knob], instance: InstancePeriod, factor: float) -> dict[str, Knob]:
     knob = batches.get(instance.id)
     if knob is None:
         return batches

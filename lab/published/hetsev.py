@@ -136,11 +136,11 @@ def _shapes(problem: Problem, service: Service, level: float) -> list[HetsevShap
             continue
         for variant in service.variants:
             if profile := problem.profiles.get((service.model, variant, name)):
-                found += _of_profile(problem, service, profile, price[name], level)
+                found += _make_shapes(problem, service, profile, price[name], level)
     return sorted(found, key=lambda shape: (shape.gpu_type, shape.price_per_hour / shape.rate_per_second))
 
 
-def _of_profile(
+def _make_shapes(
     problem: Problem, service: Service, profile: Profile, price: float, level: float
 ) -> Iterator[HetsevShape]:
     """Yields the cheapest shape per rate, and the cheapest of every tenth SM%."""

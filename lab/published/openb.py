@@ -160,7 +160,7 @@ def run_mixes(cluster: OpenbCluster, seeds: int) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for seed in range(seeds):
         for name, asked in mixed(cluster, seed):
-            found = policies(asked.hosts, Workload.of(asked.declared))
+            found = policies(asked.hosts, Workload.count(asked.declared))
             allocated = {policy: replay(asked, rule)["allocation"] for policy, rule in found.items()}
             rows.append({"mix": name, "seed": seed, "arrivals": len(asked.arrivals), **allocated})
     return rows
@@ -170,7 +170,7 @@ def run(data_dir: Path | str, mix_seeds: int = 0) -> dict[str, Any]:
     """Runs every policy on the same arrivals: {"policies": {name: {"allocation", "p50_us", ...}}, "rows": [by mix]}."""
     cluster = read(Path(data_dir))
     rows = {"rows": run_mixes(cluster, mix_seeds)} if mix_seeds else {}
-    workload = Workload.of(cluster.declared)
+    workload = Workload.count(cluster.declared)
     return {
         **rows,
         "policies": {name: replay(cluster, policy) for name, policy in policies(cluster.hosts, workload).items()},

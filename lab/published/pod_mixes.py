@@ -12,17 +12,17 @@ from lab.baselines.online import GpuRequest, Host
 Pods = tuple[GpuRequest, ...]
 
 
-def with_several_gpus(pods: Sequence[GpuRequest], share: float, random: Random) -> Pods:
+def draw_several_gpus(pods: Sequence[GpuRequest], share: float, random: Random) -> Pods:
     """Returns as many pods, of those with GPUs this share with several."""
-    without, alone, several = _by_gpus(pods)
+    without, alone, several = _split_by_gpus(pods)
     count = len(alone) + len(several)
     wanted = round(share * count) if several else 0
     return (*without, *random.choices(several, k=wanted), *random.choices(alone, k=count - wanted))
 
 
-def only(pods: Sequence[GpuRequest], is_part: bool, random: Random) -> Pods:
+def draw_shared(pods: Sequence[GpuRequest], is_part: bool, random: Random) -> Pods:
     """Returns as many pods, all with GPUs sharing one, or none of them."""
-    without, alone, several = _by_gpus(pods)
+    without, alone, several = _split_by_gpus(pods)
     kept = [pod for pod in (*alone, *several) if pod.is_part is is_part]
     return (*without, *random.choices(kept, k=len(alone) + len(several))) if kept else tuple(without)
 
@@ -47,18 +47,18 @@ def mixes(pods: Sequence[GpuRequest], hosts: Sequence[Host], seed: int) -> dict[
     random = Random(seed)  # noqa: S311 (not for secrets)
     return {
         "default": tuple(pods),
-        "several-5": with_several_gpus(pods, 0.05, random),
-        "several-20": with_several_gpus(pods, 0.2, random),
-        "several-50": with_several_gpus(pods, 0.5, random),
-        "all-shared": only(pods, True, random),
-        "none-shared": only(pods, False, random),
+        "several-5": draw_several_gpus(pods, 0.05, random),
+        "several-20": draw_several_gpus(pods, 0.2, random),
+        "several-50": draw_several_gpus(pods, 0.5, random),
+        "all-shared": draw_shared(pods, True, random),
+        "none-shared": draw_shared(pods, False, random),
         "typed-33": naming_types(pods, hosts, 0.33, False, random),
         "typed-80": naming_types(pods, hosts, 0.8, False, random),
         "typed-50-even": naming_types(pods, hosts, 0.5, True, random),
     }
 
 
-def _by_gpus(pods: Sequence[GpuRequest]) -> tuple[list[GpuRequest], list[GpuRequest], list[GpuRequest]]:
+def _split_by_gpus(pods: Sequence[GpuRequest]) -> tuple[list[GpuRequest], list[GpuRequest], list[GpuRequest]]:
     without = [pod for pod in pods if not pod.gpus]
     alone = [pod for pod in pods if pod.gpus == 1]
     return without, alone, [pod for pod in pods if pod.gpus > 1]

@@ -125,7 +125,7 @@ class ThroughputPlanner:
     chosen: Mapping[str, tuple[ServerShape, float]]  # by service: its shape, and the throughput of a server
 
     @classmethod
-    def of(cls, problem: Problem, requests: Mapping[str, RagRequests]) -> ThroughputPlanner:
+    def choose(cls, problem: Problem, requests: Mapping[str, RagRequests]) -> ThroughputPlanner:
         """Returns the planner for the lengths of these requests."""
         chosen = {}
         for name, service in problem.services.items():

@@ -44,7 +44,7 @@ class RagRequests:
         """Returns the hours that they last, the last one begun."""
         return ceil(float(self.times[-1]) / 3600)
 
-    def between(self, since: float, until: float) -> RagRequests:
+    def slice_seconds(self, since: float, until: float) -> RagRequests:
         """Returns the requests of these seconds, whose times count from the first of them."""
         first, last = np.searchsorted(self.times, (since, until))
         return RagRequests(self.times[first:last] - since, self.inputs[first:last], self.outputs[first:last])

@@ -53,7 +53,7 @@ def test_each_request_is_repeated_near_its_time_and_the_same_seed_repeats_it_ali
     assert again.times[0] >= 0
     assert again.times[-1] <= 3 * 3600
     assert np.array_equal(np.bincount(again.inputs), 50 * np.bincount(recorded.inputs))
-    hour = again.between(3600, 7200)
+    hour = again.slice_seconds(3600, 7200)
     assert len(hour.times) / 3600 == pytest.approx(50 / 60, rel=0.05)
     gaps = np.diff(hour.times)
     assert gaps.std() / gaps.mean() == pytest.approx(1.0, abs=0.1)  # of Poisson arrivals
@@ -152,7 +152,7 @@ def test_a_planner_by_throughput_gives_each_rate_enough_servers_and_moves_none_o
     known = problem(COSTS, nodes=2)
     ones = np.ones(50, dtype=np.int64)
     requests = trace.RagRequests(np.arange(50.0), 1000 * ones, 100 * ones)
-    planner = fleets.ThroughputPlanner.of(known, dict.fromkeys(known.services, requests))
+    planner = fleets.ThroughputPlanner.choose(known, dict.fromkeys(known.services, requests))
     each = {name: rate for name, (_, rate) in planner.chosen.items()}
     few, many = (planner.plan({name: times * rate for name, rate in each.items()}) for times in (0.9, 2.5))
     assert len(few.instances) == 2

@@ -20,8 +20,8 @@ from scripts.house.typed import (
     blocks,
     commands,
     fault,
+    find_indented_commands,
     flags_of,
-    indented,
     parser_of,
     unknown_word,
 )  # fmt: skip
@@ -83,7 +83,7 @@ def a_page_says_nothing_that_the_code_does_not_have(tree: Tree) -> Iterator[Faul
 def findings_of(page: Page) -> Iterator[Fault]:
     """Yields all that a page says and the code does not have."""
     for check in (wrong_commands, wrong_inline, wrong_routes, wrong_paths, wrong_modules, wrong_names, wrong_settings,
-                  wrong_links, unsourced_figures, stilted, too_long):  # fmt: skip
+                  wrong_links, unsourced_figures, stilted, wrong_length):  # fmt: skip
         yield from check(page)
 
 
@@ -93,7 +93,7 @@ def findings_of(page: Page) -> Iterator[Fault]:
 def wrong_commands(page: Page) -> Iterator[Fault]:
     """Commands of gpuwright in blocks that its parser refuses."""
     shown = [block for block in blocks(page.path) if block.kind in ("sh", "console")]
-    for block in (*shown, Block(page.path, 1, "", indented(page.path))):
+    for block in (*shown, Block(page.path, 1, "", find_indented_commands(page.path))):
         for words in commands(block.text):
             if problem := fault(words):
                 yield Fault(page.name, block.line, f"gpuwright {' '.join(words)}: {problem}")
@@ -268,7 +268,7 @@ def stilted(page: Page) -> Iterator[Fault]:
         yield from (page.finding(found.start(), f'"{found[0]}"') for found in STILTED.finditer(page.text))
 
 
-def too_long(page: Page) -> Iterator[Fault]:
+def wrong_length(page: Page) -> Iterator[Fault]:
     size = len(page.text.encode())
     if page.name == "README.md" and size > README_BYTES:
         yield Fault(page.name, 1, f"{size:,} bytes; at most {README_BYTES:,}")

@@ -43,7 +43,7 @@ def blocks(page: Path) -> Iterator[Block]:
         yield Block(page, whole.count("\n", 0, found.start()) + 1, found["kind"].strip(), text)
 
 
-def indented(page: Path) -> str:
+def find_indented_commands(page: Path) -> str:
     """Lines that are indented as code is and begin with a command of gpuwright: shown, not run."""
     lines = re.findall(r"^    (?:\$ )?(gpuwright [^\n\[]*)$", page.read_text(), re.MULTILINE)
     return "\n".join(lines)

@@ -27,7 +27,7 @@ def rows(data: Path) -> list[AccuracyRow]:
     """Returns the errors of both protocols; every figure is of runs that the fit does not use."""
     runs, unbounded = read_sweeps(data)
     shapes = sorted({run.shape for run in runs})
-    models = _without_each([*runs, *unbounded], shapes)
+    models = _fit_without_each([*runs, *unbounded], shapes)
     whole: dict[str, list[tuple[float, float]]] = {}
     single: dict[str, list[tuple[float, float]]] = {}
     for shape in shapes:
@@ -43,7 +43,9 @@ def rows(data: Path) -> list[AccuracyRow]:
     ]
 
 
-def _without_each(runs: Sequence[SweepRun], shapes: Sequence[tuple[int, int]]) -> dict[tuple[int, int], ServerModel]:
+def _fit_without_each(
+    runs: Sequence[SweepRun], shapes: Sequence[tuple[int, int]]
+) -> dict[tuple[int, int], ServerModel]:
     """Fits a server without each shape. The search begins from a fit to the half of the shapes that lacks it, too."""
     starts = [
         fit([run.measured for run in runs if run.shape in shapes[half::2]], LIMITS, rounds=HALF_ROUNDS).model

@@ -105,10 +105,10 @@ def _predicted(
         model = ClosedLoopModel(runs, times, levels)
         opinions = ConcurrencyOpinions(model, times)
         for place in half:
-            whole[groups[place]] = model.without(groups[place])
+            whole[groups[place]] = model.leave_out(groups[place])
             for index in groups[place]:
                 single[index] = (
-                    opinions.without(index, *around[index]) if index in around else model.without([index])[0]
+                    opinions.leave_out(index, *around[index]) if index in around else model.leave_out([index])[0]
                 )
         used = len(other)
     return single, whole, used

@@ -16,7 +16,7 @@ def order(requests: Sequence[GpuRequest]) -> list[int]:
     """Returns the indices in order of placement: many GPUs before one, whole GPUs before parts, much CPU before little.
 
     A part comes after all other parts if the mix could not fill the rest of its GPU."""
-    pieces = Workload.of(requests).pieces
+    pieces = Workload.count(requests).pieces
     waste = expected_waste(pieces, DRAWS)
 
     def place(index: int) -> tuple[int, bool, int, int, int]:

@@ -64,7 +64,7 @@ class Workload:
     counts: tuple[tuple[GpuRequest, float], ...]
 
     @staticmethod
-    def of(requests: Iterable[GpuRequest]) -> Workload:
+    def count(requests: Iterable[GpuRequest]) -> Workload:
         return Workload(tuple(sorted((request, float(count)) for request, count in Counter(requests).items())))
 
     @cached_property
@@ -101,14 +101,14 @@ class Workload:
     @cached_property
     def cpu_milli_per_gpu_milli(self) -> float:
         """The CPU that requests use per milli of GPU, on average."""
-        return self._per_gpu([(request.cpu_milli, request, count) for request, count in self.counts])
+        return self._divide_by_gpus([(request.cpu_milli, request, count) for request, count in self.counts])
 
     @cached_property
     def host_memory_mib_per_gpu_milli(self) -> float:
-        return self._per_gpu([(request.host_memory_mib, request, count) for request, count in self.counts])
+        return self._divide_by_gpus([(request.host_memory_mib, request, count) for request, count in self.counts])
 
     @staticmethod
-    def _per_gpu(rows: list[tuple[int, GpuRequest, float]]) -> float:
+    def _divide_by_gpus(rows: list[tuple[int, GpuRequest, float]]) -> float:
         taken = sum(amount * count for amount, request, count in rows if request.gpus)
         gpu = sum(request.total_gpu_milli * count for _, request, count in rows)
         return taken / gpu if gpu else 0.0

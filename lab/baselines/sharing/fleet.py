@@ -76,10 +76,10 @@ class SharingFleet:
         )  # fmt: skip
 
     def can_put(self, place: Place, name: str, shape: SharedShape) -> bool:
-        return self.rooms.can_hold(place, self._as_fleet(shape, name, place), self.problem.services[name])
+        return self.rooms.can_hold(place, self._make_fleet_shape(shape, name, place), self.problem.services[name])
 
     def put(self, place: Place, name: str, shape: SharedShape) -> None:
-        self.rooms.put_on(place, self._as_fleet(shape, name, place), self.problem.services[name])
+        self.rooms.put_on(place, self._make_fleet_shape(shape, name, place), self.problem.services[name])
         self.seats.append(
             Instance(
                 self._name(name, place), name, *place, shape.profile.variant, shape.batch, 0.0,
@@ -101,7 +101,7 @@ class SharingFleet:
         count = max(service.min_instances, min(len(self.places), -int(-service.rate_per_second // most)))
         return [service.rate_per_second / count] * count
 
-    def _as_fleet(self, shape: SharedShape, name: str, place: Place) -> FleetShape:
+    def _make_fleet_shape(self, shape: SharedShape, name: str, place: Place) -> FleetShape:
         demand = shape.profile.demand
         return FleetShape(
             self.rooms.pool_of(place), shape.profile.variant, shape.batch,

@@ -85,7 +85,7 @@ def _shares(fleet: SharingFleet, place: Place, guests: list[Guest]) -> Shares | 
     percents = dict.fromkeys(guests, STEP_PERCENT)
     free_gib = fleet.problem.type_of(place[0]).memory_gib
     while sum(percents.values()) <= fleet.free_percent(place):
-        found = {guest: _beside(fleet, place, guest, percents) for guest in guests}
+        found = {guest: _predict_shape(fleet, place, guest, percents) for guest in guests}
         short = [guest for guest, shape in found.items() if not _is_enough(fleet, guest, shape)]
         if not short:
             shares = {guest: shape for guest, shape in found.items() if shape}
@@ -101,7 +101,7 @@ def _is_enough(fleet: SharingFleet, guest: Guest, shape: SharedShape | None) -> 
     return shape is not None and shape.exec_ms <= half_ms and shape.per_second >= guest[1]
 
 
-def _beside(fleet: SharingFleet, place: Place, guest: Guest, percents: dict[Guest, int]) -> SharedShape | None:
+def _predict_shape(fleet: SharingFleet, place: Place, guest: Guest, percents: dict[Guest, int]) -> SharedShape | None:
     """Returns the shape among its neighbours, as the fleet's profiles predict their interference."""
     name, _, batch = guest
     profile = fleet.profile_at(name, place)

@@ -81,7 +81,7 @@ def _parvagpu(folder: Path) -> None:
             table.writerow([1, 64, 5, 0, 0])  # did not fit
 
 
-def by_name(rows: list[AccuracyRow]) -> dict[str, AccuracyRow]:
+def map_rows(rows: list[AccuracyRow]) -> dict[str, AccuracyRow]:
     return {row.what: row for row in rows}
 
 
@@ -106,7 +106,7 @@ def test_interference_is_judged_beside_each_baseline(data: Path, monkeypatch: py
     monkeypatch.setattr(interference, "FAMILY_SPLITS", 1)
     monkeypatch.setattr(interference, "BATCH_SPLITS", 1)
     monkeypatch.setattr(interference, "GPUS", 2)
-    rows = by_name(interference.rows(data))
+    rows = map_rows(interference.rows(data))
     assert rows.keys() == {
         "interference.gavel", "interference.gavel.batches", "interference.gavel.measured", "colocation.gavel",
         "interference.miso",
@@ -124,7 +124,7 @@ def test_pairs_never_measured_are_judged_beside_each_baseline(data: Path, monkey
     monkeypatch.setattr(factors, "SEEDS", 1)
     monkeypatch.setattr(factors, "GAVEL_SEEDS", 1)
     monkeypatch.setattr(factors, "COUNTS", (20, 80))
-    rows = by_name(factors.rows(data))
+    rows = map_rows(factors.rows(data))
     assert rows["ftrl.rmse"].baselines.keys() == {"matrix", "forest", "nearest"}
     assert rows["ftrl.rmse"].ours < min(rows["ftrl.rmse"].baselines.values())
     assert rows["ftrl.r2"].ours > 0.9

@@ -37,7 +37,7 @@ def test_every_figure_stands_beside_its_baselines(tmp_path: Path) -> None:
 
 def test_a_baseline_uses_past_ratios_only() -> None:
     rates = np.concatenate([np.full(30, 10.0), np.full(30, 100.0)])
-    last = forecast.by_ratios(forecast.ago(rates, 1), rates, 1)
+    last = forecast.scale_by_ratios(forecast.ago(rates, 1), rates, 1)
     assert last.upper[30] == pytest.approx(10.0)
     assert last.upper[31] == pytest.approx(100.0)  # one leap of thirty ratios is beyond the quantile
 

@@ -20,12 +20,12 @@ def job(name: str, speed: float = 1.0, **fields: object) -> Job:
     return replace(found, **fields)  # type: ignore[arg-type]
 
 
-def with_jobs(problem: Problem, *jobs: Job) -> Problem:
+def add_jobs(problem: Problem, *jobs: Job) -> Problem:
     return replace(problem, jobs={each.name: each for each in jobs})
 
 
 def test_muxflow_runs_one_job_at_most_beside_a_service_in_what_that_leaves() -> None:
-    problem = with_jobs(fleet(100.0), job("a"), job("b"), job("c"), job("d"))
+    problem = add_jobs(fleet(100.0), job("a"), job("b"), job("c"), job("d"))
     draft = planned(plan_muxflow, problem)
     assert draft.jobs
     seats = {line.place: line for line in draft.instances}
@@ -48,26 +48,26 @@ def test_muxflow_matches_for_the_most_throughput_of_all_jobs() -> None:
     flat = replace(job("flat"), profiles={
         kind: JobProfile(((10, 6.0), (90, 8.0)), 4.0, MILD) for kind in ("fast", "slow")
     })  # fmt: skip
-    draft = planned(plan_muxflow, with_jobs(problem, steep, flat))
+    draft = planned(plan_muxflow, add_jobs(problem, steep, flat))
     assert draft.jobs
     parts = {placed.job: placed.sm_percent for placed in draft.jobs}
     assert parts["lab/steep"] > parts["lab/flat"]
 
 
 def test_a_job_of_muxflow_stays_leaves_for_its_service_and_respects_deadlines_and_dedicated_gpus() -> None:
-    first = planned(plan_muxflow, with_jobs(fleet(100.0), job("a")))
+    first = planned(plan_muxflow, add_jobs(fleet(100.0), job("a")))
     assert first.jobs
-    again = planned(plan_muxflow, with_jobs(fleet(110.0), job("a"), job("b", 5.0)), first)
+    again = planned(plan_muxflow, add_jobs(fleet(110.0), job("a"), job("b", 5.0)), first)
     assert again.jobs
     assert {placed.job: placed.place for placed in again.jobs}["lab/a"] == first.jobs[0].place
-    fixed = with_jobs(fleet(1500.0), job("a", is_preemptible=False))
+    fixed = add_jobs(fleet(1500.0), job("a", is_preemptible=False))
     kept = planned(plan_muxflow, fixed, first)
     assert kept.jobs
     assert [(placed.job, placed.place) for placed in kept.jobs] == [("lab/a", first.jobs[0].place)]
     assert first.jobs[0].place in {line.place for line in kept.instances}, "its service keeps the SMs beside it"
-    late = planned(plan_muxflow, with_jobs(fleet(100.0), job("a", deadline=NOON + timedelta(seconds=60))))
+    late = planned(plan_muxflow, add_jobs(fleet(100.0), job("a", deadline=NOON + timedelta(seconds=60))))
     assert [(rest.job, bool(late.jobs)) for rest in late.unplaced] == [("lab/a", False)]
-    assert not planned(plan_muxflow, with_jobs(fleet(100.0, is_dedicated=True), job("a"))).jobs
+    assert not planned(plan_muxflow, add_jobs(fleet(100.0, is_dedicated=True), job("a"))).jobs
 
 
 def test_an_instance_has_its_gpu_and_stays_there_while_it_is_needed() -> None:

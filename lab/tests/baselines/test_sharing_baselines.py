@@ -23,19 +23,19 @@ def planned(plan: PlanDrafter, problem: Problem, seed: int = 0) -> PlannerDraft:
     return draft
 
 
-def only(problem: Problem, gpu_type: str) -> Problem:
+def keep_one_gpu(problem: Problem, gpu_type: str) -> Problem:
     """Returns the fleet with a single GPU."""
     return replace(problem, nodes={"n": Node("n", gpu_type, (0,), 64, 256, 1.0)})
 
 
 def test_orion_puts_best_effort_beside_a_client_that_needs_something_else() -> None:
-    draft = planned(orion.plan, only(problem_of(), "fast"))
+    draft = planned(orion.plan, keep_one_gpu(problem_of(), "fast"))
     assert len(draft.instances) == 2
     assert not draft.unserved
 
 
 def test_orion_keeps_two_high_priority_clients_apart() -> None:
-    draft = planned(orion.plan, only(problem_of(priorities=(200, 200)), "fast"))
+    draft = planned(orion.plan, keep_one_gpu(problem_of(priorities=(200, 200)), "fast"))
     assert len(draft.instances) == 1
     assert "high-priority client" in draft.unserved[0].reason
 
@@ -54,6 +54,6 @@ def test_high_end_gpus_are_reserved_for_large_services() -> None:
 
 @pytest.mark.parametrize("gpu_type", ["fast", "slow"])
 def test_with_one_price_nothing_is_reserved(gpu_type: str) -> None:
-    draft = planned(reserve.plan, only(problem_of(rate=5.0), gpu_type))
+    draft = planned(reserve.plan, keep_one_gpu(problem_of(rate=5.0), gpu_type))
     assert {line.service for line in draft.instances} == {"shop/see", "shop/say"}
     assert len({line.place for line in draft.instances}) == 1

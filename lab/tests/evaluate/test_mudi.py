@@ -41,12 +41,12 @@ from lab.evaluate.mudi_colocation import (
     CHANCE,
     WITHOUT_LAYERS,
     ColocationWorld,
-    by_mean,
-    by_pressure,
-    by_service,
     colocation_claims,
     colocation_world,
     is_right,
+    predict_by_layers,
+    predict_by_mean,
+    predict_by_pressure,
 )
 from lab.evaluate.mudi_decisions import PROBLEM_A_GPU, cluster_rounds, decision_claim
 from solvers.latency import latency_at
@@ -194,11 +194,11 @@ def test_a_training_that_is_left_out_tells_nothing_of_itself_but_its_layers() ->
     others = {pair: value for pair, value in world.measured.items() if pair[1] != training}
     hidden = {pair: 99.0 for pair in world.measured if pair[1] == training}
     blind = replace(world, measured={**others, **hidden})
-    for predict in (by_mean, by_service, by_pressure):
+    for predict in (predict_by_mean, predict_by_layers, predict_by_pressure):
         assert predict(world, training) == predict(blind, training)
     relabelled = replace(world, layers={**world.layers, training: {"lstm": 40}})
-    assert by_service(relabelled, training) != by_service(world, training)
-    assert by_mean(relabelled, training) == by_mean(world, training)
+    assert predict_by_layers(relabelled, training) != predict_by_layers(world, training)
+    assert predict_by_mean(relabelled, training) == predict_by_mean(world, training)
 
 
 def test_a_choice_is_right_if_its_service_is_hardly_slowed_more_than_the_best() -> None:

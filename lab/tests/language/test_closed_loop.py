@@ -37,7 +37,7 @@ def test_a_concurrency_left_out_is_found_better_than_by_a_line() -> None:
     for index, each in enumerate(RUNS):
         if each.concurrency in (4, 64):
             continue
-        errors.append(abs(model.without([index])[0] / TIMES[index] - 1))
+        errors.append(abs(model.leave_out([index])[0] / TIMES[index] - 1))
         lines.append(abs(np.sqrt(TIMES[index - 1] * TIMES[index + 1]) / TIMES[index] - 1))
     assert np.mean(errors) < np.mean(lines)
     assert np.mean(errors) < 0.02
@@ -58,4 +58,6 @@ def test_leaving_runs_out_in_one_step_equals_a_model_without_them() -> None:
     whole = ClosedLoopModel(RUNS, TIMES, levels)
     rest = ClosedLoopModel(RUNS[5:], TIMES[5:], levels)
     shift = math.log(np.exp(np.mean(np.log(TIMES)))) - math.log(np.exp(np.mean(np.log(TIMES[5:]))))
-    assert np.log(whole.without(list(range(5)))) == pytest.approx(np.log(rest.predict(RUNS[:5])), abs=0.02 + abs(shift))
+    assert np.log(whole.leave_out(list(range(5)))) == pytest.approx(
+        np.log(rest.predict(RUNS[:5])), abs=0.02 + abs(shift)
+    )

@@ -15,17 +15,17 @@ from tests.solvers.llm.reference import simulate
 from tests.solvers.llm.test_fit import LIMITS, SERVER, measured, predicted
 
 
-def at_rate(rate: float) -> LoadTest:
+def make_load_test(rate: float) -> LoadTest:
     return LoadTest(512, 64, rate_per_second=rate, seconds=20.0, spread=0.5)
 
 
 def test_a_rate_left_out_of_a_sweep_is_found_by_the_pace_of_the_others() -> None:
     slower = ServerModel(IterationCost(*(1.1 * ms for ms in astuple(SERVER.cost))), LIMITS, 2.0, 1)
-    kept = [measured(at_rate(rate), slower) for rate in (2.0, 6.0, 10.0)]
+    kept = [measured(make_load_test(rate), slower) for rate in (2.0, 6.0, 10.0)]
     sweep = PacedSweep(SERVER, kept)
     assert sweep.paces == pytest.approx(np.log(1.1), abs=0.01)
-    truth = predicted(at_rate(8.0), slower)
-    assert astuple(sweep.predict(at_rate(8.0), 8.0)) == pytest.approx(astuple(truth), rel=0.05)
+    truth = predicted(make_load_test(8.0), slower)
+    assert astuple(sweep.predict(make_load_test(8.0), 8.0)) == pytest.approx(astuple(truth), rel=0.05)
 
 
 def test_a_log_is_replayed_by_coefficients_from_its_first_half() -> None:

@@ -159,24 +159,24 @@ def fleet(budget_w: float | None = None, gpus: int = 1, cap_w: float | None = No
     return PowerProblem({"t": gpu_type}, named, (model,), budget_w, residents_per_gpu=3)
 
 
-def only(answer: PowerPlan) -> PoweredSetting:
+def take_only(answer: PowerPlan) -> PoweredSetting:
     (setting,) = answer.settings
     return setting
 
 
 def test_a_gpu_is_split_into_parts_at_the_knee_when_watts_do_not_bind() -> None:
-    assert only(cap(fleet())) == PoweredSetting("g0", 1500.0, (PoweredResident("net", 30, 8),) * 3)
+    assert take_only(cap(fleet())) == PoweredSetting("g0", 1500.0, (PoweredResident("net", 30, 8),) * 3)
 
 
 def test_a_tight_limit_leaves_fewer_neighbours_or_smaller_batches() -> None:
     crowded, tight = cap(fleet(sensitivity=0.5)), cap(fleet(sensitivity=0.5, limit_ms=36.5))
-    assert len(only(crowded).residents) == 3
-    assert all(resident.batch == 1 or resident.sm_percent > 30 for resident in only(tight).residents)
+    assert len(take_only(crowded).residents) == 3
+    assert all(resident.batch == 1 or resident.sm_percent > 30 for resident in take_only(tight).residents)
 
 
 def test_a_cap_lowers_the_clock_before_it_empties_the_gpu() -> None:
     # Three parts at half the clock draw a quarter of the watts and yield half: 15 + 3 x 40 / 4 = 45 W.
-    assert only(cap(fleet(cap_w=45.0))).clock_mhz == 750.0
+    assert take_only(cap(fleet(cap_w=45.0))).clock_mhz == 750.0
 
 
 def test_a_limit_a_cap_and_a_budget_may_be_met_exactly() -> None:

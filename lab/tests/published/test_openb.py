@@ -87,7 +87,7 @@ def test_in_a_batch_wide_requests_come_first_and_wasteful_parts_after_other_part
         GpuRequest(1000, 1024, 1000, 2),
     )
     requests = [wasteful, half, wide, half]
-    fleet = OnlineFleet([Host("h", 64000, 262144, 3)], LeastWaste(Workload.of(requests)))
+    fleet = OnlineFleet([Host("h", 64000, 262144, 3)], LeastWaste(Workload.count(requests)))
     placed = place_all(fleet, requests)
     assert placed[0] is None
     assert fleet.allocated_gpu_milli() == 3000

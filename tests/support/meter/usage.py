@@ -54,7 +54,7 @@ class ProcessTree(Usage):
 
     def seconds(self) -> float:
         ours = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-        return sum(used.ru_utime + used.ru_stime for used in ours) + sum(map(_of_tree, _children(os.getpid())))
+        return sum(used.ru_utime + used.ru_stime for used in ours) + sum(map(_tree_seconds, _children(os.getpid())))
 
 
 def usage_of_this_process() -> Usage:
@@ -74,10 +74,10 @@ def _folder(mount: Path, place: str) -> Path:
     return folder if folder.is_dir() else mount
 
 
-def _of_tree(pid: int) -> float:
+def _tree_seconds(pid: int) -> float:
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return sum(map(int, fields[11:15])) / TICKS_PER_SECOND + sum(map(_of_tree, _children(pid)))
+        return sum(map(int, fields[11:15])) / TICKS_PER_SECOND + sum(map(_tree_seconds, _children(pid)))
     except OSError:
         return 0.0  # it has just ended
 

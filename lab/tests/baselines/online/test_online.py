@@ -45,7 +45,7 @@ hosts = st.lists(
 
 
 def policies() -> dict[str, Policy]:
-    workload = Workload.of(MIX)
+    workload = Workload.count(MIX)
     return {
         "ours": LeastWaste(workload),
         "selective": LeastWaste(workload, hold_back=0.1),
@@ -104,7 +104,7 @@ def test_no_host_is_overfilled_and_only_a_selective_policy_refuses_requests_that
 @settings(max_examples=MANY, deadline=None)
 @given(fleet=hosts, arrivals=st.lists(requests, max_size=20))
 def test_a_removed_request_returns_its_resources(fleet: list[Host], arrivals: list[GpuRequest]) -> None:
-    online = OnlineFleet(fleet, LeastWaste(Workload.of(MIX)))
+    online = OnlineFleet(fleet, LeastWaste(Workload.count(MIX)))
     first = [online.place(request) for request in arrivals]
     for request, placed in zip(arrivals, first, strict=True):
         if placed is not None:
@@ -116,7 +116,7 @@ def test_a_removed_request_returns_its_resources(fleet: list[Host], arrivals: li
 def test_hosts_with_many_free_gpus_are_kept_for_requests_that_need_them() -> None:
     alone, wide = GpuRequest(1000, 1024, 1000, 1), GpuRequest(8000, 8192, 1000, 8)
     fleet = OnlineFleet(
-        [Host("whole", 64000, 65536, 8), Host("rest", 64000, 65536, 3)], LeastWaste(Workload.of([alone, wide]))
+        [Host("whole", 64000, 65536, 8), Host("rest", 64000, 65536, 3)], LeastWaste(Workload.count([alone, wide]))
     )
     assert [fleet.place(alone).host for _ in range(3)] == ["rest"] * 3  # type: ignore[union-attr]
     assert fleet.place(wide) is not None
@@ -125,10 +125,10 @@ def test_hosts_with_many_free_gpus_are_kept_for_requests_that_need_them() -> Non
 def test_a_gpu_type_that_the_mix_overbooks_is_left_to_the_requests_that_name_it() -> None:
     anywhere, named = GpuRequest(1000, 1024, 1000, 1), GpuRequest(1000, 1024, 1000, 1, ("scarce",))
     fleet = [Host("a", 64000, 65536, 2, "scarce"), Host("b", 64000, 65536, 8, "common")]
-    workload = Workload.of([anywhere] * 5 + [named] * 5)
+    workload = Workload.count([anywhere] * 5 + [named] * 5)
     free = {"common": 8000.0, "scarce": 2000.0}
     assert scarcity_by_type(free, workload) == pytest.approx({"common": 0.0, "scarce": 1.0})
-    assert scarcity_by_type(free, Workload.of([anywhere])) == pytest.approx({"common": 0.0, "scarce": 0.0})
+    assert scarcity_by_type(free, Workload.count([anywhere])) == pytest.approx({"common": 0.0, "scarce": 0.0})
     online = OnlineFleet(fleet, LeastWaste(workload))
     assert [online.place(anywhere).host for _ in range(8)] == ["b"] * 8  # type: ignore[union-attr]
     assert online.place(anywhere).host == "a"  # type: ignore[union-attr]
@@ -137,10 +137,10 @@ def test_a_gpu_type_that_the_mix_overbooks_is_left_to_the_requests_that_name_it(
 def test_a_rehearsal_holds_back_only_where_that_allocates_more() -> None:
     half, most = GpuRequest(1000, 1024, 500, 1), GpuRequest(1000, 1024, 810, 1)
     fleet = [Host(f"h{i}", 64000, 65536, 4) for i in range(5)]
-    assert rehearse(fleet, LeastWaste(Workload.of([half] * 3 + [most])), 3.0).hold_back is not None
-    assert rehearse(fleet, LeastWaste(Workload.of([half])), 3.0).hold_back is None
-    assert rehearse(fleet, LeastWaste(Workload.of([most])), 3.0).hold_back is None
-    assert rehearse(fleet, LeastWaste(Workload.of([])), 3.0).hold_back is None
+    assert rehearse(fleet, LeastWaste(Workload.count([half] * 3 + [most])), 3.0).hold_back is not None
+    assert rehearse(fleet, LeastWaste(Workload.count([half])), 3.0).hold_back is None
+    assert rehearse(fleet, LeastWaste(Workload.count([most])), 3.0).hold_back is None
+    assert rehearse(fleet, LeastWaste(Workload.count([])), 3.0).hold_back is None
 
 
 def test_kinds_named_in_advance_change_nothing() -> None:
@@ -168,7 +168,7 @@ def test_more_draws_pack_better_and_no_mix_fills_nothing() -> None:
 
 
 def test_least_waste_puts_a_small_part_where_nothing_else_would_fit() -> None:
-    workload = Workload.of([GpuRequest(1000, 1024, 810, 1)] * 9 + [GpuRequest(1000, 1024, 190, 1)])
+    workload = Workload.count([GpuRequest(1000, 1024, 810, 1)] * 9 + [GpuRequest(1000, 1024, 190, 1)])
     online = OnlineFleet([Host("h", 64000, 262144, 4)], LeastWaste(workload))
     large = [online.place(GpuRequest(1000, 1024, 810, 1)) for _ in range(2)]
     small = online.place(GpuRequest(1000, 1024, 190, 1))
@@ -177,7 +177,7 @@ def test_least_waste_puts_a_small_part_where_nothing_else_would_fit() -> None:
 
 
 def test_least_waste_spares_the_host_whose_gpus_need_their_cpu() -> None:
-    workload = Workload.of([GpuRequest(8000, 1024, 1000, 1)] * 9 + [GpuRequest(16000, 1024)])
+    workload = Workload.count([GpuRequest(8000, 1024, 1000, 1)] * 9 + [GpuRequest(16000, 1024)])
     rich, poor = Host("rich", 96000, 262144, 2), Host("poor", 16000, 262144, 2)
     placed = OnlineFleet([poor, rich], LeastWaste(workload)).place(GpuRequest(16000, 1024))
     assert placed is not None
@@ -185,7 +185,7 @@ def test_least_waste_spares_the_host_whose_gpus_need_their_cpu() -> None:
 
 
 def test_a_wasteful_request_is_refused_only_if_the_policy_has_a_limit() -> None:
-    workload = Workload.of([GpuRequest(1000, 1024, 500, 1)])
+    workload = Workload.count([GpuRequest(1000, 1024, 500, 1)])
     wasteful = GpuRequest(1000, 1024, 600, 1)
     fleet = [Host("h", 64000, 262144, 1)]
     assert OnlineFleet(fleet, LeastWaste(workload)).place(wasteful) is not None
@@ -202,7 +202,7 @@ def test_best_fit_takes_the_host_that_becomes_fullest_and_the_first_of_equals() 
 
 
 def test_fgd_counts_free_parts_that_typical_requests_cannot_use() -> None:
-    workload = Workload.of([GpuRequest(1000, 0, 500, 1)] * 19 + [GpuRequest(1000, 0, 300, 1)])
+    workload = Workload.count([GpuRequest(1000, 0, 500, 1)] * 19 + [GpuRequest(1000, 0, 300, 1)])
     assert workload.typical(0.95) == ((GpuRequest(1000, 0, 500, 1), 1.0),)
     assert [count for _, count in workload.typical(1.0)] == [0.95, 0.05]
     online = OnlineFleet([Host("h", 64000, 262144, 2)], Fragmentation(workload))
