@@ -127,7 +127,7 @@ def _least(worth: Floats, group: Ints) -> Ints:
 
 def _largest(pool: Columns, model: Ints, fleet: GpuStock) -> LoadOptimum:
     """Solves the LP over these columns: the largest scale that costs no more than the money."""
-    from scipy.optimize import linprog  # a fifth of a second, which only who asks for a load needs
+    from scipy.optimize import linprog  # takes a fifth of a second, which only a drawn load needs
     from scipy.sparse import coo_array
 
     n, types, levels = len(pool.service), len(fleet.count), len(LEVELS)

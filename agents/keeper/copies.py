@@ -105,7 +105,7 @@ class NodeCopy(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
         if spell == self.spell:
             return msgspec.structs.replace(self, acknowledged=what)
         if what != "closed":
-            return self  # it has returned since: that it ended will be told
+            return self  # it has returned since, and its end will be reported
         earlier = tuple(before for before in self.earlier if before.number != spell)
         return msgspec.structs.replace(self, earlier=earlier)
 

@@ -54,7 +54,7 @@ class CopyRuntime(Protocol):
         """Returns True if exactly this process runs; a zombie does not."""
 
     def stopped(self, running: Running) -> bool:
-        """Returns True if the program has stopped itself, or was stopped, and has not been told to go on."""
+        """Returns True if the program has stopped itself, or was stopped, and has not been continued."""
 
     def pids(self, running: Running) -> frozenset[int]:
         """Returns the host PIDs of the process and all its descendants, any of which may have opened the device."""

@@ -79,7 +79,7 @@ def _requests(args: argparse.Namespace, recorded: RagTrace) -> dict[str, RagRequ
     for size in sizes_of(args.model):
         seed = [args.seed, *size.encode()]
         repeated = recorded.requests.repeated(args.repeat, seed)
-        found[BY_SIZE[size].full_name] = repeated.between(3600.0 * args.from_hour, 3600.0 * until)
+        found[BY_SIZE[size].full_name] = repeated.slice_seconds(3600.0 * args.from_hour, 3600.0 * until)
     empty = [name for name, requests in found.items() if not len(requests.times)]
     if empty:
         raise Failed(f"no request is in hours {args.from_hour} to {until:g}")

@@ -90,6 +90,4 @@ def _observed(order: ReplayOrder, now: float) -> dict[str, float]:
     if not now:
         return {}
     since = max(0.0, now - OBSERVED_SECONDS)
-    return {
-        name: len(requests.slice_seconds(since, now).times) / (now - since) for name, requests in order.requests.items()
-    }
+    return {name: len(requests.between(since, now).times) / (now - since) for name, requests in order.requests.items()}

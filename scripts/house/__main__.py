@@ -8,12 +8,11 @@ from __future__ import annotations
 import gc
 import sys
 
-from scripts.house import cases, files, loops, marks, mathematics, pages, pins, runbooks, skips
+from scripts.house import cases, files, loops, marks, mathematics, pages, pins, plain, runbooks, skips
 from scripts.house.tree import Tree
 
-RULES = [
-    rule for family in (files, loops, cases, pins, mathematics, runbooks, marks, skips, pages) for rule in family.RULES
-]
+FAMILIES = (files, loops, cases, pins, mathematics, runbooks, marks, skips, plain, pages)
+RULES = [rule for family in FAMILIES for rule in family.RULES]
 
 
 def main() -> int:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from app.settings import PREFIX, UNPREFIXED, Settings
 from cli.main import BY_NAME
+from scripts.house.plain import STILTED
 from scripts.house.tree import ROOT, Fault, Tree, line_of
 from scripts.house.typed import (
     Block,
@@ -46,7 +47,6 @@ FLAG = re.compile(r"(?<![\w-])(--[a-z][a-z0-9-]*)")
 ROUTE = re.compile(r"(?:\b(GET|PUT|POST|PATCH|DELETE)\s+)?(/api/v1(?:/[\w{}.:-]+)+)")
 SETTING = re.compile(r"\b(?:GPUWRIGHT|DATABASE|OTEL)_[A-Z_]*[A-Z]\b")
 LINK = re.compile(r"(?<!\!)\[[^\]\n]*\]\(([^)\s]+)\)|\!\[[^\]]*\]\(([^)\s]+)\)")
-STILTED = re.compile(r"\b(?:anew|whoever|(?:is|are|was) (?:told|said)|rests until|as it stands)\b", re.IGNORECASE)
 MEASURED = re.compile(r"^#+ .*\b(?:measured|figures|how fast|what it costs)\b", re.IGNORECASE | re.MULTILINE)
 MEASURES = re.compile(r"python -m (?:tests.proofs|lab)|gpuwright bench|bench [a-z]+|tests/[\w/.]+|scripts/\w+\.py|`ps`")
 
@@ -83,7 +83,7 @@ def a_page_says_nothing_that_the_code_does_not_have(tree: Tree) -> Iterator[Faul
 def findings_of(page: Page) -> Iterator[Fault]:
     """Yields all that a page says and the code does not have."""
     for check in (wrong_commands, wrong_inline, wrong_routes, wrong_paths, wrong_modules, wrong_names, wrong_settings,
-                  wrong_links, unsourced_figures, stilted, wrong_length):  # fmt: skip
+                  wrong_links, unsourced_figures, stilted_words, wrong_length):  # fmt: skip
         yield from check(page)
 
 
@@ -262,7 +262,7 @@ def unsourced_figures(page: Page) -> Iterator[Fault]:
             yield page.finding(found.start(), "these figures name no command that measures them")
 
 
-def stilted(page: Page) -> Iterator[Fault]:
+def stilted_words(page: Page) -> Iterator[Fault]:
     """Words that a colleague would not use, on pages written by hand."""
     if "Written from" not in page.text[:200]:
         yield from (page.finding(found.start(), f'"{found[0]}"') for found in STILTED.finditer(page.text))

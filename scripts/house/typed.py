@@ -16,7 +16,7 @@ from cli.main import BY_NAME, load, split
 from scripts.house.tree import ROOT
 
 DOCS = ROOT / "docs"
-# A block is run as it stands (sh), shown (console), or is no command at all.
+# A block is run unchanged (sh), shown (console), or is no command at all.
 SHELL = {"sh", "console"}
 DATA = {"text", "json", "yaml", "python", "sql", "ini", "promql", "mermaid", "html"}
 FENCE = re.compile(r"^(?P<indent> *)```(?P<kind>[^\n]*)\n(?P<text>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL)

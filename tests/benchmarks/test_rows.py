@@ -1,4 +1,4 @@
-"""Rows say what a timed plan told: gaps at marks, medians of what is served."""
+"""Rows sum up a timed plan: gaps at marks, medians of what is served."""
 
 from __future__ import annotations
 

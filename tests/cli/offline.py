@@ -49,7 +49,7 @@ class Process(NamedTuple):
     peak_mb: float
 
 
-# A process counts the memory of whoever forked it as its own most: this one is small, whatever the test run has become.
+# A process counts the most memory of its parent as its own: this one is small, whatever the test run has become.
 STARTER = """\
 import os, subprocess, sys
 started = subprocess.Popen(sys.argv[2:], stdin=subprocess.DEVNULL)

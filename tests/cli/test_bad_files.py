@@ -15,7 +15,7 @@ from tests.cli.offline import FLEET, process
 
 Solve = Callable[..., Done]
 FAULTY = {name: case for name, case in bad.FAULTY.items() if "State" not in name}  # a State is right, offline
-# Refused alone too; what is wrong with the others is told by the same reader.
+# Refused alone too; the same reader names the faults of the others.
 ALONE = (
     "unknown field inside",
     "no kind",
@@ -46,7 +46,7 @@ def solve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
 
 
 def refused(done: Done) -> list[str]:
-    """The faults that were told; nothing else may have been."""
+    """Returns the faults that it named; it may have said nothing else."""
     assert done.code == 2
     assert done.out == ""
     assert "Traceback" not in done.err

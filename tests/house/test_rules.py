@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.house import cases, files, loops, marks, mathematics, pins, runbooks, skips
+from scripts.house import cases, files, loops, marks, mathematics, pins, plain, runbooks, skips
 from scripts.house.__main__ import RULES
 from scripts.house.tree import Fault, Tree
 
@@ -70,6 +70,11 @@ EVERY_CASE = "".join(f"def test_case_{number}_is_noticed(): ...\n" for number in
             skips.a_test_is_skipped_through_its_needs_alone,
             {"tests/test_a.py": "\n@pytest.mark.skipif(True)\ndef test_a() -> None: ...\n"},
             "tests/test_a.py:2: pytest.mark.skipif: tests/support/needs.py has what a test may need",
+        ),
+        (
+            plain.the_product_says_nothing_stilted,
+            {"app/a.py": "\n# It starts anew.\n", "tests/test_a.py": "# anew\n"},
+            'app/a.py:2: "anew"',
         ),
         (
             files.sql_stands_in_the_store_alone,

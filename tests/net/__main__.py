@@ -35,7 +35,7 @@ def main() -> int:
 
 
 def record(corpus: Corpus, what: str, processes: int) -> int:
-    """Makes the questions and their answers anew."""
+    """Makes the questions and their answers again."""
     drawing = FORKS.Process(
         target=_draw, args=(corpus, what, processes)
     )  # what it computes must not be known to those who answer

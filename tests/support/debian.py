@@ -22,7 +22,7 @@ NOBODY = 65534
 
 
 class Cluster:
-    """One data folder at a time, beneath a folder that belongs to whoever Postgres runs as."""
+    """One data folder at a time, beneath a folder that belongs to the user whom Postgres runs as."""
 
     def __init__(self, folder: Path) -> None:
         need(DEBIAN_15 / "bin/postgres", "postgresql-15")

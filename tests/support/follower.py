@@ -1,4 +1,4 @@
-"""A watcher that reconnects at random, on any replica, and remembers every event it was told."""
+"""A watcher that reconnects at random, on any replica, and remembers every event that it received."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def assigned(generation: int, *instances: AssignedInstance, epoch: int = 1, **fi
 
 
 def around(folder: Path, routes: Routes | None = None, **fields: Any) -> NodeParts:
-    """The seams of the machine in that folder, opened anew."""
+    """The seams of the machine in that folder, opened again."""
     device, mps = connect(folder / "driver")
     runtime = ProcessRuntime(folder / "copies")
     own = folder / "templates"
@@ -104,7 +104,7 @@ class Machine:
         return [gpu.uuid for gpu in connect(self.driver)[0].gpus()]
 
     def copies(self) -> list[int]:
-        """The PIDs of every copy that runs, whoever started it."""
+        """The PIDs of every copy that runs, however it was started."""
         return [running.pid for running in ProcessRuntime(self.folder / "copies").find()]
 
     def close(self) -> None:

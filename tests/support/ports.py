@@ -14,10 +14,10 @@ _taken = count(secrets.randbelow(COUNT))  # two test runs at once should not beg
 
 
 def free_port(kind: int = socket.SOCK_STREAM) -> int:
-    """One that nobody listens on, and that nobody is given before it is used.
+    """Returns a port that is free, and stays free until it is used.
 
-    The kernel gives whoever asks for any port, or connects, one of its range, at once also the one that it gave us
-    before. Ours lie below that range; each worker of a test run has a share of them, and takes one after the other.
+    A program that asks for any port, or connects, gets one of the kernel's range, even the one that we had just before.
+    Ours lie below that range; each worker of a test run has a share of them, and takes one after the other.
     """
     place, shares = map(int, os.environ.get(SHARE, "0/1").split("/"))
     size = COUNT // shares

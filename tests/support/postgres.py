@@ -78,12 +78,12 @@ class DatabaseServer:
         self._execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
 
     def stands_at(self, url: str, moment: datetime) -> None:
-        """Whoever connects to this database from now on finds that it is this moment, for ever."""
+        """Makes this moment the time of every later connection to this database."""
         name = urlsplit(url).path.lstrip("/")
         self._execute(f"ALTER DATABASE \"{name}\" SET gpuwright.moment = '{moment.isoformat()}'")
 
     def takes_writes(self, url: str, yes: bool) -> None:
-        """Whether whoever connects to this database from now on may write to it."""
+        """Lets later connections to this database write to it, or only read."""
         name = urlsplit(url).path.lstrip("/")
         self._execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = {"off" if yes else "on"}')
 

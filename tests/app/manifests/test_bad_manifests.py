@@ -1,4 +1,4 @@
-"""Whatever is wrong with a manifest is told by document, field, value and what is allowed."""
+"""Every fault of a manifest is named by document, field, value and what is allowed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_text_that_cannot_be_read_is_refused_in_a_sentence(data: bytes, says: 
     assert all(fault.document.startswith("fleet.yaml") for fault in refused.value.faults)
 
 
-def test_every_fault_of_every_document_is_told_at_once() -> None:
+def test_every_fault_of_every_document_is_named_at_once() -> None:
     text = "---\n".join(case.text for case in bad.FAULTY.values() if case.text.startswith("apiVersion"))
     manifests, faults = validate(read(text.encode(), "yaml", API))
     assert manifests == []

@@ -22,7 +22,7 @@ from tests.support.workers.worker import Worker, folders
 
 FORK = get_context("fork")
 LOOK_SECONDS = 0.2
-END_SECONDS = 120.0  # for the fixtures of a worker that is told to end
+END_SECONDS = 120.0  # for the fixtures of a worker that has to end
 SLACK = 1.5  # a hanging test that its own worker cannot end is ended later than one that it can
 
 
@@ -182,7 +182,7 @@ class Crew:
             self._tell(test, [data])
 
     def _end_all(self) -> None:
-        """Lets every worker tear down its fixtures; whoever does not end in time is killed with all that it started."""
+        """Lets every worker tear down its fixtures; one that is too late is killed with all that it started."""
         deadline = time.monotonic() + END_SECONDS
         try:
             for hired in self._hired:

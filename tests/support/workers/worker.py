@@ -45,7 +45,7 @@ class Worker:
 
     def run(self, others: list[Connection]) -> None:
         for other in others:
-            other.close()  # the parent's ends: whoever holds one keeps a dead worker's line open
+            other.close()  # the parent's ends: a process that holds one keeps a dead worker's line open
         self._become_a_worker()
         try:
             while not self._session.shouldfail and (file := self._next_file()):
