@@ -88,7 +88,7 @@ def main() -> int:
     try:
         engine.states()
     except EngineError as error:
-        say(f"nothing was struck: {error}; DOCKER_GID must name the group that may open Docker's socket")
+        say(f"nothing was struck: {error}; DOCKER_SOCKET names Docker's socket, DOCKER_GID the group that may open it")
         return 2
     scribe = Scribe(SERVER, ADMIN.read_text().strip())
     blows: Counter[str] = Counter()

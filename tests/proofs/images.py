@@ -12,30 +12,18 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
-import shutil
-import signal
-import subprocess
 import sys
-import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from simulation.testbed.tour import LOOK
 from solvers.planners.names import PLANNERS
-from tests.proofs.testbed import ROOT, WORLD, Compose, all_well, say, too_large
-from tests.support.docker_engine import NoEngine, bare_engine
+from tests.proofs.compose import DEBIAN_FILES, WORLD, Compose, WentWrong, checked, debian_engine, say, timed
 
-DEBIAN = ROOT / "deploy" / "testbed" / "debian"
-FILES = ("docker-compose.yml", "deploy/testbed/debian/compose.yaml")
-PATIENCE_SECONDS = 900.0  # a hang guard
 PLAN_SECONDS = "2"
-PLUGINS = ("compose", "buildx")
 NO_SPIKE = {"SPIKE_BEGINS": "1000000"}
 # Of all modules of the solvers, those that nothing in this image plans with: `verify --exact` says what it needs.
 LEFT_OUT = ("solvers.crosscheck",)
@@ -50,31 +38,16 @@ print(len(wanted))
 """
 
 
-class WentWrong(Exception):
-    """A step failed; the message says which, and what it printed."""
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, help="for the engine's data; a temporary one by default")
     args = parser.parse_args()
-    for program, package in (("docker", "docker.io"), ("dockerd", "docker.io"), ("debootstrap", "debootstrap")):
-        if not shutil.which(program):
-            say(f"WRONG: needs {program} (Debian: {package})")
-            return 1
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was started is ended then, too
-    folder = Path(tempfile.mkdtemp(prefix="gpuwright-images-", dir=args.folder))
     began = time.monotonic()
     try:
-        with bare_engine(folder, "--bridge=none", "--ip-forward=false") as engine:
-            os.environ["DOCKER_HOST"] = engine.address
-            with timed("Compose, Buildx and Debian's base"):
-                prepare(folder)
-            wrong = try_all(Compose(FILES))
-    except (NoEngine, WentWrong) as error:
+        with debian_engine(args.folder):
+            wrong = try_all(Compose(DEBIAN_FILES))
+    except WentWrong as error:
         wrong = [str(error)]
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
     for line in wrong:
         say(f"WRONG: {line}")
     say(f"images and testbed: {len(wrong)} wrong, {time.monotonic() - began:.0f} s in all")
@@ -83,12 +56,9 @@ def main() -> int:
 
 def try_all(compose: Compose) -> list[str]:
     """What did not hold; WentWrong where nothing after it can be tried."""
-    with timed("all images built"):
-        checked(["docker", "compose", *compose.chosen, "--progress", "plain", "build"])
-    wrong = too_large()
+    wrong = compose.build()
     try:
-        with timed("all parts healthy, or ended well"):
-            start(compose)
+        compose.start(**NO_SPIKE)
         with timed("what the tour names, tried"):
             wrong += [*tour_answers(compose), *web_answers()]
         with timed("all parts stopped"):
@@ -96,61 +66,8 @@ def try_all(compose: Compose) -> list[str]:
         with timed("each planner in its image"):
             wrong += planners_answers()
     finally:
-        with timed("all taken down"):
-            ended = compose("--profile", "*", "down", "-v", "--timeout", "2")
-            left = checked(["docker", "ps", "-aq"]) + checked(["docker", "volume", "ls", "-q"])
-    if ended.returncode or left:
-        wrong.append(
-            f"docker compose down -v ended with {ended.returncode} and left {left.split()}: {ended.stderr[-500:]}"
-        )
+        wrong += compose.take_down()
     return wrong
-
-
-@contextmanager
-def timed(what: str) -> Iterator[None]:
-    began = time.monotonic()
-    yield
-    say(f"{what}: {time.monotonic() - began:.0f} s")
-
-
-def prepare(folder: Path) -> None:
-    """The scripts wait for downloads most of the time, so they run side by side."""
-    scripts = [DEBIAN / "base.sh"]
-    if any(subprocess.run(["docker", plugin, "version"], capture_output=True).returncode for plugin in PLUGINS):
-        scripts.append(DEBIAN / "plugins.sh")
-        os.environ["DOCKER_CONFIG"] = str(folder / "config")
-    running = [
-        subprocess.Popen([script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
-        for script in scripts
-    ]
-    try:
-        printed = [script.communicate()[0] for script in running]
-    except BaseException:  # a Ctrl-C, or a limit of the caller's: what they started ends with them
-        for script in running:
-            with suppress(ProcessLookupError):
-                os.killpg(script.pid, signal.SIGTERM)
-            script.wait()
-        raise
-    for name, script, text in zip((path.name for path in scripts), running, printed, strict=True):
-        if script.returncode:
-            raise WentWrong(f"{name} ended with {script.returncode}: {text[-3000:]}")
-
-
-def checked(words: list[str], given: str | None = None) -> str:
-    done = subprocess.run(words, cwd=ROOT, input=given, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise WentWrong(f"{' '.join(words)} ended with {done.returncode}: {(done.stdout + done.stderr)[-3000:]}")
-    return done.stdout
-
-
-def start(compose: Compose) -> None:
-    done = compose("up", "-d", "--no-build", **NO_SPIKE)
-    end = time.monotonic() + PATIENCE_SECONDS
-    while unwell := all_well(compose):
-        if done.returncode or time.monotonic() > end:
-            logs = compose("logs", "--no-color", "--tail", "15", *unwell.split(", ")).stdout
-            raise WentWrong(f"not healthy: {unwell}\n{done.stderr[-1000:]}\n{logs[-6000:]}")
-        time.sleep(1)
 
 
 def tour_answers(compose: Compose) -> list[str]:

@@ -1,87 +1,135 @@
 """The testbed of docker-compose.yml, really started: how soon all is healthy, the spike, the dashboard, chaos.
 
-python -m tests.proofs.testbed [--debian] [--chaos-minutes 15]
+python -m tests.proofs.testbed [--debian] [--hold 600] [--chaos-minutes 15]
 
-With --debian on images of Debian's packages, where no registry can be reached. Images are built before; ends with 1 if
-something did not hold. What it starts it ends, with its data, unless --keep.
+With --debian on images of Debian's packages and an engine of its own, where no registry can be reached; that needs
+root, dockerd and debootstrap (Debian: docker.io, debootstrap). Without it, on the engine that `docker` asks. It builds
+the images first, and ends what it starts, with its data. Ends with 1 if something did not hold.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 import time
+import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from tests.proofs.compose import (
+    DEBIAN_FILES,
+    REGISTRY_FILES,
+    ROOT,
+    WORLD,
+    Compose,
+    WentWrong,
+    debian_engine,
+    find_socket,
+    say,
+)
+from tests.proofs.cores import read_core_times
 from tests.support.patience import patience
 
-ROOT = Path(__file__).parents[2]
 DASHBOARD = ROOT / "deploy" / "monitoring" / "gpuwright-dashboard.json"
-WORLD = ROOT / "examples" / "testbed.yaml"
 PROMETHEUS = "http://127.0.0.1:9090"
 HEALTHY_SECONDS = 180.0
 ATTAINMENT = 0.96
 CALM_SECONDS = 30  # before the spike
-LARGEST_MB = {"api": 250, "agent": 150, "gateway": 160, "planner": 700}
-AFTER_CHAOS = {1: "chaos lost an acknowledged write, or a part did not come back"}  # by chaos's exit code
+RAMP_SECONDS = 30
+SETTLED_SECONDS = 60  # after the ramp
+AFTER_SECONDS = 10  # the spike
+AFTER_CHAOS = {  # by chaos's exit code
+    1: "chaos lost an acknowledged write, or a part did not come back",
+    2: "chaos struck nothing, since Docker did not answer it",
+}
 # Of the dashboard, what a testbed without tenants' budgets, jobs or trouble has no data for.
 MAY_BE_EMPTY = ("Shed", "Jobs", "Tenants' GPUs", "Budgets spent", "Alarms", "Held back", "Corrections of profiles")
 
 
-@dataclass
-class Compose:
-    """The files, and what is asked of them."""
-
-    files: Sequence[str]
-
-    def __call__(self, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        command = ["docker", "compose", *self.chosen, *words]
-        made = os.environ | environment
-        return subprocess.run(command, cwd=ROOT, env=made, capture_output=True, text=True, check=False)
-
-    @property
-    def chosen(self) -> list[str]:
-        return [word for file in self.files for word in ("-f", file)]
-
-    def states(self) -> dict[str, tuple[str, str, int]]:
-        """Service -> state, health, exit code."""
-        said = self("ps", "-a", "--format", "json").stdout
-        rows = [json.loads(line) for line in said.splitlines() if line.strip()]
-        return {row["Service"]: (row["State"], row["Health"], row["ExitCode"]) for row in rows}
-
-
-def all_well(compose: Compose) -> str:
-    """What is not healthy, or has not ended well; empty when all is."""
-    wanted = set(compose("config", "--services").stdout.split())
-    states = compose.states()
-    unwell = sorted(wanted - set(states))
-    for name, (state, health, code) in states.items():
-        ended = state == "exited" and code == 0
-        if name in wanted and not ended and not (state == "running" and health == "healthy"):
-            unwell.append(name)
-    return ", ".join(unwell)
-
-
-def ask(query: str) -> list[dict[str, Any]]:
-    """What Prometheus says now; ValueError where it refuses the query."""
-    url = f"{PROMETHEUS}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--debian", action="store_true")
+    parser.add_argument("--folder", type=Path, help="for the data of Debian's engine; a temporary one by default")
+    parser.add_argument("--hold", type=int, default=600, help="seconds at the height of the spike")
+    parser.add_argument("--chaos-minutes", type=float, default=15.0)
+    args = parser.parse_args()
     try:
-        with urllib.request.urlopen(url, timeout=patience()) as answer:
-            said = json.load(answer)
-    except urllib.error.HTTPError as error:
-        raise ValueError(f"{query}: {error.read()[:300]!r}") from error
-    found: list[dict[str, Any]] = said["data"]["result"]
-    return found
+        if args.debian:
+            with debian_engine(args.folder):
+                wrong = try_all(Compose(DEBIAN_FILES), args.hold, args.chaos_minutes)
+        else:
+            wrong = try_all(Compose(REGISTRY_FILES), args.hold, args.chaos_minutes)
+    except WentWrong as error:
+        wrong = [str(error)]
+    for line in wrong:
+        say(f"WRONG: {line}")
+    return int(bool(wrong))
+
+
+def try_all(compose: Compose, hold: int, chaos_minutes: float) -> list[str]:
+    """Returns what did not hold; WentWrong where nothing after it can be tried."""
+    socket = find_socket()  # before half an hour of work
+    spike = {"SPIKE_BEGINS": f"{CALM_SECONDS}", "SPIKE_HOLD": f"{hold}", "SPIKE_PERIOD": "100000"}
+    wrong = compose.build()
+    try:
+        seconds = compose.start(**spike)
+        if seconds > HEALTHY_SECONDS:
+            wrong.append(f"healthy after {seconds:.0f} s; at most {HEALTHY_SECONDS:g} were allowed")
+        wrong += survive_spike(hold)
+        asked, faults = panels()
+        say(f"{asked} expressions of the dashboard asked of Prometheus, {len(faults)} wrong")
+        wrong += faults
+        if chaos_minutes:
+            wrong += outlive_chaos(compose, chaos_minutes, socket, spike)
+    finally:
+        wrong += compose.take_down()
+    return wrong
+
+
+def survive_spike(hold: int) -> list[str]:
+    """Waits for the end of the spike; returns which services missed their SLO too often."""
+    window = CALM_SECONDS + RAMP_SECONDS + hold + AFTER_SECONDS
+    before = read_core_times()
+    time.sleep(window)
+    cores = read_core_times().describe_since(before)
+    say(f"in {window} s {cores}")
+    wrong = []
+    settled = attainment(hold + AFTER_SECONDS - SETTLED_SECONDS)
+    for name, (asked, share) in attainment(window).items():
+        say(
+            f"{name}: {asked:.0f} requests in {window} s, {share:.2%} within the SLO; "
+            f"{settled[name][1]:.2%} from {SETTLED_SECONDS} s after the ramp"
+        )
+        if share < ATTAINMENT:
+            wrong.append(f"{name} attains {share:.2%}; {cores}")
+    peak = value(f"max_over_time(sum(rate(gpuwright_gateway_service_requests_total[15s]))[{window}s:5s])")
+    say(f"at most {peak:.0f} requests a second")
+    return wrong
+
+
+def outlive_chaos(compose: Compose, minutes: float, socket: Path, spike: dict[str, str]) -> list[str]:
+    """Returns what chaos broke for good."""
+    where = {"DOCKER_SOCKET": str(socket), "DOCKER_GID": str(socket.stat().st_gid)}
+    chaos = compose(
+        "--profile", "chaos", "up", "--no-build", "--no-deps", "chaos", CHAOS_MINUTES=str(minutes), **where, **spike
+    )
+    say("\n".join(chaos.stdout.splitlines()[-4:]))
+    wrong = []
+    code = compose.states().get("chaos", ("", "", -1))[2]
+    if code:
+        ended = AFTER_CHAOS.get(code, f"chaos ended with {code}")
+        wrong.append(f"{ended}: {chaos.stdout[-500:]}{chaos.stderr[-300:]}")
+    time.sleep(30)
+    for name, (asked, share) in attainment(20).items():
+        say(f"afterwards {name}: {asked:.0f} requests in 20 s, {share:.2%} within the SLO")
+        if share < ATTAINMENT:
+            wrong.append(f"{name} attains {share:.2%} after chaos")
+    return wrong
 
 
 def attainment(seconds: float) -> dict[str, tuple[float, float]]:
@@ -130,90 +178,16 @@ def panels() -> tuple[int, list[str]]:
     return asked, wrong
 
 
-def too_large() -> list[str]:
-    """Says how large our images are, base included."""
-    wrong = []
-    for name, most in LARGEST_MB.items():
-        words = ["docker", "image", "inspect", "--format", "{{.Size}}", f"gpuwright-{name}:0.1.0"]
-        found = int(subprocess.run(words, capture_output=True, text=True, check=True).stdout) / 1e6
-        say(f"gpuwright-{name}: {found:.0f} MB")
-        if found > most:
-            wrong.append(f"gpuwright-{name} has {found:.0f} MB; at most {most} were allowed")
-    return wrong
-
-
-def engine_socket() -> dict[str, str]:
-    """Where chaos finds the engine that this command asks, and the group that may open its socket."""
-    path = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock").removeprefix("unix://")
-    return {"DOCKER_SOCKET": path, "DOCKER_GID": str(Path(path).stat().st_gid)}
-
-
-def say(text: str) -> None:
-    print(text, flush=True)
-
-
-def up(compose: Compose, spike: dict[str, str]) -> str:
-    began = time.monotonic()
-    done = compose("up", "-d", "--no-build", **spike)
-    if done.returncode:
-        return f"docker compose up ended with {done.returncode}: {done.stderr[-2000:]}"
-    while unwell := all_well(compose):
-        if time.monotonic() - began > 2 * HEALTHY_SECONDS:
-            return f"not healthy: {unwell}"
-        time.sleep(1)
-    seconds = time.monotonic() - began
-    say(f"all {len(compose.states())} parts healthy, or ended well, after {seconds:.0f} s")
-    return (
-        "" if seconds <= HEALTHY_SECONDS else f"healthy after {seconds:.0f} s; at most {HEALTHY_SECONDS:g} were allowed"
-    )
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--debian", action="store_true")
-    parser.add_argument("--hold", type=int, default=600, help="seconds at the height of the spike")
-    parser.add_argument("--chaos-minutes", type=float, default=15.0)
-    parser.add_argument("--keep", action="store_true", help="leave it running")
-    args = parser.parse_args()
-    files = ["docker-compose.yml", *(["deploy/testbed/debian/compose.yaml"] if args.debian else [])]
-    compose = Compose(files)
-    spike = {"SPIKE_BEGINS": f"{CALM_SECONDS}", "SPIKE_HOLD": str(args.hold), "SPIKE_PERIOD": "100000"}
-    wrong = too_large()
+def ask(query: str) -> list[dict[str, Any]]:
+    """What Prometheus says now; ValueError where it refuses the query."""
+    url = f"{PROMETHEUS}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
     try:
-        wrong.append(up(compose, spike))
-        if wrong[-1]:
-            return 1
-        window = CALM_SECONDS + 30 + args.hold + 10
-        time.sleep(window)
-        for name, (asked, share) in attainment(window).items():
-            say(f"{name}: {asked:.0f} requests in {window} s, {share:.2%} within the SLO")
-            if share < ATTAINMENT:
-                wrong.append(f"{name} attains {share:.2%}")
-        peak = value(f"max_over_time(sum(rate(gpuwright_gateway_service_requests_total[15s]))[{window}s:5s])")
-        say(f"at most {peak:.0f} requests a second")
-        asked, faults = panels()
-        say(f"{asked} expressions of the dashboard asked of Prometheus, {len(faults)} wrong")
-        wrong += faults
-        if args.chaos_minutes:
-            done = compose("--profile", "chaos", "up", "--no-build", "--no-deps", "chaos",
-                           CHAOS_MINUTES=str(args.chaos_minutes), **engine_socket(), **spike)  # fmt: skip
-            say("\n".join(done.stdout.splitlines()[-4:]))
-            code = compose.states().get("chaos", ("", "", -1))[2]
-            if code:
-                wrong.append(
-                    AFTER_CHAOS.get(code, f"chaos ended with {code}: {done.stdout[-300:]}{done.stderr[-300:]}")
-                )
-            time.sleep(30)
-            for name, (asked_now, share) in attainment(20).items():
-                say(f"afterwards {name}: {asked_now:.0f} requests in 20 s, {share:.2%} within the SLO")
-                if share < ATTAINMENT:
-                    wrong.append(f"{name} attains {share:.2%} after chaos")
-    finally:
-        for line in filter(None, wrong):
-            say(f"WRONG: {line}")
-        if not args.keep:
-            compose("--profile", "*", "down", "-v")
-    return int(any(wrong))
+        with urllib.request.urlopen(url, timeout=patience()) as answer:
+            said = json.load(answer)
+    except urllib.error.HTTPError as error:
+        raise ValueError(f"{query}: {error.read()[:300]!r}") from error
+    found: list[dict[str, Any]] = said["data"]["result"]
+    return found
 
 
 if __name__ == "__main__":
