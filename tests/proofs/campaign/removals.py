@@ -11,6 +11,7 @@ from typing import Any
 from unittest.mock import patch
 
 import psycopg
+from sqlalchemy import TextClause, text
 
 from agents.control.assignments import AssignmentVerdict
 from agents.control.contact import Contact
@@ -24,8 +25,9 @@ from agents.runtime import proc
 from agents.seams.routes import RouteState
 from app import access
 from app.store.database import lease
-from app.store.database.database import Database, statement
+from app.store.database.database import Database
 from app.store.database.urls import libpq_url
+from app.store.plans import plans
 from solvers.planning.judge import JudgedPlan, Verdict, judge
 
 Patch = Callable[[ExitStack, str], None]
@@ -42,15 +44,13 @@ class Removal:
 
 def _fencing(stack: ExitStack, url: str) -> None:
     """The epoch is not asked for: neither by the database, nor by the agents."""
-    by_name = "SELECT generation FROM lease WHERE name = :name AND CAST(:epoch AS bigint) IS NOT NULL FOR SHARE"
-    following = (
-        "UPDATE lease SET generation = generation + 1 "
-        "WHERE name = :name AND CAST(:epoch AS bigint) IS NOT NULL RETURNING generation"
-    )
-    stack.enter_context(patch.object(lease, "HELD", statement("lease_held", by_name)))
-    stack.enter_context(patch.object(lease, "NEXT", statement("next_generation", following)))
-    for module in ("simulation.node", "simulation.whole", "agents.control.assignments"):
-        stack.enter_context(patch(f"{module}.judge_assignment", lambda memory, offered: AssignmentVerdict.TAKE))
+    asked, not_asked = "epoch = :epoch", "CAST(:epoch AS bigint) IS NOT NULL"
+    for module, name in ((lease, "HELD"), (lease, "NEXT"), (plans, "CYCLE")):
+        fenced: TextClause = getattr(module, name)
+        assert asked in fenced.text, f"{name} asks for no epoch"
+        stack.enter_context(patch.object(module, name, text(fenced.text.replace(asked, not_asked))))
+    for agent in ("simulation.node", "simulation.whole", "agents.control.assignments"):
+        stack.enter_context(patch(f"{agent}.judge_assignment", lambda memory, offered: AssignmentVerdict.TAKE))
 
 
 def _fsync(stack: ExitStack, url: str) -> None:
