@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -203,10 +203,6 @@ class TourFleet:
         conditions = self.get(f"nodes/{node}").get("status", {}).get("conditions", ())
         return any(one["type"] == "Reporting" and one["status"] == "True" for one in conditions)
 
-    def solvers(self) -> list[int]:
-        """Returns the processes in which the planner searches whole plans."""
-        return [pid for pid in _descendants(self.process.pid) if _is_full_solver(pid)]
-
     def start_agent(self, node: str, kind: str) -> None:
         """Joins a node of one simulated GPU, and starts its agent."""
         models = self.folder / f"{node}-files" / "models"
@@ -257,28 +253,3 @@ def running_fleet(folder: Path) -> Iterator[TourFleet]:
         yield fleet
     finally:
         fleet.close()
-
-
-def _descendants(pid: int) -> list[int]:
-    """Returns all processes that it has started, and that these have."""
-    parents: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with suppress(OSError):
-                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-                parents.setdefault(parent, []).append(int(entry.name))
-    found, waiting = [], [pid]
-    while waiting:
-        children = parents.get(waiting.pop(), [])
-        found += children
-        waiting += children
-    return found
-
-
-def _is_full_solver(pid: int) -> bool:
-    """Whether it is the process that searches whole plans: its low priority tells it from the others."""
-    try:
-        words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
-    except OSError:
-        return False
-    return "app.control.solve.child" in words and "15" in words

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import time
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from agents.devices.simulated.remote import Switches, connect
 from tests.tour.running import TourFleet
+from tests.tour.solver_processes import dying_solvers, find_solvers
 from tests.tour.world import served
 
 pytestmark = pytest.mark.timeout(240)  # the fleet comes to rest several times
 
-KILLS, KILL_SECONDS = 10, 0.1  # between two looks; a solver that starts needs longer until it answers
 OTHER = {"north": "south", "south": "north"}
 
 
@@ -76,18 +72,9 @@ def test_a_gpu_has_the_clock_and_its_copies_have_the_sm_percent_that_the_plan_sa
 
 def test_while_the_solver_dies_the_greedy_serves_what_is_new(fleet: TourFleet) -> None:
     fleet.settled()
-    with fleet.declared(served("urgent", "unlucky")):
-
-        def served_while_it_dies() -> bool:
-            for _ in range(KILLS):
-                for pid in fleet.solvers():
-                    with suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGKILL)
-                time.sleep(KILL_SECONDS)
-            return bool(fleet.copies("unlucky/urgent"))
-
-        fleet.until(served_while_it_dies, "the greedy has placed it")
+    with dying_solvers(fleet.process.pid), fleet.declared(served("urgent", "unlucky")):
+        fleet.until(lambda: bool(fleet.copies("unlucky/urgent")), "the greedy has placed it")
         assert {"solver_crashed", "fallback_planned"} <= fleet.reasons()
         (message,) = {event["message"] for event in fleet.get("events?reason=fallback_planned")["items"]}
         assert "HetSev's greedy" in message
-        fleet.until(lambda: bool(fleet.solvers()), "another solver has taken its place")
+    fleet.until(lambda: bool(find_solvers(fleet.process.pid)), "another solver has taken its place")

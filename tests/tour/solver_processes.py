@@ -1,0 +1,62 @@
+"""The processes in which a planner searches whole plans: found, and killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Event, Thread
+
+KILL_SECONDS = 0.1  # a solver that starts needs longer until it answers
+
+
+def find_solvers(ancestor: int) -> list[int]:
+    """Returns those that this process has started, or that its children have."""
+    return [pid for pid in _descendants(ancestor) if _is_full_solver(pid)]
+
+
+@contextmanager
+def dying_solvers(ancestor: int) -> Iterator[None]:
+    """Kills each of them before it can answer, however long a test's requests take meanwhile."""
+    is_over = Event()
+
+    def kill() -> None:
+        while not is_over.wait(KILL_SECONDS):
+            for pid in find_solvers(ancestor):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+    killing = Thread(target=kill, name="kills solvers")
+    killing.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        killing.join()
+
+
+def _descendants(pid: int) -> list[int]:
+    """Returns all processes that it has started, and that these have."""
+    parents: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):
+                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+                parents.setdefault(parent, []).append(int(entry.name))
+    found, waiting = [], [pid]
+    while waiting:
+        children = parents.get(waiting.pop(), [])
+        found += children
+        waiting += children
+    return found
+
+
+def _is_full_solver(pid: int) -> bool:
+    """Returns whether it searches whole plans: its low priority tells it from the other solvers."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+    except OSError:
+        return False
+    return "app.control.solve.child" in words and "15" in words
