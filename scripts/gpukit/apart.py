@@ -15,7 +15,7 @@ from typing import Any
 
 from agents.runtime import proc
 
-GRACE_SECONDS = 15.0  # for a part to end its copies and to restore settings
+GRACE_SECONDS = 10.0  # for a part to end its copies and to restore settings
 KILL_SECONDS = 5.0
 PAUSE_SECONDS = 0.02
 ADOPT_ORPHANS = 36  # PR_SET_CHILD_SUBREAPER
@@ -52,8 +52,9 @@ def run_apart(part: Callable[[], dict[str, Any]], seconds: float) -> dict[str, A
     finally:
         process.terminate()
         process.join(GRACE_SECONDS)
+        process.kill()
+        process.join(KILL_SECONDS)
         _kill_leftovers()
-        process.join()
         receiver.close()
 
 

@@ -23,9 +23,12 @@ You have an NVIDIA GPU and ten minutes? In a clone of this repository,
     scripts/gpu_kit.sh docker OUT
 
 builds an image and tries on your GPU what gpuwright does with one: NVML, MPS, limits of SMs and memory, four loads
-alone and in pairs, a hand-over under requests, the profiler and a real model. What your card cannot do is left out, and
-the reason is recorded. You need Linux, Docker, NVIDIA's driver and its container toolkit. Without Docker
-`scripts/gpu_kit.sh run OUT` does the same with Python 3.11 or newer. Nothing else should run on the GPU meanwhile.
+alone and in pairs, a hand-over under requests, and the profiler. What your card cannot do is left out, and the reason
+is recorded. You need Linux, Docker, NVIDIA's driver and its container toolkit. Nothing else should run on the GPU
+meanwhile.
+
+Without Docker `scripts/gpu_kit.sh run OUT` does the same with Python 3.11 to 3.13. If that Python has PyTorch with
+torchvision, it also runs a real model, ResNet-50; the image has no PyTorch, which is many times its size.
 
 - **It ends.** After ten minutes at most, building apart, all that it started is gone. It runs without network.
 - **It leaves the GPU's settings alone.** They are read before and after, and you see whether they differ. Only

@@ -64,7 +64,7 @@ class Trial:
         try:
             for step in STEPS:
                 if step.name in names:
-                    self._try(step)
+                    self.try_step(step)
         except KeyboardInterrupt:  # between two steps
             self.is_interrupted = True
         try:
@@ -74,7 +74,7 @@ class Trial:
             print(f"the settings cannot be read again: {error}", flush=True)
         return self._record(before, after["settings"])
 
-    def _try(self, step: KitStep) -> None:
+    def try_step(self, step: KitStep) -> None:
         began = time.monotonic()
         left = self.began + TOTAL_SECONDS - CLOSING_SECONDS - began
         seconds = min(step.seconds, left)
@@ -163,7 +163,7 @@ def try_everything(out: Path, options: KitOptions, names: Collection[str]) -> in
     try:
         recording = trial.run(names)
     except NoGpu as error:
-        print(f"gpu_kit.sh: {error}; --stand-in tries the kit without a GPU")
+        print(f"gpu_kit.sh: {error}; in a clone, --stand-in tries the kit without a GPU")
         return 2
     finally:
         shutil.rmtree(folder, ignore_errors=True)
