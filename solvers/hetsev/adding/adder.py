@@ -111,14 +111,20 @@ class Adder:
         ]
 
     def _moved(self, problem: Problem) -> list[str]:
-        """Returns the services whose rate does not fit what runs for them, the most urgent first."""
+        """Returns the services whose rate does not fit what runs for them, the most urgent first.
+
+        Of equals, those that fewest GPU types carry: the others go elsewhere if these take the room.
+        """
+        types: dict[str, set[str]] = defaultdict(set)
+        for model, _, gpu_type in problem.profiles:
+            types[model].add(gpu_type)
         found = []
         for name, service in problem.services.items():
             carried = sum(line.rate_per_second for line in self.lines.get(name, ()))
             if name in self.late or abs(carried - service.rate_per_second) > SAME_SHARE * service.rate_per_second:
                 lack = max(service.rate_per_second - carried, 0.0)
-                found.append((-service.priority, -lack, name))
-        return [name for _, _, name in sorted(found)]
+                found.append((-service.priority, len(types[service.model]), -lack, name))
+        return [name for *_, name in sorted(found)]
 
     def _all_lines(self) -> list[Instance]:
         return [line for lines in self.lines.values() for line in lines]

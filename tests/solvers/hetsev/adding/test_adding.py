@@ -8,6 +8,9 @@ from random import Random
 
 import pytest
 
+from app.control.formulate.problem import build_problem
+from cli.fleet import fleet_file
+from simulation.world import of_files
 from solvers.hetsev.adding import METHOD, Adder, add_missing
 from solvers.planning.judge import judge
 from solvers.planning.judge.services import AVAILABILITY_RULES
@@ -42,6 +45,12 @@ def risen(problem: Problem, seed: int) -> dict[str, float]:
     return {
         name: service.rate_per_second * draw.choice([0.5, 1.0, RISE, 3.0]) for name, service in problem.services.items()
     }
+
+
+def test_alone_it_serves_the_whole_fleet_that_up_declares() -> None:
+    plan = add_missing(build_problem(of_files(fleet_file())))
+
+    assert plan.unserved == ()
 
 
 def unserved(plan: Plan) -> float:
