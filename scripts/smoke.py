@@ -1,6 +1,6 @@
 """`make up` as a newcomer runs it: a fleet that is planned and served, then a bare one; nothing is left of either.
 
-Prints how long the starts took.
+Prints how long each phase of the starts took.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -25,6 +26,13 @@ READY_SECONDS = 120.0
 SERVED_SECONDS = 240.0
 STOP_SECONDS = 60.0
 SERVED = "services are served after"
+PHASES = (  # what ends when the log says so
+    ("packages", "starting Postgres"),
+    ("Postgres", "preparing the database"),
+    ("schema", "starting the server"),
+    ("server", "gpuwright is at"),
+    ("plan, copies, requests", SERVED),
+)
 
 
 def main() -> int:
@@ -43,6 +51,7 @@ class Up:
     log: Path
     url: str
     started: float
+    ends: dict[str, float] = field(default_factory=dict)  # of phases, after the start
 
     def awaits(self, what: str, seconds: float, is_so: Callable[[], bool]) -> float:
         """Until it is so; how long after the start that was."""
@@ -50,6 +59,7 @@ class Up:
         while time.monotonic() < deadline:
             if self.process.poll() is not None:
                 raise RuntimeError(f"make up ended with {self.process.returncode} before it was {what}")
+            self._note_phases()
             if is_so():
                 return time.monotonic() - self.started
             time.sleep(0.1)
@@ -65,10 +75,23 @@ class Up:
     def is_served(self) -> bool:
         return SERVED in self.log.read_text(errors="replace")
 
+    def _note_phases(self) -> None:
+        text, after = self.log.read_text(errors="replace"), time.monotonic() - self.started
+        for name, word in PHASES:
+            if word in text:
+                self.ends.setdefault(name, after)
+
+    def spell_phases(self) -> str:
+        """Returns the seconds of each phase; compiling goes on beside all but the first."""
+        ends = [0.0, *self.ends.values()]
+        spent = zip(self.ends, pairwise(ends), strict=True)
+        return ", ".join(f"{name} {end - begin:.1f}" for name, (begin, end) in spent)
+
 
 def _planned(up: Up) -> None:
     """Checks the fleet that comes with it: every service is served, and every decision can be read."""
     print(f"make up: its fleet is served after {up.awaits('served', SERVED_SECONDS, up.is_served):.1f} s")
+    print(f"its seconds: {up.spell_phases()}")
     _gpuwright("top", "--once")
     _gpuwright("plan", "show")
     _gpuwright("explain", "service", "shop/search")
