@@ -21,7 +21,8 @@ from importlib import import_module
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FIRST = ("app.control.solve.serving", "solvers.planning.replan")
+GREEDY = ("solvers.latency.kernels", "solvers.planning.search.promise", "solvers.hetsev.adding.kernels")
+FIRST = (*GREEDY, "app.control.solve.serving", "solvers.planning.replan")  # a first plan waits for no other loops
 STARTED = (
     "cli.main",
     "cli.verbs.solve",

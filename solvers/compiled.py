@@ -85,7 +85,7 @@ def read_all(*, waits: bool = True) -> None:
     """
     folder = cache_folder()
     with LOCK:
-        while folder and not all(is_cached(loop) for loop, _ in WAITING) and is_compiled_elsewhere(folder):
+        while folder and not are_compiled() and is_compiled_elsewhere(folder):
             if not waits:
                 return
             time.sleep(LOOK_SECONDS)
@@ -102,6 +102,11 @@ def is_inner(loop: Any) -> bool:
 def before_compiling(announce: Callable[[], None]) -> None:
     """Registers a function that is called before the first loop is compiled, and never if all loops are cached."""
     BEFORE_COMPILING.append(announce)
+
+
+def are_compiled() -> bool:
+    """Returns whether every loop that was imported and not called yet is cached."""
+    return all(is_cached(loop) for loop, _ in WAITING)
 
 
 def is_cached(loop: Any) -> bool:

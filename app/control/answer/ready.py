@@ -21,9 +21,9 @@ class GetReady(Aside):
 
     def answered(self) -> tuple[str, ...]:
         """Returns the modules that are loaded by now; loops that are not compiled yet wait for a question."""
-        from solvers.compiled import WAITING, is_cached, read_all  # the server that gives the order has no compiler
+        from solvers.compiled import are_compiled, read_all  # the server that gives the order has no compiler
 
         found = import_needed()
-        if all(is_cached(loop) for loop, _ in WAITING):
+        if are_compiled():
             read_all(waits=False)
         return found

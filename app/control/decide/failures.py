@@ -12,6 +12,7 @@ FAILURES = {
     SolveOutcome.OUT_OF_TIME: Reason.SOLVER_OUT_OF_TIME,
     SolveOutcome.CRASHED: Reason.SOLVER_CRASHED,
     SolveOutcome.WRONG: Reason.SOLVER_WRONG,
+    SolveOutcome.COMPILING: Reason.SOLVER_COMPILING,
 }
 
 

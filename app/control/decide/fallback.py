@@ -28,6 +28,7 @@ FAILURES = {
     SolveOutcome.OUT_OF_TIME: "was late",
     SolveOutcome.CRASHED: "crashed",
     SolveOutcome.WRONG: "was wrong",
+    SolveOutcome.COMPILING: "still compiled its loops",
 }
 
 

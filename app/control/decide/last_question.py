@@ -23,6 +23,7 @@ OTHER_SEED_AFTER = timedelta(minutes=5)  # each time after twice as long
 REFUSED_AGAIN_AFTER = timedelta(seconds=30)  # where what was due has no order of steps: another plan may have one
 MOST_DOUBLINGS = 6
 FAILED = (SolveOutcome.CRASHED, SolveOutcome.OUT_OF_TIME, SolveOutcome.WRONG)
+UNANSWERED = (*FAILED, SolveOutcome.COMPILING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,8 @@ class LastQuestion:
         now = snapshot.at
         if self.at is None or not self._is_about(snapshot, question):
             return False
+        if self.outcome is SolveOutcome.COMPILING:
+            return False
         if self.outcome in FAILED:
             return now < self.at + AGAIN_AFTER
         if self._has_due(now):
@@ -65,7 +68,7 @@ class LastQuestion:
 
         People who read an answer, or have rejected it, do not get another one every few minutes.
         """
-        if self.at is None or self.is_shown or self.outcome in FAILED:
+        if self.at is None or self.is_shown or self.outcome in UNANSWERED:
             return False
         pause = REFUSED_AGAIN_AFTER if self.regrets.is_refused else OTHER_SEED_AFTER
         return now >= self.at + pause * (1 << min(self.other_seeds, MOST_DOUBLINGS))
@@ -74,7 +77,7 @@ class LastQuestion:
         """Returns how many other seeds the question will have been asked with, if it is asked now."""
         if not self._is_about(snapshot, question):
             return 0
-        keeps_seed = self.is_shown or self.outcome in FAILED or self._has_due(snapshot.at)
+        keeps_seed = self.is_shown or self.outcome in UNANSWERED or self._has_due(snapshot.at)
         return self.other_seeds if keeps_seed else self.other_seeds + 1
 
     def rolls_since(self, snapshot: Snapshot) -> datetime | None:

@@ -52,6 +52,7 @@ class SolveOutcome(StrEnum):
     OUT_OF_TIME = "out_of_time"
     CRASHED = "crashed"  # the process crashed
     WRONG = "wrong"  # the judge rejected the answer, or the solver contradicts itself
+    COMPILING = "compiling"  # its loops, once on each machine: it was not asked
 
 
 class RecipeKind(StrEnum):

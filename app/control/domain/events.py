@@ -47,6 +47,11 @@ class Reason(StrEnum):
     )
     SOLVER_CRASHED = "solver_crashed", "alarm", "The solver's process crashed; the last plan stays in force."
     SOLVER_WRONG = "solver_wrong", "alarm", "The judge rejected the solver's plan; the last plan stays in force."
+    SOLVER_COMPILING = (
+        "solver_compiling",
+        "info",
+        "The joint solver still compiles its loops, once on each machine; it is asked as soon as it is ready.",
+    )
     FALLBACK_PLANNED = (
         "fallback_planned",
         "warning",

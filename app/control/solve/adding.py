@@ -93,7 +93,8 @@ class AddingProcess:
     """One process, started by the first plan that it prepares for."""
 
     def __init__(self, nice: int, cores: int) -> None:
-        self.process = SolverProcess("fallback", nice, cores)
+        # Of the joint solver's many loops it calls few, and loads them as it prepares for a plan.
+        self.process = SolverProcess("fallback", nice, cores, is_warm=False)
         self._base: Problem | None = None
         self._lock = Lock()
 

@@ -1,4 +1,7 @@
-"""The solver's process: carries out orders, and ends with its parent."""
+"""The solver's process: carries out orders, and ends with its parent.
+
+It says once that it is ready, and before that, if so, that its loops must be compiled first.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,10 @@ import sys
 from app.worker.orders import offer_memory, take_orders
 from solvers.planning.workers import dies_with, lower_priority
 
+READY, COMPILING = "ready", "compiling"
 
-def main(parent: int, nice: int, cores: int) -> None:
+
+def main(parent: int, nice: int, cores: int, is_warm: int) -> None:
     """Answers orders until the parent ends, also amid a search."""
     if not dies_with(parent):
         return
@@ -20,10 +25,15 @@ def main(parent: int, nice: int, cores: int) -> None:
 
     from app import garbage
     from app.control.solve.serving import Serving
+    from solvers.compiled import are_compiled
 
     serving = Serving()
+    if is_warm:
+        if not are_compiled():
+            send(COMPILING)
+        serving.read_loops()
     garbage.settle()  # here and in who is forked from here
-    send("ready")
+    send(READY)
     for order in orders:
         send(serving.answer(order))
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from threading import Event
 from typing import Any
 
+from app.control.solve.child import COMPILING
 from app.worker.kept import KeptObjects
 from app.worker.process import WorkerDied, WorkerProcess
 from solvers.planning.plan import Plan
@@ -30,6 +33,10 @@ class SolverProcess:
     name: str
     nice: int
     cores: int
+    is_warm: bool = True  # reads its loops before it answers, else each when it is first called
+    on_compiling: Callable[[], object] = bool  # called if it must wait until its loops are compiled
+    _is_compiling: bool = False
+    _told: Event = field(default_factory=Event)  # whether it compiles
     _is_closed: bool = False
     _process: WorkerProcess | None = None
     _kept: KeptObjects = field(init=False)  # what the process has of earlier orders
@@ -46,6 +53,11 @@ class SolverProcess:
         """Returns its answer in the future; or WorkerDied, or WorkerLate."""
         return self._thread.submit(self._ask, order, seconds)
 
+    def is_compiling(self) -> bool:
+        """Returns whether its loops must still be compiled; waits until a process that starts knows that."""
+        self._told.wait()
+        return self._is_compiling
+
     @property
     def pid(self) -> int:
         """The id of the process; 0 if there is none."""
@@ -54,6 +66,7 @@ class SolverProcess:
     def close(self) -> None:
         """Ends it, even in the middle of an order."""
         self._is_closed = True
+        self._told.set()
         if process := self._process:
             process.kill()
         self._thread.submit(self._end).result()  # the thread stays, to refuse callers that wait for a turn
@@ -72,11 +85,22 @@ class SolverProcess:
         if self._process:
             log.warning("solver process %d (%s) has ended; another one starts", self._process.pid, self.name)
         self._end()
-        words = ["app.control.solve.child", f"{os.getpid()}", f"{self.nice}", f"{self.cores}"]
+        try:
+            return self._launched()
+        finally:
+            self._is_compiling = False
+            self._told.set()
+
+    def _launched(self) -> WorkerProcess:
+        words = ["app.control.solve.child", *map(str, (os.getpid(), self.nice, self.cores, int(self.is_warm)))]
         process = self._process = WorkerProcess("the solver's process", words, {**os.environ, **ONE_THREAD})
         self._kept = KeptObjects(Problem, Plan)
         with process.within(COMPILE_SECONDS):
-            process.receive()  # its loops are ready
+            if process.receive() == COMPILING:
+                self._is_compiling = True
+                self._told.set()
+                self.on_compiling()
+                process.receive()  # its loops are ready
         return process
 
     def _end(self) -> None:

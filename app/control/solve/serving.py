@@ -35,12 +35,15 @@ class Serving:
     """Answers orders, one after the other."""
 
     def __init__(self) -> None:
+        self._warm: WarmReplanner | None = None
+        self._base = 0
+
+    def read_loops(self) -> None:
+        """Loads the loops, or waits until they are compiled, so that no answer waits for that."""
         read_all()  # the loops of a first plan
         import solvers.planning.replan  # noqa: F401 (the loops that follow a plan)
 
         read_all(waits=False)
-        self._warm: WarmReplanner | None = None
-        self._base = 0
 
     def answer(self, order: Solve | Repeat | Prepare | Follow | FindBatches | MakeBatches | Aside) -> object:
         """Returns the answer; a solver's failure is part of it."""

@@ -32,11 +32,11 @@ class Solver:
 
     def __init__(self, *, nice: int = 15, cores: int = 1, grace_seconds: float = GRACE_SECONDS) -> None:
         # They share cores; a late quick step means late answers, so it has priority over a better plan.
+        self.adding = AddingProcess(max(0, nice - SOONER_NICE), cores)
         self.full, self.fast = (
-            SolverProcess("full", nice, cores),
+            SolverProcess("full", nice, cores, on_compiling=self.adding.process.start),
             SolverProcess("fast", max(0, nice - SOONER_NICE), cores),
         )
-        self.adding = AddingProcess(max(0, nice - SOONER_NICE), cores)
         self._grace_seconds = grace_seconds
         self._lock = Lock()
         self._bases = 0  # how many plans were prepared
@@ -46,8 +46,14 @@ class Solver:
     def solve(
         self, problem: Problem, *, seconds: float, work: int | None, seed: int = 0, meanwhile: Meanwhile = just_wait
     ) -> SolverAnswer:
-        """Returns a plan after so many seconds of search and so much work; the process has a grace to answer."""
+        """Returns a plan after so many seconds of search and so much work; the process has a grace to answer.
+
+        It returns at once while the solver compiles its loops: a plan of the second method is there sooner.
+        """
         order = Solve(problem, seconds, work, seed)
+        if self.full.is_compiling():
+            meanwhile()
+            return SolverAnswer(SolveOutcome.COMPILING, None, "", recipe_of(order))
         return _answer_of(self.full, order, seconds + self._grace_seconds, recipe_of(order), meanwhile)
 
     def repeat(self, problem: Problem, recipe: Mapping[str, JSON], *, seconds: float) -> SolverAnswer:

@@ -94,6 +94,7 @@ OUTCOMES = {
     "out_of_time": "the solver had no plan by its deadline, so the last plan stays in force",
     "crashed": "the solver's process died, so the last plan stays in force",
     "wrong": "the judge rejected the solver's plan, so the last plan stays in force",
+    "compiling": "the joint solver still compiled its loops, once on this machine",
 }
 
 

@@ -25,7 +25,7 @@ from tests.simulation.worlds import CALM_TICK_SECONDS, small
 
 pytestmark = pytest.mark.slow
 
-FAILURES = (SolveOutcome.OUT_OF_TIME, SolveOutcome.CRASHED, SolveOutcome.WRONG)
+FAILURES = (SolveOutcome.OUT_OF_TIME, SolveOutcome.CRASHED, SolveOutcome.WRONG, SolveOutcome.COMPILING)
 RISES = {"shop/a": spike(90.0, hold_seconds=3600.0)}
 MANY = 1000
 BY_GREEDY = f"method = '{METHOD.replace(chr(39), chr(39) * 2)}'"
@@ -87,6 +87,22 @@ def test_the_plan_says_how_it_was_made_and_can_be_replayed(database_url: str) ->
             }
         }
         assert METHOD in " ".join(describe_plan(row, plan, ()))
+
+
+def test_a_first_plan_does_not_wait_for_a_solver_that_compiles_which_is_asked_again_at_once(database_url: str) -> None:
+    with simulated(database_url, small(gpus=12)) as simulation:
+        solver = Failing()
+        solver.outcomes = [SolveOutcome.COMPILING] * MANY
+        store = PlannerStore(simulation.database, "another", 30.0)
+        simulation.planner = Planner(store, solver, ReportListener(simulation.database), CycleBudget(work=WORK))
+        simulation.advance(60, CALM_TICK_SECONDS)
+        assert rows(simulation, f"SELECT count(*) FROM plan WHERE NOT {BY_GREEDY}") == [(0,)]
+        assert all(simulation.fleet.ready(name) for name in simulation.fleet.declared)
+
+        solver.outcomes, solver.spoil = [], lambda plan: plan
+        simulation.advance(45, CALM_TICK_SECONDS)
+
+        assert solver.spoil is None, "the solver was asked again"
 
 
 def test_once_the_solver_answers_again_it_plans_from_what_was_added(database_url: str) -> None:
