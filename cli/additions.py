@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-IS_OF_THE_LAB = (
-    "comes with the lab, which is not installed: pip install gpuwright-lab, or pip install ./lab in a checkout"
-)
+IS_OF_THE_LAB = "comes with the lab, which is not installed: pip install ./lab in a checkout of gpuwright"
 
 
 def additions(group: str) -> dict[str, Any]:

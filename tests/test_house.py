@@ -125,7 +125,7 @@ def test_the_bare_install_names_the_extra_that_a_verb_needs(bare: Path, verb: st
 def test_an_install_without_the_lab_says_how_to_get_what_the_lab_brings(bare: Path, words: list[str]) -> None:
     asked = run(bare, *words)
     assert asked.returncode == 2
-    assert "comes with the lab, which is not installed: pip install gpuwright-lab" in asked.stderr
+    assert "comes with the lab, which is not installed: pip install ./lab in a checkout" in asked.stderr
 
 
 @pytest.mark.slow
