@@ -32,7 +32,7 @@ docker)
   user=(--user "$(id -u):$(id -g)")
   [[ " $* " != *" --change-settings "* ]] || user=(--user 0:0 --cap-add SYS_ADMIN)
   mkdir -p "$out"
-  docker build --quiet --target kit --build-arg COMMIT="$KIT_COMMIT" --tag gpuwright-kit "$root" >/dev/null
+  docker build --target kit --build-arg COMMIT="$KIT_COMMIT" --tag gpuwright-kit "$root"
   exec docker run --rm --gpus all --network none --stop-timeout 60 "${user[@]}" --volume "$out:/out" gpuwright-kit "$@"
   ;;
 esac
