@@ -37,7 +37,7 @@ lab-test: install ## the tests of lab/, which `make test` leaves out
 soak: install ## the tests in their long forms
 	@GPUWRIGHT_SOAK=1 $(BIN)/pytest --timeout 3600 $(ARGS)
 
-net: install ## ask the recorded questions again and compare with the recorded answers; ARGS=family-A for some of them
+net: install ## ask the recorded questions again and compare with the recorded answers; ARGS=family-A for some of them, ARGS=--time for CPU seconds
 	@$(BIN)/python -m tests.net $(ARGS)
 
 check: types rules ## what CI runs besides the tests: lint, types, imports, contract, pages, migrations, leaks; -j2 takes two at once

@@ -6,14 +6,16 @@ import argparse
 import os
 import sys
 import time
+from collections import defaultdict
 from pathlib import Path
 
 from tests.net.accepting import accept
 from tests.net.answers import Answer, find_origin
-from tests.net.asking import FORKS, PROBLEM, ask_all
-from tests.net.comparing import COMPARED, Comparison, find_faults
-from tests.net.corpus import FOLDER, Corpus
-from tests.net.recording import record_answers
+from tests.net.asking import FORKS, ask_all
+from tests.net.comparing import COMPARED, Comparison, find_faults, find_sum_faults
+from tests.net.corpus import FOLDER, PROBLEM, Corpus
+from tests.net.recording import list_kinds, record_answers
+from tests.net.timing import compare_seconds, serve
 
 
 def main() -> int:
@@ -25,13 +27,22 @@ def main() -> int:
     parser.add_argument("--record", choices=(PROBLEM, "cycles"), help="makes questions and answers again")
     parser.add_argument("--accept", action="store_true", help="keeps today's answers, and prints what changed")
     parser.add_argument("--reason", default="", help="why sums may be worse; kept in the corpus")
+    parser.add_argument("--kinds", action="store_true", help="prints how many records there are of each kind")
+    parser.add_argument("--time", action="store_true", help="compares CPU seconds with those of the recorded commit")
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)  # for --time: names in, seconds out
     args = parser.parse_args()
     corpus = Corpus(args.corpus)
     if args.record:
         return record(corpus, args.record, args.processes)
+    if args.serve:
+        return serve(corpus)
+    if args.kinds:
+        print("\n".join(list_kinds(corpus)))
+        return 0
+    names = choose(corpus, args.names, args.part)
     if args.accept:
-        return accept_answers(corpus, choose(corpus, args.names, args.part), args.processes, args.reason)
-    return compare(corpus, choose(corpus, args.names, args.part), args.processes)
+        return accept_answers(corpus, names, args.processes, args.reason)
+    return compare_seconds(corpus, names) if args.time else compare(corpus, names, args.processes)
 
 
 def record(corpus: Corpus, what: str, processes: int) -> int:
@@ -86,24 +97,28 @@ def compare(corpus: Corpus, names: list[str], processes: int) -> int:
     if not comparison.is_same_origin:
         print("recorded on another kind of processor or with other libraries: rules and figures are compared")
     count, failed, cpu_seconds = 0, 0, 0.0
+    families: dict[str, list[tuple[Answer, Answer]]] = defaultdict(list)
     for found in ask_all(corpus, names, processes):
         cpu_seconds += found.cpu_seconds
         if found.fault:
             failed += 1
             print(f"{found.name}: {found.fault}", flush=True)
+        family = corpus.read(found.name).head.family
         for answer in found.answers:
             count += 1
-            faults = list_faults(recorded.get(answer.name), answer, comparison)
+            then = recorded.get(answer.name)
+            faults = find_faults(then, answer, comparison) if then else ["no answer is recorded"]
+            families[family] += [(then, answer)] if then else []
             failed += bool(faults)
             for fault in faults:
                 print(f"{answer.name}: {fault}", flush=True)
+    for family, pairs in sorted(families.items()):
+        for fault in find_sum_faults((then for then, _ in pairs), (now for _, now in pairs)):
+            failed += 1
+            print(f"sum of {family}: {fault}")
     seconds = time.monotonic() - began
     print(f"{count} answers, {failed} worse or changed; {cpu_seconds:.0f} CPU s, {seconds:.0f} s")
     return 1 if failed else 0
-
-
-def list_faults(then: Answer | None, now: Answer, comparison: Comparison) -> list[str]:
-    return ["no answer is recorded"] if then is None else find_faults(then, now, comparison)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from tests.net.answers import Acceptance, Answer, find_origin
-from tests.net.comparing import SAME_SHARE, find_changed
+from tests.net.comparing import SAME_SHARE, add_up, find_changed
 from tests.net.corpus import Corpus
 
 
@@ -31,7 +31,7 @@ def weigh(recorded: Mapping[str, Answer], answers: Iterable[Answer], reason: str
     pairs = [(recorded[name], answer) for name, answer in sorted(now.items()) if name in recorded]
     lines = [f"{then.name}: {line}" for then, after in pairs for line in list_changes(then, after)]
     changed = tuple(then.name for then, after in pairs if list_changes(then, after))
-    before, after = sum_up(then for then, _ in pairs), sum_up(new for _, new in pairs)
+    before, after = _sums(then for then, _ in pairs), _sums(new for _, new in pairs)
     worse = tuple(
         f"the sum of {name} rises from {before[name]:.9g} to {after[name]:.9g}"
         for name in ("cost", "unserved")
@@ -50,14 +50,14 @@ def list_changes(then: Answer, now: Answer) -> list[str]:
     return lines
 
 
-def sum_up(answers: Iterable[Answer]) -> dict[str, float]:
+def _sums(answers: Iterable[Answer]) -> dict[str, float]:
     """Returns the sums by which a change is weighed."""
-    found = list(answers)
+    found = add_up(answers)
     return {
-        "cost": sum(answer.cost or 0.0 for answer in found),
-        "unserved": sum(answer.unserved for answer in found),
-        "bound": sum(answer.bound or 0.0 for answer in found),
-        "handOvers": sum(answer.hand_overs for answer in found),
+        "cost": found.cost or 0.0,
+        "unserved": found.unserved,
+        "bound": found.bound or 0.0,
+        "handOvers": found.hand_overs,
     }
 
 

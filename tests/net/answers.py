@@ -14,7 +14,7 @@ class Answer(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw
     outcome: str  # solved; of a cycle: the state of the plan that it recorded, else why it recorded none
     cost: float | None = None  # of what is served, with energy; None where there is no plan
     unserved: float = 0.0  # the price of what is not served
-    unserved_per_second: float = 0.0
+    served_per_second: float = 0.0  # of the load in the question, however the planner sees it
     job: float = 0.0
     churn: float = 0.0
     bound: float | None = None

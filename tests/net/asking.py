@@ -14,12 +14,11 @@ import msgspec
 
 from solvers.compiled import read_all
 from tests.net.answers import Answer
-from tests.net.corpus import Corpus, Series
+from tests.net.corpus import PROBLEM, Corpus, Series
 from tests.net.cycles import answer_cycles
 from tests.net.problems import answer_problem
 
 FORKS = multiprocessing.get_context("fork")  # this process has no threads, and all that is imported is there at once
-PROBLEM = "problem"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +31,14 @@ class AnsweredSeries:
     cpu_seconds: float = 0.0
 
 
-def answer_series(series: Series) -> list[Answer]:
+def answer_series(series: Series, is_counted: bool = True) -> list[Answer]:
     """Answers the questions of a series in this process."""
-    return [answer_problem(series)] if series.head.kind == PROBLEM else answer_cycles(series)
+    if series.head.kind == PROBLEM:
+        return [answer_problem(series, is_counted)]
+    return answer_cycles(series, is_counted)
 
 
-def ask_all(corpus: Corpus, names: Sequence[str], processes: int) -> Iterator[AnsweredSeries]:
+def ask_all(corpus: Corpus, names: Sequence[str], processes: int, is_counted: bool = True) -> Iterator[AnsweredSeries]:
     """Yields the answers of each series as they come, so many series at a time."""
     read_all()  # the compiled loops, once for all
     waiting, running = list(reversed(names)), dict[Connection, tuple[str, BaseProcess]]()
@@ -45,7 +46,7 @@ def ask_all(corpus: Corpus, names: Sequence[str], processes: int) -> Iterator[An
         while waiting and len(running) < processes:
             name = waiting.pop()
             ours, theirs = FORKS.Pipe(duplex=False)
-            asked = FORKS.Process(target=_answer, args=(corpus, name, theirs), daemon=True)
+            asked = FORKS.Process(target=_answer, args=(corpus, name, theirs, is_counted), daemon=True)
             asked.start()
             theirs.close()
             running[ours] = (name, asked)
@@ -67,9 +68,9 @@ def _receive(name: str, ready: Connection, process: BaseProcess) -> AnsweredSeri
     return msgspec.json.decode(body, type=AnsweredSeries)
 
 
-def _answer(corpus: Corpus, name: str, theirs: Connection) -> None:
+def _answer(corpus: Corpus, name: str, theirs: Connection, is_counted: bool) -> None:
     began = time.process_time()
-    answers = answer_series(corpus.read(name))
+    answers = answer_series(corpus.read(name), is_counted)
     spent = time.process_time() - began + _children_seconds()
     theirs.send_bytes(msgspec.json.encode(AnsweredSeries(name, tuple(answers), cpu_seconds=spent)))
 

@@ -13,6 +13,7 @@ import msgspec
 from tests.net.answers import Acceptance, Answer, Origin
 
 FOLDER = Path(__file__).parent / "corpus"
+PROBLEM = "problem"
 QUESTIONS, ANSWERS, HEAD, ENDING = "questions", "answers.jsonl", "corpus.json", ".jsonl.xz"
 Row: TypeAlias = Mapping[str, Any]
 
@@ -33,6 +34,11 @@ class SeriesHead(msgspec.Struct, frozen=True, rename="camel"):
     work: int
     seed: int
     documents: list[Row]
+
+    @property
+    def family(self) -> str:
+        """Returns the kind that it is counted and summed with."""
+        return self.tags[0] if self.kind == PROBLEM else f"{self.kind}, {self.tags[0]}"
 
 
 @dataclass(frozen=True, slots=True)

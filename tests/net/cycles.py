@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 from app.control.cycle import CycleBudget, run_cycle
 from app.control.decide.last_question import CycleResult, LastQuestion
-from app.control.domain.decision import Decision, PlanState, SolveOutcome
+from app.control.domain.decision import Decision, SolveOutcome
 from app.control.domain.desired import NodeDesired
-from app.control.domain.events import NewEvent, Reason
+from app.control.domain.events import Reason
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.formulate import formulate
 from app.control.record.planner_store import PlannerStore
@@ -41,36 +43,25 @@ class RecordedMoment(PlannerStore):
         self.recorded: Sequence[Decision] = ()
         self.outcome = ""
 
-    def record(
-        self, snapshot: Snapshot, decisions: Sequence[Decision], new_events: Sequence[NewEvent] = ()
-    ) -> tuple[int, ...]:
+    def record(self, snapshot: Snapshot, decisions: Sequence[Decision], *rest: Any) -> tuple[int, ...]:
         self.recorded = decisions
         return tuple(snapshot.target + 1 + number for number in range(len(decisions)))
 
-    def note(
-        self,
-        outcome: SolveOutcome,
-        reason: str,
-        message: str,
-        snapshot: Snapshot | None,
-        new_events: Sequence[NewEvent] = (),
-    ) -> None:
+    def note(self, outcome: SolveOutcome, *rest: Any, **named: Any) -> None:
         self.outcome = str(outcome)
 
-    def change_state(
-        self, generation: int, before: PlanState, after: PlanState, why: str, new_events: Sequence[NewEvent] = ()
-    ) -> None:
+    def change_state(self, *rest: Any, **named: Any) -> None:
         pass
 
 
-def answer_cycles(series: Series) -> list[Answer]:
+def answer_cycles(series: Series, is_counted: bool = True) -> list[Answer]:
     """Runs the cycles of a series in turn."""
     answers, before, documents = list[Answer](), LastQuestion(), series.head.documents
     budget = CycleBudget(GUARD_SECONDS, series.head.work, series.head.seed)
     for number, moment in enumerate(series.moments):
         documents = moment.get(DECLARED, documents)
         store = RecordedMoment(read_snapshot(moment, documents))
-        result, counts = count_work(lambda: _run(store, moment, before, budget))  # noqa: B023 (called at once)
+        result, counts = count_work(partial(_run, store, moment, before, budget), is_counted)
         before = result.last_question
         answers.append(_describe(f"{series.name}/{number:02}", store, result, counts))
     return answers
@@ -89,8 +80,9 @@ def _describe(name: str, store: RecordedMoment, result: CycleResult, counts: dic
     states = [str(decision.state) for decision in store.recorded]
     after: Mapping[str, NodeDesired] = store.recorded[-1].desired if store.recorded else store.known.in_force
     problem, plan = _read_plan(store.known, after)
+    loads = {service: load.rate_per_second for service, load in store.known.expected.items()}
     _, ran = _read_plan(store.known, store.known.in_force)
-    found = describe(name, problem, plan, judge(problem, plan, simulate=False, keeps=keep), counts)
+    found = describe(name, problem, plan, judge(problem, plan, simulate=False, keeps=keep), counts, loads)
     shown = result.decision.plan.certificate if result.decision else None
     there, then = {*list_placements(plan, problem)}, {*list_placements(ran, problem)}
     lines = [*(f"- {line}" for line in sorted(then - there)), *(f"+ {line}" for line in sorted(there - then))]

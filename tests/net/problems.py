@@ -5,7 +5,10 @@ The manifests are the question. All that this knows of the planner stands here, 
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import replace
+from math import fsum
 
 import msgspec
 
@@ -25,7 +28,7 @@ from tests.net.placements import list_placements
 CHANGES = ("keep", "retune", "resize", "start", "stop", "move")
 
 
-def answer_problem(series: Series) -> Answer:
+def answer_problem(series: Series, is_counted: bool = True) -> Answer:
     """Solves the problem of a series and judges the plan, with every promise simulated."""
     problem = read_problem(series)
     budget = SolveBudget(seconds=None, work=series.head.work, seed=series.head.seed)
@@ -39,11 +42,12 @@ def answer_problem(series: Series) -> Answer:
         except PlanRefused:
             return None
 
-    plan, counts = count_work(solve)
+    plan, counts = count_work(solve, is_counted)
     if plan is None:
         return Answer(name=series.name, outcome="refused", counts=counts)
+    loads = {name: service.rate_per_second for name, service in problem.services.items()}
     steps = {"steps": plan.certificate.work} if plan.certificate else {}
-    return describe(series.name, problem, plan, judge(problem, plan), counts | steps)
+    return describe(series.name, problem, plan, judge(problem, plan), counts | steps, loads)
 
 
 def read_problem(series: Series) -> Problem:
@@ -51,15 +55,20 @@ def read_problem(series: Series) -> Problem:
     return build_problem(load([Input(series.name, msgspec.json.encode(series.head.documents), "json")]))
 
 
-def describe(name: str, problem: Problem, plan: Plan, verdict: Verdict, counts: dict[str, int]) -> Answer:
-    """Returns a judged plan in the words of the contract."""
+def describe(
+    name: str, problem: Problem, plan: Plan, verdict: Verdict, counts: dict[str, int], loads: Mapping[str, float]
+) -> Answer:
+    """Returns a judged plan in the words of the contract. `loads` are those of the question, by service."""
+    carried: dict[str, float] = defaultdict(float)
+    for instance in plan.instances:
+        carried[instance.service] += instance.rate_per_second
     bound = plan.certificate.bound if plan.certificate else None
     return Answer(
         name=name,
         outcome="solved",
         cost=verdict.cost.resource,
         unserved=verdict.cost.unserved,
-        unserved_per_second=sum(entry.rate_per_second for entry in plan.unserved),
+        served_per_second=fsum(min(carried[service], load) for service, load in loads.items()),
         job=verdict.cost.job,
         churn=verdict.cost.churn,
         bound=bound,

@@ -11,8 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from sqlalchemy import Connection
+
 from app.control.decide.last_question import CycleResult
 from app.manifests.offline import DeclaredFiles
+from app.store.plans import plan_reads
 from benchmarks.families import family
 from benchmarks.manifests import manifests
 from simulation.measure.run import in_auto
@@ -35,6 +38,7 @@ CYCLE_SECONDS = 10  # less than usual, so that decisions follow each other close
 MOST_SECONDS = 600.0
 FAILED = ("crashed", "out_of_time", "wrong")
 SPIKE_SECONDS, RECLAIM_SECONDS, FAULT_SECONDS = 120.0, 120.0, 30.0
+APPROVAL_SECONDS = 20.0  # a person looks at proposals so often
 World: TypeAlias = Callable[[], DeclaredFiles]
 
 
@@ -50,6 +54,7 @@ class FleetToRecord:
     policy: Mapping[str, Any] = field(default_factory=dict)
     has_faults: bool = False
     is_reclaimed: bool = False
+    is_approved: bool = False
 
 
 def _example(name: str) -> World:
@@ -75,32 +80,26 @@ DEMO, TOKENS = _example("quickstart"), _example("llm")
 
 def list_fleets() -> list[FleetToRecord]:
     """Returns the fleets whose cycles are recorded."""
-    _family("E", 16, 12, limit_tenant, limit_power)
-    spread, spot = with_availability(spread="node"), with_availability(maxSpotShare=0.5)
-    jobs, tokens = ("demo", "jobs"), ("language models", "jobs")
+    spread, spot = with_availability(spread="node"), _family("A", 16, 10, with_availability(maxSpotShare=0.5))
+    jobs, tokens, approve = ("demo", "jobs"), ("language models", "jobs"), {"mode": "approve"}
+    reclaimed, limited = ("availability", "spot"), _family("E", 16, 12, limit_tenant, limit_power)
     return [
         *(FleetToRecord(f"demo-{load}", DEMO, load, jobs) for load in ("steady", "moving", "spike", "wave")),
-        *(FleetToRecord(f"tokens-{load}", TOKENS, load, tokens) for load in ("moving", "spike")),
+        *(FleetToRecord(f"tokens-{load}", TOKENS, load, tokens) for load in ("moving", "spike", "wave")),
         *(
             FleetToRecord(f"demo-{planner}", DEMO, "moving", (f"planner {planner}", *jobs), policy={"planner": planner})
             for planner in PAPERS
         ),
         *(FleetToRecord(f"demo-chaos-{n}", DEMO, "moving", ("chaos", *jobs), n, has_faults=True) for n in (1, 2, 3)),
-        FleetToRecord(
-            "two-tenants-chaos",
-            lambda: of_documents(campaign_documents()),
-            "moving",
-            ("chaos", "jobs"),
-            4,
-            has_faults=True,
-        ),
+        FleetToRecord("two-tenants-chaos", _two_tenants, "moving", ("chaos", "jobs"), 4, has_faults=True),
+        FleetToRecord("two-tenants-steady", _two_tenants, "steady", ("chaos", "jobs"), 5, has_faults=True),
         FleetToRecord("demo-nodes", DEMO, "moving", ("node billing", *jobs), policy={"pricing": "node"}),
-        FleetToRecord("demo-approve", DEMO, "spike", ("approval", *jobs), policy={"mode": "approve"}),
+        FleetToRecord("demo-approve", DEMO, "spike", ("approval", *jobs), policy=approve),
+        FleetToRecord("demo-approved", DEMO, "moving", ("approval", *jobs), policy=approve, is_approved=True),
         FleetToRecord("spread", _family("F", 24, 14, spread), "moving", ("availability", "jobs")),
-        FleetToRecord("reclaimed", _family("A", 16, 10, spot), "moving", ("availability", "spot"), is_reclaimed=True),
-        FleetToRecord(
-            "limits", _family("E", 16, 12, limit_tenant, limit_power), "moving", ("tenant limit", "power budget")
-        ),
+        FleetToRecord("reclaimed", spot, "moving", reclaimed, is_reclaimed=True),
+        FleetToRecord("reclaimed-steady", spot, "steady", reclaimed, 1, is_reclaimed=True),
+        FleetToRecord("limits", limited, "moving", ("tenant limit", "power budget")),
         FleetToRecord("large", _family("A", 60, 30), "moving", ("large",)),
     ]
 
@@ -125,7 +124,7 @@ def record_fleet(number: int) -> list[Series]:
         simulation.fleet.patient = True
         chaos = Chaos(simulation, fleet.seed) if fleet.has_faults else None
         reclaims = ReclaimRounds(simulation, RECLAIM_SECONDS, fleet.seed) if fleet.is_reclaimed else None
-        struck_at = 2 * FAULT_SECONDS
+        struck_at, looks_at = 2 * FAULT_SECONDS, APPROVAL_SECONDS
         while len(recorder.moments) < CYCLES_A_SERIES * SERIES_A_FLEET and simulation.clock.seconds < MOST_SECONDS:
             recorder.look_ahead()
             if reclaims:
@@ -133,9 +132,17 @@ def record_fleet(number: int) -> list[Series]:
             if chaos and simulation.clock.seconds >= struck_at:
                 struck_at += FAULT_SECONDS
                 chaos.strike()
+            if fleet.is_approved and simulation.clock.seconds >= looks_at:
+                looks_at += APPROVAL_SECONDS
+                simulation.database.write(_approve_newest)
             (chaos or simulation).advance(TICK_SECONDS, TICK_SECONDS)
             recorder.look_back()
     return list(_divide(fleet, recorder))
+
+
+def _approve_newest(connection: Connection) -> None:
+    if generation := plan_reads.newest_waiting(connection):
+        plan_reads.change_state(connection, generation, ["proposed"], "rolling", "a person")
 
 
 class CycleRecorder:

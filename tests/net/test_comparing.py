@@ -8,10 +8,11 @@ import msgspec
 import pytest
 
 from tests.net.answers import Answer
-from tests.net.comparing import FIGURES, Comparison, find_faults
+from tests.net.comparing import FIGURES, Comparison, find_faults, find_sum_faults
 
 RECORDED = Answer(
-    name="demo/3", outcome="rolling", cost=10.0, unserved=0.0, churn=0.5, bound=9.5, changes={"keep": 4, "move": 1},
+    name="demo/3", outcome="rolling", cost=10.0, unserved=0.0, served_per_second=50.0, job=0.4, churn=0.5, bound=9.5,
+    changes={"keep": 4, "move": 1},
     broken=("latency_holds at shop/search on node-1/0",), placements=("shop/search on node-1/0",),
     counts={"calls": 10_000, "steps": 40},
 )  # fmt: skip
@@ -38,6 +39,8 @@ def test_the_same_answer_has_no_fault() -> None:
         (changed(bound=None), "bound none, recorded 9.5"),
         (changed(bound=10.2, broken=()), "bound 10.2 is above the cost 10 of a right plan"),
         (changed(cost=9.0, unserved=1.0), "unserved load costs 1, recorded 0"),
+        (changed(served_per_second=49.0), "49 requests a second served, recorded 50"),
+        (changed(job=0.5), "jobs cost 0.5, recorded 0.4"),
         (changed(broken=("memory_fits at node-2/1",)), "breaks memory_fits at node-2/1"),
         (changed(counts={"calls": 11_001, "steps": 40}), "work: 11,001 calls, recorded 10,000"),
         (changed(cost=None, outcome="refused"), "refused, recorded rolling"),
@@ -72,3 +75,12 @@ def test_on_another_processor_figures_are_compared_and_decisions_are_not() -> No
 def test_where_decisions_may_differ_hand_overs_are_still_compared() -> None:
     assert find_faults(RECORDED, changed(cost=9.9, churn=0.4), LATER) == []
     assert find_faults(RECORDED, changed(changes={"move": 2, "resize": 1}), LATER) == ["3 hand-overs, recorded 1"]
+
+
+def test_a_small_loss_of_every_answer_is_told_of_their_sum() -> None:
+    assert find_faults(RECORDED, changed(cost=10.015), LATER) == []
+    assert find_sum_faults([RECORDED] * 10, [changed(cost=10.015)] * 10, FIGURES) == ["cost 100.15, recorded 100"]
+
+
+def test_losses_and_gains_that_cancel_are_as_good_in_sum() -> None:
+    assert find_sum_faults([RECORDED] * 2, [changed(cost=10.015), changed(cost=9.985)], FIGURES) == []

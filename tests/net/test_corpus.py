@@ -13,10 +13,24 @@ from solvers.planning.solve import SolveBudget, find
 from tests.net.corpus import Corpus
 from tests.net.placements import list_placements
 from tests.net.problems import answer_problem, read_problem
+from tests.net.recording import count_kinds
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 SHARES = 6
+FEWEST_OF_A_KIND = 20
+LOADS, PLANNERS = ("steady", "moving", "spike", "wave"), ("hetsev", "mudi", "inss", "morak", "oltunes")
+KINDS = (
+    "demo", "chaos", "jobs", "language models", "availability", "spot", "node billing", "approval", "tenant limit",
+    "power budget", "large", *(f"load {load}" for load in LOADS), *(f"planner {planner}" for planner in PLANNERS),
+)  # fmt: skip
+
+
+def test_the_corpus_has_records_of_every_kind() -> None:
+    counts = count_kinds(Corpus())
+    assert counts["all cycles"] >= 400
+    assert counts["all problem"] >= 60
+    assert {kind: counts[kind] for kind in KINDS if counts[kind] < FEWEST_OF_A_KIND} == {}
 
 
 @pytest.mark.timeout(600)
