@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import settings
 
-from tests.support import scratch
+from tests.support import heavy, scratch
 from tests.support.needs import need, need_root
 from tests.support.postgres import (
     DatabaseServer,
@@ -72,11 +72,17 @@ sys.dont_write_bytecode = False
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
-    """What is imported and collected stays for good: no collection of garbage need look through it, now or later."""
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """What is imported and collected stays for good: no collection of garbage need look through it, now or later.
+
+    A run that measures its tests loads the rest now, before it forks workers, and not in the first test that needs it.
+    """
     gc.disable()
     try:
-        return (yield)
+        result = yield
+        if session.config.option.meter:
+            heavy.load()
+        return result
     finally:
         gc.freeze()
         gc.enable()

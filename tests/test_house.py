@@ -104,6 +104,7 @@ def test_the_bare_install_shows_its_help_and_the_catalogue(bare: Path) -> None:
     assert "b200-sxm-180gb" in listed.stdout
 
 
+@pytest.mark.slow
 def test_the_bare_install_says_in_one_line_that_no_server_answers(bare: Path) -> None:
     asked = run(bare, "get", "services", GPUWRIGHT_SERVER="http://127.0.0.1:9", GPUWRIGHT_TOKEN="gw_none_none")
     assert asked.returncode == 4
@@ -111,6 +112,7 @@ def test_the_bare_install_says_in_one_line_that_no_server_answers(bare: Path) ->
     assert "Traceback" not in asked.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["up", "serve", "db"])
 def test_the_bare_install_names_the_extra_that_a_verb_needs(bare: Path, verb: str) -> None:
     asked = run(bare, verb, "--help")

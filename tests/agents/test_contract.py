@@ -206,7 +206,6 @@ def test_an_instance_is_called_what_can_be_shown(wrong: InstanceMinute, message:
     assert misnamed([InstanceMinute(id="a", gpu=0, service="s")]) == ""
 
 
-@pytest.mark.slow
 @given(
     st.lists(
         st.builds(

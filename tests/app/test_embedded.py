@@ -59,7 +59,6 @@ def test_durability_is_on(server: EmbeddedPostgres) -> None:
     assert checksums == ("on",)
 
 
-@pytest.mark.slow
 def test_it_listens_on_loopback_only_and_wants_the_password(server: EmbeddedPostgres) -> None:
     with psycopg.connect(server.admin_conninfo) as admin:
         assert admin.execute("SHOW listen_addresses").fetchone() == ("127.0.0.1",)
@@ -67,7 +66,6 @@ def test_it_listens_on_loopback_only_and_wants_the_password(server: EmbeddedPost
         psycopg.connect(server.url.replace(server.url.split(":")[2].split("@")[0], "wrong"))
 
 
-@pytest.mark.slow
 def test_the_role_of_the_application_is_no_superuser(server: EmbeddedPostgres) -> None:
     with psycopg.connect(server.url) as connection:
         row = connection.execute("SELECT rolsuper, rolcreaterole FROM pg_roles WHERE rolname = current_user")
@@ -210,7 +208,6 @@ def test_an_orphan_that_will_not_end_is_stopped_by_the_next_start(folder: Path) 
     assert not set(orphans) & set(servers_on(folder / "postgres"))
 
 
-@pytest.mark.slow
 def test_a_stale_pid_file_that_names_another_process_is_no_obstacle(folder: Path) -> None:
     stranger = subprocess.Popen(["sleep", "600"])
     try:

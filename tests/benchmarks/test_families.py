@@ -93,7 +93,6 @@ def test_family_c_asks_for_two_instances_of_half_and_dedicates_a_tenth() -> None
     assert sum(len(service.variants) == 2 for service in services) == 20
 
 
-@pytest.mark.slow
 def test_family_e_has_watts_and_a_budget_that_idle_gpus_leave_room_in() -> None:
     problem = family("E", 100, 50, 0)
     idle = sum(problem.type_of(name).idle_w * node.gpu_count for name, node in problem.nodes.items())

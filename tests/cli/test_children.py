@@ -19,7 +19,6 @@ def child(of: Children) -> int:
     return of._running[0].process.pid
 
 
-@pytest.mark.slow
 def test_a_job_that_may_return_is_started_again_and_reported(tmp_path: Path) -> None:
     said: list[str] = []
     children = Children(said.append, soonest_seconds=0.1)

@@ -95,7 +95,6 @@ def test_every_verb_and_flag_is_in_every_script(shell: str) -> None:
             assert all(word.lstrip("-") in text for word in flag.words)
 
 
-@pytest.mark.slow
 @pytest.mark.needs("zsh", "zsh")
 def test_zsh_offers_the_same(tmp_path: Path) -> None:
     (tmp_path / "complete.zsh").write_text(script("zsh"))

@@ -38,7 +38,6 @@ def test_https_to_a_server_that_speaks_http_is_answered_with_the_right_address(p
         client.get("/api/v1/services")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("word", "said"),
     [("scale", "gpuwright edit service"), ("rollback", "gpuwright plan rollback")],

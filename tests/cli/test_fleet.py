@@ -47,7 +47,6 @@ def test_it_is_declared_once_and_found_again(database_url: str, tmp_path: Path) 
     database.close()
 
 
-@pytest.mark.slow
 def test_a_fleet_of_language_models_streams_to_four_services_of_a_real_node(database_url: str, tmp_path: Path) -> None:
     database = Database(database_url, pool_size=1, direct=True)
     made = declared(database, tmp_path, FleetSize(llm=True), lambda line: None)

@@ -59,7 +59,6 @@ def test_help_loads_no_verb_and_nothing_heavy() -> None:
     assert not any(name.startswith("cli.verbs.") for name in modules)
 
 
-@pytest.mark.slow
 def test_get_loads_nothing_heavy() -> None:
     assert not loaded("get", "services") & HEAVY
 
@@ -135,7 +134,6 @@ def test_a_reader_that_leaves_is_no_failure_to_report() -> None:
     assert done.stdout.splitlines()[1] in ("0", "141")  # 0 where the pipe took it all
 
 
-@pytest.mark.slow
 def test_an_ascii_terminal_gets_escapes_not_a_crash() -> None:
     done = gpuwright("get", "sërvices", PYTHONIOENCODING="ascii", PYTHONUTF8="0", LC_ALL="C")
     assert done.returncode == 2 and "Traceback" not in done.stderr

@@ -74,7 +74,6 @@ def test_what_the_example_renders_to_fits_them_too(example: list[Resource], vers
         kubernetes_validate.validate(one, version, strict=True)
 
 
-@pytest.mark.slow
 def test_a_wrong_field_would_be_seen() -> None:
     wrong = next(one for one in written() if one["kind"] == "Deployment")
     wrong["spec"]["template"]["spec"]["containers"][0]["readOnlyRoot"] = True

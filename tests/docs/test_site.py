@@ -39,6 +39,7 @@ def test_the_site_builds_strictly_and_has_every_page(site: Path) -> None:
     assert {page for page in pages if page.name != "index"} <= built
 
 
+@pytest.mark.slow
 def test_nothing_of_it_is_fetched_from_elsewhere(site: Path) -> None:
     fetched = {
         str(path.relative_to(site)): found[0]

@@ -106,6 +106,7 @@ def test_ten_thousand_gpus_are_all_there(server: RunningServer) -> None:
     assert gpus == NODES * GPUS_EACH
 
 
+@pytest.mark.slow
 def test_no_caller_gets_more_than_a_page(server: RunningServer) -> None:
     assert server.request("GET", "/api/v1/services?limit=501").status == 422
     assert server.request("GET", "/api/v1/services?limit=0").status == 422

@@ -39,7 +39,6 @@ def test_only_the_signature_is_compiled(file: Path) -> None:
     assert len(loop.signatures) == 1
 
 
-@pytest.mark.slow
 def test_a_recompiled_loop_uses_a_cached_one(file: Path, cache: Path) -> None:
     read(file)
     entry(cache, "four_times").unlink()
@@ -88,7 +87,6 @@ def test_a_changed_constant_recompiles_the_loops_that_read_it(file: Path) -> Non
     assert reread.four_times(3) == 27
 
 
-@pytest.mark.slow
 def test_a_changed_caller_does_not_recompile_the_loop_it_calls(file: Path) -> None:
     read(file)
     reread = changed(file, "twice(twice(number))", "twice(twice(number)) + 1")
@@ -150,7 +148,6 @@ def test_all_cores_compile_each_missing_loop_once(file: Path, cache: Path) -> No
     assert {path: path.stat().st_mtime_ns for path in cache.iterdir()} == kept
 
 
-@pytest.mark.slow
 def test_reading_all_loops_waits_for_a_process_that_compiles_them(file: Path, cache: Path) -> None:
     read(file)
     away = entry(cache, "twice").rename(cache.parent / "away")
@@ -165,7 +162,6 @@ def test_reading_all_loops_waits_for_a_process_that_compiles_them(file: Path, ca
     assert not compiled.WAITING
 
 
-@pytest.mark.slow
 def test_an_inner_loop_is_read_only_where_a_loop_that_calls_it_must_be_compiled(file: Path, cache: Path) -> None:
     file.write_text(LOOPS.replace('@njit("int64(int64)")', '@njit("int64(int64)", inner=True)', 1))
     assert read(file).four_times(3) == 12

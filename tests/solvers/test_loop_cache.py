@@ -15,7 +15,6 @@ from solvers import compiled, loop_cache
 from tests.solvers.loops import entry, imported, read
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("damage", [b"", b"half", bytes(4096)])
 def test_a_damaged_entry_is_compiled_again(file: Path, cache: Path, damage: bytes) -> None:
     read(file)
@@ -39,7 +38,6 @@ def test_a_flipped_bit_and_a_lost_end_are_compiled_again(file: Path, cache: Path
         assert len(path.read_bytes()) > 2000
 
 
-@pytest.mark.slow
 def test_a_loop_under_the_name_of_another_is_compiled_again(file: Path, cache: Path) -> None:
     read(file)
     entry(cache, "twice").write_bytes(entry(cache, "four_times").read_bytes())

@@ -44,7 +44,6 @@ def test_a_daemon_ends_when_the_process_of_the_tests_is_killed(root: Path) -> No
     until(lambda: processes.all_of(root / UUID) == [], "the daemon is gone")
 
 
-@pytest.mark.slow
 def test_a_daemon_ends_when_its_pipe_directory_is_gone(root: Path) -> None:
     MpsControl(root, fake_mps.program()).start(UUID)
     assert processes.all_of(root / UUID)

@@ -97,7 +97,6 @@ def test_an_image_ends_as_nobody_in_particular(name: str) -> None:
     assert not any("pip" in words or "gcc" in words for instruction, words in lineage(name) if instruction == "RUN")
 
 
-@pytest.mark.slow
 def test_all_that_is_downloaded_is_hashed() -> None:
     lines = [line for name, words in instructions() if name == "RUN" for line in re.split("&&|;", words)]
     installs = [line for line in lines if re.search(r"\bpip\b.*\binstall\b", line)]

@@ -38,7 +38,6 @@ import time; time.sleep(600)
 """
 
 
-@pytest.mark.slow
 @pytest.mark.needs_root("to start a copy as another user")
 @pytest.mark.needs(PYTHON, "python3")
 def test_a_command_runs_as_its_own_user_without_new_privileges_and_under_a_filter(tmp_path: Path) -> None:

@@ -122,7 +122,6 @@ def test_a_source_is_named_like_a_node(api: Api, source: str) -> None:
     assert api.say("PUT", f"/v1/routes/{source}", put()).status in (404, 422)
 
 
-@pytest.mark.slow
 def test_a_token_speaks_for_its_own_source_alone(api: Api, copies: Copies) -> None:
     route = Route("c", "shop/search", f"127.0.0.1:{copies.ports[0]}", 1)
     assert api.routes("node-1", "one-secret").declare([route]).routes[0].ready

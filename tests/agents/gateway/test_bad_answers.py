@@ -128,7 +128,6 @@ def test_a_server_that_is_refused_for_a_moment_is_left_out_and_tried_again(tmp_p
         assert answering(gateway) == {copies.ports[0]: 8}
 
 
-@pytest.mark.slow
 def test_a_change_that_was_accepted_and_not_made_is_noticed(tmp_path: Path, copies: Copies) -> None:
     with with_bad_answers(tmp_path) as (_, between, sidecar):
         sidecar.declare("node-1", declared(copies, 1, 0))
@@ -141,7 +140,6 @@ def test_a_change_that_was_accepted_and_not_made_is_noticed(tmp_path: Path, copi
             sidecar.declare("node-1", declared(copies, 2, 1))
 
 
-@pytest.mark.slow
 def test_no_garbage_ends_the_sidecar(tmp_path: Path, copies: Copies) -> None:
     noise = random.Random(11)
 

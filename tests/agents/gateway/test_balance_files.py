@@ -44,7 +44,6 @@ def test_requests_that_time_out_are_in_flight_no_longer(tmp_path: Path, copies: 
         until(lambda: not gateway.ask("show gpuwright tokens"), "nothing is in flight")
 
 
-@pytest.mark.slow
 def test_without_lua_requests_go_by_open_requests(tmp_path: Path, copies: Copies) -> None:
     gateway = Gateway(tmp_path / "gateway")
     with closing(gateway), ThreadPoolExecutor(4) as pool:

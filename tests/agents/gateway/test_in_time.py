@@ -132,7 +132,6 @@ def test_in_an_overload_what_is_admitted_is_in_time_and_copies_have_enough_to_do
     assert service.in_time - in_time >= 0.93 * 120 * service.capacity
 
 
-@pytest.mark.slow
 def test_a_copy_gets_no_more_than_it_answers_in_time_whatever_its_weight() -> None:
     service = Service(
         {"slow": BatchCopy(4, 0.7, 8, weight=9.0), "fast": BatchCopy(8, 0.3, 40, weight=1.0)}, ServiceTarget(1.5, 95.0)
@@ -170,7 +169,6 @@ def test_a_low_percentile_forgives_long_bursts() -> None:
     assert not begins(50.0)
 
 
-@pytest.mark.slow
 def test_a_burst_that_is_over_soon_is_no_overload() -> None:
     service = captions()
     for _ in range(20):

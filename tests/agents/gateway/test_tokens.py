@@ -145,7 +145,6 @@ def service_totals(sidecar: Sidecar) -> CountedRequests:
     return found
 
 
-@pytest.mark.slow
 def test_streams_and_whole_answers_through_haproxy_are_measured(measured: tuple[Gateway, Sidecar, Copy]) -> None:
     gateway, sidecar, _ = measured
     stream = ask(gateway, 30, stream=True, usage=True)

@@ -56,7 +56,6 @@ def test_garbage_is_answered_or_cut_off(server: PageServer, sent: bytes) -> None
     until(lambda: got(server)[0] == 200)
 
 
-@pytest.mark.slow
 def test_callers_that_say_nothing_cannot_tie_it_up_for_good(server: PageServer) -> None:
     with ExitStack() as silent:
         for _ in range(MOST_CALLERS + 4):

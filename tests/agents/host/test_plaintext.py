@@ -40,7 +40,6 @@ def test_a_join_token_stays_here_as_well(tmp_path: Path) -> None:
     assert StateFolder(tmp_path).credential() is None
 
 
-@pytest.mark.slow
 def test_the_token_of_a_sidecar_stays_here_as_well(tmp_path: Path) -> None:
     options = AgentOptions(
         folder=tmp_path, device="simulated", gateway="http://10.0.0.5:9444", gateway_token_file="token"

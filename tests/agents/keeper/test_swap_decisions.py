@@ -128,7 +128,6 @@ def test_on_a_fenced_gpu_nothing_returns() -> None:
 JOBS = "tuv"
 
 
-@pytest.mark.slow
 @given(
     st.dictionaries(st.sampled_from(JOBS), st.sampled_from(list(Stage)[:-1])),
     st.dictionaries(st.sampled_from(JOBS), st.integers(2, 5)),

@@ -165,7 +165,6 @@ jobs = st.lists(
 )  # fmt: skip
 
 
-@pytest.mark.slow
 @given(jobs, st.integers(0, 100))
 def test_the_stopped_jobs_suffice_if_any_do_and_none_is_superfluous(
     drawn: list[tuple[int, int, int]], needed: int
@@ -184,7 +183,6 @@ def test_the_stopped_jobs_suffice_if_any_do_and_none_is_superfluous(
         assert len(chosen) == len(candidates)
 
 
-@pytest.mark.slow
 @given(jobs)
 def test_free_room_never_counts_less_than_everybody_grown_to_the_limit(drawn: list[tuple[int, int, int]]) -> None:
     holders = [job(f"j{n}", float(limit), used=float(used)) for n, (limit, used, _) in enumerate(drawn)]

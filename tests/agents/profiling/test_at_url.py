@@ -20,7 +20,6 @@ from tests.agents.programs.serve.running import PATH, serving
 QUICK = TimingEffort(0.5, 0.0, 5.0)
 
 
-@pytest.mark.slow
 def test_batches_are_full_and_timed_by_the_servers_own_clock() -> None:
     with serving("--latency", "1:5;8:12", "--max-batch", "8", "--memory-gib", "1.25") as copy:
         server = ModelAtUrl(f"http://127.0.0.1:{copy.port}")
@@ -46,7 +45,6 @@ def test_a_setting_is_measured_for_its_least_time_even_if_that_is_more_than_its_
     assert elapsed[-1] >= 1.0
 
 
-@pytest.mark.slow
 def test_a_server_that_its_agent_controls_is_measured_at_batch_1() -> None:
     token = {"GPUWRIGHT_CONTROL_TOKEN": "secret"}
     with serving("--latency", "1:5;8:12", "--batch", "8", environment=token) as copy:

@@ -125,7 +125,6 @@ def test_a_flood_of_wanted_lines_is_cut() -> None:
     assert (served.queue, served.dropped) == (MOST_SAMPLES, 5)
 
 
-@pytest.mark.slow
 @given(st.dictionaries(st.floats(0.01, 1e6), st.integers(0, 1000), max_size=20))
 def test_a_histogram_never_looks_faster_than_it_was(latencies: dict[float, int]) -> None:
     """For any edges of a source: the share within any edge of ours is at most what the source can prove."""

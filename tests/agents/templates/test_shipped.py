@@ -53,7 +53,6 @@ def test_nothing_is_left_to_fill_in(name: str, models: Path) -> None:
     assert made.metrics or not made.uses_gpu
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpuwright-llm", "gpuwright-serve", "gpuwright-train", "gpuwright-batch"])
 def test_our_own_programs_know_every_word_of_their_templates(name: str, models: Path) -> None:
     made = filled(name, models)

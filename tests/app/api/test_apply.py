@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from sqlalchemy import Connection
 
 from app.manifests.model import Key, Kind
@@ -19,7 +18,6 @@ FILES = {"Content-Type": "application/vnd.gpuwright.files+json"}
 YAML = {"Content-Type": "application/yaml"}
 
 
-@pytest.mark.slow
 def test_one_fault_keeps_all_documents_out_and_every_fault_is_named(server: RunningServer) -> None:
     documents = [
         gpu_type("all-or-none"),

@@ -102,7 +102,6 @@ def test_a_node_that_is_deleted_and_declared_again_is_no_longer_cordoned(server:
     assert [entry["verb"] for entry in entries(server, "name=again&kind=Cordon")] == ["uncordon", "drain"]
 
 
-@pytest.mark.slow
 def test_every_change_of_an_object_or_a_token_is_an_event_and_an_audit_entry(server: RunningServer) -> None:
     path = "/api/v1/services/shop/noted"
     assert server.request("PUT", path, service("noted", "shop")).status == 201
@@ -131,7 +130,6 @@ def test_a_large_declaration_is_one_event_for_each_kind_and_tenant(server: Runni
     assert len(entries(server, "tenant=crowd&limit=100")) == 30
 
 
-@pytest.mark.slow
 def test_the_audit_is_read_page_by_page_and_by_admins_alone(server: RunningServer) -> None:
     many = [service(f"paged-{number}", "paged") for number in range(5)]
     assert server.request("POST", "/api/v1/apply", many).status == 200

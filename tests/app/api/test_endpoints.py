@@ -75,7 +75,6 @@ def waiting(server: RunningServer, token: str, after: int) -> Future[Reply]:
     return ThreadPoolExecutor(1).submit(ask, server, token, after, 30)
 
 
-@pytest.mark.slow
 def test_a_poll_is_answered_when_a_copy_comes_and_when_it_is_drained(
     server: RunningServer, edge: str, node: str
 ) -> None:
@@ -315,7 +314,6 @@ def test_a_gateways_token_names_its_gateway(server: RunningServer) -> None:
         assert server.request("POST", "/api/v1/tokens", body).status == 422
 
 
-@pytest.mark.slow
 def test_what_a_gateway_leaves_out_becomes_an_event_of_that_gateway(server: RunningServer) -> None:
     token = server.token("gateway", gateway="picky")
     left_out = [{"node": "node-1", "copy": "bad", "reason": "HAProxy refuses it"}]

@@ -10,7 +10,6 @@ from tests.support.world import gpu_type, manifest, model, node, profile, servic
 MERGE = {"Content-Type": "application/merge-patch+json"}
 
 
-@pytest.mark.slow
 def test_put_creates_then_replaces_and_an_equal_put_changes_nothing(server: RunningServer) -> None:
     path = "/api/v1/gputypes/put-me"
     created = server.request("PUT", path, gpu_type("put-me"))
@@ -182,7 +181,6 @@ def test_a_service_whose_slo_nobody_meets_is_accepted_and_told(server: RunningSe
     assert "7.9" in condition["message"]
 
 
-@pytest.mark.slow
 def test_a_better_profile_mends_the_condition(server: RunningServer) -> None:
     server.request("PUT", "/api/v1/models/mended", model("mended"))
     server.request("PUT", "/api/v1/services/shop/mended", service("mended", "shop", "mended"))
@@ -234,7 +232,6 @@ def test_selectors_choose_by_label_and_field(server: RunningServer) -> None:
     assert "search" not in names("tenant=lab", "services")
 
 
-@pytest.mark.slow
 def test_a_gpu_type_whose_watts_no_longer_allow_a_nodes_cap_is_refused_until_the_cap_is_changed_with_it(
     server: RunningServer,
 ) -> None:

@@ -20,6 +20,8 @@ from tests.support.planned import Planned, planned_fleet
 from tests.support.postgres import DatabaseServer
 from tests.support.server import Reply
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def fleet(postgres: DatabaseServer) -> Iterator[Planned]:
@@ -38,7 +40,6 @@ def ask(fleet: Planned, path: str, token: str | None = None) -> Any:
     return reply.json
 
 
-@pytest.mark.slow
 def test_the_history_leads_to_each_plan_in_the_contracts_words(fleet: Planned) -> None:
     newest = ask(fleet, "/api/v1/plans?limit=1")["items"][0]
     plan = ask(fleet, f"/api/v1/plans/{newest['generation']}")
@@ -49,7 +50,6 @@ def test_the_history_leads_to_each_plan_in_the_contracts_words(fleet: Planned) -
     assert plan["unserved"][0]["reason"]
 
 
-@pytest.mark.slow
 def test_a_drained_node_is_explained_with_who_drains_it_and_a_tenant_explains_only_itself(
     fleet: Planned, tenant: str
 ) -> None:
@@ -76,7 +76,6 @@ def test_a_difference_is_told_service_by_service(fleet: Planned) -> None:
     assert [one for one in nothing["services"] if "started" in one["words"]] == []
 
 
-@pytest.mark.slow
 def test_the_record_of_a_plan_holds_what_it_was_made_from(fleet: Planned) -> None:
     generation = ask(fleet, "/api/v1/plans/current")["generation"]
     reply = fleet.server.request("GET", f"/api/v1/plans/{generation}/record")
@@ -86,7 +85,6 @@ def test_the_record_of_a_plan_holds_what_it_was_made_from(fleet: Planned) -> Non
     assert record.recipe["work"]
 
 
-@pytest.mark.slow
 def test_a_tenant_sees_its_own_part_and_the_others_as_numbers(fleet: Planned, tenant: str) -> None:
     whole, own = ask(fleet, "/api/v1/plans/current"), ask(fleet, "/api/v1/plans/current", tenant)
     assert {one["service"] for one in own["instances"]} == {"shop/a", "shop/b", "shop/c"}
@@ -107,7 +105,6 @@ def test_a_tenant_sees_its_own_part_and_the_others_as_numbers(fleet: Planned, te
     assert fleet.server.request("GET", "/api/v1/explain/instances/lab/x/1", token=tenant).status == 404
 
 
-@pytest.mark.slow
 def test_a_service_and_its_instances_say_why(fleet: Planned) -> None:
     said = ask(fleet, "/api/v1/explain/services/shop/a")
     text = "\n".join(said["sentences"])
@@ -145,7 +142,6 @@ def what_if(fleet: Planned, query: str, body: Any = None) -> Reply:
     return fleet.server.request("POST", f"/api/v1/whatif?work=2&{query}", body if body is not None else b"")
 
 
-@pytest.mark.slow
 def test_a_what_if_compares_and_touches_nothing(fleet: Planned) -> None:
     before = everything(fleet)
     for query in ("addGpu=v100-16gb%3D4", "slo=shop/a%3D240ms", "rate=shop/a%3Dx2", "priceSlo=shop/a&seconds=3"):
@@ -248,7 +244,6 @@ print(json.dumps(database.read(lambda connection: overview._whole(connection, ""
 """
 
 
-@pytest.mark.slow
 def test_the_overview_tells_what_services_cost_also_where_the_solvers_are_not_installed(fleet: Planned) -> None:
     program = [sys.executable, "-c", BARE, fleet.server.database_url]
     told = json.loads(subprocess.run(program, cwd=ROOT, check=True, capture_output=True, timeout=patience()).stdout)

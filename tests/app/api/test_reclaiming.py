@@ -12,6 +12,8 @@ from tests.support.planned import Planned, planned_fleet
 from tests.support.postgres import DatabaseServer
 from tests.support.server import Reply
 
+pytestmark = pytest.mark.slow
+
 NODE = "node-1"
 
 
@@ -59,7 +61,6 @@ def audited(fleet: Planned) -> list[str]:
     return [item["verb"] for item in items if item["verb"] in ("reclaim", "withdraw-reclaim")]
 
 
-@pytest.mark.slow
 def test_a_notice_is_given_once_shown_and_withdrawn(fleet: Planned) -> None:
     deadline = (now(fleet) + timedelta(minutes=2)).isoformat()
     made, again = give(fleet, deadline=deadline, message="spot"), give(fleet, deadline=deadline, message="spot")
@@ -133,7 +134,6 @@ def test_there_is_no_notice_of_a_node_that_is_not_declared(fleet: Planned) -> No
     assert withdraw(fleet, "node-9").status == 404
 
 
-@pytest.mark.slow
 def test_what_a_node_reports_counts_until_it_is_withdrawn_or_reported_no_longer(fleet: Planned) -> None:
     machine, simulation = fleet.simulation.fleet.nodes[NODE], fleet.simulation
     machine.reclaim_at = now(fleet) + timedelta(minutes=10)
@@ -161,7 +161,6 @@ def test_what_a_node_reports_counts_until_it_is_withdrawn_or_reported_no_longer(
     simulation.advance(15)
 
 
-@pytest.mark.slow
 def test_a_node_that_is_declared_again_is_under_no_notice(fleet: Planned) -> None:
     spare = {"gpuType": "v100-16gb", "gpus": 2, "cpuCores": 48, "memoryGib": 256}
     manifest = {"apiVersion": "gpuwright/v1", "kind": "Node", "metadata": {"name": "spare"}, "spec": spare}

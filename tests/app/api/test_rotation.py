@@ -87,7 +87,6 @@ def test_case_24_the_old_token_has_a_minute_left_once_the_new_one_is_used(
     assert works(server, made.json["token"])
 
 
-@pytest.mark.slow
 def test_case_24_an_answer_lost_on_the_way_locks_nobody_out(server: RunningServer, joined: tuple[str, str]) -> None:
     name, old = joined
     lost, heard = ask(server, name, old).json["token"], ask(server, name, old).json["token"]
@@ -119,7 +118,6 @@ def test_case_24_a_token_that_was_given_up_and_comes_again_is_an_alarm(
     assert works(server, current)
 
 
-@pytest.mark.slow
 def test_case_24_a_wrong_secret_beside_a_spent_id_is_no_alarm(server: RunningServer, joined: tuple[str, str]) -> None:
     name, old = joined
     assert works(server, ask(server, name, old).json["token"])
@@ -188,7 +186,6 @@ def test_an_expired_node_is_not_replaced_by_whoever_has_a_join_token(
     assert (taken.status, "made for it by name" in taken.json["detail"]) == (409, True)
 
 
-@pytest.mark.slow
 def test_the_audit_names_each_turn(server: RunningServer, joined: tuple[str, str]) -> None:
     name, old = joined
     new = ask(server, name, old).json["token"]

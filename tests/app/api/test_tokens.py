@@ -18,7 +18,6 @@ from tests.support.world import gpu_type
 NODE = {"gpuType": "v100-16gb", "gpus": 4, "cpuCores": 48, "memoryGib": 256}
 
 
-@pytest.mark.slow
 def test_a_token_is_shown_once_and_only_its_hash_is_kept(server: RunningServer) -> None:
     made = server.request("POST", "/api/v1/tokens", {"scope": "viewer", "label": "ci"})
     assert made.status == 201

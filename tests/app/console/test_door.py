@@ -32,7 +32,6 @@ def test_who_has_no_session_is_sent_to_the_door(server: RunningServer) -> None:
     assert '<form method="post" action="/sign-in">' in visit(server, "", "/sign-in").text
 
 
-@pytest.mark.slow
 def test_a_link_into_the_console_survives_signing_in_and_leads_nowhere_else(server: RunningServer) -> None:
     for asked in ("/?service=shop/a", "/services/shop/a", "/plans?state=done&page=2", "/nowhere"):
         sent = visit(server, "", asked)
@@ -54,7 +53,6 @@ def test_a_session_that_has_ended_is_reported_at_the_sign_in(server: RunningServ
     assert "Your session has ended" not in visit(server, "", "/sign-in").text
 
 
-@pytest.mark.slow
 def test_a_token_opens_a_session_for_reading_in_a_cookie_that_no_script_and_no_other_site_sees(
     server: RunningServer,
 ) -> None:
@@ -134,7 +132,6 @@ def test_a_form_with_too_many_fields_is_refused(server: RunningServer) -> None:
         assert refused.status == 400, path
 
 
-@pytest.mark.slow
 def test_a_session_ends_when_it_is_signed_out_and_when_its_token_is_revoked(server: RunningServer) -> None:
     token = server.token("viewer")
     first, second = session(server, token), session(server, token)
@@ -178,7 +175,6 @@ def test_a_plain_form_of_another_site_is_known_by_its_origin(server: RunningServ
     assert sign_in(server, server.admin_token, **forwarded).status == 303
 
 
-@pytest.mark.slow
 def test_what_speaks_for_a_machine_reads_no_page(server: RunningServer) -> None:
     for token in (server.token("node", node="node-0"), server.token("gateway", gateway="edge")):
         reply = sign_in(server, token)
@@ -198,7 +194,6 @@ def test_guesses_are_slowed_down_by_address_as_those_at_tokens_are(server: Runni
     assert sign_in(server, server.admin_token, peer="127.0.3.78").status == 303
 
 
-@pytest.mark.slow
 def test_a_link_signs_in_once(server: RunningServer) -> None:
     secret = link(server, server.admin_token)
     first = visit(server, "", f"/sign-in?link={secret}")

@@ -62,7 +62,6 @@ def test_a_form_of_the_page_is_accepted_and_audited_under_the_token(server: Runn
     assert "is not cordoned" in refused.text
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("path", ["/nodes/node-1/drain", "/plans/1/abort", "/plans/1/rollback", "/what-if"])
 def test_a_forged_form_is_refused(server: RunningServer, operator: str, path: str) -> None:
     own = proof(server, operator)
@@ -90,7 +89,6 @@ def refused_of(server: RunningServer, token: str) -> list[dict[str, str]]:
     return found
 
 
-@pytest.mark.slow
 def test_a_refused_form_is_audited_with_what_it_asked_for(server: RunningServer) -> None:
     token = server.token("operator")
     cookie = session(server, token)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -36,7 +35,6 @@ def test_a_million_addresses_take_a_bounded_number_of_buckets() -> None:
     assert len(buckets) == 100
 
 
-@pytest.mark.slow
 @given(st.lists(st.floats(0, 0.5), max_size=200), st.floats(0.5, 20), st.integers(1, 20))
 def test_never_more_than_burst_plus_rate_times_time(pauses: list[float], rate: float, burst: int) -> None:
     buckets, now, taken = Buckets(rate, burst), 0.0, 0

@@ -211,7 +211,6 @@ def test_guessing_tokens_slows_the_guesser_down_and_nobody_else(start: Start) ->
     assert server.ask("GET", "/api/v1/services").status == 200  # from the same address, with a known token
 
 
-@pytest.mark.slow
 def test_a_guesser_behind_a_trusted_proxy_is_slowed_down_and_nobody_else_there(start: Start) -> None:
     few = {"peer_failures_burst": 5, "peer_failures_per_second": 0.001}
 

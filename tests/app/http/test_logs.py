@@ -178,7 +178,6 @@ def test_hostile_names_stay_within_their_line(server: Running) -> None:
     assert not [line for line in server.log() if line["level"] == "evil"]
 
 
-@pytest.mark.slow
 def test_node_reports_and_probes_are_left_to_the_metrics_at_level_info(start: Start) -> None:
     server = start()
     server.ask("POST", "/api/v1/nodes/n1/report", "node", b"{}")

@@ -44,7 +44,6 @@ def test_slow_requests_of_one_token_leave_room_for_others(start: Start) -> None:
     assert {client.answer().status for client in slow} == {200}
 
 
-@pytest.mark.slow
 def test_case_30_heavy_reads_of_one_token_follow_each_other_and_of_all_are_few_at_a_time(start: Start) -> None:
     server = start(capacity={"heavy": 2})
 
@@ -62,7 +61,6 @@ def test_case_30_heavy_reads_of_one_token_follow_each_other_and_of_all_are_few_a
     assert slow.answer().status == 200
 
 
-@pytest.mark.slow
 def test_pages_that_ask_the_solver_are_few_at_a_time_for_each_token_and_delay_none_of_its_other_pages(
     start: Start,
 ) -> None:

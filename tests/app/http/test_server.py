@@ -57,7 +57,6 @@ def test_a_port_in_use_is_named_in_the_refusal() -> None:
             serve(nothing, Settings(port=port))
 
 
-@pytest.mark.slow
 def test_a_certificate_that_will_not_do_is_refused_by_name(tmp_path: Path, pair: tuple[Path, Path]) -> None:
     cert, key = pair
     with pytest.raises(SettingsError, match=r"missing\.pem cannot be read"):

@@ -115,7 +115,6 @@ def test_a_hour_of_a_gpu_costs_its_price_whatever_happened_in_it(
     assert len(by_hour) == 6
 
 
-@pytest.mark.slow
 @given(histories(), st.integers(1, 11))
 def test_slices_allocated_apart_are_those_allocated_together(
     history: tuple[list[Priced], list[Held], timedelta], cut: int
@@ -166,7 +165,6 @@ def test_energy_is_divided_as_the_time_is() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.slow
 @given(st.integers(0, 10**15), st.lists(st.integers(0, 10**9), min_size=1, max_size=9).filter(any))
 def test_parts_add_up_and_none_is_off_by_a_whole_one(amount: int, parts: list[int]) -> None:
     found = divide(amount, Shares(tuple(parts), sum(parts)))

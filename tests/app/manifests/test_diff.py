@@ -36,7 +36,6 @@ VALUES = st.recursive(
 )
 
 
-@pytest.mark.slow
 @given(VALUES, VALUES)
 def test_only_equal_values_do_not_differ(before: Any, after: Any) -> None:
     assert (diff(before, after) == []) == (repr(sorted_(before)) == repr(sorted_(after)))

@@ -43,7 +43,13 @@ SLOW_TO_READ: dict[str, tuple[Made, str]] = {
 }
 
 
-@pytest.mark.parametrize(("made", "media"), TOO_MUCH.values(), ids=TOO_MUCH)
+@pytest.mark.parametrize(
+    ("made", "media"),
+    [
+        pytest.param(*given, id=name, marks=[pytest.mark.slow] if name == "documents" else [])
+        for name, given in TOO_MUCH.items()
+    ],
+)
 def test_what_is_too_much_is_refused_before_it_is_built(made: Made, media: Any) -> None:
     data = made()
     before_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

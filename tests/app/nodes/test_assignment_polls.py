@@ -35,7 +35,6 @@ def held(server: RunningServer, count: int = 1) -> None:
     raise AssertionError("too few polls wait")
 
 
-@pytest.mark.slow
 def test_without_an_assignment_there_is_nothing_new(server: RunningServer, node: str, token: str) -> None:
     assert poll(server, token, node).status == 204
 

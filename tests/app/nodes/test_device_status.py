@@ -88,7 +88,6 @@ def heard(database_url: str) -> Iterator[Heard]:
     made.close()
 
 
-@pytest.mark.slow
 def test_the_status_names_each_device_and_what_the_machine_can(heard: Heard) -> None:
     heard.report(1, inventory=INVENTORY, gpus=FENCED)
     said = heard.node.status
@@ -149,20 +148,17 @@ def test_another_declaration_of_the_type_is_compared_anew(heard: Heard) -> None:
     assert heard.condition("InventoryMismatch")["status"] == "False"
 
 
-@pytest.mark.slow
 def test_a_node_that_says_nothing_of_its_devices_has_no_word_of_them_in_its_status(heard: Heard) -> None:
     heard.report(1)
     assert heard.node.status == {}
 
 
-@pytest.mark.slow
 def test_what_a_late_report_says_replaces_nothing_newer(heard: Heard) -> None:
     heard.send(5, inventory=INVENTORY, gpus=[{"index": 2}])
     heard.report(4, gpus=FENCED)
     assert heard.condition("GpusHealthy")["status"] == "True"
 
 
-@pytest.mark.slow
 def test_what_is_said_again_by_another_replica_is_not_taken_for_written(heard: Heard) -> None:
     other = Intake(heard.database, timedelta(days=14))
     heard.send(1, inventory=INVENTORY, gpus=FENCED)

@@ -41,7 +41,6 @@ def refused(server: RunningServer, reason: str) -> float:
     return sum(float(line.removeprefix(name)) for line in text_.splitlines() if line.startswith(name))
 
 
-@pytest.mark.slow
 def test_a_report_is_stored_when_it_is_answered(
     server: RunningServer, database: Database, node: str, token: str
 ) -> None:
@@ -176,7 +175,6 @@ def test_people_do_not_report(server: RunningServer, node: str, scope: str) -> N
     assert send(server, server.token(scope), report(node)).status == 403
 
 
-@pytest.mark.slow
 def test_usage_is_opened_once_and_closed_once(server: RunningServer, database: Database, node: str, token: str) -> None:
     start = this_minute() - timedelta(minutes=9)
     end, later = start + timedelta(minutes=3), start + timedelta(minutes=5)
@@ -189,7 +187,6 @@ def test_usage_is_opened_once_and_closed_once(server: RunningServer, database: D
     assert (row.started_at, row.ended_at, row.sm_percent) == (start, end, 30)
 
 
-@pytest.mark.slow
 def test_case_25_usage_that_was_never_assigned_is_kept_counted_said_and_in_the_audit(
     server: RunningServer, database: Database, node: str, token: str
 ) -> None:

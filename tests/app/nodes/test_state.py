@@ -95,7 +95,6 @@ def test_the_newest_state_replaces_the_one_before(server: RunningServer, node: s
     assert state(server, node).json["copies"] == []
 
 
-@pytest.mark.slow
 def test_a_tenant_sees_its_own_and_counts_of_another(
     server: RunningServer, database: Database, node: str, token: str
 ) -> None:
@@ -111,7 +110,6 @@ def test_a_tenant_sees_its_own_and_counts_of_another(
         assert word not in found.text
 
 
-@pytest.mark.slow
 def test_a_node_on_which_a_tenant_has_nothing_does_not_exist_for_it(
     server: RunningServer, database: Database, node: str, token: str
 ) -> None:
@@ -148,7 +146,6 @@ def test_case_27_what_is_held_back_for_want_of_room_is_no_matter_for_the_audit(
     assert audited(server, node) == []
 
 
-@pytest.mark.slow
 def test_case_27_a_thousand_refusals_do_not_fill_the_audit(server: RunningServer, node: str, token: str) -> None:
     held = [{"instance": f"i-{n}", "reason": "refused_arguments"} for n in range(1000)]
     for sequence in range(3):

@@ -115,7 +115,6 @@ def test_case_32_an_agent_two_versions_ahead_is_told_which_this_server_speaks(
     assert (refused.status, "this server understands contract version 1" in refused.json["detail"]) == (422, True)
 
 
-@pytest.mark.slow
 def test_case_32_agents_of_both_versions_take_turns_on_one_node(server: RunningServer, token: str) -> None:
     """An upgrade, and going back: the state is what the newest report says, also when that says less."""
     for sequence, raw in enumerate((RECORDED_LATER_REPORT, RECORDED_REPORT, RECORDED_LATER_REPORT), start=50):

@@ -20,7 +20,6 @@ from tests.solvers.planning.random_problems import random_problem
 PROBLEMS = [random_problem(seed) for seed in range(2 * MOST_KEPT)]
 
 
-@pytest.mark.slow
 @given(st.lists(st.sampled_from(PROBLEMS), max_size=12))
 def test_orders_come_back_equal_whatever_was_sent_before(problems: list[Problem]) -> None:
     kept = KeptObjects(Problem)

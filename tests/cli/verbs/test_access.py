@@ -12,7 +12,6 @@ from tests.cli.conftest import WORLD, Run, service
 from tests.support.server import RunningServer
 
 
-@pytest.mark.slow
 def test_a_new_token_is_alone_on_stdout_and_works(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     made = run("token", "create", "--scope", "viewer", "--tenant", "shop", "--label", "for a test", "--expires", "1h")
     assert made.code == 0 and len(made.lines) == 1 and made.lines[0].startswith("gw_")

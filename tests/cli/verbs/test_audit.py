@@ -29,7 +29,6 @@ def test_audit_reads_on_until_it_has_as_many_entries_as_wanted(world: Run, monke
     assert len(world("audit", "--tenant", "pages", "--limit", "3").lines) == 4
 
 
-@pytest.mark.slow
 def test_a_forced_deletion_first_shows_what_it_takes_away(world: Run, server: RunningServer) -> None:
     copy = {"id": "search-1.1", "instance": "search-1", "gpu": 0, "stage": "ready"}
     message = report("node-1", instances=[instance("search-1")], copies=[copy])

@@ -76,7 +76,6 @@ def test_without_a_terminal_nothing_is_deleted_unless_yes_is_given(world: Run) -
     assert world("get", "service", "shop/safe").code == world("get", "node", "node-1").code == 0
 
 
-@pytest.mark.slow
 def test_what_get_prints_as_names_delete_and_describe_take(world: Run) -> None:
     world("apply", "-f", "-", stdin=service("n1", "named") + service("n2", "named"))
     names = world("get", "svc", "--tenant", "named", "-o", "name").lines
@@ -104,7 +103,6 @@ def test_a_file_is_deleted_in_an_order_in_which_nothing_is_referred_to(world: Ru
     assert world("delete", "-f", str(file), "--yes").lines == ["service/shop/b1 deleted", "model/gone deleted"]
 
 
-@pytest.mark.slow
 def test_edit_sends_what_was_saved(world: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world("apply", "-f", "-", stdin=service("e1"))
     monkeypatch.setenv("EDITOR", editor(tmp_path, "text = text.replace('latencyMs: 80', 'latencyMs: 60')"))
@@ -112,7 +110,6 @@ def test_edit_sends_what_was_saved(world: Run, tmp_path: Path, monkeypatch: pyte
     assert json.loads(world("get", "svc", "shop/e1", "-o", "json").out)["spec"]["slo"]["latencyMs"] == 60
 
 
-@pytest.mark.slow
 def test_edit_without_a_change_changes_nothing(world: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world("apply", "-f", "-", stdin=service("e2"))
     monkeypatch.setenv("EDITOR", editor(tmp_path, "pass"))

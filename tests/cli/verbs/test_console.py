@@ -13,7 +13,6 @@ from tests.support.patience import patience
 from tests.support.server import RunningServer
 
 
-@pytest.mark.slow
 def test_each_link_signs_a_browser_in_once(run: Run) -> None:
     first, second = run("console"), run("console")
     assert first.code == second.code == 0

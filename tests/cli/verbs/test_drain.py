@@ -42,6 +42,7 @@ def test_the_list_of_nodes_shows_cordons_and_drains(run: Run) -> None:
     assert "cordons" not in run("get", "node", "node-0", "-o", "json").out
 
 
+@pytest.mark.slow
 def test_a_drain_that_is_not_done_in_time_names_what_is_left(run: Run) -> None:
     done = run("drain", "node-0", "--wait", "--timeout", "1s")
     assert done.code == 1
@@ -50,6 +51,7 @@ def test_a_drain_that_is_not_done_in_time_names_what_is_left(run: Run) -> None:
     assert run("uncordon", "node-0").code == 0
 
 
+@pytest.mark.slow
 def test_a_drain_says_how_much_there_is_to_move(run: Run) -> None:
     done = run("drain", "node-0")
     assert done.code == 0
@@ -57,6 +59,7 @@ def test_a_drain_says_how_much_there_is_to_move(run: Run) -> None:
     assert run("uncordon", "node-0").code == 0
 
 
+@pytest.mark.slow
 def test_a_drain_of_a_node_on_which_nothing_runs_is_done_at_once(run: Run) -> None:
     spec = json.loads(run("get", "node", "node-1", "-o", "json").out)["spec"]
     idle = {"apiVersion": "gpuwright/v1", "kind": "Node", "metadata": {"name": "idle"}, "spec": spec}

@@ -37,7 +37,6 @@ def files(tmp_path: Path) -> list[str]:
     return [str(file) for file in found]
 
 
-@pytest.mark.slow
 def test_token_times_of_several_loads_make_a_valid_profile(run: Run, files: list[str], tmp_path: Path) -> None:
     done = run("profile", "import", *files, *ABOUT, "--json")
     assert done.code == 0, done.err

@@ -30,7 +30,6 @@ def server(postgres: DatabaseServer) -> Iterator[RunningServer]:
     postgres.drop(url)
 
 
-@pytest.mark.slow
 def test_a_table_names_who_paid_what_and_ends_with_the_total(run: Run) -> None:
     done = run("report", "cost", "--by", "tenant,service", *NOVEMBER)
     assert done.code == 0

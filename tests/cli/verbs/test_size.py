@@ -87,6 +87,7 @@ def test_one_gpu_less_of_each_type_is_refused_by_judge_or_simulation(answered: A
             assert any(is_short and bound > price for is_short, bound in judged)
 
 
+@pytest.mark.slow
 def test_the_rented_nodes_are_written_as_manifests_that_complete_the_fleet(answered: Answered, tmp_path: Path) -> None:
     (tmp_path / "fleet.json").write_text(json.dumps(documents()))
     fleet = of_files(tmp_path / "fleet.json", answered.nodes)
@@ -95,6 +96,7 @@ def test_the_rented_nodes_are_written_as_manifests_that_complete_the_fleet(answe
     assert fleet.manifests.keys() > of_documents(documents()).manifests.keys()
 
 
+@pytest.mark.slow
 def test_the_table_for_people_has_services_what_was_tried_and_the_answer(
     answered: Answered, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -107,6 +109,7 @@ def test_the_table_for_people_has_services_what_was_tried_and_the_answer(
     )
 
 
+@pytest.mark.slow
 def test_an_answer_that_no_simulation_confirmed_says_so(answered: Answered, capsys: pytest.CaptureFixture[str]) -> None:
     size._show({**answered.figures, "confirmedBySimulation": False})
     assert "no rental was confirmed; the nearest is 1 big and 1 small" in capsys.readouterr().out
@@ -114,6 +117,7 @@ def test_an_answer_that_no_simulation_confirmed_says_so(answered: Answered, caps
     assert capsys.readouterr().out.endswith("more GPUs do not help\n")
 
 
+@pytest.mark.slow
 def test_where_declared_nodes_carry_the_load_nothing_is_rented(
     answered: Answered, capsys: pytest.CaptureFixture[str]
 ) -> None:

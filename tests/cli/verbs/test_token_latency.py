@@ -46,7 +46,6 @@ def test_a_machine_reads_a_rate_that_the_judge_accepts(ask: Ask) -> None:
     assert (code, json.loads(out)["kept"]) == (1, False)
 
 
-@pytest.mark.slow
 def test_a_person_reads_a_line_for_each_figure(ask: Ask) -> None:
     code, out, _ = ask(*LENGTHS, *PROMISE, *LIMITS, "--prefix-share", "0.5", "--tokens-per-iteration", "512")
     assert code == 0

@@ -173,6 +173,7 @@ def test_the_command_line_finds_it_from_any_folder(shared: Up, tmp_path: Path) -
     assert config.stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.slow
 def test_a_request_without_a_token_is_401_with_problem_json(shared: Up) -> None:
     with pytest.raises(urllib.error.HTTPError) as refused:
         urllib.request.urlopen(f"{shared.url}/api/v1/services", timeout=patience())
@@ -194,6 +195,7 @@ def test_a_fleet_of_language_models_is_declared_as_it_is(config: Path, tmp_path:
     assert not (tmp_path / "data").exists()
 
 
+@pytest.mark.slow
 def test_two_on_one_folder_are_refused_in_one_line(shared: Up, config: Path) -> None:
     ran = run("up", "--data-dir", str(shared.data), "--port", "0", config=config)
     assert ran.returncode == 2
@@ -201,6 +203,7 @@ def test_two_on_one_folder_are_refused_in_one_line(shared: Up, config: Path) -> 
     assert f"{shared.data} is in use by another gpuwright" in ran.stderr
 
 
+@pytest.mark.slow
 def test_a_taken_port_is_reported_in_a_single_line_and_leaves_no_server(
     shared: Up, tmp_path: Path, config: Path
 ) -> None:

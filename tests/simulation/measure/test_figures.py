@@ -31,7 +31,6 @@ def runs(draw: st.DrawFn) -> RunSamples:
     return RunSamples(BEGAN, BEGAN + seconds, costs, fresh)
 
 
-@pytest.mark.slow
 @given(runs())
 def test_costs_and_minutes_are_what_a_loop_over_the_seconds_finds(samples: RunSamples) -> None:
     held = planned = fresh = bound = 0.0

@@ -109,6 +109,7 @@ def test_where_larger_rentals_miss_an_slo_in_the_same_way_the_search_ends_withou
     assert (figures["confirmedBySimulation"], figures["moreHelps"]) == (False, False)
 
 
+@pytest.mark.slow
 def test_no_more_simulations_are_run_than_ordered() -> None:
     found = search(outcome(lambda rental: max(0, 6 - rental.gpus) * 100), simulations=2)
     assert len(found.trials) == 2

@@ -33,7 +33,6 @@ def error(learner: FactorLearner) -> float:
     return float(np.sqrt(np.mean(np.square(left))))
 
 
-@pytest.mark.slow
 def test_pairs_never_measured_are_predicted_by_both_targets() -> None:
     found = learned(KNOWN, ("model", "gpu type"))
     assert error(found.learner) < 0.15

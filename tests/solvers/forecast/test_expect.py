@@ -198,7 +198,6 @@ def test_the_forecast_is_a_forecaster() -> None:
     assert forecaster(level(100), 100.0, 100.0, 50.0).rate == 100
 
 
-@pytest.mark.slow
 @given(
     st.lists(st.tuples(st.floats(0, 4000), st.floats(0, 120), st.floats(0, 1e9)), max_size=60),
     st.floats(1e-3, 1e6), st.floats(0, 1e6), st.floats(0, 3600),

@@ -16,7 +16,6 @@ def declared_forever(samples: object, declared: float, *_: object, **__: object)
     return Forecast(declared, 0.0, 0.0, "held")
 
 
-@pytest.mark.slow
 def test_the_rate_of_a_moving_load_hardly_changes_and_stays_near_the_upper_end_of_its_swing() -> None:
     moving = score(expect, TRACES["moving"])
     assert moving.changes_per_hour <= 3
@@ -24,7 +23,6 @@ def test_the_rate_of_a_moving_load_hardly_changes_and_stays_near_the_upper_end_o
     assert moving.over_share <= 0.12
 
 
-@pytest.mark.slow
 def test_a_wave_is_followed_at_a_small_headroom() -> None:
     wave = score(expect, TRACES["wave"])
     assert wave.changes_per_hour <= 8
@@ -41,7 +39,6 @@ def test_a_day_of_few_requests_is_followed_as_closely() -> None:
     assert few.over_share <= 0.2
 
 
-@pytest.mark.slow
 def test_noise_moves_no_rate() -> None:
     assert score(expect, TRACES["steady"]).changes_per_hour == 0
 
@@ -53,7 +50,6 @@ def test_bursts_are_not_paid_for_all_the_time() -> None:
     assert bursty.over_share <= 0.07
 
 
-@pytest.mark.slow
 def test_a_spike_moves_no_rate_for_long() -> None:
     spiked = score(expect, TRACES["spike"])
     assert spiked.changes_per_hour <= 2

@@ -42,7 +42,6 @@ def slowdown_of(run: SharedRun, slows: bool) -> SlowdownObservation:
     return SlowdownObservation(run, declared_slowdown(run.model, run.neighbours) if slows else 1.0)
 
 
-@pytest.mark.slow
 def test_every_pair_and_every_share_is_measured_before_slowdowns_count_as_foreseen() -> None:
     for slows in (True, False):
         measured, _ = measured_in_turn(PAIRS + TRIOS, slows)

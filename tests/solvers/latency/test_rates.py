@@ -57,7 +57,6 @@ def test_busy_time_is_that_of_a_simulation(batch: int, load: float) -> None:
     assert busy_fraction(batch, 1.3) == 1.0
 
 
-@pytest.mark.slow
 def test_a_predicted_latency_is_close_to_the_simulated_one() -> None:
     for batch, load in ((1, 0.6), (8, 0.2), (8, 0.85), (64, 0.9)):
         latency_ms = latency_at(batch, 10.0, load * batch / 0.01, 95.0)

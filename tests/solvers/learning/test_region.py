@@ -68,7 +68,6 @@ def test_a_slow_drift_is_followed() -> None:
     assert after(quiet, slow, 30)[-1].mean == pytest.approx(0.2, abs=0.02)
 
 
-@pytest.mark.slow
 def test_noise_alone_is_no_change() -> None:
     for seed in range(scaled(100, 10)):
         regions = after(new_region(8, 30), noise(1000, 0.0, 0.03, seed))

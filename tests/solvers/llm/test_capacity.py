@@ -80,7 +80,6 @@ def test_the_same_question_has_the_same_answer_and_a_prefix_cache_raises_it() ->
     assert capacity(COST, LIMITS, replace(LENGTHS, prefix_share=0.6), PROMISE).rate_per_second > answer.rate_per_second
 
 
-@pytest.mark.slow
 def test_a_server_at_half_its_rate_runs_fewer_requests_and_keeps_its_promise_with_room() -> None:
     answer = capacity(COST, LIMITS, LENGTHS, PROMISE)
     half = at_rate(COST, LIMITS, LENGTHS, PROMISE, answer.rate_per_second / 2)

@@ -40,7 +40,6 @@ def test_whatever_ended_the_search(seed: int, budget: SolveBudget) -> None:
     assert is_found_again(random_problem(seed), replace(budget, seed=seed))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_amid_the_first_dive(seed: int) -> None:
     assert is_found_again(fleet(seed), SolveBudget(0.02 * seed))

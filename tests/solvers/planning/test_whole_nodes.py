@@ -61,7 +61,6 @@ def test_the_least_cost_is_between_the_bound_and_the_plan(problem: Problem, mixe
     assert verdict.cost.resource == plan.certificate.cost.resource == pytest.approx(counted(problem, plan))
 
 
-@pytest.mark.slow
 def test_small_fleets_are_searched_exactly_and_large_ones_are_not() -> None:
     assert exact.applies(tables(by_node(family("A", 8, 4, 2))))
     assert not exact.applies(tables(by_node(family("A", 40, 4, 2))))

@@ -108,7 +108,6 @@ def test_another_user_is_refused_and_named(tmp_path: Path) -> None:
         assert json.loads(spoken_as(1234, helper.socket, b'{"verb": "hello"}\n'))["ok"]
 
 
-@pytest.mark.slow
 @as_root
 @pytest.mark.needs("setpriv", "util-linux")
 def test_it_needs_no_capability_but_those_of_its_unit(tmp_path: Path) -> None:
@@ -173,7 +172,6 @@ def test_an_oversized_line_is_cut_off(helper: Helper) -> None:
     assert helper.client.hello().ok
 
 
-@pytest.mark.slow
 def test_random_bytes_harm_nothing(helper: Helper) -> None:
     random_bytes = random.Random(4)
     for _ in range(scaled(2000, 200)):
@@ -182,7 +180,6 @@ def test_random_bytes_harm_nothing(helper: Helper) -> None:
     assert helper.writes() == []
 
 
-@pytest.mark.slow
 def test_slow_peers_delay_no_other(helper: Helper) -> None:
     slow = [helper.connected() for _ in range(3 * MOST_PEERS)]
     for connection in slow:
@@ -195,7 +192,6 @@ def test_slow_peers_delay_no_other(helper: Helper) -> None:
         connection.close()
 
 
-@pytest.mark.slow
 def test_a_peer_that_hangs_up_in_the_middle_leaves_nothing_behind(helper: Helper) -> None:
     helper.client.hello()
     before = helper.open_files()

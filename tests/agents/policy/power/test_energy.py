@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -59,7 +58,6 @@ READINGS = st.tuples(
 )
 
 
-@pytest.mark.slow
 @given(st.lists(READINGS, max_size=30))
 def test_the_total_only_grows_for_any_reading(readings: list[tuple[int | None, float | None, float]]) -> None:
     energy = Energy()
@@ -72,7 +70,6 @@ def test_the_total_only_grows_for_any_reading(readings: list[tuple[int | None, f
         energy = after
 
 
-@pytest.mark.slow
 @given(st.lists(st.integers(0, 10**6), min_size=1, max_size=50), st.data())
 def test_resets_lose_nothing_where_watts_are_right(joules: list[int], data: st.DataObject) -> None:
     """A counter of the joules drawn each second, reset between any two readings."""

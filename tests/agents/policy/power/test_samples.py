@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -64,7 +63,6 @@ MAYBE_WATTS = st.none() | st.floats()
 LOOK = st.tuples(st.floats(0, 1e6), MAYBE_WATTS, st.none() | st.integers(-5, 2**62), st.booleans())
 
 
-@pytest.mark.slow
 @given(st.lists(LOOK, max_size=30))
 def test_for_any_reading_the_peak_is_at_least_the_mean_and_both_are_watts(
     looks: list[tuple[float, float | None, int | None, bool]],

@@ -177,7 +177,6 @@ def test_other_requests_than_were_declared_are_refused(tmp_path: Path) -> None:
         AnswerFile(tmp_path / "day.jsonl.results", *survey(requests))
 
 
-@pytest.mark.slow
 def test_a_folder_is_read_in_the_order_of_its_files(tmp_path: Path) -> None:
     folder = tmp_path / "days"
     folder.mkdir()

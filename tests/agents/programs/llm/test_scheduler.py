@@ -105,7 +105,6 @@ def test_the_last_admitted_gives_up_its_memory_and_is_computed_again_with_its_to
     assert (old.given, new.given, requests.held) == (25, 15, 0)
 
 
-@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(1, 60), st.integers(1, 40)), max_size=12), st.integers(101, 300))
 def test_every_request_gets_all_its_tokens_in_the_memory_that_there_is(
     sizes: list[tuple[int, int]], kv_tokens: int

@@ -214,7 +214,6 @@ def test_arguments_out_of_range_are_refused(words: tuple[str, str], capsys: pyte
     assert f"error: {' '.join(words)}" in said and " is outside " in said
 
 
-@pytest.mark.slow
 def test_a_hostile_connection_harms_only_itself(copy: Copy) -> None:
     for sent in (b"nonsense\r\n\r\n", b"POST /v1/completions HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"):
         with socket.create_connection(("127.0.0.1", copy.port), timeout=patience()) as connection:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -57,7 +56,6 @@ def test_who_gave_up_takes_no_place_and_makes_no_batch_full() -> None:
     assert not waiting.give_up(second)
 
 
-@pytest.mark.slow
 @given(
     st.integers(1, 5),
     st.lists(st.one_of(st.just("come"), st.just("take"), st.integers(0, 30).map(str)), max_size=200),

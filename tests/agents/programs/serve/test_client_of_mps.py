@@ -57,7 +57,6 @@ def profile(tmp_path: Path) -> str:
     return str(file)
 
 
-@pytest.mark.slow
 def test_it_claims_the_memory_of_its_largest_batch_and_runs_on_its_share(daemon: Daemon, profile: str) -> None:
     with serving("--profile", profile, "--max-batch", "4", environment=daemon.environment, ready=False) as copy:
         assert copy.ask("GET", "/healthz").status == 503  # the daemon has not answered yet
@@ -77,7 +76,6 @@ def test_it_claims_the_memory_of_its_largest_batch_and_runs_on_its_share(daemon:
         connection.close()
 
 
-@pytest.mark.slow
 def test_without_room_it_does_not_start_and_says_why(daemon: Daemon, profile: str) -> None:
     with serving("--profile", profile, environment=daemon.environment, ready=False) as copy:
         daemon.meet({"error": OUT_OF_MEMORY, "message": "1 GiB is more than is free"})[0].close()
@@ -101,7 +99,6 @@ def test_without_a_daemon_it_runs_without_limits_as_cuda_would(tmp_path: Path) -
         assert copy.served().sm_count is None
 
 
-@pytest.mark.slow
 def test_it_can_be_drained_while_the_daemon_keeps_it_waiting(daemon: Daemon, profile: str) -> None:
     with serving("--profile", profile, environment=daemon.environment, ready=False) as copy:
         copy.process.terminate()
@@ -109,7 +106,6 @@ def test_it_can_be_drained_while_the_daemon_keeps_it_waiting(daemon: Daemon, pro
     assert copy.log[-1].startswith("gpuwright-serve: drained after 0 requests")
 
 
-@pytest.mark.slow
 def test_a_drained_client_leaves_the_daemon(daemon: Daemon, profile: str) -> None:
     with serving("--profile", profile, environment=daemon.environment, ready=False) as copy:
         connection, lines, _ = daemon.meet({"smCount": 8})

@@ -146,7 +146,6 @@ def test_garbage_never_stops_it() -> None:
         assert len(copy.log) == 2, "\n".join(copy.log)
 
 
-@pytest.mark.slow
 def test_a_half_sent_request_does_not_keep_a_drained_server() -> None:
     with serving("--request-seconds", "3600") as copy, connected(copy) as connection:
         connection.sendall(b"POST / HTTP/1.1\r\n")

@@ -27,7 +27,6 @@ def test_an_answer_is_to_its_own_request() -> None:
         assert answer.json == {"digest": f"{zlib.crc32(b'hello'):08x}", "batch": 1}
 
 
-@pytest.mark.slow
 def test_a_batch_starts_when_it_is_full() -> None:
     with serving("--batch", "3", "--batch-timeout-ms", NEVER) as copy, clients(3) as pool:
         early = [pool.submit(copy.infer) for _ in range(2)]
@@ -37,7 +36,6 @@ def test_a_batch_starts_when_it_is_full() -> None:
         assert [each.result().json["batch"] for each in [*early, last]] == [3, 3, 3]
 
 
-@pytest.mark.slow
 def test_a_batch_starts_when_its_oldest_has_waited_long_enough() -> None:
     with serving("--batch", "64", "--batch-timeout-ms", "300") as copy, clients(2) as pool:
         sizes = [each.result().json["batch"] for each in [pool.submit(copy.infer) for _ in range(2)]]
@@ -56,7 +54,6 @@ def test_without_a_timeout_the_first_goes_alone_and_the_next_batch_takes_all_tha
         assert sorted(each.result().json["batch"] for each in later) == [1, 4, 4, 4, 4]
 
 
-@pytest.mark.slow
 def test_batch_and_timeout_change_while_it_serves() -> None:
     with serving("--batch", "8", "--batch-timeout-ms", NEVER, "--max-batch", "16") as copy, clients(3) as pool:
         waiting = [pool.submit(copy.infer) for _ in range(2)]
@@ -220,7 +217,6 @@ def test_a_client_that_left_takes_no_place_in_a_batch() -> None:
         assert copy.served().counters.requests == 2
 
 
-@pytest.mark.slow
 def test_unknown_paths_and_methods_are_distinguished() -> None:
     with serving("--name", "resnet") as copy:
         assert copy.ask("POST", "/v1/models/resnet:infer", b"").status == 200
@@ -258,7 +254,6 @@ def test_a_port_that_is_taken_is_named() -> None:
         assert f"cannot listen on 127.0.0.1:{copy.port}: " in done.stderr
 
 
-@pytest.mark.slow
 def test_it_outlives_who_reads_its_log() -> None:
     process = subprocess.Popen([sys.executable, "-m", "agents.programs.serve.main"], stderr=subprocess.PIPE, text=True)
     assert process.stderr

@@ -173,7 +173,6 @@ def is_stopped(process: subprocess.Popen[str]) -> bool:
     return found is not None and found.stopped
 
 
-@pytest.mark.slow
 def test_a_job_that_is_to_wait_saves_stops_and_goes_on_without_catching_up(start: Start, tmp_path: Path) -> None:
     path = tmp_path / "job.json"
     process = start("--speeds=100:200", f"--checkpoint={path}", "--checkpoint-seconds=3600", "--port=0")

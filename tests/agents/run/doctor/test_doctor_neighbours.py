@@ -27,7 +27,6 @@ def levels(findings: list[DoctorFinding] | Iterator[DoctorFinding]) -> list[str]
     return [finding.level.value for finding in findings]
 
 
-@pytest.mark.slow
 def test_the_root_helper_is_greeted(tmp_path: Path) -> None:
     with running(tmp_path, uid=os.geteuid()) as helper:
         assert levels(check_settable(helper.socket)) == ["ok"]

@@ -51,7 +51,6 @@ def test_the_problem_has_the_indexes_that_are_left(question: Question) -> None:
     assert {node.gpus for node in question.problem.nodes.values()} == {tuple(sorted(LEFT))}
 
 
-@pytest.mark.slow
 def test_the_plan_is_right_and_runs_on_what_is_left(question: Question, decision: Decision) -> None:
     assert decision.answer.plan
     assert judge(question.problem, decision.answer.plan).is_right

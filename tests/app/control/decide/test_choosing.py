@@ -187,7 +187,6 @@ def in_force(r: Random, rates: Mapping[str, float]) -> Snapshot:
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("few", [least_change.FEW_HANDOVERS, 1])
 def test_no_decision_serves_less_than_a_plan_in_hand_or_costs_more_than_a_right_plan_in_force(
     few: int, monkeypatch: pytest.MonkeyPatch

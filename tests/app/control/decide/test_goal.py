@@ -48,7 +48,6 @@ def with_price(question: Question, decision: Decision, price: float) -> Decision
     return replace(decision, plan=replace(decision.plan, changes=changes), value=value)
 
 
-@pytest.mark.slow
 def test_a_plan_is_made_once_waiting_has_cost_its_churn(
     full: Snapshot,
     question: Question,

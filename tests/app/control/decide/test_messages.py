@@ -41,7 +41,6 @@ def message(question: Question, decision: Decision) -> str:
     return found.message
 
 
-@pytest.mark.slow
 def test_a_plan_for_more_load_names_the_service_and_both_rates(planned: Snapshot) -> None:
     name = sorted(planned.expected)[0]
     question, decision = decided(risen(planned, (name,), 3.0))

@@ -62,7 +62,6 @@ def adversarial(rng: Random) -> tuple[list[float], float]:
     return trace, churn
 
 
-@pytest.mark.slow
 def test_a_batch_costs_at_most_twice_the_cheaper_of_waiting_and_switching_on_adversarial_traces() -> None:
     for seed in range(CASES):
         trace, churn = adversarial(Random(seed))
@@ -87,7 +86,6 @@ def test_loads_that_go_back_and_forth_make_nothing_due() -> None:
             assert not accounts.due(moment(cycle)), (cycles, cycle)
 
 
-@pytest.mark.slow
 def test_what_is_paid_in_the_long_run_was_waited_for_or_is_repaid_within_the_lead() -> None:
     for seed in range(CASES // 50):
         rng = Random(seed)

@@ -71,7 +71,6 @@ class Ticks:
         return [self.second for rate in rates if self.tick({service: rate}).calls_for == Reason.LOAD_ROSE]
 
 
-@pytest.mark.slow
 def test_a_spike_of_an_ordinary_service_is_answered_beside_language_models_that_stay() -> None:
     ticks = Ticks(running())
     result = ticks.tick({PHOTOS: 2600.0})

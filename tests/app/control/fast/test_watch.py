@@ -47,7 +47,6 @@ def planned(rate: float, **fields: float) -> Callable[[float], PlannedLoad]:
 HUNDRED = planned(100.0)(0.0)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.02, 0.1])
 @pytest.mark.parametrize("rate", [20.0, 300.0, 5_000.0])
 def test_noise_triggers_nothing_in_a_thousand_ticks(noise: float, rate: float) -> None:

@@ -44,7 +44,6 @@ def running() -> Snapshot:
     return replace(world, in_force=decided(world).desired, target=1)
 
 
-@pytest.mark.slow
 def test_the_rules_of_a_manifest_reach_the_problem(running: Snapshot) -> None:
     assert formulate(running).problem.services[SERVICE].availability == Availability("gpu", 1, 1.0)
 

@@ -42,7 +42,6 @@ def copies(decision: Decision) -> list[str]:
     return sorted(instance.id for wanted in decision.desired.values() for instance in wanted.instances)
 
 
-@pytest.mark.slow
 def test_asking_for_more_gpus_than_there_are_keeps_running_copies_and_is_reported(occupied: Snapshot) -> None:
     found = decided(asking(occupied, 50))
     assert len(copies(found)) >= 2

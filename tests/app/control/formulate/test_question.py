@@ -6,7 +6,6 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -43,7 +42,6 @@ def test_a_plan_that_serves_all_falls_short_only_where_it_breaks_a_rule() -> Non
     assert question.falls_far_short
 
 
-@pytest.mark.slow
 @settings(max_examples=scaled(150, 25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(policies, plans, st.lists(plans, min_size=1, max_size=3))
 def test_other_plans_get_the_verdict_that_the_judge_gives_from_scratch(

@@ -59,6 +59,7 @@ def test_the_last_of_too_many_questions_are_asked_to_retry(desk: QuestionProcess
     assert answers == ["awake"] * MOST_QUESTIONS + ["busy"] * 2
 
 
+@pytest.mark.slow
 def test_a_greedy_caller_keeps_no_other_out(desk: QuestionProcess) -> None:
     share = MOST_QUESTIONS // 2
     callers = ["shop"] * (share + 2) + ["lab"]

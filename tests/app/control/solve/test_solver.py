@@ -142,6 +142,7 @@ def test_while_its_loops_are_compiled_another_method_plans(tmp_path: Path, monke
         assert solver.solve(problem(), seconds=LONG, work=1).outcome is SolveOutcome.SOLVED
 
 
+@pytest.mark.slow
 def test_steps_that_find_nothing_are_a_fault(solver: Solver) -> None:
     recipe: dict[str, JSON] = {"kind": "solve", "seed": 0, "work": 0, "exact": False, "horizonMinutes": 60.0}
     answer = solver.repeat(problem(), recipe, seconds=LONG)

@@ -70,7 +70,6 @@ def both(search: Statement, rank: Statement) -> Statements:
     return {SEARCH: ObjectStatus((search,)), RANK: ObjectStatus((rank,))}
 
 
-@pytest.mark.slow
 def test_a_status_is_written_once_and_its_changes_are_events(database: Database) -> None:
     writer = StatusWriter()
     assert writer.write(database, 1, both(PLANNED, SHORT), specs(database)) == 2

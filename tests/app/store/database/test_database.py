@@ -51,7 +51,6 @@ def test_everything_has_a_time_limit_also_behind_a_pooler(database: Database) ->
         assert use(limits) == ["30s", "10s", "15s"]
 
 
-@pytest.mark.slow
 def test_a_connection_killed_in_mid_transaction_is_retried_once_it_is_back(database: Database) -> None:
     attempts: list[int] = []
 
@@ -107,7 +106,6 @@ def lose_the_answer(database: Database, monkeypatch: pytest.MonkeyPatch, *, afte
     return lost
 
 
-@pytest.mark.slow
 def test_case_6_deadlocked_transactions_both_happen(database: Database) -> None:
     database.write(lambda c: c.execute(text("INSERT INTO mark VALUES (1), (2)")))
     both_hold = threading.Barrier(2, timeout=patience())

@@ -85,7 +85,6 @@ def test_a_minute_counts_by_all_instances_together(database: Database) -> None:
     assert (row["model"], row["slo_ms"], row["percentile"]) == ("resnet50", SLO_MS, 90)
 
 
-@pytest.mark.slow
 def test_inside_a_bucket_latencies_count_as_spread_evenly(database: Database) -> None:
     below = LATENCY_EDGES_MS[EDGE - 2]
     declare(database, below + (SLO_MS - below) / 4)

@@ -207,6 +207,7 @@ def test_declaring_a_hundred_objects_takes_as_many_statements_as_declaring_one(
     assert statements(100, "hundred") == statements(1, "single")
 
 
+@pytest.mark.slow
 def test_a_page_of_five_hundred_takes_as_many_statements_as_a_page_of_one(
     database: Database, observed: Observed
 ) -> None:

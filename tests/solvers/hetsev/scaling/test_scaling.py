@@ -83,7 +83,6 @@ def test_a_tighter_slo_never_lowers_the_cost_of_what_runs(problem: ScalingProble
     assert scale(tighter).proof.value >= scale(problem).proof.value - 1e-6
 
 
-@pytest.mark.slow
 def test_the_cheap_type_is_chosen_if_it_keeps_the_slo_and_the_dear_one_if_not() -> None:
     relaxed = ScalingProblem(100.0, ScalingPromise(400.0), (V100, T4))
     assert scale(relaxed).actions == {"v100": 0, "t4": 4}

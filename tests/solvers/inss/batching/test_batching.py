@@ -115,7 +115,6 @@ def best_by_trying(problem: BatchingProblem) -> float | None:
     return max(right, default=None)
 
 
-@pytest.mark.slow
 @settings(max_examples=scaled(3000, 60), deadline=None)
 @given(growing_models(), st.floats(0.5, 12.0))
 def test_for_one_model_that_grows_with_its_batch_bda_is_exact(model: BatchedModel, memory_gib: float) -> None:
@@ -127,7 +126,6 @@ def test_for_one_model_that_grows_with_its_batch_bda_is_exact(model: BatchedMode
         assert throughput_per_second(problem, decided.batches) == best
 
 
-@pytest.mark.slow
 @settings(max_examples=scaled(3000, 60), deadline=None)
 @given(problems())
 def test_the_answer_serves_as_much_as_the_best_of_all(problem: BatchingProblem) -> None:
@@ -142,7 +140,6 @@ def test_the_answer_serves_as_much_as_the_best_of_all(problem: BatchingProblem) 
     assert answer.proof.bound == best
 
 
-@pytest.mark.slow
 @settings(max_examples=scaled(3000, 60), deadline=None)
 @given(problems(), st.integers(0, 40))
 def test_out_of_work_the_bound_still_holds(problem: BatchingProblem, work_limit: int) -> None:
@@ -157,7 +154,6 @@ def test_out_of_work_the_bound_still_holds(problem: BatchingProblem, work_limit:
         assert not (answer.is_proved and best is not None)
 
 
-@pytest.mark.slow
 @settings(max_examples=scaled(3000, 60), deadline=None)
 @given(problems())
 def test_the_changes_named_are_together_enough(problem: BatchingProblem) -> None:

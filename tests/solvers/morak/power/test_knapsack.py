@@ -49,7 +49,6 @@ def test_exact_is_brute_force_and_the_lp_bounds_it(choices: list[Front], room_w:
     assert worth(choices, greedy(choices, room_w)) <= worth(choices, choice.picks) + 1e-9
 
 
-@pytest.mark.slow
 @settings(max_examples=scaled(600, 60), deadline=None)
 @given(fronts(), st.floats(0, 300), st.integers(0, 40), st.integers(1, 4))
 def test_an_interrupted_search_bounds_what_it_dropped(

@@ -11,7 +11,6 @@ from solvers.morak.power import knee, share_at_knee
 from tests.support.soak import scaled
 
 
-@pytest.mark.slow
 @settings(max_examples=scaled(1000, 100), deadline=None)
 @given(st.floats(22, 78), st.floats(1, 50), st.floats(0.05, 2), st.floats(0, 1))
 def test_a_knee_between_the_points_is_found(at: float, height: float, before: float, part: float) -> None:
@@ -24,7 +23,6 @@ def test_a_knee_between_the_points_is_found(at: float, height: float, before: fl
     assert found.slope_after == pytest.approx(-after, abs=1e-4)
 
 
-@pytest.mark.slow
 @settings(max_examples=scaled(1000, 100), deadline=None)
 @given(st.lists(st.floats(1, 100), min_size=4, max_size=9))
 def test_no_other_joint_has_a_smaller_error(latencies: list[float]) -> None:

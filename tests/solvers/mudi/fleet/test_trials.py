@@ -120,7 +120,6 @@ def test_a_batch_whose_requests_are_really_too_slow_is_not_kept() -> None:
     assert set(live.run[-4:]) == {8}
 
 
-@pytest.mark.slow
 def test_without_measurements_nothing_is_tried_twice_and_without_jobs_nothing_is_remembered() -> None:
     live = LiveFleet(Truth(lambda batch: 0.0))  # the job has not begun yet
     batches = {live.plan() and live.beside().batch for _ in range(4)}
@@ -131,7 +130,6 @@ def test_without_measurements_nothing_is_tried_twice_and_without_jobs_nothing_is
     assert "GP-LCB" not in draft.method
 
 
-@pytest.mark.slow
 def test_the_same_trials_give_the_same_plans() -> None:
     first, second = (LiveFleet(Truth(lambda batch: 3.0 + batch % 5)) for _ in range(2))
     for _ in range(10):

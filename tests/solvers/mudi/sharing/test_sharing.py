@@ -120,7 +120,6 @@ def test_the_convex_solver_raises_to_the_same_sm(gpu: SharedGpu) -> None:
     assert smallest(gpu) == (by_convex if fits else None)
 
 
-@pytest.mark.slow
 @settings(max_examples=scaled(1000, 25), deadline=None)
 @given(shared_gpus(convex=True))
 def test_closed_form_and_convex_solver_agree_for_given_pressure(gpu: SharedGpu) -> None:
@@ -140,7 +139,6 @@ def test_closed_form_and_convex_solver_agree_for_given_pressure(gpu: SharedGpu) 
         assert value_at(r.latency_ms, percent) <= most_ms * (1 + 1e-6)
 
 
-@pytest.mark.slow
 @settings(max_examples=scaled(2000, 100), deadline=None)
 @given(shared_gpus(may_fall=True))
 def test_where_pressure_falls_the_search_finds_the_least_sum(gpu: SharedGpu) -> None:
@@ -153,7 +151,6 @@ def test_where_pressure_falls_the_search_finds_the_least_sum(gpu: SharedGpu) -> 
     assert sum(answer.values()) == bound == min(sum(percents.values()) for percents in right)
 
 
-@pytest.mark.slow
 @settings(max_examples=scaled(1000, 60), deadline=None)
 @given(shared_gpus(may_fall=True))
 def test_without_work_the_answer_is_still_valid_or_reports_that_none_was_found(gpu: SharedGpu) -> None:
@@ -165,7 +162,6 @@ def test_without_work_the_answer_is_still_valid_or_reports_that_none_was_found(g
         assert bound is not None or not right
 
 
-@pytest.mark.slow
 @settings(max_examples=scaled(300, 20), deadline=None)
 @given(st.lists(shared_gpus(), max_size=5))
 def test_many_gpus_in_one_call_are_decided_as_each_alone(gpus: list[SharedGpu]) -> None:
@@ -179,7 +175,6 @@ def test_many_gpus_in_one_call_are_decided_as_each_alone(gpus: list[SharedGpu]) 
             assert list(answer.values()) == percents.tolist()
 
 
-@pytest.mark.slow
 @settings(max_examples=scaled(500, 50), deadline=None)
 @given(shared_gpus())
 def test_new_rates_give_what_a_new_problem_would(gpu: SharedGpu) -> None:
@@ -191,7 +186,6 @@ def test_new_rates_give_what_a_new_problem_would(gpu: SharedGpu) -> None:
     assert decided.percents.tolist() == fresh.decide(fresh.most_exec_ms).percents.tolist()
 
 
-@pytest.mark.slow
 @settings(max_examples=scaled(500, 50), deadline=None)
 @given(shared_gpus())
 def test_a_higher_rate_never_lowers_an_sm(gpu: SharedGpu) -> None:

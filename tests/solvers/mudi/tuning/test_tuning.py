@@ -43,7 +43,6 @@ def test_the_answer_was_measured_and_the_same_measurements_repeat_it() -> None:
     assert answers[0].certificate.believed_least_ms <= answers[0].iteration_ms
 
 
-@pytest.mark.slow
 def test_an_slo_that_nothing_meets_is_reported_with_the_best_that_could_be_met() -> None:
     true = Curves(1000 / BATCH, 50 + BATCH, slo_ms=30.0)
     answer = tune(Tuning(true.slo_ms, evaluations=12), NoisyDevice(true, 1).measure)

@@ -289,7 +289,6 @@ def test_without_gpus_the_bound_is_what_leaving_everything_out_costs() -> None:
     assert last(problem).bound == pytest.approx(missed, rel=1e-4)
 
 
-@pytest.mark.slow
 def test_what_the_bound_leaves_out_is_named_where_the_problem_has_it() -> None:
     problem = family("A", 8, 4, 0)
     memory = "memory beyond the smallest batch"

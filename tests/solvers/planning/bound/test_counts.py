@@ -99,7 +99,6 @@ def test_choices_of_nodes_billed_whole_are_sums_of_their_sizes_and_prove_more() 
     assert last(problem, 10**6).bound >= last(family("A", 16, 8, 1), 10**6).bound
 
 
-@pytest.mark.slow
 def test_more_nodes_than_gpus_have_few_enough_choices() -> None:
     assert GpuCounts.applies(fleet(tables(by_node(family("A", 40, 4, 0))), 1))
     assert not GpuCounts.applies(fleet(tables(family("A", 40, 4, 0)), 1))

@@ -38,7 +38,6 @@ def test_a_rate_fills_the_same_in_both_kinds_of_loop(rate: float, length: float,
     assert steps.filled(np.array([rate]))[0] == pytest.approx(rounded(rate, length, rise), abs=1e-9)
 
 
-@pytest.mark.slow
 @given(LENGTHS, RISES, st.floats(0, 3), st.floats(0, 2), st.floats(0.01, 2), RATES, st.floats(0, 1))
 def test_no_rounded_rate_exceeds_its_line(
     length: float, rise: float, own: float, lo: float, width: float, most: float, left: float

@@ -27,7 +27,6 @@ from solvers.planning.steps import surviving
 SURVIVING = Availability(survive_nodes=1)
 
 
-@pytest.mark.slow
 @given(
     st.lists(st.lists(st.floats(0.001, 3), min_size=1, max_size=4), min_size=2, max_size=9), st.floats(0.1, 200),
     st.floats(0.1, 1),

@@ -94,7 +94,6 @@ def test_a_plan_on_nodes_billed_whole_is_proved_and_found_again() -> None:
     assert [line.place for line in again.instances] == [line.place for line in solved.plan.instances]
 
 
-@pytest.mark.slow
 def test_what_one_gpu_serves_leaves_the_others_of_its_node_empty() -> None:
     problem = in_large_nodes(family("A", 8, 1, 1, 0.05))
     proof = list(exact.prove(tables(problem), STEPS))[-1]
@@ -111,7 +110,6 @@ def test_a_fleet_is_not_searched_where_gpus_of_a_node_billed_whole_have_differen
         assert exact.applies(tables(replace(problem, nodes={**problem.nodes, name: capped}))) == applies
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("pricing", ["gpu", "node"])
 def test_a_proved_plan_leaves_its_gpu_to_a_job_that_must_stay(pricing: Literal["gpu", "node"]) -> None:
     problem = family("A", 8, 1, 1, 0.05)

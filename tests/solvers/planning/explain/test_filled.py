@@ -34,7 +34,6 @@ def test_a_plan_that_is_filled_is_right_and_cheaper(seed: int) -> None:
     assert {left.service for left in plan.unserved} <= set(problem.services)
 
 
-@pytest.mark.slow
 def test_a_fleet_is_filled_up_to_the_limit_of_a_tenant_within_the_steps() -> None:
     problem = replace(family("A", 24, 12, 0), limits={"bench": Limit(gpus=6.0)})
     plan = fill_unserved(problem, nobody(problem))

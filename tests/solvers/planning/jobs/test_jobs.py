@@ -34,7 +34,6 @@ from tests.support.soak import scaled
 World = tuple[Problem, tuple[Instance, ...]]
 
 
-@pytest.mark.slow
 @settings(max_examples=scaled(300, 30), deadline=None)
 @given(worlds(most_gpus=4, widest=60))
 def test_every_placement_is_right_and_costs_services_nothing(world: World) -> None:
@@ -61,7 +60,6 @@ def test_a_small_world_gets_what_trying_everything_finds(world: World) -> None:
     assert seconds == pytest.approx(least, rel=1e-6)
 
 
-@pytest.mark.slow
 @settings(max_examples=scaled(300, 30), deadline=None)
 @given(worlds(most_gpus=4, widest=60))
 def test_what_runs_stays_when_nothing_changes(world: World) -> None:
@@ -73,7 +71,6 @@ def test_what_runs_stays_when_nothing_changes(world: World) -> None:
     assert again.instances == first.instances
 
 
-@pytest.mark.slow
 @settings(max_examples=scaled(300, 30), deadline=None)
 @given(worlds(most_gpus=4, widest=60), st.integers(0, 2000))
 def test_the_order_of_the_input_changes_nothing(world: World, work: int) -> None:
@@ -86,7 +83,6 @@ def test_the_order_of_the_input_changes_nothing(world: World, work: int) -> None
     )
 
 
-@pytest.mark.slow
 @settings(max_examples=scaled(300, 30), deadline=None)
 @given(worlds(most_gpus=4, widest=60))
 def test_a_running_job_that_is_not_preemptible_stays(world: World) -> None:
@@ -105,7 +101,6 @@ def test_a_running_job_that_is_not_preemptible_stays(world: World) -> None:
     assert [placed.place for placed in again.jobs if placed.job == name] == [first.jobs[0].place]
 
 
-@pytest.mark.slow
 @settings(max_examples=scaled(300, 30), deadline=None)
 @given(worlds(most_gpus=3, widest=30))
 def test_a_named_relaxation_lets_the_job_run(world: World) -> None:

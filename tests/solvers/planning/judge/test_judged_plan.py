@@ -99,7 +99,6 @@ def verdict_of(problem: Problem, plan: Plan) -> Any:
     return (verdict.violations, verdict.cost, verdict.changes)
 
 
-@pytest.mark.slow
 @settings(max_examples=scaled(150, 25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(policies, plans, plans, plans, st.sampled_from([40.0, 30.0]))
 def test_a_change_is_judged_as_the_whole_plan_would_be(

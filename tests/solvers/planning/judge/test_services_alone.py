@@ -27,7 +27,6 @@ def fleet() -> tuple[Problem, Plan]:
     return problem, plan
 
 
-@pytest.mark.slow
 def test_a_plan_with_jobs_is_right_without_them() -> None:
     problem, plan = fleet()
     assert judge_services(problem, plan, keep).violations == ()

@@ -93,7 +93,6 @@ def test_a_service_too_large_for_the_fleet_asks_for_a_full_plan() -> None:
     assert not replanner.change({"shop/s": 10.0}).cost.unserved
 
 
-@pytest.mark.slow
 def test_a_gpu_that_was_opened_and_given_back_is_opened_again_for_a_tenant_with_limits() -> None:
     problem = multiply_gpus(family("A", 8, 4, 0), 2)
     limits = {service.tenant: Limit(gpus=1000.0) for service in problem.services.values()}

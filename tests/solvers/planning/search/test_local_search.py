@@ -90,7 +90,6 @@ def covered(shop: Workshop) -> Floats:
     return carried
 
 
-@pytest.mark.slow
 def test_what_costs_little_is_left_out_and_what_costs_much_is_served() -> None:
     shop, course = filled(family("G30", 24, 8, 0))
     shop.improve(course.rate, course.extra, 1, 400, 0.02, 1.5)

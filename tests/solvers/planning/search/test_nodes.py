@@ -40,7 +40,6 @@ def counted(shop: Workshop) -> float:
     return sum(t.problem.nodes[name].gpu_count * t.problem.nodes[name].price_per_hour for name in used)
 
 
-@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 1), st.integers(0, 4)), min_size=1, max_size=6))
 def test_the_fewest_nodes_hold_all_gpus_in_use(drawn: list[tuple[int, int, int]]) -> None:
     size = np.array([size for size, _, _ in drawn])

@@ -62,7 +62,6 @@ def test_whole_numbers_are_numbers() -> None:
     assert judge(replace(problem, policy=policy), plan).violations == ()
 
 
-@pytest.mark.slow
 def test_a_tenants_limit_leaves_less_of_a_gpu_rather_than_nothing() -> None:
     problem = fleet(0)
     plan = solve(replace(problem, limits={"shop": Limit(gpus=0.5)}), SolveBudget(seconds=0))

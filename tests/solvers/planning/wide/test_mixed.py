@@ -97,7 +97,6 @@ def test_a_job_runs_beside_it_and_never_on_its_gpus() -> None:
     assert placed.place not in held
 
 
-@pytest.mark.slow
 def test_a_job_that_must_stay_keeps_its_gpu() -> None:
     job = Job("lab/train", "lab", "training", 100.0, {"a100": JobProfile(((10, 1.0), (100, 2.0)), 4.0)}, None, 5.0)
     job = replace(job, is_preemptible=False)
@@ -152,14 +151,12 @@ def test_more_gpus_are_advised_only_where_eight_would_hold_the_model(weights_gib
     assert entry.relaxation == wanted
 
 
-@pytest.mark.slow
 def test_a_service_without_a_free_gpu_outbids_a_language_model_of_low_priority() -> None:
     problem = fleet(chat(0.5, priority=1), photos(900.0, priority=1000), nodes={"n1": 4})
     plan = planned(problem)
     assert [entry.service for entry in plan.unserved] == ["shop/chat"]
 
 
-@pytest.mark.slow
 def test_at_least_so_many_instances_run_each_on_gpus_of_its_own() -> None:
     plan = planned(fleet(summaries(2.0, min_instances=3)))
     assert len(plan.instances) == 3

@@ -109,7 +109,6 @@ def test_what_is_no_answer_is_neither_no_client_nor_one(
     assert mps.clients(UUID) == {os.getpid()}
 
 
-@pytest.mark.slow
 def test_a_connection_that_breaks_is_no_answer_and_no_end_of_the_daemon(
     mps: MpsControl, client: SimulatedClient, pipe: Path
 ) -> None:
@@ -121,7 +120,6 @@ def test_a_connection_that_breaks_is_no_answer_and_no_end_of_the_daemon(
     assert mps.clients(UUID) == {os.getpid()}
 
 
-@pytest.mark.slow
 def test_a_termination_that_fails_is_not_called_one(mps: MpsControl, client: SimulatedClient, pipe: Path) -> None:
     for reply, outcome in (("1\\n", False), ("CUDA_ERROR_UNKNOWN\\n", False)):
         fake_mps.switch(pipe, "reply.terminate_client", reply)
@@ -276,7 +274,6 @@ def test_case_28_a_start_is_not_written_through_anything_but_a_plain_file(tmp_pa
     assert kept.read_text() == "token"
 
 
-@pytest.mark.slow
 def test_a_daemon_may_say_anything_while_it_starts(mps: MpsControl, root: Path, pipe: Path) -> None:
     log = root / "logs" / UUID / "control.log"
     started = threading.Thread(target=lambda: mps.start(UUID))

@@ -17,7 +17,6 @@ pytestmark = needs_gcc
 FIRST, SECOND = uuid_of(0), uuid_of(1)
 
 
-@pytest.mark.slow
 def test_each_mig_device_is_a_gpu_with_its_own_memory_and_sms(device: NvmlDevice, state: NvmlState) -> None:
     parts = state.divide(0, 0, 2)
     gpus = device.gpus()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from app.control.answer.explain.service import describe_service, why_service
 from solvers.planning.problem import Problem
 from tests.solvers.planning.parts.test_mixes import SERVICE, planned, world
@@ -14,7 +12,6 @@ def sentence(problem: Problem) -> list[str]:
     return [text for text in sentences if "mean accuracy" in text]
 
 
-@pytest.mark.slow
 def test_the_mean_and_the_promise_are_stated() -> None:
     (told,) = sentence(world(0.76))
     assert told.startswith("its requests have a mean accuracy of 0.76 by ")

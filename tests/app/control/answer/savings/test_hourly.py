@@ -122,7 +122,6 @@ def test_nothing_is_realised_where(database: Database, what: str, others: list[t
     assert released(database) == [], what
 
 
-@pytest.mark.slow
 def test_a_node_that_is_paid_for_in_another_way_was_not_given_back(database: Database) -> None:
     own(database, "same", 2, -500, -3, "onDemand")
     own(database, "same", 2, -3, None, "owned")

@@ -37,7 +37,6 @@ def within(terms: TenantTerms, demand: dict[int, float]) -> float:
     return sum(demand.values()) if most is None else min(sum(demand.values()), most)
 
 
-@pytest.mark.slow
 @given(st.dictionaries(st.sampled_from("abcdef"), AMOUNTS), AMOUNTS, st.integers(0, 2**16))
 def test_sharing_gives_no_tenant_more_than_it_needs_and_levels_the_others(
     needs: dict[str, float], amount: float, seed: int

@@ -77,7 +77,6 @@ def factors(found: list[ProfileCorrection]) -> list[float]:
     return [factor for number, factor in enumerate(all_of_them) if number == 0 or factor != all_of_them[number - 1]]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("truth", [0.75, 0.85, 0.92, 1.08, 1.15, 1.3, 1.45])
 def test_a_wrong_profile_is_corrected_one_way_in_few_steps_and_then_left_alone(truth: float) -> None:
     for seed in range(scaled(50, 5)):
@@ -87,7 +86,6 @@ def test_a_wrong_profile_is_corrected_one_way_in_few_steps_and_then_left_alone(t
         assert len(steps) - 1 <= 5
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.01, 0.02, 0.1])
 def test_noise_alone_corrects_nothing(noise: float) -> None:
     for seed in range(scaled(50, 5)):

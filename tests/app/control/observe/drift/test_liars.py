@@ -87,7 +87,6 @@ def test_one_server_that_lies_moves_nothing(times: float) -> None:
     assert factors(drift) == set()
 
 
-@pytest.mark.slow
 def test_spoiled_reports_move_nothing_and_break_nothing() -> None:
     for seed in range(scaled(30, 3)):
         draw = random.Random(seed)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -65,7 +64,6 @@ def test_a_limit_is_parted_among_gateways() -> None:
     assert three * 3 >= alone > three
 
 
-@pytest.mark.slow
 @given(st.floats(0.1, 0.9), st.integers(0, 2**16))
 def test_a_load_that_breathes_by_two_per_cent_never_moves_the_share(part: float, seed: int) -> None:
     r, demand = Random(seed), 100.0
