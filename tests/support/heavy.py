@@ -12,12 +12,14 @@ MODULES = (
     "sklearn.gaussian_process",
     "ortools.sat.python.cp_model",
     "cvxpy",
+    "solvers.planning.judge.attainment",
+    "solvers.planning.replan.match",
 )
 
 
 def load() -> None:
     """Loads them and the solvers' loops if tests use solvers, so that the first test that needs one pays for none."""
     if compiled := sys.modules.get("solvers.compiled"):
-        compiled.read_all(waits=False)
         for name in MODULES:
             import_module(name)
+        compiled.read_all(waits=False)

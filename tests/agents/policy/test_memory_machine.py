@@ -151,6 +151,6 @@ class OneGpu(RuleBasedStateMachine):
 
 
 OneGpu.TestCase.settings = settings(
-    max_examples=scaled(3000, 150), stateful_step_count=40, deadline=None, derandomize=True
+    max_examples=scaled(3000, 150, 10), stateful_step_count=40, deadline=None, derandomize=True
 )
 TestOneGpu = OneGpu.TestCase

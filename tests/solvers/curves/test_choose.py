@@ -39,6 +39,7 @@ def test_nothing_is_left_to_measure_where_all_is_measured() -> None:
     assert next_setting([measured(setting, compute_bound) for setting in few], few, 0.04, 16) is None
 
 
+@pytest.mark.slow
 def test_a_setting_that_cannot_be_measured_is_left_out_and_the_others_go_on() -> None:
     done = campaign()[:4]
     first = next_setting(done, SETTINGS, 0.0, 16)

@@ -53,6 +53,7 @@ def test_an_outlier_among_the_measurements_does_little(law: str) -> None:
     assert sum(found) / len(found) < 0.06
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", CANDIDATES)
 def test_every_candidate_comes_near_a_plain_law(method: str) -> None:
     found = errors(campaign(LAWS["power law"]), "power law", method)

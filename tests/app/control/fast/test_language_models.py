@@ -51,6 +51,12 @@ def running(mode: str = "auto") -> Snapshot:
     return replace(snapshot, declared=declared, assigned=None, target=1)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def plan_in_force() -> None:
+    """Made before the first test, which would pay for it."""
+    running()
+
+
 class Ticks:
     """A fast lane over one plan in force, and what it answered."""
 
@@ -71,6 +77,7 @@ class Ticks:
         return [self.second for rate in rates if self.tick({service: rate}).calls_for == Reason.LOAD_ROSE]
 
 
+@pytest.mark.slow
 def test_a_spike_of_an_ordinary_service_is_answered_beside_language_models_that_stay() -> None:
     ticks = Ticks(running())
     result = ticks.tick({PHOTOS: 2600.0})
@@ -96,6 +103,7 @@ def test_a_spike_of_an_ordinary_service_is_answered_beside_language_models_that_
     assert ticks.tick({PHOTOS: 2600.0}) == LaneResult(), "the next step begins from this one"
 
 
+@pytest.mark.slow
 def test_where_language_models_hold_every_gpu_a_spike_calls_for_a_full_plan() -> None:
     snapshot = running()
     held = {"h1": tuple(range(HELD_PLACES))}

@@ -116,6 +116,7 @@ def test_no_plan_costs_less_than_any_prices_of_what_is_left_prove(number: int) -
         assert bound.bound_at(t, prices, rows) <= rounded_up(cost)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(0, PROBLEMS, 5 * STEP))
 def test_a_kept_bound_is_no_more_than_a_plan_at_other_rates(number: int) -> None:
     problem, r = tiny(number), Random(number)

@@ -63,6 +63,7 @@ def test_lines_without_predictions_get_those_that_the_solver_would_give(question
         assert found[instance.id].latency_ms == pytest.approx(instance.latency_ms)
 
 
+@pytest.mark.slow
 def test_a_language_model_that_was_taken_over_while_running_gets_its_times_of_tokens() -> None:
     problem = fleet(chat())
     plan = find(problem, SolveBudget(None, 6), alone=True).plan
