@@ -97,6 +97,7 @@ def test_a_job_runs_beside_it_and_never_on_its_gpus() -> None:
     assert placed.place not in held
 
 
+@pytest.mark.slow
 def test_a_job_that_must_stay_keeps_its_gpu() -> None:
     job = Job("lab/train", "lab", "training", 100.0, {"a100": JobProfile(((10, 1.0), (100, 2.0)), 4.0)}, None, 5.0)
     job = replace(job, is_preemptible=False)
