@@ -24,11 +24,13 @@ from agents.policy.memory import Guard, Moves
 from agents.runtime import proc
 from agents.seams.routes import RouteState
 from app import access
+from app.control.formulate.question import Question
 from app.store.database import lease
 from app.store.database.database import Database
 from app.store.database.urls import libpq_url
 from app.store.plans import plans
-from solvers.planning.judge import JudgedPlan, Verdict, judge
+from solvers.planning.judge import JudgedPlan, Verdict
+from solvers.planning.plan import Plan
 
 Patch = Callable[[ExitStack, str], None]
 
@@ -99,17 +101,16 @@ def _isolation(stack: ExitStack, url: str) -> None:
 
 def _judge(stack: ExitStack, url: str) -> None:
     """Whatever the solver returns is right."""
-    careful = judge
+    careful = Question.verdict_on
 
-    def blind(*args: Any, **kwargs: Any) -> Any:
-        verdict = careful(*args, **kwargs)
-        return replace(verdict, violations=())
+    def blind(question: Question, plan: Plan) -> Verdict:
+        return replace(careful(question, plan), violations=())
 
     class BlindJudge(JudgedPlan):
         def verdict(self) -> Verdict:
             return replace(super().verdict(), violations=())
 
-    stack.enter_context(patch("app.control.decide.drafting.judge", blind))
+    stack.enter_context(patch.object(Question, "verdict_on", blind))
     stack.enter_context(patch("app.control.decide.decide.JudgedPlan", BlindJudge))
     stack.enter_context(patch("app.control.fast.base.StepBase._checked", lambda self, answer, verdict: answer))
 
