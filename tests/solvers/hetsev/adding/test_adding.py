@@ -47,6 +47,7 @@ def risen(problem: Problem, seed: int) -> dict[str, float]:
     }
 
 
+@pytest.mark.slow
 def test_alone_it_serves_the_whole_fleet_that_up_declares() -> None:
     plan = add_missing(build_problem(of_files(fleet_file())))
 
