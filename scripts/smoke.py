@@ -94,6 +94,8 @@ def _planned(up: Up) -> None:
     print(f"its seconds: {up.spell_phases()}")
     _gpuwright("top", "--once")
     _gpuwright("plan", "show")
+    compiled = up.awaits("compiled", SERVED_SECONDS, (ROOT / ".venv" / "compiled-up").exists)
+    print(f"make up: its loops, which explanations take, are compiled after {compiled:.1f} s")
     _gpuwright("explain", "service", "shop/search")
 
 
