@@ -24,10 +24,9 @@ LEAST_COUNT = 200  # a count below this is too small to say anything by its shar
 class WorseShares:
     """How much worse an answer may be that is as good: shares of the recorded amounts.
 
-    The same commit gives the same answers: of 790 asked again with other hash seeds, on a machine loaded tenfold, no
-    amount differed by 1e-9, and no count by more than .1 %. So these shares are for other processors and other
-    decisions. Another seed of the search changed 15 of 53 answers, most of them for the better, and 2 were worse
-    by more than these shares.
+    The same commit gives the same answers: of 790 asked again on a loaded machine no amount differed by 1e-9, and no
+    count by more than .1 %. So these shares are for other processors and other decisions. Another seed of the search
+    changed 15 of 53 answers, most of them for the better, and 2 were worse by more than these shares.
     """
 
     cost: float
