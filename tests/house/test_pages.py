@@ -10,6 +10,13 @@ from scripts.house import pages
 from scripts.house.typed import fault
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _tree_that_is_read() -> None:
+    """Read before the first test that asks, since it keeps what it read for all others."""
+    pages.all_flags()
+    pages.variables()
+
+
 def findings(tmp_path: Path, text: str, name: str = "page.md") -> list[str]:
     path = tmp_path / name
     path.write_text(text)

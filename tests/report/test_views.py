@@ -57,6 +57,7 @@ def test_hours_add_up_to_days_and_days_to_months_in_every_zone(history_url: str,
     assert asked(history_url, "SELECT sum(cost) FROM report.cost_by_service") == [(Decimal("25.600000000"),)]
 
 
+@pytest.mark.slow
 def test_periods_meet_where_clocks_change(database_url: str) -> None:
     hours = """
         SELECT to_char(day, 'MM-DD'), extract(epoch FROM stops_at - starts_at)::int / 3600 FROM report.days

@@ -169,6 +169,7 @@ def redeclared(fleet: SimulatedFleet, clock: Clock, *documents: Document) -> Non
         fleet.tick()
 
 
+@pytest.mark.slow
 def test_a_copy_outlives_what_is_declared_of_its_model() -> None:
     """Its profile leaves no memory for tokens, and then its service promises no times of tokens any more."""
     problem, clock = build_problem(of_documents([gpu_type(), policy(), node("node-0"), *chat([1])])), Clock()
@@ -186,6 +187,7 @@ def test_a_copy_outlives_what_is_declared_of_its_model() -> None:
     assert total.answered + total.errors == total.requests
 
 
+@pytest.mark.slow
 def test_streams_on_several_gpus_end_before_their_copy_does() -> None:
     """A fleet of one server on two GPUs: while its copies drain, new requests find none, and open ones are answered."""
     problem = build_problem(of_documents([gpu_type(), policy(), node("node-0"), *chat([2])]))

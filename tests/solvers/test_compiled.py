@@ -148,6 +148,7 @@ def test_all_cores_compile_each_missing_loop_once(file: Path, cache: Path) -> No
     assert {path: path.stat().st_mtime_ns for path in cache.iterdir()} == kept
 
 
+@pytest.mark.slow
 def test_reading_all_loops_waits_for_a_process_that_compiles_them(file: Path, cache: Path) -> None:
     read(file)
     away = entry(cache, "twice").rename(cache.parent / "away")

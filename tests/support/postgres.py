@@ -9,10 +9,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
@@ -49,10 +50,15 @@ class DatabaseServer:
 
     def __init__(self, server: EmbeddedPostgres) -> None:
         self.server = server
+        self._admin: psycopg.Connection[Any] | None = None
         # In memory a file is copied for less than its pages are logged; a disk would have to take all of them at once.
         self._strategy = "FILE_COPY" if MEMORY in server.data_dir.parents else "WAL_LOG"
         # Now, for a test that is ended while it migrates would leave half a template to all later ones.
         schema.migrate(self._new(TEMPLATE, "template0"))
+
+    def close(self) -> None:
+        if self._admin is not None:
+            self._admin.close()
 
     def answer_before_the_disk(self) -> None:
         """Commits wait for no disk: for a server that nobody crashes, whose tests would wait for little else."""
@@ -97,8 +103,18 @@ class DatabaseServer:
         return at_database(self.server.url, name)
 
     def _execute(self, sql: str) -> None:
-        with psycopg.connect(self.server.admin_conninfo, autocommit=True) as admin:
-            admin.execute(sql.encode())
+        # Kept open: to connect costs a third of what a database does. A test may have ended the server meanwhile.
+        if self._admin is None or not _is_open(self._admin):
+            self._admin = psycopg.connect(self.server.admin_conninfo, autocommit=True)
+        self._admin.execute(sql.encode())
+
+
+def _is_open(connection: psycopg.Connection[Any]) -> bool:
+    try:
+        connection.pgconn.consume_input()  # reads that the server has ended, if so
+    except psycopg.Error:
+        return False
+    return not connection.closed
 
 
 def at_database(url: str, name: str) -> str:
@@ -112,15 +128,15 @@ def at_port(url: str, port: int) -> str:
 
 @contextmanager
 def postgres_of_the_wheel(folder: Path) -> Iterator[DatabaseServer]:
-    with EmbeddedPostgres(folder) as server:
-        yield DatabaseServer(server)
+    with EmbeddedPostgres(folder) as server, closing(DatabaseServer(server)) as given:
+        yield given
 
 
 @contextmanager
 def postgres_of_debian(folder: Path) -> Iterator[DatabaseServer]:
     need(DEBIAN_15 / "bin/postgres", "postgresql-15")
-    with EmbeddedPostgres(folder, install=DEBIAN_15) as server:
-        yield DatabaseServer(server)
+    with EmbeddedPostgres(folder, install=DEBIAN_15) as server, closing(DatabaseServer(server)) as given:
+        yield given
 
 
 @contextmanager

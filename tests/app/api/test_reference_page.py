@@ -31,6 +31,7 @@ def test_the_reference_names_every_operation_and_schema_and_needs_no_token(serve
         assert f'id="schema-{name}"' in answer.text
 
 
+@pytest.mark.slow
 def test_the_document_is_the_same_on_every_server(server: RunningServer) -> None:
     document = server.request("GET", "/openapi.json", token="")
     assert document.json == json.loads(DOCUMENT.read_text())

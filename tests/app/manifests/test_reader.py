@@ -59,6 +59,7 @@ def test_no_bytes_raise_anything_but_refused(data: bytes, media: Any) -> None:
     refuses_or_reads(data, media)
 
 
+@pytest.mark.slow
 @given(
     st.text(st.sampled_from("{}[]:,-?&*!|>'\"%@`#~<. \n\t1eaA\\u0d8"), max_size=60), st.sampled_from(["yaml", "json"])
 )

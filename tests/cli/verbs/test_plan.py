@@ -14,6 +14,8 @@ from tests.support.planned import Planned, planned_fleet
 from tests.support.postgres import DatabaseServer
 from tests.support.server import RunningServer
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def fleet(postgres: DatabaseServer) -> Iterator[Planned]:
@@ -27,7 +29,6 @@ def server(fleet: Planned) -> RunningServer:
     return fleet.server
 
 
-@pytest.mark.slow
 def test_history_is_a_table_and_json(run: Run) -> None:
     done = run("plan", "history")
     assert done.code == 0
@@ -80,7 +81,6 @@ def test_an_impossible_request_to_a_plan_is_refused_in_a_single_line(run: Run) -
     assert "plan 1 is done; only plans that are rolling can be paused" in done.err
 
 
-@pytest.mark.slow
 def test_explain_tells_why_in_sentences(run: Run) -> None:
     done = run("explain", "service", "shop/a")
     assert done.code == 0
@@ -118,7 +118,6 @@ def test_explain_tells_what_a_node_and_a_tenant_have_and_what_limits_them(run: R
     assert run("explain", "node", "node-0", "--plan", "1").code == 2
 
 
-@pytest.mark.slow
 def test_a_service_can_be_explained_by_its_name_alone(run: Run) -> None:
     named = run("explain", "service", "shop/a").out
     assert run("explain", "shop/a").out == run("explain", "service/shop/a").out == run("explain", "a").out == named
@@ -130,7 +129,6 @@ def test_a_service_can_be_explained_by_its_name_alone(run: Run) -> None:
     assert wrong.code == 2 and "did you mean service?" in wrong.err
 
 
-@pytest.mark.slow
 def test_what_if_finds_a_service_without_its_tenant_and_explains_a_turned_factor(run: Run) -> None:
     assert run("what-if", "--rate", "a=x2", "--work", "1").code == 0
     turned = run("what-if", "--rate", "shop/a=2x")
@@ -138,14 +136,12 @@ def test_what_if_finds_a_service_without_its_tenant_and_explains_a_turned_factor
     assert "did you mean shop/a?" in run("what-if", "--rate", "shop/aa=x2", "--work", "1").err
 
 
-@pytest.mark.slow
 def test_a_what_if_that_stops_early_says_so(run: Run) -> None:
     done = run("what-if", "--rate", "shop/a=x2", "--seconds", "30")
     assert done.code == 0
     assert "nothing better was found for a while" in done.err
 
 
-@pytest.mark.slow
 def test_what_if_compares_and_prices(run: Run, tmp_path: Path) -> None:
     done = run("what-if", "--add-gpu", "v100-16gb=4", "--rate", "shop/a=x2", "--work", "2")
     assert done.code == 0, done.err

@@ -83,6 +83,7 @@ def test_a_missed_slo_refuses_as_turned_away_requests_do() -> None:
     assert "shop/a kept its SLO for 90.00 % and not 98 %" in figures["tried"][0]["why"]
 
 
+@pytest.mark.slow
 def test_what_plans_refuse_is_not_simulated() -> None:
     found = search(outcome(lambda rental: 0))
     assert found.best and found.best.rental.gpus == 2

@@ -47,6 +47,7 @@ def test_a_setting_that_cannot_be_measured_is_left_out_and_the_others_go_on() ->
     assert next_setting(done, others, 0.0, 16) not in (None, first)
 
 
+@pytest.mark.slow
 def test_both_ends_of_the_curve_are_measured_first() -> None:
     first, second = (measurement.setting for measurement in campaign()[:2])
     assert first == Setting(32, 10, CLOCK_MHZ)

@@ -13,6 +13,8 @@ from tests.solvers.llm.drawn import TokenQuestion, question
 from tests.solvers.llm.planned import planned_question
 from tests.support.soak import scaled
 
+pytestmark = pytest.mark.slow
+
 COST = IterationCost(5.0, 0.02, weights_ms=8.0, sequence_ms=0.02, kv_token_ms=2e-5, prompt_pair_ms=1e-7)
 LIMITS = BatchingLimits(sequences=128, tokens_per_iteration=2048, kv_tokens=400_000)
 LENGTHS = TokenLengths(1155, 3465, 211, 633)
@@ -26,7 +28,6 @@ def found() -> list[tuple[TokenQuestion, LlmCapacity]]:
     return [(server, capacity(*server)) for server in asked]
 
 
-@pytest.mark.slow
 def test_the_judge_keeps_the_rates(found: list[tuple[TokenQuestion, LlmCapacity]]) -> None:
     served = [(server, answer) for server, answer in found if answer.rate_per_second > 0]
     assert len(served) >= 0.8 * len(found)
@@ -34,7 +35,6 @@ def test_the_judge_keeps_the_rates(found: list[tuple[TokenQuestion, LlmCapacity]
     assert len(refused) <= 0.01 * len(served), refused
 
 
-@pytest.mark.slow
 def test_a_ninth_more_breaks_nearly_all_promises(found: list[tuple[TokenQuestion, LlmCapacity]]) -> None:
     served = [(server, answer) for server, answer in found if answer.rate_per_second > 0][: scaled(240, 8)]
     kept = [server for server, answer in served if holds(*server, answer.rate_per_second / 0.9).kept]
@@ -50,7 +50,6 @@ def test_the_figures_at_the_rate_keep_the_promise(found: list[tuple[TokenQuestio
             assert 0 < answer.mean_sequences <= limits.sequences
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3000, 3000 + scaled(60, 3)))
 def test_a_looser_promise_more_memory_and_faster_iterations_never_lower_the_rate(seed: int) -> None:
     cost, limits, lengths, promise = question(seed)
@@ -73,7 +72,6 @@ def test_a_promise_that_a_request_alone_breaks_has_no_rate_but_the_figures_of_su
     assert capacity(COST, replace(LIMITS, kv_tokens=2000), LENGTHS, PROMISE).rate_per_second == 0
 
 
-@pytest.mark.slow
 def test_the_same_question_has_the_same_answer_and_a_prefix_cache_raises_it() -> None:
     answer = capacity(COST, LIMITS, LENGTHS, PROMISE)
     assert answer == capacity(COST, LIMITS, LENGTHS, PROMISE)

@@ -37,6 +37,7 @@ def without_seconds(plan: Plan) -> Plan:
     return replace(plan, certificate=replace(plan.certificate, seconds=0.0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_without_a_budget_there_is_still_an_answer(seed: int) -> None:
     problem = random_problem(seed)

@@ -39,13 +39,14 @@ class Clock:
         self.pid = os.getpid()
         self._usage = usage_of_this_process()
         self._calibration, self._looked_at = calibrate(), time.monotonic()
-        self._began = self._shared = 0.0
+        self._began, self._shared = self._usage.seconds(), 0.0
         self._is_sharing = False
 
     def begin(self) -> None:
         if time.monotonic() > self._looked_at + LOOK_SECONDS:
             self._calibration, self._looked_at = calibrate(), time.monotonic()
-        self._shared, self._began = 0.0, self._usage.seconds()
+            self._began = self._usage.seconds()
+        self._shared = 0.0
 
     @contextmanager
     def sharing(self) -> Iterator[None]:
@@ -61,7 +62,7 @@ class Clock:
             self._shared += self._usage.seconds() - began
 
     def cost(self, name: str, *, is_slow: bool, ran: bool) -> Cost:
-        """Since the test began."""
-        seconds = self._usage.seconds() - self._began - self._shared
-        now = self._calibration
-        return Cost(name, seconds, self._shared, now.loop_seconds, now.factor, is_slow, ran)
+        """Since the test began, or since the one before it ended: to look takes time, too."""
+        ended, machine = self._usage.seconds(), self._calibration
+        seconds, self._began = ended - self._began - self._shared, ended
+        return Cost(name, seconds, self._shared, machine.loop_seconds, machine.factor, is_slow, ran)

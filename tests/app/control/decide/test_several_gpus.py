@@ -28,6 +28,8 @@ from app.manifests.offline import load
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
 
+pytestmark = pytest.mark.slow
+
 FILE = Path(__file__).parents[4] / "examples" / "language-models.yaml"
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -58,7 +60,6 @@ def planned() -> tuple[Snapshot, Plan]:
     return replace(world(), in_force=recorded, assigned={}), plan
 
 
-@pytest.mark.slow
 def test_an_assignment_lists_all_gpus_of_an_instance_and_sets_each_of_them() -> None:
     snapshot, plan = planned()
     wide = [line for line in plan.instances if line.gpus]
@@ -72,7 +73,6 @@ def test_an_assignment_lists_all_gpus_of_an_instance_and_sets_each_of_them() -> 
         assert {gpu.index for gpu in wanted.gpus} >= set(line.gpus)
 
 
-@pytest.mark.slow
 def test_what_runs_is_read_back_and_the_next_plan_leaves_it_alone() -> None:
     snapshot, plan = planned()
     question = formulate(join_snapshot(snapshot_parts(snapshot)))

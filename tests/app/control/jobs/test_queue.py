@@ -90,6 +90,7 @@ TASKS = st.builds(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @given(st.lists(TASKS, max_size=8))
 def test_the_order_keeps_its_rules_for_any_queue(tasks: list[JobTask]) -> None:
     found = sort_tasks(tasks)

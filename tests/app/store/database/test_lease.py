@@ -60,6 +60,7 @@ def test_a_leader_that_was_paused_and_not_replaced_goes_on_under_its_epoch(datab
     assert take(database, "a") == 1
 
 
+@pytest.mark.slow
 def test_who_steps_down_is_replaced_at_once(database: Database) -> None:
     take(database, "a")
     database.write(lambda c: lease.release(c, "b"))

@@ -10,6 +10,8 @@ from sqlalchemy import Connection, text
 from app.store.database import clock
 from app.store.database.database import Database
 
+pytestmark = pytest.mark.slow
+
 THEN = datetime(2031, 5, 1, 12, 0, tzinfo=UTC)
 
 

@@ -95,6 +95,7 @@ def test_what_two_gpus_exchange_stays_where_it_runs(board: RunningBoard) -> None
         assert {id(line) for line in d.lines[gpu]} == {id(line) for line in lines}
 
 
+@pytest.mark.slow
 def test_a_copy_that_is_resized_in_vain_keeps_its_share(board: RunningBoard) -> None:
     d, emptied = board, empty_one(board)
     gpu = next(gpu for gpu in np.flatnonzero(d.b.count).tolist() if d.b.sm[gpu, : d.b.count[gpu]].sum() < 100)

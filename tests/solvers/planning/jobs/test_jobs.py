@@ -34,6 +34,7 @@ from tests.support.soak import scaled
 World = tuple[Problem, tuple[Instance, ...]]
 
 
+@pytest.mark.slow
 @settings(max_examples=scaled(300, 30), deadline=None)
 @given(worlds(most_gpus=4, widest=60))
 def test_every_placement_is_right_and_costs_services_nothing(world: World) -> None:

@@ -67,6 +67,7 @@ jobs = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=scaled(300, 30), deadline=None)
 @given(worlds(most_gpus=4, widest=60), jobs)
 def test_every_seat_is_right_and_costs_what_is_stated(

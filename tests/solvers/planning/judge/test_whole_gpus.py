@@ -88,6 +88,7 @@ def test_each_gpu_draws_its_watts_all_of_the_time() -> None:
     ).cost.resource == (pytest.approx(8.0 + 4 * 0.36))
 
 
+@pytest.mark.slow
 def test_too_high_a_rate_breaks_the_promise_of_tokens_and_the_sentence_has_both_shares() -> None:
     verdict = judge(fleet(chat(30.0)), Plan((wide(rate_per_second=30.0),)))
     (violation,) = verdict.violations

@@ -119,6 +119,7 @@ def test_a_node_that_is_billed_whole_is_shared_by_both() -> None:
     assert plan.certificate.bound == pytest.approx(16.0, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_is_unserved_with_its_reason() -> None:
     plan = planned(fleet(chat(50.0), nodes={"n1": 4}))
     (entry,) = plan.unserved
@@ -158,6 +159,7 @@ def test_a_service_without_a_free_gpu_outbids_a_language_model_of_low_priority()
     assert [entry.service for entry in plan.unserved] == ["shop/chat"]
 
 
+@pytest.mark.slow
 def test_at_least_so_many_instances_run_each_on_gpus_of_its_own() -> None:
     plan = planned(fleet(summaries(2.0, min_instances=3)))
     assert len(plan.instances) == 3

@@ -19,6 +19,7 @@ pytestmark = needs_gcc
 FIRST, SECOND = uuid_of(0), uuid_of(1)
 
 
+@pytest.mark.slow
 def test_a_locked_clock_is_read_back(device: NvmlDevice, state: NvmlState) -> None:
     assert device.lock_clock(FIRST, 1200) == Applied(1200, 1200)
     assert device.lock_clock(FIRST, None) == Applied(None, None)
