@@ -40,7 +40,7 @@ from app.api.requests import known_parameters
 from app.console import routes as console
 from app.console.refusals import refusal_page
 from app.context import Context
-from app.control.answer.ready import GetReady, import_needed
+from app.control.solve.questions import import_needed
 from app.housekeeping import Housekeeping
 from app.http import errors, metrics
 from app.http.buckets import sign_in_buckets
@@ -154,7 +154,7 @@ def _watch_pools(database: Database, reserved: Database) -> None:
 def _ready_answers(context: Context) -> None:
     """Starts the process that answers explain and what-if, if solvers are installed, and loads what asking needs."""
     if context.settings.answers_ready and find_spec("numba"):
-        context.desk.get_ready(GetReady())
+        context.desk.start()
         threading.Thread(target=import_needed, name="ready answers", daemon=True).start()
 
 

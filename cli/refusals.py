@@ -47,7 +47,7 @@ def refusal(status: int, headers: Mapping[str, str], problem: Any, connection: S
     elif status == 403:
         step = f" ({connection.origin}; see: gpuwright whoami)"
     elif status == 429 or status == 503:
-        step = "; try again later"
+        step = "" if "ask again" in detail else "; try again later"
     elif status >= 500:
         step = f"; the server's log has request {problem.get('requestId') or headers.get('x-request-id', '?')}"
     elif status == 404 and not problem:

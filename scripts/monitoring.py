@@ -81,8 +81,8 @@ ALERTS = (
         "Crashed or wrong: `gpuwright replay PLAN` repeats the decision offline; report it.",
     ),
     Alert(
-        "FallbackPlans", "sum(increase(gpuwright_fallback_plans_total[15m])) > 0", "0m", "ticket",
-        "The joint solver gave no plan while load was unserved, so HetSev's greedy added instances.",
+        "FallbackPlans", 'sum(increase(gpuwright_fallback_plans_total{failure!="compiling"}[15m])) > 0', "0m", "ticket",
+        "The joint solver failed to give a plan while load was unserved, so HetSev's greedy added instances.",
         "As for SolverFailing. What was added costs more than a joint plan would; the next one plans it again.",
     ),
     Alert(

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from app.access import Principal
 from app.api.solvers import with_solvers
 from app.context import Context
-from app.control.solve.questions import NoAnswer
+from app.control.solve.questions import LoopsMissing, NoAnswer
 from app.problem import HttpProblem
 from app.store.plans import pieces, plan_reads, plans
 from app.worker.places import WorkersBusy
@@ -22,15 +22,22 @@ if TYPE_CHECKING:
     from solvers.planning.plan import Plan
 
 RETRY = {"Retry-After": "5"}
+COMPILE_SECONDS = 30  # by then most machines have the loops
 
 
 def ask(ctx: Context, who: Principal, order: Aside, seconds: float) -> Any:
-    """Returns the answer; 503 where too many questions wait, or the process died over this one."""
+    """Returns the answer; 503 where loops are compiled, too many questions wait or the process died."""
     try:
         return with_solvers(lambda: ctx.desk.ask(order, seconds, who.party))
     except WorkersBusy:
         raise HttpProblem(
             "unavailable", "too many questions are being answered; ask again shortly", headers=RETRY
+        ) from None
+    except LoopsMissing:
+        raise HttpProblem(
+            "unavailable",
+            "the solver's loops are still being compiled, once on this machine; ask again in about half a minute",
+            headers={"Retry-After": str(COMPILE_SECONDS)},
         ) from None
     except NoAnswer as lost:
         raise HttpProblem("unavailable", f"the question got no answer: {lost}", headers=RETRY) from None

@@ -52,6 +52,15 @@ def test_a_write_is_tried_again_with_the_same_key_after_503_and_after_a_reset() 
     assert naps.taken[0] >= 3
 
 
+def test_a_question_that_is_asked_too_early_is_refused_at_once_in_the_words_of_the_server() -> None:
+    naps = Naps()
+    early = answer(503, '{"detail": "loops are compiled; ask again soon"}', headers=["Retry-After: 30"])
+    with scripted(early) as server, client_of(server, naps) as client, pytest.raises(Failed) as failed:
+        client.get("/api/v1/explain/services/shop/search")
+    assert (failed.value.message, failed.value.code) == ("loops are compiled; ask again soon", exits.UNREACHABLE)
+    assert naps.taken == []
+
+
 def test_two_writes_have_two_keys() -> None:
     with scripted(answer(200), answer(200)) as server, client_of(server) as client:
         client.send("DELETE", "/api/v1/nodes/a")

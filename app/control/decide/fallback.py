@@ -52,7 +52,7 @@ def draft_fallback(
     if closed := closed_places(around):
         recipe[AROUND_KEY] = closed
     message = f"the joint solver {FAILURES[failure]}; HetSev's greedy added what the running plan left unserved"
-    return replace(decision, message=message, answer=replace(decision.answer, recipe=recipe))
+    return replace(decision, message=message, failure=failure, answer=replace(decision.answer, recipe=recipe))
 
 
 def fallback_again(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from app.control.domain.decision import Decision, HeldBackChange, PlanState
+from app.control.domain.decision import Decision, HeldBackChange, PlanState, SolveOutcome
 from app.control.domain.events import NewEvent, Reason, event_of
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.question import Question
@@ -77,8 +77,10 @@ def events_of(decision: Decision, parts: Sequence[Decision]) -> list[NewEvent]:
     message = spell_changes({name: getattr(changes, name) for name in CHANGE_VERBS})
     message = message or "only the shares of requests change"
     planned = event_of(Reason.PLANNED, message, kind="Plan")
-    if decision.answer.is_addition:
-        planned = event_of(Reason.FALLBACK_PLANNED, f"{decision.message}: {message}", kind="Plan")
+    if decision.failure:
+        told = f"{decision.message}: {message}"
+        is_expected = decision.failure is SolveOutcome.COMPILING  # once on each machine
+        planned = event_of(Reason.FALLBACK_PLANNED, told, kind="Plan", severity="info" if is_expected else None)
     if any(part.state is PlanState.PROPOSED for part in parts):
         return [planned, event_of(Reason.PLAN_PROPOSED, kind="Plan")]
     return [planned]

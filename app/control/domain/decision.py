@@ -83,11 +83,6 @@ class SolverAnswer:
         """Returns whether nothing moves but what the rates that changed need."""
         return self.recipe.get("kind") == RecipeKind.FOLLOW
 
-    @property
-    def is_addition(self) -> bool:
-        """Returns whether it was found by the second method, as the joint solver gave no plan."""
-        return self.recipe.get("kind") == RecipeKind.ADD
-
 
 @dataclass(frozen=True, slots=True)
 class HeldBackChange:
@@ -127,6 +122,7 @@ class Decision:
     answer: SolverAnswer
     reason: str = ""  # the trigger: cycle, service_applied, node_lost, load_rose, ...
     message: str = ""
+    failure: SolveOutcome | None = None  # of the joint solver, so that the second method planned
     held_back: tuple[HeldBackChange, ...] = ()
     state: PlanState = PlanState.ROLLING
     base: int = 0  # generation of the plan that it changes

@@ -19,7 +19,8 @@ CHANGES = ("keep", "retune", "resize", "start", "stop", "move")
 CYCLES = Counter("gpuwright_cycles", "Planning cycles, by outcome.", ["outcome"], registry=REGISTRY)
 FALLBACKS = Counter(
     "gpuwright_fallback_plans",
-    "Plans that added what was unserved by HetSev's greedy, as the joint solver gave none.",
+    "Plans that added what was unserved by HetSev's greedy, by how the joint solver failed to give one.",
+    ["failure"],
     registry=REGISTRY,
 )
 PHASE_SECONDS = Histogram(
@@ -59,6 +60,8 @@ FAST_SECONDS = Histogram(
 # A rate over a series that appears with its first increment misses that increment: an alert would sleep through it.
 for _outcome in SolveOutcome:
     CYCLES.labels(_outcome.value)
+for _failure in (SolveOutcome.OUT_OF_TIME, SolveOutcome.CRASHED, SolveOutcome.WRONG, SolveOutcome.COMPILING):
+    FALLBACKS.labels(_failure.value)
 for _state in (PlanState.DONE, PlanState.STOPPED, PlanState.ABORTED, PlanState.SUPERSEDED):
     ROLLOUTS.labels(_state.value)
 for _reason in Reason:
@@ -183,8 +186,8 @@ def show_rollout(began: datetime | None) -> None:
 
 def count_decision(decision: Decision) -> None:
     """Counts a recorded decision."""
-    if decision.answer.is_addition:
-        FALLBACKS.inc()
+    if decision.failure:
+        FALLBACKS.labels(decision.failure.value).inc()
     DECISIONS.labels(PlanningLane(decision.lane).value, decision.reason or "none").inc()
     for change in CHANGES:
         INSTANCE_CHANGES.labels(change).inc(getattr(decision.plan.changes, change))

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
+from importlib import import_module
 
 from app.worker.orders import offer_memory, take_orders
 from solvers.planning.workers import dies_with, lower_priority
@@ -14,8 +16,8 @@ from solvers.planning.workers import dies_with, lower_priority
 READY, COMPILING = "ready", "compiling"
 
 
-def main(parent: int, nice: int, cores: int, is_warm: int) -> None:
-    """Answers orders until the parent ends, also amid a search."""
+def main(needed: Sequence[str], parent: int, nice: int, cores: int, is_warm: int) -> None:
+    """Answers orders until the parent ends, also amid a search. It has imported the needed modules by then."""
     if not dies_with(parent):
         return
     lower_priority(nice)
@@ -28,6 +30,8 @@ def main(parent: int, nice: int, cores: int, is_warm: int) -> None:
     from solvers.compiled import are_compiled
 
     serving = Serving()
+    for name in needed:
+        import_module(name)
     if is_warm:
         if not are_compiled():
             send(COMPILING)
@@ -39,4 +43,4 @@ def main(parent: int, nice: int, cores: int, is_warm: int) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    main(sys.argv[5:], *map(int, sys.argv[1:5]))

@@ -34,6 +34,7 @@ class SolverProcess:
     nice: int
     cores: int
     is_warm: bool = True  # reads its loops before it answers, else each when it is first called
+    needed: tuple[str, ...] = ()  # further modules that it imports, and whose loops it reads, before it answers
     on_compiling: Callable[[], object] = bool  # called if it must wait until its loops are compiled
     _is_compiling: bool = False
     _told: Event = field(default_factory=Event)  # whether it compiles
@@ -92,7 +93,8 @@ class SolverProcess:
             self._told.set()
 
     def _launched(self) -> WorkerProcess:
-        words = ["app.control.solve.child", *map(str, (os.getpid(), self.nice, self.cores, int(self.is_warm)))]
+        numbers = (os.getpid(), self.nice, self.cores, int(self.is_warm))
+        words = ["app.control.solve.child", *map(str, numbers), *self.needed]
         process = self._process = WorkerProcess("the solver's process", words, {**os.environ, **ONE_THREAD})
         self._kept = KeptObjects(Problem, Plan)
         with process.within(COMPILE_SECONDS):

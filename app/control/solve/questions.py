@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 from app.control.solve.aside import Aside
@@ -11,27 +12,35 @@ from app.worker.process import WorkerDied, WorkerLate
 
 MOST_QUESTIONS = 4  # at work and waiting, half of them of one caller; with more an answer would take too long
 GRACE_SECONDS = 20.0  # beyond the question's own seconds
+NEEDED = ("app.control.answer.explain.question", "app.control.answer.whatif.question", "scipy.optimize")
 
 
 class NoAnswer(Exception):
     """The process died or ran out of time; the message says which."""
 
 
+class LoopsMissing(Exception):
+    """The solver's loops are still being compiled, once on each machine; no question is answered before."""
+
+
 class QuestionProcess:
     """One process, started by the first question or before it, that answers one question after another."""
 
     def __init__(self, nice: int = 15, cores: int = 1, grace_seconds: float = GRACE_SECONDS) -> None:
-        self._process = SolverProcess("questions", nice, cores)
+        self._process = SolverProcess("questions", nice, cores, needed=NEEDED)
         self._places = Places(1, MOST_QUESTIONS - 1)
         self._grace_seconds = grace_seconds
 
-    def get_ready(self, order: Aside) -> None:
-        """Starts the process and gives it this order, without waiting; where that fails, a question tries again."""
-        self._process.ask(order, self._grace_seconds)
+    def start(self) -> None:
+        """Starts the process, without waiting; where that fails, a question tries again."""
+        self._process.start()
 
     def ask(self, order: Aside, seconds: float, caller: str) -> Any:
-        """Returns the order's answer; WorkersBusy or NoAnswer if there is none."""
+        """Returns the order's answer; WorkersBusy, LoopsMissing or NoAnswer if there is none."""
         with self._places.turn(caller):
+            self._process.start()
+            if self._process.is_compiling():
+                raise LoopsMissing
             try:
                 return self._process.ask(order, seconds + self._grace_seconds).result()
             except WorkerLate as late:
@@ -42,3 +51,9 @@ class QuestionProcess:
     def close(self) -> None:
         """Ends the process, if there is one."""
         self._process.close()
+
+
+def import_needed() -> None:
+    """Imports what questions are made of and answered with."""
+    for name in NEEDED:
+        import_module(name)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +17,9 @@ from app.control.observe.drift.rows import to_row
 from app.store.database import lease
 from app.store.database.database import Database
 from app.store.plans import corrections, plans
-from tests.support.server import RunningServer
+from tests.support.missing_loop import OF_PLANS, missing_loop
+from tests.support.patience import until
+from tests.support.server import RunningServer, running_server
 from tests.support.world import model, profile
 
 WHY = "why this GPU: lab/x pay for it, so the job costs nothing there"
@@ -81,3 +85,19 @@ def test_before_the_first_plan_it_is_said_what_came_of_trying(server: RunningSer
     finally:
         database.close()
     assert asked(server.token("viewer", tenant="shop")) == "there is no plan yet"
+
+
+@pytest.mark.slow
+def test_a_question_is_refused_while_loops_are_compiled_with_the_time_to_ask_again(
+    server: RunningServer, tmp_path: Path
+) -> None:
+    asks = partial(RunningServer.request, method="POST", path="/api/v1/whatif?work=1")
+    with (
+        missing_loop(tmp_path, OF_PLANS) as supply,
+        running_server(server.database_url, XDG_CACHE_HOME=str(tmp_path)) as fresh,
+    ):
+        reply = asks(fresh)
+        assert (reply.status, reply.headers["retry-after"]) == (503, "30")
+        assert "loops are still being compiled, once on this machine; ask again" in reply.json["detail"]
+        supply()
+        until(lambda: asks(fresh).status == 200, "an answer once the loops are there")

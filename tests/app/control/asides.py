@@ -1,12 +1,14 @@
-"""Questions to a desk that fail."""
+"""Questions to a desk: some fail, others ask about its process."""
 
 from __future__ import annotations
 
 import os
+import sys
 import time
 from dataclasses import dataclass
 
 from app.control.solve.aside import Aside
+from app.control.solve.questions import NEEDED
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,3 +36,11 @@ class Pid(Aside):
 
     def answered(self) -> tuple[int, int]:
         return os.getpid(), os.getpriority(os.PRIO_PROCESS, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded(Aside):
+    """Returns what the process has imported of the modules that questions need."""
+
+    def answered(self) -> tuple[str, ...]:
+        return tuple(name for name in NEEDED if name in sys.modules)

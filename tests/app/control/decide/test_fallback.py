@@ -28,6 +28,7 @@ pytestmark = pytest.mark.slow
 FAILURES = (SolveOutcome.OUT_OF_TIME, SolveOutcome.CRASHED, SolveOutcome.WRONG, SolveOutcome.COMPILING)
 RISES = {"shop/a": spike(90.0, hold_seconds=3600.0)}
 MANY = 1000
+EXPECTED = "info"  # each machine compiles once
 BY_GREEDY = f"method = '{METHOD.replace(chr(39), chr(39) * 2)}'"
 
 
@@ -60,8 +61,9 @@ def test_what_is_missing_is_added_and_nothing_moves(database_url: str, outcome: 
         assert record is not None
         assert record.plan is not None
         assert record.plan.unserved == ()
-        told = rows(simulation, "SELECT message FROM event WHERE reason = 'fallback_planned'")
+        told = rows(simulation, "SELECT message, severity FROM event WHERE reason = 'fallback_planned'")
         assert told
+        assert {severity for _, severity in told} == {EXPECTED if outcome is SolveOutcome.COMPILING else "warning"}
         assert "HetSev's greedy" in told[0][0]
 
 

@@ -59,6 +59,16 @@ def test_a_recorded_decision_counts_its_reason_and_its_changes() -> None:
     assert value("gpuwright_planned_instance_changes_total", change="start") == started + 2
 
 
+def test_a_plan_of_the_second_method_counts_by_the_failure_of_the_first_from_zero() -> None:
+    name = "gpuwright_fallback_plans_total"
+    before = {failure: value(name, failure=failure) for failure in ("out_of_time", "crashed", "wrong", "compiling")}
+    assert None not in before.values()
+    answer = SolverAnswer(SolveOutcome.SOLVED)
+    metrics.count_decision(Decision(PlanningLane.FULL, Plan(()), {}, answer, failure=SolveOutcome.COMPILING))
+    after = {failure: value(name, failure=failure) for failure in before}
+    assert after == before | {"compiling": (before["compiling"] or 0) + 1}
+
+
 def test_events_count_by_reason_and_severity() -> None:
     metrics.count_events([event_of(Reason.NODE_LOST, kind="Node", name="node-1")])
     assert (value("gpuwright_events_total", reason="node_lost", severity="alarm") or 0) >= 1

@@ -6,12 +6,16 @@ import os
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
-from app.control.solve.questions import MOST_QUESTIONS, NoAnswer, QuestionProcess
+from app.control.solve.questions import MOST_QUESTIONS, NEEDED, LoopsMissing, NoAnswer, QuestionProcess
 from app.worker.places import WorkersBusy
-from tests.app.control.asides import Dies, Pid, Sleeps
+from tests.app.control.asides import Dies, Loaded, Pid, Sleeps
+from tests.support.missing_loop import OF_EXPLANATIONS, missing_loop
+from tests.support.patience import until
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +80,27 @@ def test_a_greedy_caller_keeps_no_other_out(desk: QuestionProcess) -> None:
         answers = sorted(pool.map(ask, callers))
     assert answers == ["lab awake", *["shop awake"] * share, *["shop busy"] * 2]
     assert desk.ask(Sleeps(0.0), 30.0, "shop") == "awake"
+
+
+@pytest.mark.slow
+def test_a_question_is_refused_at_once_while_its_loops_are_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with missing_loop(tmp_path, OF_EXPLANATIONS) as supply, closing(QuestionProcess()) as desk:
+        for _ in range(MOST_QUESTIONS + 1):
+            with pytest.raises(LoopsMissing):
+                desk.ask(Loaded(), 60.0, "shop")
+        supply()
+
+        def is_answered() -> bool:
+            try:
+                assert desk.ask(Loaded(), 60.0, "shop") == NEEDED
+            except LoopsMissing:
+                return False
+            return True
+
+        until(is_answered, "an answer once the loops are there, from a process that has loaded all it needs")
 
 
 def test_a_question_process_that_was_never_asked_has_no_process_to_end() -> None:

@@ -24,11 +24,11 @@ from app.manifests.model import JSON
 from benchmarks.families import family
 from cli.bench.timed_plan import family_of
 from solvers.hetsev.adding import METHOD
-from solvers.loop_cache import cache_folder, compiling_alone
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 from tests.solvers.planning.random_problems import random_problem
+from tests.support.missing_loop import OF_PLANS, missing_loop
 from tests.support.patience import until
 
 LONG = 600.0  # seconds: a process that waits them out was not killed
@@ -122,22 +122,14 @@ def test_a_fault_in_a_solver_is_an_outcome_with_its_message(solver: Solver) -> N
 
 @pytest.mark.slow
 def test_while_its_loops_are_compiled_another_method_plans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    known = cache_folder()
-    assert known
-    folder = tmp_path / "gpuwright" / "compiled"
-    folder.mkdir(parents=True, mode=0o700)
-    missing = [path for path in known.iterdir() if path.name.startswith("solvers.planning.search.fill.fill-")]
-    for path in {*known.iterdir()} - {*missing}:
-        (folder / path.name).symlink_to(path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    with compiling_alone(folder), closing(Solver(grace_seconds=60)) as solver:
+    with missing_loop(tmp_path, OF_PLANS) as supply, closing(Solver(grace_seconds=60)) as solver:
         assert solver.solve(problem(), seconds=LONG, work=1).outcome is SolveOutcome.COMPILING
         certificate = alike(solver.add(problem(), seconds=LONG).plan).certificate
         assert certificate
         assert certificate.method == METHOD
 
-        for path in missing:
-            (folder / path.name).symlink_to(path)
+        supply()
         until(lambda: not solver.full.is_compiling(), "a solver that has its loops")
         assert solver.solve(problem(), seconds=LONG, work=1).outcome is SolveOutcome.SOLVED
 
