@@ -5,7 +5,7 @@ start would then take a second longer.
 
 Usage: .venv/bin/python scripts/compile.py install | up
   install   all loops, and bytecode
-  up        the loops alone, those of a first plan first, behind everyone else: a server starts meanwhile
+  up        the loops alone, those of a first plan and of its explanation first, behind everyone else
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 GREEDY = ("solvers.latency.kernels", "solvers.planning.search.promise", "solvers.hetsev.adding.kernels")
-FIRST = (*GREEDY, "app.control.solve.serving", "solvers.planning.replan")  # a first plan waits for no other loops
+EXPLANATIONS = "solvers.planning.explain.kernels"
+FIRST = (*GREEDY, "app.control.solve.serving", "solvers.planning.replan", EXPLANATIONS)  # what people wait for
 STARTED = (
     "cli.main",
     "cli.verbs.solve",
