@@ -1,4 +1,4 @@
-"""The fleet that the tour visits: one `gpuwright up`, and the agents of four nodes on simulated GPUs."""
+"""The fleet that the tour visits: one `gpuwright up`, and the agents of three nodes on simulated GPUs."""
 
 from __future__ import annotations
 

@@ -14,18 +14,18 @@ pytestmark = pytest.mark.timeout(240)  # the fleet comes to rest several times
 
 
 def test_a_job_gives_way_to_a_service_and_goes_on_from_its_last_save(fleet: TourFleet) -> None:
-    with fleet.declared(training("learn", "lab", "t4", 9.0)):
+    with fleet.declared(training("learn", "lab", "h100-80gb", 45.0)):
         fleet.until(lambda: fleet.steps("lab/learn") > 0, "the job makes progress")
-        rival = serving("large", "t4", 10.0)
+        rival = serving("large", "h100-80gb", 50.0)
         with fleet.declared(*rival, served("rival", "lab", "large", priority=900)):
             fleet.until(lambda: bool(fleet.copies("lab/rival")), "the service has its place")
             fleet.until(lambda: fleet.phase("lab/learn") == "preempted", "the job waits")
             done = fleet.steps("lab/learn")
             assert done > 0
-            assert not any("learn" in copy for copy in fleet.agents["hill"].copies())
+            assert not any("learn" in copy for copy in fleet.agents["lake"].copies())
         fleet.until(lambda: fleet.phase("lab/learn") == "running", "the job runs again")
         fleet.until(lambda: fleet.steps("lab/learn") > done, "it goes on from where it was")
-        assert any("learn" in copy for copy in fleet.agents["hill"].copies())
+        assert any("learn" in copy for copy in fleet.agents["lake"].copies())
 
 
 def test_a_language_model_gets_a_whole_gpu_and_streams_its_tokens(fleet: TourFleet) -> None:

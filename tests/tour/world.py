@@ -1,4 +1,4 @@
-"""What the tour declares: three kinds of simulated GPU on four nodes, one service that stays, and makers of more."""
+"""What the tour declares: two kinds of simulated GPU on three nodes, one service that stays, and makers of more."""
 
 from __future__ import annotations
 
@@ -8,16 +8,14 @@ from tests.support.world import gpu_type, manifest, model, profile, service
 
 Document = dict[str, Any]
 
-SM_COUNT = {"v100-16gb": 80, "t4": 40, "h100-80gb": 132}  # by the name that the simulation has, too
 TYPES = [
     gpu_type(),
-    gpu_type("t4", memoryGib=15, smCount=40, pricePerHour=0.4, idleW=10, maxW=70, clocksMhz=[600, 1005, 1590]),
     gpu_type(
         "h100-80gb", memoryGib=80, smCount=132, pricePerHour=4.5, idleW=70, maxW=700, clocksMhz=[1005, 1500, 1980]
     ),
 ]
-# Services may run on two nodes, so that each can be left; jobs and language models have one of their own.
-NODES = {"north": "v100-16gb", "south": "v100-16gb", "hill": "t4", "lake": "h100-80gb"}
+# Services may run on two nodes, so that each can be left; jobs and language models have another one.
+NODES = {"north": "v100-16gb", "south": "v100-16gb", "lake": "h100-80gb"}
 LOST_SECONDS = 20.0
 POLICY = manifest(
     "Policy",
