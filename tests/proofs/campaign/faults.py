@@ -129,6 +129,14 @@ class CampaignFaults(Chaos):
         """Changes the shape of an instance: no fault by itself, but every other may hit the hand-over."""
         self.pick().hand_over(self.rng.random())
 
+    def handed_over_unacknowledged(self) -> None:
+        """Changes the shape of an instance while its node cannot reach the gateway: the new copy waits."""
+        serving = [node for node in self.nodes if any(copy.served for copy in node.alive())]
+        node = self.rng.choice(serving or self.nodes)  # plans leave whole nodes empty
+        node.hand_over(self.rng.random())
+        self.tools.gateway.away.add(node.name)
+        self._later(100, 200, lambda: self.tools.gateway.away.discard(node.name))  # until the new copy is warm
+
     def power_cut(self) -> None:
         node = self.pick()
         self._hit(node.alive())

@@ -146,7 +146,7 @@ REMOVALS: Mapping[str, Removal] = {
     "fencing": Removal(_fencing, "I1", ("leader_paused", "old_assignment", "load_moves")),
     "fsync": Removal(_fsync, "I2", ("copy_killed", "load_moves")),
     "make-before-break": Removal(_make_before_break, "I3", ("handed_over",)),
-    "route-acknowledgement": Removal(_route_acknowledgement, "I3", ("gateway_away", "handed_over")),
+    "route-acknowledgement": Removal(_route_acknowledgement, "I3", ("handed_over_unacknowledged",)),
     "sixty-seconds": Removal(_sixty_seconds, "I4", ("cut_off_with_a_new_instance", "load_moves")),
     "isolation": Removal(_isolation, "I5", ("tenant_reads",)),
     "judge": Removal(_judge, "plan", ("plan_is_wrong", "load_moves")),
