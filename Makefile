@@ -29,7 +29,7 @@ test: install ## the tests that need little, one on each core; ARGS='tests/cli -
 	@$(FAST) $(BIN)/pytest --workers=$(WORKERS) --meter=.pytest_cache/costs.jsonl $(ARGS)
 
 test-all: install ## all tests in their everyday form; fails a test that costs more than its mark says, and a run over its budget
-	@$(BIN)/pytest --workers=$(WORKERS) --meter=.pytest_cache/costs.jsonl --limits=4000 $(ARGS)
+	@$(BIN)/pytest --workers=$(WORKERS) --meter=.pytest_cache/costs.jsonl --limits=5000 $(ARGS)
 
 lab-test: install ## the tests of lab/, which `make test` leaves out
 	@$(BIN)/pytest --workers=$(WORKERS) lab/tests $(ARGS)
