@@ -8,26 +8,25 @@ from solvers.curves import Measurement, Setting, fit, next_setting
 from tests.solvers.curves.shapes import CLOCK_MHZ, LAWS, SETTINGS, compute_bound, launch_bound, measured
 from tests.solvers.curves.shapes import campaign as campaign_of
 
+pytestmark = pytest.mark.slow
+
 
 def campaign() -> list[Measurement]:
     return campaign_of(launch_bound)
 
 
-@pytest.mark.slow
 def test_a_campaign_ends_with_its_last_measurement_and_repeats_none() -> None:
     done = campaign()
     assert len(done) == 16
     assert len({measurement.setting for measurement in done}) == 16
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("law", LAWS)
 def test_a_campaign_ends_early_where_the_stated_accuracy_is_reached(law: str) -> None:
     done = campaign_of(LAWS[law], accuracy=0.15)
     assert len(done) < 16
 
 
-@pytest.mark.slow
 def test_the_same_measurements_choose_the_same_setting_in_any_order_of_settings() -> None:
     done = campaign()
     for count in range(16):
@@ -39,7 +38,6 @@ def test_nothing_is_left_to_measure_where_all_is_measured() -> None:
     assert next_setting([measured(setting, compute_bound) for setting in few], few, 0.04, 16) is None
 
 
-@pytest.mark.slow
 def test_a_setting_that_cannot_be_measured_is_left_out_and_the_others_go_on() -> None:
     done = campaign()[:4]
     first = next_setting(done, SETTINGS, 0.0, 16)
@@ -47,7 +45,6 @@ def test_a_setting_that_cannot_be_measured_is_left_out_and_the_others_go_on() ->
     assert next_setting(done, others, 0.0, 16) not in (None, first)
 
 
-@pytest.mark.slow
 def test_both_ends_of_the_curve_are_measured_first() -> None:
     first, second = (measurement.setting for measurement in campaign()[:2])
     assert first == Setting(32, 10, CLOCK_MHZ)

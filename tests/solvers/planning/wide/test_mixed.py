@@ -17,6 +17,8 @@ from solvers.planning.solve import SolveBudget, find, find_bound
 from solvers.planning.wire import from_json, to_json
 from tests.solvers.planning.wide.wide_fleets import chat, fleet, photos, summaries, wide
 
+pytestmark = pytest.mark.slow
+
 BUDGET = SolveBudget(None, 6)
 
 
@@ -35,7 +37,6 @@ def planned(problem: Problem, work: int = 6) -> Plan:
     return plan
 
 
-@pytest.mark.slow
 def test_a_language_model_takes_four_linked_gpus_and_the_bound_is_its_cost() -> None:
     plan = planned(fleet(chat(), linked=4))
     (line,) = plan.instances
@@ -45,7 +46,6 @@ def test_a_language_model_takes_four_linked_gpus_and_the_bound_is_its_cost() -> 
     assert plan.certificate.bound == pytest.approx(8.0, rel=1e-4)
 
 
-@pytest.mark.slow
 def test_a_fleet_of_both_gets_one_plan_with_a_bound() -> None:
     problem = fleet(chat(2.0), summaries(4.0), photos())
     plan = planned(problem)
@@ -59,7 +59,6 @@ def test_a_fleet_of_both_gets_one_plan_with_a_bound() -> None:
     assert plan.certificate.gap < 0.35
 
 
-@pytest.mark.slow
 def test_the_plan_is_found_again_by_its_seed_and_work_and_read_from_its_json() -> None:
     problem = fleet(chat(), summaries(4.0), photos())
     found = find(problem, BUDGET, alone=True)
@@ -70,7 +69,6 @@ def test_the_plan_is_found_again_by_its_seed_and_work_and_read_from_its_json() -
     assert from_json(to_json(found.plan, problem), problem).instances == found.plan.instances
 
 
-@pytest.mark.slow
 def test_what_runs_stays_where_it_is_and_follows_its_rate() -> None:
     running = (wide(gpus=(4, 5, 6, 7), rate_per_second=0.5),)
     plan = planned(fleet(chat(0.7), photos(), running=running))
@@ -79,7 +77,6 @@ def test_what_runs_stays_where_it_is_and_follows_its_rate() -> None:
     assert (plan.changes.retune, plan.changes.stop, plan.changes.move) == (1, 0, 0)
 
 
-@pytest.mark.slow
 def test_another_number_of_requests_at_once_is_kept_where_it_carries_nearly_as_much() -> None:
     running = (wide(gpus=(4, 5, 6, 7), batch=200, rate_per_second=0.7),)
     (line,) = planned(fleet(chat(0.7), running=running)).instances
@@ -88,7 +85,6 @@ def test_another_number_of_requests_at_once_is_kept_where_it_carries_nearly_as_m
     assert few.batch > 8
 
 
-@pytest.mark.slow
 def test_a_job_runs_beside_it_and_never_on_its_gpus() -> None:
     job = Job("lab/train", "lab", "training", 100.0, {"a100": JobProfile(((10, 1.0), (100, 2.0)), 4.0)}, None, 5.0)
     plan = planned(fleet(chat(), photos(), jobs={"lab/train": job}))
@@ -97,7 +93,6 @@ def test_a_job_runs_beside_it_and_never_on_its_gpus() -> None:
     assert placed.place not in held
 
 
-@pytest.mark.slow
 def test_a_job_that_must_stay_keeps_its_gpu() -> None:
     job = Job("lab/train", "lab", "training", 100.0, {"a100": JobProfile(((10, 1.0), (100, 2.0)), 4.0)}, None, 5.0)
     job = replace(job, is_preemptible=False)
@@ -108,7 +103,6 @@ def test_a_job_that_must_stay_keeps_its_gpu() -> None:
     assert plan.jobs[0].place == ("n1", 1)
 
 
-@pytest.mark.slow
 def test_a_node_that_is_billed_whole_is_shared_by_both() -> None:
     problem = fleet(chat(), photos(), nodes={"n1": 8, "n2": 8})
     nodes = {name: replace(node, pricing="node") for name, node in problem.nodes.items()}
@@ -119,7 +113,6 @@ def test_a_node_that_is_billed_whole_is_shared_by_both() -> None:
     assert plan.certificate.bound == pytest.approx(16.0, rel=1e-4)
 
 
-@pytest.mark.slow
 def test_what_does_not_fit_is_unserved_with_its_reason() -> None:
     plan = planned(fleet(chat(50.0), nodes={"n1": 4}))
     (entry,) = plan.unserved
@@ -159,7 +152,6 @@ def test_a_service_without_a_free_gpu_outbids_a_language_model_of_low_priority()
     assert [entry.service for entry in plan.unserved] == ["shop/chat"]
 
 
-@pytest.mark.slow
 def test_at_least_so_many_instances_run_each_on_gpus_of_its_own() -> None:
     plan = planned(fleet(summaries(2.0, min_instances=3)))
     assert len(plan.instances) == 3
@@ -182,7 +174,6 @@ def test_rates_are_followed_where_language_models_hold_every_gpu() -> None:
     assert [(entry.service, entry.rate_per_second) for entry in replanner.plan.unserved] == [("shop/photos", 700.0)]
 
 
-@pytest.mark.slow
 def test_a_language_model_whose_rate_stays_is_not_touched_by_rounding() -> None:
     problem = fleet(chat(1.3), summaries(5.1), photos())
     replanner = replanner_of(problem, planned(problem, work=2))
