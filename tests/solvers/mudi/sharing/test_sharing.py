@@ -120,6 +120,7 @@ def test_the_convex_solver_raises_to_the_same_sm(gpu: SharedGpu) -> None:
     assert smallest(gpu) == (by_convex if fits else None)
 
 
+@pytest.mark.slow
 @settings(max_examples=scaled(1000, 25), deadline=None)
 @given(shared_gpus(convex=True))
 def test_closed_form_and_convex_solver_agree_for_given_pressure(gpu: SharedGpu) -> None:
