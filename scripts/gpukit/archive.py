@@ -36,11 +36,11 @@ def write_archive(path: Path, files: Mapping[str, bytes]) -> str:
     packed = gzip.compress(unpacked.getvalue(), mtime=0)
     path.write_bytes(packed)
     whole = hashlib.sha256(packed).hexdigest()
-    beside(path).write_text(f"{whole}  {path.name}\n")
+    name_checksum(path).write_text(f"{whole}  {path.name}\n")
     return whole
 
 
-def beside(path: Path) -> Path:
+def name_checksum(path: Path) -> Path:
     """Returns the file that holds the archive's own checksum."""
     return path.with_name(f"{path.name}.sha256")
 
@@ -64,9 +64,9 @@ def read_archive(path: Path, sha256: str = "") -> tuple[str, dict[str, bytes]]:
 
 def _read_sum(path: Path) -> str:
     try:
-        return (beside(path).read_text().split() or [""])[0]
+        return (name_checksum(path).read_text().split() or [""])[0]
     except OSError as error:
-        raise BadArchive(f"{beside(path).name} is not there: give the checksum by --sha256") from error
+        raise BadArchive(f"{name_checksum(path).name} is not there: give the checksum by --sha256") from error
 
 
 def _unpack(packed: bytes) -> dict[str, bytes]:

@@ -186,7 +186,7 @@ def _pack(out: Path, recording: Recording) -> None:
     else:
         print("the GPU's settings are as before")
     print(f"{done} of {len(recording.steps)} steps in {recording.seconds} s")
-    print(f"{path}\nSHA-256 {whole}, also in {archive.beside(path).name}")
+    print(f"{path}\nSHA-256 {whole}, also in {archive.name_checksum(path).name}")
     print(f"Nothing was sent. Read it first: tar -xOzf {path.name} | less")
     print(privacy.LEFT_OUT)
 

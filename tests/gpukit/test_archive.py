@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from scripts.gpukit import archive
-from scripts.gpukit.archive import BadArchive, beside, read_archive, write_archive
+from scripts.gpukit.archive import BadArchive, name_checksum, read_archive, write_archive
 
 FILES = {archive.RECORDING: b"{}\n", archive.EVIDENCE: b"## A card\n"}
 Members = list[tuple[tarfile.TarInfo, bytes]]
@@ -43,7 +43,7 @@ def packed(path: Path, members: Members) -> Path:
 
 def stated(path: Path, content: bytes) -> Path:
     path.write_bytes(content)
-    beside(path).write_text(f"{hashlib.sha256(content).hexdigest()}  {path.name}\n")
+    name_checksum(path).write_text(f"{hashlib.sha256(content).hexdigest()}  {path.name}\n")
     return path
 
 
@@ -52,7 +52,7 @@ def test_an_archive_is_read_as_it_was_written_and_is_the_same_each_time(tmp_path
     assert write_archive(tmp_path / "b.tar.gz", FILES) == first
     found, files = read_archive(tmp_path / "a.tar.gz")
     assert found == first and files == {**FILES, archive.SUMS: sums(dict(sorted(FILES.items())))}
-    beside(tmp_path / "a.tar.gz").unlink()
+    name_checksum(tmp_path / "a.tar.gz").unlink()
     assert read_archive(tmp_path / "a.tar.gz", first.upper())[0] == first
 
 
@@ -74,7 +74,7 @@ def test_a_changed_archive_is_refused_by_the_checksum_of_the_whole(tmp_path: Pat
 
 def test_an_archive_without_a_stated_checksum_is_refused(tmp_path: Path) -> None:
     write_archive(tmp_path / "a.tar.gz", FILES)
-    beside(tmp_path / "a.tar.gz").unlink()
+    name_checksum(tmp_path / "a.tar.gz").unlink()
     with pytest.raises(BadArchive, match="give the checksum by --sha256"):
         read_archive(tmp_path / "a.tar.gz")
     with pytest.raises(BadArchive, match="'abc' is no SHA-256"):

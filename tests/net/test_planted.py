@@ -1,4 +1,4 @@
-"""What changes an answer for the worse is named, whoever answers: the fault is planted in the question."""
+"""What changes an answer for the worse is named, by whatever planner: the fault is planted in the question."""
 
 from __future__ import annotations
 
