@@ -12,6 +12,7 @@ from tests.app.http.small_app import token
 MIB = 1024 * 1024
 
 
+@pytest.mark.slow
 def test_a_flood_of_one_token_gets_429_while_its_nodes_and_other_tokens_are_answered(start: Start) -> None:
     server = start(settings={"rate_per_second": 0.001, "rate_burst": 20})
     answers = [server.ask("GET", "/api/v1/services") for _ in range(30)]
