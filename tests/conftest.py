@@ -96,6 +96,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         need_root(*mark.args)
 
 
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leaves out whole files of slow tests: to read and import all of them takes a second."""
+    if FAST and collection_path.suffix == ".py" and "\npytestmark = pytest.mark.slow\n" in collection_path.read_text():
+        return True
+    return None
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     without = ["slow", "soak"] if FAST else [] if SOAK else ["soak"]
