@@ -46,7 +46,6 @@ from app.http import errors, metrics
 from app.http.buckets import sign_in_buckets
 from app.http.gate import Gate
 from app.http.heavy_reads import HeavyReads
-from app.manifests.model import STORED
 from app.manifests.parsing import ParserPool
 from app.nodes import metrics as node_metrics
 from app.nodes.traffic import NodeTraffic
@@ -130,7 +129,7 @@ def assemble(settings: Settings) -> FastAPI:
 
 def _route(app: FastAPI) -> None:
     for router in (
-        *map(objects.router, STORED),
+        *objects.routers,
         *(
             m.router
             for m in (apply, watch, tokens, join, join_tokens, rotation, nodes, endpoints, audit, sign_in_links)

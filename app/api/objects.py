@@ -14,7 +14,7 @@ from app.api.change_events import record_changes
 from app.api.pages import Cursor, Limit
 from app.api.requests import By, Ctx, DryRun, NoBody, Who, answer, expected_version, if_match, is_known, write_once
 from app.api.visibility import show_object
-from app.manifests.model import API_VERSION, Key, Kind
+from app.manifests.model import API_VERSION, STORED, Key, Kind
 from app.problem import HttpProblem
 from app.store.database import versions
 from app.store.world import objects
@@ -29,7 +29,7 @@ Force = Annotated[bool, Query(description="Delete a node together with everythin
 Fields = Annotated[str, Query(alias="fieldSelector", max_length=2000, description="spec.model=resnet50")]
 
 
-def router(kind: Kind) -> APIRouter:
+def _make_router(kind: Kind) -> APIRouter:
     """Returns the routes of one kind; objects of a tenanted kind are addressed as tenant/name."""
     routes = APIRouter(prefix=f"/api/v1/{kind.plural}", tags=[kind.plural])
     path = "/{tenant}/{name}" if kind.tenanted else "/{name}"
@@ -181,3 +181,6 @@ def _add_delete(routes: APIRouter, kind: Kind, path: str, depends: Any) -> None:
 def _answer(stored: StoredObject, tenant: str, status: int = 200) -> Response:
     headers = {"ETag": f'"{stored.resource_version}"'}
     return answer(show_object(stored.wire(), tenant), status, headers)
+
+
+routers = [_make_router(kind) for kind in STORED]
