@@ -9,6 +9,8 @@ from abc import ABC, abstractmethod
 from contextlib import suppress
 from pathlib import Path
 
+from agents.runtime import proc
+
 GROUPS = Path("/sys/fs/cgroup")
 PREFIX = "gpuwright-tests-"
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -54,7 +56,7 @@ class ProcessTree(Usage):
 
     def seconds(self) -> float:
         ours = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-        return sum(used.ru_utime + used.ru_stime for used in ours) + sum(map(_tree_seconds, _children(os.getpid())))
+        return sum(used.ru_utime + used.ru_stime for used in ours) + sum(map(_tree_seconds, proc.children(os.getpid())))
 
 
 def usage_of_this_process() -> Usage:
@@ -77,14 +79,6 @@ def _folder(mount: Path, place: str) -> Path:
 def _tree_seconds(pid: int) -> float:
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return sum(map(int, fields[11:15])) / TICKS_PER_SECOND + sum(map(_tree_seconds, _children(pid)))
+        return sum(map(int, fields[11:15])) / TICKS_PER_SECOND + sum(map(_tree_seconds, proc.children(pid)))
     except OSError:
         return 0.0  # it has just ended
-
-
-def _children(pid: int) -> list[int]:
-    found: list[int] = []
-    with suppress(OSError):  # it has just ended
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            found += map(int, (task / "children").read_text().split())
-    return found

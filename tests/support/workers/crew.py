@@ -6,7 +6,6 @@ import os
 import signal
 import time
 from collections import Counter, deque
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing import get_context
@@ -16,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from agents.runtime import proc
 from tests.support.workers.files import longest_first, remember
 from tests.support.workers.messages import Began, Ended, Finished, Free, Interrupted, Message, Warned
 from tests.support.workers.worker import Worker, folders
@@ -208,14 +208,8 @@ def _drain(line: Connection) -> None:
 
 def kill_session(leader: int) -> None:
     """Ends all processes of a session, the leader included."""
-    for pid in list(_processes()):
-        try:
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            if int(fields[3]) == leader:
-                os.kill(pid, signal.SIGKILL)
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-
-
-def _processes() -> Iterator[int]:
-    return (int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit())
+    for path in Path("/proc").glob("[0-9]*"):
+        found = proc.read_process(int(path.name))
+        if found and found.session == leader:
+            with suppress(ProcessLookupError):
+                os.kill(found.pid, signal.SIGKILL)

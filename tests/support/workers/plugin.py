@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.workers.crew import Crew
 from tests.support.workers.files import files_of
-from tests.support.workers.patience import seconds_of
+from tests.support.workers.patience import find_patience
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -39,7 +39,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Ends a test that hangs."""
     if item.config.getvalue("timeout") is None and not item.get_closest_marker("timeout"):
-        item.add_marker(pytest.mark.timeout(seconds_of(item)))
+        item.add_marker(pytest.mark.timeout(find_patience(item)))
     return (yield)
 
 

@@ -30,7 +30,7 @@ from tests.support.workers.messages import (
     Report,
     Warned,
 )
-from tests.support.workers.patience import seconds_of
+from tests.support.workers.patience import find_patience
 
 
 class Worker:
@@ -114,7 +114,7 @@ class Worker:
             if self._session.shouldfail or (self._line.poll() and not self._line.recv()):
                 return
             item = self._last = items[test]
-            self._send(Began(test, seconds_of(item)))
+            self._send(Began(test, find_patience(item)))
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             self._send(Finished(test, self._take_reports()))
 
