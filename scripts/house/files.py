@@ -19,8 +19,6 @@ LONG_FILES = {
     "solvers/planning/jobs/kernels.py",
     "solvers/planning/search/pattern.py",
 }
-# Class names that two problems may share; none does today.
-SHARED_CLASS_NAMES: set[str] = set()
 VAGUE = {"utils", "util", "helper", "helpers", "manager", "managers", "common", "misc"}
 PACKAGES = ("agents/", "app/", "benchmarks/", "cli/", "lab/", "simulation/", "solvers/")
 MAKERS_OF_SQL = {("app.store.database.database", "statement"), ("sqlalchemy", "text")}
@@ -41,7 +39,7 @@ def no_two_classes_of_the_product_have_one_name(tree: Tree) -> Iterator[Fault]:
     first: dict[str, str] = {}
     for source in tree.product:
         for node in source.nodes:
-            if isinstance(node, ast.ClassDef) and node.name not in SHARED_CLASS_NAMES:
+            if isinstance(node, ast.ClassDef):
                 place = first.setdefault(node.name, f"{source.name}:{node.lineno}")
                 if place != f"{source.name}:{node.lineno}":
                     yield source.fault(node.lineno, f"class {node.name} has the name of the one at {place}")
@@ -77,12 +75,12 @@ def every_package_has_a_file_that_makes_it_one(tree: Tree) -> Iterator[Fault]:
 def sql_stands_in_the_store_alone(tree: Tree) -> Iterator[Fault]:
     for source in tree.product:
         if source.name.startswith(("app/", "agents/", "cli/")) and not source.name.startswith("app/store/"):
-            yield from _makers_of_sql(source)
+            yield from _find_makers_of_sql(source)
 
 
-def _makers_of_sql(source: Source) -> Iterator[Fault]:
+def _find_makers_of_sql(source: Source) -> Iterator[Fault]:
     for node in source.nodes:
-        if isinstance(node, ast.ImportFrom) and MAKERS_OF_SQL & {(node.module, one.name) for one in node.names}:
+        if isinstance(node, ast.ImportFrom) and MAKERS_OF_SQL & {(node.module, alias.name) for alias in node.names}:
             yield source.fault(node.lineno, "SQL stands in app/store/ alone")
 
 

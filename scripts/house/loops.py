@@ -25,8 +25,8 @@ Loops = dict[tuple[str, str], DeclaredLoop]  # by module and name
 
 def a_loop_is_inner_when_python_never_calls_it(tree: Tree) -> Iterator[Fault]:
     sources = [source for source in tree.product if source.name.startswith(FOLDERS)]
-    every = loops(sources)
-    called = {loop for source in sources for loop in called_from_python(source, every)}
+    every = find_loops(sources)
+    called = {loop for source in sources for loop in find_called_from_python(source, every)}
     for (module, name), loop in every.items():
         if loop.is_inner and (module, name) in called:
             yield loop.source.fault(loop.line, f"{name} is called from Python, so it is not inner")
@@ -34,7 +34,7 @@ def a_loop_is_inner_when_python_never_calls_it(tree: Tree) -> Iterator[Fault]:
             yield loop.source.fault(loop.line, f"{name} is never called from Python: say inner=True")
 
 
-def loops(sources: list[Source]) -> Loops:
+def find_loops(sources: list[Source]) -> Loops:
     return {
         (source.dotted, node.name): DeclaredLoop(
             source, node.lineno, any(word.arg == "inner" for word in call.keywords)
@@ -42,11 +42,11 @@ def loops(sources: list[Source]) -> Loops:
         for source in sources
         if "njit" in source.text
         for node in source.module.body
-        if isinstance(node, ast.FunctionDef) and (call := _door(node))
+        if isinstance(node, ast.FunctionDef) and (call := _find_njit(node))
     }
 
 
-def _door(node: ast.AST) -> ast.Call | None:
+def _find_njit(node: ast.AST) -> ast.Call | None:
     """Returns the call of `njit` that decorates this function."""
     for decorator in node.decorator_list if isinstance(node, ast.FunctionDef) else ():
         if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "njit":
@@ -54,7 +54,7 @@ def _door(node: ast.AST) -> ast.Call | None:
     return None
 
 
-def called_from_python(source: Source, every: Loops) -> set[tuple[str, str]]:
+def find_called_from_python(source: Source, every: Loops) -> set[tuple[str, str]]:
     names = {name: (module, name) for module, name in every if module == source.dotted}
     for node in source.nodes:
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -70,7 +70,7 @@ def called_from_python(source: Source, every: Loops) -> set[tuple[str, str]]:
 
 def _read_outside_loops(tree: ast.AST) -> Iterator[str]:
     for node in ast.iter_child_nodes(tree):
-        if _door(node) is None:
+        if _find_njit(node) is None:
             if isinstance(node, ast.Name):
                 yield node.id
             elif isinstance(node, ast.Attribute):

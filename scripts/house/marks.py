@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from scripts.house.pages import pages
 from scripts.house.tree import Fault, Tree, line_of
-from scripts.house.typed import DATA, SHELL, actions_of, blocks, parser_of
+from scripts.house.typed import DATA, SHELL, actions_of, parser_of, read_blocks
 
 # Their tests run their sh blocks.
 RUN = {
@@ -19,7 +19,7 @@ TARGET = re.compile(r"(?:`|^    (?:\$ )?|^(?:\$ )?)make ([a-z-]+)(?=`| *$| +#)",
 
 def every_block_says_whether_it_is_run_shown_or_no_command(tree: Tree) -> Iterator[Fault]:
     for path in pages(tree.root):
-        for block in blocks(path):
+        for block in read_blocks(path):
             if block.kind not in SHELL | DATA:
                 said = f"{block.kind!r}: mark it: sh is run by a test, console is shown, text is no command"
                 yield Fault(tree.name_of(path), block.line, said)

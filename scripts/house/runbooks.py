@@ -31,10 +31,10 @@ def a_page_says_what_it_means_what_to_look_at_and_what_to_do(tree: Tree) -> Iter
     for path in tree.files("docs/runbooks/*.md"):
         if path.stem != "index":
             name, text = tree.name_of(path), path.read_text()
-            yield from (Fault(name, 1, said) for said in _lacks(path.stem, text))
+            yield from (Fault(name, 1, said) for said in _find_page_faults(path.stem, text))
 
 
-def _lacks(name: str, text: str) -> Iterator[str]:
+def _find_page_faults(name: str, text: str) -> Iterator[str]:
     if not text.startswith(f"# Gpuwright{name}\n"):
         yield f"does not begin with `# Gpuwright{name}`"
     parts = dict(re.findall(r"^## ([^\n]+)\n\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL))

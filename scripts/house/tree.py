@@ -77,6 +77,34 @@ class Tree:
         path = module.replace(".", "/")
         return self.sources.get(f"{path}.py") or self.sources.get(f"{path}/__init__.py")
 
+    def defines(self, dotted: str) -> bool:
+        """Returns whether the name of a module, or of something in it, stands for something. Nothing is imported."""
+        words = dotted.split(".")
+        for size in range(len(words), 0, -1):
+            if source := self.source_of(".".join(words[:size])):
+                return self._holds(source, words[size:])
+        return False
+
+    def _holds(self, source: Source, words: list[str]) -> bool:
+        body: list[ast.stmt] = source.module.body
+        while words:
+            for node in body:
+                match node:
+                    case ast.FunctionDef(name=name) if name == words[0]:
+                        return len(words) == 1
+                    case ast.ClassDef(name=name) if name == words[0]:
+                        body, words = node.body, words[1:]
+                        break
+                    case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)) if (
+                        name == words[0]
+                    ):
+                        return len(words) == 1
+                    case ast.ImportFrom(module=str(other)) if words[0] in {alias.name for alias in node.names}:
+                        return self.defines(".".join([other, *words]))
+            else:
+                return False
+        return True
+
     def text(self, name: str) -> str:
         return (self.root / name).read_text()
 

@@ -22,7 +22,6 @@ DATA = {"text", "json", "yaml", "python", "sql", "ini", "promql", "mermaid", "ht
 FENCE = re.compile(r"^(?P<indent> *)```(?P<kind>[^\n]*)\n(?P<text>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL)
 # Not the namespace, role or database of that name, and not what a program says of itself.
 CALL = re.compile(r"(?:^|(?<=[\s(;&|]))(?<!-n )(?<!-g )(?<!namespace )(?<!ROLE )(?<!OWNER )gpuwright ([a-z](?!s at).*)")
-INLINE = re.compile(r"(?<!`)`(gpuwright [a-z][^`\n]*)`(?!`)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +34,7 @@ class Block:
     text: str
 
 
-def blocks(page: Path) -> Iterator[Block]:
+def read_blocks(page: Path) -> Iterator[Block]:
     whole = page.read_text()
     for found in FENCE.finditer(whole):
         indent = found["indent"]
@@ -44,13 +43,13 @@ def blocks(page: Path) -> Iterator[Block]:
 
 
 def find_indented_commands(page: Path) -> str:
-    """Lines that are indented as code is and begin with a command of gpuwright: shown, not run."""
+    """Returns lines that are indented as code is and begin with a command of gpuwright: shown, not run."""
     lines = re.findall(r"^    (?:\$ )?(gpuwright [^\n\[]*)$", page.read_text(), re.MULTILINE)
     return "\n".join(lines)
 
 
-def commands(text: str) -> Iterator[list[str]]:
-    """The words of each call of gpuwright in a block of shell, as far as its own arguments go."""
+def find_commands(text: str) -> Iterator[list[str]]:
+    """Yields the words of each call of gpuwright in a block of shell, as far as its own arguments go."""
     for line in text.replace("\\\n", " ").splitlines():
         for found in CALL.finditer(line):
             lexer = shlex.shlex(found[1], posix=True, punctuation_chars="<>&|;()")
@@ -65,8 +64,8 @@ def commands(text: str) -> Iterator[list[str]]:
                 yield words
 
 
-def fault(words: list[str]) -> str:
-    """Why the command line would not take these words; empty where it would."""
+def find_fault(words: list[str]) -> str:
+    """Returns why the command line would not take these words; empty where it would."""
     _, words = split(words)
     if not words or words[0] in ("help", "VERB"):
         return ""
@@ -83,7 +82,7 @@ def fault(words: list[str]) -> str:
     return ""
 
 
-def unknown_word(words: list[str]) -> str:
+def find_unknown_word(words: list[str]) -> str:
     """Says which of these words no parser knows; empty where all are known, though arguments may be missing."""
     _, words = split(words)
     if not words or words[0] in ("help", "VERB"):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from scripts.house.tree import ROOT
-from scripts.house.typed import DOCS, blocks
+from scripts.house.typed import DOCS, read_blocks
 from tests.support.needs import need_cores
 from tests.support.ports import free_port
 from tests.support.soak import SOAK, scaled
@@ -30,7 +30,7 @@ COUNTED = f"until {LAST_LOOK} | grep -q 'of 1 within their SLO'; do ask >/dev/nu
 @pytest.mark.timeout(LONGEST_SECONDS)
 def test_the_page_serves_a_model_within_its_slo(tmp_path: Path) -> None:
     need_cores()
-    script = "\n".join(one.text for one in blocks(PAGE) if one.kind == "sh")
+    script = "\n".join(one.text for one in read_blocks(PAGE) if one.kind == "sh")
     script = script.replace("--port 8080", f"--port {free_port()}")
     if not SOAK:
         script = script.replace(" --on here --apply", f" --on here --apply{SHORT}")

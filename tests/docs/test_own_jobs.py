@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from scripts.house.tree import ROOT
-from scripts.house.typed import DOCS, blocks
+from scripts.house.typed import DOCS, read_blocks
 from tests.docs.test_cpu_cores import ENDED
 from tests.support.needs import need_cores
 from tests.support.ports import free_port
@@ -25,7 +25,7 @@ LONGEST_SECONDS = 600.0
 @pytest.mark.soak  # a minute and more; its parts are tested every day
 def test_the_page_preempts_and_kills_a_job_that_goes_on_from_its_last_save(tmp_path: Path) -> None:
     need_cores()
-    script = "\n".join(one.text for one in blocks(PAGE) if one.kind == "sh")
+    script = "\n".join(one.text for one in read_blocks(PAGE) if one.kind == "sh")
     script = script.replace("--port 8080", f"--port {free_port()}")
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     environment.pop("DATABASE_URL", None)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from scripts.house.tree import ROOT
-from scripts.house.typed import DOCS, blocks
+from scripts.house.typed import DOCS, read_blocks
 from tests.docs.test_cpu_cores import ENDED
 from tests.support.needs import need_cores
 from tests.support.ports import free_port
@@ -27,7 +27,7 @@ REQUESTS = scaled(200, 40)  # while the server is replaced
 @pytest.mark.timeout(LONGEST_SECONDS)
 def test_the_page_serves_a_users_own_server_and_loses_no_request(tmp_path: Path) -> None:
     need_cores()
-    script = "\n".join(block.text for block in blocks(PAGE) if block.kind == "sh")
+    script = "\n".join(block.text for block in read_blocks(PAGE) if block.kind == "sh")
     script = script.replace("--port 8080", f"--port {free_port()}").replace("seq 200", f"seq {REQUESTS}")
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     environment.pop("DATABASE_URL", None)

@@ -7,20 +7,23 @@ from pathlib import Path
 import pytest
 
 from scripts.house import pages
-from scripts.house.typed import fault
+from scripts.house.tree import Tree
+from scripts.house.typed import find_fault
+
+TREE = Tree()
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _tree_that_is_read() -> None:
     """Read before the first test that asks, since it keeps what it read for all others."""
-    pages.all_flags()
-    pages.variables()
+    pages.list_flags()
+    pages.list_variables()
 
 
 def findings(tmp_path: Path, text: str, name: str = "page.md") -> list[str]:
     path = tmp_path / name
     path.write_text(text)
-    return [str(finding) for finding in pages.findings_of(pages.Page(path, text))]
+    return [str(finding) for finding in pages.find_faults(pages.Page(path, text, TREE))]
 
 
 @pytest.mark.parametrize(
@@ -44,6 +47,7 @@ def findings(tmp_path: Path, text: str, name: str = "page.md") -> list[str]:
         ("python -m tests.proofs.nothing", "`tests.proofs.nothing` does not exist"),
         ("`python -m tests.proofs.town --forever 3`", "tests.proofs.town takes no --forever"),
         ("`solvers.latency.nothing_at_all`", "`solvers.latency.nothing_at_all` does not exist"),
+        ("`solvers.planning.plan.Plan.nothing`", "`solvers.planning.plan.Plan.nothing` does not exist"),
         ("`GPUWRIGHT_" + "NOTHING`", "nothing reads the variable GPUWRIGHT_"),
         ("Start anew.", '"anew"'),
         ("[there](nothing.md)", "the link nothing.md leads to no file"),
@@ -81,6 +85,6 @@ def test_a_readme_that_is_too_long_is_found(monkeypatch: pytest.MonkeyPatch, tmp
 
 
 def test_a_wrong_command_is_found() -> None:
-    assert "invalid choice" in fault(["plan", "undo", "3"])
-    assert fault(["nonsense"]) == "there is no verb 'nonsense'"
-    assert fault(["plan", "diff", "42"]) == ""
+    assert "invalid choice" in find_fault(["plan", "undo", "3"])
+    assert find_fault(["nonsense"]) == "there is no verb 'nonsense'"
+    assert find_fault(["plan", "diff", "42"]) == ""

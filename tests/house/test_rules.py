@@ -123,11 +123,6 @@ EVERY_CASE = "".join(f"def test_case_{number}_is_noticed(): ...\n" for number in
             "requirements/dev.txt:1: lacks a, which `make up` installs",
         ),
         (
-            mathematics.every_name_stands_for_something,
-            {"docs/mathematics.md": "First.\n`solvers.a.add`, `solvers.a.sub`\n", "solvers/a.py": "def add(): ...\n"},
-            "docs/mathematics.md:2: solvers.a.sub does not exist",
-        ),
-        (
             mathematics.the_rules_that_are_named_are_the_judges,
             {**JUDGE, "docs/mathematics.md": f"\n\n## The rules\n\n`gpu_exists` {MATHEMATICS}\n`is_nice`\n"},
             "docs/mathematics.md:6: the judge has no rule `is_nice`",

@@ -14,14 +14,14 @@ from contextlib import suppress
 from pathlib import Path
 
 from scripts.house.tree import ROOT
-from scripts.house.typed import DOCS, blocks
+from scripts.house.typed import DOCS, read_blocks
 
 SECONDS = 900.0  # a guard
 
 
 def done(page: Path, seconds: float = SECONDS) -> tuple[int, str]:
     """The exit code, and all that was printed. Whatever is left running is ended."""
-    script = "".join(f"echo '## {page.name}:{one.line}'\n{one.text}\n" for one in blocks(page) if one.kind == "sh")
+    script = "".join(f"echo '## {page.name}:{one.line}'\n{one.text}\n" for one in read_blocks(page) if one.kind == "sh")
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}:/usr/sbin:/sbin"}
     shell = subprocess.Popen(
         ["bash", "-euo", "pipefail", "-c", script], cwd=ROOT, env=environment, stdin=subprocess.DEVNULL,
