@@ -13,7 +13,7 @@ from tests.net.accepting import accept
 from tests.net.answers import Answer, find_origin
 from tests.net.asking import FORKS, ask_all
 from tests.net.comparing import COMPARED, Comparison, find_faults, find_sum_faults
-from tests.net.corpus import FOLDER, PROBLEM, Corpus
+from tests.net.corpus import FOLDER, PROBLEM, QUESTIONS, Corpus
 from tests.net.recording import list_kinds, record_answers
 from tests.net.timing import compare_seconds, serve
 
@@ -26,7 +26,7 @@ def main() -> int:
     parser.add_argument("--corpus", type=Path, default=FOLDER, help="another folder of questions and answers")
     parser.add_argument("--record", choices=(PROBLEM, "cycles"), help="makes questions and answers again")
     parser.add_argument("--accept", action="store_true", help="keeps today's answers, and prints what changed")
-    parser.add_argument("--reason", default="", help="why sums may be worse; kept in the corpus")
+    parser.add_argument("--reason", default="", help="why answers may be worse; kept in the corpus")
     parser.add_argument("--kinds", action="store_true", help="prints how many records there are of each kind")
     parser.add_argument("--time", action="store_true", help="compares CPU seconds with those of the recorded commit")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)  # for --time: names in, seconds out
@@ -40,6 +40,9 @@ def main() -> int:
         print("\n".join(list_kinds(corpus)))
         return 0
     names = choose(corpus, args.names, args.part)
+    if not names:
+        asked = [*args.names, *(["--part", args.part] if args.part else [])]
+        parser.error(f"{' '.join(asked)} names no series of {corpus.folder / QUESTIONS}")
     if args.accept:
         return accept_answers(corpus, names, args.processes, args.reason)
     return compare_seconds(corpus, names) if args.time else compare(corpus, names, args.processes)
@@ -47,13 +50,12 @@ def main() -> int:
 
 def record(corpus: Corpus, what: str, processes: int) -> int:
     """Makes the questions and their answers again."""
-    drawing = FORKS.Process(
-        target=_draw, args=(corpus, what, processes)
-    )  # what it computes must not be known to those who answer
+    # Those who answer must not know what it computes, so it is a process of its own.
+    drawing = FORKS.Process(target=_draw, args=(corpus, what, processes))
     drawing.start()
     drawing.join()
     if drawing.exitcode == 0:
-        record_answers(corpus, [name for name in corpus.names() if corpus.read(name).head.kind == what], processes)
+        record_answers(corpus, [name for name in corpus.list_names() if corpus.read(name).head.kind == what], processes)
     return drawing.exitcode or 0
 
 
@@ -68,14 +70,14 @@ def _draw(corpus: Corpus, what: str, processes: int) -> None:
 
 
 def accept_answers(corpus: Corpus, names: list[str], processes: int, reason: str) -> int:
-    """Asks the series again and keeps the answers; refuses where sums are worse and no reason is given."""
+    """Asks the series again and keeps the answers; refuses what is worse if no reason is given."""
     found = [*ask_all(corpus, names, processes)]
     if faults := [f"{entry.name}: {entry.fault}" for entry in found if entry.fault]:
         print("\n".join(faults))
         return 1
     weighed = accept(corpus, (answer for entry in found for answer in entry.answers), reason)
     print("\n".join([*weighed.lines, *weighed.worse]))
-    if weighed.needs_reason and not reason:
+    if weighed.worse and not reason:
         print("nothing is accepted: give --reason")
         return 1
     return 0
@@ -83,17 +85,17 @@ def accept_answers(corpus: Corpus, names: list[str], processes: int, reason: str
 
 def choose(corpus: Corpus, beginnings: list[str], part: str | None) -> list[str]:
     """Returns the names of the series to ask."""
-    names = corpus.names()
+    names = corpus.list_names()
     if part:
         number, count = map(int, part.split("/"))
-        names = sorted(corpus.head().part)[number - 1 :: count]
+        names = sorted(corpus.read_head().part)[number - 1 :: count]
     return [name for name in names if not beginnings or name.startswith(tuple(beginnings))]
 
 
 def compare(corpus: Corpus, names: list[str], processes: int) -> int:
     """Asks the series again and prints by name what is worse than recorded; returns the exit code."""
-    began, recorded, origin = time.monotonic(), corpus.answers(), find_origin()
-    comparison = Comparison(COMPARED, origin == corpus.head().origin)
+    began, recorded, origin = time.monotonic(), corpus.read_answers(), find_origin()
+    comparison = Comparison(COMPARED, origin == corpus.read_head().origin)
     if not comparison.is_same_origin:
         print("recorded on another kind of processor or with other libraries: rules and figures are compared")
     count, failed, cpu_seconds = 0, 0, 0.0

@@ -1,4 +1,4 @@
-"""Accepts today's answers: shows what changed, and refuses what is worse in sum unless a reason is given."""
+"""Accepts today's answers: shows what changed, and refuses what is worse unless a reason is given."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from tests.net.answers import Acceptance, Answer, find_origin
-from tests.net.comparing import SAME_SHARE, add_up, find_changed
+from tests.net.comparing import ANY_SHARE, SAME_SHARE, add_up, find_broken, find_changed, find_sum_faults
 from tests.net.corpus import Corpus
 
 
@@ -18,11 +18,7 @@ class Accepted:
 
     lines: tuple[str, ...]  # for a person
     acceptance: Acceptance
-    worse: tuple[str, ...]  # sums
-
-    @property
-    def needs_reason(self) -> bool:
-        return bool(self.worse)
+    worse: tuple[str, ...]  # sums, and rules that were not broken before: they want a reason
 
 
 def weigh(recorded: Mapping[str, Answer], answers: Iterable[Answer], reason: str) -> Accepted:
@@ -31,14 +27,12 @@ def weigh(recorded: Mapping[str, Answer], answers: Iterable[Answer], reason: str
     pairs = [(recorded[name], answer) for name, answer in sorted(now.items()) if name in recorded]
     lines = [f"{then.name}: {line}" for then, after in pairs for line in list_changes(then, after)]
     changed = tuple(then.name for then, after in pairs if list_changes(then, after))
-    before, after = _sums(then for then, _ in pairs), _sums(new for _, new in pairs)
-    worse = tuple(
-        f"the sum of {name} rises from {before[name]:.9g} to {after[name]:.9g}"
-        for name in ("cost", "unserved")
-        if after[name] > before[name] * (1 + SAME_SHARE) + SAME_SHARE
-    )
+    before, after = [then for then, _ in pairs], [new for _, new in pairs]
+    broken = [f"{then.name}: {fault}" for then, new in pairs for fault in find_broken(then, new)]
+    worse = [f"in sum: {fault}" for fault in find_sum_faults(before, after, shares=ANY_SHARE)]
     new = [f"{name}: new" for name in now if name not in recorded]
-    return Accepted((*lines, *new), Acceptance(reason, changed, before, after), worse)
+    acceptance = Acceptance(reason, changed, _sums(before), _sums(after))
+    return Accepted((*lines, *new), acceptance, (*broken, *worse))
 
 
 def list_changes(then: Answer, now: Answer) -> list[str]:
@@ -62,13 +56,13 @@ def _sums(answers: Iterable[Answer]) -> dict[str, float]:
 
 
 def accept(corpus: Corpus, answers: Iterable[Answer], reason: str) -> Accepted:
-    """Keeps today's answers, if they are no worse in sum or a reason is given; otherwise changes nothing."""
-    recorded, found = corpus.answers(), list(answers)
+    """Keeps today's answers, if nothing is worse or a reason is given; otherwise changes nothing."""
+    recorded, found = corpus.read_answers(), list(answers)
     weighed = weigh(recorded, found, reason)
-    if weighed.needs_reason and not reason:
+    if weighed.worse and not reason:
         return weighed
     corpus.write_answers((recorded | {answer.name: answer for answer in found}).values())
-    head = replace(corpus.head(), origin=find_origin())
+    head = replace(corpus.read_head(), origin=find_origin())
     if weighed.acceptance.changed:
         head = replace(head, accepted=(*head.accepted, weighed.acceptance))
     corpus.write_head(head)

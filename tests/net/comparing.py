@@ -32,11 +32,11 @@ class WorseShares:
     cost: float
     bound: float
     served: float
-    hand_overs: float
 
 
-ONE_ANSWER = WorseShares(cost=0.002, bound=0.002, served=0.002, hand_overs=0.0)
-SUM_OF_A_FAMILY = WorseShares(cost=0.001, bound=0.001, served=0.001, hand_overs=0.0)
+ONE_ANSWER = WorseShares(cost=0.002, bound=0.002, served=0.002)
+SUM_OF_A_FAMILY = WorseShares(cost=0.001, bound=0.001, served=0.001)
+ANY_SHARE = WorseShares(cost=0.0, bound=0.0, served=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +54,18 @@ class Comparison:
 
 def find_faults(then: Answer, now: Answer, comparison: Comparison) -> list[str]:
     """Returns what is wrong with an answer, a sentence each; nothing where it is as good as the recorded one."""
-    faults = [*_find_broken(then, now), *_find_worse(then, now, comparison)]
+    faults = [*find_broken(then, now), *_find_worse(then, now, comparison)]
     if comparison.wants_same_decisions and (changed := find_changed(then, now)):
         faults += [f"another decision: {changed}"]
     return faults + list(_find_more_work(then.counts, now.counts))
 
 
-def find_sum_faults(then: Iterable[Answer], now: Iterable[Answer], compared: str = COMPARED) -> list[str]:
+def find_sum_faults(
+    then: Iterable[Answer], now: Iterable[Answer], compared: str = COMPARED, shares: WorseShares = SUM_OF_A_FAMILY
+) -> list[str]:
     """Returns what is worse in the sum of a family: small losses of many answers show here before they do in one."""
     before, after = add_up(then), add_up(now)
-    worse = _find_worse(before, after, Comparison(compared, shares=SUM_OF_A_FAMILY))
+    worse = _find_worse(before, after, Comparison(compared, shares=shares))
     return [*worse, *_find_more_work(before.counts, after.counts)]
 
 
@@ -113,7 +115,8 @@ def _list_amounts(then: Answer, now: Answer) -> list[tuple[str, float | None, fl
     ]
 
 
-def _find_broken(then: Answer, now: Answer) -> Iterator[str]:
+def find_broken(then: Answer, now: Answer) -> Iterator[str]:
+    """Yields what no answer may have, unless it was recorded."""
     new = [rule for rule in now.broken if rule not in then.broken]
     yield from (f"breaks {rule}" for rule in new)
     is_right = now.cost is not None and not now.broken
@@ -136,7 +139,7 @@ def _find_worse(then: Answer, now: Answer, comparison: Comparison) -> Iterator[s
         yield f"{now.served_per_second:.9g} requests a second served, recorded {then.served_per_second:.9g}"
     if then.bound is not None and (now.bound is None or now.bound < then.bound * (1 - shares.bound) - SAME_SHARE):
         yield f"bound {_text(now.bound)}, recorded {_text(then.bound)}"
-    if comparison.compared == FIGURES and now.hand_overs > then.hand_overs * (1 + shares.hand_overs):
+    if comparison.compared == FIGURES and now.hand_overs > then.hand_overs:
         yield f"{now.hand_overs} hand-overs, recorded {then.hand_overs}"
 
 

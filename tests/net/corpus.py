@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from tests.net.answers import Acceptance, Answer, Origin
+from tests.net.answers import Acceptance, Answer, Origin, find_origin
 
 FOLDER = Path(__file__).parent / "corpus"
 PROBLEM = "problem"
@@ -61,7 +61,7 @@ class Corpus:
 
     folder: Path = field(default=FOLDER)
 
-    def names(self) -> list[str]:
+    def list_names(self) -> list[str]:
         """Returns the names of all series."""
         return sorted(path.name.removesuffix(ENDING) for path in (self.folder / QUESTIONS).glob(f"*{ENDING}"))
 
@@ -79,21 +79,19 @@ class Corpus:
 
     def clear(self, kind: str) -> None:
         """Removes the series of a kind."""
-        for name in self.names():
+        for name in self.list_names():
             if self.read(name).head.kind == kind:
                 self._file(name).unlink()
 
-    def head(self) -> Head:
-        return msgspec.json.decode((self.folder / HEAD).read_bytes(), type=Head)
-
-    def has_head(self) -> bool:
-        return (self.folder / HEAD).exists()
+    def read_head(self) -> Head:
+        file = self.folder / HEAD
+        return msgspec.json.decode(file.read_bytes(), type=Head) if file.exists() else Head(find_origin())
 
     def write_head(self, head: Head) -> None:
         text = msgspec.json.format(msgspec.json.encode(head, order="deterministic"))
         (self.folder / HEAD).write_bytes(text + b"\n")
 
-    def answers(self) -> dict[str, Answer]:
+    def read_answers(self) -> dict[str, Answer]:
         """Returns the recorded answers by name."""
         file = self.folder / ANSWERS
         lines = file.read_bytes().splitlines() if file.exists() else []

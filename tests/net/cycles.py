@@ -11,6 +11,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from app.control.cycle import CycleBudget, run_cycle
 from app.control.decide.last_question import CycleResult, LastQuestion
 from app.control.domain.decision import Decision, SolveOutcome
@@ -86,13 +88,8 @@ def _describe(name: str, store: RecordedMoment, result: CycleResult, counts: dic
     shown = result.decision.plan.certificate if result.decision else None
     there, then = {*list_placements(plan, problem)}, {*list_placements(ran, problem)}
     lines = [*(f"- {line}" for line in sorted(then - there)), *(f"+ {line}" for line in sorted(there - then))]
-    return _with(found, "+".join(states) or store.outcome, shown.bound if shown else None, lines)
-
-
-def _with(found: Answer, outcome: str, bound: float | None, lines: Sequence[str]) -> Answer:
-    from msgspec.structs import replace as replaced
-
-    return replaced(found, outcome=outcome, bound=bound, placements=tuple(lines))
+    outcome, bound = "+".join(states) or store.outcome, shown.bound if shown else None
+    return msgspec.structs.replace(found, outcome=outcome, bound=bound, placements=tuple(lines))
 
 
 def _read_plan(known: Snapshot, desired: Mapping[str, NodeDesired]) -> tuple[Problem, Plan]:

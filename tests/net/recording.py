@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from tests.net.answers import find_origin
 from tests.net.asking import AnsweredSeries, ask_all
-from tests.net.corpus import Corpus, Head
+from tests.net.corpus import Corpus
 
 PART_SEED = 1
 PART_SECONDS = {"problem": 14.0, "cycles": 40.0}  # of what the tests ask, where a loop of five million takes .1 s
@@ -18,13 +18,13 @@ PART_SECONDS = {"problem": 14.0, "cycles": 40.0}  # of what the tests ask, where
 
 def record_answers(corpus: Corpus, names: Sequence[str], processes: int) -> None:
     """Asks these series and keeps their answers beside those of the other series."""
-    there = {*corpus.names()} - {*names}
-    known = [answer for name, answer in corpus.answers().items() if name.partition("/")[0] in there]
+    there = {*corpus.list_names()} - {*names}
+    known = [answer for name, answer in corpus.read_answers().items() if name.partition("/")[0] in there]
     found = [*ask_all(corpus, names, processes)]
     for entry in found:
         print(f"{entry.name}: {entry.fault or f'{len(entry.answers)} answers in {entry.cpu_seconds:.1f} CPU s'}")
     corpus.write_answers([*known, *(answer for entry in found for answer in entry.answers)])
-    head = corpus.head() if corpus.has_head() else Head(find_origin())
+    head = corpus.read_head()
     part = sorted([*(name for name in head.part if name in there), *draw_part(corpus, found)])
     corpus.write_head(replace(head, origin=find_origin(), part=tuple(part)))
     print("\n".join(list_kinds(corpus)))
@@ -56,7 +56,7 @@ def list_kinds(corpus: Corpus) -> list[str]:
 def count_kinds(corpus: Corpus) -> Counter[str]:
     """Returns the number of records of each kind."""
     counts: Counter[str] = Counter()
-    for name in corpus.names():
+    for name in corpus.list_names():
         series = corpus.read(name)
         counts.update(dict.fromkeys((f"all {series.head.kind}", *series.head.tags), series.size))
     return counts

@@ -48,7 +48,7 @@ def test_two_processes_of_the_solver_find_what_one_finds(name: str) -> None:
     series = Corpus().read(name)
     problem, head = read_problem(series), series.head
     forked = find(problem, SolveBudget(seconds=None, work=head.work, seed=head.seed)).plan
-    alone = Corpus().answers()[name]
+    alone = Corpus().read_answers()[name]
     assert list_placements(forked, problem) == alone.placements
     assert forked.certificate and forked.certificate.bound == pytest.approx(alone.bound, rel=1e-9)
 
@@ -59,4 +59,4 @@ def test_a_written_series_is_read_again_and_answered_alike(tmp_path: Path) -> No
     assert corpus.read(series.name) == series
     first = answer_problem(series)
     corpus.write_answers([first])
-    assert corpus.answers() == {series.name: first}
+    assert corpus.read_answers() == {series.name: first}

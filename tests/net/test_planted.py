@@ -28,7 +28,7 @@ def plant(series: Series, kind: str = "", work: int | None = None, **spec: Any) 
 
 
 def find_all(answer: Answer, compared: str) -> str:
-    recorded = Corpus().answers()[answer.name]
+    recorded = Corpus().read_answers()[answer.name]
     both = [*find_faults(recorded, answer, Comparison(compared)), *find_sum_faults([recorded], [answer], compared)]
     return "; ".join(both)
 
