@@ -70,8 +70,8 @@ def _leave(number: int, frame: FrameType | None) -> None:
 
 def _kill_leftovers() -> None:
     """Kills what a part has left behind: copies and daemons lead sessions of their own."""
-    until = time.monotonic() + KILL_SECONDS
-    while (left := proc.descendants(os.getpid()) - {os.getpid()}) and time.monotonic() < until:
+    ends_at = time.monotonic() + KILL_SECONDS
+    while (left := proc.descendants(os.getpid()) - {os.getpid()}) and time.monotonic() < ends_at:
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

@@ -49,7 +49,7 @@ def read_archive(path: Path, sha256: str = "") -> tuple[str, dict[str, bytes]]:
     """Returns the archive's checksum and files, all of which were checked. Raises BadArchive, which names the fault."""
     expected = sha256.lower() or _read_sum(path)
     if not _SHA256.fullmatch(expected):
-        raise BadArchive(f"{expected!r} is no SHA-256")
+        raise BadArchive(f"the checksum {expected!r} is not a SHA-256: 64 hexadecimal digits")
     with path.open("rb") as file:
         packed = file.read(MOST_PACKED_BYTES + 1)
     if len(packed) > MOST_PACKED_BYTES:
@@ -94,7 +94,7 @@ def _check_member(member: tarfile.TarInfo, files: Mapping[str, bytes]) -> None:
     if not member.isreg() or member.issparse():
         raise BadArchive(f"{member.name!r} is not a plain file")
     if member.name not in NAMES:
-        raise BadArchive(f"{member.name!r} does not belong in it")
+        raise BadArchive(f"{member.name!r} does not belong in it: it may have {', '.join(sorted(NAMES))}")
     if member.name in files:
         raise BadArchive(f"{member.name!r} is in it twice")
     if member.size > MOST_BYTES:

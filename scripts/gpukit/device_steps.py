@@ -8,6 +8,7 @@ from typing import Any
 
 import pynvml
 
+from agents.devices.mps.program import Program
 from agents.devices.nvml.device import NvmlDevice
 from agents.devices.nvml.reading import clock_reasons, ecc_uncorrected
 from agents.devices.nvml.troubles import read_if_reported
@@ -116,7 +117,7 @@ def try_clocks(stand: Stand) -> dict[str, object]:
 
 def ask_mps(stand: Stand) -> dict[str, object]:
     """Returns what the MPS daemon prints while one copy is its client, and that copy's PID."""
-    program, uuid = stand.mps_program, stand.gpu.uuid
+    program, uuid = Program(stand.folder / "mps", stand.program), stand.gpu.uuid
     with stand.warm(stand.task("arithmetic", stand.args("arithmetic"), FULL)) as warm:
         assert warm.copy.running is not None
         server = program.say(uuid, "get_server_list\n", ASK_SECONDS).decode().strip()

@@ -158,8 +158,8 @@ def _ask(address: str) -> str:
 
 
 def _await(is_so: Callable[[], bool], otherwise: str) -> None:
-    until = time.monotonic() + PATIENCE_SECONDS
+    ends_at = time.monotonic() + PATIENCE_SECONDS
     while not is_so():
-        if time.monotonic() > until:
+        if time.monotonic() > ends_at:
             raise TimeoutError(f"{otherwise} after {PATIENCE_SECONDS:g} s")
         time.sleep(0.02)

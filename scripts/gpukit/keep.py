@@ -71,7 +71,7 @@ def _read_recording(files: dict[str, bytes]) -> Recording:
         raise BadArchive(f"{archive.RECORDING} is not a recording: {error}") from error
     unknown = recording.steps.keys() - set(NAMES)
     if unknown:
-        raise BadArchive(f"{archive.RECORDING} has a step {min(unknown)!r}, which the kit has not")
+        raise BadArchive(f"{archive.RECORDING} has a step {min(unknown)!r}; the kit has {', '.join(NAMES)}")
     device = recording.steps.get("device")
     if device is None or device.outcome != "done":
         raise BadArchive(f"{archive.RECORDING} does not say what NVML replied: its step 'device' is not done")

@@ -51,7 +51,11 @@ def see_shares(stand: Stand) -> dict[str, object]:
 
 def exceed_memory(stand: Stand) -> dict[str, object]:
     """Starts a copy that claims more memory than its limit; it must be refused, and say so."""
-    args: Args = {"device": "simulated" if stand.is_stub else "cuda", "claimGib": WANTED_GIB, "latency": "1:100=1"}
+    args: Args = {
+        "device": "simulated" if stand.options.is_stand_in else "cuda",
+        "claimGib": WANTED_GIB,
+        "latency": "1:100=1",
+    }
     wanted = AssignedInstance(
         "kit-memory", stand.gpu.index, template="gpuwright-serve", args=dict(args), memory_gib=LIMIT_GIB
     )
@@ -60,8 +64,8 @@ def exceed_memory(stand: Stand) -> dict[str, object]:
     drivers.mps.start(stand.gpu.uuid)
     limits = drivers.mps.environment(stand.gpu.uuid, 50.0, LIMIT_GIB)
     running = drivers.runtime.start(Launch(copy.id, copy.gpu, stand.filler.fill(copy), copy.port, limits))
-    until = time.monotonic() + END_SECONDS
-    while drivers.runtime.alive(running) and time.monotonic() < until:
+    ends_at = time.monotonic() + END_SECONDS
+    while drivers.runtime.alive(running) and time.monotonic() < ends_at:
         time.sleep(0.05)
     ended = not drivers.runtime.alive(running)
     drivers.runtime.end(running, force=True)
@@ -148,7 +152,7 @@ def end_one_of_two(stand: Stand) -> dict[str, object]:
 
 def run_real_model(stand: Stand) -> dict[str, object]:
     """Measures ResNet-50 with random weights, where PyTorch reaches the GPU."""
-    if stand.is_stub:
+    if stand.options.is_stand_in:
         raise StepSkipped("a stand-in computes nothing")
     if not _save_resnet(stand):
         raise StepSkipped("PyTorch with torchvision and CUDA is not installed")

@@ -25,7 +25,7 @@ def run_profiler(stand: Stand) -> dict[str, object]:
     settings = [Setting(batch, float(percent), highest) for batch, percent in product(BATCHES, SM_PERCENTS)]
     most = MOST_SHORT if stand.options.is_short else MOST_MEASUREMENTS
     measured: list[Measurement] = []
-    half = (time.monotonic() + stand.time.until) / 2  # the other half is for what the curve has not seen
+    half = (time.monotonic() + stand.time.ends_at) / 2  # the other half is for what the curve has not seen
     while time.monotonic() < half and (setting := next_setting(measured, settings, ACCURACY_SHARE, most)):
         measured.append(_measure(stand, setting, len(measured) + 1))
     curve = fit(measured, highest)

@@ -6,13 +6,12 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from agents.contract.campaigns import CopySetting, ProfilingTask
 from agents.devices.mps import MpsControl
-from agents.devices.mps.program import Program
 from agents.devices.nvml.device import NvmlDevice
 from agents.keeper.drivers import NodeDrivers
 from agents.keeper.filler import Filler
@@ -28,7 +27,7 @@ HOST = "127.0.0.1"
 TEMPLATE = "gpuwright-serve"
 KERNELS = ("arithmetic", "bandwidth", "cache", "launches")
 # Milliseconds by share, as made up as they look: they only show that the kit works.
-STUB_LATENCIES = {
+STAND_IN_LATENCIES = {
     "arithmetic": "1:10=12,100=2;32:10=60,100=10",
     "bandwidth": "1:10=18,50=6,100=6",
     "cache": "1:10=12,100=3",
@@ -44,7 +43,7 @@ class KitOptions:
     seconds: float = 2.0  # for one timing
     is_short: bool = False
     changes_settings: bool = False
-    is_stub: bool = False
+    is_stand_in: bool = False
 
 
 class StepSkipped(Exception):
@@ -55,7 +54,7 @@ class StepSkipped(Exception):
 class StepTime:
     """How long a step may go on."""
 
-    until: float  # by time.monotonic()
+    ends_at: float  # by time.monotonic()
     left_out: int = 0  # what there was no time for
 
     def take(self, items: Iterable[Item]) -> Iterator[Item]:
@@ -64,7 +63,7 @@ class StepTime:
         pending = list(items)
         for place, item in enumerate(pending):
             began = time.monotonic()
-            if began + longest > self.until:
+            if began + longest > self.ends_at:
                 self.left_out += len(pending) - place
                 return
             yield item
@@ -101,11 +100,7 @@ class Stand:
     drivers: NodeDrivers
     gpu: GpuDevice
     templates: Mapping[str, Template]
-    time: StepTime = field(default_factory=lambda: StepTime(float("inf")))
-
-    @property
-    def is_stub(self) -> bool:
-        return self.options.is_stub
+    time: StepTime
 
     @property
     def filler(self) -> Filler:
@@ -115,13 +110,9 @@ class Stand:
     def seat(self) -> ProfilingSeat:
         return ProfilingSeat(self.drivers, self.filler, HOST, lambda index: self.gpu, lambda index: "")
 
-    @property
-    def mps_program(self) -> Program:
-        return Program(self.folder / "mps", self.program)
-
     def args(self, load: str) -> Args:
         """Returns the template's arguments for one of the four loads."""
-        return {"latency": STUB_LATENCIES[load]} if self.is_stub else {"kernel": load}
+        return {"latency": STAND_IN_LATENCIES[load]} if self.options.is_stand_in else {"kernel": load}
 
     def task(
         self, name: str, args: Args, sm_percent: float, batch: int = 1, clock_mhz: int = 0, sequence: int = 1

@@ -52,7 +52,7 @@ class Trial:
 
     def run(self, names: Collection[str]) -> Recording:
         """Raises NoGpu. A step that fails keeps none of the others away."""
-        if self.options.is_stub:
+        if self.options.is_stand_in:
             self.program = put_stand_ins(self.folder)
         try:
             before = run_apart(read_machine, ASK_SECONDS)
@@ -60,7 +60,7 @@ class Trial:
             raise NoGpu(f"NVML does not answer: {error}") from error
         if why := before.get("why_not"):
             raise NoGpu(why)
-        print(f"{before['card']}{', a stand-in and no GPU' if self.options.is_stub else ''}", flush=True)
+        print(f"{before['card']}{', a stand-in and no GPU' if self.options.is_stand_in else ''}", flush=True)
         try:
             for step in STEPS:
                 if step.name in names:
@@ -98,9 +98,9 @@ class Trial:
         self.steps[step.name] = msgspec.structs.replace(record, seconds=took)
         print(f"{step.name}: {record.outcome}{record.why and f', {record.why}'}; {took} s", flush=True)
 
-    def _run(self, step: KitStep, until: float) -> dict[str, Any]:
+    def _run(self, step: KitStep, ends_at: float) -> dict[str, Any]:
         """Runs a step, in its own process, and ends whatever it started."""
-        step_time = StepTime(until - ROOM_SECONDS)
+        step_time = StepTime(ends_at - ROOM_SECONDS)
         outcome: Outcome = "done"
         why, found = "", {}
         try:
@@ -111,7 +111,7 @@ class Trial:
                 found = step.run(stand)
             finally:
                 stand.drivers.mps.stop(stand.gpu.uuid)
-                self._restore(stand.drivers.device)
+                self._restore_and_close(stand.drivers.device)
             if step_time.left_out:
                 outcome, why = "cut short", f"there was no time for {step_time.left_out} more measurements"
         except StepSkipped as error:
@@ -122,10 +122,10 @@ class Trial:
 
     def _close(self) -> dict[str, Any]:
         """Restores what a step could not that was stopped, and reads the settings again."""
-        self._restore(open_drivers(self.folder, self.program, self.options).device)
+        self._restore_and_close(open_drivers(self.folder, self.program, self.options).device)
         return read_machine()
 
-    def _restore(self, device: Device) -> None:
+    def _restore_and_close(self, device: Device) -> None:
         if self.options.changes_settings:
             device.restore()
         device.close()
@@ -134,7 +134,7 @@ class Trial:
         return Recording(
             at=time.strftime("%Y-%m-%d", time.gmtime()),
             seconds=round(time.monotonic() - self.began, 1),
-            is_stand_in=self.options.is_stub,
+            is_stand_in=self.options.is_stand_in,
             card=before["card"],
             driver=before["driver"],
             cuda=before["cuda"],

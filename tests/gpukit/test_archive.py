@@ -77,7 +77,7 @@ def test_an_archive_without_a_stated_checksum_is_refused(tmp_path: Path) -> None
     name_checksum(tmp_path / "a.tar.gz").unlink()
     with pytest.raises(BadArchive, match="give the checksum by --sha256"):
         read_archive(tmp_path / "a.tar.gz")
-    with pytest.raises(BadArchive, match="'abc' is no SHA-256"):
+    with pytest.raises(BadArchive, match="'abc' is not a SHA-256"):
         read_archive(tmp_path / "a.tar.gz", "abc")
 
 
