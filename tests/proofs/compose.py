@@ -64,14 +64,14 @@ class Compose:
 
     def build(self) -> list[str]:
         """Builds every image; returns which of ours are too large, base included."""
-        with timed("all images built"):
+        with say_seconds("all images built"):
             built = self("--progress", "plain", "build")
         if built.returncode:
             raise WentWrong(f"docker compose build ended with {built.returncode}: {built.stderr[-3000:]}")
         wrong = []
         for name, most in LARGEST_MB.items():
             words = ["docker", "image", "inspect", "--format", "{{.Size}}", f"gpuwright-{name}:0.1.0"]
-            found = int(checked(words)) / 1e6
+            found = int(run_command(words)) / 1e6
             say(f"gpuwright-{name}: {found:.0f} MB")
             if found > most:
                 wrong.append(f"gpuwright-{name} has {found:.0f} MB; at most {most} were allowed")
@@ -92,10 +92,10 @@ class Compose:
 
     def take_down(self) -> list[str]:
         """Ends all with its data; returns what went wrong, or was left."""
-        with timed("all taken down"):
+        with say_seconds("all taken down"):
             ended = self("--profile", "*", "down", "-v", "--timeout", "2")
         ours = "label=com.docker.compose.project=gpuwright"
-        left = checked(["docker", "ps", "-aq", "--filter", ours]) + checked(
+        left = run_command(["docker", "ps", "-aq", "--filter", ours]) + run_command(
             ["docker", "volume", "ls", "-q", "--filter", ours]
         )
         if not ended.returncode and not left:
@@ -114,7 +114,7 @@ def debian_engine(folder: Path | None) -> Iterator[None]:
     try:
         with bare_engine(place, "--bridge=none", "--ip-forward=false") as engine:
             os.environ["DOCKER_HOST"] = engine.address
-            with timed("Compose, Buildx and Debian's base"):
+            with say_seconds("Compose, Buildx and Debian's base"):
                 _prepare(place)
             yield
     except NoEngine as error:
@@ -148,14 +148,14 @@ def _prepare(folder: Path) -> None:
 
 def find_socket() -> Path:
     """Returns the socket of the engine that `docker` asks, by DOCKER_HOST or its context; WentWrong if none answers."""
-    address = checked(["docker", "context", "inspect", "--format", "{{.Endpoints.docker.Host}}"]).strip()
+    address = run_command(["docker", "context", "inspect", "--format", "{{.Endpoints.docker.Host}}"]).strip()
     if not address.startswith("unix://"):
         raise WentWrong(f"Docker's engine is at {address}; chaos needs one on a socket of this machine")
-    checked(["docker", "version", "--format", "{{.Server.Version}}"])
+    run_command(["docker", "version", "--format", "{{.Server.Version}}"])
     return Path(address.removeprefix("unix://"))
 
 
-def checked(words: list[str], given: str | None = None) -> str:
+def run_command(words: list[str], given: str | None = None) -> str:
     """Returns what a command prints; WentWrong if it fails."""
     done = subprocess.run(words, cwd=ROOT, input=given, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -164,7 +164,7 @@ def checked(words: list[str], given: str | None = None) -> str:
 
 
 @contextmanager
-def timed(what: str) -> Iterator[None]:
+def say_seconds(what: str) -> Iterator[None]:
     began = time.monotonic()
     yield
     say(f"{what}: {time.monotonic() - began:.0f} s")

@@ -15,13 +15,12 @@ import json
 import re
 import sys
 import time
-import urllib.error
 import urllib.request
 from pathlib import Path
 
 from simulation.testbed.tour import LOOK
 from solvers.planners.names import PLANNERS
-from tests.proofs.compose import DEBIAN_FILES, WORLD, Compose, WentWrong, checked, debian_engine, say, timed
+from tests.proofs.compose import DEBIAN_FILES, WORLD, Compose, WentWrong, debian_engine, run_command, say, say_seconds
 
 PLAN_SECONDS = "2"
 NO_SPIKE = {"SPIKE_BEGINS": "1000000"}
@@ -55,23 +54,23 @@ def main() -> int:
 
 
 def try_all(compose: Compose) -> list[str]:
-    """What did not hold; WentWrong where nothing after it can be tried."""
+    """Returns what did not hold; WentWrong where nothing after it can be tried."""
     wrong = compose.build()
     try:
         compose.start(**NO_SPIKE)
-        with timed("what the tour names, tried"):
-            wrong += [*tour_answers(compose), *web_answers()]
-        with timed("all parts stopped"):
+        with say_seconds("what the tour names, tried"):
+            wrong += [*try_tour(compose), *try_web()]
+        with say_seconds("all parts stopped"):
             compose("stop", "--timeout", "5")  # planners need the cores
-        with timed("each planner in its image"):
-            wrong += planners_answers()
+        with say_seconds("each planner in its image"):
+            wrong += try_planners()
     finally:
         wrong += compose.take_down()
     return wrong
 
 
-def tour_answers(compose: Compose) -> list[str]:
-    """The commands that the tour tells to look around with."""
+def try_tour(compose: Compose) -> list[str]:
+    """Runs the commands that the tour tells to look around with."""
     commands = re.findall(r"docker compose run --rm cli (.*?)(?:  .*)?$", LOOK, re.MULTILINE)
     assert len(commands) >= 3, "the tour names no command any more"
     wrong = []
@@ -85,8 +84,8 @@ def tour_answers(compose: Compose) -> list[str]:
     return wrong
 
 
-def web_answers() -> list[str]:
-    """A request through HAProxy, then the console and Prometheus, at the addresses that the tour names."""
+def try_web() -> list[str]:
+    """Sends a request through HAProxy, then asks the console and Prometheus, at the addresses that the tour names."""
     addresses = re.findall(r"http://127\.0\.0\.1:(?!3000)\S+", LOOK)  # Grafana has a profile of its own
     assert len(addresses) == 3, addresses
     wrong = []
@@ -95,13 +94,13 @@ def web_answers() -> list[str]:
         try:
             with urllib.request.urlopen(request, timeout=60) as answer:
                 answer.read()
-        except (OSError, urllib.error.URLError) as error:
+        except OSError as error:
             wrong.append(f"{address}: {error}")
     return wrong
 
 
-def planners_answers() -> list[str]:
-    """Each planner by its name, its plan judged there; and all else that plans may import can be imported there."""
+def try_planners() -> list[str]:
+    """Lets each planner plan by its name and judges its plan there, and imports all else that plans may import."""
     wrong = []
     for planner in PLANNERS:
         try:
@@ -109,21 +108,22 @@ def planners_answers() -> list[str]:
         except WentWrong as error:
             wrong.append(str(error))
     try:
-        say(f"{checked([*in_planner('--entrypoint=python3'), '-c', IMPORT_ALL, *LEFT_OUT]).strip()} modules imported")
+        printed = run_command([*build_command("--entrypoint=python3"), "-c", IMPORT_ALL, *LEFT_OUT])
+        say(f"{printed.strip()} modules imported")
     except WentWrong as error:
         wrong.append(str(error))
     return wrong
 
 
 def solve_and_judge(planner: str) -> None:
-    run = in_planner("--interactive", f"--volume={WORLD}:/world.yaml:ro")
-    plan = checked([*run, "solve", "-f", "/world.yaml", "--planner", planner, "--seconds", PLAN_SECONDS, "--json"])
-    verdict = json.loads(checked([*run, "verify", "-f", "/world.yaml", "--json", "-"], plan))
+    run = build_command("--interactive", f"--volume={WORLD}:/world.yaml:ro")
+    plan = run_command([*run, "solve", "-f", "/world.yaml", "--planner", planner, "--seconds", PLAN_SECONDS, "--json"])
+    verdict = json.loads(run_command([*run, "verify", "-f", "/world.yaml", "--json", "-"], plan))
     say(f"{planner}: {verdict['cost']:g} an hour, {len(verdict['violations'])} rules broken")
 
 
-def in_planner(*options: str) -> list[str]:
-    """The words that run the planner's image as confined as Compose does."""
+def build_command(*options: str) -> list[str]:
+    """Returns the words that run the planner's image as confined as Compose does."""
     confined = ("--read-only", "--tmpfs=/tmp", "--network=none", "--cap-drop=ALL")
     return ["docker", "run", "--rm", *confined, *options, "gpuwright-planner:0.1.0"]
 

@@ -81,7 +81,7 @@ def try_all(compose: Compose, hold: int, chaos_minutes: float) -> list[str]:
         if seconds > HEALTHY_SECONDS:
             wrong.append(f"healthy after {seconds:.0f} s; at most {HEALTHY_SECONDS:g} were allowed")
         wrong += survive_spike(hold)
-        asked, faults = panels()
+        asked, faults = try_panels()
         say(f"{asked} expressions of the dashboard asked of Prometheus, {len(faults)} wrong")
         wrong += faults
         if chaos_minutes:
@@ -99,15 +99,15 @@ def survive_spike(hold: int) -> list[str]:
     cores = read_core_times().describe_since(before)
     say(f"in {window} s {cores}")
     wrong = []
-    settled = attainment(hold + AFTER_SECONDS - SETTLED_SECONDS)
-    for name, (asked, share) in attainment(window).items():
+    settled = measure_attainment(hold + AFTER_SECONDS - SETTLED_SECONDS)
+    for name, (asked, share) in measure_attainment(window).items():
         say(
             f"{name}: {asked:.0f} requests in {window} s, {share:.2%} within the SLO; "
             f"{settled[name][1]:.2%} from {SETTLED_SECONDS} s after the ramp"
         )
         if share < ATTAINMENT:
             wrong.append(f"{name} attains {share:.2%}; {cores}")
-    peak = value(f"max_over_time(sum(rate(gpuwright_gateway_service_requests_total[15s]))[{window}s:5s])")
+    peak = ask_value(f"max_over_time(sum(rate(gpuwright_gateway_service_requests_total[15s]))[{window}s:5s])")
     say(f"at most {peak:.0f} requests a second")
     return wrong
 
@@ -125,30 +125,31 @@ def outlive_chaos(compose: Compose, minutes: float, socket: Path, spike: dict[st
         ended = AFTER_CHAOS.get(code, f"chaos ended with {code}")
         wrong.append(f"{ended}: {chaos.stdout[-500:]}{chaos.stderr[-300:]}")
     time.sleep(30)
-    for name, (asked, share) in attainment(20).items():
+    for name, (asked, share) in measure_attainment(20).items():
         say(f"afterwards {name}: {asked:.0f} requests in 20 s, {share:.2%} within the SLO")
         if share < ATTAINMENT:
             wrong.append(f"{name} attains {share:.2%} after chaos")
     return wrong
 
 
-def attainment(seconds: float) -> dict[str, tuple[float, float]]:
-    """By service: requests, and the share within the SLO by the gateway's histogram; what failed is not within."""
+def measure_attainment(seconds: float) -> dict[str, tuple[float, float]]:
+    """Returns requests and the share within the SLO by service, by the gateway's histogram; what failed is not within."""
     made = {}
     window = f"{max(15, round(seconds))}s"
     for service in (one for one in yaml.safe_load_all(WORLD.read_text()) if one["kind"] == "Service"):
         name = f"{service['metadata']['tenant']}/{service['metadata']['name']}"
         slo = service["spec"]["slo"]["latencyMs"] / 1000
         labels = f'service="{name}"'
-        asked = value(f"increase(gpuwright_gateway_service_requests_total{{{labels}}}[{window}])")
-        within = within_slo(f"increase(gpuwright_gateway_service_latency_seconds_bucket{{{labels}}}[{window}])", slo)
+        asked = ask_value(f"increase(gpuwright_gateway_service_requests_total{{{labels}}}[{window}])")
+        buckets = f"gpuwright_gateway_service_latency_seconds_bucket{{{labels}}}"
+        within = count_within_slo(f"increase({buckets}[{window}])", slo)
         made[name] = (asked, within / asked if asked else 0.0)
     return made
 
 
-def within_slo(query: str, slo: float) -> float:
-    """How many were no slower; inside a bucket as if spread evenly, as gpuwright itself counts."""
-    upto = sorted((float(one["metric"]["le"]), float(one["value"][1])) for one in ask(query))
+def count_within_slo(query: str, slo: float) -> float:
+    """Returns how many were no slower; inside a bucket as if spread evenly, as gpuwright itself counts."""
+    upto = sorted((float(bucket["metric"]["le"]), float(bucket["value"][1])) for bucket in ask(query))
     below, inside = 0.0, 0.0
     for edge, count in upto:
         if edge >= slo:
@@ -157,13 +158,13 @@ def within_slo(query: str, slo: float) -> float:
     return inside
 
 
-def value(query: str) -> float:
+def ask_value(query: str) -> float:
     found = ask(query)
     return float(found[0]["value"][1]) if found else 0.0
 
 
-def panels() -> tuple[int, list[str]]:
-    """How many expressions were asked, and what is wrong with them."""
+def try_panels() -> tuple[int, list[str]]:
+    """Returns how many expressions were asked, and what is wrong with them."""
     asked, wrong = 0, []
     for panel in json.loads(DASHBOARD.read_text())["panels"]:
         for target in panel.get("targets", ()):
@@ -179,7 +180,7 @@ def panels() -> tuple[int, list[str]]:
 
 
 def ask(query: str) -> list[dict[str, Any]]:
-    """What Prometheus says now; ValueError where it refuses the query."""
+    """Returns what Prometheus says now; ValueError where it refuses the query."""
     url = f"{PROMETHEUS}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
     try:
         with urllib.request.urlopen(url, timeout=patience()) as answer:
