@@ -133,7 +133,7 @@ def outlive_chaos(compose: Compose, minutes: float, socket: Path, spike: dict[st
 
 
 def measure_attainment(seconds: float) -> dict[str, tuple[float, float]]:
-    """Returns requests and the share within the SLO by service, by the gateway's histogram; what failed is not within."""
+    """Returns requests and the share within the SLO, by service, as the gateway counts; what failed is not within."""
     made = {}
     window = f"{max(15, round(seconds))}s"
     for service in (one for one in yaml.safe_load_all(WORLD.read_text()) if one["kind"] == "Service"):
