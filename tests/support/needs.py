@@ -57,7 +57,7 @@ def need_core_limits() -> None:
 def need_no_gpu() -> None:
     """A test of what a machine without a driver says; and a GPU that somebody uses is no test's to take."""
     if any(map(os.path.exists, DRIVER)):
-        skip_in_ci_too("this machine has a GPU")
+        skip_unless_ci("this machine has a GPU")
 
 
 def skip_unless_ci(reason: str) -> NoReturn:

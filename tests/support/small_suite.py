@@ -15,8 +15,8 @@ SETTINGS = "[pytest]\nmarkers = slow\ntestpaths = ."
 
 
 @contextmanager
-def run(folder: Path, files: dict[str, str], *words: str) -> Iterator[subprocess.Popen[str]]:
-    """Pytest, on these files alone."""
+def start_run(folder: Path, files: dict[str, str], *words: str) -> Iterator[subprocess.Popen[str]]:
+    """Yields pytest, which runs on these files alone."""
     for name, text in {"conftest.py": CONFTEST, "pytest.ini": SETTINGS, **files}.items():
         (folder / name).write_text(text)
     own = {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "pytest_timeout"}
@@ -35,8 +35,8 @@ def run(folder: Path, files: dict[str, str], *words: str) -> Iterator[subprocess
         process.wait()
 
 
-def ended(folder: Path, files: dict[str, str], *words: str) -> tuple[int, str]:
-    """The exit status of a run, and what it printed."""
-    with run(folder, files, *words) as process:
+def finish_run(folder: Path, files: dict[str, str], *words: str) -> tuple[int, str]:
+    """Returns the exit status of a run, and what it printed."""
+    with start_run(folder, files, *words) as process:
         printed, _ = process.communicate()
     return process.returncode, printed

@@ -14,8 +14,8 @@ from tests.support.meter.clock import Cost
 RUNS = 2
 
 
-def measured_again(names: list[str], root: Path) -> list[dict[str, float]]:
-    """The quick seconds of each test in some more runs. One that the fast form leaves out is not in them.
+def measure_again(names: list[str], root: Path) -> list[dict[str, float]]:
+    """Returns the quick seconds of each test in some more runs. One that the fast form leaves out is not in them.
 
     Asked for by function: a case that the fast form does not have would end the run.
     """

@@ -61,7 +61,7 @@ class Clock:
             self._is_sharing = False
             self._shared += self._usage.seconds() - began
 
-    def cost(self, name: str, *, is_slow: bool, ran: bool) -> Cost:
+    def read_cost(self, name: str, *, is_slow: bool, ran: bool) -> Cost:
         """Since the test began, or since the one before it ended: to look takes time, too."""
         ended, machine = self._usage.seconds(), self._calibration
         seconds, self._began = ended - self._began - self._shared, ended

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.meter.again import measured_again
+from tests.support.meter.again import measure_again
 from tests.support.meter.clock import Clock, Cost
 from tests.support.meter.tally import MOST_SECONDS, Tally
 
 CLOCK = pytest.StashKey[Clock]()
+RAN = pytest.StashKey[bool]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -27,6 +28,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="with --meter: fail a test that needs more than its mark says, and a run of all tests that needs more "
         "than this, in CPU seconds of a quick machine",
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.option.limits is not None and not config.option.meter:
+        raise pytest.UsageError("--limits judges what --meter FILE measures: give that, too")
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -48,7 +54,7 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     if item.config.option.meter:
-        _clock(item.config).begin()
+        _find_clock(item.config).begin()
     return (yield)
 
 
@@ -59,7 +65,7 @@ def pytest_fixture_setup(
     """What several tests share is not the cost of the first of them."""
     if not request.config.option.meter or fixturedef.scope == "function":
         return (yield)
-    with _clock(request.config).sharing():
+    with _find_clock(request.config).sharing():
         return (yield)
 
 
@@ -68,7 +74,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
     """The last test of a file ends what they shared."""
     if not item.config.option.meter or (nextitem is not None and nextitem.path == item.path):
         return (yield)
-    with _clock(item.config).sharing():
+    with _find_clock(item.config).sharing():
         return (yield)
 
 
@@ -81,16 +87,13 @@ def pytest_runtest_makereport(
         item.stash[RAN] = report.passed
     if item.config.option.meter and call.when == "teardown":
         is_slow = item.get_closest_marker("slow") is not None
-        cost = _clock(item.config).cost(item.nodeid, is_slow=is_slow, ran=item.stash.get(RAN, False))
+        cost = _find_clock(item.config).read_cost(item.nodeid, is_slow=is_slow, ran=item.stash.get(RAN, False))
         report.cost = asdict(cost)  # type: ignore[attr-defined]
     return report
 
 
-RAN = pytest.StashKey[bool]()
-
-
-def _clock(config: pytest.Config) -> Clock:
-    """This process's; a worker, which is forked, has another than its parent."""
+def _find_clock(config: pytest.Config) -> Clock:
+    """Returns this process's; a worker, which is forked, has another than its parent."""
     clock = config.stash.get(CLOCK, None)
     if clock is None or clock.pid != os.getpid():
         clock = config.stash[CLOCK] = Clock()
@@ -99,13 +102,13 @@ def _clock(config: pytest.Config) -> Clock:
 
 def _judge(session: pytest.Session, tally: Tally, budget: float) -> None:
     """Fails tests by their names, and a run of all tests as a whole."""
-    dear = tally.dear()
-    again = measured_again([cost.name for cost in dear], session.config.rootpath) if dear else []
+    dear = tally.list_dear()
+    again = measure_again([cost.name for cost in dear], session.config.rootpath) if dear else []
     for cost in dear:
         seconds = [cost.quick_seconds, *(run[cost.name] for run in again if cost.name in run)]
         if len([value for value in seconds if value > MOST_SECONDS]) > 1:
             _fail(session, cost, seconds)
-    excess = tally.excess(budget)
+    excess = tally.describe_excess(budget)
     if excess and session.config.args_source is pytest.Config.ArgsSource.TESTPATHS:
         session.shouldfail = excess
         raise session.Failed(excess)

@@ -36,34 +36,34 @@ class Tally:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if self.costs:
             terminalreporter.section("CPU seconds")
-            for line in self._lines():
+            for line in self._write_lines():
                 terminalreporter.line(line)
 
     def write(self) -> None:
         self._file.parent.mkdir(parents=True, exist_ok=True)
         self._file.write_text("".join(json.dumps(asdict(cost)) + "\n" for cost in self.costs))
 
-    def dear(self) -> list[Cost]:
-        """Tests that need a mark that they lack."""
+    def list_dear(self) -> list[Cost]:
+        """Returns tests that need a mark and have none."""
         unmarked = [cost for cost in self.costs if not cost.is_slow and not cost.name.startswith(TOUR)]
         return [cost for cost in unmarked if cost.quick_seconds > MOST_SECONDS]
 
-    def cheap(self) -> list[str]:
-        """Functions that are marked and whose every case needs no mark."""
+    def list_cheap(self) -> list[str]:
+        """Returns functions that are marked and whose every case needs no mark."""
         marked: dict[str, list[float]] = defaultdict(list)
         for cost in self.costs:
             if cost.is_slow and cost.ran:
                 marked[cost.name.partition("[")[0]].append(cost.quick_seconds)
         return [name for name, seconds in marked.items() if max(seconds) < LEAST_SECONDS]
 
-    def excess(self, budget: float) -> str:
+    def describe_excess(self, budget: float) -> str:
         """Says by how much a run of all tests is over its budget; nothing if it is within."""
-        quick = self._total() / self._factor()
+        quick = self._add_up() / self._find_factor()
         if quick <= budget:
             return ""
         return f"the run took {quick:.0f} CPU seconds of a quick machine, more than {budget:g}"
 
-    def _lines(self) -> Iterator[str]:
+    def _write_lines(self) -> Iterator[str]:
         loop = statistics.median(cost.loop_seconds for cost in self.costs)
         shared = sum(cost.shared_seconds for cost in self.costs)
         tests = {mark: [cost for cost in self.costs if cost.is_slow is mark] for mark in (False, True)}
@@ -71,17 +71,17 @@ class Tally:
             yield f"{sum(cost.seconds for cost in tests[mark]):8.1f} {len(tests[mark]):6} {name}"
         yield f"{shared:8.1f}        what tests share: servers, fixtures of files"
         yield f"{self._collection_seconds:8.1f}        collection"
-        yield f"{self._total():8.1f}        in all, where five million additions take {loop:.2f}"
-        quick = self._total() / self._factor()
-        yield f"{quick:8.1f}        on the quick machine of the limits; its second is {self._factor():.2f} here"
+        yield f"{self._add_up():8.1f}        in all, where five million additions take {loop:.2f}"
+        quick = self._add_up() / self._find_factor()
+        yield f"{quick:8.1f}        on the quick machine of the limits; its second is {self._find_factor():.2f} here"
         yield "the dearest:"
         for cost in sorted(self.costs, key=lambda cost: -cost.seconds)[:DEAREST]:
             yield f"{cost.seconds:8.1f}        {cost.name}"
         if not FAST:
-            yield from (f"is marked slow and needs less than {LEAST_SECONDS} s: {name}" for name in self.cheap())
+            yield from (f"is marked slow and needs less than {LEAST_SECONDS} s: {name}" for name in self.list_cheap())
 
-    def _total(self) -> float:
+    def _add_up(self) -> float:
         return self._collection_seconds + sum(cost.seconds + cost.shared_seconds for cost in self.costs)
 
-    def _factor(self) -> float:
+    def _find_factor(self) -> float:
         return statistics.median(cost.factor for cost in self.costs)

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.meter.usage import ProcessTree
 from tests.support.patience import until
-from tests.support.small_suite import ended
+from tests.support.small_suite import finish_run
 
 pytestmark = pytest.mark.slow
 
@@ -46,7 +46,7 @@ def test_shares(shared): pass
 
 
 def test_a_loop_of_a_second_in_an_unmarked_test_fails_by_name(tmp_path: Path) -> None:
-    status, printed = ended(tmp_path, {"test_a.py": LOOP, "test_b.py": MARKED}, METER, AMPLE, "--workers=2")
+    status, printed = finish_run(tmp_path, {"test_a.py": LOOP, "test_b.py": MARKED}, METER, AMPLE, "--workers=2")
     assert status == 1
     failed = [line for line in printed.splitlines() if line.startswith("FAILED")]
     assert len(failed) == 1
@@ -55,13 +55,13 @@ def test_a_loop_of_a_second_in_an_unmarked_test_fails_by_name(tmp_path: Path) ->
 
 
 def test_what_one_run_of_three_exceeds_is_noise(tmp_path: Path) -> None:
-    status, printed = ended(tmp_path, {"test_a.py": AT_FIRST}, METER, AMPLE)
+    status, printed = finish_run(tmp_path, {"test_a.py": AT_FIRST}, METER, AMPLE)
     assert (status, (tmp_path / "ran").exists()) == (0, True), printed
-    assert costs(tmp_path)["test_a.py::test_is_late_once"]["seconds"] > 0.9
+    assert read_costs(tmp_path)["test_a.py::test_is_late_once"]["seconds"] > 0.9
 
 
 def test_a_slow_test_that_needs_no_mark_is_reported_and_one_that_needs_it_is_not(tmp_path: Path) -> None:
-    status, printed = ended(tmp_path, {"test_a.py": NEEDLESS, "test_b.py": MARKED}, METER, AMPLE)
+    status, printed = finish_run(tmp_path, {"test_a.py": NEEDLESS, "test_b.py": MARKED}, METER, AMPLE)
     assert status == 0
     needless = [line for line in printed.splitlines() if line.startswith("is marked slow and needs less")]
     assert [line.rpartition(" ")[2] for line in needless] == ["test_a.py::test_is_cheap"]
@@ -69,16 +69,16 @@ def test_a_slow_test_that_needs_no_mark_is_reported_and_one_that_needs_it_is_not
 
 def test_a_run_of_all_tests_over_its_budget_fails_and_a_run_of_some_does_not(tmp_path: Path) -> None:
     files = {"test_a.py": MARKED}
-    status, printed = ended(tmp_path, files, METER, "--limits=0.1")
+    status, printed = finish_run(tmp_path, files, METER, "--limits=0.1")
     assert (status, "CPU seconds of a quick machine, more than 0.1" in printed) == (1, True)
-    status, _ = ended(tmp_path, files, METER, "--limits=0.1", "test_a.py")
+    status, _ = finish_run(tmp_path, files, METER, "--limits=0.1", "test_a.py")
     assert status == 0
 
 
 def test_a_child_counts_for_its_test_and_a_shared_fixture_for_none(tmp_path: Path) -> None:
-    status, printed = ended(tmp_path, {"test_a.py": CHILDREN}, METER)
+    status, printed = finish_run(tmp_path, {"test_a.py": CHILDREN}, METER)
     assert status == 0
-    starts, shares = (costs(tmp_path)[f"test_a.py::test_{name}"] for name in ("starts_another", "shares"))
+    starts, shares = (read_costs(tmp_path)[f"test_a.py::test_{name}"] for name in ("starts_another", "shares"))
     assert (starts["seconds"] > 0.35, starts["shared_seconds"]) == (True, 0.0)
     assert (shares["seconds"] < 0.2, shares["shared_seconds"] > 0.7) == (True, True)
     for line in ("tests that are not marked slow", "slow tests", "what tests share", "collection", "in all, where"):
@@ -96,6 +96,6 @@ def test_without_a_control_group_the_tree_of_processes_is_added_up() -> None:
     assert usage.seconds() > before + 0.25, "one that ended counts, too"
 
 
-def costs(folder: Path) -> dict[str, dict[str, float]]:
+def read_costs(folder: Path) -> dict[str, dict[str, float]]:
     lines = (folder / "costs.jsonl").read_text().splitlines()
     return {cost["name"]: cost for cost in map(json.loads, lines)}

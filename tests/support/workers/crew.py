@@ -18,7 +18,7 @@ import pytest
 from agents.runtime import proc
 from tests.support.workers.files import longest_first, remember
 from tests.support.workers.messages import Began, Ended, Finished, Free, Interrupted, Message, Warned
-from tests.support.workers.worker import Worker, folders
+from tests.support.workers.worker import Worker, find_folders
 
 FORK = get_context("fork")
 LOOK_SECONDS = 0.2
@@ -54,7 +54,7 @@ class Crew:
         session = self._session
         if reporter := session.config.pluginmanager.get_plugin("terminalreporter"):
             reporter.showfspath = False  # files run at the same time: a line of each would begin again and again
-        folders(session.config).getbasetemp()  # made once, emptied: each worker has a folder in it
+        find_folders(session.config).getbasetemp()  # made once, emptied: each worker has a folder in it
         try:
             for number in range(self._count):
                 self._hire(number)

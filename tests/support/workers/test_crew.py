@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.support.patience import until
-from tests.support.small_suite import ended, run
+from tests.support.small_suite import finish_run, start_run
 
 pytestmark = pytest.mark.slow
 
@@ -45,7 +45,7 @@ def test_any_number_of_workers_reports_the_same(tmp_path: Path) -> None:
     seen = []
     files = {f"test_{name}.py": EASY for name in "abcde"}
     for count in range(4):
-        status, printed = ended(tmp_path, files, f"--workers={count}", "--junitxml=report.xml")
+        status, printed = finish_run(tmp_path, files, f"--workers={count}", "--junitxml=report.xml")
         assert printed.count("careful\n") == 5
         assert printed.count("no such thing") == 5
         seen.append((status, summary(printed), outcomes(tmp_path / "report.xml")))
@@ -65,7 +65,7 @@ def test_a_worker_that_dies_fails_the_test_that_it_ran_and_others_run_the_rest(
     tmp_path: Path, death: str, cause: str
 ) -> None:
     deadly = f"import os, signal\ndef test_before(): pass\ndef test_dies(): {death}\ndef test_after(): pass\n"
-    status, printed = ended(tmp_path, {"test_a.py": deadly, "test_b.py": EASY, "test_c.py": EASY}, "--workers=2")
+    status, printed = finish_run(tmp_path, {"test_a.py": deadly, "test_b.py": EASY, "test_c.py": EASY}, "--workers=2")
     assert status == 1
     assert f"FAILED test_a.py::test_dies - worker died with {cause} in test test_a.py::test_dies" in printed
     assert summary(printed) == "3 failed, 6 passed, 2 skipped, 2 xfailed, 2 warnings, 2 errors"
@@ -75,7 +75,7 @@ def test_a_test_that_hangs_fails_also_if_it_hears_no_signal(tmp_path: Path) -> N
     sleeps = "import time, pytest\n@pytest.mark.timeout(1)\ndef test_hangs(): time.sleep(300)\n"
     deaf = "import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])\n"
     files = {"test_a.py": sleeps, "test_b.py": sleeps.replace("time.sleep", f"exec({deaf!r}) or time.sleep")}
-    status, printed = ended(tmp_path, files, "--workers=2")
+    status, printed = finish_run(tmp_path, files, "--workers=2")
     assert status == 1
     assert "test_a.py::test_hangs - Failed: Timeout" in printed
     assert "test_b.py::test_hangs - worker died with signal 9" in printed
@@ -83,7 +83,7 @@ def test_a_test_that_hangs_fails_also_if_it_hears_no_signal(tmp_path: Path) -> N
 
 def test_after_as_many_failures_as_are_allowed_no_test_begins(tmp_path: Path) -> None:
     files = {f"test_{number}.py": "def test_a(): assert 0\ndef test_b(): assert 0\n" for number in range(9)}
-    status, printed = ended(tmp_path, files, "--workers=2", "-x")
+    status, printed = finish_run(tmp_path, files, "--workers=2", "-x")
     assert status == 1
     assert re.fullmatch("[12] failed", summary(printed))
     assert "stopping after" in printed
@@ -101,15 +101,15 @@ def shared():
     assert not os.path.exists("breaks")
 """
     files = {"conftest.py": conftest} | {f"test_{number}.py": "def test_a(shared): pass" for number in range(9)}
-    status, _ = ended(tmp_path, files, "--workers=2")
+    status, _ = finish_run(tmp_path, files, "--workers=2")
     said = [line.split() for line in (tmp_path / "log").read_text().splitlines()]
     workers = {pid for _, pid in said}
     assert status == 0
     assert sorted(said) == sorted([word, pid] for word in ("begins", "ends") for pid in workers)
-    status, printed = ended(tmp_path, {**files, "breaks": ""}, "--workers=2")
+    status, printed = finish_run(tmp_path, {**files, "breaks": ""}, "--workers=2")
     assert (status, printed.count("\nERROR ")) == (1, 2)
     breaking = conftest.replace("    yield", "    raise OSError('no such server')")
-    status, printed = ended(tmp_path, {**files, "conftest.py": breaking}, "--workers=2")
+    status, printed = finish_run(tmp_path, {**files, "conftest.py": breaking}, "--workers=2")
     assert (status, summary(printed)) == (1, "9 errors")
 
 
@@ -124,7 +124,7 @@ def program(request):
         process.kill()
 def test_waits(program): time.sleep(300)
 """
-    with run(tmp_path, {"test_a.py": waits, "test_b.py": waits}, "--workers=2") as process:
+    with start_run(tmp_path, {"test_a.py": waits, "test_b.py": waits}, "--workers=2") as process:
         until(lambda: len([file for file in tmp_path.glob("pid-*") if file.read_text()]) == 2)
         process.send_signal(signal.SIGINT)
         printed, _ = process.communicate()
@@ -139,7 +139,7 @@ from tests.support.ports import free_port
 def test_it(tmp_path):
     with open("log", "a") as log: print(tmp_path.parent.name, *(free_port() for _ in range(20)), file=log)
 """
-    status, _ = ended(tmp_path, {f"test_{number}.py": text for number in range(6)}, "--workers=3")
+    status, _ = finish_run(tmp_path, {f"test_{number}.py": text for number in range(6)}, "--workers=3")
     assert status == 0
     ports: dict[str, set[int]] = {}
     for line in (tmp_path / "log").read_text().splitlines():

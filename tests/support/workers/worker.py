@@ -83,7 +83,7 @@ class Worker:
         capture.stop_global_capturing()  # its file is the parent's, too
         capture.start_global_capturing()
         capture.suspend_global_capture()
-        factory = folders(config)
+        factory = find_folders(config)
         factory._basetemp = factory.getbasetemp() / f"w{self._number}"
         factory._basetemp.mkdir(mode=0o700, exist_ok=True)
         for plugin in config.pluginmanager.get_plugins():
@@ -146,7 +146,7 @@ class Worker:
         self._line.send(message)
 
 
-def folders(config: pytest.Config) -> pytest.TempPathFactory:
+def find_folders(config: pytest.Config) -> pytest.TempPathFactory:
     found: pytest.TempPathFactory = config._tmp_path_factory  # type: ignore[attr-defined]
     return found
 
