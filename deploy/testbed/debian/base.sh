@@ -3,14 +3,10 @@
 # and notes how builds reach pip's and apt's servers (settings.sh). The image is what `debian:12-slim` is: a minimal
 # Debian 12 without documentation. Needs root, debootstrap and a Docker Engine.
 set -euo pipefail
-"$(dirname "$0")/settings.sh"
-find_archive() { # prints where apt's sources here have it
-  apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' "Release: $1" 2>/dev/null | sed 1q
-}
-mirror=${DEBIAN_MIRROR:-$(find_archive bookworm || true)}
-mirror=${mirror:-http://deb.debian.org/debian}
-security=${DEBIAN_SECURITY_MIRROR:-$(find_archive bookworm-security || true)}
-security=${security:-http://deb.debian.org/debian-security}
+here=$(dirname "$0")
+"$here/settings.sh"
+mirror=$("$here/mirror.sh" bookworm)
+security=$("$here/mirror.sh" bookworm-security)
 folder=$(mktemp -d)
 trap 'rm -rf "$folder" "$folder.log"' EXIT
 debootstrap --variant=minbase --include=ca-certificates bookworm "$folder" "$mirror" >"$folder.log" 2>&1 ||

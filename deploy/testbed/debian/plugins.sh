@@ -3,10 +3,7 @@
 # They are put into Docker's folder of the user who runs this; apt's own settings and lists stay as they are.
 set -euo pipefail
 to=${DOCKER_CONFIG:-$HOME/.docker}/cli-plugins
-mirror=${DEBIAN_MIRROR:-$( # where apt's sources here have Debian
-  apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Release: bookworm' 2>/dev/null | sed 1q || true
-)}
-mirror=${mirror:-http://deb.debian.org/debian}
+mirror=$("$(dirname "$0")/mirror.sh" bookworm)
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 mkdir -p "$folder/lists/partial" "$folder/archives/partial" "$to"
