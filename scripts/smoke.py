@@ -42,7 +42,8 @@ def main() -> int:
         folder = Path(name)
         folder.chmod(0o755)  # as root, the embedded Postgres runs as another user
         os.environ["GPUWRIGHT_CONFIG"] = str(folder / "config.json")
-        return int(not (_ran(folder, "fleet", (), _planned) and _ran(folder, "own", ("--empty",), _declared)))
+        served = _try_up(folder, "fleet", (), _check_planned_fleet)
+        return int(not (served and _try_up(folder, "own", ("--empty",), _check_own_world)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +56,8 @@ class Up:
     started: float
     ends: dict[str, float] = field(default_factory=dict)  # of phases, after the start
 
-    def awaits(self, what: str, seconds: float, is_so: Callable[[], bool]) -> float:
-        """Until it is so; how long after the start that was."""
+    def wait_until(self, what: str, seconds: float, is_so: Callable[[], bool]) -> float:
+        """Waits until it is so; returns the seconds since the start."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             if self.process.poll() is not None:
@@ -90,39 +91,39 @@ class Up:
         return ", ".join(f"{name} {end - begin:.1f}" for name, (begin, end) in spent)
 
 
-def _planned(up: Up) -> None:
+def _check_planned_fleet(up: Up) -> None:
     """Checks the fleet that comes with it: every service is served, and every decision can be read."""
-    print(f"make up: its fleet is served after {up.awaits('served', SERVED_SECONDS, up.is_served):.1f} s")
+    print(f"make up: its fleet is served after {up.wait_until('served', SERVED_SECONDS, up.is_served):.1f} s")
     print(f"its seconds: {up.spell_phases()}")
     _gpuwright("top", "--once")
     _gpuwright("plan", "show")
     print(f"an explanation right then: {'given' if _is_explained() else 'refused, as loops are compiled'}")
-    compiled = up.awaits("compiled", SERVED_SECONDS, (ROOT / ".venv" / "compiled-up").exists)
+    compiled = up.wait_until("compiled", SERVED_SECONDS, (ROOT / ".venv" / "compiled-up").exists)
     print(f"make up: its loops, which explanations take, are compiled after {compiled:.1f} s")
-    up.awaits("explained", SERVED_SECONDS, _is_explained)
+    up.wait_until("explained", SERVED_SECONDS, _is_explained)
     _gpuwright(*EXPLAIN)
 
 
 def _is_explained() -> bool:
-    """Whether an explanation is given; until then, that loops are compiled is the only right answer."""
+    """Returns whether an explanation is given; until then, that loops are compiled is the only right answer."""
     done = subprocess.run([GPUWRIGHT, *EXPLAIN], capture_output=True, text=True, check=False)
     if done.returncode and EARLY not in done.stderr:
         raise RuntimeError(f"gpuwright {' '.join(EXPLAIN)} ended with {done.returncode}: {done.stderr}")
     return not done.returncode
 
 
-def _declared(up: Up) -> None:
-    """A bare one, and a world of one's own."""
+def _check_own_world(up: Up) -> None:
+    """Declares a world of one's own on a bare one."""
     _gpuwright("apply", "-f", str(ROOT / "examples" / "quickstart.yaml"))
     _gpuwright("get", "services", "-A")
 
 
-def _ran(folder: Path, name: str, words: tuple[str, ...], look: Callable[[Up], None]) -> bool:
+def _try_up(folder: Path, name: str, words: tuple[str, ...], look: Callable[[Up], None]) -> bool:
     """Returns True if it came up, passed the check and left no process after Ctrl-C."""
     log = folder / f"{name}.log"
     try:
-        with _running(folder / name, log, words) as up:
-            print(f"make up {' '.join(words)}: ready after {up.awaits('ready', READY_SECONDS, up.is_ready):.1f} s")
+        with _start_up(folder / name, log, words) as up:
+            print(f"make up {' '.join(words)}: ready after {up.wait_until('ready', READY_SECONDS, up.is_ready):.1f} s")
             look(up)
             os.killpg(up.process.pid, signal.SIGINT)  # what a terminal does on Ctrl-C
             up.process.wait(STOP_SECONDS)
@@ -137,7 +138,7 @@ def _ran(folder: Path, name: str, words: tuple[str, ...], look: Callable[[Up], N
 
 
 @contextmanager
-def _running(data: Path, log: Path, words: tuple[str, ...]) -> Iterator[Up]:
+def _start_up(data: Path, log: Path, words: tuple[str, ...]) -> Iterator[Up]:
     started = time.monotonic()
     port = _free_port()
     with log.open("wb") as output:
