@@ -12,6 +12,7 @@ from typing import Any
 from app.control.decide.last_question import CycleResult
 from app.control.domain.times import cycle_seconds, start_seconds
 from app.control.formulate.question import Question
+from app.garbage import settled
 from app.manifests.model import JSON, Key, Kind, Manifest
 from app.manifests.offline import DeclaredFiles
 from app.store.plans import plan_reads
@@ -98,6 +99,7 @@ def simulate(database_url: str, order: SimulationOrder, say: Say = lambda line: 
     if order.planner:
         world = with_policy(world, {"planner": order.planner})
     with (
+        settled(),
         FreshSampler(order.work, order.seed, len(os.sched_getaffinity(0))) as sampler,
         simulated(database_url, world, order.shapes, seed=order.seed, work=order.work, physics=physics) as simulation,
     ):
