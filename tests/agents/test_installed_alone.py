@@ -65,7 +65,6 @@ def test_the_doctor_of_a_bare_node_speaks_plainly(tmp_path: Path, wheel: Path) -
     speaks_plainly(gpuwright, tmp_path)
 
 
-@pytest.mark.long
 @pytest.mark.soak  # installs from a package index
 def test_pip_installs_the_agent_into_a_fresh_environment(tmp_path: Path) -> None:
     venv.create(tmp_path / "venv", with_pip=True)

@@ -26,7 +26,6 @@ COUNTED = f"until {LAST_LOOK} | grep -q 'of 1 within their SLO'; do ask >/dev/nu
 
 
 @pytest.mark.slow
-@pytest.mark.long
 @pytest.mark.timeout(LONGEST_SECONDS)
 def test_the_page_serves_a_model_within_its_slo(tmp_path: Path) -> None:
     need_cores()

@@ -20,7 +20,6 @@ PAGE = DOCS / "own-jobs.md"
 LONGEST_SECONDS = 600.0
 
 
-@pytest.mark.long
 @pytest.mark.timeout(LONGEST_SECONDS)
 @pytest.mark.soak  # a minute and more; its parts are tested every day
 def test_the_page_preempts_and_kills_a_job_that_goes_on_from_its_last_save(tmp_path: Path) -> None:

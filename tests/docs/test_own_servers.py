@@ -23,7 +23,6 @@ REQUESTS = scaled(200, 40)  # while the server is replaced
 
 
 @pytest.mark.slow
-@pytest.mark.long
 @pytest.mark.timeout(LONGEST_SECONDS)
 def test_the_page_serves_a_users_own_server_and_loses_no_request(tmp_path: Path) -> None:
     need_cores()

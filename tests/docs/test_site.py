@@ -49,7 +49,6 @@ def test_nothing_of_it_is_fetched_from_elsewhere(site: Path) -> None:
     assert fetched == {}
 
 
-@pytest.mark.long
 @pytest.mark.soak  # minutes; CI runs them by `python -m tests.proofs.pages`
 @pytest.mark.parametrize("name", ["tutorial", "three-machines"])
 def test_a_page_can_be_done_by_its_letter(name: str) -> None:

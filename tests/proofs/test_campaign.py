@@ -27,7 +27,6 @@ def quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("seed", range(10) if SOAK else [1])
 def test_a_campaign_of_faults_breaks_no_invariant(database_url: str, tmp_path: Path, seed: int) -> None:
     result = run_campaign(database_url, tmp_path / "fleet", seed, FAULTS)
@@ -35,7 +34,6 @@ def test_a_campaign_of_faults_breaks_no_invariant(database_url: str, tmp_path: P
     assert result.faults == FAULTS
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("removal", REMOVALS if SOAK else QUICK)
 def test_a_removed_defence_is_noticed(database_url: str, tmp_path: Path, removal: str) -> None:
     result = run_campaign(database_url, tmp_path / "fleet", 1, MOST_FAULTS, removal)

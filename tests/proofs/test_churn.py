@@ -25,7 +25,6 @@ def stays_flat(figures: Figures, threads: int) -> None:
     assert max(sample.journal_kib for sample in figures.samples) < JOURNAL_KIB
 
 
-@pytest.mark.long
 def test_an_agent_that_changes_real_instances_stays_as_small_as_it_was(tmp_path: Path) -> None:
     figures = real(tmp_path, scaled(1000, 20))
     stays_flat(figures, threads=THREADS)

@@ -13,7 +13,6 @@ MOST_BYTES = 300_000
 
 
 @pytest.mark.slow
-@pytest.mark.long
 def test_the_page_of_a_large_fleet_is_small_and_breaks_no_rule_of_axe(postgres: DatabaseServer) -> None:
     need(CHROMIUM, "chromium")
     size = (scaled(1000, 20), scaled(300, 10), scaled(60, 10))

@@ -10,7 +10,6 @@ from app.store.database.versions import LEAP_BY
 from tests.proofs.disaster import disaster
 
 
-@pytest.mark.long
 @pytest.mark.soak  # minutes of real processes; the leap itself: tests/app/store/test_backup.py
 def test_a_restore_to_a_moment_is_that_moment_and_nodes_believe_it_after_the_leap(tmp_path: Path) -> None:
     outcome = disaster(tmp_path, archive_seconds=2, seconds=8.0)

@@ -18,7 +18,6 @@ HANDOVERS = [
 
 
 @pytest.mark.slow
-@pytest.mark.long
 @pytest.mark.parametrize(("packing", "mode"), HANDOVERS)
 def test_no_request_fails_while_shares_change(tmp_path: Path, packing: int, mode: str) -> None:
     changes = scaled(200, 2 if (packing, mode) == (97, "strict") else 6)

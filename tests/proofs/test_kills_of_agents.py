@@ -17,7 +17,6 @@ pytestmark = pytest.mark.slow
 LINES = 10  # of a hand-over: eight stages, and twice that usage was heard of
 
 
-@pytest.mark.long
 def test_case_11_killed_at_every_line_of_the_journal_no_request_fails(api: RunningServer, tmp_path: Path) -> None:
     every = [(number, when) for number in range(1, LINES + 1) for when in ("before", "after")]
     steps = every * 10 if SOAK else [(2, "before"), (5, "after"), (7, "before")]
@@ -29,7 +28,6 @@ def test_case_11_killed_at_every_line_of_the_journal_no_request_fails(api: Runni
     nothing_broke(made)
 
 
-@pytest.mark.long
 def test_case_11_no_request_fails_when_processes_die_at_random_moments(api: RunningServer, tmp_path: Path) -> None:
     with site(api, tmp_path) as made:
         at_random(made, scaled(100, 2), random.Random(11))

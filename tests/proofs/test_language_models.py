@@ -7,7 +7,6 @@ import pytest
 from tests.proofs.language_models import prove
 
 
-@pytest.mark.long
 @pytest.mark.soak  # half an hour of waiting; real streams are measured every day elsewhere
 @pytest.mark.timeout(3600)
 def test_language_models_keep_their_promises_beside_everything_else() -> None:

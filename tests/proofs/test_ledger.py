@@ -13,7 +13,6 @@ from tests.support.soak import scaled
 
 
 @pytest.mark.slow
-@pytest.mark.long
 def test_what_was_killed_is_booked_once_and_every_gap_is_marked(postgres: DatabaseServer, tmp_path: Path) -> None:
     url = postgres.create()
     with town(url, url, tmp_path, scaled(6, 2), {"GPUWRIGHT_DATABASE_DIRECT": "1"}) as made:

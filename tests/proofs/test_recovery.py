@@ -57,7 +57,6 @@ class HeldUp(Campaign):
 
 
 @pytest.mark.slow
-@pytest.mark.long
 @pytest.mark.parametrize("rests", [True, False])
 def test_the_rest_after_a_failed_step_is_no_time_to_recover(database_url: str, tmp_path: Path, rests: bool) -> None:
     with campaign_fleet(database_url, tmp_path / "fleet", 1) as (simulation, gateway, disk):

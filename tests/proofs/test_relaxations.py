@@ -9,7 +9,6 @@ from tests.support.soak import scaled
 
 
 @pytest.mark.slow
-@pytest.mark.long
 def test_the_change_that_is_named_serves_the_service() -> None:
     found = prove(scaled(200, 10))
     assert found.failed == []

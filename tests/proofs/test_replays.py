@@ -9,7 +9,6 @@ from tests.support.soak import scaled
 
 
 @pytest.mark.slow
-@pytest.mark.long
 @pytest.mark.timeout(scaled(3600, 900))
 def test_recorded_decisions_are_made_again_at_nice_19_next_to_a_busy_loop() -> None:
     seen = prove(scaled(1000, 4))

@@ -14,7 +14,6 @@ from tests.support.soak import SOAK, scaled
 
 # Every day where a connection is the least sure: behind PgBouncer, in transaction mode.
 @pytest.mark.slow
-@pytest.mark.long
 @pytest.mark.parametrize("each_database", KINDS_OF_DATABASE if SOAK else ["pgbouncer"], indirect=True)
 def test_case_1_case_2_case_3_case_10_killed_and_paused_processes_cost_no_request(
     each_database: GivenDatabase, tmp_path: Path

@@ -56,7 +56,6 @@ def converged(chaos: Chaos) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.long
 @pytest.mark.parametrize("seed", SEEDS)
 def test_random_faults_break_nothing_that_must_hold_and_leave_nothing_behind(database_url: str, seed: int) -> None:
     with simulated(database_url, world()) as simulation:

@@ -59,7 +59,6 @@ def machine(server: DatabaseServer) -> type[RuleBasedStateMachine]:
 
 
 @pytest.mark.slow
-@pytest.mark.long
 def test_no_sequence_of_faults_breaks_what_must_hold(postgres: DatabaseServer) -> None:
     run_state_machine_as_test(
         machine(postgres),

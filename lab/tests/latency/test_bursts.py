@@ -44,7 +44,6 @@ def test_hardly_any_variation_is_poisson() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.long
 def test_no_accepted_load_is_beyond_the_exact_chain() -> None:
     for batch, variation, ratio, percentile in questions(scaled(3000, 60), seed=22):
         load = kernels.accepted_load(limits(percentile, [batch], variation).loads[batch], ratio)
@@ -53,7 +52,6 @@ def test_no_accepted_load_is_beyond_the_exact_chain() -> None:
             assert late <= (1.0 - percentile / 100.0) * (1.0 + 1e-6), (batch, variation, ratio, percentile, load)
 
 
-@pytest.mark.long
 def test_hardly_any_load_is_lost() -> None:
     """Of the chain's load at most 3 %, for small batches at usual percentiles and SLOs of two execs or more."""
     kept = []

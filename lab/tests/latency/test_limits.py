@@ -14,7 +14,6 @@ from tests.support.soak import scaled
 
 
 @pytest.mark.slow
-@pytest.mark.long
 def test_no_accepted_load_is_beyond_the_exact_chain() -> None:
     for batch, percentile, ratio in questions(scaled(50_000, 100), seed=12):
         allowed = (1.0 - percentile / 100.0) * (1.0 + 1e-6)
@@ -29,7 +28,6 @@ def test_no_accepted_load_is_beyond_the_exact_chain() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.long
 def test_hardly_any_load_is_lost() -> None:
     """Of the largest load, with and without a timeout, at most 3 %: so much the claim of a bound allows for."""
     kept, with_timeout = [], 0
@@ -50,7 +48,6 @@ def test_hardly_any_load_is_lost() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.long
 def test_hardly_any_low_load_is_lost() -> None:
     """Of loads of 0.0001..0.05, with and without a timeout, at most 3 %: SLOs a hair below two execs are left out."""
     kept = []

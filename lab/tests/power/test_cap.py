@@ -25,7 +25,6 @@ def longest(broken: list[bool]) -> int:
     return most
 
 
-@pytest.mark.long
 def test_the_cap_is_held_within_one_period_in_random_load_steps() -> None:
     steps = over_at_all = 0
     for seed in range(scaled(100, 10)):

@@ -31,7 +31,6 @@ def settles(case: PowerCase, clock: int, rates: Mapping[str, float]) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.long
 def test_latency_is_regained_where_a_clock_of_the_frame_keeps_both_limits() -> None:
     tried = 0
     for seed in range(10_000):

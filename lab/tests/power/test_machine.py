@@ -109,7 +109,6 @@ class Node:
 
 
 @pytest.mark.slow
-@pytest.mark.long
 @pytest.mark.parametrize("limited", [False, True])
 def test_the_cap_of_a_simulated_gpu_is_held_within_one_period(limited: bool) -> None:
     steps, over_at_all = scaled(1000, 100), 0

@@ -42,7 +42,6 @@ def test_the_stated_dispersion_is_that_of_the_counts() -> None:
     assert variation_of(burstiness_of(0.4, 2000.0, 50.0), 2000.0, 50.0) == pytest.approx(0.4)
 
 
-@pytest.mark.long
 def test_no_accepted_load_is_refused_by_the_referee() -> None:
     found, asked = [], 0
     for index, (batch, variation, ratio, percentile) in enumerate(questions(scaled(3000, 40), seed=21)):

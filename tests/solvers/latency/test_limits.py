@@ -14,7 +14,6 @@ from tests.support.soak import scaled
 
 
 @pytest.mark.slow
-@pytest.mark.long
 def test_no_accepted_load_is_refused_by_the_referee() -> None:
     random = np.random.default_rng(11)
     found = []

@@ -315,7 +315,6 @@ def test_a_daemon_whose_folder_lies_deep_is_reached(tmp_path: Path) -> None:
         stage.close()
 
 
-@pytest.mark.long
 def test_clients_that_come_and_go_leave_nothing_behind(stage: OverDriver) -> None:
     device, mps = stage.reopen()
     uuid = stage.uuids[0]

@@ -22,7 +22,6 @@ SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP, FLAGS = 35091, 35092, 1, "16sH14x"
 ALONE = ["unshare", "--net", *(["--map-root-user"] if os.geteuid() else [])]  # with a network of its own
 
 
-@pytest.mark.long
 @pytest.mark.soak  # it waits for half a minute
 def test_a_cut_cable_is_noticed_by_who_asks_and_by_who_waits(tmp_path: Path) -> None:
     if subprocess.run([*ALONE, "true"], capture_output=True).returncode != 0:

@@ -19,7 +19,6 @@ OFTEN = 0.95
 
 
 @pytest.mark.slow
-@pytest.mark.long
 def test_within_five_per_cent_of_the_best_in_fewer_than_25_measurements_on_19_curves_of_20() -> None:
     regrets = {}
     for seed in range(SEEDS):

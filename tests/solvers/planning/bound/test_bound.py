@@ -192,7 +192,6 @@ def last(problem: Problem, work: int = 200_000) -> bound.Round:
 
 
 @pytest.mark.slow
-@pytest.mark.long
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(problems(), st.integers(0, 2**32 - 1))
 def test_no_plan_costs_less_than_the_bound(problem: Problem, seed: int) -> None:

@@ -80,7 +80,6 @@ def drawn_steps(need: Floats, rng: np.random.Generator) -> RateSteps:
 
 
 @pytest.mark.slow
-@pytest.mark.long
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(problems(), st.integers(0, 2**32 - 1))
 def test_no_plan_costs_less_than_any_prices_of_steps_prove(problem: Problem, seed: int) -> None:

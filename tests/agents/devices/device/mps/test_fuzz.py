@@ -105,7 +105,6 @@ class Fuzzed:
 
 
 @pytest.mark.slow
-@pytest.mark.long
 def test_a_doubtful_answer_is_never_believed(root: Path) -> None:
     chance = random.Random(20261120)
     fuzzed = Fuzzed(root, chance)
