@@ -11,7 +11,7 @@ CASES = range(1, 33)
 PLACE = "scripts/house/cases.py"
 
 
-def a_case_has_a_test_that_carries_its_number(tree: Tree) -> Iterator[Fault]:
+def a_case_has_a_test_with_its_number(tree: Tree) -> Iterator[Fault]:
     numbers = {
         int(number)
         for source in tree.sources.values()
@@ -22,4 +22,4 @@ def a_case_has_a_test_that_carries_its_number(tree: Tree) -> Iterator[Fault]:
     yield from (Fault(PLACE, 1, f"no test is called test_case_{case}_...") for case in CASES if case not in numbers)
 
 
-RULES = (a_case_has_a_test_that_carries_its_number,)
+RULES = (a_case_has_a_test_with_its_number,)

@@ -92,7 +92,7 @@ EVERY_CASE = "".join(f"def test_case_{number}_is_noticed(): ...\n" for number in
             "solvers/a.py:5: add is never called from Python: say inner=True",
         ),
         (
-            cases.a_case_has_a_test_that_carries_its_number,
+            cases.a_case_has_a_test_with_its_number,
             {"tests/test_a.py": EVERY_CASE},
             "scripts/house/cases.py:1: no test is called test_case_7_...",
         ),

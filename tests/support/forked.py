@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tests.support.patience import patience
+
 ROOT = Path(__file__).parents[2]
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
@@ -69,15 +71,13 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
 
-def gpuwright(
-    *words: str, environment: Mapping[str, str], folder: Path = ROOT, seconds: float = 90.0
-) -> subprocess.CompletedProcess[str]:
+def gpuwright(*words: str, environment: Mapping[str, str], folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
     """Runs `gpuwright WORDS` to its end."""
     with TemporaryDirectory(prefix="gpuwright-run-") as name:
         out, errors = Path(name, "out"), Path(name, "errors")
         process = Forked(words, folder, environment, out, errors)
         try:
-            code = process.wait(seconds)
+            code = process.wait(patience())
         finally:
             process.kill()
         return subprocess.CompletedProcess(words, code, out.read_text(), errors.read_text())

@@ -7,7 +7,6 @@ import secrets
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from app.postgres import child
 from app.postgres.admission import ROLE
 from app.store.database import schema
 from tests.support.needs import need
+from tests.support.patience import until
 from tests.support.ports import free_port
 from tests.support.scratch import MEMORY
 
@@ -192,12 +192,9 @@ def pgbouncer(folder: Path, server_url: str) -> Iterator[int]:
 
 
 def _await_port(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline and process.poll() is None:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-        except OSError:
-            time.sleep(0.02)
-        else:
-            return
-    raise AssertionError(f"pgbouncer did not start: {log.read_text()}")
+    def answers() -> bool:
+        assert process.poll() is None, f"pgbouncer ended: {log.read_text()}"
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", port)) == 0
+
+    until(answers, lambda: f"pgbouncer does not answer: {log.read_text()}")

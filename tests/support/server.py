@@ -8,9 +8,8 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,7 +20,7 @@ from app.store.access import tokens as token_rows
 from app.store.database.database import Database
 from tests.support.contract import check_answer
 from tests.support.forked import ROOT, Forked
-from tests.support.patience import patience
+from tests.support.patience import patience, until
 from tests.support.ports import free_port
 
 
@@ -129,15 +128,13 @@ class RunningServer:
         self.process = self._launch()
 
     def await_ready(self) -> None:
-        began = time.monotonic()
-        while time.monotonic() - began < patience() and self.process.poll() is None:
-            try:
-                if self.request("GET", "/readyz", token="").status == 200:
-                    return
-            except (OSError, http.client.HTTPException):
-                pass
-            time.sleep(0.03)
-        raise AssertionError(f"the server is not ready: {self.log_path.read_text()[-4000:]}")
+        def is_ready() -> bool:
+            assert self.process.poll() is None, f"the server ended: {self.log_path.read_text()[-4000:]}"
+            with suppress(OSError, http.client.HTTPException):
+                return self.request("GET", "/readyz", token="").status == 200
+            return False
+
+        until(is_ready, lambda: f"the server is not ready: {self.log_path.read_text()[-4000:]}")
 
     def _launch(self) -> subprocess.Popen[bytes] | Forked:
         words = ["serve", "--port", str(self.port)]
