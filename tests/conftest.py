@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import settings
 
+from app.store.database.database import Database
 from tests.support import heavy, scratch
 from tests.support.needs import need, need_root
 from tests.support.postgres import (
@@ -142,6 +143,14 @@ def database_url(postgres: DatabaseServer) -> Iterator[str]:
     url = postgres.create()
     yield url
     postgres.drop(url)
+
+
+@pytest.fixture
+def database(database_url: str) -> Iterator[Database]:
+    """Connections to it, and to that of `api`."""
+    opened = Database(database_url, pool_size=4, direct=True)
+    yield opened
+    opened.close()
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,8 +13,7 @@ from app.manifests.validate import validate
 from cli import exits
 from cli.catalogue import manifest, sheets
 from cli.main import main
-from tests.support.postgres import DatabaseServer
-from tests.support.server import RunningServer, running_server
+from tests.support.server import RunningServer
 
 OF_THE_PAPERS = {
     "v100-sxm2-32gb", "t4-16gb", "a100-pcie-40gb", "a100-sxm4-40gb", "a30-24gb", "rtx-4090-24gb",
@@ -31,14 +30,6 @@ def run(capsys: pytest.CaptureFixture[str], cli_config: Path) -> Run:
         return code, printed.out, printed.err
 
     return command
-
-
-@pytest.fixture(scope="module")
-def server(postgres: DatabaseServer) -> Iterator[RunningServer]:
-    url = postgres.create()
-    with running_server(url) as running:
-        yield running
-    postgres.drop(url)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -24,13 +24,6 @@ from tests.support.server import RunningServer
 from tests.support.world import gpu_type
 
 SPEC = {"gpuType": "v100-16gb", "gpus": 4, "cpuCores": 48, "memoryGib": 256}
-
-
-@pytest.fixture
-def database(api: RunningServer) -> Iterator[Database]:
-    opened = Database(api.database_url, pool_size=2)
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -31,13 +30,6 @@ from tests.support.world import gpu_type
 
 NOON = datetime(2026, 3, 29, 12, tzinfo=UTC)
 LONG = "x" * 90
-
-
-@pytest.fixture
-def database(api: RunningServer) -> Iterator[Database]:
-    opened = Database(api.database_url, pool_size=2)
-    yield opened
-    opened.close()
 
 
 def joining(api: RunningServer, folder: Path) -> Credential:

@@ -23,13 +23,6 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def database(api: RunningServer) -> Iterator[Database]:
-    opened = Database(api.database_url, pool_size=2)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
 def agent(api: RunningServer, tmp_path: Path) -> Iterator[AgentProcess]:
     with running_agent(api, tmp_path / "agent") as started:
         yield started

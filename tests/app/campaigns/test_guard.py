@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -24,13 +23,6 @@ from tests.support.server import RunningServer, running_server
 from tests.support.world import gpu_type, model, node, service
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def database(api: RunningServer) -> Iterator[Database]:
-    opened = Database(api.database_url, pool_size=2)
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -17,13 +16,6 @@ from app.store.database.database import Database
 from app.store.fleet import gateways, loads
 from app.store.fleet.loads import LoadBucket
 from tests.support.reports import instance, report, this_minute
-
-
-@pytest.fixture
-def database(database_url: str) -> Iterator[Database]:
-    opened = Database(database_url, pool_size=4, direct=True)
-    yield opened
-    opened.close()
 
 
 def put(database: Database, body: dict[str, Any] | bytes, node: str = "", sequence: int = 0) -> None:
