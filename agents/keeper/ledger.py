@@ -26,7 +26,7 @@ class CopyLedger:
         self._journal = journal
         self._date = date
         self._lock = threading.Lock()
-        self.news = threading.Event()  # a copy has come, is leaving, or has gone: report early
+        self.news = threading.Event()  # a copy has come, progressed, is leaving, or has gone: report early
 
     def copies(self) -> tuple[NodeCopy, ...]:
         """Returns every copy that is not gone."""

@@ -31,10 +31,18 @@ GatewayCounters = Callable[[], Mapping[str, Counters]]
 class CopyCounters:
     """Keeps the newest totals of each copy, and those of a few seconds ago."""
 
-    def __init__(self, talk: CopyClient, filler: Filler, gateway: GatewayCounters | None) -> None:
+    def __init__(
+        self,
+        talk: CopyClient,
+        filler: Filler,
+        gateway: GatewayCounters | None,
+        on_first_progress: Callable[[], object] = bool,
+    ) -> None:
         self._talk = talk
         self._filler = filler
         self._gateway = gateway
+        self._on_first_progress = on_first_progress  # called when a job's process is first seen to have done something
+        self._progressed: set[str] = set()  # jobs that were
         self._served: dict[str, Served | None] = {}
         self._asked_at: dict[str, float] = {}
         self._busy: dict[str, float] = {}
@@ -84,6 +92,10 @@ class CopyCounters:
         totals = {copy.id: self._totals_of(copy) for copy in here}
         self._leave_out_inherited(totals, minute)  # before anything can be reported
         self.totals = totals
+        progressed = {copy.id for copy in here if copy.wanted.job and self.units(copy.id)}
+        if progressed - self._progressed:
+            self._on_first_progress()
+        self._progressed = progressed
         for gone in self._asked_at.keys() - {copy.id for copy in copies}:
             self._asked_at.pop(gone)
             self._served.pop(gone, None)

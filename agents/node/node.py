@@ -71,7 +71,7 @@ class LocalNode:
         journal = Journal(folder.path / "journal.jsonl")
         routes = GatewayRoutes(around.routes, clock)
         self.ledger = CopyLedger(journal, date)
-        self.counters = CopyCounters(around.drivers.talk, filler, around.counters)
+        self.counters = CopyCounters(around.drivers.talk, filler, around.counters, self.ledger.news.set)
         self.keeper = Keeper(
             self.ledger,
             around.drivers,
