@@ -43,7 +43,7 @@ class TourFleet:
         self._screen, self._errors = folder / "screen.txt", folder / "errors.txt"
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("GPUWRIGHT_", "DATABASE_"))}
         self.environment = kept | {
-            "GPUWRIGHT_CONFIG": str(folder / "config.json"), "GPUWRIGHT_SOLVE_SECONDS": "0.2",
+            "GPUWRIGHT_CONFIG": str(folder / "config.json"), "GPUWRIGHT_SOLVE_SECONDS": "0.05",
             "GPUWRIGHT_ANSWERS_READY": "0", "GPUWRIGHT_RATE_BURST": "100000", "GPUWRIGHT_RATE_PER_SECOND": "1000",
         }  # fmt: skip
         self._screen.touch()
