@@ -18,30 +18,30 @@ FILES = {archive.RECORDING: b"{}\n", archive.EVIDENCE: b"## A card\n"}
 Members = list[tuple[tarfile.TarInfo, bytes]]
 
 
-def sums(files: dict[str, bytes]) -> bytes:
+def sum_up(files: dict[str, bytes]) -> bytes:
     return "".join(f"{hashlib.sha256(content).hexdigest()}  {name}\n" for name, content in files.items()).encode()
 
 
-def member(name: str, content: bytes = b"", kind: bytes = tarfile.REGTYPE) -> tuple[tarfile.TarInfo, bytes]:
+def make(name: str, content: bytes = b"", kind: bytes = tarfile.REGTYPE) -> tuple[tarfile.TarInfo, bytes]:
     info = tarfile.TarInfo(name)
     info.type, info.size, info.linkname = kind, len(content), archive.RECORDING
     return info, content
 
 
-def whole() -> Members:
-    return [member(name, content) for name, content in {**FILES, archive.SUMS: sums(FILES)}.items()]
+def list_all() -> Members:
+    return [make(name, content) for name, content in {**FILES, archive.SUMS: sum_up(FILES)}.items()]
 
 
-def packed(path: Path, members: Members) -> Path:
+def pack(path: Path, members: Members) -> Path:
     """Packs what a hostile sender might, with the right checksum of the whole."""
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w:gz") as tar:
         for info, content in members:
             tar.addfile(info, io.BytesIO(content))
-    return stated(path, stream.getvalue())
+    return write_with_checksum(path, stream.getvalue())
 
 
-def stated(path: Path, content: bytes) -> Path:
+def write_with_checksum(path: Path, content: bytes) -> Path:
     path.write_bytes(content)
     name_checksum(path).write_text(f"{hashlib.sha256(content).hexdigest()}  {path.name}\n")
     return path
@@ -51,7 +51,7 @@ def test_an_archive_is_read_as_it_was_written_and_is_the_same_each_time(tmp_path
     first = write_archive(tmp_path / "a.tar.gz", FILES)
     assert write_archive(tmp_path / "b.tar.gz", FILES) == first
     found, files = read_archive(tmp_path / "a.tar.gz")
-    assert found == first and files == {**FILES, archive.SUMS: sums(dict(sorted(FILES.items())))}
+    assert found == first and files == {**FILES, archive.SUMS: sum_up(dict(sorted(FILES.items())))}
     name_checksum(tmp_path / "a.tar.gz").unlink()
     assert read_archive(tmp_path / "a.tar.gz", first.upper())[0] == first
 
@@ -83,24 +83,24 @@ def test_an_archive_without_a_stated_checksum_is_refused(tmp_path: Path) -> None
 
 HOSTILE: dict[str, tuple[Callable[[], Members], str]] = {
     "a changed file": (
-        lambda: [*whole()[1:], member(archive.RECORDING, b"{ }\n")], "'recording.json' does not have the checksum",
+        lambda: [*list_all()[1:], make(archive.RECORDING, b"{ }\n")], "'recording.json' does not have the checksum",
     ),
-    "a missing file": (lambda: whole()[1:], "'recording.json' is missing"),
-    "no checksums": (lambda: whole()[:2], "'SHA256SUMS' is missing"),
+    "a missing file": (lambda: list_all()[1:], "'recording.json' is missing"),
+    "no checksums": (lambda: list_all()[:2], "'SHA256SUMS' is missing"),
     "checksums of another file": (
-        lambda: [*whole()[:2], member(archive.SUMS, sums({**FILES, "more": b""}))], "SHA256SUMS does not list just",
+        lambda: [*list_all()[:2], make(archive.SUMS, sum_up({**FILES, "more": b""}))], "SHA256SUMS does not list just",
     ),
     "a checksum twice": (
-        lambda: [*whole()[:2], member(archive.SUMS, sums(FILES) + sums(FILES))], "SHA256SUMS does not list just",
+        lambda: [*list_all()[:2], make(archive.SUMS, sum_up(FILES) + sum_up(FILES))], "SHA256SUMS does not list just",
     ),
-    "an extra file": (lambda: [*whole(), member("run-me.sh", b"exit")], "'run-me.sh' does not belong in it"),
-    "a file twice": (lambda: [*whole(), member(archive.EVIDENCE, b"other")], "'evidence.md' is in it twice"),
-    "a path that climbs out": (lambda: [*whole(), member("../../evidence.md", b"x")], "leads out of the archive"),
-    "an absolute path": (lambda: [*whole(), member("/tmp/evidence.md", b"x")], "leads out of the archive"),
-    "a link": (lambda: [*whole()[1:], member(archive.RECORDING, b"", tarfile.SYMTYPE)], "is not a plain file"),
-    "a hard link": (lambda: [*whole()[:1], member(archive.EVIDENCE, b"", tarfile.LNKTYPE)], "is not a plain file"),
-    "a device": (lambda: [member(archive.RECORDING, b"", tarfile.CHRTYPE)], "is not a plain file"),
-    "a folder": (lambda: [member(archive.RECORDING, b"", tarfile.DIRTYPE)], "is not a plain file"),
+    "an extra file": (lambda: [*list_all(), make("run-me.sh", b"exit")], "'run-me.sh' does not belong in it"),
+    "a file twice": (lambda: [*list_all(), make(archive.EVIDENCE, b"other")], "'evidence.md' is in it twice"),
+    "a path that climbs out": (lambda: [*list_all(), make("../../evidence.md", b"x")], "leads out of the archive"),
+    "an absolute path": (lambda: [*list_all(), make("/tmp/evidence.md", b"x")], "leads out of the archive"),
+    "a link": (lambda: [*list_all()[1:], make(archive.RECORDING, b"", tarfile.SYMTYPE)], "is not a plain file"),
+    "a hard link": (lambda: [*list_all()[:1], make(archive.EVIDENCE, b"", tarfile.LNKTYPE)], "is not a plain file"),
+    "a device": (lambda: [make(archive.RECORDING, b"", tarfile.CHRTYPE)], "is not a plain file"),
+    "a folder": (lambda: [make(archive.RECORDING, b"", tarfile.DIRTYPE)], "is not a plain file"),
 }  # fmt: skip
 
 
@@ -108,19 +108,19 @@ HOSTILE: dict[str, tuple[Callable[[], Members], str]] = {
 def test_a_hostile_archive_is_refused_by_name(name: str, tmp_path: Path) -> None:
     members, why = HOSTILE[name]
     with pytest.raises(BadArchive, match=why):
-        read_archive(packed(tmp_path / "a.tar.gz", members()))
+        read_archive(pack(tmp_path / "a.tar.gz", members()))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.tar.gz", "a.tar.gz.sha256"]
 
 
 def test_a_sparse_file_that_claims_more_than_it_brings_is_refused(tmp_path: Path) -> None:
-    info, content = member(archive.RECORDING, b"")
+    info, content = make(archive.RECORDING, b"")
     info.pax_headers = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": str(2**50)}
     with pytest.raises(BadArchive):
-        read_archive(packed(tmp_path / "a.tar.gz", [(info, content)]))
+        read_archive(pack(tmp_path / "a.tar.gz", [(info, content)]))
 
 
 def test_an_archive_that_unpacks_to_too_much_is_refused(tmp_path: Path) -> None:
-    bomb = stated(tmp_path / "bomb.tar.gz", gzip.compress(bytes(archive.MOST_BYTES + 1), 9))
+    bomb = write_with_checksum(tmp_path / "bomb.tar.gz", gzip.compress(bytes(archive.MOST_BYTES + 1), 9))
     assert bomb.stat().st_size < archive.MOST_PACKED_BYTES
     with pytest.raises(BadArchive, match="unpacks to more than"):
         read_archive(bomb)
@@ -128,7 +128,7 @@ def test_an_archive_that_unpacks_to_too_much_is_refused(tmp_path: Path) -> None:
 
 def test_an_archive_that_is_too_large_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadArchive, match=r"large\.tar\.gz has more than"):
-        read_archive(stated(tmp_path / "large.tar.gz", bytes(archive.MOST_PACKED_BYTES + 1)))
+        read_archive(write_with_checksum(tmp_path / "large.tar.gz", bytes(archive.MOST_PACKED_BYTES + 1)))
 
 
 @pytest.mark.parametrize("keeps", [0, 40, 200])
@@ -136,10 +136,10 @@ def test_half_an_archive_is_refused(keeps: int, tmp_path: Path) -> None:
     path = tmp_path / "a.tar.gz"
     write_archive(path, FILES)
     with pytest.raises(BadArchive):
-        read_archive(stated(path, path.read_bytes()[:keeps]))
+        read_archive(write_with_checksum(path, path.read_bytes()[:keeps]))
 
 
 def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
     for content in (b"", b"hello", gzip.compress(b"hello"), gzip.compress(bytes(1024))):
         with pytest.raises(BadArchive):
-            read_archive(stated(tmp_path / "a.tar.gz", content))
+            read_archive(write_with_checksum(tmp_path / "a.tar.gz", content))

@@ -31,13 +31,13 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def sent(root: Path, recording: Recording) -> Path:
+def send(root: Path, recording: Recording) -> Path:
     path = root / NAME
     write_archive(path, {archive.RECORDING: encode(recording), archive.EVIDENCE: b"what it says\n"})
     return path
 
 
-def refused(root: Path, path: Path, sender: str = "Ada") -> str:
+def refuse(root: Path, path: Path, sender: str = "Ada") -> str:
     """Returns why it is not kept; nothing may have changed."""
     kept = {file: file.read_bytes() for file in root.rglob("*") if file.is_file()}
     with pytest.raises(BadArchive) as error:
@@ -46,7 +46,7 @@ def refused(root: Path, path: Path, sender: str = "Ada") -> str:
     return str(error.value)
 
 
-def found_by(step: str, change: Callable[[dict[str, Any]], object]) -> Recording:
+def change_found(step: str, change: Callable[[dict[str, Any]], object]) -> Recording:
     """Returns the recording with something else found by one step."""
     copy = msgspec.json.decode(encode(CLAIMED), type=Recording)
     change(copy.steps[step].found)
@@ -63,7 +63,7 @@ def test_a_kept_recording_can_be_played(kept: KeptRecording) -> None:
 @pytest.mark.slow
 @needs_gcc
 def test_what_was_sent_is_kept_once_and_has_a_row_with_its_sender(root: Path) -> None:
-    path = sent(root, CLAIMED)
+    path = send(root, CLAIMED)
     whole = archive.read_archive(path)[0]
     target = keep_archive(path, "Ada L.", whole, root)
     assert target.parent == root / FOLDER and target.name == f"nvidia-h100-80gb-hbm3-{whole[:8]}.json"
@@ -72,48 +72,48 @@ def test_what_was_sent_is_kept_once_and_has_a_row_with_its_sender(root: Path) ->
     page = (root / PAGE).read_text()
     row = f"| NVIDIA H100 80GB HBM3 | 570.00.stub | 12.8 | Ada L. | {CLAIMED.at} | 11 of 12 | {whole} |"
     assert row in page.splitlines() and page == make_page(root) and "None yet" not in page
-    assert "is kept already, from Ada L." in refused(root, path, "Somebody else")
+    assert "is kept already, from Ada L." in refuse(root, path, "Somebody else")
     path.write_bytes(b"")
     write_archive(path, {archive.RECORDING: encode(CLAIMED), archive.EVIDENCE: b"packed otherwise\n"})
-    assert "is kept already" in refused(root, path)
+    assert "is kept already" in refuse(root, path)
 
 
 @pytest.mark.slow
 @needs_gcc
 def test_a_recording_whose_replies_make_another_gpu_is_not_kept(root: Path) -> None:
-    fewer = found_by("device", lambda found: found["replies"].update(sm_count=100, cores=12800))
-    assert "cannot be played: sm_count is 100, and was 132" in refused(root, sent(root, fewer))
+    fewer = change_found("device", lambda found: found["replies"].update(sm_count=100, cores=12800))
+    assert "cannot be played: sm_count is 100, and was 132" in refuse(root, send(root, fewer))
 
 
 @pytest.mark.slow
 @needs_gcc
 @pytest.mark.parametrize("reply", [{"../../../../escaped": 1}, {"uuid": "x"}, {"clocks": "1" * 5000}, {"name": ["x"]}])
 def test_replies_that_nvml_does_not_give_are_not_played(reply: dict[str, Any], root: Path) -> None:
-    other = found_by("device", lambda found: found["replies"].update(reply))
-    assert "is none of NVML's" in refused(root, sent(root, other))
+    other = change_found("device", lambda found: found["replies"].update(reply))
+    assert "is none of NVML's" in refuse(root, send(root, other))
 
 
 def test_an_archive_that_is_no_recording_of_the_kit_is_not_kept(root: Path) -> None:
     path = root / NAME
     for content in (b"{}", b"[" * 100_000, b'{"at": 1}', encode(CLAIMED).replace(b'"card"', b'"other"')):
         write_archive(path, {archive.RECORDING: content, archive.EVIDENCE: b""})
-        assert refused(root, path).startswith("recording.json is not a recording: ")
+        assert refuse(root, path).startswith("recording.json is not a recording: ")
     more = msgspec.structs.replace(CLAIMED, steps={**CLAIMED.steps, "mine": StepRecord("done")})
-    assert "has a step 'mine'" in refused(root, sent(root, more))
+    assert "has a step 'mine'" in refuse(root, send(root, more))
     failed = msgspec.structs.replace(CLAIMED, steps={"device": StepRecord("failed", "no driver")})
-    assert "its step 'device' is not done" in refused(root, sent(root, failed))
+    assert "its step 'device' is not done" in refuse(root, send(root, failed))
     empty = msgspec.structs.replace(CLAIMED, steps={**CLAIMED.steps, "shares": StepRecord("done")})
-    assert "lacks what a step finds: KeyError: 'of'" in refused(root, sent(root, empty))
+    assert "lacks what a step finds: KeyError: 'of'" in refuse(root, send(root, empty))
 
 
 @pytest.mark.parametrize("sender", ["", "a | b", "<b>", "x" * 61, "two\nlines"])
 def test_a_sender_has_a_plain_name(sender: str, root: Path) -> None:
-    assert "the sender's name" in refused(root, sent(root, CLAIMED), sender)
+    assert "the sender's name" in refuse(root, send(root, CLAIMED), sender)
 
 
 def test_what_was_sent_is_text_on_the_page_and_no_markup() -> None:
     hostile = "<script>x</script> | `y` [z](javascript:z)\n# heading"
-    other = found_by("shares", lambda found: found.update(of=hostile))
+    other = change_found("shares", lambda found: found.update(of=hostile))
     other.steps["memory"].found["said"] = [hostile]
     steps = {**other.steps, "mps": StepRecord("failed", hostile)}
     other = msgspec.structs.replace(other, card=hostile, commit=hostile, steps=steps)

@@ -55,14 +55,14 @@ def run(out: Path, words: Sequence[str], environment: Mapping[str, str] | None =
     return process.returncode, printed
 
 
-def recorded(out: Path) -> tuple[Recording, bytes]:
+def read_recording(out: Path) -> tuple[Recording, bytes]:
     """Returns the recording that a run wrote, and all that its archive holds."""
     (path,) = out.glob("*.tar.gz")
     files = read_archive(path)[1]
     return msgspec.json.decode(files[archive.RECORDING], type=Recording), b"".join(files.values())
 
 
-def settings(state: NvmlState) -> list[str | None]:
+def read_settings(state: NvmlState) -> list[str | None]:
     return [state.get(0, key) for key in ("power_limit_mw", "compute_mode", "sm_clock_mhz")]
 
 
@@ -70,7 +70,7 @@ def test_a_whole_run_on_stand_ins_tries_everything_and_changes_no_setting(tmp_pa
     state = NvmlState(tmp_path / "nvml", gpus=1)
     status, printed = run(tmp_path / "out", ["--stand-in", *(() if SOAK else SHORT)], {VARIABLE: str(state.folder)})
     assert status == 0, printed
-    recording, _ = recorded(tmp_path / "out")
+    recording, _ = read_recording(tmp_path / "out")
     assert recording.is_stand_in and "a stand-in and no GPU" in printed and "Nothing was sent" in printed
     assert {name: step.outcome for name, step in recording.steps.items()} == dict.fromkeys(NAMES, "done") | KIT
     assert state.history() == [] and "the GPU's settings are as before" in printed
@@ -86,34 +86,34 @@ def test_a_whole_run_on_stand_ins_tries_everything_and_changes_no_setting(tmp_pa
 def test_settings_that_the_owner_allows_to_change_are_restored(tmp_path: Path) -> None:
     state = NvmlState(tmp_path / "nvml")
     state.add(0, power_limit_mw=600_000, compute_mode=2)
-    before = settings(state)
+    before = read_settings(state)
     words = ["--stand-in", "--change-settings", *SHORT, "--only", "settings", "clocks"]
     status, printed = run(tmp_path / "out", words, {VARIABLE: str(state.folder)})
     assert status == 0 and "the GPU's settings are as before" in printed, printed
-    recording, _ = recorded(tmp_path / "out")
+    recording, _ = read_recording(tmp_path / "out")
     assert {name: step.outcome for name, step in recording.steps.items()} == dict.fromkeys(
         ("device", "settings", "clocks"), "done"
     )
     assert recording.changes_settings and recording.settings_before == recording.settings_after
     changed = {call for _, call, _ in state.history()}
     assert changed >= {"SetGpuLockedClocks", "SetPowerManagementLimit", "SetComputeMode"}
-    assert settings(state) == before
+    assert read_settings(state) == before
 
 
 def test_a_run_that_is_stopped_restores_settings_and_writes_what_it_has(tmp_path: Path) -> None:
     state = NvmlState(tmp_path / "nvml", gpus=1)
-    before = settings(state)
+    before = read_settings(state)
     words = ["--stand-in", "--change-settings", "--seconds", "100", "--only", "clocks"]
     with start(tmp_path / "out", words, {VARIABLE: str(state.folder)}) as process:
         until(lambda: any(call == "SetGpuLockedClocks" for _, call, _ in state.history()))
         process.send_signal(signal.SIGTERM)
         printed = process.communicate()[0]
     assert process.returncode == 130, printed
-    recording, _ = recorded(tmp_path / "out")
+    recording, _ = read_recording(tmp_path / "out")
     assert recording.steps["clocks"].why == "it was interrupted" and recording.changed_settings() == []
     # The signal may come before or after the load has a compute mode of its own.
     assert [call for _, call, _ in state.history() if call.endswith("GpuLockedClocks")][-1] == "ResetGpuLockedClocks"
-    assert settings(state) == before
+    assert read_settings(state) == before
 
 
 def test_a_setting_that_is_not_as_before_is_named(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_a_setting_that_is_not_as_before_is_named(tmp_path: Path) -> None:
         state.set(0, "power_limit_mw", 500_000)
         printed = process.communicate()[0]
     assert process.returncode == 1 and "these settings differ from before: power limit in mW" in printed
-    assert recorded(tmp_path / "out")[0].changed_settings() == ["power limit in mW"]
+    assert read_recording(tmp_path / "out")[0].changed_settings() == ["power limit in mW"]
 
 
 def test_a_card_without_mps_is_read_and_the_rest_says_why_not(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_a_card_without_mps_is_read_and_the_rest_says_why_not(tmp_path: Path) ->
     state.process(0, 4711, 2.0)
     status, printed = run(tmp_path / "out", ["--change-settings"], nvml_stub.environment(state))
     assert status == 0, printed
-    recording, held = recorded(tmp_path / "out")
+    recording, held = read_recording(tmp_path / "out")
     outcomes = {name: (step.outcome, step.why) for name, step in recording.steps.items()}
     without = ("skipped", "there is no MPS: it needs nvidia-cuda-mps-control, and a card since Volta")
     assert outcomes == dict.fromkeys(NAMES, without) | dict.fromkeys(("device", "settings"), ("done", ""))
@@ -154,7 +154,7 @@ def test_a_driver_that_answers_nothing_ends_the_run(tmp_path: Path) -> None:
     state.hangs(0, "nvmlDeviceGetMemoryInfo")
     status, printed = run(tmp_path / "out", ["--stand-in", "--only", "mps"], {VARIABLE: str(state.folder)})
     assert status == 1, printed
-    recording, _ = recorded(tmp_path / "out")
+    recording, _ = read_recording(tmp_path / "out")
     assert {name: step.outcome for name, step in recording.steps.items()} == dict.fromkeys(("device", "mps"), "failed")
     assert all("no GPU answers" in step.why for step in recording.steps.values()), printed
 
