@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import selectors
 import threading
 import time
 from collections.abc import Callable
@@ -144,19 +145,22 @@ class Notices:
         if self._listen:
             listener.execute(f"LISTEN {CHANNEL}")
             reader.execute("SELECT pg_notify(%s, 'probe')", [CHANNEL])
-        doubt_at = time.monotonic() + PROBE_SECONDS
-        while not self._stopping.is_set():
-            self._look(reader)
-            until = time.monotonic() + (SAFETY_SECONDS if self.listening else POLL_SECONDS)
-            while not self._stopping.is_set() and (rest := until - time.monotonic()) > 0:
-                # A short timeout, so that stop() returns soon. One read serves all notifications; their payload is
-                # ignored, because any role of the database may send one.
-                if list(listener.notifies(timeout=min(rest, 0.2), stop_after=1)):
-                    self.listening = True
-                    self._look(reader)
-            if not self.listening and time.monotonic() > doubt_at:
-                log.warning("notices_polling", extra={"reason": "LISTEN receives nothing on this connection"})
-                doubt_at = math.inf
+        # psycopg's own wait wakes ten times a second, which costs an idle process more than all else.
+        with selectors.DefaultSelector() as arrivals:
+            arrivals.register(listener, selectors.EVENT_READ)
+            doubt_at = time.monotonic() + PROBE_SECONDS
+            while not self._stopping.is_set():
+                self._look(reader)
+                until = time.monotonic() + (SAFETY_SECONDS if self.listening else POLL_SECONDS)
+                while not self._stopping.is_set() and (rest := until - time.monotonic()) > 0:
+                    # A short timeout, so that stop() returns soon. One read serves all notifications; their payload is
+                    # ignored, because any role of the database may send one.
+                    if arrivals.select(min(rest, 0.2)) and any(listener.notifies(timeout=0, stop_after=1)):
+                        self.listening = True
+                        self._look(reader)
+                if not self.listening and time.monotonic() > doubt_at:
+                    log.warning("notices_polling", extra={"reason": "LISTEN receives nothing on this connection"})
+                    doubt_at = math.inf
 
     def _look(self, connection: psycopg.Connection[Any]) -> None:
         for name, value in connection.execute(READ_VERSIONS):
