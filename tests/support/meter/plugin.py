@@ -46,7 +46,7 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
         result = yield
     finally:
         tally.write()
-    if options.limits is not None:
+    if options.limits is not None and tally.costs:
         _judge(session, tally, options.limits)
     return result
 

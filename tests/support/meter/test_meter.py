@@ -73,6 +73,8 @@ def test_a_run_of_all_tests_over_its_budget_fails_and_a_run_of_some_does_not(tmp
     assert (status, "CPU seconds of a quick machine, more than 0.1" in printed) == (1, True)
     status, _ = finish_run(tmp_path, files, METER, "--limits=0.1", "test_a.py")
     assert status == 0
+    status, _ = finish_run(tmp_path, files, METER, "--limits=0.1", "-k", "nothing")
+    assert status == pytest.ExitCode.NO_TESTS_COLLECTED
 
 
 def test_a_child_counts_for_its_test_and_a_shared_fixture_for_none(tmp_path: Path) -> None:
