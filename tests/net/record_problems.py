@@ -20,18 +20,19 @@ from tests.net.problems import read_problem
 Document: TypeAlias = dict[str, Any]
 Change: TypeAlias = Callable[[list[Document]], None]
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+ROOT = Path(__file__).parents[2]
 WORK = 40
-NOON = "2026-12-01T12:00:00Z"
+NOON, SPRING = "2026-12-01T12:00:00Z", "2027-04-01T12:00:00Z"
 FAMILIES = ("A", "B", "C", "D", "E", "F")
 SIZES = ((8, 4), (16, 12), (40, 20))
+PRIORITIES = (20, 300, 60, 1000, 40, 200, 80, 500, 120, 30, 700, 160)
 PAPERS = ("hetsev", "mudi", "inss", "morak", "oltunes")
 TAGS = {"C": "two variants", "D": "share billing", "E": "power budget", "F": "jobs"}
 TOGETHER = (("spread", "nodes"), ("tenant", "energy"), ("power", "running"), ("spot", "nodes"))  # features
 
 
 def draw_problems() -> Iterator[Series]:
-    """Yields the sixty problems."""
+    """Yields the problems: sixty and three."""
     for letter in FAMILIES:
         for seed, (gpus, services) in enumerate(SIZES):
             tags = (f"family {letter}", *([TAGS[letter]] if letter in TAGS else []))
@@ -47,10 +48,12 @@ def draw_problems() -> Iterator[Series]:
     for name, change, tags in FEATURES:
         for seed in (30, 31):
             yield _family("A", 16, 12, seed, tags, change, name)
-    yield _example("quickstart", ("jobs",))
-    yield _example("several-gpus", ("language models",))
-    yield _example("testbed", ())
-    yield _example("morak", ())
+    for seed in (50, 51, 52):
+        yield _family("F", 12, 30, seed, ("jobs", "jobs waiting"), crowd_jobs, "priorities")
+    yield _example("examples/quickstart", ("jobs",))
+    yield _example("examples/several-gpus", ("language models",))
+    yield _example("examples/testbed", ())
+    yield _example("lab/testbeds/morak", ())
     for pair in TOGETHER:
         features = [feature for feature in FEATURES if feature[0] in pair]
         tags = ("jobs", *(tag for _, _, found in features for tag in found))
@@ -74,10 +77,11 @@ def _family(
     return _series("-".join(parts), documents, tags, seed)
 
 
-def _example(name: str, tags: tuple[str, ...]) -> Series:
-    read = [document for document in yaml.safe_load_all((EXAMPLES / f"{name}.yaml").read_text()) if document]
+def _example(path: str, tags: tuple[str, ...]) -> Series:
+    file = (ROOT / path).with_suffix(".yaml")
+    read = [document for document in yaml.safe_load_all(file.read_text()) if document]
     documents = json.loads(json.dumps(read, default=lambda moment: moment.isoformat()))  # keys become strings
-    return _series(f"example-{name}", documents, ("example", *tags), 0)
+    return _series(f"example-{file.stem}", documents, ("example", *tags), 0)
 
 
 def _series(name: str, documents: list[Document], tags: tuple[str, ...], seed: int) -> Series:
@@ -137,6 +141,20 @@ def _cap_nodes(documents: list[Document]) -> None:
         node["capW"] = round(0.7 * types[node["gpuType"]]["maxW"])
 
 
+def crowd_jobs(documents: list[Document]) -> None:
+    """More jobs with a deadline than services leave room for, of unequal priority."""
+    for service in _each(documents, "Service"):
+        service["ratePerSecond"] /= 2
+    for document in [document for document in documents if document["kind"] == "Job"]:
+        document["spec"]["deadline"] = SPRING
+        for number, priority in enumerate(PRIORITIES):
+            other = deepcopy(document)
+            other["metadata"]["name"] += f"-{number}"
+            other["spec"]["priority"] = priority
+            documents.append(other)
+    documents.append(_state({"now": NOON}))
+
+
 def _start_from_running(documents: list[Document]) -> None:
     """What serves two thirds of the rates runs already."""
     before = deepcopy(documents)
@@ -146,8 +164,11 @@ def _start_from_running(documents: list[Document]) -> None:
     plan = to_json(find(problem, SolveBudget(None, WORK), alone=True).plan, problem)
     fields = ("service", "node", "gpu", "variant", "batch", "batchTimeoutMs", "smPercent", "memoryGib", "clockMhz")
     running = [{name: line[name] for name in (*fields, "ratePerSecond")} for line in plan["instances"]]
-    spec = {"now": NOON, "running": running}
-    documents.append({"apiVersion": "gpuwright/v1", "kind": "State", "metadata": {"name": "now"}, "spec": spec})
+    documents.append(_state({"now": NOON, "running": running}))
+
+
+def _state(spec: Document) -> Document:
+    return {"apiVersion": "gpuwright/v1", "kind": "State", "metadata": {"name": "now"}, "spec": spec}
 
 
 FEATURES: tuple[tuple[str, Change, tuple[str, ...]], ...] = (

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from solvers.planning.solve import SolveBudget, find
-from tests.net.corpus import Corpus
+from tests.net.corpus import PROBLEM, Corpus
 from tests.net.placements import list_placements
 from tests.net.problems import answer_problem, read_problem
+from tests.net.record_problems import draw_problems
 from tests.net.recording import count_kinds
 
 pytestmark = pytest.mark.slow
@@ -31,6 +32,13 @@ def test_the_corpus_has_records_of_every_kind() -> None:
     assert counts["all cycles"] >= 400
     assert counts["all problem"] >= 60
     assert {kind: counts[kind] for kind in KINDS if counts[kind] < FEWEST_OF_A_KIND} == {}
+
+
+def test_the_recorded_problems_can_be_drawn_again() -> None:
+    corpus = Corpus()
+    recorded = [corpus.read(name) for name in corpus.list_names()]
+    drawn = {series.name: series.head for series in draw_problems()}
+    assert drawn == {series.name: series.head for series in recorded if series.head.kind == PROBLEM}
 
 
 @pytest.mark.timeout(600)
