@@ -148,8 +148,8 @@ class RuntimeConformance:
             assert "no-such-program" in str(error)
         else:  # where an init of the container's starts it
             until(lambda: not runtime.alive(running))
-            assert "no-such-program" in runtime.log_tail("a-1")
-        assert runtime.find() == ()
+            until(lambda: "no-such-program" in runtime.log_tail("a-1"), "its log has arrived")
+        until(lambda: runtime.find() == (), "the Engine, too, has seen its end")
 
     def test_unneeded_logs_of_copies_are_deleted(self, runtime: CopyRuntime) -> None:
         running = self.up(runtime, "a-1", SLEEPER)
