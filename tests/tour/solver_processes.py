@@ -9,12 +9,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread
 
+from agents.runtime.proc import descendants
+
 KILL_SECONDS = 0.1  # a solver that starts needs longer until it answers
 
 
 def find_solvers(ancestor: int) -> list[int]:
     """Returns those that this process has started, or that its children have."""
-    return [pid for pid in _descendants(ancestor) if _is_full_solver(pid)]
+    return [pid for pid in descendants(ancestor) if _is_full_solver(pid)]
 
 
 @contextmanager
@@ -35,22 +37,6 @@ def dying_solvers(ancestor: int) -> Iterator[None]:
     finally:
         is_over.set()
         killing.join()
-
-
-def _descendants(pid: int) -> list[int]:
-    """Returns all processes that it has started, and that these have."""
-    parents: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with suppress(OSError):
-                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-                parents.setdefault(parent, []).append(int(entry.name))
-    found, waiting = [], [pid]
-    while waiting:
-        children = parents.get(waiting.pop(), [])
-        found += children
-        waiting += children
-    return found
 
 
 def _is_full_solver(pid: int) -> bool:

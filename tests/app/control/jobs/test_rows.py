@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,13 +23,6 @@ TUNE = JobState(
     is_late=True, message="exited: it fell",
     need=JobNeed("no room", "smPercent: 20", 2, NOON + timedelta(seconds=30), {"big": 5}),
 )  # fmt: skip
-
-
-@pytest.fixture
-def database(database_url: str) -> Iterator[Database]:
-    opened = Database(database_url, pool_size=2, direct=True)
-    yield opened
-    opened.close()
 
 
 def test_states_come_back_as_they_were_written(database: Database) -> None:

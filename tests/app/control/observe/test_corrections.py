@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
@@ -18,13 +17,6 @@ from tests.support.corrections import slower
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 KEY = "resnet/fp16/v100"
-
-
-@pytest.fixture
-def database(database_url: str) -> Iterator[Database]:
-    opened = Database(database_url, pool_size=4, direct=True)
-    yield opened
-    opened.close()
 
 
 def test_the_current_correction_is_stored(database: Database) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -13,13 +12,6 @@ from app.control.tell.slo import WindowCounts, assess_all, assess_slo
 from app.store.database.database import Database
 from app.store.fleet import loads
 from app.store.fleet.loads import WINDOWS, LoadBucket
-
-
-@pytest.fixture
-def database(database_url: str) -> Iterator[Database]:
-    opened = Database(database_url, pool_size=4, direct=True)
-    yield opened
-    opened.close()
 
 
 def windows(**shares: float) -> dict[str, WindowCounts]:

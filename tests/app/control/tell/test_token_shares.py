@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -19,13 +18,6 @@ from app.store.fleet.loads import LoadBucket, TokenAnswers
 EDGE = 20
 TTFT_MS = LATENCY_EDGES_MS[EDGE]
 IN_TIME = [0] * EDGE + [100]
-
-
-@pytest.fixture
-def database(database_url: str) -> Iterator[Database]:
-    made = Database(database_url, pool_size=2, direct=True)
-    yield made
-    made.close()
 
 
 def test_without_requests_neither_share_is_known() -> None:

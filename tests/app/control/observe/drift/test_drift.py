@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from app.control.domain.corrected import corrected_profile, factor_at
@@ -31,13 +29,6 @@ PROFILE = Profile(
     Demand(pressure=((100, 0.5),), sensitivity=0.3, power_w=((100, 180.0),)),
 )  # fmt: skip
 KEY = "resnet/fp16/v100"
-
-
-@pytest.fixture
-def database(database_url: str) -> Iterator[Database]:
-    opened = Database(database_url, pool_size=4, direct=True)
-    yield opened
-    opened.close()
 
 
 def instance(name: str, gpu: int, sm_percent: int = 30) -> Instance:
