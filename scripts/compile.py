@@ -70,7 +70,10 @@ def modules_with_loops(folders: tuple[str, ...]) -> list[str]:
 
 
 def write_bytecode() -> None:
-    """Lets pytest import all tests: it alone writes theirs, with their assertions told in full."""
+    """Lets pytest import all tests: it alone writes theirs, with their assertions told in full.
+
+    A run with a meter loads what tests import late, too. Tests that cannot be imported stop no installation.
+    """
     command = [sys.executable, "-m", "pytest", "--collect-only", "--quiet", f"--meter={os.devnull}"]
     subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, check=False)
 
