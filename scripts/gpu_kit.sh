@@ -8,7 +8,7 @@
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 kit=$root/.gpu-kit
-KIT_COMMIT=$(git -C "$root" describe --always --abbrev=40 --dirty=-changed --exclude='*' 2>/dev/null || echo unknown)
+: "${KIT_COMMIT:=$(git -C "$root" describe --always --abbrev=40 --dirty=-changed --exclude='*' 2>/dev/null || echo unknown)}"
 export KIT_COMMIT
 
 # wheels VERSION...: for these versions of Python
