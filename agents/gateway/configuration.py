@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from zlib import crc32
 
+from agents.gateway.admitting import LONGEST_PATH, PATH
 from agents.gateway.balances import Balance, balance_of
 from agents.gateway.desired import Desired, HaproxyServer
 from agents.gateway.wire import ServiceLimit
@@ -104,6 +105,9 @@ backend {nobody} from gpuwright
 _BACKEND = """
 backend {name} from gpuwright
     balance {balance}
+    http-request deny deny_status 400 if {{ fc_http_major 1 }} !{{ url_beg / }}
+    http-request deny deny_status 400 if {{ path_len gt {longest_path} }} or !{{ path -m reg '{path}' }}
+    http-request del-header ^(connection|upgrade|http2-settings)$ -m reg
 {by_prefix}    acl looped req.hdr(x-gpuwright-service),strcmp(txn.gw_service) eq 0
     http-request return status 508 content-type text/plain string "a copy of the service sends requests back to it" \
 if looped
@@ -201,6 +205,8 @@ def render_generated(desired: Desired, folder: Path, requests: str) -> str:
                 by_prefix=_BY_PREFIX if balance is Balance.PREFIX else "",
                 by_tokens=_BY_TOKENS.format(folder=folder) if balance is Balance.LEAST_TOKENS else "",
                 commands=COMMANDS,
+                path=PATH,
+                longest_path=LONGEST_PATH,
                 folder=folder,
                 no_limit=NO_LIMIT,
             )

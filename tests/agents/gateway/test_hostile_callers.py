@@ -13,12 +13,12 @@ from tests.agents.gateway.test_routes import get
 from tests.agents.programs.serve.running import PATH, serving
 from tests.support.haproxy import Copies, Gateway
 from tests.support.patience import patience
+from tests.support.recorder import recording
 
 COMMANDS = [
     ("POST", "/v1/drain"),
     ("POST", "/v1/%64rain"),
     ("POST", "/v1/drain?x=1"),
-    ("POST", "//v1/drain"),
     ("PUT", "/v1/batch"),
     ("POST", "/v1/warmup"),
     ("GET", "/metrics"),
@@ -120,6 +120,47 @@ def test_no_spelling_of_a_path_reaches_another_service(gateway: Gateway, copies:
     raw(gateway, line + b"\r\nHost: bank\r\nX-Forwarded-Host: bank\r\nX-Original-URL: /bank/vault/x\r\n\r\n")
     assert copies.requests(1) == before
     assert get(gateway, "/bank/vault/x")[0] == 200
+
+
+MALFORMED = [
+    b"/v1/x%zz", b"/v1/x%", b"/v1/x%4", b"/v1/%g1", b"/v1/a%2fb", b"/v1/a%2Fb", b"/v1/a%5cb", b"/v1/a%25b", b"/v1/a%00",
+    b"/v1/a%0ab", b"//v1/x", b"/v1//x", b"/v1/./x", b"/v1/../x", b"/v1/%2e%2E/x", b"/v1/.", b"/v1/..", b"/v1/x;y",
+    b"/;/x", b"/v1\\x", b"/v1/x#y", b"/v1/%c0%afx", b"/v1/\xc3\xa9", b"/v1/<x>",
+]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_path_that_could_mean_several_things_is_refused_as_it_came(gateway: Gateway, copies: Copies) -> None:
+    gateway.routes().declare([copies.route(0)])
+    before = copies.requests(0)
+    for path in MALFORMED:
+        answer = raw(gateway, b"POST /shop/search" + path + b" HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 400 "), path
+    absolute = raw(gateway, b"GET http://x/shop/search/x HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert absolute.startswith(b"HTTP/1.1 400 ")
+    long = raw(gateway, b"GET /shop/search/" + b"x" * 4000 + b" HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert long.startswith(b"HTTP/1.1 400 ")
+    assert copies.requests(0) == before
+    for ordinary in ("/a%20b", "/%C3%A9", "/v1/models/m:infer", "/.well-known/x/", "/a+b,c=(d)@e!'f'~$&*", "/..x/y.."):
+        assert get(gateway, f"/shop/search{ordinary}")[:2] == (200, f"{copies.ports[0]} {ordinary}"), ordinary
+
+
+@pytest.mark.slow
+def test_no_caller_changes_the_protocol(gateway: Gateway) -> None:
+    """A server that switches would get requests that HAProxy never sees."""
+    with recording() as server:
+        gateway.routes().declare([Route("copy", "shop/search", f"127.0.0.1:{server.port}", 1.0, False)])
+        for protocol in (b"h2c", b"websocket"):
+            raw(
+                gateway,
+                b"GET /shop/search/x HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings\r\n"
+                b"HTTP2-Settings: AAMAAABkAAQAAP__\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nUpgrade: "
+                + protocol
+                + b"\r\n\r\n",
+            )
+        requests = [head.lower() for head in server.heads]
+        assert len(requests) == 2
+        assert not [request for request in requests if b"upgrade" in request or b"http2-settings" in request]
 
 
 @pytest.mark.slow
