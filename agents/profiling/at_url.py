@@ -10,7 +10,7 @@ import msgspec
 from agents.contract.campaigns import CopySetting, MeasuredSetting
 from agents.host import clocks
 from agents.profiling.batches import TimingEffort, time_batches
-from agents.profiling.closed_loop import ClosedLoop, LoopFailed, post_request
+from agents.profiling.closed_loop import ClosedLoop, LoopFailed
 from agents.profiling.example import ExampleRequest, parse_example
 from agents.seams.traffic import Served
 from agents.talk.copy_client import CopyReply, TcpCopyClient
@@ -86,7 +86,7 @@ class ModelAtUrl:
         if found.largest > 1 and not self._put(setting.batch, FILL_MS):
             raise LoopFailed(f"the server does not take batch {setting.batch}; it takes 1..{found.largest}")
         example = self.example()
-        request = post_request(self._host, self._port, example.path, example.body)
+        request = example.spell(self._host, self._port)
         with ClosedLoop(self._host, self._port, request, setting.batch) as loop:
             times = time_batches(loop, self._served, effort, _go_on)
         served = self._served()

@@ -19,14 +19,6 @@ class LoopFailed(Exception):
     """The server did not answer as it must; the message says how."""
 
 
-def post_request(host: str, port: int, path: str, body: bytes) -> bytes:
-    """Returns a whole HTTP request as it is sent."""
-    named = f"[{host}]" if ":" in host else host
-    lines = [f"POST {path} HTTP/1.1", f"Host: {named}:{port}", "Content-Type: application/json"]
-    lines += [f"Content-Length: {len(body)}", "", ""]
-    return "\r\n".join(lines).encode("ascii") + body
-
-
 class ClosedLoop:
     """One connection for each request of a batch."""
 

@@ -12,7 +12,7 @@ from agents.contract.campaigns import MeasuredSetting, ProfilingTask
 from agents.host import clocks
 from agents.keeper.drivers import CopyFailed
 from agents.profiling.batches import BatchTimes, TimingEffort, time_batches
-from agents.profiling.closed_loop import ClosedLoop, LoopFailed, post_request
+from agents.profiling.closed_loop import ClosedLoop, LoopFailed
 from agents.profiling.copy import WarmCopy, ask_example, locked_clock, warm_copy
 from agents.profiling.seat import ProfilingSeat, check_of
 from agents.seams.device import DeviceError, GpuDevice
@@ -88,7 +88,7 @@ def time_copy(task: ProfilingTask, warm: WarmCopy, seat: ProfilingSeat, each: Ca
     example = ask_example(warm, seat)
     effort = TimingEffort(task.accuracy, task.least_seconds, task.most_seconds)
     try:
-        request = post_request(seat.host, port, example.path, example.body)
+        request = example.spell(seat.host, port)
         with ClosedLoop(seat.host, port, request, task.setting.batch) as loop:
             return time_batches(loop, lambda: seat.drivers.talk.served(port, filled), effort, each)
     except LoopFailed as failure:

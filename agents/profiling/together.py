@@ -15,7 +15,7 @@ from agents.contract.campaigns import MeasuredSetting, ProfilingTask, SharedCopy
 from agents.host import clocks
 from agents.keeper.drivers import CopyFailed
 from agents.profiling.batches import FEWEST_BATCHES, LEAST_BATCHES, NOISE_PART, BatchTimes
-from agents.profiling.closed_loop import ClosedLoop, LoopFailed, post_request
+from agents.profiling.closed_loop import ClosedLoop, LoopFailed
 from agents.profiling.copy import WarmCopy, ask_example, locked_clock, warm_copy
 from agents.profiling.seat import ProfilingSeat, check_of
 
@@ -74,7 +74,7 @@ def measure_together(task: ProfilingTask, seat: ProfilingSeat, why_stop: Callabl
         for place, part in enumerate(_parts(task)):
             warm = stack.enter_context(warm_copy(part, gpu, seat, check, place))
             example = ask_example(warm, seat)
-            request = post_request(seat.host, warm.copy.port, example.path, example.body)
+            request = example.spell(seat.host, warm.copy.port)
             copies.append(BusyCopy(part, warm, request))
         alone = [_measure_busy([copy], task, seat, check)[0] for copy in copies]
         beside = _measure_busy(copies, task, seat, check)

@@ -140,6 +140,27 @@ def _termination(step: Found) -> Iterator[str]:
     yield f"MPS is {step['mps']}.\n"
 
 
+def _limits(step: Found) -> Iterator[str]:
+    yield "### A client that lifts its own limits\n"
+    yield f"Each gets {step['sm_percent']:g} % of {step['of']} multiprocessors, and changes its own environment.\n"
+    rows = [(row["kind"], row["sees"], "yes" if row["is_client"] else "no") for row in step["rows"]]
+    yield from _table(("environment", "sees", "client of MPS"), rows)
+
+
+def _killed(step: Found) -> Iterator[str]:
+    yield "### One of two clients is killed while it computes\n"
+    yield f"MPS was {', '.join(step['states'])}. The other copy: {step['other']}. The next copy: {step['next']}.\n"
+
+
+def _fault(step: Found) -> Iterator[str]:
+    yield "### One of two clients writes where it may not\n"
+    yield f"The driver said: {step['said']}. MPS was {', '.join(step['states'])}. The other copy: {step['other']};"
+    yield "its process ran." if step["other_runs"] else "its process had ended."
+    if step["end"]:
+        yield f"Its end: {step['end']}."
+    yield f"Once both had ended MPS was {', '.join(step['after'])}. The next copy: {step['next']}.\n"
+
+
 def _handover(step: Found) -> Iterator[str]:
     yield "### A hand-over under requests\n"
     first, second = step["sm_percents"]
@@ -213,6 +234,9 @@ PARTS: Mapping[str, Callable[[Found], Iterator[str]]] = {
     "shares": _shares,
     "memory": _memory,
     "termination": _termination,
+    "limits": _limits,
+    "killed": _killed,
+    "fault": _fault,
     "handover": _handover,
     "alone": _alone,
     "pairs": _pairs,

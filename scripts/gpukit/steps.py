@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scripts.gpukit import device_steps, handover, load_steps
+from scripts.gpukit import device_steps, fault_steps, handover, load_steps
 from scripts.gpukit.stand import Stand
 
 
@@ -35,11 +35,14 @@ STEPS: Sequence[KitStep] = (
     KitStep("shares", load_steps.see_shares, 60),
     KitStep("memory", load_steps.exceed_memory, 40),
     KitStep("termination", load_steps.end_one_of_two, 40),
+    KitStep("limits", fault_steps.lift_limits, 30),
     KitStep("handover", handover.hand_over, 60),
     KitStep("alone", load_steps.run_alone, 100),
     KitStep("clocks", device_steps.try_clocks, 40, changes_settings=True),
     KitStep("realModel", load_steps.run_real_model, 90),
     KitStep("profiler", run_profiler, 150),
     KitStep("pairs", load_steps.run_pairs, 150),
+    KitStep("killed", fault_steps.kill_one_of_two, 40),
+    KitStep("fault", fault_steps.see_a_fault, 60),
 )
 NAMES = tuple(step.name for step in STEPS)

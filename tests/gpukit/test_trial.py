@@ -28,7 +28,14 @@ from tests.support.soak import SOAK
 
 SCRIPT = str(ROOT / "scripts" / "gpu_kit.sh")
 SHORT = ("--short", "--seconds", "0.4")
-KIT = {"device": "done", "settings": "skipped", "clocks": "skipped", "realModel": "skipped"}
+KIT = {
+    "device": "done",
+    "settings": "skipped",
+    "clocks": "skipped",
+    "realModel": "skipped",
+    "limits": "skipped",
+    "fault": "skipped",
+}
 UUID = "GPU-5ad3c0de-1234-5678-9abc-def012345678"
 pytestmark = [pytest.mark.slow, needs_gcc]
 

@@ -18,6 +18,13 @@ from agents.programs.serve.cuda import CudaContext
 from agents.programs.serve.profile import Curve, StubProfile, interpolate
 
 
+class RawBody(bytes):
+    """The numbers of a sample or an answer as they lie in memory, in C order and little-endian; other bodies are JSON.
+
+    Reading an image of 150,000 numbers out of JSON takes 30 ms of a core, many times what a GPU needs to compute it.
+    """
+
+
 class BadInput(Exception):
     """A request that the model cannot read; the message says why."""
 
@@ -42,7 +49,7 @@ class Backend(Protocol):
         """Computes one batch of dummy input."""
 
     def example(self) -> object:
-        """Returns the body of a request that the model can read."""
+        """Returns the body of a request that the model can read: a RawBody, or what is written as JSON."""
 
     def close(self) -> None: ...
 
@@ -164,7 +171,7 @@ class Threaded:
         self._work.put((batch, done))
 
     def example(self) -> object:
-        return {"inputs": self._model.example()} if self._model else None
+        return self._model.example() if self._model else None
 
     def close(self) -> None:
         self._work.put(None)
@@ -195,7 +202,7 @@ class LoadedModel(Protocol):
     def warm(self, batch: int) -> None: ...
 
     def example(self) -> object:
-        """Returns the `inputs` of one sample."""
+        """Returns the body of one sample, as a Backend does."""
 
     def sm_count(self) -> int | None: ...
 
@@ -203,9 +210,13 @@ class LoadedModel(Protocol):
 
 
 def predict_batch(
-    bodies: Sequence[bytes], sample: Callable[[bytes], Sample], computed: Callable[[list[Sample]], list[Any]]
+    bodies: Sequence[bytes],
+    sample: Callable[[bytes], Sample],
+    computed: Callable[[list[Sample]], list[Any]],
+    list_numbers: Callable[[Any], object],
+    copy_numbers: Callable[[Any], bytes],
 ) -> Answers:
-    """Computes a batch of samples; an unreadable one is refused, and the rest are computed."""
+    """Computes a batch of samples; an unreadable one is refused, and the rest are answered as they were asked."""
     samples: list[Sample | BadInput] = []
     for body in bodies:
         try:
@@ -214,7 +225,15 @@ def predict_batch(
             samples.append(error)
     good = [each for each in samples if not isinstance(each, BadInput)]
     outputs = iter(computed(good) if good else [])
-    return [each if isinstance(each, BadInput) else json.dumps({"outputs": next(outputs)}).encode() for each in samples]
+    answers: Answers = []
+    for body, each in zip(bodies, samples, strict=True):
+        if isinstance(each, BadInput):
+            answers.append(each)
+        elif isinstance(body, RawBody):
+            answers.append(RawBody(copy_numbers(next(outputs))))
+        else:
+            answers.append(json.dumps({"outputs": list_numbers(next(outputs))}).encode())
+    return answers
 
 
 def parse_inputs(body: bytes) -> object:

@@ -52,13 +52,13 @@ class KernelModel:
         driver.do("cuMemsetD32_v2", self._buffer, ctypes.c_uint(0), ctypes.c_size_t(kernel.buffer_bytes // WORD_BYTES))
 
     def predict(self, bodies: list[bytes]) -> Answers:
-        return predict_batch(bodies, parse_inputs, self._computed)
+        return predict_batch(bodies, parse_inputs, self._computed, int, lambda count: b"%d" % count)
 
     def warm(self, batch: int) -> None:
         self._computed([None] * batch)
 
     def example(self) -> object:
-        return []
+        return {"inputs": []}
 
     def sm_count(self) -> int | None:
         return self._sm_count

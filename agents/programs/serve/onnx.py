@@ -9,14 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from agents.host.core_share import threads_of
-from agents.programs.serve.backends import Answers, BadInput, parse_inputs, predict_batch
+from agents.programs.serve.backends import Answers, BadInput, RawBody, parse_inputs, predict_batch
 from agents.programs.serve.cuda import sm_count
 
 PROVIDERS = ("CUDAExecutionProvider", "CPUExecutionProvider")
 
 
 class OnnxModel:
-    """Takes `{"inputs": {"name": [...]}}` of one sample, or `{"inputs": [...]}` if the model has one input."""
+    """Takes `{"inputs": {"name": [...]}}` of one sample; of a model with one input also `{"inputs": [...]}`.
+
+    A model with one input of a fixed shape and one output takes raw numbers, too.
+    """
 
     def __init__(self, file: Path) -> None:
         runtime: Any = importlib.import_module("onnxruntime")
@@ -29,11 +32,27 @@ class OnnxModel:
             each.name: (self._numpy.dtype(_DTYPES.get(each.type, "float32")), tuple(each.shape))
             for each in self._session.get_inputs()
         }
+        self._outputs = [each.name for each in self._session.get_outputs()]
 
     def predict(self, bodies: list[bytes]) -> Answers:
-        return predict_batch(bodies, self._sample, self._computed)
+        return predict_batch(bodies, self._sample, self._computed, _list_numbers, _copy_numbers)
+
+    def _takes_raw(self) -> bool:
+        return len(self._inputs) == len(self._outputs) == 1 and all(
+            isinstance(size, int) for _, shape in self._inputs.values() for size in shape[1:]
+        )
+
+    def _read_raw(self, body: bytes) -> dict[str, Any]:
+        if not self._takes_raw():
+            raise BadInput("raw numbers need a model with one input of a fixed shape and one output; send JSON")
+        ((name, zeros),) = self._zeros().items()
+        if len(body) != zeros.nbytes:
+            raise BadInput(f"{len(body)} bytes are not {zeros.nbytes}, {zeros.dtype} of the shape {list(zeros.shape)}")
+        return {name: self._numpy.frombuffer(body, zeros.dtype).reshape(zeros.shape)}
 
     def _sample(self, body: bytes) -> dict[str, Any]:
+        if isinstance(body, RawBody):
+            return self._read_raw(body)
         inputs = parse_inputs(body)
         if not isinstance(inputs, dict):
             inputs = {next(iter(self._inputs)): inputs} if len(self._inputs) == 1 else {}
@@ -59,11 +78,10 @@ class OnnxModel:
         shapes = {tuple(each.shape for each in sample.values()) for sample in samples}
         if len(shapes) > 1:
             return [self._computed([sample])[0] for sample in samples]
-        names = [each.name for each in self._session.get_outputs()]
         feed = {name: self._numpy.stack([sample[name] for sample in samples]) for name in self._inputs}
-        results = self._session.run(names, feed)
+        results = self._session.run(self._outputs, feed)
         return [
-            {name: result[at].tolist() for name, result in zip(names, results, strict=True)}
+            {name: result[at] for name, result in zip(self._outputs, results, strict=True)}
             for at in range(len(samples))
         ]
 
@@ -71,7 +89,10 @@ class OnnxModel:
         self._computed([self._zeros()] * batch)
 
     def example(self) -> object:
-        return {name: value.tolist() for name, value in self._zeros().items()}
+        zeros = self._zeros()
+        if self._takes_raw():
+            return RawBody(next(iter(zeros.values())).tobytes())
+        return {"inputs": _list_numbers(zeros)}
 
     def _zeros(self) -> dict[str, Any]:
         """Returns one sample of zeros, with 1 for every axis that the model leaves free."""
@@ -85,6 +106,15 @@ class OnnxModel:
 
     def memory_gib(self) -> float:
         return 0.0  # ONNX Runtime does not report it; the agent asks the device
+
+
+def _list_numbers(arrays: dict[str, Any]) -> dict[str, Any]:
+    return {name: array.tolist() for name, array in arrays.items()}
+
+
+def _copy_numbers(arrays: dict[str, Any]) -> bytes:
+    (array,) = arrays.values()
+    return bytes(array.tobytes())
 
 
 def _options(runtime: Any) -> Any:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 from _operator import _compare_digest  # what `hmac` offers, without the 4 MB of OpenSSL that it imports
+from binascii import b2a_base64
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from agents.programs.serve.backends import Answers, Backend, BadInput
+from agents.programs.serve.backends import Answers, Backend, BadInput, RawBody
 from agents.programs.serve.batching import QueuedRequest, RequestQueue
 from agents.programs.serve.connections import OpenConnections
 from agents.programs.serve.counters import ServerCounters
 from agents.programs.serve.gentle_end import GentleEnd
 from agents.programs.serve.http import HttpConnection, HttpRequest
 
+RAW, JSON = "application/octet-stream", "application/json"
 RETRY = "Retry-After: 1\r\n"
 CONTROL = {"/v1/batch": "PUT", "/v1/warmup": "POST", "/v1/drain": "POST"}  # everybody may ask the rest
 
@@ -111,7 +113,8 @@ class ModelServer:
             why = "draining" if self.draining else "the queue is full" if self.ready else "starting"
             self._say(connection, 503, {"error": why}, RETRY)
             return
-        pending = QueuedRequest(request.body, self._loop.time(), connection)
+        is_raw = request.headers.get(b"content-type", b"") == RAW.encode()
+        pending = QueuedRequest(RawBody(request.body) if is_raw else request.body, self._loop.time(), connection)
         connection.waiting = pending
         self._waiting.add(pending)
         self._pump()
@@ -143,7 +146,9 @@ class ModelServer:
 
     def _example(self, connection: HttpConnection, request: HttpRequest) -> None:
         path = f"/v1/models/{self.settings.model}:infer"
-        self._say(connection, 200, {"path": path, "body": self._backend.example()})
+        body = self._backend.example()
+        spelled = {"base64": b2a_base64(body, newline=False).decode()} if isinstance(body, RawBody) else {"body": body}
+        self._say(connection, 200, {"path": path} | spelled)
 
     def _warmup(self, connection: HttpConnection, request: HttpRequest) -> None:
         if self.draining or not self.ready:
@@ -220,7 +225,7 @@ class ModelServer:
             if isinstance(answer, BadInput):
                 self._say(pending.client, 400, {"error": str(answer)})
             else:
-                pending.client.answer(200, answer, close=self.draining)
+                pending.client.answer(200, answer, self.draining, kind=RAW if isinstance(answer, RawBody) else JSON)
         self._pump()
 
     def _warmed(self, warming: list[HttpConnection], began: float, answers: Answers | Exception) -> None:

@@ -4,25 +4,33 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
+from math import prod
 from pathlib import Path
 from typing import Any
 
-from agents.programs.serve.backends import Answers, BadInput, parse_inputs, predict_batch
+from agents.programs.serve.backends import Answers, BadInput, RawBody, parse_inputs, predict_batch
+
+FLOAT_BYTES = 4
 
 
 class TorchModel:
-    """Takes `{"inputs": [...]}`: one sample of floats, in the shape that the server was started with."""
+    """Takes one sample of floats in the shape that the server was started with: raw, or as `{"inputs": [...]}`."""
 
     def __init__(self, file: Path, shape: Sequence[int]) -> None:
         self._torch: Any = importlib.import_module("torch")
         self._device = "cuda" if self._torch.cuda.is_available() else "cpu"
         self._model = self._torch.jit.load(str(file), map_location=self._device).eval()
         self._shape = tuple(shape)
+        self._bytes = FLOAT_BYTES * prod(self._shape)
 
     def predict(self, bodies: list[bytes]) -> Answers:
-        return predict_batch(bodies, self._sample, self._computed)
+        return predict_batch(bodies, self._sample, self._computed, lambda row: row.tolist(), _copy_numbers)
 
     def _sample(self, body: bytes) -> Any:
+        if isinstance(body, RawBody):
+            if len(body) != self._bytes:
+                raise BadInput(f"{len(body)} bytes are not {self._bytes}, float32 of the shape {list(self._shape)}")
+            return self._torch.frombuffer(bytearray(body), dtype=self._torch.float32).reshape(self._shape)
         inputs = parse_inputs(body)
         try:
             tensor = self._torch.tensor(inputs, dtype=self._torch.float32)
@@ -35,13 +43,13 @@ class TorchModel:
     def _computed(self, samples: list[Any]) -> Any:
         with self._torch.inference_mode():
             output = self._model(self._torch.stack(samples).to(self._device))
-        return (output if isinstance(output, self._torch.Tensor) else output[0]).tolist()
+        return (output if isinstance(output, self._torch.Tensor) else output[0]).cpu()
 
     def warm(self, batch: int) -> None:
         self._computed([self._torch.zeros(self._shape)] * batch)
 
     def example(self) -> object:
-        return self._torch.zeros(self._shape).tolist()
+        return RawBody(bytes(self._bytes))
 
     def sm_count(self) -> int | None:
         if self._device == "cpu":
@@ -50,3 +58,7 @@ class TorchModel:
 
     def memory_gib(self) -> float:
         return 0.0 if self._device == "cpu" else float(self._torch.cuda.memory_reserved()) / 2**30
+
+
+def _copy_numbers(row: Any) -> bytes:
+    return bytes(row.numpy().tobytes())

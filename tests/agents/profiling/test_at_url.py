@@ -13,8 +13,8 @@ import pytest
 from agents.contract.campaigns import CopySetting
 from agents.profiling.at_url import ModelAtUrl
 from agents.profiling.batches import TimingEffort, time_batches
-from agents.profiling.closed_loop import ClosedLoop, LoopFailed, post_request
-from agents.profiling.example import parse_example
+from agents.profiling.closed_loop import ClosedLoop, LoopFailed
+from agents.profiling.example import ExampleRequest, parse_example
 from tests.agents.programs.serve.running import PATH, serving
 
 QUICK = TimingEffort(0.5, 0.0, 5.0)
@@ -38,7 +38,7 @@ def test_batches_are_full_and_timed_by_the_servers_own_clock() -> None:
 def test_a_setting_is_measured_for_its_least_time_even_if_that_is_more_than_its_most() -> None:
     with serving("--latency", "1:1") as copy:
         example = parse_example(copy.ask("GET", "/v1/example").body)
-        request = post_request("127.0.0.1", copy.port, example.path, example.body)
+        request = example.spell("127.0.0.1", copy.port)
         elapsed: list[float] = []
         with ClosedLoop("127.0.0.1", copy.port, request, 1) as loop:
             time_batches(loop, copy.served, TimingEffort(0.5, 1.0, 0.5), elapsed.append)
@@ -57,7 +57,7 @@ def test_a_server_that_its_agent_controls_is_measured_at_batch_1() -> None:
 
 def test_a_refused_request_is_named() -> None:
     with serving("--queue", "1", "--latency", "1:5") as copy:
-        request = post_request("127.0.0.1", copy.port, "/v1/models/other:infer", b"{}")
+        request = ExampleRequest("/v1/models/other:infer", b"{}").spell("127.0.0.1", copy.port)
         with ClosedLoop("127.0.0.1", copy.port, request, 1) as loop, pytest.raises(LoopFailed, match="answered 404"):
             loop.ask()
 
@@ -71,7 +71,16 @@ def test_a_url_that_is_no_address_is_refused(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "answer", [b"", b"[]", b'{"path": 1}', b'{"path": "x", "body": {}}', b'{"path": "/a b", "body": {}}', b"\xff"]
+    "answer",
+    [
+        b"",
+        b"[]",
+        b'{"path": 1}',
+        b'{"path": "x", "body": {}}',
+        b'{"path": "/a b", "body": {}}',
+        b'{"path": "/a"}',
+        b"\xff",
+    ],
 )
 def test_an_example_that_cannot_be_sent_is_refused(answer: bytes) -> None:
     with pytest.raises(LoopFailed, match="example request"):
@@ -120,7 +129,7 @@ def answering(raw: bytes) -> Iterator[int]:
 )
 def test_a_server_that_answers_wrongly_is_named(raw: bytes, words: str) -> None:
     with answering(raw) as port:
-        request = post_request("127.0.0.1", port, "/x", b"{}")
+        request = ExampleRequest("/x", b"{}").spell("127.0.0.1", port)
         with ClosedLoop("127.0.0.1", port, request, 2) as loop, pytest.raises(LoopFailed, match=words):
             loop.ask()
 

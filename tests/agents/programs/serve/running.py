@@ -44,11 +44,19 @@ class Copy:
     log: list[str] = field(default_factory=list)
 
     def ask(
-        self, method: str, path: str, body: bytes | str | None = None, timeout: float = 60.0, token: str = ""
+        self,
+        method: str,
+        path: str,
+        body: bytes | str | None = None,
+        timeout: float = 60.0,
+        token: str = "",
+        kind: str = "application/json",
     ) -> HttpAnswer:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         try:
-            connection.request(method, path, body, {"Authorization": f"Bearer {token}"} if token else {})
+            connection.request(
+                method, path, body, {"Content-Type": kind} | ({"Authorization": f"Bearer {token}"} if token else {})
+            )
             answer = connection.getresponse()
             return HttpAnswer(
                 answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()

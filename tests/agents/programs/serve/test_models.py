@@ -7,12 +7,14 @@ those libraries document them, and compute `2 * x`.
 from __future__ import annotations
 
 import json
+import struct
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.agents.programs.serve.running import Copy, clients, serving
+from agents.profiling.example import RAW, parse_example
+from tests.agents.programs.serve.running import PATH, Copy, clients, serving
 from tests.support.needs import need_no_gpu
 from tests.support.nvml_stub import needs_gcc
 
@@ -34,9 +36,10 @@ class InferenceSession:
         assert providers == ["CPUExecutionProvider"]
         if open(file).read() == "broken":
             raise RuntimeError("no protobuf")
+        self.fixed = open(file).read() != "free"
 
     def get_inputs(self):
-        return [Port("x", "tensor(float)", ["batch", 2])]
+        return [Port("x", "tensor(float)", ["batch", 2 if self.fixed else "n"])]
 
     def get_outputs(self):
         return [Port("y", "tensor(float)", ["batch", 2])]
@@ -59,6 +62,10 @@ class Moved(numpy.ndarray):
     def to(self, device):
         assert device == "cpu"
         return self
+    def cpu(self):
+        return self
+    def numpy(self):
+        return self
 class jit:
     @staticmethod
     def load(file, map_location):
@@ -71,6 +78,7 @@ class jit:
                     raise RuntimeError("CUDA error")
                 return x * 2
         return Model()
+frombuffer = numpy.frombuffer
 tensor = lambda value, dtype: numpy.asarray(value, dtype)
 stack = lambda arrays: numpy.stack(arrays).view(Moved)
 zeros = lambda shape: numpy.zeros(shape, numpy.float32)
@@ -149,6 +157,27 @@ def test_a_model_computes_batches_and_refuses_what_it_cannot_read(
         assert copy.served().counters.errors == 1
         copy.ask("POST", "/v1/drain")
         assert copy.exit_code() == 0
+
+
+@pytest.mark.parametrize("words", [["model.onnx"], ["model.pt", "--shape", "2"]])
+def test_raw_numbers_are_answered_with_raw_numbers(tmp_path: Path, libraries: dict[str, str], words: list[str]) -> None:
+    with serving("--file", str(tmp_path / words[0]), *words[1:], environment=libraries) as copy:
+        example = parse_example(copy.ask("GET", "/v1/example").body)
+        assert (example.body, example.kind) == (bytes(8), RAW)
+        answer = copy.ask("POST", example.path, struct.pack("<2f", 1, 2), kind=RAW)
+        assert answer.status == 200, copy.log
+        assert struct.unpack("<2f", answer.body) == (2, 4)
+        short = copy.ask("POST", example.path, b"123", kind=RAW)
+        assert (short.status, short.json) == (400, {"error": "3 bytes are not 8, float32 of the shape [2]"})
+
+
+def test_a_model_whose_shape_is_free_takes_json_alone(tmp_path: Path, libraries: dict[str, str]) -> None:
+    (tmp_path / "model.onnx").write_text("free")
+    with serving("--file", str(tmp_path / "model.onnx"), environment=libraries) as copy:
+        assert parse_example(copy.ask("GET", "/v1/example").body).body == b'{"inputs": {"x": [0.0]}}'
+        refused = copy.ask("POST", PATH, bytes(8), kind=RAW)
+        assert refused.status == 400
+        assert "raw numbers need a model with one input" in refused.json["error"]
 
 
 def test_a_model_that_cannot_be_loaded_ends_the_server_with_its_reason(
