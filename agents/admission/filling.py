@@ -5,15 +5,18 @@ The agent alone decides this, from its own file. Nothing is executed, and there 
 
 from __future__ import annotations
 
-import os
 import re
 import stat
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from agents.admission.reading import INSIDE, AllowList, script_at
+from agents.admission.programs import find_unsafe
+from agents.admission.reading import INSIDE, AllowList
+from agents.admission.volumes import find_folder
 from agents.contract.admitted import AdmittedEntry, find_not_admitted
 from agents.contract.runtimes import VOLUME, OwnProbe, OwnRuntime
+from agents.host.trusted_path import PathRefused
 from agents.templates import Confined, Filled, Probe
 from agents.templates.filling import ArgumentRefused, Builtin
 from agents.templates.strict_file import FileRefused, read_text
@@ -36,22 +39,29 @@ def fill_own(
     if refused:
         more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
         return _refused(refused[0].field, refused[0].message + more)
-    unsafe = "" if runtime.image else _unsafe_command(allow_list, runtime.argv)
+    unsafe = "" if runtime.image else find_unsafe(runnable(runtime.argv))
     if unsafe:
         return _refused("command", unsafe)
+    folders: dict[str, str] = {}
+    for name in runtime.volumes:
+        try:
+            folders[name] = find_folder(allow_list, name)
+        except PathRefused as error:
+            return _refused("volumes", f"the volume {name} cannot be used: {error}")
     secrets: dict[str, str] = {}
     for variable, name in (runtime.secrets or {}).items():
         try:
             secrets[variable] = _secret(allow_list, name)
         except FileRefused as error:
             return _refused("secrets", f"the secret {name} cannot be read: {error.faults[0]}")
-    return _filled(allow_list, runtime, _words(allow_list, runtime, builtin), secrets, builtin, serves)
+    words = _words(allow_list, runtime, builtin, folders)
+    return _filled(allow_list, runtime, words, secrets, folders, builtin, serves)
 
 
 def refused_command(allow_list: AllowList, argv: tuple[str, ...], kind: str) -> ArgumentRefused | None:
     """Returns why the node does not admit a further command of a job, such as the one that saves; None if it does."""
     refused = find_not_admitted(allow_list.startable_by(kind), OwnRuntime(command=argv))
-    message = refused[0].message if refused else _unsafe_command(allow_list, argv)
+    message = refused[0].message if refused else find_unsafe(runnable(argv))
     return _refused("checkpoint.command", message) if message else None
 
 
@@ -60,6 +70,7 @@ def _filled(
     runtime: OwnRuntime,
     words: Mapping[str, str],
     secrets: Mapping[str, str],
+    folders: Mapping[str, str],
     builtin: Builtin,
     serves: bool,
 ) -> Filled:
@@ -77,7 +88,7 @@ def _filled(
         drain=_probe(drain, builtin.token) if drain and drain.path else None,
         start_seconds=start_seconds,
         drain_seconds=drain.seconds if drain else 60.0,
-        folders=tuple(_mounted(allow_list, name) for name in runtime.volumes) if runtime.image else (),
+        folders=tuple(_mounted(allow_list, *found) for found in folders.items()) if runtime.image else (),
         confined=Confined(
             user=allow_list.user,
             host=builtin.host,
@@ -87,15 +98,20 @@ def _filled(
     )
 
 
-def _words(allow_list: AllowList, runtime: OwnRuntime, builtin: Builtin) -> dict[str, str]:
+def _words(allow_list: AllowList, runtime: OwnRuntime, builtin: Builtin, folders: Mapping[str, str]) -> dict[str, str]:
     """Returns what the agent fills in; a container has its own address and, if the image says so, its own port."""
     words = builtin.words()
     for name in runtime.volumes:
-        volume = allow_list.volumes[name]
-        words[f"{VOLUME}{name}"] = (volume.at or f"{INSIDE}/{name}") if runtime.image else volume.folder
+        inside = allow_list.volumes[name].at or f"{INSIDE}/{name}"
+        words[f"{VOLUME}{name}"] = inside if runtime.image else folders[name]
     if runtime.image:
         words |= {"host": _ANYWHERE, "port": str(runtime.port or builtin.port)}
     return words
+
+
+def runnable(argv: tuple[str, ...]) -> tuple[str, ...]:
+    """Returns the words of a command with the one placeholder that may name a program."""
+    return (sys.executable if argv[0] == "{python}" else argv[0], *argv[1:])
 
 
 def _put_in(text: str, words: Mapping[str, str]) -> str:
@@ -103,37 +119,13 @@ def _put_in(text: str, words: Mapping[str, str]) -> str:
     return _PLACEHOLDER.sub(lambda found: words.get(found[1], found[0]), text)
 
 
-def _mounted(allow_list: AllowList, name: str) -> str:
+def _mounted(allow_list: AllowList, name: str, folder: str) -> str:
     volume = allow_list.volumes[name]
-    return f"{volume.folder}:{volume.at or f'{INSIDE}/{name}'}:{'rw' if volume.write else 'ro'}"
+    return f"{folder}:{volume.at or f'{INSIDE}/{name}'}:{'rw' if volume.write else 'ro'}"
 
 
 def _probe(form: OwnProbe | None, token: str = "") -> Probe | None:
     return Probe(form.method, form.path, form.body, min(form.seconds, 120.0), token=token) if form else None
-
-
-def _unsafe_command(allow_list: AllowList, argv: tuple[str, ...]) -> str:
-    """Returns why the command must not be started: a copy or another user could have written what it runs."""
-    unsafe = "" if argv[0] == "{python}" else _unsafe_file(argv[0], allow_list.user)
-    script = argv[script_at(argv)]
-    if unsafe or script == argv[0] or not script.startswith("/") or not os.path.lexists(script):
-        return unsafe
-    return _unsafe_file(script, allow_list.user)
-
-
-def _unsafe_file(program: str, user: int | None) -> str:
-    try:
-        facts = os.stat(program)  # noqa: PTH116
-        folder = os.stat(Path(program).resolve().parent)  # noqa: PTH116
-    except OSError as error:
-        return f"{program}: {error.strerror or error}"
-    if not stat.S_ISREG(facts.st_mode):
-        return f"{program} is not a file"
-    if (facts.st_mode | folder.st_mode) & stat.S_IWOTH:
-        return f"{program} or its folder is writable by everyone, so it may not be what was admitted"
-    if user is not None and user in (facts.st_uid, folder.st_uid):
-        return f"{program} or its folder belongs to {user}, whom copies run as, so it may not be what was admitted"
-    return ""
 
 
 def _secret(allow_list: AllowList, name: str) -> str:
@@ -149,6 +141,20 @@ def _secret(allow_list: AllowList, name: str) -> str:
 
 def _refused(field: str, message: str) -> ArgumentRefused:
     return ArgumentRefused(NOT_ADMITTED, field, message[:400])
+
+
+def find_unusable(allow_list: AllowList, kind: str) -> list[str]:
+    """Returns the programs and volumes that the list admits and that this node would refuse as they are now."""
+    found = []
+    for entry in allow_list.startable_by(kind):
+        unsafe = "" if entry.is_of_images else find_unsafe(runnable(entry.argv))
+        found += [f"admit.{entry.name}: {unsafe}"] if unsafe else []
+    for name in allow_list.volumes:
+        try:
+            find_folder(allow_list, name)
+        except PathRefused as error:
+            found.append(f"volumes.{name}: {error}")
+    return found
 
 
 def entry_names(entries: tuple[AdmittedEntry, ...]) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
@@ -14,7 +15,8 @@ from agents.admission.form import AllowListForm, EntryForm, VolumeForm
 from agents.contract.admitted import AdmittedEntry, PatternFault, read_pattern
 from agents.contract.runtimes import VOLUME, is_dangerous
 from agents.contract.signatures import KeyFault, read_key
-from agents.templates.strict_file import FileRefused, load_yaml, read_text, refuse_if_others_write
+from agents.host.trusted_path import PathRefused, find_real
+from agents.templates.strict_file import FileRefused, load_yaml, read_text
 
 _DIGEST = re.compile(r"[a-z0-9][-a-z0-9._:/]{0,254}@sha256:[0-9a-f]{64}")
 _REPOSITORY = re.compile(r"[a-z0-9][-a-z0-9.]*(:[0-9]{1,5})?(/[a-z0-9][-a-z0-9._]*)*")
@@ -39,8 +41,10 @@ _FREE_HOLE = re.compile(r"\{(word|path|text)\}")
 # No volume may be, contain or lie in one of these.
 SYSTEM_FOLDERS = (
     "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/root", "/run", "/sbin", "/sys", "/usr",
-    "/var/run", "/var/lib/docker", "/var/lib/containerd", "/var/lib/kubelet", "/var/log",
+    "/var/run", "/var/lib/docker", "/var/lib/containerd", "/var/lib/kubelet", "/var/log", "/var/spool",
 )  # fmt: skip
+# No volume may be or contain one of these.
+SHARED_FOLDERS = ("/home", "/tmp", "/var/tmp")  # noqa: S108
 SHARED_MEMORY = "/dev/shm/"  # noqa: S108  the one folder of /dev whose subfolders are plain ones
 INSIDE = "/volumes"
 
@@ -54,20 +58,25 @@ class AllowList:
     secrets: Mapping[str, str] = field(default_factory=dict)  # name -> file
     user: int | None = None  # None: as the agent
     says_user: bool = False  # an agent that is root needs the name of the user that copies run as
+    kept: tuple[str, ...] = ()  # the agent's own folder and this file, which no volume may be, contain or lie in
+    models: str = ""  # the folder of models, which may be a volume even where the agent's folder contains it
 
     def startable_by(self, runtime: str) -> tuple[AdmittedEntry, ...]:
         """Returns the entries that the node's runtime can start: it has containers or processes, not both."""
         return tuple(entry for entry in self.entries if entry.is_of_images == (runtime == "docker"))
 
 
-def read_allow_list(path: Path) -> AllowList:
-    """Reads the file. Raises FileRefused with every fault."""
+def read_allow_list(path: Path, folder: Path | None = None, models: Path | None = None) -> AllowList:
+    """Reads the file, for an agent with this state folder and models. Raises FileRefused with every fault."""
     try:
-        refuse_if_others_write(path.parent, path.parent.stat())
+        find_real(str(path.absolute()))
         text = read_text(path)
+    except PathRefused as error:
+        raise FileRefused([str(error)]) from error
     except OSError as error:
         raise FileRefused([f"{path}: {error.strerror or error}"]) from error
-    return parse(text, str(path))
+    kept = tuple(str(own.resolve()) for own in (path, folder) if own is not None)
+    return replace(parse(text, str(path)), kept=kept, models=str(models.resolve()) if models else "")
 
 
 def parse(text: str, where: str) -> AllowList:
@@ -180,9 +189,9 @@ def _program_faults(at: str, argv: tuple[str, ...]) -> Iterator[str]:
         yield f"{at}.argv: {program} runs the first of its arguments, so a script or -m MODULE must be fixed"
 
 
-def script_at(argv: tuple[str, ...]) -> int:
+def script_at(argv: Sequence[str]) -> int:
     """Returns where an interpreter's command line has what it runs; 0 if nowhere, or if it is no interpreter's."""
-    if not _INTERPRETERS.fullmatch(Path(argv[0]).name):
+    if argv[0] != sys.executable and not _INTERPRETERS.fullmatch(Path(argv[0]).name):
         return 0
     places = range(1, len(argv))
     return next((at for at in places if not argv[at].startswith("-") and argv[at - 1] not in _VALUED), 0)
@@ -215,12 +224,19 @@ def _pattern_faults(place: str, pattern: str, entry: EntryForm) -> Iterator[str]
 
 def _folder_faults(at: str, folder: str) -> list[str]:
     faults = _plain_faults(at, folder)
-    if folder.startswith(SHARED_MEMORY):
-        return faults
-    for system in SYSTEM_FOLDERS:
-        if f"{folder.rstrip('/')}/".startswith(f"{system}/") or f"{system}/".startswith(f"{folder.rstrip('/')}/"):
-            return [*faults, f"{at}: {folder} is, contains or lies in {system}, which no copy may see"]
-    return faults
+    forbidden = find_forbidden(folder)
+    return [*faults, f"{at}: {folder} {forbidden}"] if forbidden else faults
+
+
+def find_forbidden(folder: str, kept: Sequence[str] = (), models: str = "") -> str:
+    """Returns why no volume may have the folder; empty if one may."""
+    inside = f"{folder.rstrip('/')}/"
+    closed = () if models and inside.startswith(f"{models}/") else tuple(kept)
+    for system in closed if folder.startswith(SHARED_MEMORY) else (*closed, *SYSTEM_FOLDERS):
+        if inside.startswith(f"{system}/") or f"{system}/".startswith(inside):
+            return f"is, contains or lies in {system}, which no copy may see"
+    shared = next((shared for shared in SHARED_FOLDERS if f"{shared}/".startswith(inside)), "")
+    return f"is or contains {shared}, which belongs to many; name a folder in it" if shared else ""
 
 
 def _plain_faults(at: str, path: str) -> list[str]:

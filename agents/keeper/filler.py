@@ -41,24 +41,19 @@ class Filler:
         self._host = host
         self._key = key  # of the node: from it each copy's token is derived, also by the next agent
         self._checkpoints = checkpoints  # the node's folder for the saves of jobs
-        self._judged: dict[str, tuple[AssignedInstance, tuple[str, str] | None]] = {}
+        self._admitted: dict[str, AssignedInstance] = {}  # the others are judged again: a file may have been mended
         self._filled: dict[str, Filled | None] = {}
 
     def refused(self, wanted: Collection[AssignedInstance]) -> Mapping[str, tuple[str, str]]:
         """Returns the instances that this node refuses to start, and why."""
         found: dict[str, tuple[str, str]] = {}
-        judged: dict[str, tuple[AssignedInstance, tuple[str, str] | None]] = {}
         for instance in wanted:
-            known = self._judged.get(instance.id)
-            if known is not None and known[0] is instance:
-                why = known[1]
-            else:
-                filled = self._fill(instance, Builtin("", ""))
-                why = _reason_of(filled) if isinstance(filled, ArgumentRefused) else None
-            judged[instance.id] = (instance, why)
-            if why:
-                found[instance.id] = why
-        self._judged = judged
+            if self._admitted.get(instance.id) is instance:
+                continue
+            filled = self._fill(instance, Builtin("", ""))
+            if isinstance(filled, ArgumentRefused):
+                found[instance.id] = _reason_of(filled)
+        self._admitted = {instance.id: instance for instance in wanted if instance.id not in found}
         return found
 
     def fill(self, copy: NodeCopy) -> Filled:

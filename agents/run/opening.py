@@ -98,7 +98,7 @@ def _allow_list(options: AgentOptions) -> AllowList:
     if options.allow_list is None:
         return AllowList()
     try:
-        found = read_allow_list(options.allow_list)
+        found = read_allow_list(options.allow_list, options.folder, options.models)
     except FileRefused as error:
         for fault in error.faults:
             log.error("the allow-list admits nothing: %s", fault)

@@ -18,15 +18,15 @@ from pathlib import Path
 _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 38, 22, 2
 _ALLOW, _DENY, _KILL = 0x7FFF0000, 0x00050001, 0x80000000  # EPERM for what is denied
 # What a user's own program never needs, and what has been used to leave a process's confines, by architecture:
-# mounting, namespaces, tracing and writing other processes, modules, kexec, bpf, keyrings, io_uring, userfaultfd, time,
-# swap, reboot, files by handle.
+# mounting, namespaces, tracing, reading and writing other processes, modules, kexec, bpf, keyrings, io_uring,
+# userfaultfd, time, swap, reboot, files by handle.
 _X86 = (
     101, 155, 161, 163, 164, 165, 166, 167, 168, 169, 170, 171, 172, 173, 175, 176, 179, 180, 227, 246, 248, 249, 250,
-    272, 298, 304, 305, 308, 311, 313, 320, 321, 323, 425, 426, 427, 428, 429, 430, 431, 432, 433, 438, 442,
+    272, 298, 304, 305, 308, 310, 311, 313, 320, 321, 323, 425, 426, 427, 428, 429, 430, 431, 432, 433, 438, 442,
 )  # fmt: skip
 _ARM = (
     39, 40, 41, 51, 60, 89, 97, 104, 105, 106, 112, 117, 142, 161, 162, 170, 217, 218, 219, 224, 225, 241, 265, 266,
-    268, 271, 273, 280, 282, 294, 425, 426, 427, 428, 429, 430, 431, 432, 433, 438, 442,
+    268, 270, 271, 273, 280, 282, 294, 425, 426, 427, 428, 429, 430, 431, 432, 433, 438, 442,
 )  # fmt: skip
 _MACHINES = {"x86_64": (0xC000003E, 56, _X86), "aarch64": (0xC00000B7, 220, _ARM)}  # audit word, clone, what is denied
 _CLONE3, _ABSENT = 435, 0x00050026  # ENOSYS: its flags cannot be looked at, and libraries then call clone
@@ -85,14 +85,16 @@ def _filter(architecture: int, clone: int, denied: tuple[int, ...]) -> list[tupl
     return lines
 
 
-def main(report: str, cgroup: str, limiting: str, oom_score: str, user: str, *argv: str) -> int:
+def main(report: str, cgroup: str, limiting: str, oom_score: str, user: str, program: str, *argv: str) -> int:
+    """Becomes the program: a template's by its path, a user's own by the descriptor that the agent has checked."""
     descriptor = int(report)
-    os.set_inheritable(descriptor, False)  # exec closes it, which tells the agent that the program runs
+    for number in filter(None, (report, program)):
+        os.set_inheritable(int(number), False)  # exec closes them, which tells the agent that the program runs
     try:
         prepare(cgroup, limiting, oom_score)
         if user:
             confine(user)
-        os.execv(argv[0], argv)  # noqa: S606  no shell on purpose
+        os.execve(int(program) if program else argv[0], argv, os.environ)  # noqa: S606  no shell on purpose
     except OSError as error:
         os.write(descriptor, f"{argv[0]}: {error.strerror or error}".encode(errors="replace"))
     return 127

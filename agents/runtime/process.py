@@ -16,16 +16,16 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
+from agents.admission.programs import SEARCH_PATH, open_program
 from agents.host.clocks import boot_id
 from agents.runtime import Launch, LaunchError, Running, proc
 from agents.runtime.cgroups import Cgroups, kill, members
 from agents.runtime.logs import LARGEST_BYTES, Logs
-from agents.templates import Filled
+from agents.templates import Confined, Filled
 
 _LAUNCHER = str(Path(__file__).with_name("launcher.py"))
 _LAUNCH_SECONDS = 30.0  # on a machine whose disk hangs
 _COPY, _FOLDER = "GPUWRIGHT_COPY", "GPUWRIGHT_FOLDER"
-_SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _MOST_SWEEPS = 20
 _NAME = re.compile(r"[!-~]{1,200}")
 
@@ -51,14 +51,13 @@ class ProcessRuntime:
 
     def start(self, launch: Launch) -> Running:
         environment = self._environment(launch)
-        argv = _resolved(launch.filled.argv, environment["PATH"])
         read_end, write_end = os.pipe2(os.O_CLOEXEC)
         try:
             log = self._logs.open(launch.copy)
             groups = self._cgroups.make(launch.copy, launch.limits)
-            marks = (str(write_end), *groups, str(launch.oom_score), _confinement(launch.filled))
+            marks = (str(write_end), *groups, str(launch.oom_score))
             try:
-                child = _launched([*marks, *argv], environment, log, write_end)
+                child = _launched(launch.filled, launch.filled.argv, marks, environment, log)
             finally:
                 os.close(log)
                 os.close(write_end)
@@ -123,10 +122,9 @@ class ProcessRuntime:
         read_end, write_end = os.pipe2(os.O_CLOEXEC)
         log = self._logs.open(running.copy)
         limiting = self._cgroups.limiting_group(running.copy)
-        marks = (str(write_end), str(group or ""), limiting, "0", _confinement(filled))
+        marks = (str(write_end), str(group or ""), limiting, "0")
         try:
-            argv = _resolved(filled.checkpoint_command, environment.get("PATH", _SYSTEM_PATH))
-            child = _launched([*marks, *argv], environment, log, write_end)
+            child = _launched(filled, filled.checkpoint_command, marks, environment, log)
         except OSError as error:
             raise LaunchError(f"{running.copy}: {error}") from error
         finally:
@@ -157,7 +155,7 @@ class ProcessRuntime:
 
     def _environment(self, launch: Launch) -> dict[str, str]:
         """Returns the environment: nothing of the agent's, and the limits last, so that a template cannot lift them."""
-        plain = {"PATH": f"{Path(sys.executable).parent}:{_SYSTEM_PATH}", "LANG": "C.UTF-8"}
+        plain = {"PATH": SEARCH_PATH, "LANG": "C.UTF-8"}
         ours = {_COPY: launch.copy, _FOLDER: str(self._folder)}
         if launch.gpu:
             ours["CUDA_VISIBLE_DEVICES"] = launch.gpu
@@ -223,7 +221,18 @@ class ProcessRuntime:
 
 
 def _launched(
-    words: Sequence[str], environment: Mapping[str, str], log: int, write_end: int
+    filled: Filled, argv: Sequence[str], marks: Sequence[str], environment: Mapping[str, str], log: int
+) -> subprocess.Popen[bytes]:
+    """Starts a command: a template's by its path, a user's own by the descriptor of what has just been checked."""
+    if filled.confined is None:
+        return _become([*marks, "", "", *_resolved(argv, environment.get("PATH", SEARCH_PATH))], environment, log)
+    with open_program(argv) as program:
+        words = [*marks, _confinement(filled.confined), str(program.descriptor), *program.argv]
+        return _become(words, environment, log, (program.descriptor,))
+
+
+def _become(
+    words: Sequence[str], environment: Mapping[str, str], log: int, descriptors: tuple[int, ...] = ()
 ) -> subprocess.Popen[bytes]:
     """Starts the launcher in a session of its own: it prepares the process, then becomes the command."""
     return subprocess.Popen(
@@ -235,15 +244,12 @@ def _launched(
         cwd="/",
         umask=0o077,
         start_new_session=True,
-        pass_fds=(write_end,),
+        pass_fds=(int(words[0]), *descriptors),
     )
 
 
-def _confinement(filled: Filled) -> str:
-    """Returns whom the copy runs as, for the launcher: empty for a template, - for a user's command as this user."""
-    confined = filled.confined
-    if confined is None:
-        return ""
+def _confinement(confined: Confined) -> str:
+    """Returns whom a user's command runs as, for the launcher: - for this user."""
     return "-" if confined.user is None else str(confined.user)
 
 

@@ -52,7 +52,7 @@ def _of_machine(options: AgentOptions, simulated: bool) -> list[tuple[str, Check
         ("gateway", partial(neighbours.gateway, options.gateway, options.folder, options.gateway_token_file)),
         ("docker", partial(neighbours.docker, docker)),
         ("templates", partial(machine.templates, options.templates, options.models, docker)),
-        ("allow-list", partial(admission.allow_list, options.allow_list, options.runtime, options.device != "cores")),
+        ("allow-list", partial(admission.allow_list, options)),
         ("ports", partial(machine.ports, options.host)),
     ]
 

@@ -72,6 +72,8 @@ FAULTS = [
     (entry("{argv: [/bin/true]}") + "volumes: {etc: {folder: /etc}}", "which no copy may see"),
     (entry("{argv: [/bin/true]}") + "volumes: {all: {folder: /var}}", "which no copy may see"),
     (entry("{argv: [/bin/true]}") + "volumes: {engine: {folder: /var/run/docker.sock}}", "which no copy may see"),
+    (entry("{argv: [/bin/true]}") + "volumes: {cron: {folder: /var/spool/cron}}", "which no copy may see"),
+    (entry("{argv: [/bin/true]}") + "volumes: {homes: {folder: /home}}", "is or contains /home, which belongs to many"),
     (entry("{argv: [/bin/true]}") + "volumes: {up: {folder: /srv/../etc}}", "plain absolute path"),
     (entry("{argv: [/bin/true]}") + "volumes: {two: {folder: '/srv:/etc'}}", "matching regex"),
     (entry("{argv: [/bin/true]}") + "volumes: {a: {folder: /srv/a, at: /usr/lib}}", "which no copy may see"),
@@ -98,19 +100,21 @@ def test_what_an_interpreter_runs_may_follow_options_that_a_manifest_fills_in() 
 def test_a_list_that_others_could_have_written_is_refused(tmp_path: Path) -> None:
     path = write_list(tmp_path)
     path.chmod(0o666)
-    with pytest.raises(FileRefused, match="writable by everyone"):
+    with pytest.raises(FileRefused, match=r"allow-list.yaml is writable by others than its owner \(mode 666\)"):
         read_allow_list(path)
     path.chmod(0o600)
     tmp_path.chmod(0o777)
-    with pytest.raises(FileRefused, match="writable by everyone"):
+    with pytest.raises(FileRefused, match=f"{tmp_path} is writable by others"):
         read_allow_list(path)
+    tmp_path.chmod(0o700)
+    assert read_allow_list(path).kept == (str(path),)
 
 
 @pytest.mark.slow
 def test_a_node_whose_list_has_a_fault_admits_nothing(tmp_path: Path) -> None:
     path = write_list(tmp_path, more="extra: 1\n")
     options = AgentOptions(tmp_path / "node", device="simulated", simulated_gpus=1, allow_list=path)
-    assert [finding.level for finding in allow_list(path, "process", under_mps=True)] == ["fail"]
+    assert [finding.level for finding in allow_list(options)] == ["fail"]
     from agents.devices.simulated.remote import Switches
 
     try:

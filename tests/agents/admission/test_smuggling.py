@@ -196,4 +196,4 @@ def test_a_script_that_a_copy_could_have_rewritten_is_refused(tmp_path: Path, gi
     runtime = {"command": ["{python}", str(script)]}
     assert refusal(listed, runtime) == ("", "")
     os.chown(tmp_path / given, 20001, 20001)
-    assert "belongs to 20001, whom copies run as" in refusal(listed, runtime)[1]
+    assert "belongs to user 20001, and must belong to root" in refusal(listed, runtime)[1]
