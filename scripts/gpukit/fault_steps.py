@@ -49,7 +49,6 @@ def see_a_fault(stand: Stand) -> dict[str, object]:
             with _stranger(stand, "fault", _limits(stand)) as (_, said):
                 states = _watch(stand)
             after = _time(stand, other, 1)
-            states += _watch(stand)
             running = other.copy.running
             is_alive = running is not None and stand.drivers.runtime.alive(running)
     except (CopyFailed, DeviceError) as error:

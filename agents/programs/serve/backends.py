@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from agents.devices.simulated.client import SimulatedClient, attach
+from agents.devices.simulated.client import SimulatedClient, attach, exit_at_once
 from agents.devices.simulated.refusals import CudaRefusal
 from agents.devices.simulated.speeds import PlayedLoad
 from agents.programs.serve.cuda import CudaContext
@@ -189,9 +189,18 @@ class Threaded:
                     answers = self._model.predict(task)
             except Exception as error:
                 answers = error
+                self._prove_life()
             self.memory_gib = self._model.memory_gib()
             with contextlib.suppress(RuntimeError):  # the loop is closed: no one waits any more
                 self._loop.call_soon_threadsafe(done, answers)
+
+    def _prove_life(self) -> None:
+        """Ends the process if its model cannot compute zeros either: its context is lost, and MPS waits for its end."""
+        assert self._model is not None
+        try:
+            self._model.warm(1)
+        except Exception as error:
+            exit_at_once(f"the model fails whatever it is given: {error}")
 
 
 class LoadedModel(Protocol):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import struct
 import subprocess
+from http.client import HTTPException
 from pathlib import Path
 
 import pytest
@@ -74,9 +75,12 @@ class jit:
             def eval(self):
                 return self
             def __call__(self, x):
-                if (x == 13).any():
+                if (x == 14).any():
+                    Model.is_lost = True
+                if (x == 13).any() or Model.is_lost:
                     raise RuntimeError("CUDA error")
                 return x * 2
+            is_lost = False
         return Model()
 frombuffer = numpy.frombuffer
 tensor = lambda value, dtype: numpy.asarray(value, dtype)
@@ -169,6 +173,15 @@ def test_raw_numbers_are_answered_with_raw_numbers(tmp_path: Path, libraries: di
         assert struct.unpack("<2f", answer.body) == (2, 4)
         short = copy.ask("POST", example.path, b"123", kind=RAW)
         assert (short.status, short.json) == (400, {"error": "3 bytes are not 8, float32 of the shape [2]"})
+
+
+def test_a_model_whose_context_is_lost_ends_its_server(tmp_path: Path, libraries: dict[str, str]) -> None:
+    with serving("--file", str(tmp_path / "model.pt"), "--shape", "2", environment=libraries) as copy:
+        assert sent(copy, {"inputs": [13, 0]})[0] == 500
+        with pytest.raises((OSError, HTTPException)):
+            sent(copy, {"inputs": [14, 0]})
+        assert copy.exit_code() == 1
+        assert "the model fails whatever it is given: CUDA error" in "\n".join(copy.log)
 
 
 def test_a_model_whose_shape_is_free_takes_json_alone(tmp_path: Path, libraries: dict[str, str]) -> None:
