@@ -30,6 +30,7 @@ found = {
     "uid": os.getuid(), "gid": os.getgid(), "groups": os.getgroups(),
     "unshare": errno_of("unshare", 0x10000000), "mount": errno_of("mount", b"none", b"/mnt", b"tmpfs", 0, 0),
     "ptrace": errno_of("ptrace", 0, 0, 0, 0),
+    "memory": [errno_of(f"process_vm_{way}v", os.getpid(), None, 0, None, 0, 0) for way in ("read", "write")],
     "secret": os.environ["API_KEY"], "child": os.spawnlp(os.P_WAIT, "true", "true"),
     "status": [line.split()[1] for line in open("/proc/self/status") if line.startswith(("NoNewPrivs", "Seccomp:"))],
 }
@@ -49,6 +50,7 @@ def test_a_command_runs_as_its_own_user_without_new_privileges_and_under_a_filte
         found: dict[str, Any] = json.loads(runtime.log_tail("own-1").partition("found ")[2].splitlines()[0])
         assert (found["uid"], found["gid"], found["groups"]) == (USER, USER, [])
         assert (found["unshare"], found["mount"], found["ptrace"]) == (1, 1, 1), "EPERM"
+        assert found["memory"] == [1, 1], "neither read nor written in another process, as tracing would"
         assert found["status"] == ["1", "2"], "no new privileges; a filter is in force"
         assert (found["secret"], found["child"]) == ("swordfish", 0), "it works all the same"
         again = ProcessRuntime(tmp_path / "copies", cgroups=False, users=(USER,))
