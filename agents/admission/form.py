@@ -28,6 +28,7 @@ class EntryForm(Struct, frozen=True, forbid_unknown_fields=True, rename="camel")
     repository: Annotated[str, Meta(max_length=400)] = ""
     key: Annotated[str, Meta(max_length=100)] = ""  # whose signatures count for the repository
     args: Annotated[tuple[Text, ...], Meta(max_length=100)] | None = None
+    unsafe: bool = False  # a free hole may come before argv's first fixed word
     about: Text = ""
     environment: Annotated[dict[Variable, Text], Meta(max_length=100)] = {}
     secrets: Annotated[dict[Variable, Label], Meta(max_length=20)] = {}

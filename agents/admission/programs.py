@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from agents.admission.reading import script_at
+from agents.admission.interpreters import script_at
 from agents.host.trusted_path import PathMissing, PathRefused, TrustedPath, find_real, open_trusted
 
 SEARCH_PATH = f"{Path(sys.executable).parent}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # of copies

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from agents.admission.form import AllowListForm, EntryForm, VolumeForm
+from agents.admission.interpreters import find_program_faults, script_at
 from agents.contract.admitted import AdmittedEntry, PatternFault, read_pattern
 from agents.contract.runtimes import VOLUME, is_dangerous
 from agents.contract.signatures import KeyFault, read_key
@@ -20,24 +20,6 @@ from agents.templates.strict_file import FileRefused, load_yaml, read_text
 
 _DIGEST = re.compile(r"[a-z0-9][-a-z0-9._:/]{0,254}@sha256:[0-9a-f]{64}")
 _REPOSITORY = re.compile(r"[a-z0-9][-a-z0-9.]*(:[0-9]{1,5})?(/[a-z0-9][-a-z0-9._]*)*")
-# They run whatever their arguments say, so no pattern of arguments would limit them.
-SHELLS = frozenset(
-    {
-        "ash", "awk", "bash", "busybox", "chroot", "chrt", "csh", "ctr", "dash", "doas", "docker", "env", "find",
-        "fish", "flock", "gawk", "gdb", "gosu", "ionice", "kubectl", "ksh", "nerdctl", "nice", "nohup", "nsenter",
-        "numactl", "parallel", "podman", "prlimit", "runuser", "script", "setpriv", "setsid", "sh", "socat", "ssh",
-        "stdbuf", "strace", "su", "sudo", "systemd-run", "taskset", "tcsh", "time", "timeout", "unshare", "watch",
-        "xargs", "zsh",
-    }
-)  # fmt: skip
-# They run the first of their arguments, so it must be fixed.
-_INTERPRETERS = re.compile(r"\{python\}|(python|pypy|perl|ruby|node|deno|bun|php|lua|java|Rscript)[0-9.]*")
-# An option whose next argument is code: that argument must be fixed.
-_CODE = re.compile(r"-[a-zA-Z]*[cem]|--(command|eval|exec|module|print)")
-# Options of interpreters whose value is the next argument, so that this is not yet what they run.
-_VALUED = frozenset({"-W", "-X", "-cp", "-classpath", "--class-path", "--import", "--loader", "--require", "-r"})
-_HOLE = re.compile(r"\{(word|path|text|integer|choice)[:}]")
-_FREE_HOLE = re.compile(r"\{(word|path|text)\}")
 # No volume may be, contain or lie in one of these.
 SYSTEM_FOLDERS = (
     "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/root", "/run", "/sbin", "/sys", "/usr",
@@ -128,10 +110,12 @@ def _entry_faults(at: str, entry: EntryForm, form: AllowListForm) -> Iterator[st
         yield f"{at}: has exactly one of argv (a command), image and repository"
         return
     yield from _image_faults(at, entry)
+    if entry.argv is None and entry.unsafe:
+        yield f"{at}.unsafe: belongs to argv"
     if entry.argv is not None and entry.args is not None:
         yield f"{at}.args: belongs to an image; argv has all words of a command"
     if entry.argv is not None:
-        yield from _program_faults(at, entry.argv)
+        yield from find_program_faults(at, entry.argv, entry.unsafe)
     words = entry.argv if entry.argv is not None else entry.args or ()
     field_name = "argv" if entry.argv is not None else "args"
     patterns = [(f"{at}.{field_name}[{index}]", word) for index, word in enumerate(words)]
@@ -167,34 +151,6 @@ def _reference_faults(at: str, entry: EntryForm, form: AllowListForm) -> Iterato
     for volume in entry.volumes:
         if volume not in form.volumes:
             yield f"{at}.volumes: {volume} is not one of {', '.join(form.volumes) or 'none'}"
-
-
-def _program_faults(at: str, argv: tuple[str, ...]) -> Iterator[str]:
-    program = argv[0]
-    if program != "{python}" and (not program.startswith("/") or "{" in program):
-        yield f"{at}.argv[0]: the program must be fixed: {{python}}, or an absolute path"
-        return
-    if Path(program).name in SHELLS:
-        yield f"{at}.argv[0]: {program} runs whatever its arguments say; admit the program that it would start"
-    if not _INTERPRETERS.fullmatch(Path(program).name):
-        return
-    for index, word in enumerate(argv[1:], start=1):
-        if _CODE.fullmatch(argv[index - 1]) and _HOLE.search(word):
-            yield f"{at}.argv[{index}]: {argv[index - 1]} takes code, so the word after it must be fixed"
-    script = script_at(argv)
-    for index, word in enumerate(argv[1 : script or None], start=1):
-        if _FREE_HOLE.search(word):
-            yield f"{at}.argv[{index}]: an option before what {program} runs can hold code, so it must be fixed"
-    if not script or _HOLE.search(argv[script]):
-        yield f"{at}.argv: {program} runs the first of its arguments, so a script or -m MODULE must be fixed"
-
-
-def script_at(argv: Sequence[str]) -> int:
-    """Returns where an interpreter's command line has what it runs; 0 if nowhere, or if it is no interpreter's."""
-    if argv[0] != sys.executable and not _INTERPRETERS.fullmatch(Path(argv[0]).name):
-        return 0
-    places = range(1, len(argv))
-    return next((at for at in places if not argv[at].startswith("-") and argv[at - 1] not in _VALUED), 0)
 
 
 def _overlap_faults(form: AllowListForm) -> Iterator[str]:

@@ -25,7 +25,12 @@ DANGEROUS_VARIABLES = (
     "LOCPATH", "NLSPATH", "HOSTALIASES", "RES_OPTIONS", "LOCALDOMAIN", "RESOLV_*", "TZDIR", "TMPDIR", "GIT_*", "SSH_*",
     "SSL_*", "OPENSSL_*", "CURL_*", "REQUESTS_CA_BUNDLE", "*_PROXY", "DOCKER_*", "KUBECONFIG", "KUBERNETES_*", "MPS_*",
     "NCCL_NET_PLUGIN", "NCCL_TUNER_PLUGIN", "NCCL_PROFILER_PLUGIN", "OPENCL_*", "OCL_*", "VK_*", "UCX_MODULE_*",
-    "LLVM_*", "TORCH_EXTENSIONS_*", "TRITON_*", "AWS_*", "GOOGLE_*", "AZURE_*",
+    "LLVM_*", "TORCH_EXTENSIONS_*", "TRITON_*", "AWS_*", "GOOGLE_*", "AZURE_*", "OMP_TOOL*", "OMPI_*", "PMIX_*",
+    "PRTE_*", "I_MPI_*", "FI_PROVIDER_PATH", "JULIA_*", "R_HOME", "R_LIBS*", "R_PROFILE*", "R_ENVIRON*", "PHPRC",
+    "PHP_INI_*", "TCLLIBPATH", "ERL_*", "GST_*", "GIO_*", "GTK_*", "GI_TYPELIB_PATH", "GDK_PIXBUF_*", "QT_*",
+    "MAGICK_*", "HDF5_PLUGIN_PATH", "GDAL_DRIVER_PATH", "ORT_DYLIB_PATH", "VLLM_PLUGINS", "VLLM_SERVER_DEV_MODE",
+    "VLLM_ALLOW_*", "HF_ENDPOINT", "HF_MODULES_CACHE", "RAY_*", "XLA_FLAGS", "NUMBA_CACHE_DIR", "TORCHINDUCTOR_*",
+    "PIP_*", "UV_*", "CONDA_*", "MAKEFLAGS", "PAGER", "EDITOR", "VISUAL", "BROWSER",
 )  # fmt: skip
 _DANGEROUS = re.compile("|".join(re.escape(name).replace(r"\*", ".*") for name in DANGEROUS_VARIABLES), re.IGNORECASE)
 _IMAGE = re.compile(r"[a-z0-9][-a-z0-9._:/]{0,254}(@sha256:[0-9a-f]{64})?")

@@ -9,6 +9,7 @@ import pytest
 
 from agents.admission.reading import AllowList, parse, read_allow_list, user_fault
 from agents.contract.admitted import PatternFault, read_pattern
+from agents.contract.runtimes import is_dangerous
 from agents.run.doctor.admission import allow_list
 from agents.run.opening import AgentOptions, open_node
 from agents.templates.strict_file import FileRefused
@@ -55,6 +56,16 @@ FAULTS = [
     (entry("{argv: ['{python}', -W, '{word}', /srv/x.py]}"), "can hold code"),
     (entry("{argv: ['{python}', -W, ignore, '{path}']}"), "must be fixed"),
     (entry("{argv: [/usr/bin/flock, /tmp/x, '{path}']}"), "runs whatever its arguments say"),
+    (entry("{argv: ['{python}', -m, '{word}']}"), "must be fixed"),
+    (
+        entry("{argv: ['{python}', -m, torch.distributed.run, '{path}']}"),
+        "first fixed word after torch.distributed.run",
+    ),
+    (entry("{argv: [/opt/shop/serve, '{path}']}"), "write `unsafe: true` beside argv"),
+    (entry("{argv: [/opt/shop/serve, '{integer:1..9}', '-e{text}', --fast]}"), "x.argv[2]: -e{text} comes before the"),
+    (entry("{argv: [/usr/bin/sh], unsafe: true}"), "runs whatever its arguments say"),
+    (entry("{argv: ['{python}', '{path}'], unsafe: true}"), "must be fixed"),
+    (entry(f"{{image: {IMAGE}, unsafe: true}}"), "x.unsafe: belongs to argv"),
     (entry("{argv: [/bin/true]}") + NESTED, "volumes.b.folder: /srv/a/b lies in the volume a"),
     (entry("{argv: [/bin/true]}") + WRITABLE + "secrets: {k: /srv/a/k}", "secrets.k: /srv/a/k lies in the volume a"),
     (entry("{argv: [/srv/a/serve]}") + WRITABLE, "admit.x.argv[0]: /srv/a/serve lies in the volume a"),
@@ -95,6 +106,59 @@ def test_a_faulty_list_is_refused_and_the_fault_is_named(text: str, says: str) -
 def test_what_an_interpreter_runs_may_follow_options_that_a_manifest_fills_in() -> None:
     listed = entry("{argv: [/usr/bin/java, '-Xmx{integer:1..8}g', -cp, /srv/lib, Main, '{word}']}")
     assert [admitted.name for admitted in parse(listed, "allow-list.yaml").entries] == ["x"]
+
+
+INTERPRETERS = (
+    "torchrun", "uvicorn", "julia", "ipython3", "python3.11-dbg", "python3.13t", "perl5.36-x86_64-linux-gnu", "nodejs",
+    "lua5.4", "ruby3.1", "php8.2-cgi", "Rscript", "pypy3", "gunicorn",
+)  # fmt: skip
+STARTERS = ("mpirun", "make", "mawk", "expect", "uv", "sed", "accelerate", "tmux", "ld-linux-x86-64.so.2", "ld-2.36.so")
+
+
+@pytest.mark.parametrize("program", INTERPRETERS)
+@pytest.mark.parametrize("words", ["'{path}'", "--threads, '{word}'", "'{word}', /srv/x", "--threads=2, '{path}'"])
+def test_what_an_interpreter_runs_is_fixed_and_stands_before_any_free_hole(program: str, words: str) -> None:
+    with pytest.raises(FileRefused, match="must be fixed"):
+        parse(entry(f"{{argv: [/usr/bin/{program}, {words}], unsafe: true}}"), "allow-list.yaml")
+    fixed = entry(f"{{argv: [/usr/bin/{program}, --threads=2, /srv/x, '{{path}}']}}")
+    assert parse(fixed, "allow-list.yaml").entries
+
+
+@pytest.mark.parametrize("program", STARTERS)
+def test_a_program_that_starts_what_its_arguments_name_is_never_admitted(program: str) -> None:
+    with pytest.raises(FileRefused, match="runs whatever its arguments say"):
+        parse(entry(f"{{argv: [/usr/bin/{program}, fixed], unsafe: true}}"), "allow-list.yaml")
+
+
+@pytest.mark.parametrize("words", ["--threads 2", "--threads, '2', '{path}'", "--standalone, '{path}', /srv/x.py"])
+def test_the_value_of_a_launchers_option_is_not_what_it_runs(words: str) -> None:
+    with pytest.raises(FileRefused, match="must be fixed"):
+        parse(entry(f"{{argv: [/usr/bin/torchrun, {words}]}}"), "allow-list.yaml")
+    for runs in ("--threads, '2', /srv/x.py", "-m, shop.train", "--standalone, --threads=2, /srv/x.py"):
+        assert parse(entry(f"{{argv: [/usr/bin/torchrun, {runs}]}}"), "allow-list.yaml").entries
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["--model, '{path}'", "'{integer}', --model, '{path}'", "'{choice:a|b}'", "serve, '{word}', '{text}'", "'{port}'"],
+)
+def test_an_unknown_program_may_have_free_holes_after_its_first_fixed_word(words: str) -> None:
+    assert parse(entry(f"{{argv: [/opt/shop/serve, {words}]}}"), "allow-list.yaml").entries
+    assert parse(entry("{argv: [/opt/shop/serve, '{path}', '{text}'], unsafe: true}"), "allow-list.yaml").entries
+
+
+LOADERS = (
+    "OMP_TOOL_LIBRARIES", "JULIA_LOAD_PATH", "R_PROFILE", "GST_PLUGIN_PATH", "QT_PLUGIN_PATH", "VLLM_PLUGINS",
+    "HF_ENDPOINT", "ORT_DYLIB_PATH", "RAY_RUNTIME_ENV_HOOK", "vllm_server_dev_mode", "VLLM_ALLOW_RUNTIME_LORA_UPDATING",
+    "OMPI_MCA_orte_launch_agent",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("variable", LOADERS)
+def test_a_variable_that_changes_what_runs_can_never_be_admitted(variable: str) -> None:
+    with pytest.raises(FileRefused, match=f"the variable {variable} can never be admitted"):
+        parse(entry(f"{{argv: [/bin/true], environment: {{{variable}: '{{text}}'}}}}"), "allow-list.yaml")
+    assert not is_dangerous("HF_TOKEN") and not is_dangerous("OMP_NUM_THREADS") and not is_dangerous("LOG_LEVEL")
 
 
 def test_a_list_that_others_could_have_written_is_refused(tmp_path: Path) -> None:
