@@ -132,7 +132,8 @@ class RuntimeSpec(Spec):
         None, description="Image of a container, which names its program: repository@sha256:DIGEST"
     )
     signature: Annotated[StrictStr, AfterValidator(_signature)] | None = Field(
-        None, description="Ed25519 signature of the image's text, for nodes that admit what a key has signed"
+        None,
+        description="Ed25519 signature of `gpuwright-image-v1:` and the image, for nodes that admit its key",
     )
     command: Annotated[list[Text], Field(min_length=1, max_length=100)] | None = Field(
         None, description="A program of the node, {python} or its absolute path, and its first arguments"

@@ -16,8 +16,12 @@ class SigningKey:
         lines = self._openssl("pkey", "-in", str(self._file), "-pubout").decode().splitlines()
         self.public = lines[1]
 
+    def sign_image(self, image: str) -> str:
+        """Returns the signature of an image as a manifest has it."""
+        return self.sign(f"gpuwright-image-v1:{image}")
+
     def sign(self, text: str) -> str:
-        """Returns the signature as a manifest has it."""
+        """Returns the signature of a text."""
         self._text.write_text(text)
         signature = self._openssl("pkeyutl", "-sign", "-inkey", str(self._file), "-rawin", "-in", str(self._text))
         return base64.b64encode(signature).decode()

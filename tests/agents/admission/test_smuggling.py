@@ -144,7 +144,7 @@ def signed_list(key: SigningKey) -> AllowList:
 def test_an_image_of_a_repository_is_refused_without_the_keys_signature(
     keys: Mapping[str, SigningKey], image: str, text: str, by: str, says: str
 ) -> None:
-    signature = {"signature": keys[by].sign(text)} if text else {}
+    signature = {"signature": keys[by].sign_image(text)} if text else {}
     runtime = {"image": image, "args": ["--port", "{port}"], **signature}
     reason, message = refusal(signed_list(keys["own"]), runtime, "docker")
     assert reason == "not_admitted"
@@ -155,7 +155,7 @@ def test_a_signed_image_of_a_repository_is_admitted_with_the_entrys_arguments_on
     keys: Mapping[str, SigningKey],
 ) -> None:
     listed = signed_list(keys["own"])
-    runtime = {"image": SIGNED, "args": ["--port", "{port}"], "signature": keys["own"].sign(SIGNED)}
+    runtime = {"image": SIGNED, "args": ["--port", "{port}"], "signature": keys["own"].sign_image(SIGNED)}
     assert refusal(listed, runtime, "docker") == ("", "")
     assert "argument 2 '--debug'" in refusal(listed, {**runtime, "args": ["--port", "{port}", "--debug"]}, "docker")[1]
     assert "it admits no image" in refusal(listed, runtime, "process")[1]

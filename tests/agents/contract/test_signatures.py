@@ -1,4 +1,7 @@
-"""Signatures are checked as RFC 8032 says: its own vectors, those of openssl, and each change of one refused."""
+"""Signatures are checked as RFC 8032 says: its own vectors, those of openssl, and each change of one refused.
+
+A key is a point of the curve that a signer can have, and what is signed is an image and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,12 @@ import pytest
 
 from agents.contract.admitted import AdmittedEntry, find_not_admitted
 from agents.contract.runtimes import OwnRuntime
-from agents.contract.signatures import KEY_PREFIX, is_signed
+from agents.contract.signatures import KEY_PREFIX, KeyFault, is_signed, read_key, verifies
 from tests.agents.admission.signing import SigningKey
 
 ORDER = 2**252 + 27742317777372353535851937790883648493
+PRIME = 2**255 - 19
+CURVE = -121665 * pow(121666, -1, PRIME) % PRIME
 # RFC 8032, 7.1: key, message, signature.
 VECTORS = [
     (
@@ -40,9 +45,9 @@ def encoded(signature: bytes) -> str:
 
 @pytest.mark.parametrize(("key", "message", "signature"), VECTORS)
 def test_the_vectors_of_the_standard_hold(key: str, message: str, signature: str) -> None:
-    text = bytes.fromhex(message).decode()
-    assert is_signed(text, encoded(bytes.fromhex(signature)), as_key(bytes.fromhex(key)))
-    assert not is_signed(text + "x", encoded(bytes.fromhex(signature)), as_key(bytes.fromhex(key)))
+    given = read_key(as_key(bytes.fromhex(key)))
+    assert verifies(given, bytes.fromhex(message), bytes.fromhex(signature))
+    assert not verifies(given, bytes.fromhex(message) + b"x", bytes.fromhex(signature))
 
 
 @pytest.mark.slow
@@ -50,7 +55,7 @@ def test_each_change_of_a_signature_is_refused(tmp_path: Path) -> None:
     key = SigningKey(tmp_path)
     for number in range(8):
         image = f"registry.example.com/team/{number}"
-        signature = key.sign(image)
+        signature = key.sign_image(image)
         assert is_signed(image, signature, key.public)
         raw = bytearray(base64.b64decode(signature))
         raw[8 * number] ^= 1 << number
@@ -60,9 +65,61 @@ def test_each_change_of_a_signature_is_refused(tmp_path: Path) -> None:
 def test_a_signature_has_one_form_only(tmp_path: Path) -> None:
     """A second one with the order of the curve added would pass a check that leaves its size out."""
     key = SigningKey(tmp_path)
-    raw = base64.b64decode(key.sign("image"))
+    raw = base64.b64decode(key.sign_image("image"))
     number = int.from_bytes(raw[32:], "little") + ORDER
+    assert is_signed("image", encoded(raw), key.public)
     assert not is_signed("image", encoded(raw[:32] + number.to_bytes(32, "little")), key.public)
+
+
+def test_a_signature_of_the_same_text_for_another_purpose_is_none_of_an_image(tmp_path: Path) -> None:
+    key = SigningKey(tmp_path)
+    assert not is_signed("image", key.sign("image"), key.public)
+    assert not is_signed("image", key.sign("gpuwright-other-v1:image"), key.public)
+    assert not is_signed("", key.sign_image("image"), key.public)
+
+
+def double(x: int, y: int) -> tuple[int, int]:
+    """Doubles a point of the curve -x^2 + y^2 = 1 + d x^2 y^2."""
+    z = CURVE * x * x * y * y % PRIME
+    return 2 * x * y * pow(1 + z, -1, PRIME) % PRIME, (y * y + x * x) * pow(1 - z, -1, PRIME) % PRIME
+
+
+def find_small_points() -> set[tuple[int, int]]:
+    """Finds the points of orders 1, 2, 4 and 8: multiples by the odd order of other points, as (0, 1) is by 8."""
+    root = pow(2, (PRIME - 1) // 4, PRIME)  # of -1
+    inner = pow(1 + CURVE, (PRIME + 3) // 8, PRIME)
+    inner = inner if inner * inner % PRIME == (1 + CURVE) % PRIME else inner * root % PRIME
+    found = {(0, 1), (0, PRIME - 1), (root, 0), (PRIME - root, 0)}
+    for sign in (1, -1):  # of order 8: x^2 = -y^2, and so d y^4 + 2 y^2 = 1
+        square = (sign * inner - 1) * pow(CURVE, -1, PRIME) % PRIME
+        y = pow(square, (PRIME + 3) // 8, PRIME)
+        y = y if y * y % PRIME == square else y * root % PRIME
+        if y * y % PRIME == square:
+            found |= {(a * y * root % PRIME, b * y % PRIME) for a in (1, -1) for b in (1, -1)}
+    return found
+
+
+def test_the_eight_points_of_small_order_are_no_keys() -> None:
+    points = find_small_points()
+    assert len(points) == 8
+    for x, y in points:
+        assert double(*double(*double(x, y))) == (0, 1), "eight times it is nothing"
+        encoding = (y | (x % 2) << 255).to_bytes(32, "little")
+        with pytest.raises(KeyFault, match="small order"):
+            read_key(as_key(encoding))
+
+
+def test_with_a_key_of_small_order_anyone_signs() -> None:
+    """That is why no such key is read: the nothing of the curve, 0, 1, verifies a signature without any secret."""
+    nothing = bytes([1]) + bytes(31)
+    assert verifies(nothing, b"whatever", nothing + bytes(32))
+    assert not is_signed("whatever", encoded(nothing + bytes(32)), as_key(nothing))
+
+
+@pytest.mark.parametrize("y", [2**255 - 19, 2**255 - 1, 2**255 - 18])
+def test_a_key_has_one_form_only(y: int) -> None:
+    with pytest.raises(KeyFault, match="not a point"):
+        read_key(as_key(y.to_bytes(32, "little")))
 
 
 @pytest.mark.parametrize("signature", ["", "?", "AAAA", "A" * 86 + "==", "\u00e4", "\ud800"])
