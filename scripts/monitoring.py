@@ -153,8 +153,8 @@ ALERTS = (
         "them before the deadline that `gpuwright get nodes` shows.",
     ),
     Alert(
-        "NodeMismatch", 'sum(gpuwright_nodes{state="mismatch"}) > 0', "10m", "ticket",
-        "A node has other devices than declared; nothing is planned there.",
+        "NodeMismatch", 'sum(gpuwright_nodes{state=~"mismatch|incomplete"}) > 0', "10m", "ticket",
+        "A node has other devices than declared, or fewer; nothing is planned on those.",
         "The condition InventoryMismatch names the difference: correct the declaration, or repair the machine.",
     ),
     Alert(

@@ -43,6 +43,7 @@ class GpuFacts(Struct, rename="camel", omit_defaults=True, gc=False):
     capabilities: Annotated[tuple[Reason, ...], Meta(max_length=64)] = ()
     sm_count: Count = 0
     power_min_w: Amount = 0.0  # the smallest power limit that it takes
+    serial: Annotated[str, Meta(max_length=40, pattern=r"^[!-~]*$(?!\n)")] = ""  # of its board
 
 
 class Inventory(Struct, rename="camel", omit_defaults=True, gc=False):
@@ -54,6 +55,7 @@ class Inventory(Struct, rename="camel", omit_defaults=True, gc=False):
     driver_version: Annotated[str, Meta(max_length=40, pattern=r"^[!-~]*$(?!\n)")] = ""
     admitted: Annotated[tuple[AdmittedEntry, ...], Meta(max_length=MOST_ENTRIES)] = ()  # of users' own runtimes
     metadata: MetadataState | None = None  # None: no own runtime is admitted
+    unclear: Sentence = ""  # why a device that is there has no index
 
 
 class GpuMinute(Struct, rename="camel", omit_defaults=True, gc=False):

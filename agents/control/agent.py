@@ -278,6 +278,7 @@ class Agent:
         if stored is None or stored.token == known.token or (stored.server, stored.node) != (known.server, known.node):
             return False
         self._credential, self._sent_inventory = stored, None
+        self._node.forget_indexes()
         self._node.ledger.news.set()  # the new server knows nothing yet
         log.info("this node has joined again; reporting with its new token")
         return True

@@ -29,6 +29,7 @@ def join(
     """
     require_own_folder(folder.path)
     folder.keep_memory(folder.memory())
+    folder.forget_indexes()
     link = Link(server, ca_file=ca_file)
     try:
         body = msgspec.json.encode({"token": one_time_token, "node": node, **spec})

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from agents.keeper.copies import NodeCopy
 from agents.keeper.drivers import NodeDrivers
-from agents.node.gpu_indexes import extend_indexes
+from agents.node.gpu_indexes import GpuIndexes, settle_indexes
 from agents.node.report_minute import ReportMinute
 from agents.policy import health, power
 from agents.seams.device import DeviceError, GpuDevice, GpuReading, MpsState, Trouble
@@ -25,18 +25,20 @@ class DeviceReader:
     def __init__(
         self,
         drivers: NodeDrivers,
-        known: Mapping[int, str],
-        keep_known: Callable[[Mapping[int, str]], None],
+        known: GpuIndexes,
+        keep_known: Callable[[GpuIndexes], None],
         states: Mapping[str, health.HealthState],
         energy: Mapping[str, power.Energy],
     ) -> None:
         self._drivers = drivers
         self._keep_known = keep_known
         self._enumerated_at = float("-inf")
+        self._is_known = True  # False: the indexes are settled as if nothing were known
         self._mps: dict[str, MpsState] = {}
         self._mps_at = float("-inf")
         self._doubts: dict[str, int] = {}
-        self.indexes = dict(known)
+        self.indexed = self._saved = known
+        self.unclear = ""  # why a device that is there has no index
         self.found: dict[str, GpuDevice] = {}  # every device ever enumerated, in its last state
         self.present: set[str] = set()
         self.health = dict(states)  # faults that a person must mend outlive the agent
@@ -50,8 +52,22 @@ class DeviceReader:
         """Returns what the GPU has drawn since an agent first counted."""
         return self.energy.get(gpu, power.Energy()).total_mj
 
-    def enumerate(self, now: float) -> None:
-        """Lists the devices every few seconds, and fixes the index of each new one."""
+    @property
+    def indexes(self) -> dict[int, str]:
+        """The UUID that each index means."""
+        return {index: gpu.uuid for index, gpu in self.indexed.items()}
+
+    @property
+    def there(self) -> dict[int, GpuDevice]:
+        """The devices that are there, by index."""
+        return {index: self.found[uuid] for index, uuid in self.indexes.items() if uuid in self.present}
+
+    def forget_indexes(self) -> None:
+        """Numbers the devices again at the next look."""
+        self._is_known, self._enumerated_at = False, float("-inf")
+
+    def enumerate(self, assigned: Mapping[int, str], busy: Collection[str], now: float) -> None:
+        """Lists the devices every few seconds, and settles which index means which, where no copy runs (`busy`)."""
         if now - self._enumerated_at < ENUMERATE_SECONDS:
             return
         self._enumerated_at = now
@@ -64,10 +80,29 @@ class DeviceReader:
             return  # any other error says nothing about a single device
         self.found.update({gpu.uuid: gpu for gpu in gpus})
         self.present = {gpu.uuid for gpu in gpus}
-        fixed = extend_indexes(self.indexes, gpus)
-        if fixed != self.indexes:
-            self.indexes = fixed
-            self._keep_known(fixed)
+        settled = settle_indexes(self.indexed if self._is_known else {}, gpus, assigned, busy)
+        self._is_known = True
+        if settled.waits:
+            self._enumerated_at = float("-inf")
+        if settled.message and settled.message != self.unclear:
+            log.warning("%s", settled.message)
+        self.unclear = settled.message
+        if settled.gpus != self.indexed:
+            for index, gpu in settled.gpus.items():
+                if gpu != self.indexed.get(index):
+                    log.warning("GPU %d is now %s at %s", index, gpu.uuid, gpu.place or "no address")
+            self.indexed = settled.gpus
+        self._save_indexes()
+
+    def _save_indexes(self) -> None:
+        """Saves the indexes; on a full disk they are in force, and saved at a later look."""
+        if self.indexed == self._saved:
+            return
+        try:
+            self._keep_known(self.indexed)
+            self._saved = self.indexed
+        except OSError as error:
+            log.warning("the indexes of the GPUs cannot be saved: %s", error)
 
     def read(
         self, copies: Collection[NodeCopy], recycled: Collection[str], minute: ReportMinute, now: float

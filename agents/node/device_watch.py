@@ -18,7 +18,7 @@ from agents.keeper.keeper import Keeper
 from agents.keeper.reconciling import Situation
 from agents.node.copy_counters import CopyCounters
 from agents.node.device_reader import DeviceReader
-from agents.node.gpu_indexes import assigned_indexes
+from agents.node.gpu_indexes import GpuIndexes
 from agents.node.knob_writer import KnobWriter
 from agents.node.memory_guard import MemoryGuard
 from agents.node.power_loop import PowerLoop
@@ -40,8 +40,8 @@ class DeviceWatch:
         drivers: NodeDrivers,
         keeper: Keeper,
         counters: CopyCounters,
-        known: Mapping[int, str],
-        keep_known: Callable[[Mapping[int, str]], None],
+        known: GpuIndexes,
+        keep_known: Callable[[GpuIndexes], None],
         states: Mapping[str, health.HealthState],
         energy: Mapping[str, power.Energy],
         clock: Callable[[], float] = clocks.seconds,
@@ -78,7 +78,7 @@ class DeviceWatch:
     @property
     def indexes(self) -> Mapping[int, str]:
         """The UUID that each index means on this node."""
-        return assigned_indexes(self.devices.indexes, self._assignment)
+        return self.devices.indexes
 
     def run(self) -> None:
         """Ticks every second until `stop`."""
@@ -99,8 +99,9 @@ class DeviceWatch:
     def tick(self) -> None:
         """Reads and sets everything once."""
         now = self._clock()
-        self.devices.enumerate(now)
         copies = self._keeper.copies()
+        assigned = {gpu.index: gpu.uuid for gpu in self._assignment.gpus} if self._assignment else {}
+        self.devices.enumerate(assigned, {gpu for copy in copies for gpu in copy.devices}, now)
         self._counters.refresh(copies, now, self.minute, self.power.strained(self._assignment, self.indexes))
         self._roll()
         for gpu, reason in self.devices.read(copies, self._keeper.recycled, self.minute, now).items():

@@ -23,11 +23,12 @@ from agents.node import reporting
 from agents.node.adoption import adopt_copy, end_stranger
 from agents.node.copy_counters import CopyCounters
 from agents.node.device_watch import DeviceWatch
+from agents.node.node_record import RecordKeeper
 from agents.node.parts import NodeParts as NodeParts
 from agents.node.printed import read_printed
 from agents.node.report_minute import CopyTotals, ReportMinute
 from agents.node.reporting import ReportBody
-from agents.node.state_folder import NodeRecord, StateFolder
+from agents.node.state_folder import StateFolder
 from agents.policy.health import HealthVerdict
 from agents.profiling.copy import is_measured
 from agents.profiling.seat import ProfilingSeat
@@ -57,7 +58,7 @@ class LocalNode:
         self._around = around
         self._clock = clock
         self._energy_kept_at = clock()
-        self._record = folder.node_record()
+        self._record = RecordKeeper(folder)
         self._assignment: Assignment | None = None
         self._filler = filler = Filler(
             around.templates,
@@ -88,12 +89,13 @@ class LocalNode:
             self.keeper,
             self.counters,
             self._record.gpus,
-            self._keep_gpus,
+            self._record.keep_gpus,
             folder.health(),
             folder.energy(),
             clock,
             date,
         )
+        self._record.drain = self.watch.drain
         self.watch.drain(self._record.draining)
         last_look = folder.last_seen()
         # A copy whose end no earlier agent recorded held its share until that agent's last line.
@@ -146,23 +148,27 @@ class LocalNode:
     def drain(self, gpus: Collection[int] | None) -> tuple[str, ...]:
         """Empties these GPUs (None: all) and starts nothing there until `use`; returns their UUIDs."""
         chosen = self._uuids(gpus)
-        self._keep_draining({*self._record.draining, *chosen})
+        self._record.keep_draining({*self._record.draining, *chosen})
         return chosen
 
     def use(self, gpus: Collection[int] | None) -> tuple[str, ...]:
         """Ends the draining of these GPUs (None: all); returns their UUIDs."""
         chosen = self._uuids(gpus)
-        self._keep_draining(set(self._record.draining) - set(chosen))
+        self._record.keep_draining(set(self._record.draining) - set(chosen))
         return chosen
 
     @property
     def draining(self) -> tuple[str, ...]:
-        return tuple(self._record.draining)
+        return self._record.draining
 
     @property
     def reclaim_at(self) -> datetime | None:
         """When the cloud takes the node back, as far as it is known here."""
         return self._around.reclaim_file.deadline if self._around.reclaim_file else None
+
+    def forget_indexes(self) -> None:
+        """Numbers the devices again, but for those that the assignment names: the node has joined again."""
+        self.watch.devices.forget_indexes()
 
     def adopt(self, end: bool = False) -> list[str]:
         """Adopts every process that runs here and is in no journal, or ends it; returns a line for each."""
@@ -204,9 +210,9 @@ class LocalNode:
     def inventory(self) -> Inventory:
         around = self._around
         admitted = around.allow_list.startable_by(around.runtime_kind)
-        found = self.watch.devices.found
+        devices = self.watch.devices
         metadata = around.metadata.state() if around.metadata else None
-        return reporting.inventory(self.watch.indexes, found, list(around.templates), VERSION, admitted, metadata)
+        return reporting.inventory(devices.there, devices.unclear, list(around.templates), VERSION, admitted, metadata)
 
     def take_finished(self) -> tuple[ReportMinute, Mapping[str, CopyTotals]] | None:
         """Returns the minute before this one, once."""
@@ -281,13 +287,3 @@ class LocalNode:
         if unknown:
             raise ValueError(f"this node has no GPU {unknown[0]}; it has {sorted(indexes)}")
         return tuple(uuid for index, uuid in sorted(indexes.items()) if gpus is None or index in gpus)
-
-    def _keep_draining(self, draining: Collection[str]) -> None:
-        record = NodeRecord(self._record.gpus, sorted(draining))
-        self._folder.keep_node_record(record)  # raises on a full disk, so that no drain is in force without being saved
-        self._record = record
-        self.watch.drain(self._record.draining)
-
-    def _keep_gpus(self, indexes: Mapping[int, str]) -> None:
-        self._record = NodeRecord(dict(indexes), self._record.draining)
-        self._folder.keep_node_record(self._record)

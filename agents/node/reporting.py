@@ -201,8 +201,8 @@ def _usage(copy: NodeCopy, name: str, gpu: str, indexes: Mapping[str, int]) -> U
 
 
 def inventory(
-    indexes: Mapping[int, str],
-    found: Mapping[str, GpuDevice],
+    gpus: Mapping[int, GpuDevice],
+    unclear: str,
     templates: Sequence[str],
     version: str,
     admitted: Sequence[AdmittedEntry] = (),
@@ -211,17 +211,20 @@ def inventory(
     facts = tuple(
         GpuFacts(
             index=index,
-            uuid=uuid,
-            memory_gib=found[uuid].memory_gib,
-            address=found[uuid].pci,
-            capabilities=tuple(sorted(found[uuid].abilities)),
-            sm_count=found[uuid].sm_count,
-            power_min_w=found[uuid].power_min_w,
+            uuid=gpu.uuid,
+            memory_gib=gpu.memory_gib,
+            address=gpu.place,
+            capabilities=tuple(sorted(gpu.abilities)),
+            sm_count=gpu.sm_count,
+            power_min_w=gpu.power_min_w,
+            serial=gpu.serial,
         )
-        for index, uuid in sorted(indexes.items())
-        if uuid in found
+        for index, gpu in sorted(gpus.items())
     )
-    return Inventory(facts, tuple(sorted(templates)), version, admitted=tuple(admitted), metadata=metadata)
+    return Inventory(
+        facts, tuple(sorted(templates)), version, admitted=tuple(admitted), metadata=metadata,
+        unclear=_sentence(unclear),
+    )  # fmt: skip
 
 
 def _both(knobs: Mapping[str, KnobState | None]) -> tuple[dict[str, float] | None, dict[str, float] | None]:

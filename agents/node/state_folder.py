@@ -15,12 +15,14 @@ import msgspec
 from agents.contract.assignments import Assignment
 from agents.host import durable
 from agents.host.clocks import boot_id
+from agents.node.gpu_indexes import IndexedGpu
 from agents.policy.health import HealthState
 from agents.policy.power.energy import Energy
 
 T = TypeVar("T")
 
 KEY_BYTES = 32
+DEVICES = "devices.json"
 
 
 class NextToken(msgspec.Struct, rename="camel"):
@@ -54,9 +56,9 @@ class AgentMemory(msgspec.Struct, rename="camel"):
 
 
 class NodeRecord(msgspec.Struct, rename="camel"):
-    """The device that each index means for good, and the GPUs that an operator has drained."""
+    """The device that each index means, and the GPUs that an operator has drained."""
 
-    gpus: dict[int, str] = {}
+    gpus: dict[int, IndexedGpu] = {}
     draining: list[str] = []
 
 
@@ -105,10 +107,14 @@ class StateFolder:
         return key
 
     def node_record(self) -> NodeRecord:
-        return self._read("known.json", NodeRecord) or NodeRecord()
+        return self._read(DEVICES, NodeRecord) or NodeRecord()
 
     def keep_node_record(self, record: NodeRecord) -> None:
-        self._write("known.json", msgspec.json.encode(record))
+        self._write(DEVICES, msgspec.json.encode(record))
+
+    def forget_indexes(self) -> None:
+        """Forgets which device each index means, and the drains of these indexes."""
+        (self.path / DEVICES).unlink(missing_ok=True)
 
     def last_seen(self) -> datetime:
         """Returns when an agent last looked at what runs here."""

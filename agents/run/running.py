@@ -54,7 +54,7 @@ def run_agent(options: AgentOptions, metrics: str = "") -> None:
         memory = begin_incarnation(folder, date())
         node = LocalNode(folder, open_node(replace(options, node=credential.node)), memory.incarnation)
     except msgspec.MsgspecError as error:
-        files = "memory.json, known.json, health.json or energy.json"
+        files = "memory.json, devices.json, health.json or energy.json"
         raise CannotRun(f"{files} in {options.folder} cannot be read ({error}); move it away") from error
     except (DeviceError, JournalError, LaunchError, TemplateError, OSError, ValueError) as error:
         raise CannotRun(f"{error}; run `gpuwright agent doctor` to see what this machine lacks") from error

@@ -68,6 +68,13 @@ class GpuDevice:
     power_default_w: float
     abilities: frozenset[Ability]
     part_of: str = ""  # of a MIG device: the UUID of its GPU
+    mig: str = ""  # of a MIG device: the numbers of its GPU instance and compute instance
+    serial: str = ""  # of its board, where the device reports one
+
+    @property
+    def place(self) -> str:
+        """The address on the PCI bus, and the MIG instance; empty where the device has no address."""
+        return f"{self.pci}/{self.mig}" if self.pci and self.mig else self.pci
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,10 @@ from app.manifests.model import JSON, Key, Kind
 from app.nodes.detail import AilingGpu
 from app.nodes.devices import (
     cap_condition,
-    find_mismatches,
-    fix_indexes,
+    find_differences,
+    find_replaced,
     health_condition,
+    list_gpus,
     metadata_condition,
     mismatch_condition,
 )
@@ -25,11 +26,14 @@ from app.nodes.reporting_condition import NODES_AT_ONCE, SYSTEM
 from app.store.database import clock, versions
 from app.store.fleet import node_state
 from app.store.fleet.node_state import ReportedDevices
-from app.store.world import objects
+from app.store.world import audit, events, objects
+from app.store.world.events import NewEvent
 from app.store.world.objects import StoredObject
 from app.world.conditions import with_condition
 from app.world.decisions import Action, ObjectDecision
 from app.world.write import write
+
+REPLACED = "gpu_replaced"  # the reason of the event
 
 Types = Mapping[str, Mapping[str, JSON]]
 
@@ -49,13 +53,16 @@ def update_device_statuses(connection: Connection, only: str = "") -> int:
     stored = objects.get_many(connection, [Key(Kind.NODE, "", news.node) for news in found])
     types = _types(connection, list(stored.values()), list(inventories.values()))
     now = clock.now(connection)
-    decisions = []
+    decisions, replaced = [], []
     for news in found:
         before = stored[Key(Kind.NODE, "", news.node)]
         after = apply_inventory(before, inventories[news.node], news, types, now)
         if after is not before:
             decisions.append(ObjectDecision(Action.STATUS, before, after))
+        gpus: Any = before.status.get("gpus") or []
+        replaced += [(news.node, *gpu) for gpu in find_replaced(gpus, inventories[news.node])]
     write(connection, SYSTEM, decisions, latest)
+    _record_replaced(connection, replaced)
     node_state.mark_noted(connection, found)  # last, because reports of these nodes wait for it
     return len(found)
 
@@ -64,8 +71,9 @@ def apply_inventory(
     before: StoredObject, inventory: Inventory, news: ReportedDevices, types: Types, now: datetime
 ) -> StoredObject:
     """Returns the node with its reported status; the same object where nothing has changed."""
-    fixed_before = before.status.get("gpus") or []
-    gpus = fix_indexes(fixed_before, inventory, msgspec.convert(news.gpus or [], list[AilingGpu]))  # type: ignore[arg-type]
+    listed: Any = before.status.get("gpus") or []
+    ailing = msgspec.convert(news.gpus or [], list[AilingGpu])
+    gpus = list_gpus(listed, inventory, ailing, int(str(before.spec.get("gpus"))))
     reported: dict[str, JSON] = {
         "gpus": gpus,  # type: ignore[dict-item]
         "templates": [*sorted(inventory.templates)],
@@ -78,13 +86,22 @@ def apply_inventory(
         del reported["admitted"]  # of most nodes, which have no allow-list
     if any(before.status.get(name) != value for name, value in reported.items()):
         after = replace(before, status={**before.status, **reported}, updated_at=now)
-    after = with_condition(after, mismatch_condition(find_mismatches(before.spec, types, gpus, inventory)), now)
+    after = with_condition(after, mismatch_condition(find_differences(before.spec, types, gpus, inventory)), now)
     known: Any = before.status.get("conditions") or ()
     if "capW" in before.spec or any(condition["type"] == "CapsSettable" for condition in known):
         after = with_condition(after, cap_condition(before.spec, inventory), now)
     if inventory.metadata or any(condition["type"] == "MetadataBlocked" for condition in known):
         after = with_condition(after, metadata_condition(inventory.metadata), now)
     return with_condition(after, health_condition(gpus), now)
+
+
+def _record_replaced(connection: Connection, replaced: Sequence[tuple[str, int, str]]) -> None:
+    """Records an event and an entry of the audit for each index that means another device than before."""
+    events.record(
+        connection,
+        [NewEvent(REPLACED, "warning", text, "Node", name=node, about=str(gpu)) for node, gpu, text in replaced],
+    )
+    audit.record(connection, [SYSTEM.entry("update", "Node", name=node, detail=text) for node, _, text in replaced])
 
 
 def _types(connection: Connection, nodes: Sequence[StoredObject], inventories: Sequence[Inventory]) -> Types:

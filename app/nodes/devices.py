@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from agents.contract.admitted import MetadataState
@@ -15,68 +16,103 @@ from app.world.conditions import ObjectCondition
 MEMORY_TOLERANCE_SHARE = 0.1  # a driver reports 3..5 % less than the name of a type promises
 MOST_NAMED = 5
 LONGEST_MESSAGE = 500
+LONGEST_LIST = 380  # beside the remedy
+OTHER_DEVICES = "Mismatch"  # nothing is planned there
+REMEDIES = {
+    OTHER_DEVICES: "nothing is planned there: correct the declaration, or repair the machine",
+    "Missing": "the others are used: repair the machine, or drain the node, declare what it has and join it again",
+}
 WELL_ENOUGH = ("ok", "degraded", "unknown")
+
+MISSING = "missing"  # the reason why a GPU has failed that its agent does not list
 
 Entry = dict[str, JSON]
 
 
-def fix_indexes(before: Sequence[Mapping[str, JSON]], inventory: Inventory, ailing: Sequence[AilingGpu]) -> list[Entry]:
-    """Returns `status.gpus`: an index keeps its UUID, also while the device is missing or at another index."""
-    found = {gpu.uuid: gpu for gpu in inventory.gpus}
-    of_index: dict[int, str] = {int(str(entry["index"])): str(entry["uuid"]) for entry in before}
-    for gpu in inventory.gpus:
-        if gpu.index not in of_index and gpu.uuid not in of_index.values():
-            of_index[gpu.index] = gpu.uuid
-    known = {str(entry["uuid"]): entry for entry in before}
-    at_index = {gpu.index: gpu.uuid for gpu in inventory.gpus}
-    # The agent uses the indexes that it found, and for a missing device the index that it had.
-    unwell = {at_index.get(gpu.index, of_index.get(gpu.index, "")): gpu for gpu in ailing}
+@dataclass(frozen=True, slots=True)
+class DeviceDifferences:
+    """The differences of a node's devices from its declaration, a sentence each.
+
+    Plans go on beside GPUs that are missing, but put nothing on a node whose devices are `other` than declared.
+    """
+
+    missing: Sequence[str] = ()
+    other: Sequence[str] = ()
+
+
+def list_gpus(
+    before: Sequence[Mapping[str, JSON]], inventory: Inventory, ailing: Sequence[AilingGpu], declared: int
+) -> list[Entry]:
+    """Returns `status.gpus`: each device at the index that its agent gives it, and the declared GPUs that are missing.
+
+    A missing one keeps the facts that were known of it.
+    """
+    found: dict[int, Entry] = {gpu.index: {"uuid": gpu.uuid, **_facts(gpu)} for gpu in inventory.gpus}
+    there = {gpu.uuid for gpu in inventory.gpus}
+    known = {int(str(entry["index"])): dict(entry) for entry in before if entry["uuid"] not in there}
+    unwell = {gpu.index: gpu for gpu in ailing}
     entries = []
-    for index, uuid in sorted(of_index.items()):
-        facts = _facts(found[uuid]) if uuid in found else dict(known.get(uuid, {}))
-        entries.append({**facts, "index": index, "uuid": uuid, **_health(unwell.get(uuid), uuid in found)})
+    for index in sorted({*found, *range(declared)}):
+        facts = found.get(index) or known.get(index) or {"uuid": ""}
+        entries.append({**facts, "index": index, **_health(unwell.get(index), index in found)})
     return entries
 
 
-def find_mismatches(
+def find_differences(
     spec: Mapping[str, JSON],
     types: Mapping[str, Mapping[str, JSON]],
     gpus: Sequence[Mapping[str, JSON]],
     inventory: Inventory,
-) -> list[str]:
-    """Returns what differs from the declaration, or from the machine that joined; a sentence each.
+) -> DeviceDifferences:
+    """Returns what differs from the declaration.
 
     `types` are the declared GpuTypes that the node's spec or its inventory name.
     """
-    texts: list[str] = []
-    if len(inventory.gpus) != spec.get("gpus"):
-        texts.append(f"{spec.get('gpus')} GPUs are declared, but {len(inventory.gpus)} were found")
-    found = {gpu.uuid: gpu.index for gpu in inventory.gpus}
-    at_index = {gpu.index: gpu.uuid for gpu in inventory.gpus}
-    uuids = {str(entry["uuid"]) for entry in gpus}
-    for entry in gpus:
-        index, uuid = int(str(entry["index"])), str(entry["uuid"])
-        there = at_index.get(index)
-        if uuid in found and found[uuid] != index:
-            texts.append(f"GPU {index} ({uuid}) is now at index {found[uuid]}")
-        elif uuid not in found and there is not None and there not in uuids:
-            texts.append(f"GPU {index} is now {there}, and was {uuid}")
-        elif uuid not in found:
-            texts.append(f"GPU {index} ({uuid}) is missing")
+    declared, there = int(str(spec.get("gpus"))), {gpu.index for gpu in inventory.gpus}
+    missing = [f"{_named(entry)} is missing" for entry in gpus if entry["index"] not in there]
+    if inventory.unclear:
+        missing.insert(0, inventory.unclear)
+    elif missing:
+        missing.insert(0, f"{declared} GPUs are declared, but {len(there)} were found")
+    other = []
+    beyond = [f"GPU {gpu.index} ({gpu.uuid})" for gpu in inventory.gpus if gpu.index >= declared]
+    if len(there) > declared:
+        other.append(f"{declared} GPUs are declared, but {len(there)} were found")
+    elif beyond:
+        missing.append(f"{', '.join(beyond[:MOST_NAMED])} is beyond the {declared} declared GPUs, so it is not used")
     for gpu in inventory.gpus:
         wrong = _wrong_type(gpu, str(spec.get("gpuType", "")), types)
         if wrong:
-            texts.append(f"GPU {gpu.index} ({gpu.uuid}) {wrong}")
-    return texts
+            other.append(f"GPU {gpu.index} ({gpu.uuid}) {wrong}")
+    return DeviceDifferences(missing, other)
 
 
-def mismatch_condition(texts: Sequence[str]) -> ObjectCondition:
+def find_replaced(before: Sequence[Mapping[str, JSON]], inventory: Inventory) -> list[tuple[int, str]]:
+    """Returns the indexes that mean another device than before, and a sentence for each."""
+    known = {int(str(entry["index"])): entry for entry in before if entry["uuid"]}
+    indexes = {str(entry["uuid"]): index for index, entry in known.items()}
+    found = []
+    for gpu in inventory.gpus:
+        old = known.get(gpu.index)
+        if old is None or old["uuid"] == gpu.uuid:
+            continue
+        told = ""
+        if gpu.uuid in indexes:
+            told = f", which was GPU {indexes[gpu.uuid]}"
+        elif gpu.serial and old.get("serial"):
+            told = f", {'the same' if gpu.serial == old['serial'] else 'another'} board"
+        at = f" at {gpu.address}" if gpu.address else ""
+        found.append((gpu.index, f"GPU {gpu.index} is now {gpu.uuid}{at}{told}; it was {old['uuid']}"))
+    return found
+
+
+def mismatch_condition(found: DeviceDifferences) -> ObjectCondition:
     """Returns the condition InventoryMismatch."""
-    if not texts:
-        return ObjectCondition(
-            "InventoryMismatch", "False", "AsDeclared", "the GPUs are as declared, and the same as when the node joined"
-        )
-    return ObjectCondition("InventoryMismatch", "True", "Mismatch", _sentence(texts))
+    if not (found.other or found.missing):
+        return ObjectCondition("InventoryMismatch", "False", "AsDeclared", "the GPUs are as declared")
+    reason = OTHER_DEVICES if found.other else "Missing"
+    texts = [*found.other, *found.missing]
+    return ObjectCondition("InventoryMismatch", "True", reason, f"{_sentence(texts)}; {REMEDIES[reason]}")
 
 
 def cap_condition(spec: Mapping[str, JSON], inventory: Inventory) -> ObjectCondition:
@@ -107,7 +143,7 @@ def health_condition(gpus: Sequence[Mapping[str, JSON]]) -> ObjectCondition:
     if not bad:
         return ObjectCondition("GpusHealthy", "True", "AllHealthy", "no GPU is fenced")
     texts = [
-        f"GPU {entry['index']} ({entry['uuid']}) is {'fenced' if entry.get('fenced') else entry.get('health')}"
+        f"{_named(entry)} is {'fenced' if entry.get('fenced') else entry.get('health')}"
         + (f": {entry['reason']}" if entry.get("reason") else "")
         for entry in bad
     ]
@@ -118,7 +154,7 @@ def health_condition(gpus: Sequence[Mapping[str, JSON]]) -> ObjectCondition:
 def _facts(gpu: GpuFacts) -> Entry:
     able: list[JSON] = [*sorted(gpu.capabilities)]
     facts: Entry = {"address": gpu.address, "gpuType": gpu.gpu_type, "capabilities": able}
-    facts |= {"memoryGib": gpu.memory_gib, "smCount": gpu.sm_count}
+    facts |= {"memoryGib": gpu.memory_gib, "smCount": gpu.sm_count, "serial": gpu.serial}
     return {name: value for name, value in facts.items() if value}
 
 
@@ -126,7 +162,7 @@ def _health(ailing: AilingGpu | None, present: bool) -> Entry:
     if ailing is not None:
         return {"health": ailing.health, "fenced": ailing.fenced, "reason": ailing.reason}
     if not present:
-        return {"health": "failed", "fenced": False, "reason": "missing"}
+        return {"health": "failed", "fenced": False, "reason": MISSING}
     return {"health": "ok", "fenced": False, "reason": ""}
 
 
@@ -145,4 +181,9 @@ def _wrong_type(gpu: GpuFacts, declared: str, types: Mapping[str, Mapping[str, A
 
 def _sentence(texts: Sequence[str]) -> str:
     more = f"; and {len(texts) - MOST_NAMED} more" if len(texts) > MOST_NAMED else ""
-    return ("; ".join(texts[:MOST_NAMED]) + more)[:LONGEST_MESSAGE]
+    return ("; ".join(texts[:MOST_NAMED]) + more)[:LONGEST_LIST]
+
+
+def _named(entry: Mapping[str, JSON]) -> str:
+    at = f" at {entry['address']}" if entry.get("address") else ""
+    return f"GPU {entry['index']} ({entry['uuid']}{at})" if entry["uuid"] else f"GPU {entry['index']}"

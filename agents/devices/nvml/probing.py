@@ -57,6 +57,8 @@ def probe_gpu(slot: NvmlSlot, has_mps: bool) -> GpuDevice:
         power_default_w=0.0 if is_part else _default_limit_w(handle),
         abilities=frozenset(ability for ability, works in tried.items() if works),
         part_of=slot.gpu_uuid,
+        mig=_instance(handle) if is_part else "",
+        serial=str(read_if_reported(pynvml.nvmlDeviceGetSerial, whole) or ""),
     )
 
 
@@ -77,6 +79,13 @@ def _pci(handle: Any) -> str:
     if info is None:
         return ""
     return str(info.busId.decode(errors="replace") if isinstance(info.busId, bytes) else info.busId)
+
+
+def _instance(handle: Any) -> str:
+    """Returns the numbers of a MIG device that stay the same while others of its GPU are created and destroyed."""
+    gpu_instance = read_if_reported(pynvml.nvmlDeviceGetGpuInstanceId, handle)
+    compute_instance = read_if_reported(pynvml.nvmlDeviceGetComputeInstanceId, handle)
+    return "" if gpu_instance is None or compute_instance is None else f"{gpu_instance}.{compute_instance}"
 
 
 def _sm_count(handle: Any, capability: tuple[int, int]) -> int:

@@ -126,6 +126,7 @@ class SimulatedDevice:
             power_max_w=kind.power_max_w,
             power_default_w=kind.power_default_w,
             abilities=ABILITIES - lacking if lacking else ABILITIES,
+            serial=slot.gpu.serial,
         )
 
     def _driver(self) -> None:

@@ -15,6 +15,7 @@ import resource
 import signal
 import socket
 import sys
+import uuid as uuids
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ from agents.host.wire import listen
 from agents.seams.device import DeviceError
 
 LONGEST_REQUEST_BYTES = 65536
+MACHINE_ID = "machine-id"
 MOST_CONNECTIONS = 64
 LOOK_SECONDS = 30.0
 DEVICE = ("gpus", "read", "processes", "lock_clock", "cap_power", "exclusive", "restore")
@@ -116,6 +118,17 @@ class Driver:
         raise ValueError(f"{to} has no call {name}")
 
 
+def _machine_id(folder: Path) -> str:
+    """Returns the name that makes the machine's UUIDs; it moves with the folder, as boards move with a machine."""
+    path = folder / MACHINE_ID
+    with contextlib.suppress(FileNotFoundError):
+        if known := path.read_text().strip():
+            return known
+    made = uuids.uuid4().hex
+    path.write_text(f"{made}\n")
+    return made
+
+
 def _end_with(folder: Path, loop: Loop) -> None:
     """Ends a driver whose folder was deleted, since no one can reach it any more."""
     if (folder / LOCK).exists():
@@ -141,7 +154,7 @@ def serve(folder: Path, kinds: list[str], speeds: LoadSpeeds | None = None) -> i
             resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 8192), most))
         loop = Loop()
         _end_with(folder, loop)
-        machine = Machine(kinds, name=str(folder), now=loop.clock())
+        machine = Machine(kinds, name=_machine_id(folder), now=loop.clock())
         machine.speeds = speeds
         driver = Driver(folder, machine, loop)
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -28,11 +28,11 @@ class SimulatedGpu:
     __slots__ = (
         "_clock_mhz", "_marks", "_settles_at", "aged_since", "cap_w", "clock_loss_per_day", "clocks_mhz", "contexts",
         "ecc_uncorrected", "energy_j", "energy_zero_j", "exclusive", "extra_heat_c", "forced_reasons", "heat_c_per_day",
-        "hot", "kind", "locked_mhz", "now", "pci", "peak_w", "temperature_c", "uuid",
+        "hot", "kind", "locked_mhz", "now", "pci", "peak_w", "serial", "temperature_c", "uuid",
     )  # fmt: skip
 
-    def __init__(self, kind: SimulatedKind, uuid: str, pci: str, now: float = 0.0) -> None:
-        self.kind, self.uuid, self.pci, self.now = kind, uuid, pci, now
+    def __init__(self, kind: SimulatedKind, uuid: str, pci: str, now: float = 0.0, serial: str = "") -> None:
+        self.kind, self.uuid, self.pci, self.now, self.serial = kind, uuid, pci, now, serial
         self.clocks_mhz = kind.clocks_mhz
         self.contexts: list[SimulatedContext] = []
         self.locked_mhz: int | None = None

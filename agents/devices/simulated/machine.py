@@ -67,8 +67,9 @@ class Machine:
         for place, kind in enumerate(kinds):
             if kind not in KINDS:
                 raise ValueError(f"unknown GPU kind {kind!r}; known are {', '.join(sorted(KINDS))}")
-            uuid = f"GPU-{uuids.uuid5(uuids.NAMESPACE_OID, f'{name}/{place}')}"
-            gpu = SimulatedGpu(KINDS[kind], uuid, f"00000000:{place + 1:02X}:00.0", now)
+            board = uuids.uuid5(uuids.NAMESPACE_OID, f"{name}/{place}")
+            uuid, serial = f"GPU-{board}", f"{board.int % 10**13:013d}"
+            gpu = SimulatedGpu(KINDS[kind], uuid, f"00000000:{place + 1:02X}:00.0", now, serial)
             self.slots[uuid] = SimulatedSlot(gpu, SimulatedDaemon(gpu))
         self.speeds: LoadSpeeds | None = None  # None: each program runs as it says itself
         self.writes = 0  # changes that reached the driver, including refused ones

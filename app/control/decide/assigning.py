@@ -218,6 +218,7 @@ def _gpus(
     """Returns the settings of the devices that something runs on; pinned instances keep theirs, but for capW."""
     before = {gpu.index: gpu for gpu in snapshot.in_force[node].gpus} if node in snapshot.in_force else {}
     facts = snapshot.nodes.get(node)
+    uuids = dict(facts.uuids) if facts else {}
     found: list[AssignedGpu] = []
     for index in sorted({gpu for line in lines for gpu in line.all_gpus}):
         if node not in problem.nodes or ((node, index) not in clocks and index in before):
@@ -226,7 +227,7 @@ def _gpus(
             continue
         kind = problem.type_at((node, index))
         clock = clocks.get((node, index), kind.top_clock_mhz)
-        uuid = facts.uuids[index] if facts and index < len(facts.uuids) else ""
+        uuid = uuids.get(index, "")
         frame = Frame(clock, kind.clocks_mhz[0], kind.top_clock_mhz)
         found.append(AssignedGpu(index, uuid, frame, kind.max_w))
     taken, leaving = {gpu.index for gpu in found}, snapshot.in_force[node].instances if caps_w and before else ()

@@ -177,6 +177,11 @@ class Reason(StrEnum):
     NODE_RELEASED = "node_released", "info", "The usage of a quarantined node is accounted for again."
     USAGE_REFUSED = "usage_refused", "warning", "A node reported more usage than is possible; that part was refused."
     GPU_FAILED = "gpu_failed", "alarm", "A GPU failed or was fenced; its instances are replaced."
+    GPU_REPLACED = (
+        "gpu_replaced",
+        "warning",
+        "An index of a node means another device than before; it is used as before.",
+    )
     GPU_BACK = "gpu_back", "info", "A GPU that had failed or was fenced has been healthy for a while."
     NOT_PREEMPTIBLE = "not_preemptible", "warning", "A job that must not be stopped runs there until it ends."
     NO_ROOM_ANYWHERE = (

@@ -12,6 +12,7 @@ import msgspec
 from agents.contract.admitted import AdmittedEntry
 from app.control.domain.snapshot import SILENT_SECONDS, NodeState, NodeStatus
 from app.nodes.detail import AilingGpu
+from app.nodes.devices import MISSING, OTHER_DEVICES
 from app.store.fleet.cordons import ALL_GPUS, EMPTYING, RECLAIM, Cordon
 from app.store.fleet.planner_reads import ObservedNode
 
@@ -59,8 +60,12 @@ def _node_status(
     is_unheard: bool,
 ) -> NodeStatus:
     gpus: list[dict[str, Any]] = row.status.get("gpus") or []
-    conditions = {condition["type"]: condition["status"] for condition in row.status.get("conditions", ())}
+    mismatch = any(
+        (condition["type"], condition["status"], condition["reason"]) == ("InventoryMismatch", "True", OTHER_DEVICES)
+        for condition in row.status.get("conditions", ())
+    )
     indexes = [int(gpu["index"]) for gpu in gpus]
+    missing = [int(gpu["index"]) for gpu in gpus if gpu.get("reason") == MISSING]
 
     def chosen(mode: str) -> tuple[int, ...]:
         wanted = wanted_gpus.get((row.name, mode), set())
@@ -71,14 +76,13 @@ def _node_status(
     ailing = msgspec.convert(row.ailing or [], list[AilingGpu])
     return NodeStatus(
         name=row.name,
-        state=_state(
-            silent_seconds, conditions.get("InventoryMismatch") == "True", patience.seconds(row.name), is_unheard
-        ),
-        failed_gpus=tuple(sorted(gpu.index for gpu in ailing if is_out(gpu))),
+        state=_state(silent_seconds, mismatch, patience.seconds(row.name), is_unheard),
+        failed_gpus=tuple(sorted({*(gpu.index for gpu in ailing if is_out(gpu)), *missing})),
+        missing_gpus=tuple(missing),
         cordoned_gpus=chosen("cordon"),
         draining_gpus=chosen("drain"),
         repartition_gpus=tuple(row.repartition or ()),
-        uuids=tuple(str(gpu.get("uuid", "")) for gpu in sorted(gpus, key=lambda gpu: int(gpu["index"]))),
+        uuids=tuple(sorted((int(gpu["index"]), str(gpu["uuid"])) for gpu in gpus if gpu.get("uuid"))),
         templates=tuple(row.status["templates"]) if row.status.get("templates") else None,
         admitted=msgspec.convert(row.status.get("admitted") or (), tuple[AdmittedEntry, ...]),
         reclaimed_at=patience.reclaimed_at.get(row.name),

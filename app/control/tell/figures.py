@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 from app.control.domain.decision import HeldBackChange
+from app.control.domain.snapshot import NodeStatus
 from app.control.formulate.tenants import GpuUsage
 from app.control.measure.metrics import PlannerFigures, ServiceFigures, TenantFigures
 from app.control.tell.announcement import Announcement
@@ -67,9 +69,7 @@ def make_figures(
         bound_per_hour=certificate.bound if certificate else None,
         gap=certificate.gap if certificate else None,
         held_back=Counter(change.reason for change in answer.held_back),
-        nodes=Counter(
-            "reclaimed" if node.was_reclaimed(snapshot.at) else str(node.state) for node in snapshot.nodes.values()
-        ),
+        nodes=Counter(_state(node, snapshot.at) for node in snapshot.nodes.values()),
         jobs=Counter(job.phase for job in snapshot.jobs.values()),
         releasable_nodes=len(free),
         releasable_per_hour=sum(node.price_per_hour for node in free),
@@ -86,6 +86,12 @@ def make_figures(
         cost_rates=top_tenants(sums.cost_rates),
         corrections={name: correction.latency_factor for name, correction in snapshot.corrections.items()},
     )
+
+
+def _state(node: NodeStatus, at: datetime) -> str:
+    if node.was_reclaimed(at):
+        return "reclaimed"
+    return "incomplete" if node.state == "reporting" and node.missing_gpus else str(node.state)
 
 
 def _services(announced: Announcement) -> dict[str, ServiceFigures]:

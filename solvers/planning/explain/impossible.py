@@ -66,9 +66,9 @@ def _too_large(fleet: FleetCapacity, profiles: list[Profile], among: list[str]) 
         return f"it needs at least {least:.6g} GiB of GPU memory, more than any GPU of {types} has"
     kinds = [kind for kind in fleet.kinds if kind.node.gpu_type in among]
     if all(_least(profiles, kind.node.gpu_type, "cpu_cores") > kind.most_cpu_cores for kind in kinds):
-        return f"no node of {types} has the CPU cores that one instance takes"
+        return f"no usable node of {types} has the CPU cores that one instance takes"
     if all(_least(profiles, kind.node.gpu_type, "host_memory_gib") > kind.most_host_memory_gib for kind in kinds):
-        return f"no node of {types} has the host memory that one instance takes"
+        return f"no usable node of {types} has the host memory that one instance takes"
     return None
 
 
@@ -79,7 +79,7 @@ def _unable(fleet: FleetCapacity, service: Service, among: list[str], judged_ms:
     offered = [kind.node.templates for kind in fleet.kinds if kind.node.gpu_type in among]
     types = ", ".join(among)
     if templates and all(some is not None and not templates & some for some in offered):
-        return f"no node of {types} {missing_words(templates)}"
+        return f"no usable node of {types} {missing_words(templates)}"
     if cap_words := _capped(fleet, service, among):
         return cap_words
     return (

@@ -80,7 +80,7 @@ def test_a_template_with_a_fault_is_not_offered_and_takes_no_other_along(tmp_pat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["credential.json", "memory.json", "known.json", "health.json"])
+@pytest.mark.parametrize("name", ["credential.json", "memory.json", "devices.json", "health.json"])
 def test_a_garbled_file_of_its_own_is_reported(folder: Path, name: str) -> None:
     (folder / name).write_text('{"node": ')
     error_text = refused(folder)

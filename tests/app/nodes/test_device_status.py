@@ -19,7 +19,9 @@ from app.nodes.intake import Intake
 from app.nodes.reporting_condition import SYSTEM
 from app.problem import HttpProblem
 from app.store.database.database import Database
-from app.store.world import objects
+from app.store.world import audit, events, objects
+from app.store.world.audit import AuditFilter
+from app.store.world.events import EventFilter
 from app.store.world.objects import StoredObject
 from app.world import declare
 from tests.support.postgres import GivenDatabase
@@ -124,11 +126,26 @@ def test_what_is_not_as_declared_is_a_condition_until_it_is(heard: Heard) -> Non
     heard.report(2, inventory={**INVENTORY, "gpus": GPUS[:3]})
     said = heard.condition("InventoryMismatch")
     assert said["status"] == "True"
-    assert said["message"] == "4 GPUs are declared, but 3 were found; GPU 3 (GPU-3) is missing"
+    assert said["reason"] == "Missing"
+    assert said["message"].startswith("4 GPUs are declared, but 3 were found; GPU 3 (GPU-3) is missing; the others")
     assert [gpu["health"] for gpu in heard.gpus] == ["ok", "ok", "ok", "failed"]
     heard.report(3, inventory=INVENTORY)
     assert heard.condition("InventoryMismatch")["status"] == "False"
     assert heard.condition("GpusHealthy")["status"] == "True"
+
+
+@pytest.mark.slow
+def test_new_devices_are_taken_over_with_an_event_and_an_entry_of_the_audit(heard: Heard) -> None:
+    heard.report(1, inventory=INVENTORY)
+    others = [{**gpu, "uuid": f"GPU-new-{gpu['index']}", "address": f"0{gpu['index']}"} for gpu in GPUS]
+    heard.report(2, inventory={**INVENTORY, "gpus": [GPUS[1] | {"index": 0}, *others[1:]]})
+    assert [gpu["uuid"] for gpu in heard.gpus] == ["GPU-1", "GPU-new-1", "GPU-new-2", "GPU-new-3"]
+    assert heard.condition("InventoryMismatch")["status"] == "False"
+    first = "GPU 0 is now GPU-1, which was GPU 1; it was GPU-0"
+    found = heard.database.read(lambda c: events.recent(c, EventFilter(reasons=["gpu_replaced"], name="node-1")))
+    assert (found[-1].message, found[-1].severity, len(found)) == (first, "warning", 4)
+    entries = heard.database.read(lambda c: audit.page(c, 1 << 60, 10, AuditFilter(kind="Node", verb="update")))
+    assert (entries[-1]["name"], entries[-1]["detail"], len(entries)) == ("node-1", first, 4)
 
 
 @pytest.mark.slow

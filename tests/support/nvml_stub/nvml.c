@@ -197,6 +197,10 @@ int nvmlDeviceGetName(struct device *device, char *text, unsigned size) {
   return string_call(device, __func__, "name", text, size);
 }
 
+int nvmlDeviceGetSerial(struct device *device, char *text, unsigned size) {
+  return string_call(device, __func__, "serial", text, size);
+}
+
 struct pci { char legacy[16]; unsigned domain, bus, device, ids, sub_ids; char bus_id[32]; };
 int nvmlDeviceGetPciInfo_v3(struct device *device, struct pci *pci) {
   memset(pci, 0, sizeof *pci);
@@ -225,6 +229,8 @@ NUMBER(nvmlDeviceGetPowerManagementLimit, "power_limit_mw")
 NUMBER(nvmlDeviceGetPowerManagementDefaultLimit, "power_default_mw")
 NUMBER(nvmlDeviceGetNumGpuCores, "cores")
 NUMBER(nvmlDeviceGetComputeMode, "compute_mode")
+NUMBER(nvmlDeviceGetGpuInstanceId, "gpu_instance")
+NUMBER(nvmlDeviceGetComputeInstanceId, "compute_instance")
 LONG(nvmlDeviceGetTotalEnergyConsumption, "energy_mj")
 LONG(nvmlDeviceGetCurrentClocksEventReasons, "clock_reasons")
 LONG(nvmlDeviceGetCurrentClocksThrottleReasons, "clock_reasons")

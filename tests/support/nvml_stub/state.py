@@ -61,6 +61,7 @@ class NvmlState:
         """Another GPU; its UUID."""
         (self._gpu(number) / "pids").mkdir(parents=True, exist_ok=True)
         named: dict[str, str | int] = {"uuid": uuid_of(number), "pci": f"00000000:{number + 1:02X}:00.0"}
+        named["serial"] = f"16512300{number:05d}"
         for key, value in (H100 | named | facts).items():
             self.set(number, key, value)
         return str(self.get(number, "uuid"))
@@ -70,7 +71,12 @@ class NvmlState:
         self.set(number, "mig_mode", "1 1")
         for part in parts:
             (self._gpu(number) / f"mig{part}" / "pids").mkdir(parents=True, exist_ok=True)
-            for key, value in (PART | {"uuid": part_uuid_of(number, part)}).items():
+            numbered: dict[str, str | int] = {
+                "uuid": part_uuid_of(number, part),
+                "gpu_instance": part + 1,
+                "compute_instance": 0,
+            }
+            for key, value in (PART | numbered).items():
                 self.set(number, f"mig{part}/{key}", value)
         return tuple(part_uuid_of(number, part) for part in parts)
 

@@ -19,7 +19,7 @@ from solvers.planning.judge import judge
 from tests.app.control.answer.whatif.worlds import snapshot
 
 LEFT = {1, 3}
-UUIDS = tuple(f"GPU-{index}" for index in range(4))
+UUIDS = {index: f"GPU-{index}" for index in LEFT}  # the indexes have gaps
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,8 @@ def world() -> Snapshot:
         for manifest in whole.declared
     )
     facts = {
-        name: NodeStatus(name, "reporting", cordoned_gpus=(0,), failed_gpus=(2,), uuids=UUIDS) for name in whole.nodes
+        name: NodeStatus(name, "reporting", cordoned_gpus=(0,), failed_gpus=(2,), uuids=tuple(UUIDS.items()))
+        for name in whole.nodes
     }
     return replace(whole, declared=declared, nodes=facts)
 

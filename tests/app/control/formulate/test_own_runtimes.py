@@ -62,7 +62,7 @@ def test_a_service_is_unserved_where_no_node_admits_it_and_the_reason_says_so() 
     nodes = {"n1": replace(problem.nodes["n1"], templates=frozenset({"vllm"}))}
     plan = solve(replace(problem, nodes=nodes), SolveBudget(work=200))
     (left,) = plan.unserved
-    assert "no node of v100-16gb admits the own runtime of mine/fp16" in left.reason
+    assert "no usable node of v100-16gb admits the own runtime of mine/fp16" in left.reason
     served = solve(problem, SolveBudget(work=200))
     assert not served.unserved
     assert missing_words(["vllm", NAME]) == "offers the template vllm or admits the own runtime of mine/fp16"

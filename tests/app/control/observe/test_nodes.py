@@ -67,3 +67,21 @@ def test_a_node_that_was_silent_before_the_leader_began_is_not_planned_on() -> N
     rows = [ObservedNode(name, GPUS, NOW, 1, None) for name in ("n1", "n2")]
     found = node_statuses(rows, {"n1": 1.0, "n2": 1.0}, (), Patience(120.0, {}, NOW), {"n2"})
     assert {name: status.state for name, status in found.items()} == {"n1": "reporting", "n2": "silent"}
+
+
+def reported(reason: str, *gpus: dict[str, object]) -> NodeStatus:
+    """The status of a node with these devices, and a difference from its declaration."""
+    condition = {"type": "InventoryMismatch", "status": str(bool(reason)), "reason": reason}
+    row = ObservedNode("n1", {"gpus": list(gpus), "conditions": [condition]}, NOW, 1, None)
+    return node_statuses([row], {"n1": 0.0}, (), Patience(LOST_AFTER_SECONDS, {}, NOW))["n1"]
+
+
+def test_a_missing_gpu_is_out_and_every_other_keeps_its_own_uuid() -> None:
+    gone = {"index": 0, "uuid": "", "reason": "missing"}
+    found = reported("Missing", {"index": 2, "uuid": "GPU-c"}, gone, {"index": 1, "uuid": "GPU-b"})
+    assert (found.state, found.failed_gpus, found.missing_gpus) == ("reporting", (0,), (0,))
+    assert found.uuids == ((1, "GPU-b"), (2, "GPU-c"))
+
+
+def test_a_node_with_other_devices_than_declared_is_a_mismatch() -> None:
+    assert reported("Mismatch", {"index": 0, "uuid": "GPU-a"}).state == "mismatch"

@@ -26,6 +26,8 @@ def test_each_mig_device_is_a_gpu_with_its_own_memory_and_sms(device: NvmlDevice
     first = gpus[0]
     assert (first.name, first.memory_gib, first.sm_count) == ("NVIDIA H100 80GB HBM3 MIG 3g.40gb", 40.0, 60)
     assert (first.pci, first.power_max_w, first.clocks_mhz) == ("00000000:01:00.0", 0.0, ())
+    assert [gpu.place for gpu in gpus] == ["00000000:01:00.0/1.0", "00000000:01:00.0/3.0", "00000000:02:00.0"]
+    assert [gpu.serial for gpu in gpus] == ["1651230000000", "1651230000000", "1651230000001"]
 
 
 def test_a_mig_device_sets_and_measures_nothing_that_it_shares(device: NvmlDevice, state: NvmlState) -> None:
