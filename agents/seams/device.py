@@ -38,6 +38,7 @@ class Trouble(StrEnum):
     NO_DRIVER = "no_driver"
     FAULT = "fault"  # the MPS server is in FAULT
     DOWN = "down"  # there is no MPS daemon
+    FOREIGN = "foreign"  # another owner's MPS daemon or compute mode
     GARBLED = "garbled"  # an answer that cannot be parsed
     UNKNOWN = "unknown"
 
@@ -133,7 +134,10 @@ class Device(Protocol):
         """Sets the power limit; None restores the device's default."""
 
     def exclusive(self, uuid: str, wanted: bool) -> Applied:
-        """Sets EXCLUSIVE_PROCESS, in which only the MPS server opens the device; 1.0 means on, 0.0 off."""
+        """Sets EXCLUSIVE_PROCESS, in which only the MPS server opens the device; 1.0 means on, 0.0 off.
+
+        A device that others have made exclusive is not taken over: FOREIGN.
+        """
 
     def events(self, seconds: float) -> tuple[XidEvent, ...]:
         """Returns critical errors since the last call; waits up to `seconds` for the first."""
@@ -157,7 +161,7 @@ class Mps(Protocol):
     """The MPS daemons, one for each GPU with its own pipe directory."""
 
     def start(self, uuid: str) -> None:
-        """Starts a daemon, unless one answers already."""
+        """Starts a daemon, unless one of ours answers already; FOREIGN where another owner's may use the GPU."""
 
     def stop(self, uuid: str) -> None: ...
 
@@ -170,7 +174,11 @@ class Mps(Protocol):
         """Terminates one client's work without harm to others; returns whether the daemon confirms it."""
 
     def environment(self, uuid: str, sm_percent: float, memory_gib: float) -> dict[str, str]:
-        """Returns the environment that a client needs before it opens the device."""
+        """Returns the environment that a client needs before it opens the device.
+
+        With MPS's protocol 2 it also holds the limits. An implementation whose server holds them makes the client's
+        place there, and returns the way to it.
+        """
 
     def folders(self, uuid: str) -> tuple[Path, ...]:
         """Returns the folders that a container needs to reach the daemon."""

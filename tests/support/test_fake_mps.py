@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -18,7 +19,7 @@ from tests.support.nvml_stub import needs_gcc
 from tests.support.patience import until
 
 pytestmark = needs_gcc
-UUID = "GPU-00000000-1111-2222-3333-000000000000"
+UUID = f"GPU-{uuid4()}"  # no other test's
 STARTS = """
 import os, signal, sys
 from pathlib import Path

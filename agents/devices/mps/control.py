@@ -55,6 +55,7 @@ class MpsControl:
 
     def start(self, uuid: str) -> None:
         with self._locks[uuid]:
+            self._refuse_others(uuid)
             if self._answers(uuid):
                 return
             pipe = self._program.pipe(uuid)
@@ -118,6 +119,17 @@ class MpsControl:
 
     def folders(self, uuid: str) -> tuple[Path, ...]:
         return (self._program.pipe(uuid),)
+
+    def find_foreign(self, uuid: str) -> list[int]:
+        """Returns the processes of other owners' MPS that may use the GPU."""
+        return processes.find_foreign(uuid, self._program.pipe(uuid), self._program.logs(uuid))
+
+    def _refuse_others(self, uuid: str) -> None:
+        """Raises DeviceError FOREIGN: a GPU has one owner of MPS, whose server sets what clients may do."""
+        others = self.find_foreign(uuid)
+        if others:
+            what = f"MPS runs that this agent did not start: {processes.describe(others[0])}"
+            raise DeviceError(Trouble.FOREIGN, uuid, what)
 
     def _answers(self, uuid: str) -> bool:
         try:

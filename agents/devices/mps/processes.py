@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from agents.host.plain_files import read_start
 
 NAME = "nvidia-cuda-mps"  # of daemon and server alike, truncated by the kernel
+PIPE, LOGS, DEVICES = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY", "CUDA_VISIBLE_DEVICES"
 PID_FILE = "nvidia-cuda-mps-control.pid"
 
 
@@ -23,11 +25,60 @@ def is_mps(pid: int) -> bool:
 
 def belongs(pid: int, pipe: Path) -> bool:
     """Returns True if the process is MPS's and works for this pipe directory."""
+    return is_mps(pid) and (_read_environment(pid) or {}).get(PIPE) == str(pipe)
+
+
+def find_foreign(uuid: str, pipe: Path, logs: Path) -> list[int]:
+    """Returns the daemons and servers of others that may use the GPU, from any pipe directory.
+
+    Ours are those with both our pipe and our log directory: they outlive the agent that started them.
+    """
+    found = []
+    for pid in all_processes():
+        environment = _read_environment(pid)
+        if environment is not None and _is_foreign(environment, uuid, pipe, logs):
+            found.append(pid)
+    return found
+
+
+def describe(pid: int) -> str:
+    """Returns words that name a process of MPS to an operator."""
+    pipe = (_read_environment(pid) or {}).get(PIPE, "")
+    return f"process {pid} of user {owner_uid(pid)}" + (f" in {pipe}" if pipe else "")
+
+
+def _is_foreign(environment: Mapping[str, str], uuid: str, pipe: Path, logs: Path) -> bool:
+    place = environment.get(PIPE, "")
+    if place == str(pipe):
+        return environment.get(LOGS) != str(logs)
+    if Path(place).parent == pipe.parent:
+        return False  # another GPU's daemon, which is looked at with that GPU
+    return may_use(environment, uuid)
+
+
+def may_use(environment: Mapping[str, str], uuid: str) -> bool:
+    """Returns True if a process with this environment may use the GPU: without a list of devices, it may use any."""
+    devices = environment.get(DEVICES)
+    return devices is None or any(_may_be(device.strip(), uuid) for device in devices.split(","))
+
+
+def _may_be(device: str, uuid: str) -> bool:
+    """Returns True if a word of CUDA_VISIBLE_DEVICES may stand for the GPU: an index may stand for any."""
+    return uuid.startswith(device) if device.startswith(("GPU-", "MIG-")) else device.isdecimal()
+
+
+def _read_environment(pid: int) -> Mapping[str, str] | None:
+    """Returns a process's environment, as it was started: empty where it is not for us to read, None if it is gone."""
     try:
-        environment = Path(f"/proc/{pid}/environ").read_bytes() if is_mps(pid) else b""
+        raw = Path(f"/proc/{pid}/environ").read_bytes()
+        if not raw:
+            Path(f"/proc/{pid}/exe").readlink()  # fails for one that has ended, and is only not yet reaped
+    except PermissionError:
+        return {}
     except OSError:
-        return False
-    return f"CUDA_MPS_PIPE_DIRECTORY={pipe}".encode() in environment.split(b"\0")
+        return None
+    words = raw.decode(errors="replace").split("\0")
+    return {name: value for name, equals, value in (word.partition("=") for word in words) if equals}
 
 
 def daemon_pid(pipe: Path) -> int | None:

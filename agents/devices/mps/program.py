@@ -14,6 +14,7 @@ from agents.host.plain_files import read_start
 from agents.seams.device import DeviceError, Trouble
 
 PROGRAM = "nvidia-cuda-mps-control"
+NEWER_PROTOCOL = 3  # with named servers and namespaces, which hold limits; NVIDIA's drivers have it from release 615 on
 
 
 class Program:
@@ -69,7 +70,19 @@ class Program:
             raise DeviceError(Trouble.UNKNOWN, uuid, f"{self._program}: {error}") from error
 
     def _environment(self, uuid: str) -> dict[str, str]:
-        """Returns our environment without CUDA's variables: limits there would apply to the daemon and its clients."""
-        ours = {name: value for name, value in os.environ.items() if not name.startswith(("CUDA_", "NVIDIA_"))}
-        folders = {"CUDA_MPS_PIPE_DIRECTORY": self.pipe(uuid), "CUDA_MPS_LOG_DIRECTORY": self.logs(uuid)}
-        return ours | {name: str(folder) for name, folder in folders.items()}
+        folders = {processes.PIPE: self.pipe(uuid), processes.LOGS: self.logs(uuid)}
+        return _plain_environment() | {name: str(folder) for name, folder in folders.items()}
+
+
+def has_newer_protocol(program: str, seconds: float) -> bool:
+    """Returns whether the program speaks the newer protocol, by the help that it prints for it; it starts nothing."""
+    try:
+        printed = run([program, "--protocol", str(NEWER_PROTOCOL), "--help"], b"", _plain_environment(), seconds)
+    except (TooLate, OSError):
+        return False
+    return printed.status == 0 and b"namespace" in printed.output
+
+
+def _plain_environment() -> dict[str, str]:
+    """Returns our environment without CUDA's variables: limits there would apply to the daemon and its clients."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("CUDA_", "NVIDIA_"))}

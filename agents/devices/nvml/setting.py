@@ -74,6 +74,8 @@ class GpuKnobs:
     def exclusive(self, gpu: GpuDevice, wanted: bool) -> Applied:
         if Ability.COMPUTE_MODE not in gpu.abilities:
             raise DeviceError(Trouble.NOT_SUPPORTED, gpu.uuid, "the compute mode cannot be set")
+        if wanted and self._is_of_others(gpu.uuid):
+            raise DeviceError(Trouble.FOREIGN, gpu.uuid, "it is exclusive already, and this agent did not make it so")
         mode = self._set_mode(gpu.uuid, EXCLUSIVE_PROCESS_MODE if wanted else DEFAULT_MODE)
         return Applied(float(wanted), float(mode == EXCLUSIVE_PROCESS_MODE))
 
@@ -98,6 +100,10 @@ class GpuKnobs:
                 )
         if failed:
             raise failed[0]
+
+    def _is_of_others(self, uuid: str) -> bool:
+        mode = self._binding.call(uuid, "read the compute mode", pynvml.nvmlDeviceGetComputeMode)
+        return bool(mode == EXCLUSIVE_PROCESS_MODE and self._originals.of(uuid).compute_mode is None)
 
     def _keep(self, uuid: str, knob: Original) -> None:
         try:

@@ -22,8 +22,8 @@ class SimulatedDaemon:
     """Plays the part of `nvidia-cuda-mps-control -d` and its server for one GPU."""
 
     __slots__ = (
-        "default_memory_gib", "default_sm_percent", "gpu", "max_clients", "refuses_until", "slow_seconds",
-        "startable", "state", "terminates",
+        "default_memory_gib", "default_sm_percent", "gpu", "is_foreign", "max_clients", "refuses_until",
+        "slow_seconds", "startable", "state", "terminates",
     )  # fmt: skip
 
     def __init__(self, gpu: SimulatedGpu) -> None:
@@ -36,6 +36,7 @@ class SimulatedDaemon:
         # Faults.
         self.slow_seconds = 0.0
         self.startable = True
+        self.is_foreign = False  # True: another owner's MPS uses the GPU
         self.terminates = True  # False: the request fails, as for a client that is stuck in the kernel
 
     @property

@@ -82,6 +82,8 @@ class SimulatedDevice:
 
     def exclusive(self, uuid: str, wanted: bool) -> Applied:
         slot = self._able(uuid, Ability.COMPUTE_MODE)
+        if wanted and slot.gpu.exclusive and (slot.original is None or slot.original.exclusive):
+            raise DeviceError(Trouble.FOREIGN, uuid, "it is exclusive already, and this agent did not make it so")
         in_force = self._write(slot, replace(current_settings(slot.gpu), exclusive=wanted))
         return _applied(uuid, "the compute mode", float(wanted), float(in_force.exclusive))
 

@@ -43,7 +43,8 @@ DEVICE = ("gpus", "read", "processes", "lock_clock", "cap_power", "exclusive", "
 MPS = ("start", "stop", "state", "clients", "terminate", "environment", "folders")
 SWITCHES = (
     "age", "ecc", "events_since", "give_back", "hang", "heat", "how_many_writes", "load_driver", "lose", "mps_defaults",
-    "mps_dies", "mps_faults", "mps_hangs", "mps_max_clients", "mps_slow", "mps_startable", "mps_terminates",
+    "mps_dies", "mps_faults", "mps_hangs", "mps_max_clients", "mps_of_another", "mps_slow", "mps_startable",
+    "mps_terminates",
     "open_outside", "preset", "reads_fail", "reload_driver", "setters", "slow", "slow_down", "stale_pid", "truth",
     "unsupported", "vacate", "xid",
 )  # fmt: skip

@@ -262,6 +262,10 @@ class Machine:
     def mps_faults(self, uuid: str) -> None:
         self._slot(uuid).daemon.fault()
 
+    def mps_of_another(self, uuid: str, there: bool) -> None:
+        """Another owner starts an MPS of its own on the GPU, or ends it."""
+        self._slot(uuid).daemon.is_foreign = there
+
     def mps_slow(self, uuid: str, seconds: float) -> None:
         self._slot(uuid).daemon.slow_seconds = seconds
 

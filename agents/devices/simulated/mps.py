@@ -25,6 +25,8 @@ class SimulatedMps:
         daemon = self._daemon(uuid)
         if self._machine.slots[uuid].lost:
             raise DeviceError(Trouble.LOST, uuid, "the device has fallen off the bus")
+        if daemon.is_foreign:
+            raise DeviceError(Trouble.FOREIGN, uuid, "MPS runs that this agent did not start")
         if not daemon.up and not daemon.startable:
             raise DeviceError(Trouble.DOWN, uuid, "the MPS daemon does not start")
         daemon.start()

@@ -108,11 +108,17 @@ def describe_gpus(facts: DriverFacts) -> Iterator[DoctorFinding]:
             yield warn(name, f"{text}: {consequences}", advice)
 
 
-def compute_modes(facts: DriverFacts) -> Iterator[DoctorFinding]:
+def compute_modes(facts: DriverFacts, folder: Path) -> Iterator[DoctorFinding]:
     """Checks compute modes: in EXCLUSIVE_PROCESS a process that avoids MPS cannot open the device at all."""
+    from agents.devices.nvml.originals import Originals
+
+    originals = Originals(folder / "originals.json")
     for gpu in facts.gpus:
         mode, name = facts.modes.get(gpu.uuid), f"compute mode {gpu.index}"
-        if mode == EXCLUSIVE_PROCESS_MODE:
+        if mode == EXCLUSIVE_PROCESS_MODE and originals.of(gpu.uuid).compute_mode is None:
+            advice = f"See who needs it, or give it back: nvidia-smi -i {gpu.index} -c DEFAULT"
+            yield fail(name, "exclusive, and this agent did not make it so: nothing is started on it", advice)
+        elif mode == EXCLUSIVE_PROCESS_MODE:
             yield ok(name, "exclusive: only the MPS server can open the device")
         elif mode == DEFAULT_MODE:
             yield ok(name, "default: the agent makes it exclusive before it starts anything")

@@ -10,7 +10,7 @@ from pathlib import Path
 from agents.devices.mps import processes
 from agents.devices.mps.control import MpsControl
 from agents.devices.mps.grammar import LONGEST_SOCKET_PATH_BYTES
-from agents.devices.mps.program import PROGRAM
+from agents.devices.mps.program import PROGRAM, has_newer_protocol
 from agents.run.doctor.findings import DoctorFinding, fail, listed, ok, warn
 from agents.run.doctor.gpus import DEADLINE_SECONDS, DriverFacts
 from agents.run.doctor.machine import is_there, nearest
@@ -24,8 +24,14 @@ def program() -> Iterator[DoctorFinding]:
     if where is None:
         advice = "Install it; it belongs to the driver (Debian: nvidia-cuda-mps, Ubuntu: nvidia-compute-utils)."
         yield fail("mps program", f"{PROGRAM} is not in PATH: shares of a GPU cannot be enforced", advice)
-    else:
-        yield ok("mps program", where)
+        return
+    yield ok("mps program", where)
+    more = (
+        "; the program has protocol 3, too, whose server can hold limits"
+        if has_newer_protocol(where, DEADLINE_SECONDS)
+        else ""
+    )
+    yield ok("mps protocol", f"protocol 2 is used, whose limits stand in the clients' own variables{more}")
 
 
 def folder(pipes: Path) -> Iterator[DoctorFinding]:
@@ -52,6 +58,11 @@ def daemons(facts: DriverFacts, pipes: Path) -> Iterator[DoctorFinding]:
     idle: list[int] = []
     for gpu in facts.gpus:
         name = f"mps daemon {gpu.index}"
+        if others := control.find_foreign(gpu.uuid):
+            advice = "Stop it (echo quit | nvidia-cuda-mps-control, in its pipe directory): a GPU has one owner of MPS."
+            shown = listed(map(processes.describe, others))
+            yield fail(name, f"MPS runs that this agent did not start, so nothing is started here: {shown}", advice)
+            continue
         try:
             look = control.look(gpu.uuid) if is_there(pipes / gpu.uuid) else None
         except DeviceError as error:

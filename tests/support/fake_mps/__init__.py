@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from agents.devices.mps import processes
@@ -61,6 +62,8 @@ def switch(pipe: Path, name: str, value: str | int | float | None = "1") -> None
 
 
 def kill(pipe: Path) -> None:
-    """Daemon and server at once, as a crash of both."""
-    for pid in processes.all_of(pipe):
-        processes.kill(pid, pipe)
+    """Daemon and server at once, as a crash of both; they are gone when it returns."""
+    while leftover := processes.all_of(pipe):
+        for pid in leftover:
+            processes.kill(pid, pipe)
+        time.sleep(0.001)

@@ -148,6 +148,9 @@ class InProcess:
     def mps_dies(self, uuid: str) -> None:
         self.machine.mps_dies(uuid)
 
+    def mps_of_another(self, uuid: str, there: bool) -> None:
+        self.machine.mps_of_another(uuid, there)
+
     def mps_faults(self, uuid: str) -> None:
         self.machine.mps_faults(uuid)
 

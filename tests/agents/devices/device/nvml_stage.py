@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal
+from uuid import uuid4
 
 from agents.devices.mps import MpsControl
 from agents.devices.nvml.device import NvmlDevice
@@ -47,6 +48,8 @@ class NvmlStage:
 
     def __init__(self, folder: Path, pipes: Path) -> None:
         self.state = NvmlState(folder / "nvml", gpus=GPUS)
+        for number in range(GPUS):  # daemons of one machine: each stage has its own GPUs
+            self.state.set(number, "uuid", f"GPU-{uuid4()}")
         self._folder = folder
         self._pipes = pipes
         self._devices: list[NvmlDevice] = []
@@ -63,7 +66,7 @@ class NvmlStage:
             device.close()
         for pid in list(self._outside):
             self.vacate(pid)
-        for pipe in self._pipes.iterdir():
+        for pipe in [*self._pipes.iterdir(), *self._pipes.glob("other/*")]:
             fake_mps.kill(pipe)
         for client in self._clients:
             client.end()
@@ -166,6 +169,10 @@ class NvmlStage:
 
     def mps_dies(self, uuid: str) -> None:
         fake_mps.kill(self._pipes / uuid)
+
+    def mps_of_another(self, uuid: str, there: bool) -> None:
+        other = MpsControl(self._pipes / "other", fake_mps.program(), quit_seconds=0)
+        (other.start if there else other.stop)(uuid)
 
     def mps_faults(self, uuid: str) -> None:
         fake_mps.switch(self._pipes / uuid, "fault")

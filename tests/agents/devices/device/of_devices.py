@@ -226,6 +226,19 @@ def exclusive_process_is_switched_on_and_off(made: Made) -> None:
 
 
 @check
+def a_device_that_others_made_exclusive_is_not_taken_over(made: Made) -> None:
+    uuid, other, _ = made.stage.uuids
+    made.stage.preset(uuid, cap_w=found(made.device, uuid).power_default_w, exclusive=True)
+    writes = made.stage.writes()
+    troubled(lambda: made.device.exclusive(uuid, True), Trouble.FOREIGN)
+    assert made.stage.writes() == writes
+    made.device.exclusive(other, True)
+    device, _ = made.stage.reopen()
+    assert device.exclusive(other, True).applied == 1.0, "it was made so by this agent"
+    troubled(lambda: device.exclusive(uuid, True), Trouble.FOREIGN)
+
+
+@check
 def success_without_effect_is_found_out(made: Made) -> None:
     uuid = made.stage.uuids[0]
     gpu = found(made.device, uuid)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agents.seams.device import MpsState, Trouble
+from agents.seams.device import DeviceError, MpsState, Trouble
 from tests.agents.devices.device.checks import check, found, troubled
 from tests.agents.devices.device.stage import Made, StagedClient
 
@@ -67,6 +67,28 @@ def a_daemon_opened_again_is_the_same_daemon(made: Made) -> None:
     mps.start(uuid)
     assert not client.failed()
     client.end()
+
+
+@check
+def a_gpu_with_another_owners_mps_is_refused_until_that_is_gone(made: Made) -> None:
+    uuid, other, _ = made.stage.uuids
+    made.stage.mps_of_another(uuid, True)
+    assert made.stage.settled(lambda: starts_foreign(made, uuid))
+    made.mps.start(other)
+    assert made.mps.state(other) is MpsState.IDLE
+    made.stage.mps_of_another(uuid, False)
+    assert made.stage.settled(lambda: not starts_foreign(made, uuid))
+    assert made.mps.state(uuid) is MpsState.IDLE
+
+
+def starts_foreign(made: Made, uuid: str) -> bool:
+    """Tries to start a daemon; whether that is refused because of another owner's."""
+    try:
+        made.mps.start(uuid)
+    except DeviceError as error:
+        assert error.trouble is Trouble.FOREIGN
+        return True
+    return False
 
 
 # Limits.

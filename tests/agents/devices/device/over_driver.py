@@ -118,6 +118,9 @@ class OverDriver:
     def mps_dies(self, uuid: str) -> None:
         self.switches.turn("mps_dies", uuid)
 
+    def mps_of_another(self, uuid: str, there: bool) -> None:
+        self.switches.turn("mps_of_another", uuid, there)
+
     def mps_faults(self, uuid: str) -> None:
         self.switches.turn("mps_faults", uuid)
 

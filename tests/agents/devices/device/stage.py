@@ -108,6 +108,9 @@ class Stage(Protocol):
     def mps_dies(self, uuid: str) -> None:
         """The daemon is killed, its server and its pipes with it."""
 
+    def mps_of_another(self, uuid: str, there: bool) -> None:
+        """Another owner starts MPS of its own on this GPU, or ends it."""
+
     def mps_faults(self, uuid: str) -> None:
         """A client's fatal fault: every client of this GPU is hit."""
 

@@ -11,14 +11,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from agents.devices.mps import MpsControl
-from agents.devices.nvml.writer import EXCLUSIVE_PROCESS_MODE, PROHIBITED_MODE
+from agents.devices.nvml.originals import Original, Originals
+from agents.devices.nvml.writer import DEFAULT_MODE, EXCLUSIVE_PROCESS_MODE, PROHIBITED_MODE
 from tests.support import fake_mps
 from tests.support.nvml_stub import NvmlState, environment, needs_gcc
-from tests.support.nvml_stub.state import UNKNOWN, uuid_of
+from tests.support.nvml_stub.state import UNKNOWN
 from tests.support.patience import patience
 
 pytestmark = needs_gcc
@@ -46,6 +48,9 @@ class Machine:
 
     def __init__(self, where: Path) -> None:
         self.nvml = NvmlState(where / "nvml", gpus=2)
+        self.uuids = (f"GPU-{uuid4()}", f"GPU-{uuid4()}")  # no other test's, whose daemons this machine has, too
+        for number, uuid in enumerate(self.uuids):
+            self.nvml.set(number, "uuid", uuid)
         self.state = where / "a"
         self.path = fake_mps.on_path()
 
@@ -115,12 +120,14 @@ def test_a_missing_ability_of_a_device_is_named_with_its_consequence(machine: Ma
 
 
 @pytest.mark.slow
-def test_a_prohibited_device_is_a_failure_and_an_exclusive_one_is_not(machine: Machine) -> None:
+def test_a_device_that_others_prohibited_or_made_exclusive_is_a_failure(machine: Machine) -> None:
     machine.nvml.set(0, "compute_mode", PROHIBITED_MODE)
     machine.nvml.set(1, "compute_mode", EXCLUSIVE_PROCESS_MODE)
     examined = machine.examined()
-    assert examined.level("compute mode 0") == "fail"
-    assert examined.level("compute mode 1") == "ok"
+    assert examined.level("compute mode 0") == examined.level("compute mode 1") == "fail"
+    assert "this agent did not make it so" in examined.found("compute mode 1")
+    Originals(machine.state / "originals.json").keep(machine.uuids[1], Original(compute_mode=DEFAULT_MODE))
+    assert machine.examined().level("compute mode 1") == "ok", "this agent made it so"
 
 
 @pytest.mark.slow
@@ -139,15 +146,32 @@ def test_each_daemon_is_asked_and_one_that_hangs_is_named(machine: Machine) -> N
     machine.state.mkdir(mode=0o700)
     try:
         for number in (0, 1):
-            control.start(uuid_of(number))
+            control.start(machine.uuids[number])
         answers = machine.examined()
         assert answers.code == 0, answers.report
         assert answers.level("mps daemon 0") == answers.level("mps daemon 1") == "ok"
-        fake_mps.switch(root / uuid_of(1), "hang")
+        fake_mps.switch(root / machine.uuids[1], "hang")
         hangs = machine.examined()
         assert hangs.code == 1
         assert hangs.level("mps daemon 0") == "ok"
         assert hangs.level("mps daemon 1") == "fail"
     finally:
         for number in (0, 1):
-            fake_mps.kill(root / uuid_of(number))
+            fake_mps.kill(root / machine.uuids[number])
+
+
+@pytest.mark.slow
+def test_another_owners_daemon_is_named_with_its_gpu(machine: Machine) -> None:
+    machine.state.mkdir(mode=0o700)
+    other = machine.state.parent / "other"
+    control = MpsControl(other, fake_mps.program(), quit_seconds=0)
+    try:
+        control.start(machine.uuids[1])
+        examined = machine.examined()
+        assert examined.code == 1
+        assert examined.level("mps daemon 1") == "fail"
+        assert f"of user {os.geteuid()} in {other}/{machine.uuids[1]}" in examined.found("mps daemon 1")
+        assert "not running yet for GPU 0" in examined.found("mps daemon")
+        assert "protocol 2" in examined.found("mps protocol")
+    finally:
+        control.stop(machine.uuids[1])

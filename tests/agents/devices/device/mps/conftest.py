@@ -6,13 +6,14 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
 from agents.devices.mps import MpsControl
 from tests.support import fake_mps
 
-UUID = "GPU-00000000-1111-2222-3333-000000000000"
+UUID = f"GPU-{uuid4()}"  # no other test's
 
 
 @pytest.fixture

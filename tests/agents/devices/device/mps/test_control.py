@@ -15,6 +15,7 @@ import pytest
 
 from agents.devices.mps import MpsControl, processes
 from agents.devices.mps.daemon_reader import keeps_waiting
+from agents.devices.mps.program import has_newer_protocol
 from agents.devices.simulated.client import SimulatedClient, attach
 from agents.host.plain_files import open_empty, read_start
 from agents.seams.device import DeviceError, MpsState, Trouble
@@ -285,3 +286,69 @@ def test_a_daemon_may_say_anything_while_it_starts(mps: MpsControl, root: Path, 
     fake_mps.switch(pipe, "reply.get_server_list", None)
     started.join(patience())
     assert mps.state(UUID) is MpsState.IDLE
+
+
+def test_a_daemon_in_our_pipe_directory_that_another_started_is_not_taken_over(mps: MpsControl, root: Path) -> None:
+    pipe = root / UUID
+    pipe.mkdir(mode=0o700)
+    around = os.environ | {"CUDA_MPS_PIPE_DIRECTORY": str(pipe), "CUDA_VISIBLE_DEVICES": UUID}
+    subprocess.run([fake_mps.program(), "-d"], env=around, check=True)
+    until((pipe / processes.PID_FILE).exists, "it runs")
+    assert trouble_of(lambda: mps.start(UUID)) is Trouble.FOREIGN
+    fake_mps.kill(pipe)
+    until(lambda: mps.find_foreign(UUID) == [], "it is gone")
+    mps.start(UUID)
+    assert mps.state(UUID) is MpsState.IDLE
+
+
+@pytest.mark.parametrize(
+    ("devices", "may"),
+    [
+        (UUID, True),
+        (UUID[:12], True),
+        (f"GPU-7, {UUID}", True),
+        ("0", True),
+        (None, True),
+        ("GPU-7", False),
+        ("", False),
+        ("-1", False),
+        ("NoDevFiles", False),
+    ],
+)
+def test_a_process_of_mps_may_use_the_devices_that_it_was_given(devices: str | None, may: bool) -> None:
+    assert processes.may_use({} if devices is None else {"CUDA_VISIBLE_DEVICES": devices}, UUID) is may
+
+
+def test_a_server_of_others_counts_until_it_is_gone(mps: MpsControl) -> None:
+    program = fake_mps.folder() / "nvidia-cuda-mps-server"
+    server = subprocess.Popen([program, "infinity"], env={"CUDA_VISIBLE_DEVICES": UUID})
+    try:
+        until(lambda: mps.find_foreign(UUID) == [server.pid], "it is seen")
+        assert mps.find_foreign("GPU-7") == []
+        assert processes.describe(server.pid) == f"process {server.pid} of user {os.geteuid()}"
+        assert trouble_of(lambda: mps.start(UUID)) is Trouble.FOREIGN
+        server.kill()
+        until(lambda: mps.find_foreign(UUID) == [], "nor does it count before it is reaped")
+    finally:
+        server.kill()
+        server.wait()
+
+
+@pytest.mark.parametrize(
+    ("does", "is_newer"),
+    [
+        ("echo 'server MODULE, namespace MODULE'", True),
+        ("echo 'Cannot find MPS control daemon process'; exit 1", False),
+        ("exit 0", False),
+        ("echo namespace; exit 1", False),
+        ("exec sleep 600", False),
+    ],
+)
+def test_a_program_says_by_its_help_whether_it_has_the_newer_protocol(
+    tmp_path: Path, does: str, is_newer: bool
+) -> None:
+    program = tmp_path / "nvidia-cuda-mps-control"
+    program.write_text(f"#!/bin/sh\n[ \"$*\" = '--protocol 3 --help' ] || exit 2\n{does}\n")
+    program.chmod(0o755)
+    assert has_newer_protocol(str(program), 0.1 if "sleep" in does else 10) is is_newer
+    assert not has_newer_protocol(str(tmp_path / "absent"), 1)
