@@ -21,7 +21,16 @@ from app.nodes.pace import WorkPace
 from app.store.access import join_tokens, rotation, sessions, tokens
 from app.store.database import clock, partitions, turns, versions
 from app.store.database.database import Unavailable
-from app.store.fleet import campaigns, fleet_minutes, gateways, loads, node_state, refusals, service_hours
+from app.store.fleet import (
+    campaigns,
+    fleet_minutes,
+    gateways,
+    loads,
+    node_state,
+    packed_minutes,
+    refusals,
+    service_hours,
+)
 from app.store.money import quarantine, retention, rollups
 from app.store.world import audit, change_counts, changes, events, idempotency
 
@@ -62,6 +71,7 @@ class Housekeeping:
             (self.account, 30, 60),
             (self.end_usage, 90, 60),
             (self.prune, 120, 600),
+            (self.pack_minutes, 240, 3600),
             (self.drop_old_partitions, 180, 3600),
         ]
         for job, first_seconds, every_seconds in jobs:
@@ -175,6 +185,20 @@ class Housekeeping:
         self._database.write(lambda c: campaigns.forget(c, CAMPAIGN_AGE))
         self._repeat(lambda c: _prune_changes(c, settings.change_retention_hours * 3600))
 
+    def pack_minutes(self) -> None:
+        """Makes one row an hour of the minutes of past days, and then drops the minutes."""
+        for day in self._database.read(lambda c: packed_minutes.due_days(c, clock.now(c))):
+            for hour in packed_minutes.hours_of(day):
+                names = self._database.read(partial(rollups.nodes, pending=rollups.PendingHour(hour, hour)))
+                for at in self._pace.portions(range(0, len(names), NODES_AT_ONCE)):
+                    part = names[at : at + NODES_AT_ONCE]
+                    self._database.write(partial(packed_minutes.pack, hour=hour, nodes=part))
+            if self._pace.stopped:
+                return  # the day is not complete, and keeps its minutes
+            self._database.write(
+                partial(partitions.drop_before, tables=partitions.DAILY, moment=day + timedelta(days=1))
+            )
+
     def drop_old_partitions(self) -> None:
         days = self._context.settings.telemetry_retention_days
         self._database.write(lambda connection: _drop_old(connection, timedelta(days=days)))
@@ -230,6 +254,7 @@ def _make_partitions(connection: Connection) -> None:
 def _drop_old(connection: Connection, telemetry_age: timedelta) -> None:
     now = clock.now(connection)
     dropped = partitions.drop_before(connection, partitions.DAILY, now - telemetry_age)
+    packed_minutes.forget(connection, now - telemetry_age)
     rollups_ = (*partitions.MONTHLY, *partitions.MONEY)
     dropped += partitions.drop_before(connection, rollups_, now - ROLLUP_RETENTION)
     service_hours.forget(connection, now - ROLLUP_RETENTION)

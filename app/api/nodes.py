@@ -28,7 +28,7 @@ from app.nodes.running import owners_of, running, running_of_tenant
 from app.nodes.usage_bounds import BEYOND_BOUNDS, NOT_ASSIGNED
 from app.problem import HttpProblem
 from app.store.database.database import Unavailable
-from app.store.fleet import assignments, node_state, telemetry
+from app.store.fleet import assignments, node_state, packed_minutes
 from app.store.world import audit, events
 from app.world.write import Actor
 
@@ -197,8 +197,8 @@ def node_telemetry(
         return {
             "node": name,
             "state": node_state.state(connection, name),
-            "gpus": telemetry.gpu_minutes(connection, name, since, until, limit),
-            "instances": telemetry.instance_minutes(connection, name, since, until, limit),
+            "gpus": packed_minutes.gpu_minutes(connection, name, since, until, limit),
+            "instances": packed_minutes.instance_minutes(connection, name, since, until, limit),
         }
 
     found = ctx.database.read(read)

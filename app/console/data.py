@@ -13,7 +13,7 @@ from app.api import overview, plan_wire
 from app.console.money import Money, summarize_money
 from app.store.database import clock, lease
 from app.store.database.lease import Lease
-from app.store.fleet import fleet_map, telemetry
+from app.store.fleet import fleet_map, packed_minutes, telemetry
 from app.store.fleet.fleet_map import MapNode
 from app.store.fleet.loads import WindowSums
 from app.store.money import report_queries
@@ -135,5 +135,5 @@ def _events(connection: Connection, at: datetime, tenant: str) -> list[RecordedE
 
 
 def _minutes(connection: Connection, at: datetime, node: str) -> dict[int, dict[str, Any]]:
-    rows = telemetry.gpu_minutes(connection, node, at - MINUTES, at, 5000)
+    rows = packed_minutes.gpu_minutes(connection, node, at - MINUTES, at, 5000)
     return {row["gpu"]: row for row in rows}  # oldest first, so that the last one stays

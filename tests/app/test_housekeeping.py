@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -17,6 +19,9 @@ from app.manifests.reader import Document
 from app.manifests.validate import validate
 from app.nodes.reporting_condition import SYSTEM
 from app.settings import Settings
+from app.store.database import clock
+from app.store.database import partitions as partition_tables
+from app.store.fleet import packed_minutes
 from app.world.declare import declare
 from tests.support.reports import report
 from tests.support.world import gpu_type, node
@@ -90,6 +95,51 @@ def test_telemetry_beyond_the_retention_is_dropped(context: Context, housekeepin
     assert old <= partitions(context)
     housekeeping.drop_old_partitions()
     assert partitions(context) == days(context, -1, 0, 1, 2)
+
+
+def test_minutes_of_past_days_are_packed_and_read_as_before(context: Context, housekeeping: Housekeeping) -> None:
+    housekeeping.make_partitions()
+    context.database.write(lambda c: partition_tables.ensure(c, [clock.now(c) - timedelta(days=2)]))
+    day = "date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC' - interval '2 days'"
+    run(
+        context,
+        f"INSERT INTO gpu_minute SELECT {day} + n * interval '1 minute', 'node-1', g, 1, 'ok', n, 1, 100, 150, "
+        "n * 1000, 60, 1400, ARRAY['thermal', 'power'], '', false, '{\"requested\": {\"clockMhz\": 900}}' "
+        "FROM generate_series(0, 1439, 7) AS n, generate_series(0, 1) AS g",
+    )
+    run(
+        context,
+        f"INSERT INTO instance_minute SELECT {day} + n * interval '1 minute', 'node-1', 'a-' || i, 1, i, 'shop', "
+        "'search', '', 30, 2.5, n, 1, CASE WHEN n % 2 = 0 THEN '{}' ELSE ARRAY[n, 0, 3] END, 1.5, .1, n / 3.0, NULL, "
+        "'server' "
+        "FROM generate_series(0, 1439, 5) AS n, generate_series(0, 2) AS i",
+    )
+    before = read_minutes(context)
+    run(context, f"INSERT INTO pending_hour VALUES ({day} + interval '3 hours', now())")
+    housekeeping.pack_minutes()
+    assert run(context, "SELECT FROM gpu_hour_minutes") == [], "an hour is not rolled up yet"
+    run(context, "DELETE FROM pending_hour")
+    (hour,) = run(context, f"SELECT {day} + interval '3 hours'")[0]
+    context.database.write(lambda c: packed_minutes.pack(c, hour, ["node-1"]))
+    assert read_minutes(context) == before, "minutes that are there twice are read once"
+    housekeeping.pack_minutes()
+    assert run(context, "SELECT FROM gpu_minute") == run(context, "SELECT FROM instance_minute") == []
+    assert partitions(context) == days(context, -1, 0, 1, 2)
+    assert read_minutes(context) == before
+    run(context, "UPDATE instance_hour_minutes SET hour = hour - interval '2 days'")
+    housekeeping.drop_old_partitions()
+    assert run(context, "SELECT FROM instance_hour_minutes") == []
+
+
+def read_minutes(context: Context) -> list[list[dict[str, Any]]]:
+    """Returns what there is of a stretch that begins and ends within hours."""
+    day = run(context, "SELECT date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC' - interval '2 days'")[0][
+        0
+    ]
+    start, stop = day + timedelta(minutes=95), day + timedelta(minutes=1111)
+    reads = (packed_minutes.gpu_minutes, packed_minutes.instance_minutes)
+    words: dict[str, Any] = {"node": "node-1", "start": start, "stop": stop, "limit": 10_000}
+    return [context.database.read(partial(read, **words)) for read in reads]
 
 
 def test_old_changes_go_and_the_floor_rises(context: Context, housekeeping: Housekeeping) -> None:

@@ -19,6 +19,7 @@ from app.ledger import keeping
 from app.nodes import expansion
 from app.nodes.pace import WorkPace
 from app.store.database.urls import libpq_url
+from app.store.fleet import packed_minutes
 from app.store.money import rollups
 from simulation.run import Simulation, simulated
 from tests.simulation.worlds import small
@@ -99,11 +100,13 @@ GROWTH = (
     TableGrowth("node_detail", "a row for each node, until a day after its deletion", lambda f: f.nodes),
     TableGrowth("assignment", "a row for each node, until a day after its deletion", lambda f: f.nodes),
     TableGrowth("report_minute", "minutes that are not over; none older than a day is taken", lambda f: 2 * f.nodes),
-    TableGrowth("gpu_minute", "14 days", lambda f: f.last(14) * 1440 * f.gpus),
+    TableGrowth("gpu_minute", "two days, then packed", lambda f: f.last(2) * 1440 * f.gpus),
     TableGrowth(
-        "instance_minute", "14 days, of a node's assigned instances and 64 others",
-        lambda f: f.last(14) * 1440 * f.instances,
+        "instance_minute", "two days, then packed; of a node's assigned instances and 64 others",
+        lambda f: f.last(2) * 1440 * f.instances,
     ),
+    TableGrowth("gpu_hour_minutes", "14 days", lambda f: max(0.0, f.last(14) - 2) * 24 * f.gpus),
+    TableGrowth("instance_hour_minutes", "14 days", lambda f: max(0.0, f.last(14) - 2) * 24 * f.instances),
     TableGrowth("gpu_hour", "400 days", lambda f: f.last(400) * 24 * f.gpus),
     TableGrowth("instance_hour", "400 days", lambda f: f.last(400) * 24 * f.instances),
     TableGrowth("pending_hour", "hours that are not rolled up", lambda f: 2),
@@ -167,7 +170,7 @@ def fill(url: str, seconds: float) -> None:
     with simulated(url, small()) as simulation:
         simulation.advance(seconds)
         simulation.plans = False
-        for _ in range(2):
+        for _ in range(3):  # the last report; the hour that it ends; what follows from it
             _settle(simulation)
             simulation.clock.advance(2 * 3600)
             simulation.tick()
@@ -179,6 +182,7 @@ def _settle(simulation: Simulation) -> None:
     for pending in database.read(rollups.pending_hours):
         names = database.read(partial(rollups.nodes, pending=pending))
         database.write(partial(rollups.roll_up, hour=pending.hour, names=names))
+        database.write(partial(packed_minutes.pack, hour=pending.hour, nodes=names))
         database.write(partial(rollups.mark_done, pending=pending))
     keeping.bring_up_to_date(database, pace)
 
@@ -220,7 +224,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--days", type=float, default=30.0)
     parser.add_argument("--gpus", type=int, default=1000)
-    parser.add_argument("--seconds", type=float, default=300.0, help="of the small fleet")
+    parser.add_argument("--seconds", type=float, default=3900.0, help="of the small fleet")
     asked = parser.parse_args()
     scale = asked.gpus / GrowingFleet().gpus
     fleet = GrowingFleet(

@@ -71,6 +71,12 @@ def drop_before(connection: Connection, tables: Iterable[str], moment: datetime)
     return dropped
 
 
+def days_that_end_before(connection: Connection, tables: Sequence[str], moment: datetime) -> list[datetime]:
+    """Returns the days of the daily `tables` that end at `moment` or before, oldest first."""
+    stops = {_stop(table, name) for table in tables for name in _existing(connection) if name.startswith(f"{table}_")}
+    return sorted(stop - timedelta(days=1) for stop in stops if stop <= moment)
+
+
 def partition_days(connection: Connection) -> list[str]:
     """Returns a day of each existing partition, in the form that `ensure` takes."""
     digits = {name.rpartition("_")[2] for name in _existing(connection)}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 from sqlalchemy import Connection
 
@@ -143,29 +142,6 @@ EXPAND = statement(
     """,
 )
 
-OF_NODE = statement(
-    "gpu_minutes_of_node",
-    """
-    SELECT minute, gpu, health, utilization_percent, memory_used_gib, power_mean_w, power_peak_w,
-           energy_counter_mj, temperature_c, sm_clock_mhz, throttle_reasons, reason, fenced, limits
-    FROM gpu_minute
-    WHERE node = :node AND minute >= CAST(:start AS timestamptz) AND minute < CAST(:stop AS timestamptz)
-    ORDER BY minute, gpu LIMIT :limit
-    """,
-)
-INSTANCES_OF_NODE = statement(
-    "instance_minutes_of_node",
-    """
-    SELECT minute, instance, gpu, tenant, service, job, sm_percent, memory_gib, requests, errors,
-           latency_counts, batch_mean, queue_mean, busy_seconds, limits, source, steps,
-           tokens_in, tokens_out, paced, pace_late
-    FROM instance_minute
-    WHERE node = :node AND minute >= CAST(:start AS timestamptz) AND minute < CAST(:stop AS timestamptz)
-    ORDER BY minute, instance LIMIT :limit
-    """,
-)
-
-
 ASSIGNED = statement(
     "assigned_lately",
     """
@@ -220,17 +196,3 @@ def discard(connection: Connection, reports: Sequence[MinuteReport]) -> None:
     """Deletes reports that were expanded."""
     keys = {"minutes": [report.minute for report in reports], "nodes": [report.node for report in reports]}
     connection.execute(DISCARD, keys)
-
-
-def gpu_minutes(connection: Connection, node: str, start: datetime, stop: datetime, limit: int) -> list[dict[str, Any]]:
-    """Returns the minutes of a node's GPUs, oldest first."""
-    found = connection.execute(OF_NODE, {"node": node, "start": start, "stop": stop, "limit": limit})
-    return [dict(row) for row in found.mappings()]
-
-
-def instance_minutes(
-    connection: Connection, node: str, start: datetime, stop: datetime, limit: int
-) -> list[dict[str, Any]]:
-    """Returns the minutes of a node's instances, oldest first."""
-    found = connection.execute(INSTANCES_OF_NODE, {"node": node, "start": start, "stop": stop, "limit": limit})
-    return [dict(row) for row in found.mappings()]

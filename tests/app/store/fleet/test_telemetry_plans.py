@@ -16,7 +16,16 @@ from sqlalchemy import TextClause, text
 
 from app.store.database import partitions
 from app.store.database.database import Database
-from app.store.fleet import assignments, load_news, node_reports, node_state, planner_reads, refusals, telemetry
+from app.store.fleet import (
+    assignments,
+    load_news,
+    node_reports,
+    node_state,
+    packed_minutes,
+    planner_reads,
+    refusals,
+    telemetry,
+)
 from app.store.money import rollups
 from tests.support.postgres import DatabaseServer
 from tests.support.soak import scaled
@@ -47,6 +56,12 @@ SEED = """
     INSERT INTO instance_hour SELECT '2026-03-02T00:00Z'::timestamptz + (n % 24) * interval '1 hour',
         'node-' || n / 24, 'i', 60, 0, 'shop', 's', '', 0, 0, 0, 0, '{}', 0, 0, 0
         FROM generate_series(1, 100000) AS n;
+    INSERT INTO gpu_hour_minutes SELECT '2026-03-02T00:00Z'::timestamptz + (n % 24) * interval '1 hour',
+        'node-' || n / 24, 0, '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}'
+        FROM generate_series(1, 100000) AS n;
+    INSERT INTO instance_hour_minutes SELECT '2026-03-02T00:00Z'::timestamptz + (n % 24) * interval '1 hour',
+        'node-' || n / 24, 'i', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}',
+        '{}', '{}', '{}', '{}', '{}', '{}' FROM generate_series(1, 100000) AS n;
     INSERT INTO usage_interval (id, node, instance, gpu, gpu_uuid, tenant, service, job, sm_percent, memory_gib,
         dedicated, started_at, evidence)
         SELECT 'u-' || n, 'node-' || n, 'i', 0, '', '', 's', '', 0, 0, false, now(), ''
@@ -73,8 +88,8 @@ HOT: list[tuple[TextClause, dict[str, Any]]] = [
     (telemetry.DUE_DAYS, {"finished": telemetry.FINISHED}),
     (telemetry.FINISHED_REPORTS, {"finished": telemetry.FINISHED, "quiet": telemetry.QUIET, "limit": 20}),
     (telemetry.DISCARD, {"minutes": [DAY], "nodes": ["node-1"]}),
-    (telemetry.OF_NODE, OF_NODE),
-    (telemetry.INSTANCES_OF_NODE, OF_NODE),
+    (packed_minutes.OF_NODE, OF_NODE),
+    (packed_minutes.INSTANCES_OF_NODE, OF_NODE),
     (rollups.GPUS, {"hour": DAY, "nodes": SOME}),
     (rollups.INSTANCES, {"hour": DAY, "nodes": SOME}),
     (rollups.CLEAR_GPUS, {"hour": DAY, "nodes": SOME}),
@@ -161,7 +176,7 @@ def test_a_batch_of_reports_is_one_statement_that_scans_nothing(database: Databa
 def test_time_ranges_touch_only_their_partitions(database: Database) -> None:
     next_day = DAY + timedelta(days=1)
     database.write(lambda connection: partitions.ensure(connection, [next_day]))
-    explain = text("EXPLAIN " + telemetry.OF_NODE.text)
+    explain = text("EXPLAIN " + packed_minutes.OF_NODE.text)
     plan = database.read(lambda connection: "\n".join(connection.execute(explain, OF_NODE).scalars()))
     assert "gpu_minute_20260302" in plan
     assert "gpu_minute_20260303" not in plan

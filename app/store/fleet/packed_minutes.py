@@ -1,0 +1,165 @@
+"""Minutes of days that are over: one row an hour for each GPU and instance, whose columns are arrays, in a tenth of the
+bytes; and the minutes of a node, whichever form they have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, TextClause
+
+from app.store.database import partitions
+from app.store.database.database import statement
+
+FINAL = timedelta(hours=25)  # after the end of a day: no report is taken that is older than a day
+
+
+@dataclass(frozen=True, slots=True)
+class _MinuteTable:
+    """A table of minutes; `columns` have the types of their rows, in a pack each is an array."""
+
+    name: str
+    key: str
+    columns: dict[str, str]
+
+    @property
+    def packed(self) -> str:
+        return self.name.replace("_minute", "_hour_minutes")
+
+    def pack(self) -> TextClause:
+        """Returns the statement that packs an hour of some nodes; a pack that is there stays."""
+        arrays = ", ".join(f"array_agg({_flat(name, kind)} ORDER BY minute)" for name, kind in self.columns.items())
+        return statement(
+            f"pack_{self.name}",
+            f"""
+            INSERT INTO {self.packed} (hour, node, {self.key}, minutes, {", ".join(self.columns)})
+            SELECT CAST(:hour AS timestamptz), node, {self.key},
+                   array_agg(CAST(extract(minute FROM minute) AS smallint) ORDER BY minute), {arrays}
+            FROM {self.name}
+            WHERE node = ANY(CAST(:nodes AS text[])) AND minute >= :hour AND minute < :hour + interval '1 hour'
+            GROUP BY node, {self.key} ON CONFLICT DO NOTHING
+            """,
+        )
+
+    def read(self) -> TextClause:
+        """Returns the statement that reads a node's minutes. While a day is packed, its minutes are there twice."""
+        names = ", ".join(self.columns)
+        back = ", ".join(f"CAST(line.{name} AS {kind}) AS {name}" for name, kind in self.columns.items())
+        return statement(
+            f"{self.name}s_of_node",
+            f"""
+            SELECT minute, {self.key}, {names} FROM (
+                SELECT minute, {self.key}, {names} FROM {self.name}
+                WHERE node = :node AND minute >= CAST(:start AS timestamptz) AND minute < CAST(:stop AS timestamptz)
+                UNION
+                SELECT hour + line.minute * interval '1 minute', {self.key}, {back}
+                FROM {self.packed} AS pack, unnest({", ".join(f"pack.{name}" for name in ("minutes", *self.columns))})
+                     AS line (minute, {names})
+                WHERE node = :node AND hour > CAST(:start AS timestamptz) - interval '1 hour'
+                    AND hour < CAST(:stop AS timestamptz)
+            ) AS line
+            WHERE minute >= CAST(:start AS timestamptz) AND minute < CAST(:stop AS timestamptz)
+            ORDER BY minute, {self.key} LIMIT :limit
+            """,
+        )
+
+    def forget(self) -> TextClause:
+        return statement(f"forget_{self.packed}", f"DELETE FROM {self.packed} WHERE hour < :moment")
+
+
+def _flat(name: str, kind: str) -> str:
+    """Returns the column as an array can hold it: arrays of different lengths are texts."""
+    return f"CAST({name} AS text)" if kind.endswith("[]") else name
+
+
+GPUS = _MinuteTable(
+    "gpu_minute",
+    "gpu",
+    {
+        "health": "text",
+        "utilization_percent": "double precision",
+        "memory_used_gib": "double precision",
+        "power_mean_w": "double precision",
+        "power_peak_w": "double precision",
+        "energy_counter_mj": "bigint",
+        "temperature_c": "double precision",
+        "sm_clock_mhz": "double precision",
+        "throttle_reasons": "text[]",
+        "reason": "text",
+        "fenced": "boolean",
+        "limits": "jsonb",
+    },
+)
+INSTANCES = _MinuteTable(
+    "instance_minute",
+    "instance",
+    {
+        "gpu": "smallint",
+        "tenant": "text",
+        "service": "text",
+        "job": "text",
+        "sm_percent": "double precision",
+        "memory_gib": "double precision",
+        "requests": "bigint",
+        "errors": "bigint",
+        "latency_counts": "bigint[]",
+        "batch_mean": "double precision",
+        "queue_mean": "double precision",
+        "busy_seconds": "double precision",
+        "limits": "jsonb",
+        "source": "text",
+        "steps": "double precision",
+        "tokens_in": "bigint",
+        "tokens_out": "bigint",
+        "paced": "bigint",
+        "pace_late": "bigint",
+    },
+)
+PACKS = (GPUS.pack(), INSTANCES.pack())
+OF_NODE, INSTANCES_OF_NODE = GPUS.read(), INSTANCES.read()
+FORGETS = (GPUS.forget(), INSTANCES.forget())
+WAITING = statement(
+    "minutes_that_wait",
+    """
+    SELECT EXISTS (SELECT FROM pending_hour WHERE hour < :moment)
+        OR EXISTS (SELECT FROM report_minute WHERE minute < :moment)
+    """,
+)
+
+
+def due_days(connection: Connection, now: datetime) -> list[datetime]:
+    """Returns the days whose minutes are final, all reported and rolled up, and not packed yet."""
+    days = partitions.days_that_end_before(connection, partitions.DAILY, now - FINAL)
+    return [day for day in days if not connection.execute(WAITING, {"moment": day + timedelta(days=1)}).scalar_one()]
+
+
+def hours_of(day: datetime) -> Iterator[datetime]:
+    return (day + timedelta(hours=n) for n in range(24))
+
+
+def pack(connection: Connection, hour: datetime, nodes: Sequence[str]) -> None:
+    """Packs an hour of these nodes; their minutes stay."""
+    for one in PACKS:
+        connection.execute(one, {"hour": hour, "nodes": list(nodes)})
+
+
+def forget(connection: Connection, moment: datetime) -> None:
+    """Deletes the packs of older hours."""
+    for one in FORGETS:
+        connection.execute(one, {"moment": moment})
+
+
+def gpu_minutes(connection: Connection, node: str, start: datetime, stop: datetime, limit: int) -> list[dict[str, Any]]:
+    """Returns the minutes of a node's GPUs, oldest first."""
+    found = connection.execute(OF_NODE, {"node": node, "start": start, "stop": stop, "limit": limit})
+    return [dict(row) for row in found.mappings()]
+
+
+def instance_minutes(
+    connection: Connection, node: str, start: datetime, stop: datetime, limit: int
+) -> list[dict[str, Any]]:
+    """Returns the minutes of a node's instances, oldest first."""
+    found = connection.execute(INSTANCES_OF_NODE, {"node": node, "start": start, "stop": stop, "limit": limit})
+    return [dict(row) for row in found.mappings()]
