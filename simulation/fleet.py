@@ -226,7 +226,7 @@ class SimulatedFleet:
         by_gpu: dict[str, list[NodeCopy]] = {uuid: [] for uuid in node.uuids}
         for copy in node.alive():
             if copy.stage not in (Stage.STARTING, Stage.SWAPPED):
-                for gpu in copy.devices:
+                for gpu in by_gpu.keys() & copy.devices:  # the process of a board that is gone is gone, too
                     by_gpu[gpu].append(copy)
         yield from ((number, by_gpu[uuid]) for number, uuid in enumerate(node.uuids) if number not in node.lost)
 

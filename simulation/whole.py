@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from agents.contract.assignments import Assignment
-from agents.contract.reports import Report
+from agents.contract.reports import Inventory, Report
 from agents.control.assignments import AssignmentVerdict, judge_assignment
 from agents.devices.simulated.device import SimulatedDevice
 from agents.devices.simulated.machine import Machine
@@ -46,6 +46,7 @@ class WholeNode(LightNode):
         self.folder = StateFolder(folder)
         self._runtime = SimulatedRuntime(self.machine, self._seconds, self._behave)
         self._bodies: dict[int, ReportBody] = {}
+        self._inventory_sent: Inventory | None = None
         self.agent = self.open_agent()
         self.agent.set_contact(True)
 
@@ -112,6 +113,8 @@ class WholeNode(LightNode):
     def note_stored(self, report: Report, dropped: Sequence[str]) -> None:
         """Notes that the report was stored."""
         body = self._bodies.pop(report.sequence, None)
+        if report.inventory is not None:
+            self._inventory_sent = report.inventory
         if body is not None:
             self.agent.acknowledge(body.usage, dropped)
 
@@ -120,7 +123,7 @@ class WholeNode(LightNode):
 
     def build_report(self, sequence: int, minute: ReportMinute, totals: Mapping[str, CopyTotals]) -> Report:
         """Returns the agent's own report, built by its own code."""
-        body = self.agent.report_body(minute, totals)
+        body, inventory = self.agent.report_body(minute, totals), self.agent.inventory()
         self._bodies[sequence] = body
         return Report(
             node=self.name,
@@ -133,7 +136,7 @@ class WholeNode(LightNode):
             generation=self.memory.generation,
             assignment_version=self.version,
             stale_assignments=self.stale,
-            inventory=self.agent.inventory() if sequence == 0 else None,
+            inventory=None if inventory == self._inventory_sent else inventory,
             gpus=body.gpus,
             instances=body.instances,
             usage=body.usage,

@@ -238,6 +238,7 @@ class CampaignNode(WholeNode):
         self.folder.keep_memory(memory)
         self.memory = memory
         self._bodies.clear()
+        self._inventory_sent = None
         self._rule = Contact(lambda: self.clock.seconds)
         self.agent = self.open_agent()
         if memory.assignment is not None:

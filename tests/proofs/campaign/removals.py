@@ -19,12 +19,14 @@ from agents.keeper import decide as deciding
 from agents.keeper import journal
 from agents.keeper.copies import Stage
 from agents.keeper.routing import GatewayRoutes
+from agents.node import gpu_indexes
 from agents.node.memory_guard import MemoryGuard
 from agents.policy.memory import Guard, Moves
 from agents.runtime import proc
 from agents.seams.routes import RouteState
 from app import access
 from app.control.formulate.question import Question
+from app.nodes import devices
 from app.store.database import lease
 from app.store.database.database import Database
 from app.store.database.urls import libpq_url
@@ -142,6 +144,34 @@ def _ledger_trigger(stack: ExitStack, url: str) -> None:
         connection.execute("ALTER TABLE usage_interval DISABLE TRIGGER USER")
 
 
+def _gpu_places(stack: ExitStack, url: str) -> None:
+    """An index belongs to a UUID for ever, and a device in the place of another gets an index of its own."""
+    careful = gpu_indexes.settle_indexes
+
+    def by_uuid(known: Any, found: Any, assigned: Any, busy: Any) -> gpu_indexes.SettledIndexes:
+        without_places = [replace(gpu, pci="", serial="") for gpu in found]
+        kept = {index: gpu_indexes.IndexedGpu(gpu.uuid) for index, gpu in known.items()}
+        there = {gpu.uuid for gpu in kept.values()}
+        settled = dict(kept)
+        for gpu in careful({}, [gpu for gpu in without_places if gpu.uuid not in there], {}, busy).gpus.values():
+            settled[len(settled)] = gpu
+        return gpu_indexes.SettledIndexes(settled)
+
+    stack.enter_context(patch("agents.node.device_reader.settle_indexes", by_uuid))
+
+
+def _devices_taken_over(stack: ExitStack, url: str) -> None:
+    """The control plane keeps the UUID that it first had of each index."""
+    careful = devices.list_gpus
+
+    def first(before: Any, inventory: Any, ailing: Any, declared: int) -> list[Any]:
+        first_uuids = {entry["index"]: entry["uuid"] for entry in before if entry["uuid"]}
+        entries = careful(before, inventory, ailing, declared)
+        return [entry | {"uuid": first_uuids.get(entry["index"], entry["uuid"])} for entry in entries]
+
+    stack.enter_context(patch("app.nodes.device_status.list_gpus", first))
+
+
 REMOVALS: Mapping[str, Removal] = {
     "fencing": Removal(_fencing, "I1", ("leader_paused", "old_assignment", "load_moves")),
     "fsync": Removal(_fsync, "I2", ("copy_killed", "load_moves")),
@@ -155,6 +185,8 @@ REMOVALS: Mapping[str, Removal] = {
     "memory-guard": Removal(_memory_guard, "I6", ("memory_taken",)),
     "cap-law": Removal(_cap_law, "I6", ("cap_lowered",)),
     "ledger-trigger": Removal(_ledger_trigger, "I7", ("usage_altered",)),
+    "gpu-places": Removal(_gpu_places, "I9", ("uuids_changed", "boards_permuted")),
+    "devices-taken-over": Removal(_devices_taken_over, "I9", ("uuids_changed", "board_replaced")),
 }
 
 

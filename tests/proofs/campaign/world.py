@@ -43,9 +43,9 @@ def world() -> DeclaredFiles:
 
 @contextmanager
 def campaign_fleet(
-    database_url: str, folder: Path, seed: int
+    database_url: str, folder: Path, seed: int, declared: DeclaredFiles | None = None
 ) -> Iterator[tuple[Simulation, CampaignGateway, PowerSafeDisk]]:
-    """Yields the fleet with its planner, its gateway and its disk."""
+    """Yields the fleet with its planner, its gateway and its disk; of these files, where they are given."""
     gateway, disk = CampaignGateway(), PowerSafeDisk()
 
     def make_nodes(truth: Any, clock: Any) -> Any:
@@ -55,6 +55,6 @@ def campaign_fleet(
 
     with (
         in_use(disk),
-        simulated(database_url, world(), seed=seed, make_nodes=make_nodes) as simulation,
+        simulated(database_url, declared or world(), seed=seed, make_nodes=make_nodes) as simulation,
     ):
         yield simulation, gateway, disk
