@@ -124,6 +124,12 @@ def status_of(field: str) -> Callable[[Object], str]:
     return lambda item: str((item.get("status") or {}).get(field, ""))
 
 
+def routed_of_planned(item: Object) -> str:
+    """Returns how many of a service's planned copies get requests, as the planner last wrote it."""
+    copies = (item.get("status") or {}).get("copies")
+    return f"{copies.get('routed')} of {copies.get('planned')}" if isinstance(copies, Mapping) else ""
+
+
 def job_progress(status: object) -> str:
     """Returns how far a job is, and in brackets how much of its work is not saved."""
     if not isinstance(status, dict) or not isinstance(status.get("progress"), int | float):
@@ -157,6 +163,7 @@ BETWEEN: Mapping[Kind, tuple[TableColumn, ...]] = {
         TableColumn("PRIORITY", spec("priority", default="100")),
         TableColumn("ATTAINABLE", condition("SloAttainable")),
         TableColumn("PLANNED", condition("Planned")),
+        TableColumn("COPIES", routed_of_planned),
         TableColumn("IN SLO", condition("SloAttained")),
         TableColumn("VARIANTS", spec("variants", listed), wide=True),
         TableColumn("ACCURACY", spec("minAccuracy"), wide=True),

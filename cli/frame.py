@@ -58,8 +58,8 @@ def _head(overview: Mapping[str, Any], services: Sequence[Any], gpus: Sequence[A
     held = (overview.get("money") or {}).get("heldPerHour")
     held_now = "" if held is None else f"   held {_money(held)}/h"
     cost = f"cost {_money(plan['resourceCost'])}/h{missing}{held_now}   bound {bound}   gap {_percent(plan['gap'])}"
-    attained = sum(_is_attained(service) for service in services if service["attained"] is not None)
-    known = sum(service["attained"] is not None for service in services)
+    attained = sum(_is_attained(service) for service in services)
+    known = sum(service["attained"] is not None or _is_dead(service) for service in services)
     slos = f"{attained} of {known} within their SLO" if known else "not measured yet"
     leaving = len(overview.get("leaving", ()))
     in_use = f"{len(gpus)} and {leaving} leaving" if leaving else str(len(gpus))
@@ -83,7 +83,10 @@ def _services(services: Sequence[Mapping[str, Any]], most: int | None, paint: Pa
     ]
     heading = ["SERVICE", "RATE/S", "PLANNED", "UNSERVED", "ATTAINED", "SLO", "PREDICTED", "INSTANCES", "COST/H"]
     marks = ["" if service["attained"] is None or _is_attained(service) else "red" for service in services]
-    marks = ["red" if service["unservedPerSecond"] > 0 else mark for service, mark in zip(services, marks, strict=True)]
+    marks = [
+        "red" if service["unservedPerSecond"] > 0 or _is_dead(service) else mark
+        for service, mark in zip(services, marks, strict=True)
+    ]
     return _table(heading, rows, marks, most, paint, "services")
 
 
@@ -156,7 +159,13 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def _is_attained(service: Mapping[str, Any]) -> bool:
-    return service["attained"] is not None and service["attained"] * 100 >= service["percentile"]
+    is_known = service["attained"] is not None and not _is_dead(service)
+    return is_known and service["attained"] * 100 >= service["percentile"]
+
+
+def _is_dead(service: Mapping[str, Any]) -> bool:
+    """Returns whether copies are planned and none of them gets requests: what was measured before says nothing."""
+    return service["instances"] > 0 and not service["routed"]
 
 
 def _answering(service: Mapping[str, Any]) -> str:

@@ -132,6 +132,27 @@ ALERTS = (
         "lists GPUs to rent.",
     ),
     Alert(
+        "ServiceDown", "gpuwright_service_routed_copies == 0 and gpuwright_service_expected_per_second > 0", "1m",
+        "page",
+        "No copy of {{ $labels.tenant }}/{{ $labels.service }} gets requests.",
+        "Its condition Running names a copy and what its node says of it; `gpuwright logs` shows its output.",
+    ),
+    Alert(
+        "CopiesMissing", "gpuwright_service_routed_copies < gpuwright_service_planned_copies", "10m", "ticket",
+        "Fewer copies of {{ $labels.tenant }}/{{ $labels.service }} get requests than are planned.",
+        "Its condition Running names one of them and what its node says of it.",
+    ),
+    Alert(
+        "ServiceSuspect", 'sum(increase(gpuwright_events_total{reason="service_suspect"}[15m])) > 0', "0m", "page",
+        "A service fails wherever it is started, so its copies are not moved any more.",
+        "`gpuwright events --reason service_suspect` names it, where it failed, and the last line of its output.",
+    ),
+    Alert(
+        "ManyDown", 'sum(increase(gpuwright_events_total{reason="many_down"}[15m])) > 0', "0m", "page",
+        "More than a third of all copies went down within a minute; nothing moves for ten minutes.",
+        "`gpuwright events --reason many_down` says what they share: a node, a model, a template. Look there first.",
+    ),
+    Alert(
         "Shedding", "gpuwright_service_shed_ratio > 0", "5m", "page",
         "Requests of {{ $labels.tenant }}/{{ $labels.service }} are answered 503 for lack of capacity.",
         "As for Unserved. Lower the priority of others, or rent what the event `rent_more` names.",
@@ -213,6 +234,10 @@ PANELS = (
     Panel("Gap to the bound", "percentunit", (("max(gpuwright_plan_gap_ratio)", "gap"),), "stat", 3),
     Panel("Releasable an hour", "none", (("max(gpuwright_releasable_per_hour)", "releasable"),), "stat", 4),
     Panel("Unserved", "reqps", (("sum(gpuwright_service_unserved_per_second)", "unserved"),), "stat", 4),
+    Panel(
+        "Copies not routed", "none",
+        (("sum(gpuwright_service_planned_copies) - sum(gpuwright_service_routed_copies)", "missing"),), "stat", 4,
+    ),
     Panel("Worst attainment", "percentunit", (("min(gpuwright_slo_attainment_ratio)", "least"),), "stat", 4),
     Panel(
         "Cost against the bound", "none",

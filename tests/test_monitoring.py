@@ -95,8 +95,24 @@ tests:
       - {series: 'gpuwright_tenant_budget{tenant="shop"}', values: '100x20'}
       - {series: 'gpuwright_events_total{reason="reclaim_short", severity="alarm"}', values: '0x8 1x30'}
       - {series: 'gpuwright_events_total{reason="node_lost", severity="alarm"}', values: '0x2 1x30'}
+      - {series: 'gpuwright_service_routed_copies{tenant="shop", service="dead"}', values: '2x10 0x30'}
+      - {series: 'gpuwright_service_planned_copies{tenant="shop", service="dead"}', values: '2x40'}
+      - {series: 'gpuwright_service_expected_per_second{tenant="shop", service="dead"}', values: '9x40'}
+      - {series: 'gpuwright_service_routed_copies{tenant="shop", service="short"}', values: '2x10 1x30'}
+      - {series: 'gpuwright_service_planned_copies{tenant="shop", service="short"}', values: '2x40'}
       - {series: 'gpuwright_rolling_since_timestamp_seconds{instance="a"}', values: '60x40'}
     alert_rule_test:
+      - eval_time: 10m
+        alertname: GpuwrightServiceDown
+        exp_alerts: []
+      - eval_time: 12m
+        alertname: GpuwrightServiceDown
+        exp_alerts: [{exp_labels: {severity: page, tenant: shop, service: dead}}]
+      - eval_time: 22m
+        alertname: GpuwrightCopiesMissing
+        exp_alerts:
+          - {exp_labels: {severity: ticket, tenant: shop, service: dead}}
+          - {exp_labels: {severity: ticket, tenant: shop, service: short}}
       - eval_time: 5m
         alertname: GpuwrightNoLeader
         exp_alerts: []

@@ -207,8 +207,8 @@ def _without_old_refusals(desired: Desired) -> Desired:
 
 
 def with_slots(desired: Desired, idle: Collection[int]) -> Desired:
-    """Gives every service a slot. It keeps the slot after its last copy is gone, so that callers get Retry-After; an
-    `idle` slot (no copy, no request anywhere) is reused only when no other is free."""
+    """Gives every service a slot, before its first copy and after its last: callers get Retry-After, and their requests
+    count. An `idle` slot (not declared, no copy, no request anywhere) is reused only when no other is free."""
     wanted = {route.service for declared in desired.sources.values() for route in declared.routes}
     wanted |= desired.limits.keys()
     slots, count = dict(desired.slots), desired.slot_count

@@ -21,7 +21,7 @@ class Followed:
 
 
 def follow_endpoints(endpoints: Endpoints, loopback: bool, own: Collection[CopyAddress] = ()) -> Followed:
-    """Returns routes to every copy that can be reached from here.
+    """Returns routes to every copy that can be reached from here, and a limit of every service: so it gets a slot.
 
     A loopback address of another machine would reach some other process here, so it counts only with `loopback`, which
     says that all nodes are this machine. Nothing leads to `own`, the addresses of the control plane and the sidecar.
@@ -30,16 +30,15 @@ def follow_endpoints(endpoints: Endpoints, loopback: bool, own: Collection[CopyA
     limits = {}
     left_out: list[LeftOutRoute] = []
     for service in endpoints.services:
-        if service.queue_limit or service.shed_share or service.slo_ms:
-            limits[service.service] = ServiceLimit(
-                service.queue_limit,
-                service.shed_share,
-                service.retry_after_seconds,
-                service.slo_ms,
-                service.percentile,
-                service.tpot_ms,
-                service.by_prefix,
-            )
+        limits[service.service] = ServiceLimit(
+            service.queue_limit,
+            service.shed_share,
+            service.retry_after_seconds,
+            service.slo_ms,
+            service.percentile,
+            service.tpot_ms,
+            service.by_prefix,
+        )
         for copy in service.copies:
             address, wrong = _reach(copy, loopback, own)
             if wrong:

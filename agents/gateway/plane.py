@@ -91,9 +91,10 @@ class PlaneClient:
         if answer.status == 204 or self._closing.is_set():
             return
         endpoints = decode_answer(answer.body, Endpoints)
-        if not endpoints.services and any(map(is_followed_with_routes, self._sidecar.sources().items())):
+        has_copies = any(service.copies for service in endpoints.services)
+        if not has_copies and any(map(is_followed_with_routes, self._sidecar.sources().items())):
             # More likely an emptied database than an emptied fleet; copies really gone fail their checks anyway.
-            log.error("the control plane reports no service at all; its earlier endpoints stay in force")
+            log.error("the control plane reports no copy of any service; its earlier endpoints stay in force")
             self._version = endpoints.version
             return
         wanted = follow_endpoints(endpoints, self._server.loopback, self._own_addresses())

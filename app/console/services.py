@@ -126,8 +126,10 @@ def _state(service: Mapping[str, Any]) -> tuple[str, str]:
         return "unserved", "partly unserved" if service["instances"] else "unserved"
     if not service["instances"]:
         return "unserved", "not planned yet"
+    if not service["routed"]:
+        return ("quiet", "no copy answers yet") if service["attained"] is None else ("unserved", "no copy answers")
     if service["attained"] is None:
-        return "quiet", "no requests" if service["routed"] else "no copy answers yet"
+        return "quiet", "no requests"
     if service["attained"] * 100 < service["percentile"]:
         return "late", "below its SLO"
     return "kept", "within its SLO"

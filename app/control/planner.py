@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from app.control.act.jobs import JobRounds, apply_plan_to_jobs
 from app.control.act.looking import look_at_fleet
 from app.control.act.operating import expire_proposal, roll_back_plan
-from app.control.act.rolling import take_rollout_step
+from app.control.act.rolling import look_at_copies, take_rollout_step
 from app.control.cycle import CycleBudget, run_cycle
 from app.control.decide.around import asked_about
 from app.control.decide.last_question import CycleResult, LastQuestion
@@ -258,6 +258,7 @@ class Planner:
             gap = self._stepped_at is None or view.at > self._stepped_at + LONGEST_GAP
             step = take_rollout_step(self.store, view, self._proven, self.loads.trials, after_a_gap=gap)
             self._stepped_at = view.at
+            self._announcer.copies = look_at_copies(view)
             self._lane.is_paused = view.plan is not None and view.plan.state == PlanState.PAUSED
             self._lane.moved(step.moving, view.at)
             self._jobs.advance(self.store, view, self.loads.take_job_readings)
@@ -268,9 +269,8 @@ class Planner:
         if step.calls_for:
             self._lane.forget_base()
             self.called_for = self.called_for or step.calls_for
-        if self._jobs.is_due(view.at):
-            self.called_for = self.called_for or Reason.JOB_APPLIED
-        self.called_for = self.called_for or self._troubles.look(view.status)
+        due = Reason.JOB_APPLIED if self._jobs.is_due(view.at) else None
+        self.called_for = self.called_for or due or self._troubles.look(view.status)
         return not step.done
 
     # Leading

@@ -150,6 +150,9 @@ class PolicySpec(Spec):
     mode: Mode = Field("advisory", description="Show plans, ask before acting, or act")
     cycle_seconds: Positive = Field(30, description="Time between full planning cycles")
     lost_after_seconds: Positive = Field(120, description="Silence after which a node counts as lost")
+    down_seconds: Positive = Field(
+        20, description="How long a copy that has run may be down before it counts as lost and starts elsewhere"
+    )
     idle_minutes: NotNegative = Field(15, description="How long a GPU stays idle before it is released")
     handover: Literal["overlap", "strict"] = Field(
         "overlap", description="Whether SM shares may pass 100 % during one hand-over"

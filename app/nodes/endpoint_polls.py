@@ -158,8 +158,9 @@ class EndpointPolls:
         changed = stamps.keys() - nodes.keys()
         for row in endpoints.of_nodes(connection, changed) if changed else ():
             nodes[row.node] = NodeEndpoints(stamps[row.node], self._placed(row))
-        limits = endpoints.read_limits(connection)
-        return version, nodes, list_services((copy for known in nodes.values() for copy in known.copies.copies), limits)
+        limits, declared = endpoints.read_limits(connection), endpoints.read_declared(connection)
+        copies = (copy for known in nodes.values() for copy in known.copies.copies)
+        return version, nodes, list_services(copies, limits, declared)
 
     def _placed(self, row: endpoints.CopiesOfNode) -> NodeCopies:
         stored = msgspec.convert(row.detail or {}, NodeDetail)

@@ -93,9 +93,14 @@ def _objection(copy: Copy, service: str, number: int, networks: Sequence[IpNetwo
     return find_address_fault(copy.address, tuple(networks))
 
 
-def list_services(copies: Iterable[ServiceCopy], limits: Mapping[str, GatewayLimit]) -> tuple[ServiceEndpoints, ...]:
-    """Returns every service that has a copy or a limit, by name."""
-    by_service: dict[str, list[ServiceCopy]] = {name: [] for name in limits}
+def list_services(
+    copies: Iterable[ServiceCopy], limits: Mapping[str, GatewayLimit], declared: Iterable[str] = ()
+) -> tuple[ServiceEndpoints, ...]:
+    """Returns every service that is declared, or has a copy or a limit, by name.
+
+    Requests of a service without a copy belong to it as well: gateways answer and count them.
+    """
+    by_service: dict[str, list[ServiceCopy]] = {name: [] for name in (*limits, *declared)}
     known = list(copies)
     assigned = {copy.instance for copy in known if copy.assigned is not None}
     for copy in known:

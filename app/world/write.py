@@ -14,7 +14,7 @@ from app.manifests.model import Kind, Manifest
 from app.manifests.references import list_references
 from app.store.access import tokens
 from app.store.database import clock, versions
-from app.store.fleet import cordons, node_state, reclaims
+from app.store.fleet import cordons, endpoints, node_state, reclaims
 from app.store.world import audit, changes, objects, references
 from app.store.world.objects import StoredObject
 from app.world.decisions import Action, ObjectDecision
@@ -102,6 +102,8 @@ def write(
         ],
     )
     versions.advance(connection, "object", latest)
+    if any(o.kind is Kind.SERVICE for o in (*by_action[Action.CREATED], *by_action[Action.DELETED])):
+        endpoints.note_declared(connection)
     return [versioned.get(d.key, d) for d in decisions], latest
 
 

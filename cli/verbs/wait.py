@@ -34,7 +34,7 @@ Examples:
   gpuwright wait node node-1 --for delete
 """
 CONDITIONS = {
-    Kind.SERVICE: ("SloAttainable", "Planned", "SloAttained", "Degraded", "WithinBudget"),
+    Kind.SERVICE: ("SloAttainable", "Planned", "Running", "SloAttained", "Degraded", "WithinBudget"),
     Kind.JOB: ("Placed", "Finished", "OnTime"),
     Kind.NODE: ("Reporting", "GpusHealthy", "CapsSettable", "MetadataBlocked", "InventoryMismatch", "Reclaim"),
     Kind.TENANT: ("Entitled", "WithinBudget"),

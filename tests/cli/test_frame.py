@@ -51,6 +51,13 @@ def test_before_the_first_measurements_the_head_counts_no_slos() -> None:
     assert "services not measured yet" in frame(overview() | {"services": unmeasured})[1]
 
 
+def test_a_service_without_a_copy_that_answers_is_not_within_its_slo_whatever_was_measured_before() -> None:
+    lines = frame(overview() | {"services": [service(0, routed=0), service(1)]}, colours={"red": "<red>"})
+    assert "services 1 of 2 within their SLO" in lines[1]
+    (dead,) = [line for line in lines if "shop/s0" in line and "0 of 2" in line]
+    assert dead.startswith("<red>")
+
+
 def test_without_a_leader_the_last_one_is_named() -> None:
     last = {"holder": "here:1", "epoch": 3, "held": False}
     assert frame(overview(leader=last))[0].endswith("; no planner leads (here:1 led last, epoch 3)")

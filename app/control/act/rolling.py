@@ -10,18 +10,19 @@ import msgspec
 
 from agents.contract.assignments import AssignedInstance
 from app.control.domain.decision import PlanState
-from app.control.domain.desired import Desired
+from app.control.domain.desired import CopyCounts, Desired
 from app.control.domain.events import NewEvent, Reason, event_of, reason_of
 from app.control.domain.leading import FleetView, RolloutProgress
 from app.control.domain.readings import CopyTrial
 from app.control.measure import metrics
 from app.control.record.planner_store import PlannerStore
 from app.control.rollout import Advance, RolloutState, advance, after_outage, begin
+from app.control.rollout.counts import count_copies
 from app.control.rollout.rules_of import rules_of
 
 Answering = Callable[[Mapping[str, AssignedInstance]], Mapping[str, CopyTrial]]
 
-GOING = (PlanState.ROLLING, PlanState.DONE)
+WATCHED = (PlanState.ROLLING, PlanState.DONE, PlanState.STOPPED, PlanState.ABORTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class RolloutStepResult:
     done: bool = True
     moving: frozenset[str] = frozenset()  # services that are being handed over
     assigned: int = 0  # nodes that got a new assignment
-    calls_for: Reason | None = None  # changes were left out or blocked: a cycle is wanted before its time
+    calls_for: Reason | None = None  # something fell, or was left out or blocked: a cycle is wanted before its time
 
 
 def take_rollout_step(
@@ -45,11 +46,13 @@ def take_rollout_step(
     plan = view.plan
     if plan is None or plan.state == PlanState.PAUSED:
         return RolloutStepResult()
-    if plan.state not in GOING:
-        _keep_aborted(store, view)
+    if plan.state not in WATCHED:
+        return RolloutStepResult()
+    if plan.state == PlanState.ABORTED and view.target != view.assigned:
+        store.assign(plan, {}, RolloutProgress(PlanState.ABORTED, dict(plan.rollout), None, view.assigned))
         return RolloutStepResult()
     if view.status.is_outage:
-        return RolloutStepResult(done=plan.state == PlanState.DONE)
+        return RolloutStepResult(done=plan.state != PlanState.ROLLING)
     target = view.target
     rules = rules_of(view.declared)
     unproven = _unproven(view.assigned, target, rules.gpu_types) - proven
@@ -74,10 +77,22 @@ def take_rollout_step(
         else:
             is_written = store.assign(plan, step.changed, settled, _events(plan.generation, plan.state, state, step))
         if is_written:
-            _count(step, before, state if state != plan.state else None)
-    moving = frozenset(waiting.owner for waiting in step.waiting) | _starting_owners(step)
+            _count(step, before, state if plan.state == PlanState.ROLLING != state else None)
+    moving = frozenset(waiting.owner for waiting in step.waiting) | _changing_owners(step)
     calls_for = Reason.ROLLOUT_BLOCKED if step.freed else Reason.ROLLOUT_STOPPED if step.stopped_reason else None
-    return RolloutStepResult(step.done or state is PlanState.STOPPED, moving, len(step.changed), calls_for)
+    if step.notices:
+        calls_for = calls_for or step.notices[0].reason
+    return RolloutStepResult(step.done or state is not PlanState.ROLLING, moving, len(step.changed), calls_for)
+
+
+def look_at_copies(view: FleetView) -> Mapping[str, CopyCounts]:
+    """Returns, for every declared service, how many copies are planned, run and are routed to."""
+    services = [item.full_name for item in view.declared if item.kind == "Service"]
+    rollout = view.plan.rollout if view.plan else {}
+    pending, suspects = rollout.get("pending", {}), rollout.get("suspects", ())
+    copies = count_copies(services, view.target, view.status, pending, suspects)
+    metrics.show_copies(copies)
+    return copies
 
 
 def _hurried(view: FleetView) -> frozenset[str]:
@@ -89,7 +104,7 @@ def _hurried(view: FleetView) -> frozenset[str]:
 def _is_note(step: Advance, before: RolloutState) -> bool:
     """Returns whether nothing is assigned and nothing has happened: steps are only waited for."""
     is_news = step.changed or step.freed or step.stopped_reason or step.retried or step.passed or step.overdue
-    return not is_news and _without_notes(step.state) == _without_notes(before)
+    return not (is_news or step.notices) and _without_notes(step.state) == _without_notes(before)
 
 
 def _without_notes(state: RolloutState) -> RolloutState:
@@ -153,25 +168,19 @@ def _services(desired: Desired) -> list[tuple[str, AssignedInstance]]:
     return [(node, instance) for node, wanted in desired.items() for instance in wanted.instances if instance.service]
 
 
-def _starting_owners(step: Advance) -> frozenset[str]:
-    """Returns the services of which a copy is starting."""
+def _changing_owners(step: Advance) -> frozenset[str]:
+    """Returns the services of which a copy is starting, or is down: another shape would not help them."""
     return frozenset(
         instance.owner
         for wanted in step.desired.values()
         for instance in wanted.instances
-        if instance.service and instance.id in step.state.pending
+        if instance.service and (instance.id in step.state.pending or instance.id in step.state.down)
     )
 
 
-def _keep_aborted(store: PlannerStore, view: FleetView) -> None:
-    """Makes the assignments of now the target, if a rollout was aborted half way."""
-    plan = view.plan
-    if plan is None or plan.state != PlanState.ABORTED or view.target == view.assigned:
-        return
-    store.assign(plan, {}, RolloutProgress(PlanState.ABORTED, dict(plan.rollout), None, view.assigned))
-
-
 def _next_state(before: PlanState, step: Advance) -> PlanState:
+    if before is PlanState.DONE and step.stopped_reason:
+        return PlanState.STOPPED  # a copy fell, and the plan lacks it
     if before is not PlanState.ROLLING:
         return before
     if step.is_over or (step.done and step.state.left_out):
@@ -195,6 +204,12 @@ def _events(generation: int, before: str, after: PlanState, step: Advance) -> li
     ]
     if step.freed:
         found.append(event_of(Reason.ROLLOUT_BLOCKED, step.freed, kind="Plan", name=name, generation=generation))
+    found += [
+        event_of(notice.reason, notice.message, kind="Service" if notice.owner else "", name=notice.owner)
+        for notice in step.notices
+    ]
+    if step.stopped_reason == Reason.INSTANCE_DOWN and before != PlanState.ROLLING:
+        return found
     if step.stopped_reason:
         reason = reason_of(step.stopped_reason) or Reason.ROLLOUT_STOPPED
         found.append(event_of(reason, step.message, kind="Plan", name=name, generation=generation))

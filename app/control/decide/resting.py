@@ -8,7 +8,7 @@ from app.control.decide.drafting import changed_owners
 from app.control.domain.decision import HeldBackChange
 from app.control.domain.desired import Desired
 from app.control.domain.events import Reason
-from app.control.domain.snapshot import Rest, Snapshot, covers
+from app.control.domain.snapshot import Rest, Snapshot, covers, is_suspect
 from app.control.rollout.changes import ChangeKind, changes, has_other_batch
 from solvers.planning.problem import Place
 
@@ -34,9 +34,11 @@ def returning_services(snapshot: Snapshot, desired: Desired) -> frozenset[str]:
 def starting_services(snapshot: Snapshot, desired: Desired) -> frozenset[str]:
     """Returns the services of which a copy would start where one failed lately.
 
-    A copy that takes another shape is not among them: it may have to, for what was declared since.
+    A copy that takes another shape is not among them: it may have to, for what was declared since. Nor is a service
+    that fails wherever it is started: it moves no more.
     """
-    return frozenset(service for service, _ in _returning(snapshot, desired, (ChangeKind.START,)))
+    found = _returning(snapshot, desired, (ChangeKind.START,))
+    return frozenset(service for service, _ in found if not is_suspect(snapshot.failed_places[service]))
 
 
 def is_avoided(snapshot: Snapshot, desired: Desired, decided: Desired) -> bool:

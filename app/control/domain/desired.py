@@ -53,6 +53,17 @@ class InstanceStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class CopyCounts:
+    """The copies of a service: planned, running by their nodes' reports, and routed to."""
+
+    planned: int = 0
+    running: int = 0
+    routed: int = 0
+    why: str = ""  # what the node says of one that does not run; empty while the others start
+    is_suspect: bool = False  # it fails wherever it is started
+
+
+@dataclass(frozen=True, slots=True)
 class FleetStatus:
     """The last reported status of the whole fleet."""
 

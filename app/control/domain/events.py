@@ -123,6 +123,21 @@ class Reason(StrEnum):
         "A node did not make a change within the time limit of a step; it is tried once more.",
     )
     STEP_FAILED = "step_failed", "warning", "A node could not start a copy."
+    INSTANCE_DOWN = (
+        "instance_down",
+        "warning",
+        "A copy that had served is down; its load is unserved until a copy elsewhere carries it.",
+    )
+    SERVICE_SUSPECT = (
+        "service_suspect",
+        "alarm",
+        "A service fails wherever it is started: its file, image or arguments are the likely cause, so it stays.",
+    )
+    MANY_DOWN = (
+        "many_down",
+        "alarm",
+        "More than a third of all copies went down within a minute: a shared cause is likely, so nothing moves.",
+    )
     CAPACITY_AT_RISK = (
         "capacity_at_risk",
         "warning",
@@ -142,6 +157,8 @@ class Reason(StrEnum):
     # Services.
     ALL_PLANNED = "all_planned", "info", "The plan carries the whole load of a service; copies may still have to start."
     UNSERVED = "unserved", "warning", "The plan does not serve the whole load of a service."
+    ALL_ROUTED = "all_routed", "info", "All planned copies of a service run and get requests."
+    COPIES_MISSING = "copies_missing", "warning", "Fewer copies of a service get requests than are planned."
     SLO_ATTAINED = "slo_attained", "info", "A service meets its SLO."
     SLO_MISSED = "slo_missed", "warning", "Too many requests of a service are answered late."
     BURN_FAST = "burn_fast", "alarm", "A service uses up its allowance of late requests many times too fast."

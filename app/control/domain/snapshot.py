@@ -12,6 +12,7 @@ from app.control.domain.desired import NodeDesired
 from solvers.planning.measured import MeasuredInstance
 
 SILENT_SECONDS = 35.0  # three reports and a little: then a node is silent
+SUSPECT_PLACES = 3
 NodeState = Literal["reporting", "silent", "lost", "never", "mismatch"]
 
 
@@ -149,6 +150,11 @@ class Rest:
     def covers(self, place: tuple[str, int]) -> bool:
         """Returns whether nothing of it may start there."""
         return self.is_everywhere or covers(self.places, place)
+
+
+def is_suspect(failed: Collection[tuple[str, int]]) -> bool:
+    """Returns whether it failed in so many places that no place is the cause."""
+    return len(set(failed)) >= SUSPECT_PLACES and len({node for node, _ in failed}) > 1
 
 
 def covers(failed: Collection[tuple[str, int]], place: tuple[str, int]) -> bool:

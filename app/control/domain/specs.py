@@ -25,6 +25,7 @@ PROFILE_QUANTILE: float = PolicySpec.model_fields["profile_quantile"].default
 RATE_PER_SECOND = float(ServiceSpec.model_fields["rate_per_second"].default)
 PRICING: str = PolicySpec.model_fields["pricing"].default
 JOBS_PER_GPU: int = PolicySpec.model_fields["jobs_per_gpu"].default
+DOWN_SECONDS = float(PolicySpec.model_fields["down_seconds"].default)
 MIN_INSTANCES: int = ServiceSpec.model_fields["min_instances"].default
 PRIORITIES: Mapping[str, int] = {
     "Service": ServiceSpec.model_fields["priority"].default,
@@ -95,6 +96,11 @@ def min_instances(service: Spec) -> int:
 def jobs_per_gpu(policy: Spec) -> int:
     """Returns how many jobs may share a GPU."""
     return int(policy.get("jobsPerGpu", JOBS_PER_GPU))
+
+
+def down_seconds(policy: Spec) -> float:
+    """Returns how long a copy that has run may be down before it starts elsewhere."""
+    return float(policy.get("downSeconds", DOWN_SECONDS))
 
 
 def quantile_of(policy: Spec) -> float:

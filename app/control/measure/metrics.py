@@ -11,6 +11,7 @@ from prometheus_client.metrics_core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from app.control.domain.decision import Decision, PlanningLane, PlanState, SolveOutcome
+from app.control.domain.desired import CopyCounts
 from app.control.domain.events import NewEvent, Reason
 from app.http.metrics import REGISTRY
 
@@ -122,6 +123,7 @@ class FigureCollector(Collector):
     def __init__(self) -> None:
         self.figures = PlannerFigures()
         self.rolling_since: float | None = None
+        self.copies: Mapping[str, CopyCounts] = {}  # by service
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Yields every family, also those without values."""
@@ -154,6 +156,7 @@ class FigureCollector(Collector):
         yield _gauge("gpuwright_releasable_nodes", "Nodes that could be returned.", now.releasable_nodes)
         yield _gauge("gpuwright_releasable_per_hour", "Savings if they were returned.", now.releasable_per_hour)
         yield from _services(now.services)
+        yield from _copies(self.copies)
         yield from _tenants(now.tenants)
         yield _by(
             "gpuwright_tenant_cost_per_hour",
@@ -174,14 +177,21 @@ REGISTRY.register(COLLECTOR)
 
 
 def show_figures(figures: PlannerFigures) -> None:
-    """Sets the figures to export from now on."""
+    """Sets the figures to export from now on. A planner that does not lead knows no copies."""
     COLLECTOR.figures = figures
+    if not figures.leads:
+        COLLECTOR.copies = {}
 
 
 def show_rollout(began: datetime | None) -> None:
     """Sets since when a rollout is under way, None if none is; one plan that follows another keeps the earlier time."""
     if began is None or COLLECTOR.rolling_since is None:
         COLLECTOR.rolling_since = began.timestamp() if began else None
+
+
+def show_copies(copies: Mapping[str, CopyCounts]) -> None:
+    """Sets the copies of each service to export from now on."""
+    COLLECTOR.copies = copies
 
 
 def count_decision(decision: Decision) -> None:
@@ -226,6 +236,18 @@ def _services(services: Mapping[str, ServiceFigures]) -> Iterator[GaugeMetricFam
         [*who, "window"],
         (([*key, window], rate) for key, figures in named for window, rate in figures.burn_rates.items()),
     )
+
+
+def _copies(copies: Mapping[str, CopyCounts]) -> Iterator[GaugeMetricFamily]:
+    named = [(name.split("/", 1), counts) for name, counts in copies.items() if "/" in name]
+    for name, text, field_name in (
+        ("gpuwright_service_planned_copies", "Copies that the plan has.", "planned"),
+        ("gpuwright_service_running_copies", "Planned copies that run, by their nodes' reports.", "running"),
+        ("gpuwright_service_routed_copies", "Planned copies that the gateway sends requests to.", "routed"),
+    ):
+        yield _labelled(
+            name, text, ["tenant", "service"], ((key, getattr(counts, field_name)) for key, counts in named)
+        )
 
 
 def _tenants(tenants: Mapping[str, TenantFigures]) -> Iterator[GaugeMetricFamily]:

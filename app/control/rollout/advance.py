@@ -14,10 +14,11 @@ from app.control.rollout import canary
 from app.control.rollout.blocked import Blocked, Freed, find_blocked_parts, free
 from app.control.rollout.changes import NOTHING, InstanceChange, changes
 from app.control.rollout.check import StepFailure, check
+from app.control.rollout.falls import find_falls
 from app.control.rollout.last_resort import gives_way, is_stuck
 from app.control.rollout.making import as_set, in_turn, make, spell_waiting
 from app.control.rollout.reporting import find_lagging, find_overdue
-from app.control.rollout.rules import Advance, RolloutRules, RolloutState, WaitingChange
+from app.control.rollout.rules import Advance, RolloutNotice, RolloutRules, RolloutState, WaitingChange
 from app.control.rollout.scene import Scene
 from app.control.rollout.stopping import StoppedSteps, stop_failed
 from app.control.rollout.swapped import release
@@ -46,7 +47,8 @@ def advance(
     if reported.failures:
         found = stop_failed(target, assigned, state, reported.failures, rules, seconds)
         changed = _differing(found.assigned, given)
-        return replace(_stopped(found, changed, reported.passed), overdue=reported.overdue)
+        stopped, notices = _stopped(found, changed, reported.passed), (*reported.notices, *found.notices)
+        return replace(stopped, overdue=reported.overdue, notices=notices)
     scene = Scene(assigned, target, state, observed, rules, changes(assigned, target), seconds)
     makes, waits = make(scene, in_turn(scene.todo.values(), state.sequence), frozenset(state.sequence))
     made, waiting = tuple(change.id for change in makes), spell_waiting(waits)
@@ -80,7 +82,7 @@ def advance(
     return Advance(
         after, changed, state_after, done, target=freed.target if freed and freed.owners else None,
         freed=freed.message if freed else "", waiting=waiting, passed=reported.passed, made=made,
-        overdue=reported.overdue,
+        overdue=reported.overdue, notices=reported.notices,
     )  # fmt: skip
 
 
@@ -92,6 +94,7 @@ class _ReportedSteps:
     failures: tuple[StepFailure, ...]
     passed: tuple[str, ...]
     overdue: tuple[str, ...]
+    notices: tuple[RolloutNotice, ...]
 
 
 def _look_at_steps(
@@ -113,7 +116,8 @@ def _look_at_steps(
     failures = checked.failures
     if watched.failed:
         failures = (*failures, StepFailure(watched.failed, Reason.CANARY_FAILED, watched.message))
-    return _ReportedSteps(state, failures, watched.passed, overdue)
+    fallen = find_falls(assigned, observed, state, rules, now)
+    return _ReportedSteps(fallen.state, (*failures, *fallen.failures), watched.passed, overdue, fallen.notices)
 
 
 def _yielding(scene: Scene, stuck_since: float, blocked: Blocked) -> InstanceChange | None:

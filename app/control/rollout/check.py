@@ -109,8 +109,7 @@ class _Look:
 
     @property
     def limit(self) -> float:
-        """The seconds in which a step has to come further."""
-        return max(self.rules.least_seconds, self.rules.patience * self.start_seconds)
+        return start_limit(self.instance, self.node, self.rules)
 
 
 def _unfinished(step: PendingStep, look: _Look) -> PendingStep | None:
@@ -221,3 +220,8 @@ def _describe_stage(stage: str, what: str) -> str:
 
 def start_seconds(instance: AssignedInstance, node: str, rules: RolloutRules) -> float:
     return rules.start_seconds.get(instance.profile_key(rules.gpu_types.get(node, "")), START_SECONDS)
+
+
+def start_limit(instance: AssignedInstance, node: str, rules: RolloutRules) -> float:
+    """Returns the seconds in which a step has to come further."""
+    return max(rules.least_seconds, rules.patience * start_seconds(instance, node, rules))

@@ -52,6 +52,10 @@ def after_outage(state: RolloutState, since: float) -> RolloutState:
             for key, canary in state.canaries.items()
         },
         lagging={node: replace(behind, since=max(behind.since, since)) for node, behind in state.lagging.items()},
+        down={
+            id_: replace(spell, since=max(spell.since, since), up_since=spell.up_since and max(spell.up_since, since))
+            for id_, spell in state.down.items()
+        },
         stuck_since=state.stuck_since and max(state.stuck_since, since),
     )
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from agents.contract.assignments import AssignedInstance
 from app.control.domain.decision import HeldBackChange
 from app.control.domain.desired import Desired
+from app.control.domain.events import Reason
 from app.control.domain.specs import JOBS_PER_GPU
 
 
@@ -30,6 +31,7 @@ class RolloutRules:
     blocked_seconds: float = 20.0  # that changes wait with nothing under way, before they are left out
     leaving_seconds: float = 300.0  # a copy that takes longer to leave is not waited for
     held_seconds: float = 10.0  # a copy that a node holds back or cannot start for longer has failed
+    down_seconds: float = 20.0  # a copy that has served and is down for longer has failed
     canary_seconds: float = 60.0  # for which the first instance of its shape is watched
     canary_requests: int = 200  # enough to judge it
     canary_patience: float = 5.0  # times canary_seconds, after which fewer requests suffice
@@ -80,6 +82,33 @@ class Canary:
 
 
 @dataclass(frozen=True, slots=True)
+class DownSpell:
+    """A time in which an instance does not run although no step of a rollout changes it."""
+
+    since: float  # seconds
+    times: int = 1  # that it went down, each time a short while after it had come up
+    up_since: float = 0.0  # since when it runs again; 0: it does not
+
+
+@dataclass(frozen=True, slots=True)
+class Fall:
+    """A service's copy that could not run where it was placed."""
+
+    owner: str
+    place: tuple[str, int]
+    at: float  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutNotice:
+    """What has happened to a service, or to the fleet where none is named: an event says it."""
+
+    reason: Reason
+    message: str
+    owner: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class RolloutState:
     """The state of a rollout; everything else is read from the fleet."""
 
@@ -97,6 +126,10 @@ class RolloutState:
     waited_seconds: float = 0.0  # under this plan, in which changes waited with nothing under way
     freed: tuple[str, ...] = ()  # services and jobs whose changes are left out, as they were blocked
     lagging: Mapping[str, LaggingNode] = field(default_factory=dict)  # by node
+    down: Mapping[str, DownSpell] = field(default_factory=dict)  # by instance
+    falls: tuple[Fall, ...] = ()  # of the last half hour
+    suspects: tuple[str, ...] = ()  # services that fall wherever they are: they are not moved
+    many_down_since: float = 0.0  # when so much went down at once that nothing moves; 0: it did not
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +169,7 @@ class Advance:
     passed: tuple[str, ...] = ()  # keys whose canary has just passed
     failed: tuple[FailedStep, ...] = ()
     made: tuple[str, ...] = ()  # instances whose assignment changes, in this order
+    notices: tuple[RolloutNotice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from app.control.domain.snapshot import DeclaredObject
 from app.control.domain.specs import (
     Spec,
+    down_seconds,
     gpu_type_of,
     jobs_per_gpu,
     may_swap,
@@ -48,4 +49,5 @@ def rules_of(declared: Iterable[DeclaredObject]) -> RolloutRules:
         start_seconds=starts,
         swapping=frozenset(swapping),
         jobs_per_gpu=jobs_per_gpu(policy),
+        down_seconds=down_seconds(policy),
     )

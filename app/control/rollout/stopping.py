@@ -9,10 +9,13 @@ from app.control.domain.desired import Desired
 from app.control.domain.events import Reason
 from app.control.rollout.changes import changes, components
 from app.control.rollout.check import StepFailure
+from app.control.rollout.falls import note_falls
 from app.control.rollout.keeping import without_instances
-from app.control.rollout.rules import FailedStep, RolloutRules, RolloutState
+from app.control.rollout.rules import FailedStep, RolloutNotice, RolloutRules, RolloutState
 from app.control.rollout.taking_back import taken_back
 from app.control.rollout.ties import under_way
+
+STARTS = (Reason.STEP_FAILED, Reason.STEP_TIMED_OUT)  # a copy did not start; it may be why its service fails anywhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,7 @@ class StoppedSteps:
     retried: tuple[StepFailure, ...] = ()
     stopped: tuple[StepFailure, ...] = ()
     failed: tuple[FailedStep, ...] = ()  # those of what stopped
+    notices: tuple[RolloutNotice, ...] = ()
 
     @property
     def is_over(self) -> bool:
@@ -46,11 +50,14 @@ def stop_failed(
     stopped = tuple(failure for failure in failures if failure not in retried)
     ids = {failure.instance for failure in stopped}
     left_out = _tied_to(ids, target, assigned, state) if ids else set()
-    after, state = taken_back(assigned, state, [failure.instance for failure in failures], rules, now)
+    fallen = {failure.instance for failure in stopped if failure.reason is Reason.INSTANCE_DOWN}
+    fallen |= {id_ for id_, spell in state.down.items() if not spell.up_since}  # their old shape would not run either
+    after, state = taken_back(assigned, state, [failure.instance for failure in failures], fallen, rules, now)
     state = replace(state, retried=(*state.retried, *(failure.instance for failure in retried)))
     if not ids:
         return StoppedSteps(after, target, state, retried)
     owners = _owners(assigned, target, left_out)
+    state, notices = _note_failed_starts(assigned, state, stopped, now)
     return StoppedSteps(
         assigned=after,
         target=without_instances(target, after, left_out),
@@ -58,6 +65,7 @@ def stop_failed(
         retried=retried,
         stopped=stopped,
         failed=_failed_steps(assigned, stopped),
+        notices=notices,
     )
 
 
@@ -86,6 +94,20 @@ def _failed_steps(assigned: Desired, stopped: Sequence[StepFailure]) -> tuple[Fa
         if (reason := reasons.get(line.id))
     ]
     return tuple(dict.fromkeys(found))
+
+
+def _note_failed_starts(
+    assigned: Desired, state: RolloutState, stopped: Sequence[StepFailure], now: float
+) -> tuple[RolloutState, tuple[RolloutNotice, ...]]:
+    """Notes where services could not start, next to where their copies fell later."""
+    reasons = {failure.instance: failure.message for failure in stopped if failure.reason in STARTS}
+    fallen = [
+        (line, (node, line.gpu))
+        for node, wanted in sorted(assigned.items())
+        for line in wanted.instances
+        if line.service and line.id in reasons
+    ]
+    return note_falls(state, fallen, reasons, now)
 
 
 def _owners(assigned: Desired, target: Desired, ids: Collection[str]) -> tuple[str, ...]:

@@ -13,9 +13,13 @@ from app.control.rollout.rules import Leaving, PendingStep, RolloutRules, Rollou
 
 
 def taken_back(
-    assigned: Desired, state: RolloutState, failed: Collection[str], rules: RolloutRules, now: float
-) -> tuple[dict[str, NodeDesired], RolloutState]:
-    """Returns the fleet without the failed: a new instance is removed, a reshaped one gets its old shape back."""
+    assigned: Desired, state: RolloutState, failed: Collection[str], fallen: Collection[str], rules: RolloutRules,
+    now: float,
+) -> tuple[dict[str, NodeDesired], RolloutState]:  # fmt: skip
+    """Returns the fleet without the failed: a new instance is removed, a reshaped one gets its old shape back.
+
+    One that has `fallen` is removed in any shape.
+    """
     after: dict[str, NodeDesired] = dict(assigned)
     pending, leaving = dict(state.pending), dict(state.leaving)
     on_trial = {canary.instance: canary.before for canary in state.canaries.values()}
@@ -25,6 +29,8 @@ def taken_back(
                 continue
             step = pending.pop(instance.id, None)
             was = (None if step.is_new else step.before) if step else on_trial.get(instance.id)
+            if instance.id in fallen:
+                was = None
             if was is None:
                 leaving[instance.id] = Leaving(node, instance, now)
             elif step is None and not _fits(was, node, wanted, rules):

@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from app.control.domain.desired import CopyCounts
 from app.control.domain.events import NewEvent, Reason
 from app.control.domain.mode import mode_of
 from app.control.domain.policy import planner_policy
@@ -32,7 +33,7 @@ from app.control.tell.rental import RentalAdvisor
 from app.control.tell.slo import SloReader
 from app.control.tell.statuses import ObjectStatus, StatusWriter, make_job_status
 from app.control.tell.sums import PlanSums, add_up
-from app.manifests.model import Key, Kind
+from app.manifests.model import JSON, Key, Kind
 from app.store.database import lease
 from app.store.database.database import Database, Unavailable
 from app.store.fleet import endpoints, fleet_minutes
@@ -62,6 +63,7 @@ class Announcer:
     database: Database
     solver: PlanSolver
     currency: str = ""  # of all prices
+    copies: Mapping[str, CopyCounts] = field(default_factory=dict)  # by service, as of the last look at the fleet
     _answer: LastAnswer = field(default_factory=LastAnswer)
     _slos: SloReader = field(default_factory=SloReader)
     _limits: GatewayLimits = field(default_factory=GatewayLimits)
@@ -98,7 +100,10 @@ class Announcer:
         self._history.remember(announced, written.free)
         sums = self._sums = add_up(problem, outcome.plan, self._sums)
         facts = self._facts(announced, sums)
-        statuses = {key: ObjectStatus(statements) for key, statements in make_statements(facts).items()} | written.jobs
+        statuses = {
+            key: ObjectStatus(statements, copies_of(self.copies, key))
+            for key, statements in make_statements(facts).items()
+        } | written.jobs
         specs = {
             Key(Kind(declared.kind), declared.tenant, declared.name): declared.spec for declared in snapshot.declared
         }
@@ -159,7 +164,14 @@ class Announcer:
             mode=mode_of(snapshot),
             is_held=snapshot.is_held,
             currency=self.currency,
+            copies=self.copies,
         )
+
+
+def copies_of(copies: Mapping[str, CopyCounts], key: Key) -> dict[str, JSON]:
+    """Returns the status field with the copies of a service."""
+    counts = copies.get(f"{key.tenant}/{key.name}") if key.kind is Kind.SERVICE else None
+    return {"copies": {"planned": counts.planned, "routed": counts.routed}} if counts else {}
 
 
 def encode_money(free: Sequence[Releasable], rent: Addition | None, held_per_hour: float) -> dict[str, Any]:

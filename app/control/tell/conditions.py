@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from app.control.domain.desired import CopyCounts
 from app.control.domain.events import Reason
 from app.control.formulate.tenants import BudgetAccount, GpuUsage, TenantTerms
 from app.control.tell.degrade import Degraded
@@ -50,6 +51,7 @@ class CycleFacts:
     mode: str = "auto"
     is_held: bool = False  # plans wait for approval since a rollback, whatever the policy's mode
     currency: str = ""  # of all prices; empty: unknown
+    copies: Mapping[str, CopyCounts] = field(default_factory=dict)  # by service
 
 
 def make_statements(facts: CycleFacts) -> dict[Key, tuple[Statement, ...]]:
@@ -70,9 +72,11 @@ def make_statements(facts: CycleFacts) -> dict[Key, tuple[Statement, ...]]:
 def describe_service(
     facts: CycleFacts, service: Service, carried: float, unserved: Unserved | None
 ) -> tuple[Statement, ...]:  # fmt: skip
-    """Returns Planned, SloAttained, Degraded, and WithinBudget where the tenant has a budget."""
+    """Returns Planned, Running, SloAttained, Degraded, and WithinBudget where the tenant has a budget."""
     name = service.name
     found = [describe_planned(service, carried, unserved, facts.reasons.get(name), _why_not_auto(facts))]
+    if name in facts.copies:
+        found.append(describe_running(facts.copies[name]))
     found.append(describe_attained(service, facts.attained.get(name)))
     degraded = facts.degraded.get(name)
     found.append(
@@ -111,6 +115,22 @@ def describe_planned(
     if not_auto:
         message += f"; {not_auto}"
     return Statement("Planned", FALSE, Reason.UNSERVED, message[:MOST_CHARACTERS])
+
+
+def describe_running(copies: CopyCounts) -> Statement:
+    """Describes whether what is planned runs and gets requests; if not, why."""
+    if copies.routed >= copies.planned > 0:
+        return Statement("Running", TRUE, Reason.ALL_ROUTED, "all planned copies are routed")
+    if not copies.planned:
+        return Statement("Running", UNKNOWN, Reason.COPIES_MISSING, "no copy is planned")
+    if not copies.why:
+        status = TRUE if copies.routed else UNKNOWN
+        return Statement("Running", status, Reason.ALL_ROUTED, "copies start, or wait for their routes")
+    why = Reason.SERVICE_SUSPECT if copies.is_suspect else Reason.COPIES_MISSING
+    message = f"{copies.routed} of {copies.planned} planned copies are routed; {copies.why}"
+    if copies.is_suspect:
+        message += "; it fails wherever it is started, so it stays"
+    return Statement("Running", FALSE, why, message[:MOST_CHARACTERS])
 
 
 def describe_attained(service: Service, share: float | None) -> Statement:

@@ -37,6 +37,10 @@ NODES = statement(
     LEFT JOIN assignment ON assignment.node = wanted.node
     """,
 )
+DECLARED = statement(
+    "services_of_gateways", "SELECT tenant || '/' || name AS service FROM object WHERE kind = 'Service'"
+)
+ADVANCE = statement("endpoints_change", "SELECT advance_endpoint()")
 LISTED_LIMITS = """
     SELECT tenant || '/' || service AS service, queue_limit, shed_share, retry_after_seconds, in_time
     FROM traffic_limit ORDER BY tenant, service
@@ -121,6 +125,16 @@ def of_nodes(connection: Connection, nodes: Collection[str]) -> list[CopiesOfNod
     """Returns what these nodes have reported, and what they were assigned."""
     rows = connection.execute(NODES, {"nodes": sorted(nodes), "lately": LATELY})
     return [CopiesOfNode(row.node, row.detail, row.body, row.lately or {}) for row in rows]
+
+
+def read_declared(connection: Connection) -> list[str]:
+    """Returns every declared service, as tenant/name."""
+    return list(connection.execute(DECLARED).scalars())
+
+
+def note_declared(connection: Connection) -> None:
+    """Wakes gateways, as services were declared or deleted; to be called last in a transaction."""
+    connection.execute(ADVANCE)
 
 
 def read_limits(connection: Connection) -> dict[str, GatewayLimit]:

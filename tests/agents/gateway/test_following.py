@@ -224,6 +224,19 @@ def test_what_was_shed_is_counted_as_asked_for(beside: Beside) -> None:
     until(lambda: counted() == [(5, 5, 5)], f"{counted()}")
 
 
+def test_requests_of_a_declared_service_that_never_had_a_copy_are_errors_of_that_service(beside: Beside) -> None:
+    wanted = follow_endpoints(told(service="shop/planned"), loopback=True)
+    beside.sidecar.follow(wanted.sources, wanted.limits)
+    for _ in range(5):
+        assert beside.get("/shop/planned/x") == (503, "2")
+
+    def counted() -> list[tuple[int, int]]:
+        services = build_counts(beside.sidecar.counts(), 1, 1).services
+        return [(one.requests, one.errors) for one in services if one.service == "shop/planned"]
+
+    until(lambda: counted() == [(5, 5)], f"{counted()}")
+
+
 @pytest.mark.slow
 def test_limits_outlive_a_reload_and_a_hand_that_undoes_them(beside: Beside, served: EndpointCopy) -> None:
     beside.follow(served, shed_share=1.0)

@@ -15,6 +15,7 @@ from agents.contract.assignments import AssignedInstance, Assignment
 from app.store.database.database import Database
 from app.store.fleet import assignments, endpoints
 from app.store.fleet.endpoints import GatewayLimit
+from tests.simulation.worlds import gpu_type, model, profile, service
 from tests.support.gateway_counts import newest_counts
 from tests.support.patience import patience, until
 from tests.support.reports import instance, note_assigned, report, send
@@ -58,13 +59,18 @@ def ask(server: RunningServer, token: str, after: int = 0, wait: float = 0, serv
     return server.request("GET", path, token=token, timeout_seconds=wait + 20)
 
 
+def with_copies(answer: Any) -> list[Any]:
+    """Of the services, those with copies; all that are declared are there."""
+    return [one for one in answer["services"] if one.get("copies")]
+
+
 def version(server: RunningServer, token: str, expected: Any) -> int:
-    """Of the endpoints once they are as expected."""
+    """Of the endpoints once the services with copies are as expected."""
     found: dict[str, Any] = {}
 
     def holds() -> bool:
         found.update(ask(server, token, wait=5).json)
-        shown = {one["service"]: [copy["id"] for copy in one.get("copies", ())] for one in found["services"]}
+        shown = {one["service"]: [copy["id"] for copy in one["copies"]] for one in with_copies(found)}
         return bool(shown == expected)
 
     until(holds, f"{found}")
@@ -84,11 +90,11 @@ def test_a_poll_is_answered_when_a_copy_comes_and_when_it_is_drained(
     poll = waiting(server, edge, first)
     tell(server, node, ("a", "ready"), ("b", "ready"))
     second = poll.result(patience()).json
-    assert [copy["id"] for copy in second["services"][0]["copies"]] == ["a", "b"]
+    assert [copy["id"] for copy in with_copies(second)[0]["copies"]] == ["a", "b"]
     poll = waiting(server, edge, second["version"])
     tell(server, node, ("a", "draining"), ("b", "ready"))
     third = poll.result(patience()).json
-    assert [copy.get("drained", False) for copy in third["services"][0]["copies"]] == [True, False]
+    assert [copy.get("drained", False) for copy in with_copies(third)[0]["copies"]] == [True, False]
     assert first < second["version"] < third["version"]
 
 
@@ -116,7 +122,7 @@ def test_what_nodes_are_told_weighs_their_copies(
     database.write(
         lambda connection: assignments.write(connection, 1, [assignments.AssignmentDraft("node-1", 1, body)])
     )
-    (search,) = poll.result(patience()).json["services"]
+    (search,) = with_copies(poll.result(patience()).json)
     assert (search["copies"][0]["weight"], search["sloMs"], search["percentile"]) == (123.0, 80.0, 98.0)
 
 
@@ -128,7 +134,7 @@ def test_limits_are_told_and_the_same_again_is_no_news(
     poll = waiting(server, edge, known)
     limits = {"shop/search": GatewayLimit(100, 0.25, 7, {"node-1/0": 24}), "shop/free": GatewayLimit()}
     assert database.write(lambda connection: endpoints.set_limits(connection, limits))
-    (search,) = poll.result(patience()).json["services"]
+    (search,) = with_copies(poll.result(patience()).json)
     assert (search["queueLimit"], search["shedShare"], search["retryAfterSeconds"]) == (100, 0.25, 7)
     assert database.read(endpoints.read_limits)["shop/search"].in_time == {"node-1/0": 24}
     assert not database.write(lambda connection: endpoints.set_limits(connection, limits))
@@ -141,9 +147,9 @@ def test_one_service_and_a_tenants_own_are_told_apart(server: RunningServer, edg
     version(server, edge, {"shop/search": ["a"]})
     assert ask(server, edge, service="shop/other").json["services"] == []
     assert len(ask(server, edge, service="shop/search").json["services"]) == 1
-    (own,) = ask(server, server.token("viewer", tenant="shop")).json["services"]
+    (own,) = with_copies(ask(server, server.token("viewer", tenant="shop")).json)
     assert "address" not in own["copies"][0]
-    assert ask(server, server.token("viewer", tenant="lab")).json["services"] == []
+    assert with_copies(ask(server, server.token("viewer", tenant="lab")).json) == []
 
 
 def test_a_revoked_token_is_told_nothing_any_more(server: RunningServer, edge: str, node: str) -> None:
@@ -192,8 +198,8 @@ def test_case_25_a_withdrawn_instance_is_routed_for_a_day(server: RunningServer,
     assert send(server, server.token("node", node="node-7"), sent).status == 200
 
     def services() -> dict[str, list[str]]:
-        found = ask(server, edge, wait=1).json["services"]
-        return {line["service"]: [copy["id"] for copy in line.get("copies", ())] for line in found}
+        found = with_copies(ask(server, edge, wait=1).json)
+        return {line["service"]: [copy["id"] for copy in line["copies"]] for line in found}
 
     until(lambda: services().get("lab/classify") == ["old"], "the assigned service counts, not the reported one")
     assert "bank/payments" not in services()
@@ -323,3 +329,16 @@ def test_what_a_gateway_leaves_out_becomes_an_event_of_that_gateway(server: Runn
     assert (event["name"], event["kind"]) == ("picky", "Gateway")
     assert event["times"] <= 3, "however often it is reported"
     assert "bad: node node-1: HAProxy refuses it" in event["message"]
+
+
+def test_a_declared_service_is_an_endpoint_before_its_first_copy_and_until_it_is_deleted(
+    server: RunningServer, edge: str
+) -> None:
+    assert server.request("POST", "/api/v1/apply", [gpu_type(), model("early"), profile("early")]).status == 200
+    poll = waiting(server, edge, ask(server, edge).json["version"])
+    assert server.request("POST", "/api/v1/apply", [service("early", 10.0)]).status == 200
+    told = poll.result(patience()).json
+    assert "shop/early" in {one["service"] for one in told["services"]}
+    poll = waiting(server, edge, told["version"])
+    assert server.request("DELETE", "/api/v1/services/shop/early").status in (200, 204)
+    assert "shop/early" not in {one["service"] for one in poll.result(patience()).json["services"]}

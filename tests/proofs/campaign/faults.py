@@ -87,6 +87,11 @@ class CampaignFaults(Chaos):
     def pick(self) -> CampaignNode:
         return self.rng.choice(self.nodes)
 
+    def pick_serving(self) -> CampaignNode:
+        """Returns a node with a copy of a service; plans leave whole nodes empty."""
+        serving = [node for node in self.nodes if any(copy.served for copy in node.alive())]
+        return self.rng.choice(serving or self.nodes)
+
     def mend(self) -> None:
         """Ends every fault, also those that wait for their moment."""
         super().mend()
@@ -98,7 +103,7 @@ class CampaignFaults(Chaos):
     # Faults that the light fleet has, too.
 
     def gateway_away(self) -> None:
-        node = self.pick()
+        node = self.pick_serving()
         self.tools.gateway.away.add(node.name)
         self._later(5, 90, lambda: self.tools.gateway.away.discard(node.name))
 
@@ -127,12 +132,11 @@ class CampaignFaults(Chaos):
 
     def handed_over(self) -> None:
         """Changes the shape of an instance: no fault by itself, but every other may hit the hand-over."""
-        self.pick().hand_over(self.rng.random())
+        self.pick_serving().hand_over(self.rng.random())
 
     def handed_over_unacknowledged(self) -> None:
         """Changes the shape of an instance while its node cannot reach the gateway: the new copy waits."""
-        serving = [node for node in self.nodes if any(copy.served for copy in node.alive())]
-        node = self.rng.choice(serving or self.nodes)  # plans leave whole nodes empty
+        node = self.pick_serving()
         node.hand_over(self.rng.random())
         self.tools.gateway.away.add(node.name)
         self._later(100, 200, lambda: self.tools.gateway.away.discard(node.name))  # until the new copy is warm

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from app.control.domain.decision import Decision, PlanningLane, SolveOutcome, SolverAnswer
+from app.control.domain.desired import CopyCounts
 from app.control.domain.events import Reason, event_of
 from app.control.measure import metrics
 from app.control.measure.metrics import PlannerFigures, ServiceFigures, TenantFigures
@@ -34,6 +35,15 @@ def test_figures_are_shown_and_what_is_gone_leaves_no_series() -> None:
     metrics.show_figures(PlannerFigures())
     assert value("gpuwright_leader") == 0
     assert value("gpuwright_slo_burn_rate", tenant="shop", service="search", window="1h") is None
+
+
+def test_copies_of_a_service_are_shown_and_a_planner_that_no_longer_leads_shows_none() -> None:
+    named = {"tenant": "shop", "service": "search"}
+    metrics.show_copies({"shop/search": CopyCounts(3, 2, 1)})
+    shown = [value(f"gpuwright_service_{kind}_copies", **named) for kind in ("planned", "running", "routed")]
+    assert shown == [3, 2, 1]
+    metrics.show_figures(PlannerFigures())
+    assert value("gpuwright_service_planned_copies", **named) is None
 
 
 def test_the_time_of_a_rollout_counts_from_the_first_of_several_plans() -> None:

@@ -7,9 +7,10 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.control.domain.desired import CopyCounts
 from app.control.domain.events import Reason
 from app.control.formulate.tenants import BudgetAccount, GpuUsage, TenantTerms
-from app.control.tell.conditions import CycleFacts, Statement, describe_attained, make_statements
+from app.control.tell.conditions import CycleFacts, Statement, describe_attained, describe_running, make_statements
 from app.control.tell.degrade import Degraded
 from app.manifests.model import Key, Kind
 from solvers.planning.language import TokenLengths, TokenPromise, TokenService
@@ -45,6 +46,27 @@ def test_a_service_that_is_not_says_how_much_why_and_what_would_help() -> None:
         "the plan carries 20 of 30 requests a second; 10 are unserved: the limit of shop; "
         "least change that helps: limit.gpus: 3 (now 2)"
     )
+
+
+def test_what_runs_is_compared_with_what_is_planned() -> None:
+    why = "i1 on n1/0: exited: no such file"
+    found = [
+        describe_running(copies)
+        for copies in (
+            CopyCounts(2, 2, 2),
+            CopyCounts(2, 1, 1),
+            CopyCounts(2, 0, 0),
+            CopyCounts(),
+            CopyCounts(2, 1, 1, why),
+            CopyCounts(2, 0, 0, why, is_suspect=True),
+        )
+    ]
+    assert [statement.status for statement in found] == ["True", "True", "Unknown", "Unknown", "False", "False"]
+    assert [statement.why for statement in found[-2:]] == [Reason.COPIES_MISSING, Reason.SERVICE_SUSPECT]
+    assert found[-2].message == f"1 of 2 planned copies are routed; {why}"
+    assert found[-1].message.startswith(f"0 of 2 planned copies are routed; {why}; it fails wherever")
+    facts = replace(GROUND, copies={"shop/search": CopyCounts(2, 2, 2)})
+    assert statement(facts, SEARCH, "Running").message == "all planned copies are routed"
 
 
 def test_attainment_is_described_with_the_slo() -> None:

@@ -1,0 +1,199 @@
+"""Watches what runs after its rollout: a copy that stays down falls, and starts elsewhere as if it had not started.
+
+A service that falls wherever it is started is the likely cause itself and is not moved. If much goes down at once,
+something shared is the cause: nothing moves for a while, and after that one copy after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from agents.contract.assignments import AssignedInstance
+from app.control.domain.desired import Desired, FleetStatus, InstanceStatus
+from app.control.domain.events import Reason
+from app.control.domain.snapshot import is_suspect
+from app.control.rollout.check import HARMLESS, StepFailure, start_limit
+from app.control.rollout.reporting import is_current, last_report
+from app.control.rollout.rules import DownSpell, Fall, RolloutNotice, RolloutRules, RolloutState
+
+RUNNING_STAGES = ("routing", "ready")  # a copy that only waits for its gateway would wait elsewhere, too
+STEADY_SECONDS = 60.0  # a copy that has run for so long is no longer in a crash loop
+MOST_TIMES = 3  # that a copy goes down before it falls at once
+KEPT_SECONDS = 1800.0  # in which falls of a service count together
+MANY_SECONDS = 60.0  # within which copies that go down are likely to have one cause
+MANY_SHARE, FEWEST_MANY = 1 / 3, 3
+HELD_SECONDS = 600.0  # for which nothing moves
+PAUSE_SECONDS = 60.0  # between two moves after that
+
+
+@dataclass(frozen=True, slots=True)
+class _Down:
+    """An instance that does not run."""
+
+    instance: AssignedInstance
+    node: str
+    status: InstanceStatus | None
+    at: float  # when its node reported
+
+    @property
+    def place(self) -> tuple[str, int]:
+        return self.node, self.instance.gpu
+
+    def describe(self, spell: DownSpell) -> str:
+        what = f"{self.instance.id} on {self.node}/{self.instance.gpu} has been down for {self.at - spell.since:.0f} s"
+        times = f" and went down {spell.times} times" if spell.times > 1 else ""
+        why = ": ".join(filter(None, (self.status.reason, self.status.message))) if self.status else ""
+        return f"{what}{times}{f': {why}' if why else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFalls:
+    """The state with what is down, the copies that are to start elsewhere, and what is to be said."""
+
+    state: RolloutState
+    failures: tuple[StepFailure, ...] = ()
+    notices: tuple[RolloutNotice, ...] = ()
+
+
+def find_falls(
+    assigned: Desired, observed: FleetStatus, state: RolloutState, rules: RolloutRules, now: float
+) -> FoundFalls:
+    """Finds the copies that have been down for too long, by their nodes' own reports."""
+    down, count = _look(assigned, observed, state, now)
+    spells = dict(_spells(state.down, down, assigned, observed, now))
+    falls = tuple(fall for fall in state.falls if now - fall.at < KEPT_SECONDS)
+    state = replace(state, down=spells, falls=falls)
+    state, notices = _with_many(state, down, count, rules, now)
+    due = [found for id_, found in sorted(down.items()) if _is_due(found, spells[id_], rules)]
+    if state.many_down_since:
+        due = _in_turn(due, state, now)
+    fallen = [found for found in due if found.instance.owner not in state.suspects]
+    reasons = {found.instance.id: found.describe(spells[found.instance.id]) for found in fallen}
+    state, suspected = note_falls(state, [(found.instance, found.place) for found in fallen], reasons, now)
+    moving = [found.instance for found in fallen if found.instance.owner not in state.suspects]
+    failures = tuple(StepFailure(line.id, Reason.INSTANCE_DOWN, reasons[line.id]) for line in moving)
+    told = tuple(RolloutNotice(Reason.INSTANCE_DOWN, reasons[line.id], line.owner) for line in moving)
+    return FoundFalls(state, failures, (*notices, *told, *suspected))
+
+
+def note_falls(
+    state: RolloutState,
+    fallen: Iterable[tuple[AssignedInstance, tuple[str, int]]],
+    reasons: Mapping[str, str],
+    now: float,
+) -> tuple[RolloutState, tuple[RolloutNotice, ...]]:
+    """Notes where copies of services could not run; says once of a service that it is the likely cause itself."""
+    found = list(fallen)
+    falls = (*state.falls, *(Fall(instance.owner, place, now) for instance, place in found))
+    owners = {fall.owner for fall in falls}
+    places = {owner: tuple({fall.place for fall in falls if fall.owner == owner}) for owner in owners}
+    suspects = tuple(sorted(owner for owner in owners if is_suspect(places[owner])))
+    notices = []
+    for owner in (owner for owner in suspects if owner not in state.suspects):
+        where = ", ".join(sorted(f"{node}/{gpu}" for node, gpu in places[owner]))
+        last = next((reasons[instance.id] for instance, _ in reversed(found) if instance.owner == owner), "")
+        notices.append(RolloutNotice(Reason.SERVICE_SUSPECT, f"it failed on {where}; the last: {last}", owner))
+    return replace(state, falls=falls, suspects=suspects), tuple(notices)
+
+
+def _look(
+    assigned: Desired, observed: FleetStatus, state: RolloutState, now: float
+) -> tuple[dict[str, _Down], int]:  # fmt: skip
+    """Returns the instances that do not run although nothing is under way there, and how many are looked at."""
+    # A step that began while a copy was down does not hide that it is; any other is followed by itself.
+    busy = {*state.pending, *(canary.instance for canary in state.canaries.values())}
+    fell = {id_ for id_, spell in state.down.items() if not spell.up_since}
+    down: dict[str, _Down] = {}
+    count = 0
+    for node, wanted in assigned.items():
+        if node in observed.silent or node in observed.lost:
+            continue
+        at = last_report(node, observed, now)
+        for instance in wanted.instances:
+            # What jobs do, their queue follows; a failed GPU is left by a plan of its own.
+            if not instance.service or (instance.id in busy and instance.id not in fell):
+                continue
+            if any((node, gpu) in observed.ailing for gpu in instance.all_gpus):
+                continue
+            count += 1
+            if not runs(instance, node, observed):
+                down[instance.id] = _Down(instance, node, observed.instances.get(instance.id), at)
+    return down, count
+
+
+def runs(instance: AssignedInstance, node: str, observed: FleetStatus) -> bool:
+    """Returns whether it runs as its node has reported; a node that has yet to apply its assignment says nothing."""
+    status = observed.instances.get(instance.id)
+    return status.stage in RUNNING_STAGES if status else not is_current(node, observed)
+
+
+def _spells(
+    before: Mapping[str, DownSpell], down: Mapping[str, _Down], assigned: Desired, observed: FleetStatus, now: float
+) -> Iterator[tuple[str, DownSpell]]:
+    """Yields the spells that go on: one ends when the copy has run steadily again."""
+    for id_, found in down.items():
+        known = before.get(id_)
+        if known is None:
+            yield id_, DownSpell(found.at)
+        else:
+            yield id_, replace(known, since=found.at, times=known.times + 1, up_since=0.0) if known.up_since else known
+    nodes = {
+        line.id: node
+        for node, wanted in (assigned.items() if before.keys() - down.keys() else ())
+        for line in wanted.instances
+    }
+    for id_ in before.keys() - down.keys():
+        known, node = before[id_], nodes.get(id_)
+        if node is None or node in observed.silent:
+            continue
+        at = last_report(node, observed, now)
+        if not known.up_since or at - known.up_since < STEADY_SECONDS:
+            yield id_, known if known.up_since else replace(known, up_since=at)
+
+
+def _is_due(found: _Down, spell: DownSpell, rules: RolloutRules) -> bool:
+    """Returns whether the copy has been down for too long: one that rises again has the time of a start."""
+    if spell.times >= MOST_TIMES:
+        return True
+    status = found.status
+    rises = status is not None and (bool(status.rising) or status.reason in HARMLESS)
+    limit = start_limit(found.instance, found.node, rules) if rises else 0.0
+    return found.at - spell.since >= max(rules.down_seconds, limit)
+
+
+def _with_many(
+    state: RolloutState, down: Mapping[str, _Down], count: int, rules: RolloutRules, now: float
+) -> tuple[RolloutState, tuple[RolloutNotice, ...]]:
+    """Notes when so much goes down within a minute that something shared is the cause, and when that is over."""
+    if state.many_down_since:
+        is_over = len(down) < max(FEWEST_MANY, MANY_SHARE * count)
+        return (replace(state, many_down_since=0.0) if is_over else state), ()
+    begun = now - MANY_SECONDS - rules.down_seconds
+    lately = [found for id_, found in down.items() if state.down[id_].since > begun]
+    if len(lately) < FEWEST_MANY or len(lately) <= MANY_SHARE * count:
+        return state, ()
+    message = (
+        f"{len(lately)} of {count} copies went down within a minute, and nothing moves; {_describe_shared(lately)}"
+    )
+    return replace(state, many_down_since=now), (RolloutNotice(Reason.MANY_DOWN, message),)
+
+
+def _describe_shared(down: Sequence[_Down]) -> str:
+    """Names what all of them share."""
+    names = {
+        "node": {found.node for found in down},
+        "service": {found.instance.owner for found in down},
+        "model": {found.instance.model for found in down},
+        "template": {found.instance.template for found in down},
+        "reason": {found.status.reason if found.status else "" for found in down},
+    }
+    shared = [f"{what} {value}" for what, values in names.items() if len(values) == 1 for value in values if value]
+    return f"all of them share {', '.join(shared)}" if shared else "they share nothing but the time"
+
+
+def _in_turn(due: Sequence[_Down], state: RolloutState, now: float) -> list[_Down]:
+    """Returns the copy that may move although much is down: none for a while, then one at a time."""
+    last = max((fall.at for fall in state.falls), default=0.0)
+    waits = now - state.many_down_since < HELD_SECONDS or now - last < PAUSE_SECONDS
+    return [] if waits else list(due[:1])

@@ -1,0 +1,41 @@
+"""What runs of what is planned is counted for every declared service, with what a node says of a copy that does not."""
+
+from __future__ import annotations
+
+from app.control.domain.desired import CopyCounts, FleetStatus, InstanceStatus
+from app.control.rollout.counts import count_copies
+from tests.app.control.rollout.fleets import a_job, a_node, an_instance
+
+TARGET = {"n1": a_node(an_instance("a"), an_instance("b"), a_job("j")), "n2": a_node(an_instance("c"))}
+SEARCH = "shop/search"
+READY = InstanceStatus("ready", routed=True)
+WAITING = InstanceStatus("routing", rising="routing")
+EXITED = InstanceStatus(reason="exited", message="no such file; failed 3 times")
+
+
+def counts(status: FleetStatus, *pending: str, suspects: tuple[str, ...] = ()) -> CopyCounts:
+    return count_copies([SEARCH, "shop/none"], TARGET, status, pending, suspects)[SEARCH]
+
+
+def test_copies_that_run_and_those_that_are_routed_are_counted_apart() -> None:
+    status = FleetStatus({"a": READY, "b": WAITING, "c": READY})
+    assert counts(status) == CopyCounts(planned=3, running=3, routed=2)
+
+
+def test_a_copy_that_does_not_run_is_named_with_what_its_node_says() -> None:
+    status = FleetStatus({"a": READY, "b": EXITED, "c": READY})
+    why = "b on n1/0: exited: no such file; failed 3 times"
+    assert counts(status) == CopyCounts(planned=3, running=2, routed=2, why=why)
+    assert counts(status, suspects=(SEARCH,)).is_suspect
+
+
+def test_a_copy_that_starts_is_no_trouble_and_one_that_nobody_reports_is() -> None:
+    status = FleetStatus({"a": READY, "b": InstanceStatus("warming", rising="warming")})
+    assert counts(status, "c") == CopyCounts(planned=3, running=1, routed=1)
+    assert counts(status).why == "c on n2/0 does not run"
+    silent = FleetStatus({"a": READY, "b": READY, "c": READY}, silent=frozenset({"n2"}))
+    assert counts(silent) == CopyCounts(planned=3, running=2, routed=2, why="c on n2/0: its node does not report")
+
+
+def test_a_service_without_a_copy_is_counted_too() -> None:
+    assert count_copies(["shop/none"], TARGET, FleetStatus(), (), ()) == {"shop/none": CopyCounts()}
