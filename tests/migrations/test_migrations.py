@@ -60,8 +60,10 @@ for offset, target in enumerate(targets):
 
 
 @pytest.fixture
-def longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Path:
     """The folder of the revisions that follow the shipped ones."""
+    for name in {"postgres", "each_database", "each_empty"} & set(request.fixturenames):
+        request.getfixturevalue(name)  # a server's template is made of the shipped ones, for all tests after this one
     lengthen(tmp_path, monkeypatch.setattr)
     return tmp_path
 
