@@ -17,7 +17,7 @@ class Capacity:
     node_body_bytes_each: int = 2 * MIB
     anonymous_body_bytes: int = 4 * MIB
     anonymous_body_bytes_each: int = 128 * KIB  # of one address: it cannot keep nodes from joining
-    anonymous_bodies: int = 4096  # that are arriving: as many as there are connections
+    anonymous_bodies: int = 10_240  # that are arriving: as many as there are connections
     anonymous_bodies_each: int = 16  # of one address
     unsent_bytes: int = 128 * MIB  # of answers that wait for their readers
     unsent_bytes_each: int = 32 * MIB  # of one principal; a single answer may be larger
@@ -31,7 +31,7 @@ class Capacity:
     asking_each: int = 2
     queue: int = 1024
     queue_seconds: float = 10.0
-    long: int = 4096  # watches and long polls
+    long: int = 6144  # watches and long polls, one of each of 4,096 agents
     long_each: int = 64
     peer_failures_per_second: float = 2.0
     peer_failures_burst: float = 60.0

@@ -18,7 +18,7 @@ from app.http.malformed import MalformedRequest
 class ConnectionLimits:
     """Limits on the connections of one client, and of all clients together."""
 
-    connections: int = 4096
+    connections: int = 10_240  # 4,096 agents hold two each; the rest is for everybody else
     head_seconds: float = 10.0  # from the first byte of a request, or from connecting, to the end of its head
     head_bytes: int = 32 * KIB
     head_lines: int = 100

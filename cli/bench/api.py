@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -18,6 +15,7 @@ import msgspec
 from agents.contract.assignments import AssignedInstance, Assignment, Frame
 from app.store.database.database import Database
 from app.store.fleet import assignments
+from cli.bench.generators import generating, merge, split_order
 from cli.bench.reports import GPUS, INSTANCES, node_name
 from cli.bench.system import Say, System, make_tokens, own_system
 from cli.exits import Failed
@@ -36,6 +34,8 @@ class ApiLoad:
     agents: int
     seconds: float
     rate: float
+    servers: int = 1
+    kills: bool = False  # one of several servers, halfway
 
 
 @dataclass(slots=True)
@@ -99,20 +99,20 @@ def body_of(node: str, epoch: int, generation: int) -> Callable[[int], str]:
 
 def measure(order: ApiLoad, say: Say, wrapper: Sequence[str] = ()) -> dict[str, Any]:
     """Measures a single rate, on a system of its own."""
-    with own_system(say, wrapper) as system:
+    with own_system(say, wrapper, order.servers) as system:
         tokens = declare_nodes(system, order.agents, say)
         return load(system, tokens, order, say)
 
 
-def search(agents: int, seconds: float, p99_ms: float, say: Say) -> dict[str, Any]:
+def search(order: ApiLoad, p99_ms: float, say: Say) -> dict[str, Any]:
     """Finds the largest rate, to about 5 %, that answers 99 % within `p99_ms` and fails none."""
-    with own_system(say) as system:
-        tokens = declare_nodes(system, agents, say)
+    with own_system(say, servers=order.servers) as system:
+        tokens = declare_nodes(system, order.agents, say)
         good: dict[str, Any] | None = None
         low, high = 0.0, 0.0
         rate = 500.0
         while not high or high - low > 0.05 * high:
-            found = load(system, tokens, ApiLoad(agents, seconds, rate), say)
+            found = load(system, tokens, replace(order, rate=rate), say)
             if found["p99_ms"] <= p99_ms and not found["errors"]:
                 low, good = rate, found
             else:
@@ -150,37 +150,25 @@ def load(system: System, tokens: Sequence[str], order: ApiLoad, say: Say, *, nic
     epoch = database.read(lambda c: max([0, *(version for _, version, _ in assignments.newer_than(c, 0, ()))])) + 1
     decisions = Decisions(database, order.agents, epoch)
     writer = threading.Thread(target=decisions.run, daemon=True)
-    generator = subprocess.Popen(
-        [*(["nice", "-n", str(nice)] if nice else []), sys.executable, "-m", "cli.bench.load"],
-        stdin=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert generator.stdin and generator.stderr
-    folder = TemporaryDirectory(prefix="gpuwright-bench-")
-    result_path = Path(folder.name) / "result.json"
+    whole = {"host": system.host, "ports": system.ports, "tokens": list(tokens), "rate": order.rate}
+    whole |= {"seconds": order.seconds, "killed": system.server_pids[-1] if order.kills else 0}
     try:
-        wanted = {"host": system.host, "port": system.port, "tokens": list(tokens), "result": str(result_path)}
-        generator.stdin.write(json.dumps(wanted | {"rate": order.rate, "seconds": order.seconds}) + "\n")
-        generator.stdin.flush()
-        if generator.stderr.readline().strip() != "warm":
-            raise Failed(f"the load generator failed: {generator.communicate()[1][-2000:]}", 5)
-        before = system.cpu_seconds()
-        writer.start()
-        _, complaint = generator.communicate()
-        after = system.cpu_seconds()
-        if generator.returncode:
-            raise Failed(f"the load generator ended with {generator.returncode}: {complaint[-2000:]}", 5)
-        found = json.loads(result_path.read_text())
+        with ExitStack() as running:
+            generators = [running.enter_context(generating(part, nice)) for part in split_order(whole)]
+            for generator in generators:
+                generator.await_warm()
+            before = system.cpu_seconds()
+            writer.start()
+            found = merge([generator.collect() for generator in generators])
+            after = system.cpu_seconds()
     finally:
         decisions.stop()
         if writer.ident:
             writer.join()
-        generator.kill()
-        generator.wait()
         database.close()
-        folder.cleanup()
     result = summarise(found, decisions.decided)
+    if order.kills:
+        result |= {"moved_agents": found["moved"], "back_after_seconds": round(found["back_seconds"], 1)}
     count = max(1, len(found["latencies_ms"]))
     spent = {name: round((after[name] - before[name]) / count * 1e6) for name in after}
     say(f"  {json.dumps(result)}; processor time a report in us: {spent}; generator {found['cpu_seconds']:.1f} s")
@@ -189,7 +177,7 @@ def load(system: System, tokens: Sequence[str], order: ApiLoad, say: Say, *, nic
     return result
 
 
-def summarise(found: dict[str, Any], decided: dict[int, float]) -> dict[str, Any]:
+def summarise(found: Mapping[str, Any], decided: dict[int, float]) -> dict[str, Any]:
     """Returns the figures of a run."""
     waits = [(at - decided[version]) * 1000 for version, at in found["decisions"] if version in decided]
     return {

@@ -26,15 +26,16 @@ def node_name(number: int) -> str:
 class ReportSource:
     """Makes the bytes of any node's next report request by putting together prepared parts."""
 
-    def __init__(self, tokens: Sequence[str], host: str, seed: int = 1) -> None:
+    def __init__(self, tokens: Sequence[str], host: str, first: int = 0, seed: int = 1) -> None:
         rng = random.Random(seed)  # noqa: S311 (a benchmark, not a secret)
         self._tails = [_tail(rng) for _ in range(VARIANTS)]
         self._heads = [
             f"POST /api/v1/nodes/{node_name(number)}/report HTTP/1.1\r\nHost: {host}\r\n"
             f"Authorization: Bearer {token}\r\nContent-Type: application/json\r\nContent-Length: ".encode()
-            for number, token in enumerate(tokens)
+            for number, token in enumerate(tokens, first)
         ]
         self._polls = [f"Host: {host}\r\nAuthorization: Bearer {token}\r\n\r\n".encode() for token in tokens]
+        self._first = first
         self._sequences = [0] * len(tokens)
         self._incarnation = int(datetime.now(UTC).timestamp())
 
@@ -47,11 +48,11 @@ class ReportSource:
         self._sequences[number] = sequence + 1
         extra = b""
         if sequence == 0:
-            extra = b'"inventory":' + _encode(_inventory(number)) + b","
+            extra = b'"inventory":' + _encode(_inventory(self._first + number)) + b","
         elif sequence % USAGE_EVERY == number % USAGE_EVERY:
-            extra = b'"usage":' + _encode([_interval(number, sequence, now)]) + b","
+            extra = b'"usage":' + _encode([_interval(self._first + number, sequence, now)]) + b","
         body = b'{"node":"%s","incarnation":%d,"sequence":%d,"at":"%s","minute":"%s",%s%s' % (
-            node_name(number).encode(),
+            node_name(self._first + number).encode(),
             self._incarnation,
             sequence,
             stamp,
@@ -64,7 +65,7 @@ class ReportSource:
     def poll(self, number: int, after: int, wait_seconds: int) -> bytes:
         """Returns the whole request for the node's next assignment."""
         return b"GET /api/v1/nodes/%s/assignment?after=%d&waitSeconds=%d HTTP/1.1\r\n%s" % (
-            node_name(number).encode(),
+            node_name(self._first + number).encode(),
             after,
             wait_seconds,
             self._polls[number],

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,12 +37,17 @@ class System:
     """The running system of a benchmark."""
 
     host: str
-    port: int
+    ports: Sequence[int]  # one of each server
     admin_token: str
     database_url: str
-    server_pid: int
+    server_pids: Sequence[int]
     postgres_pid: int
     admin_conninfo: str  # of Postgres's superuser
+
+    @property
+    def port(self) -> int:
+        """Where the first server listens."""
+        return self.ports[0]
 
     def request(self, method: str, path: str, body: Any = None) -> Any:
         """Sends a request as the admin, and returns the answer's JSON."""
@@ -64,34 +69,51 @@ class System:
             connection.execute("CHECKPOINT")
 
     def cpu_seconds(self) -> dict[str, float]:
-        """Returns processor time used so far, by the server and by Postgres."""
-        return {"server": _cpu_seconds(self.server_pid), "postgres": _cpu_seconds(self.postgres_pid)}
+        """Returns processor time used so far, by all servers and by Postgres."""
+        return {"server": sum(map(_cpu_seconds, self.server_pids)), "postgres": _cpu_seconds(self.postgres_pid)}
 
 
 @contextmanager
-def own_system(say: Say, wrapper: Sequence[str] = ()) -> Iterator[System]:
-    """Starts everything in a folder that is deleted afterwards; `wrapper` goes before the server's command."""
-    with vanishing_folder("gpuwright-bench-") as folder:
-        say("starting Postgres and a server")
-        with EmbeddedPostgres(folder, say=say) as postgres:
-            schema.migrate(postgres.url)
-            (admin,) = make_tokens(postgres.url, [("admin", "")])
-            log_path = folder / "server.log"
-            environment = {**os.environ, "DATABASE_URL": postgres.url, "GPUWRIGHT_DATABASE_DIRECT": "1"}
-            environment |= {"GPUWRIGHT_RATE_PER_SECOND": "100000", "GPUWRIGHT_RATE_BURST": "100000"}
-            port = _free_port()
-            command = [*wrapper, sys.executable, "-m", "cli.main", "serve", "--port", str(port)]
-            with log_path.open("ab") as log:
-                server = subprocess.Popen(
-                    bind_command(command), env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
-                )
-            try:
-                _await_ready(port, server, log_path)
-                yield System("127.0.0.1", port, admin, postgres.url, server.pid, postgres.pid, postgres.admin_conninfo)
-            finally:
-                end_process(server, END_SECONDS)
-                for line in _complaints(log_path):
-                    say(f"server: {line}")
+def own_system(say: Say, wrapper: Sequence[str] = (), servers: int = 1) -> Iterator[System]:
+    """Starts everything in a folder that is deleted afterwards; `wrapper` goes before a server's command."""
+    with vanishing_folder("gpuwright-bench-") as folder, ExitStack() as running:
+        say(f"starting Postgres and {'a server' if servers == 1 else f'{servers} servers'}")
+        postgres = running.enter_context(EmbeddedPostgres(folder, say=say))
+        schema.migrate(postgres.url)
+        (admin,) = make_tokens(postgres.url, [("admin", "")])
+        started = [
+            running.enter_context(_own_server(say, wrapper, postgres.url, folder / f"server-{number}.log"))
+            for number in range(servers)
+        ]
+        yield System(
+            "127.0.0.1",
+            [port for port, _ in started],
+            admin,
+            postgres.url,
+            [pid for _, pid in started],
+            postgres.pid,
+            postgres.admin_conninfo,
+        )
+
+
+@contextmanager
+def _own_server(say: Say, wrapper: Sequence[str], database_url: str, log_path: Path) -> Iterator[tuple[int, int]]:
+    """Yields the port and the process of a server."""
+    environment = {**os.environ, "DATABASE_URL": database_url, "GPUWRIGHT_DATABASE_DIRECT": "1"}
+    environment |= {"GPUWRIGHT_RATE_PER_SECOND": "100000", "GPUWRIGHT_RATE_BURST": "100000"}
+    port = _free_port()
+    command = [*wrapper, sys.executable, "-m", "cli.main", "serve", "--port", str(port)]
+    with log_path.open("ab") as log:
+        server = subprocess.Popen(
+            bind_command(command), env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+        )
+    try:
+        _await_ready(port, server, log_path)
+        yield port, server.pid
+    finally:
+        end_process(server, END_SECONDS)
+        for line in _complaints(log_path):
+            say(f"server: {line}")
 
 
 def make_tokens(database_url: str, wanted: Sequence[tuple[str, str]]) -> list[str]:

@@ -68,6 +68,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     api.add_argument("--rate", metavar="R", type=positive, default=500.0, help="reports a second; default 500")
     api.add_argument("--search", action="store_true", help="find the largest rate that keeps --p99-ms")
     api.add_argument("--p99-ms", metavar="MS", type=positive, default=20.0, help="for --search; default 20")
+    api.add_argument("--servers", metavar="N", type=whole(1, 16), default=1, help="that share the agents; default 1")
+    api.add_argument("--kill", action="store_true", help="kill one of several servers halfway")
     reads = "measure reports while a viewer reads /slo, /overview and the console over N connections each"
     api.add_argument("--readers", metavar="N", type=whole(1, 1000), help=reads)
     api.add_argument(
@@ -100,9 +102,11 @@ def run(args: argparse.Namespace) -> int:
         order = api.ApiLoad(args.agents, args.seconds, args.rate)
         found = heavy_reads.measure(order, args.services, args.readers, say)
     elif args.search:
-        found = api.search(args.agents, args.seconds, args.p99_ms, say)
+        found = api.search(api.ApiLoad(args.agents, args.seconds, args.rate, args.servers), args.p99_ms, say)
     else:
-        found = api.measure(api.ApiLoad(args.agents, args.seconds, args.rate), say)
+        if args.kill and args.servers < 2:
+            raise Failed("--kill needs --servers of at least 2: agents must have somewhere to go", exits.BAD_INPUT)
+        found = api.measure(api.ApiLoad(args.agents, args.seconds, args.rate, args.servers, args.kill), say)
     if args.json:
         print(json.dumps(found))
     else:

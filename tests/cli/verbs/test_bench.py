@@ -29,6 +29,22 @@ def test_a_small_fleet_is_measured_without_errors(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_agents_of_a_server_that_is_killed_go_to_another(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "cli.main", "bench", "api", "--agents", "20", "--seconds", "4", "--rate", "50"]
+    alone = subprocess.run([*command, "--kill"], cwd=tmp_path, capture_output=True, text=True, timeout=patience())
+    assert (alone.returncode, "--servers" in alone.stderr) == (2, True)
+    done = subprocess.run(
+        [*command, "--servers", "2", "--kill", "--json"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=patience(),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["moved_agents"] == 10
+    assert found["errors"] >= 10, "the reports that the killed server did not answer, and the polls that it held"
+    assert found["back_after_seconds"] > 0
+
+
+@pytest.mark.slow
 def test_reports_are_measured_while_a_viewer_reads(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "cli.main", "bench", "api", "--agents", "5", "--seconds", "1", "--rate", "10"]
     command += ["--readers", "1", "--services", "20", "--json"]

@@ -40,7 +40,7 @@ OF_A_BENCH = """\
 import time
 from cli.bench.system import own_system
 with own_system(lambda line: None) as system:
-    print(system.server_pid, flush=True)
+    print(system.server_pids[0], flush=True)
     time.sleep(3600)
 """
 
