@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -47,6 +50,26 @@ def test_a_node_that_dies_is_replaced_by_others_and_is_used_again_when_it_return
             assert "node_lost" in fleet.reasons()
         finally:
             fleet.revive_node(node)
+
+
+def test_a_copy_that_ends_again_and_again_after_its_rollout_is_served_from_another_node(fleet: TourFleet) -> None:
+    with fleet.declared(served("fragile", "struck")):
+        fleet.until(lambda: bool(fleet.copies("struck/fragile")), "it is served")
+        fleet.settled()
+        (node,) = fleet.nodes_of("struck/fragile")
+
+        def moved() -> bool:
+            for running in fleet.agents[node].runtime.find():
+                if running.copy.startswith("fragile-"):
+                    with suppress(ProcessLookupError):
+                        os.kill(running.pid, signal.SIGKILL)
+            return fleet.nodes_of("struck/fragile") == {OTHER[node]}
+
+        fleet.until(moved, f"{OTHER[node]} has taken it over")
+        assert "instance_down" in fleet.reasons()
+        (told,) = fleet.get("events?reason=instance_down&kind=Service")["items"]
+        assert (told["tenant"], told["name"]) == ("struck", "fragile")
+        assert f"on {node}/" in told["message"]
 
 
 def test_a_gpu_has_the_clock_and_its_copies_have_the_sm_percent_that_the_plan_says(fleet: TourFleet) -> None:

@@ -21,8 +21,8 @@ POLICY = manifest(
     "Policy",
     "default",
     {
-        "mode": "auto", "cycleSeconds": 5, "lostAfterSeconds": LOST_SECONDS, "pricing": "gpu", "sameModelPerGpu": 9,
-        "energyPricePerKwh": 0.3, "idleMinutes": 0, "movePrice": 0.01,
+        "mode": "auto", "cycleSeconds": 5, "lostAfterSeconds": LOST_SECONDS, "downSeconds": 5, "pricing": "gpu",
+        "sameModelPerGpu": 9, "energyPricePerKwh": 0.3, "idleMinutes": 0, "movePrice": 0.01,
     },
 )  # fmt: skip
 LATENCY = "1:10=4,100=2;8:10=16,100=6"

@@ -78,10 +78,22 @@ def check(
         # What a node has reported says nothing of the time after it.
         look = _Look(instance, node, observed, rules, last_report(node, observed, now), lagging.get(node))
         if rest := _unfinished(step, look):
+            why = _failure(rest, look)
+            if why and _is_first(rest) and _serves_alone(instance, node, assigned, observed):
+                continue  # in a shape other than assigned, but a bad copy is better than none
             unfinished[id_] = rest
-            if why := _failure(rest, look):
+            if why:
                 failures.append(StepFailure(id_, why[0], f"{id_} on {node}/{instance.gpu}: {why[1]}"))
     return Checked(unfinished, going, tuple(failures))
+
+
+def _serves_alone(instance: AssignedInstance, node: str, assigned: Desired, observed: FleetStatus) -> bool:
+    """Returns whether it serves and no other copy of its service does."""
+    return serves(instance, node, observed) and not any(
+        line.service and line.owner == instance.owner and line.id != instance.id and serves(line, name, observed)
+        for name, wanted in assigned.items()
+        for line in wanted.instances
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,11 +60,11 @@ def find_falls(
     assigned: Desired, observed: FleetStatus, state: RolloutState, rules: RolloutRules, now: float
 ) -> FoundFalls:
     """Finds the copies that have been down for too long, by their nodes' own reports."""
-    down, count = _look(assigned, observed, state, now)
+    looked = _look(assigned, observed, state, now)
+    down = looked.down
     spells = dict(_spells(state.down, down, assigned, observed, now))
-    falls = tuple(fall for fall in state.falls if now - fall.at < KEPT_SECONDS)
-    state = replace(state, down=spells, falls=falls)
-    state, notices = _with_many(state, down, count, rules, now)
+    state = replace(state, down=spells, falls=tuple(_kept(state.falls, looked, now)))
+    state, notices = _with_many(state, down, looked.count, rules, now)
     due = [found for id_, found in sorted(down.items()) if _is_due(found, spells[id_], rules)]
     if state.many_down_since:
         due = _in_turn(due, state, now)
@@ -97,15 +97,33 @@ def note_falls(
     return replace(state, falls=falls, suspects=suspects), tuple(notices)
 
 
-def _look(
-    assigned: Desired, observed: FleetStatus, state: RolloutState, now: float
-) -> tuple[dict[str, _Down], int]:  # fmt: skip
-    """Returns the instances that do not run although nothing is under way there, and how many are looked at."""
+def _kept(falls: Iterable[Fall], looked: _Looked, now: float) -> Iterator[Fall]:
+    """Yields the falls that still count: not those of a service that has run well since its last one."""
+    known = list(falls)
+    last = {fall.owner: fall.at for fall in known}
+    for fall in known:
+        is_mended = fall.owner in looked.well and now - last[fall.owner] >= STEADY_SECONDS
+        if now - fall.at < KEPT_SECONDS and not is_mended:
+            yield fall
+
+
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """What is down although nothing is under way there, of how many copies, and the services that run well."""
+
+    down: dict[str, _Down]
+    count: int
+    well: frozenset[str]
+
+
+def _look(assigned: Desired, observed: FleetStatus, state: RolloutState, now: float) -> _Looked:
     # A step that began while a copy was down does not hide that it is; any other is followed by itself.
     busy = {*state.pending, *(canary.instance for canary in state.canaries.values())}
     fell = {id_ for id_, spell in state.down.items() if not spell.up_since}
     down: dict[str, _Down] = {}
     count = 0
+    running: set[str] = set()
+    troubled = {line.owner for wanted in assigned.values() for line in wanted.instances if line.id in busy}
     for node, wanted in assigned.items():
         if node in observed.silent or node in observed.lost:
             continue
@@ -119,7 +137,10 @@ def _look(
             count += 1
             if not runs(instance, node, observed):
                 down[instance.id] = _Down(instance, node, observed.instances.get(instance.id), at)
-    return down, count
+                troubled.add(instance.owner)
+            else:
+                running.add(instance.owner)
+    return _Looked(down, count, frozenset(running - troubled))
 
 
 def runs(instance: AssignedInstance, node: str, observed: FleetStatus) -> bool:

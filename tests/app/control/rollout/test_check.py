@@ -101,3 +101,18 @@ def test_an_instance_that_served_and_fell_later_does_not_stop_a_rollout() -> Non
     fallen = FleetStatus({"old": InstanceStatus("", reason="exited")})
     step = advance(assigned, assigned, fallen, RolloutState(), rules(), NOW)
     assert not step.stopped_reason
+
+
+def test_a_new_copy_in_another_shape_that_alone_serves_its_service_is_not_taken_back() -> None:
+    other_shape = InstanceStatus("ready", routed=True, sm_percent=NEW.sm_percent, memory_gib=NEW.memory_gib + 0.125)
+    target = {"n2": a_node(NEW)}
+    step = begun({}, target)
+    kept = looked(looked(step, target, 1, new=other_shape), target, 110, new=other_shape)
+    assert kept.desired == target
+    assert not kept.retried
+    assert not kept.state.pending
+    both = {"n1": a_node(OLD), "n2": a_node(NEW)}
+    step = begun({"n1": a_node(OLD)}, both)
+    taken = looked(looked(step, both, 1, new=other_shape), both, 110, new=other_shape)
+    assert taken.retried == ("new on n2/0: it is ready and does not serve alone after 110 s",)
+    assert taken.desired == {"n1": a_node(OLD), "n2": a_node()}

@@ -132,6 +132,18 @@ def test_a_service_that_falls_in_three_places_stays_and_is_named_once_with_its_l
     assert "no such file" in notice.message
 
 
+def test_a_service_that_runs_well_between_its_falls_is_no_suspect() -> None:
+    rollout = DoneRollout({"n1": a_node(A)})
+    for node in ("n1", "n2", "n3", "n1"):
+        rollout.assigned = {node: a_node(A)}
+        rollout.look(1, QUIET)
+        rollout.look(STEADY_SECONDS, QUIET)
+        assert not rollout.state.falls
+        step, _ = rollout.until_it_falls({"a": EXITED})
+        assert not step.state.suspects
+        rollout.look(1, {"a": InstanceStatus("gone")})
+
+
 def many(count: int) -> DoneRollout:
     copies = {f"i{number}": an_instance(f"i{number}", f"s{number}", gpu=number) for number in range(count)}
     return DoneRollout({"n1": a_node(*copies.values())})
