@@ -51,6 +51,7 @@ class _Pass:
         self._database = database
         self._count = 0
         self._suspects: dict[str, Unavailable] = {}  # failed as if the database were away, since the last success
+        self._interrupted: set[str] = set()  # failed so before a success, for a reason that is not theirs
 
     def run(self, pace: Portions) -> int:
         nodes: deque[str] = deque()
@@ -65,6 +66,8 @@ class _Pass:
                 self._account(nodes.popleft())
         if not self._count:
             self._judge_suspects()
+        for node in sorted(self._interrupted):
+            self._account_again(node)
         return self._count
 
     def _judge_suspects(self) -> None:
@@ -92,8 +95,22 @@ class _Pass:
         else:
             self._count += did
             for suspect, trouble in self._suspects.items():
-                self._quarantine(suspect, trouble)
+                if isinstance(trouble, TooSlow):
+                    self._quarantine(suspect, trouble)
+                else:  # of the database or the way to it, which is over
+                    self._interrupted.add(suspect)
             self._suspects.clear()
+
+    def _account_again(self, node: str) -> None:
+        """Accounts for a node whose statement was lost; lost again, it is for the next call, and blamed on nobody."""
+        try:
+            self._count += self._in_spans(node)
+        except Unavailable as error:
+            if not isinstance(error, TooSlow):
+                raise
+            self._quarantine(node, error)
+        except Exception as error:
+            self._quarantine(node, error)
 
     def _in_spans(self, node: str) -> bool:
         for span in SPANS[:-1]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from sqlalchemy import text
 
 from agents.contract.reports import Copy, UsageInterval
 from app.ledger import accounting
-from app.store.database.database import Unavailable
+from app.store.database.database import ATTEMPTS, Unavailable
 from tests.app.ledger.town import Ledger, ledger, usage
 
 pytestmark = pytest.mark.slow
@@ -236,6 +237,31 @@ def test_a_database_that_is_away_quarantines_nobody(town: Ledger) -> None:
     with pytest.raises(Unavailable):
         town.account()
     assert town.rows("SELECT FROM ledger_quarantine") == []
+
+
+@pytest.mark.parametrize("times", [ATTEMPTS, 2 * ATTEMPTS])
+def test_a_connection_that_is_lost_over_one_node_quarantines_nobody_and_the_node_is_tried_again(
+    town: Ledger, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.store.database.database.RETRY_SECONDS", 0.0)
+    town.claim("liar", usage("a", NOON, sm=100.0))  # innocent here
+    town.claim("node-2", usage("b", NOON, sm=100.0))
+    town.run("CREATE SEQUENCE losses")  # which a rollback does not take back
+    town.run(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        f"IF nextval('losses') <= {times} THEN PERFORM pg_terminate_backend(pg_backend_pid()); END IF; "
+        "RETURN NEW; END $$"
+    )
+    town.run(
+        "CREATE TRIGGER refuse BEFORE INSERT ON allocation FOR EACH ROW WHEN (NEW.node = 'liar') "
+        "EXECUTE FUNCTION refuse()"
+    )
+    with contextlib.suppress(Unavailable):  # lost twice, the database counts as away: the next call goes on
+        hour_passes(town)
+    assert town.rows("SELECT FROM ledger_quarantine") == []
+    town.account()
+    assert money(town, "node-2") == money(town, "liar") == {"used": MONEY}
+    assert town.rows("SELECT FROM event") == []
 
 
 def test_a_node_that_takes_too_long_by_itself_is_quarantined_once_another_was_accounted_for(town: Ledger) -> None:
