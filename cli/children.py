@@ -1,9 +1,10 @@
-"""Child processes of `gpuwright up`: they end with it, and the planner starts again when it dies."""
+"""Child processes of `gpuwright up`: they end with it, however it ends, and start again when they die."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -25,6 +26,7 @@ class _Child:
     command: Sequence[str]
     log: Path
     environment: Mapping[str, str]
+    stdin: str
     process: subprocess.Popen[bytes]
     began: float
 
@@ -47,16 +49,20 @@ class Children:
         environment: Mapping[str, str],
         stdin: str = "",
         *,
-        comes_back: bool = False,
+        at_our_death: signal.Signals = signal.SIGKILL,
     ) -> None:
-        """Starts a module as its own process; its output goes to its log."""
+        """Starts a module as its own process; its output goes to its log.
+
+        It gets `at_our_death` if we are killed. The database is gone then, too, and a process that ends by itself would
+        wait for it: only one with processes of its own to end is asked to.
+        """
         from simulation.ending import bind_command
 
-        command = bind_command([sys.executable, "-m", *module])
-        child = _Child(name, command, log, environment, _launched(command, log, environment, stdin), time.monotonic())
+        command = bind_command([sys.executable, "-m", *module], at_our_death)
+        process = _launched(command, log, environment, stdin)
+        child = _Child(name, command, log, environment, stdin, process, time.monotonic())
         self._running.append(child)
-        watch = self._keep if comes_back else self._watch
-        threading.Thread(target=watch, args=(child,), daemon=True).start()
+        threading.Thread(target=self._keep, args=(child,), daemon=True).start()
 
     def stop(self) -> None:
         """Ends all together, and kills what does not end in time."""
@@ -70,11 +76,6 @@ class Children:
         until = time.monotonic() + END_SECONDS
         for process in processes:
             end_process(process, max(0.1, until - time.monotonic()))
-
-    def _watch(self, child: _Child) -> None:
-        code = child.process.wait()
-        if not self._ending.is_set():
-            self._say(f"{child.name} ended unexpectedly ({code}); see {child.log}")
 
     def _keep(self, child: _Child) -> None:
         """Restarts the child; the pause doubles while it keeps dying early."""
@@ -91,13 +92,11 @@ class Children:
             with self._turn:
                 if self._ending.is_set():
                     return
-                child.process = _launched(child.command, child.log, child.environment)
+                child.process = _launched(child.command, child.log, child.environment, child.stdin)
                 child.began = time.monotonic()
 
 
-def _launched(
-    command: Sequence[str], log: Path, environment: Mapping[str, str], stdin: str = ""
-) -> subprocess.Popen[bytes]:
+def _launched(command: Sequence[str], log: Path, environment: Mapping[str, str], stdin: str) -> subprocess.Popen[bytes]:
     with log.open("ab") as file:
         process = subprocess.Popen(
             command,

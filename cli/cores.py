@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -121,7 +122,8 @@ def running_cores(node: CoresNode, data_dir: Path, settings: Settings, server: s
     order = write_order(data_dir, server, port, {"node": NODE, "spec": node.spec, "seams": seams, "load": []})
     children = Children(say)
     try:
-        children.start("the node", ["simulation.real", str(order)], data_dir / "real.log", environment)
+        words = ["simulation.real", str(order)]
+        children.start("the node", words, data_dir / "real.log", environment, at_our_death=signal.SIGTERM)
         start_planner(children, data_dir, environment)
         yield f"127.0.0.1:{port}"
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -211,8 +212,7 @@ def running(fleet: DeclaredFleet, data_dir: Path, settings: Settings, server: st
             gateway = f"127.0.0.1:{port}"
             order = _order(fleet, data_dir, server, port)
             words = ["simulation.real", str(order)]
-            # It comes back: its port may be taken for a while by a connection of another program.
-            children.start("the real part", words, data_dir / "real.log", environment, comes_back=True)
+            children.start("the real part", words, data_dir / "real.log", environment, at_our_death=signal.SIGTERM)
             left_out = [fleet.real_node, *fleet.real_services]
         words = [word for name in left_out for word in ("--left-out", name)]
         if fleet.truth:
@@ -243,9 +243,7 @@ def environment_of(settings: Settings) -> dict[str, str]:
 
 
 def start_planner(children: Children, data_dir: Path, environment: Mapping[str, str]) -> None:
-    """Starts a planner, which comes back when it fails."""
-    planner = ["cli.main", "planner"]
-    children.start("the planner", planner, data_dir / "planner.log", environment, comes_back=True)
+    children.start("the planner", ["cli.main", "planner"], data_dir / "planner.log", environment)
 
 
 def _order(fleet: DeclaredFleet, data_dir: Path, server: str, port: int) -> Path:

@@ -1,28 +1,33 @@
-"""The context of a control plane that `gpuwright up` runs: named after its data folder, and gone when it ends."""
+"""The context of a control plane that `gpuwright up` runs: named after its data folder, and gone when it ends.
+
+One that was killed leaves its context behind; the next `up`, on any folder, removes it.
+"""
 
 from __future__ import annotations
 
 import http.client
 import re
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
-from cli.contexts import NAME, config_path, load, remember, save
+from cli.contexts import NAME, config_path, load, save
 
 USUAL_FOLDER, USUAL_NAME = ".gpuwright", "local"
 ANSWER_SECONDS = 1.0
+BEFORE = "before"  # the field of an entry that only `up` writes
 MOST_OF_A_NAME = 63
 
 
 @dataclass(frozen=True, slots=True)
 class LocalContext:
-    """A context that was made current, and the one that was current before."""
+    """A context that was made current; its entry names the one that was current before."""
 
     name: str
     entry: Mapping[str, str]
-    before: str
     path: Path
 
 
@@ -30,25 +35,53 @@ def enter(data_dir: Path, entry: Mapping[str, str]) -> LocalContext:
     """Makes the control plane's context current. A context of another one that still answers keeps its name."""
     path = config_path()
     config = load(path)
+    _forget_killed(config)
     wanted = name_of(data_dir)
     name, number = wanted, 1
     while _is_of_another(config["contexts"].get(name), entry):
         number += 1
         name = f"{wanted[: MOST_OF_A_NAME - 4]}-{number}"
-    before = config["current"]
-    remember(name, entry, select=True, path=path)
-    return LocalContext(name, dict(entry), before if before != name else "", path)
+    before = config["current"] if config["current"] != name else ""
+    made = {**entry, BEFORE: before}
+    config["contexts"][name], config["current"] = made, name
+    save(path, config)
+    return LocalContext(name, made, path)
 
 
 def leave(context: LocalContext) -> None:
     """Removes the context, unless it was changed, and selects the one before if this one is still current."""
     config = load(context.path)
-    if config["contexts"].get(context.name) != context.entry:
-        return
-    del config["contexts"][context.name]
-    if config["current"] == context.name:
-        config["current"] = context.before if context.before in config["contexts"] else ""
-    save(context.path, config)
+    if config["contexts"].get(context.name) == context.entry:
+        _remove(config, context.name)
+        save(context.path, config)
+
+
+def _forget_killed(config: dict[str, Any]) -> None:
+    """Removes contexts of an earlier `up` at whose address nothing listens any more."""
+    for name in [name for name, entry in config["contexts"].items() if BEFORE in entry and _is_refused(entry)]:
+        _remove(config, name)
+
+
+def _remove(config: dict[str, Any], name: str) -> None:
+    """Removes a context; what came after it goes back to the one before it."""
+    before = config["contexts"].pop(name).get(BEFORE, "")
+    before = before if before in config["contexts"] else ""
+    for entry in config["contexts"].values():
+        if entry.get(BEFORE) == name:
+            entry[BEFORE] = before
+    if config["current"] == name:
+        config["current"] = before
+
+
+def _is_refused(entry: Mapping[str, str]) -> bool:
+    parts = urlsplit(entry.get("server", ""))
+    try:
+        socket.create_connection((parts.hostname or "", parts.port or 0), ANSWER_SECONDS).close()
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def name_of(data_dir: Path) -> str:

@@ -1,6 +1,6 @@
 """Ends a process together with the one that started it, however that ends.
 
-Usage: python -m simulation.ending PARENT_PID PROGRAM ARGUMENT...    (becomes the program)
+Usage: python -m simulation.ending PARENT_PID SIGNAL PROGRAM ARGUMENT...    (becomes the program)
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from contextlib import suppress
 PR_SET_PDEATHSIG = 1
 
 
-def end_with(parent: int) -> None:
-    """Asks the kernel to send SIGTERM when the parent dies, even by SIGKILL. Does nothing outside Linux."""
+def end_with(parent: int, number: int) -> None:
+    """Asks the kernel to send this signal when the parent dies, even by SIGKILL. Does nothing outside Linux."""
     if not sys.platform.startswith("linux"):
         return
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:
         sys.exit("the parent process is gone")
 
 
-def bind_command(command: list[str]) -> list[str]:
-    """Returns the command in the form that ends with this process."""
-    return [sys.executable, "-m", "simulation.ending", str(os.getpid()), *command]
+def bind_command(command: list[str], number: signal.Signals = signal.SIGTERM) -> list[str]:
+    """Returns the command in the form that ends with this process, by this signal."""
+    return [sys.executable, "-m", "simulation.ending", str(os.getpid()), str(int(number)), *command]
 
 
 def end_process(process: subprocess.Popen[bytes], seconds: float) -> None:
@@ -39,8 +39,8 @@ def end_process(process: subprocess.Popen[bytes], seconds: float) -> None:
 
 
 def main() -> None:
-    parent, *command = sys.argv[1:]
-    end_with(int(parent))
+    parent, number, *command = sys.argv[1:]
+    end_with(int(parent), int(number))
     os.execvp(command[0], command)  # noqa: S606 - replaces this process on purpose
 
 

@@ -192,9 +192,11 @@ class RealPart:
         return made
 
     def _token(self) -> Path:
-        """Returns the gateway's own token, which expires within a week; each start makes a new one."""
+        """Returns the file of the gateway's token, which expires within a week; each start revokes the last one."""
         request = {"scope": "gateway", "gateway": GATEWAY, "label": "gpuwright up", "expiresInSeconds": WEEK_SECONDS}
         path = Path(self.order.folder) / "gateway.token"
+        with contextlib.suppress(OSError, IndexError, LinkError):
+            self._ask("DELETE", f"/api/v1/tokens/{path.read_text().split('_')[1]}")
         path.touch(mode=0o600)
         path.write_text(str(self._ask("POST", "/api/v1/tokens", request)["token"]))
         return path

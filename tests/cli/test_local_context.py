@@ -50,9 +50,29 @@ def test_another_one_that_answers_keeps_its_name_and_entry(config: Path, tmp_pat
     assert known["current"] == "own-2"
 
 
-def test_one_of_this_machine_that_no_longer_answers_is_replaced(config: Path, tmp_path: Path) -> None:
-    enter(tmp_path / "a/own", entry(tmp_path / "a/own"))
-    assert enter(tmp_path / "b/own", entry(tmp_path / "b/own")).name == "own"
+def test_what_was_killed_is_forgotten_by_the_next_one_and_what_was_current_before_it_comes_back(
+    config: Path, tmp_path: Path, answering: str
+) -> None:
+    fleet = {"server": "https://fleet.example", "token": "gw_x_y"}
+    save(config, {"current": "fleet", "contexts": {"fleet": fleet}})
+    alive = enter(tmp_path / "alive", entry(tmp_path / "alive", answering))
+    for name in ("a", "b"):
+        enter(tmp_path / name, entry(tmp_path / name))  # killed: nothing listens at its address, and nobody left it
+    made = enter(tmp_path / "c/a", entry(tmp_path / "c/a"))
+    assert made.name == "a"
+    assert load(config)["contexts"].keys() == {"fleet", "alive", "a"}
+    leave(made)
+    assert load(config)["current"] == "alive"
+    leave(alive)
+    assert load(config) == {"current": "fleet", "contexts": {"fleet": fleet}}
+
+
+def test_one_that_was_killed_is_taken_up_by_its_next_start_and_ends_with_it(config: Path, tmp_path: Path) -> None:
+    fleet = {"server": "https://fleet.example", "token": "gw_x_y"}
+    save(config, {"current": "fleet", "contexts": {"fleet": fleet}})
+    enter(tmp_path / "own", entry(tmp_path / "own"))
+    leave(enter(tmp_path / "own", entry(tmp_path / "own")))
+    assert load(config) == {"current": "fleet", "contexts": {"fleet": fleet}}
 
 
 def test_a_persons_own_context_is_never_replaced(config: Path, tmp_path: Path) -> None:

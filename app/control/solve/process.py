@@ -6,8 +6,9 @@ import logging
 import os
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
-from threading import Event
+from threading import Event, Thread
 from typing import Any
 
 from app.control.solve.child import COMPILING
@@ -83,8 +84,6 @@ class SolverProcess:
             raise WorkerDied("the solver is closed")
         if self._process and self._process.is_alive():
             return self._process
-        if self._process:
-            log.warning("solver process %d (%s) has ended; another one starts", self._process.pid, self.name)
         self._end()
         try:
             return self._launched()
@@ -96,6 +95,7 @@ class SolverProcess:
         numbers = (os.getpid(), self.nice, self.cores, int(self.is_warm))
         words = ["app.control.solve.child", *map(str, numbers), *self.needed]
         process = self._process = WorkerProcess("the solver's process", words, {**os.environ, **ONE_THREAD})
+        Thread(target=self._reap, args=(process,), daemon=True).start()
         self._kept = KeptObjects(Problem, Plan)
         with process.within(COMPILE_SECONDS):
             if process.receive() == COMPILING:
@@ -104,6 +104,18 @@ class SolverProcess:
                 self.on_compiling()
                 process.receive()  # its loops are ready
         return process
+
+    def _reap(self, process: WorkerProcess) -> None:
+        """Waits until the process has ended, and takes its status: it would be a zombie until the next order."""
+        with suppress(ChildProcessError):  # it was taken already
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # not yet, for whoever ends it in its turn
+        with suppress(RuntimeError):  # the interpreter ends
+            self._thread.submit(self._end_if, process)
+
+    def _end_if(self, process: WorkerProcess) -> None:
+        if self._process is process and not process.is_alive():
+            log.warning("solver process %d (%s) has ended; the next order starts another one", process.pid, self.name)
+            self._end()
 
     def _end(self) -> None:
         process, self._process = self._process, None
