@@ -35,7 +35,7 @@ def enter(data_dir: Path, entry: Mapping[str, str]) -> LocalContext:
     """Makes the control plane's context current. A context of another one that still answers keeps its name."""
     path = config_path()
     config = load(path)
-    _forget_killed(config)
+    _forget_killed(config, entry["server"])
     wanted = name_of(data_dir)
     name, number = wanted, 1
     while _is_of_another(config["contexts"].get(name), entry):
@@ -56,9 +56,10 @@ def leave(context: LocalContext) -> None:
         save(context.path, config)
 
 
-def _forget_killed(config: dict[str, Any]) -> None:
-    """Removes contexts of an earlier `up` at whose address nothing listens any more."""
-    for name in [name for name, entry in config["contexts"].items() if BEFORE in entry and _is_refused(entry)]:
+def _forget_killed(config: dict[str, Any], server: str) -> None:
+    """Removes contexts of an earlier `up` at whose address nothing listens any more, or this `server` does."""
+    left = {name: entry for name, entry in config["contexts"].items() if BEFORE in entry}
+    for name in [name for name, entry in left.items() if entry.get("server") == server or _is_refused(entry)]:
         _remove(config, name)
 
 

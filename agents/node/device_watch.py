@@ -12,7 +12,7 @@ from datetime import datetime
 
 from agents.contract.assignments import Assignment
 from agents.host import clocks
-from agents.keeper.copies import NodeCopy
+from agents.keeper.copies import AWAY, NodeCopy
 from agents.keeper.drivers import NodeDrivers
 from agents.keeper.keeper import Keeper
 from agents.keeper.reconciling import Situation
@@ -101,7 +101,9 @@ class DeviceWatch:
         now = self._clock()
         copies = self._keeper.copies()
         assigned = {gpu.index: gpu.uuid for gpu in self._assignment.gpus} if self._assignment else {}
-        self.devices.enumerate(assigned, {gpu for copy in copies for gpu in copy.devices}, now)
+        # In host memory a copy has no usage, but a process that will want its device again.
+        alive = [copy for copy in copies if copy.ended_at is None or copy.stage in AWAY]
+        self.devices.enumerate(assigned, {gpu for copy in alive for gpu in copy.devices}, now)
         self._counters.refresh(copies, now, self.minute, self.power.strained(self._assignment, self.indexes))
         self._roll()
         for gpu, reason in self.devices.read(copies, self._keeper.recycled, self.minute, now).items():

@@ -145,9 +145,14 @@ def held_back(held: HeldStart, exit_code: int) -> HeldBack:
 def usage(copy: NodeCopy, indexes: Mapping[str, int]) -> tuple[UsageInterval, ...]:
     """Returns the copy's usage that the control plane has not acknowledged: one interval for each of its GPUs.
 
-    The last is of the first GPU and has the copy's name: once it is acknowledged, so are those before it.
+    The last is of the first GPU and has the copy's name: once it is acknowledged, so are those before it. A device that
+    is gone, and whose index means another one now, has the index that it was assigned by.
     """
-    if any(gpu not in indexes for gpu in copy.devices):
+    assigned = dict(
+        zip(copy.devices, copy.wanted.all_gpus, strict=False)
+    )  # of what was adopted only the first is known
+    indexes = {gpu: indexes.get(gpu, assigned.get(gpu, -1)) for gpu in copy.devices}
+    if -1 in indexes.values():
         return ()
     earlier = [
         msgspec.structs.replace(

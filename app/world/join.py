@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from sqlalchemy import Connection
 
 from app.manifests.model import API_VERSION, JSON, Key, Kind
 from app.manifests.reader import Document
 from app.manifests.validate import validate
-from app.store.database import versions
-from app.store.fleet import node_state
 from app.store.world import objects
-from app.store.world.objects import StoredObject
 from app.world.consistent import invalid
-from app.world.decisions import Action, ObjectDecision
 from app.world.declare import declare
-from app.world.write import Actor, write
+from app.world.write import Actor
 
 
 def join_node(connection: Connection, actor: Actor, name: str, spec: Mapping[str, JSON]) -> str:
     """Declares the node as it describes itself, except for fields an operator declared; returns why it may not join.
 
     A node may be declared with fewer GPUs than it has, but not with GPUs of another type: it would be planned by the
-    speeds of those. The device of each index is fixed again, because a repaired machine may join again.
+    speeds of those. What is known of the devices of a node that joins again is compared with its next report.
     """
     there = objects.get(connection, Key(Kind.NODE, "", name))
     if there is not None:
@@ -34,7 +29,6 @@ def join_node(connection: Connection, actor: Actor, name: str, spec: Mapping[str
                 f"node {name} is declared with gpuType {declared}, but its machine has {brought}; "
                 "change the declaration or the machine"
             )
-        _forget_devices(connection, actor, there)
         return ""
     document: dict[str, JSON] = {
         "apiVersion": API_VERSION,
@@ -47,11 +41,3 @@ def join_node(connection: Connection, actor: Actor, name: str, spec: Mapping[str
         raise invalid(faults)
     declare(connection, actor, manifests)
     return ""
-
-
-def _forget_devices(connection: Connection, actor: Actor, there: StoredObject) -> None:
-    node_state.forget_inventory(connection, there.name)
-    if "gpus" in there.status:
-        status = {name: value for name, value in there.status.items() if name != "gpus"}
-        forgotten = ObjectDecision(Action.STATUS, there, replace(there, status=status))
-        write(connection, actor, [forgotten], versions.lock(connection, "object"))

@@ -67,6 +67,14 @@ def test_what_was_killed_is_forgotten_by_the_next_one_and_what_was_current_befor
     assert load(config) == {"current": "fleet", "contexts": {"fleet": fleet}}
 
 
+def test_one_that_was_killed_is_forgotten_by_another_one_at_its_address(
+    config: Path, tmp_path: Path, answering: str
+) -> None:
+    enter(tmp_path / "data", entry(tmp_path / "data", answering))
+    leave(enter(tmp_path / "moved", entry(tmp_path / "moved", answering)))
+    assert load(config) == {"current": "", "contexts": {}}
+
+
 def test_one_that_was_killed_is_taken_up_by_its_next_start_and_ends_with_it(config: Path, tmp_path: Path) -> None:
     fleet = {"server": "https://fleet.example", "token": "gw_x_y"}
     save(config, {"current": "fleet", "contexts": {"fleet": fleet}})

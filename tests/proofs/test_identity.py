@@ -26,7 +26,10 @@ from tests.simulation.worlds import document, gpu_type, model, node, policy, pro
 pytestmark = pytest.mark.slow
 
 CYCLES = 2
-REPLACED = {"uuids_changed": 3, "boards_permuted": 3, "board_replaced": 1, "bus_renumbered": 0, "boot_changed": 0}
+UNCHANGED = ("bus_renumbered", "boot_changed", "state_folder_lost")
+REPLACED = {"uuids_changed": 3, "boards_permuted": 3, "board_replaced": 1, "name_reused": 3} | dict.fromkeys(
+    UNCHANGED, 0
+)
 SERVICES = ("a", "b", "c")  # each takes a whole GPU
 
 

@@ -108,7 +108,7 @@ class SolverProcess:
     def _reap(self, process: WorkerProcess) -> None:
         """Waits until the process has ended, and takes its status: it would be a zombie until the next order."""
         with suppress(ChildProcessError):  # it was taken already
-            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # not yet, for whoever ends it in its turn
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # not yet: the thread of orders does, in its turn
         with suppress(RuntimeError):  # the interpreter ends
             self._thread.submit(self._end_if, process)
 

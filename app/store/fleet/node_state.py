@@ -66,7 +66,6 @@ MARK_FOR_COMPARISON = statement(
       AND node_inventory.node = object.name
     """,
 )
-FORGET_INVENTORY = statement("forget_inventory", "DELETE FROM node_inventory WHERE node = :node")
 # Only nodes whose condition differs from the present state.
 REPORTING_CHANGES = statement(
     "nodes_whose_reporting_turned",
@@ -157,11 +156,6 @@ def mark_for_comparison(connection: Connection, types: Collection[str]) -> None:
     """Marks the nodes with these GPU types, which have changed, for another comparison."""
     if types:
         connection.execute(MARK_FOR_COMPARISON, {"types": sorted(types)})
-
-
-def forget_inventory(connection: Connection, node: str) -> None:
-    """Deletes the inventory of a node whose machine was replaced; its agent reports a new one."""
-    connection.execute(FORGET_INVENTORY, {"node": node})
 
 
 def reporting_changes(

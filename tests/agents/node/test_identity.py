@@ -59,6 +59,10 @@ def test_a_node_with_other_uuids_than_its_assignment_names_serves_and_reports_th
             until(lambda: ready(node, "search-1", "images-1"), "both serve again")
             assert [(gpu.index, gpu.uuid) for gpu in node.inventory().gpus] == list(enumerate(after))
             assert {copy.gpu for copy in node.keeper.copies()} == set(after)
+            if not folder_is_lost:  # what ran before is paid for, by the index that it had
+                usage = node.report_body(*node.current_minute()).usage
+                ended = {(interval.gpu, interval.gpu_uuid) for interval in usage if interval.ended_at}
+                assert ended == set(enumerate(before))
 
 
 class Boards:

@@ -204,7 +204,7 @@ def test_devices_are_noted_on_every_kind_of_database(each_database: GivenDatabas
 
 
 @pytest.mark.slow
-def test_joining_again_fixes_the_devices_anew(api: RunningServer) -> None:
+def test_another_machine_that_joins_under_the_name_is_taken_over_and_named(api: RunningServer) -> None:
     heard = Heard(api.database_url)
     heard.report(1, inventory=INVENTORY)
     one_time = api.request("POST", "/api/v1/jointokens", {"node": "node-1"}).json["token"]
@@ -212,10 +212,12 @@ def test_joining_again_fixes_the_devices_anew(api: RunningServer) -> None:
     joined = api.request("POST", "/api/v1/join", {"token": one_time, "node": "node-1", **spec}, token="")
     assert joined.status == 201
     heard.settle()
-    assert heard.gpus == []
+    assert [gpu["uuid"] for gpu in heard.gpus] == [f"GPU-{n}" for n in range(4)], "until it reports"
     heard.report(2, inventory={**INVENTORY, "gpus": [{**gpu, "uuid": f"GPU-new-{gpu['index']}"} for gpu in GPUS]})
     assert [gpu["uuid"] for gpu in heard.gpus] == [f"GPU-new-{n}" for n in range(4)]
     assert heard.condition("InventoryMismatch")["status"] == "False"
+    found = heard.database.read(lambda c: events.recent(c, EventFilter(reasons=["gpu_replaced"])))
+    assert {event.message for event in found} == {f"GPU {n} is now GPU-new-{n}; it was GPU-{n}" for n in range(4)}
     heard.close()
 
 

@@ -10,13 +10,15 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agents.runtime import proc
 from app.embedded import LOG_BYTES
 from app.postgres.leftover import servers_on
 from tests.support.forked import ROOT, Forked, gpuwright
@@ -150,13 +152,20 @@ def test_ended_before_it_is_ready_it_leaves_no_server(tmp_path: Path, config: Pa
             )
 
 
+def are_gone(pids: Collection[int]) -> bool:
+    found = [proc.read_process(pid) for pid in pids]
+    return all(process is None or process.zombie for process in found)
+
+
 @pytest.mark.slow
 def test_after_sigkill_the_next_start_finds_everything_and_no_obstacle(tmp_path: Path, config: Path) -> None:
     data = tmp_path / "data"
     for n in range(2):
         with up(data, config) as running:
             running.send("PUT", f"/api/v1/tenants/t{n}", {"spec": {}})
+            started = proc.descendants(running.process.pid) - {running.process.pid}
             running.end(signal.SIGKILL)
+        until(partial(are_gone, started), "planner, solver and database end with it")
     with up(data, config) as running:
         names = [item["metadata"]["name"] for item in running.get("/api/v1/tenants")["items"]]
     assert names == ["t0", "t1"]

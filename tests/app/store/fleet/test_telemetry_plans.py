@@ -82,7 +82,6 @@ HOT: list[tuple[TextClause, dict[str, Any]]] = [
     (node_state.DEVICE_CHANGES, {"limit": 25, "only": ""}),
     (node_state.MARK_NOTED, {"nodes": SOME, "inventories": [DAY, DAY], "details": [DAY, None]}),
     (node_state.MARK_FOR_COMPARISON, {"types": ["v100-16gb"]}),
-    (node_state.FORGET_INVENTORY, {"node": "node-7"}),
     (refusals.FORGET, {"limit": 100}),
     (node_state.REPORTING_CHANGES, {"since": DAY, "patience": timedelta(seconds=35), "limit": 25}),
     (telemetry.DUE_DAYS, {"finished": telemetry.FINISHED}),
