@@ -15,6 +15,7 @@ from agents.admission.programs import find_unsafe
 from agents.admission.reading import INSIDE, AllowList
 from agents.admission.volumes import find_folder
 from agents.contract.admitted import AdmittedEntry, find_not_admitted
+from agents.contract.paths import hole_out
 from agents.contract.runtimes import VOLUME, OwnProbe, OwnRuntime
 from agents.host.trusted_path import PathRefused
 from agents.templates import Confined, Filled, Probe
@@ -23,6 +24,7 @@ from agents.templates.strict_file import FileRefused, read_text
 
 NOT_ADMITTED = "not_admitted"
 OWN = "own"  # stands for the template's name
+METRICS = "/metrics"  # where servers have their counts, which are not callers' business
 CONNECT = "CONNECT"  # a probe that only opens a connection
 _PLACEHOLDER = re.compile(r"\{([A-Za-z]+|volume\.[a-z0-9-]+)\}")
 _ANYWHERE = "0.0.0.0"  # noqa: S104  inside a container, whose port is published at one address only
@@ -88,6 +90,7 @@ def _filled(
         drain=_probe(drain, builtin.token) if drain and drain.path else None,
         start_seconds=start_seconds,
         drain_seconds=drain.seconds if drain else 60.0,
+        paths=runtime.paths or _all_but_the_agents(runtime),
         folders=tuple(_mounted(allow_list, *found) for found in folders.items()) if runtime.image else (),
         confined=Confined(
             user=allow_list.user,
@@ -96,6 +99,13 @@ def _filled(
             secrets=secrets,
         ),
     )
+
+
+def _all_but_the_agents(runtime: OwnRuntime) -> tuple[str, ...]:
+    """Returns rules that admit every path but those of the agent's own requests."""
+    health = runtime.probes.health if runtime.probes else None
+    asked = (health.path if health else "", runtime.drain.path if runtime.drain else "", METRICS)
+    return ("* /**", *(f"!* {hole_out(path)}" for path in dict.fromkeys(asked) if path))
 
 
 def _words(allow_list: AllowList, runtime: OwnRuntime, builtin: Builtin, folders: Mapping[str, str]) -> dict[str, str]:

@@ -18,6 +18,7 @@ from agents.contract.fields import (
     Sentence,
     ServiceName,
 )
+from agents.contract.paths import PathsKey, PathTable
 
 
 class EndpointCopy(Struct, rename="camel", omit_defaults=True, gc=False):
@@ -29,6 +30,7 @@ class EndpointCopy(Struct, rename="camel", omit_defaults=True, gc=False):
     weight: Annotated[float, Meta(gt=0, le=1e12)] = 1.0  # its planned rate
     drained: bool = False  # no new requests
     in_time: Count = 0  # most requests open here at once that it answers within the SLO; 0: unknown
+    paths: PathsKey = ""  # that callers may use; a service's callers may use what all its copies admit
 
 
 class ServiceEndpoints(Struct, rename="camel", omit_defaults=True, gc=False):
@@ -50,6 +52,7 @@ class Endpoints(Struct, rename="camel", gc=False):
 
     version: Counter
     services: Annotated[tuple[ServiceEndpoints, ...], Meta(max_length=65_536)] = ()
+    paths: PathTable = {}  # of the copies
 
 
 WINDOWS_A_BLOCK = 16  # whose scatter is measured together: a change that takes longer is no burst

@@ -30,6 +30,7 @@ from agents.contract.fields import (
     ReportedName,
     Sentence,
 )
+from agents.contract.paths import PathsKey, PathTable
 
 
 class GpuFacts(Struct, rename="camel", omit_defaults=True, gc=False):
@@ -129,6 +130,7 @@ class Copy(Struct, rename="camel", omit_defaults=True, gc=False):
     reason: Reason = ""
     message: Sentence = ""
     gpus: Annotated[tuple[GpuIndex, ...], Meta(max_length=64)] = ()  # all of them, where it has several
+    paths: PathsKey = ""  # that callers may use, in the report's table
 
     @property
     def all_gpus(self) -> tuple[int, ...]:
@@ -216,6 +218,7 @@ class Report(Struct, rename="camel", omit_defaults=True, gc=False):
     excursions: Annotated[tuple[Excursion, ...], Meta(max_length=4096)] = ()
     repartition: Annotated[tuple[GpuIndex, ...], Meta(max_length=1024)] = ()  # the node cannot keep both limits here
     reclaim_at: Moment | None = None  # when the cloud takes the node back, as the node has learned
+    paths: PathTable = {}  # of its copies
 
 
 COPY = "copy "  # begins the `what` of a dropped part: a copy without a route

@@ -11,6 +11,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from agents.contract.paths import PathRules
+
 # What the agent fills in for each copy, in arguments and in values of variables; templates have the same placeholders.
 FILLED = frozenset(
     {
@@ -77,6 +79,7 @@ class OwnRuntime(Struct, frozen=True, rename="camel", omit_defaults=True):
     warmup: OwnProbe | None = None
     drain: OwnProbe | None = None
     protocol: Literal["http", "openai", "grpc"] = "http"
+    paths: PathRules = ()  # that callers may use; none: all but those of health, drain and metrics
 
     def __hash__(self) -> int:  # a struct's own would refuse its dictionaries
         return hash(msgspec.json.encode(self, order="deterministic"))

@@ -54,6 +54,7 @@ def compose_report(
         excursions=body.excursions,
         repartition=body.repartition,
         reclaim_at=body.reclaim_at,
+        paths=body.paths,
     )
 
 

@@ -12,6 +12,7 @@ from urllib.parse import quote, urlsplit
 import msgspec
 
 from agents.contract.gateways import TokenTotals
+from agents.contract.paths import paths_key, table_of
 from agents.gateway.wire import DeclaredRoutes, GatewayRefusal, RoutesInForce, RouteSpec, SidecarCounts
 from agents.host.wire import connect
 from agents.seams.routes import Acknowledged, Route, RoutesAway, RouteState
@@ -53,7 +54,15 @@ class SidecarRoutes:
     def declare(self, routes: Sequence[Route]) -> Acknowledged:
         """Declares all routes of this source; in force when it returns. Raises RoutesAway without acknowledgement."""
         specs = tuple(
-            RouteSpec(route.copy, route.service, route.address, route.weight, route.drained) for route in routes
+            RouteSpec(
+                route.copy,
+                route.service,
+                route.address,
+                route.weight,
+                route.drained,
+                paths="" if route.paths is None else paths_key(route.paths),
+            )
+            for route in routes
         )
         if self._sequence < 0:  # continue the sequence of an earlier agent
             answer = self._ask("GET", f"/v1/routes?source={quote(self._source)}")
@@ -65,7 +74,7 @@ class SidecarRoutes:
         if specs != self._declared:  # an unchanged declaration keeps its number, which costs the sidecar no write
             self._sequence += 1
             self._declared = specs
-        body = msgspec.json.encode(DeclaredRoutes(self._sequence, specs))
+        body = msgspec.json.encode(DeclaredRoutes(self._sequence, specs, table_of(route.paths for route in routes)))
         answer = self._ask("PUT", f"/v1/routes/{quote(self._source)}", body)
         try:
             in_force = _in_force.decode(answer)

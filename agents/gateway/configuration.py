@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from zlib import crc32
 
-from agents.gateway.admitting import LONGEST_PATH, PATH
+from agents.gateway.admitting import LONGEST_PATH, MOST_KEYS, NOTHING, PATH
 from agents.gateway.balances import Balance, balance_of
 from agents.gateway.desired import Desired, HaproxyServer
 from agents.gateway.wire import ServiceLimit
@@ -18,8 +18,10 @@ GENERATED = "gpuwright.cfg"
 SERVICES = "services.map"
 LIMITS = "limits.map"
 COPIES = "copies.map"
+PATHS, KEYS = "paths.map", "keys.map"
 TOKENS = "tokens.lua"
 BALANCE = "balance.lua"
+MAPS = (LIMITS, COPIES, PATHS, KEYS)  # besides that of services, which decides when a backend may be used
 NO_LIMIT = "0:2000000000:2:0"  # share shed in millionths; most open requests; Retry-After seconds; 1: no copy may queue
 MOST_COPIES, LONGEST_LIST = 100, 8000  # of a service in its map; HAProxy takes commands of 16 kB
 NOBODY = "gw-nobody"
@@ -128,8 +130,18 @@ hdr Retry-After %[var(txn.gw_limits),field(3,:)] if shed or full or no_room may_
 .if feature(LUA)
     filter lua.gpuwright-tokens
 .endif
-    http-request deny deny_status 404 if {{ path,url_dec -m reg -i {commands} }}
+    http-request set-var(txn.gw_keys) var(txn.gw_service),map_str({folder}/keys.map,{nothing})
+    http-request set-var-fmt(txn.gw_asked) :%[method]:%[path]
+{by_keys}    http-request set-var(txn.gw_admitted) bool(true) if {all_keys}
+    acl admitted var(txn.gw_admitted) -m bool
+    http-request deny deny_status 503 if !admitted {{ nbsrv 0 }}
+    http-request deny deny_status 404 if !admitted
 {by_tokens}"""
+
+# A request is admitted by all kinds of servers that the service has.
+_BY_KEY = """\
+    acl by_key_{number} var(txn.gw_keys),field({number},.),concat(,txn.gw_asked),map_reg({folder}/paths.map) -m found
+"""
 
 # The key is the caller's, or a hash of the body's beginning, which is waited for. A copy with more than 1.5 times the
 # mean of open requests passes requests on to the next one.
@@ -151,21 +163,6 @@ _BY_TOKENS = """\
     use-server %[var(txn.gw_copy)] if {{ var(txn.gw_copy) -m found }}
 .endif
 """
-
-# The agent's commands to a copy use the same port as requests: a service's caller must not be able to end its copies.
-# By shipped template: gpuwright-serve's verbs; Triton's loading, shared memory and settings; what vLLM and SGLang let
-# everybody do to their weights, caches, adapters and running requests, vLLM some of it in its development mode only.
-COMMANDS = (
-    "^[/.]*(metrics|v1[/.]+(drain|batch|warmup|loads|(un)?load_lora_adapter)"
-    "|v2[/.]+(repository|logging|trace|systemsharedmemory|cudasharedmemory|models/+[^/]+/+trace)"
-    "|sleep|wake_up|collective_rpc|reset_(prefix|mm|encoder)_cache|release_kv_cache_memory|fault_tolerance"
-    "|(is_)?scal(e|ing)_elastic_ep|inference/+v1/+abort_requests|abort_requests?|(pause|continue)_generation"
-    "|(get_)?server_info|set_internal_state|dumper|flush_cache|hicache|get_hicache_l3_cache_layout|freeze_gc|slow_down"
-    "|(add|remove|list)_external_corp(us|ora)|(start|stop)_profile|set_trace_level|configure_logging|pd_role_switch"
-    "|(start|stop|dump)_expert_distribution_record|(get_)?remote_instance_transfer_engine_info"
-    "|(init|update|send|destroy|start|begin|end|finish|shutdown)_(draft_)?weights?(_[a-z_]+)?|get_weights_by_name"
-    "|weights?_checker|weight_info|(release|resume)_memory_occupation|(un)?load_lora_adapter(_from_tensors)?)([/.]|$)"
-)
 
 
 def render_base(folder: Path, requests: str, bind: str) -> str:
@@ -196,6 +193,7 @@ def render_generated(desired: Desired, folder: Path, requests: str) -> str:
     )
     parts = [head]
     by_slot = desired.by_slot()
+    by_keys = "".join(_BY_KEY.format(number=number, folder=folder) for number in range(1, MOST_KEYS + 1))
     for slot in range(1, desired.slot_count + 1):
         balance = balance_of(slot)
         parts.append(
@@ -204,7 +202,9 @@ def render_generated(desired: Desired, folder: Path, requests: str) -> str:
                 balance=balance.value,
                 by_prefix=_BY_PREFIX if balance is Balance.PREFIX else "",
                 by_tokens=_BY_TOKENS.format(folder=folder) if balance is Balance.LEAST_TOKENS else "",
-                commands=COMMANDS,
+                by_keys=by_keys,
+                all_keys=" ".join(f"by_key_{number}" for number in range(1, MOST_KEYS + 1)),
+                nothing=NOTHING,
                 path=PATH,
                 longest_path=LONGEST_PATH,
                 folder=folder,

@@ -20,6 +20,7 @@ import msgspec
 
 from agents.contract.addresses import BadAddress, find_objection, parse_address
 from agents.contract.gateways import LeftOutRoute
+from agents.contract.paths import PathTable
 from agents.gateway.balances import FIRST_SLOTS, Balance, balance_of
 from agents.gateway.wire import DeclaredRoutes, RouteSpec, ServiceLimit
 from agents.host import durable
@@ -239,6 +240,7 @@ class SavedRoutes(msgspec.Struct):
 
     sequence: int
     routes: tuple[msgspec.Raw, ...] = ()
+    paths: PathTable = {}
 
 
 class DesiredFile(msgspec.Struct, rename="camel"):
@@ -270,7 +272,7 @@ def _readable(source: str, saved: SavedRoutes) -> DeclaredRoutes:
             log.error("a saved route of %s is left out: %s", source, error)
         else:
             routes.append(route)
-    return DeclaredRoutes(saved.sequence, tuple(routes))
+    return DeclaredRoutes(saved.sequence, tuple(routes), saved.paths)
 
 
 def keep(path: Path, desired: Desired) -> None:
@@ -278,6 +280,7 @@ def keep(path: Path, desired: Desired) -> None:
         source: SavedRoutes(
             declared.sequence,
             tuple(msgspec.Raw(msgspec.json.encode(route)) for route in desired.accepted(source, declared)),
+            declared.paths,
         )
         for source, declared in desired.sources.items()
     }

@@ -45,9 +45,16 @@ def follow_endpoints(endpoints: Endpoints, loopback: bool, own: Collection[CopyA
                 left_out.append(LeftOutRoute(copy.node, copy.id, wrong[:MOST_REASON]))
                 continue
             of_node = routes.setdefault(FOLLOWED + copy.node, {})
-            of_node[copy.id] = RouteSpec(copy.id, service.service, address, copy.weight, copy.drained, copy.in_time)
-    sources = {source: DeclaredRoutes(0, tuple(of_node.values())) for source, of_node in routes.items()}
+            of_node[copy.id] = RouteSpec(
+                copy.id, service.service, address, copy.weight, copy.drained, copy.in_time, copy.paths
+            )
+    sources = {source: _declared(tuple(of_node.values()), endpoints.paths) for source, of_node in routes.items()}
     return Followed(sources, limits, tuple(left_out))
+
+
+def _declared(routes: tuple[RouteSpec, ...], paths: Mapping[str, tuple[str, ...]]) -> DeclaredRoutes:
+    used = {route.paths for route in routes}
+    return DeclaredRoutes(0, routes, {key: rules for key, rules in paths.items() if key in used})
 
 
 def _reach(copy: EndpointCopy, loopback: bool, own: Collection[CopyAddress]) -> tuple[str, str]:

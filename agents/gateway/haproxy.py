@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from agents.gateway import changes, configuration, parsing
+from agents.gateway import admitting, changes, configuration, parsing
 from agents.gateway.changes import Backends, HaproxyCommand
 from agents.gateway.desired import Desired, refuse
 from agents.gateway.master_socket import HaproxyAway, MasterSocket, WorkerGone
@@ -59,6 +59,11 @@ class Haproxy:
         durable.write_changed(limits, configuration.render_limits(desired.limits).encode(), 0o644)
         copies = self.folder / configuration.COPIES
         durable.write_changed(copies, configuration.render_copies(desired).encode(), 0o644)
+        paths, keys = self.folder / configuration.PATHS, self.folder / configuration.KEYS
+        admitted = admitting.list_keys(desired)
+        durable.write_changed(paths, admitting.render_map(admitting.list_expressions(desired)).encode(), 0o644)
+        narrowed = admitting.narrow_keys(_read_map(keys), admitted)
+        durable.write_changed(keys, admitting.render_map(narrowed).encode(), 0o644)
         path = self.folder / configuration.SERVICES
         before = _read_map(path)
         both = {service: slot for service, slot in desired.slots.items() if before.get(service) == _slot(slot)}
@@ -69,6 +74,7 @@ class Haproxy:
         text = configuration.render_generated(desired, self.folder, self.requests)
         durable.write_changed(self.folder / configuration.GENERATED, text.encode(), 0o644)
         durable.write_changed(path, configuration.render_services(desired.slots).encode(), 0o644)
+        durable.write_changed(keys, admitting.render_map(admitted).encode(), 0o644)
 
     def converge(self, desired: Desired) -> ObservedHaproxy:
         """Puts the desired state in force before it returns; raises HaproxyAway, NotApplied or HaproxyGarbled.
@@ -118,12 +124,17 @@ class Haproxy:
     def _configure(self, worker: HaproxyProcess, desired: Desired, wanted: Backends) -> None:
         """Brings one process to the desired state; raises WorkerGone if a reload replaces it."""
         limits = {service: configuration.render_limit(limit) for service, limit in desired.limits.items()}
-        knows_maps = self._knows(worker, configuration.LIMITS) and self._knows(worker, configuration.COPIES)
+        knows_maps = all(self._knows(worker, name) for name in configuration.MAPS)
         if not worker.old and not (knows_maps and self._has_slots(worker, desired.slot_count)):
             self._reload_with_known(worker, desired, wanted)
             raise WorkerGone("replaced by a process that has read the files")
+        keys = admitting.list_keys(desired)
         if knows_maps:
             self._set_map(worker, configuration.LIMITS, limits)
+            self._set_map(worker, configuration.PATHS, admitting.list_expressions(desired), removes=False)
+            self._set_map(
+                worker, configuration.KEYS, admitting.narrow_keys(self._map(worker, configuration.KEYS), keys)
+            )
         path = str(self.folder / configuration.SERVICES)
         entries = {service: _slot(slot) for service, slot in desired.slots.items()}
         current_map = parsing.parse_map(self.master.ask(f"show map {path}", worker))
@@ -139,6 +150,9 @@ class Haproxy:
         takes_changes = takes_changes and self._run(worker, changes.closing_commands(wanted, self._servers(worker)))
         if not takes_changes:
             return
+        if knows_maps:  # what only a copy that is gone did not admit is admitted now
+            self._set_map(worker, configuration.KEYS, keys)
+            self._set_map(worker, configuration.PATHS, admitting.list_expressions(desired))
         current = self._servers(worker)
         refused = changes.find_refused_addresses(wanted, current)
         if refused:
@@ -152,14 +166,18 @@ class Haproxy:
     def _knows(self, worker: HaproxyProcess, name: str) -> bool:
         return not self.master.ask(f"show map {self.folder / name}", worker).startswith(changes.NO_MAP)
 
-    def _set_map(self, worker: HaproxyProcess, name: str, wanted: Mapping[str, str]) -> None:
-        """Changes a map whose order does not matter, and reads it back."""
-        path = str(self.folder / name)
-        self._run(
-            worker, changes.map_changes(path, wanted, parsing.parse_map(self.master.ask(f"show map {path}", worker)))
-        )
-        if parsing.parse_map(self.master.ask(f"show map {path}", worker)) != wanted:
-            raise NotApplied(f"process {worker.pid} of HAProxy does not take the entries of {path}")
+    def _map(self, worker: HaproxyProcess, name: str) -> dict[str, str]:
+        return parsing.parse_map(self.master.ask(f"show map {self.folder / name}", worker))
+
+    def _set_map(self, worker: HaproxyProcess, name: str, wanted: Mapping[str, str], removes: bool = True) -> None:
+        """Changes a map whose order does not matter, and reads it back; without `removes` other entries stay."""
+        current = self._map(worker, name)
+        wanted = wanted if removes else {**current, **wanted}
+        if current == wanted:
+            return
+        self._run(worker, changes.map_changes(str(self.folder / name), wanted, current))
+        if self._map(worker, name) != wanted:
+            raise NotApplied(f"process {worker.pid} of HAProxy does not take the entries of {self.folder / name}")
 
     def _run(self, worker: HaproxyProcess, steps: Iterable[HaproxyCommand]) -> bool:
         """Runs commands; returns False if an old process takes no changes, which is fine: it gets no new requests."""

@@ -8,6 +8,7 @@ from msgspec import Meta, Struct
 
 from agents.contract.fields import Count, Counter, Identifier, Name, ServiceName
 from agents.contract.gateways import LengthTotals, TokenTotals, WindowTotals
+from agents.contract.paths import PathsKey, PathTable
 
 
 class RouteSpec(Struct, rename="camel", frozen=True, forbid_unknown_fields=False):
@@ -19,6 +20,7 @@ class RouteSpec(Struct, rename="camel", frozen=True, forbid_unknown_fields=False
     weight: Annotated[float, Meta(gt=0, le=1e12)] = 1.0
     drained: bool = False
     in_time: Count = 0  # most open requests that it answers within the SLO; 0: unknown
+    paths: PathsKey = ""  # that callers may use
 
 
 class DeclaredRoutes(Struct, rename="camel", frozen=True):
@@ -26,6 +28,7 @@ class DeclaredRoutes(Struct, rename="camel", frozen=True):
 
     sequence: Counter
     routes: Annotated[tuple[RouteSpec, ...], Meta(max_length=4096)] = ()
+    paths: PathTable = {}  # of its routes
 
 
 class ServiceLimit(Struct, rename="camel", frozen=True, omit_defaults=True):

@@ -95,6 +95,11 @@ class Filler:
                 self._filled[copy.id] = None
         return self._filled[copy.id]
 
+    def paths(self, copy: NodeCopy) -> tuple[str, ...] | None:
+        """Returns the paths that callers of the copy may use; None if its template has changed since it started."""
+        filled = self.filled(copy)
+        return filled.paths if filled else None
+
     def forget(self, copy: str) -> None:
         self._filled.pop(copy, None)
 

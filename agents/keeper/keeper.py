@@ -197,7 +197,7 @@ class Keeper:
             decided = self._reconciler.reconcile(assignment, situation, self._contact, now)
             self._held = decided + self._reconciler.held_by_gateway(self._routes.away)
         if now >= self._silent_until or not self._verifies_adopted():
-            self._routes.bring_up_to_date(list_routes(self.copies(), self._host, self._steps.freed))
+            self._routes.bring_up_to_date(list_routes(self.copies(), self._host, self.filler.paths, self._steps.freed))
         self._pass_gates(now)
         self._steps.set_off({gpu.uuid: gpu for gpu in situation.gpus.values()}, now, self._may_start)
         moving = any(copy.stage not in (Stage.READY, Stage.SWAPPED) for copy in self.copies())

@@ -19,7 +19,12 @@ HANG_SECONDS = 0.5  # then the keeper goes on with its other work while the gate
 log = logging.getLogger(__name__)
 
 
-def list_routes(copies: Collection[NodeCopy], host: str, dead: Collection[str] = ()) -> tuple[Route, ...]:
+def list_routes(
+    copies: Collection[NodeCopy],
+    host: str,
+    paths_of: Callable[[NodeCopy], tuple[str, ...] | None],
+    dead: Collection[str] = (),
+) -> tuple[Route, ...]:
     """Returns a route for every copy that may get requests or may still have open ones; dead processes get none."""
     return tuple(
         Route(
@@ -28,6 +33,7 @@ def list_routes(copies: Collection[NodeCopy], host: str, dead: Collection[str] =
             f"{host}:{copy.port}",
             max(copy.wanted.rate_per_second, 1e-6),
             drained=copy.stage in (Stage.DRAINING, Stage.ENDING),
+            paths=paths_of(copy),
         )
         for copy in sorted(copies, key=lambda copy: copy.id)
         if copy.served and copy.stage in ROUTED and copy.id not in dead

@@ -10,6 +10,7 @@ from datetime import datetime
 
 from agents.contract.assignments import Assignment
 from agents.contract.logs import LogText, LogWanted
+from agents.contract.paths import table_of
 from agents.contract.reports import COPY, Answer, Copy, Inventory, UsageInterval
 from agents.host import clocks
 from agents.keeper.copies import NodeCopy
@@ -240,8 +241,12 @@ class LocalNode:
             # The oldest first; the rest follows once these are acknowledged.
             usage=tuple(accounts)[: reporting.MOST_USAGE],
             copies=tuple(
-                reporting.reported_copy(copy, index, self._around.host, keeper.in_force(copy)) for copy in copies
+                reporting.reported_copy(
+                    copy, index, self._around.host, keeper.in_force(copy), keeper.filler.paths(copy)
+                )
+                for copy in copies
             ),
+            paths=table_of(keeper.filler.paths(copy) for copy in copies if copy.served),
             held_back=tuple(
                 reporting.held_back(held, keeper.exit_code(held.instance))
                 for held in keeper.held[: reporting.MOST_OF_A_KIND]

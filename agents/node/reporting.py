@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 import msgspec
 
 from agents.contract.admitted import AdmittedEntry, MetadataState
 from agents.contract.fields import LATENCY_EDGES_MS
+from agents.contract.paths import paths_key
 from agents.contract.reports import (
     OF_GPU,
     OF_SPELL,
@@ -46,6 +47,7 @@ class ReportBody:
     excursions: tuple[Excursion, ...] = ()
     repartition: tuple[int, ...] = ()
     reclaim_at: datetime | None = None
+    paths: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def gpu_minute(
@@ -114,7 +116,9 @@ def _inside(amount: float) -> float:
     return min(max(amount, 0.0), MOST_AMOUNT) if amount == amount else 0.0  # NaN is not itself
 
 
-def reported_copy(copy: NodeCopy, index: Mapping[str, int], host: str, routed: bool) -> SaidCopy:
+def reported_copy(
+    copy: NodeCopy, index: Mapping[str, int], host: str, routed: bool, paths: tuple[str, ...] | None
+) -> SaidCopy:
     return SaidCopy(
         id=copy.id,
         instance=copy.instance,
@@ -127,6 +131,7 @@ def reported_copy(copy: NodeCopy, index: Mapping[str, int], host: str, routed: b
         reason=copy.reason,
         message=_sentence(copy.message),
         gpus=tuple(index[gpu] for gpu in copy.gpus if gpu in index),
+        paths=paths_key(paths) if copy.served and paths is not None else "",
     )
 
 

@@ -18,6 +18,7 @@ class Route:
     address: str  # host:port
     weight: float  # above 0: its part of the service's requests, relative to copies on all nodes
     drained: bool = False  # no new requests; open ones are finished
+    paths: tuple[str, ...] | None = None  # that callers may use; None: not known
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,5 +55,6 @@ class Filled:
     processes: int = 1  # of one server: the SM limit applies to each, so it is divided
     start_seconds: float = 120.0
     drain_seconds: float = 60.0
+    paths: tuple[str, ...] = ()  # that callers may use
     confined: Confined | None = None  # of a user's own image or command
     folders: tuple[str, ...] = ()  # roots of its paths, which a container must see; `:ro` at the end: read-only

@@ -113,6 +113,7 @@ def fill(template: Template, args: Mapping[str, object], builtin: Builtin) -> Fi
         processes=form.processes,
         start_seconds=form.start_seconds,
         drain_seconds=form.drain_seconds,
+        paths=form.paths,
         folders=tuple(dict.fromkeys(folders)),
     )
 

@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from agents.contract.paths import PathRules
+
 Words = Annotated[str, Meta(max_length=1000, pattern=r"^[^\x00-\x1f\x7f]*$(?!\n)")]
 ArgName = Annotated[str, Meta(pattern=r"^[A-Za-z][-A-Za-z0-9_.]{0,62}$(?!\n)")]
 VariableName = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$(?!\n)")]
@@ -91,3 +93,4 @@ class TemplateForm(Struct, frozen=True, forbid_unknown_fields=True, rename="came
     processes: Annotated[int, Meta(ge=1, le=64)] = 1
     start_seconds: Seconds = 120.0
     drain_seconds: Seconds = 60.0
+    paths: PathRules = ()  # that callers may use, through the gateway; none: no path

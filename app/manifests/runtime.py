@@ -14,8 +14,8 @@ from app.manifests.quantities import LARGEST, Name, Names, Word, rule_fault
 from app.manifests.spec import Contradiction, Spec
 
 OWN = ("image", "command")
-OWN_ONLY = ("signature", "env", "secrets", "volumes", "port", "probes", "warmup", "drain", "protocol")
-SERVER_ONLY = ("port", "probes", "warmup", "drain", "protocol")
+OWN_ONLY = ("signature", "env", "secrets", "volumes", "port", "probes", "warmup", "drain", "protocol", "paths")
+SERVER_ONLY = ("port", "probes", "warmup", "drain", "protocol", "paths")
 # Variables that change which code a program runs, where it sends its requests, or which limits hold for it; nodes have
 # the same list. A prefix ends with *; upper and lower case are the same here.
 DANGEROUS_VARIABLES = (
@@ -33,6 +33,10 @@ DANGEROUS_VARIABLES = (
     "PIP_*", "UV_*", "CONDA_*", "MAKEFLAGS", "PAGER", "EDITOR", "VISUAL", "BROWSER",
 )  # fmt: skip
 _DANGEROUS = re.compile("|".join(re.escape(name).replace(r"\*", ".*") for name in DANGEROUS_VARIABLES), re.IGNORECASE)
+# A method or `*`, and a path with holes; nodes and gateways have the same pattern.
+_SEGMENT = r"(?:[-A-Za-z0-9._~$&'()+,=:@]|\{[A-Za-z][A-Za-z0-9]{0,30}\})+"
+RULE = rf"(?:\*|[A-Z]{{1,20}}) /(?:{_SEGMENT}/)*(?:{_SEGMENT}|\*\*)?"
+LONGEST_RULE, MOST_RULES = 300, 64
 _IMAGE = re.compile(r"[a-z0-9][-a-z0-9._:/]{0,254}(@sha256:[0-9a-f]{64})?")
 _SIGNATURE = re.compile(r"[A-Za-z0-9+/]{86}==")
 _VARIABLE = "^[A-Za-z_][A-Za-z0-9_]{0,127}$"
@@ -76,6 +80,13 @@ def _variable(name: str) -> str:
     return name
 
 
+def _path_rule(value: str) -> str:
+    if len(value) > LONGEST_RULE or not re.fullmatch(RULE, value):
+        allowed = "a method or *, and a path, such as POST /v1/models/{name}/infer or GET /files/**"
+        raise rule_fault(f"{quoted(value)} names no paths", allowed)
+    return value
+
+
 def _args_form(value: object) -> str:
     return "<list>" if isinstance(value, list) else "<arguments>"
 
@@ -90,6 +101,7 @@ Arguments = Annotated[
     | Annotated[list[Text], Field(max_length=100), Tag("<list>")],
     Discriminator(_args_form),
 ]
+PathRule = Annotated[StrictStr, AfterValidator(_path_rule)]
 UrlPath = Annotated[str, Field(pattern=r"^/[!-~]{0,499}$")]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
@@ -152,6 +164,11 @@ class RuntimeSpec(Spec):
     warmup: ProbeSpec | None = Field(None, description="A first request; 2xx: it has computed once and is warm")
     drain: DrainSpec | None = Field(None, description="How it ends without losing a request")
     protocol: Literal["http", "openai", "grpc"] = Field("http", description="How the gateway talks to it")
+    paths: Annotated[list[PathRule], Field(min_length=1, max_length=MOST_RULES)] | None = Field(
+        None,
+        description="What callers may use: a method or *, and a path, in which {x} is a segment and ** the rest. Left "
+        "out, all paths but those of probes.health and drain, and /metrics",
+    )
 
 
 def runtime_contradictions(runtime: JSON, field: str, serves: bool = True) -> Iterator[Contradiction]:

@@ -39,6 +39,7 @@ class NodeDetail(msgspec.Struct, rename="camel", omit_defaults=True):
     excursions: tuple[Excursion, ...] = ()
     repartition: tuple[int, ...] = ()
     owners: Mapping[str, InstanceOwner] = {}
+    paths: Mapping[str, tuple[str, ...]] = {}  # that callers may use, by the key that copies name
 
 
 def detail_of(report: Report) -> NodeDetail:
@@ -57,6 +58,7 @@ def detail_of(report: Report) -> NodeDetail:
         report.excursions,
         report.repartition,
         owners,
+        report.paths,
     )
 
 
@@ -67,7 +69,7 @@ def encode(report: Report) -> bytes:
 def fingerprint(report: Report) -> bytes:
     """Returns sixteen bytes that stay the same while the detail does."""
     unwell = [describe_ailing(gpu) for gpu in report.gpus if _unwell(gpu)]
-    detail = (unwell, report.copies, report.held_back, report.excursions, report.repartition)
+    detail = (unwell, report.copies, report.held_back, report.excursions, report.repartition, report.paths)
     return blake2b(msgspec.json.encode(detail), digest_size=16).digest()
 
 

@@ -14,10 +14,10 @@ from sqlalchemy import Connection
 
 from agents.contract.addresses import IpNetwork
 from agents.contract.assignments import Assignment
-from agents.contract.gateways import Endpoints, ServiceEndpoints
+from agents.contract.gateways import Endpoints
 from app.access import Principal
 from app.nodes.detail import NodeDetail
-from app.nodes.endpoints import NodeCopies, filter_tenant, list_copies, list_services
+from app.nodes.endpoints import NodeCopies, list_copies, list_endpoints, select_services
 from app.nodes.node_lane import NodeLane
 from app.nodes.refused_copies import record_refused
 from app.store.database.database import Unavailable
@@ -130,13 +130,11 @@ class EndpointPolls:
                 for node, known in nodes.items()
                 if known.copies.refused and known is not self._nodes.get(node)
             }
-            version = read if found != before.endpoints.services or not before.body else before.endpoints.version
             self._nodes = nodes
-            if version == before.endpoints.version and before.body:
+            if before.body and msgspec.structs.replace(found, version=before.endpoints.version) == before.endpoints:
                 self._known = EndpointSnapshot(read, before.endpoints, before.body)
             else:
-                fresh = Endpoints(version, found)
-                self._known = EndpointSnapshot(read, fresh, msgspec.json.encode(fresh))
+                self._known = EndpointSnapshot(read, found, msgspec.json.encode(found))
                 self._release()
             if refused:
                 await record_refused(self._lane, refused)
@@ -145,7 +143,7 @@ class EndpointPolls:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
-    def _read_all(self, connection: Connection) -> tuple[int, dict[str, NodeEndpoints], tuple[ServiceEndpoints, ...]]:
+    def _read_all(self, connection: Connection) -> tuple[int, dict[str, NodeEndpoints], Endpoints]:
         """Reads one consistent moment, and nothing of nodes whose reports and assignments have not changed."""
         version = endpoints.version(connection)
         stamps = endpoints.stamps(connection)
@@ -160,7 +158,7 @@ class EndpointPolls:
             nodes[row.node] = NodeEndpoints(stamps[row.node], self._placed(row))
         limits, declared = endpoints.read_limits(connection), endpoints.read_declared(connection)
         copies = (copy for known in nodes.values() for copy in known.copies.copies)
-        return version, nodes, list_services(copies, limits, declared)
+        return version, nodes, list_endpoints(version, copies, limits, declared)
 
     def _placed(self, row: endpoints.CopiesOfNode) -> NodeCopies:
         stored = msgspec.convert(row.detail or {}, NodeDetail)
@@ -171,9 +169,4 @@ class EndpointPolls:
 def _body(known: EndpointSnapshot, who: Principal, service: str) -> bytes:
     if not who.tenant and not service:
         return known.body
-    shown: Sequence[ServiceEndpoints] = known.endpoints.services
-    if who.tenant:
-        shown = filter_tenant(shown, who.tenant)
-    if service:
-        shown = [endpoint for endpoint in shown if endpoint.service == service]
-    return msgspec.json.encode(Endpoints(known.endpoints.version, tuple(shown)))
+    return msgspec.json.encode(select_services(known.endpoints, who.tenant or "", service))

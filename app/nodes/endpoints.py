@@ -15,7 +15,8 @@ import msgspec
 from agents.contract.addresses import IpNetwork
 from agents.contract.assignments import AssignedInstance, Assignment, owner_name
 from agents.contract.fields import LEAVING_STAGES, UP_STAGES
-from agents.contract.gateways import EndpointCopy, ServiceEndpoints
+from agents.contract.gateways import EndpointCopy, Endpoints, ServiceEndpoints
+from agents.contract.paths import look_up, paths_key, table_of
 from agents.contract.reports import Copy
 from app.nodes.detail import NodeDetail
 from app.nodes.refused_copies import RefusedCopy, find_address_fault
@@ -34,6 +35,7 @@ class ServiceCopy:
     instance: str
     copy: EndpointCopy
     assigned: AssignedInstance | None  # None: no node is assigned it any more
+    paths: tuple[str, ...] | None = None  # that callers may use; None: its agent does not say so
 
     @property
     def up(self) -> bool:
@@ -78,8 +80,10 @@ def list_copies(
             refused.append(RefusedCopy(copy.id, objection))
             continue
         weight = max(instance.rate_per_second if instance else 0.0, SMALLEST_WEIGHT)
-        endpoint = EndpointCopy(copy.id, node, copy.address, weight, copy.stage in LEAVING_STAGES)
-        found.append(ServiceCopy(service, copy.instance, endpoint, instance))
+        paths = look_up(detail.paths, copy.paths)  # under their own key: a node could give them another's
+        key_of_paths = "" if paths is None else paths_key(paths)
+        endpoint = EndpointCopy(copy.id, node, copy.address, weight, copy.stage in LEAVING_STAGES, paths=key_of_paths)
+        found.append(ServiceCopy(service, copy.instance, endpoint, instance, paths))
     return NodeCopies(tuple(found), tuple(refused))
 
 
@@ -93,9 +97,9 @@ def _objection(copy: Copy, service: str, number: int, networks: Sequence[IpNetwo
     return find_address_fault(copy.address, tuple(networks))
 
 
-def list_services(
-    copies: Iterable[ServiceCopy], limits: Mapping[str, GatewayLimit], declared: Iterable[str] = ()
-) -> tuple[ServiceEndpoints, ...]:
+def list_endpoints(
+    version: int, copies: Iterable[ServiceCopy], limits: Mapping[str, GatewayLimit], declared: Iterable[str] = ()
+) -> Endpoints:
     """Returns every service that is declared, or has a copy or a limit, by name.
 
     Requests of a service without a copy belong to it as well: gateways answer and count them.
@@ -106,7 +110,8 @@ def list_services(
     for copy in known:
         if copy.assigned is not None or copy.instance not in assigned:  # otherwise the instance belongs to another node
             by_service.setdefault(copy.service, []).append(copy)
-    return tuple(_service(name, by_service[name], limits.get(name, GatewayLimit())) for name in sorted(by_service))
+    services = tuple(_service(name, by_service[name], limits.get(name, GatewayLimit())) for name in sorted(by_service))
+    return Endpoints(version, services, table_of(copy.paths for listed in by_service.values() for copy in listed))
 
 
 def _service(name: str, copies: list[ServiceCopy], limit: GatewayLimit) -> ServiceEndpoints:
@@ -138,12 +143,21 @@ def _in_time(copy: ServiceCopy, limit: GatewayLimit) -> EndpointCopy:
     return msgspec.structs.replace(copy.copy, in_time=most) if most else copy.copy
 
 
-def filter_tenant(endpoints: Iterable[ServiceEndpoints], tenant: str) -> tuple[ServiceEndpoints, ...]:
-    """Returns a tenant's own services without addresses: a copy takes commands at the address of its requests."""
-    mine = [endpoint for endpoint in endpoints if endpoint.service.startswith(f"{tenant}/")]
-    return tuple(
-        msgspec.structs.replace(
-            service, copies=tuple(msgspec.structs.replace(copy, address="") for copy in service.copies)
-        )
-        for service in mine
-    )
+def select_services(endpoints: Endpoints, tenant: str, service: str) -> Endpoints:
+    """Returns one service or all, of a tenant or of all; a tenant's have no addresses, where copies take commands."""
+    shown = [
+        each
+        for each in endpoints.services
+        if each.service.startswith(f"{tenant}/" if tenant else "") and service in ("", each.service)
+    ]
+    if tenant:
+        shown = [
+            msgspec.structs.replace(each, copies=tuple(_hide_address(copy) for copy in each.copies)) for each in shown
+        ]
+    keys = {copy.paths for each in shown for copy in each.copies}
+    paths = {key: rules for key, rules in endpoints.paths.items() if key in keys}
+    return Endpoints(endpoints.version, tuple(shown), paths)
+
+
+def _hide_address(copy: EndpointCopy) -> EndpointCopy:
+    return msgspec.structs.replace(copy, address="")

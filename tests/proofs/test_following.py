@@ -23,7 +23,7 @@ from app.store.fleet import assignments, endpoints
 from app.store.fleet.endpoints import GatewayLimit
 from tests.agents.gateway.test_routes import answering, get
 from tests.support.gateway_counts import newest_counts
-from tests.support.haproxy import Copies, Gateway, running_copies
+from tests.support.haproxy import ANY_KEY, ANY_TABLE, Copies, Gateway, running_copies
 from tests.support.load import steady_load
 from tests.support.patience import until
 from tests.support.postgres import DatabaseServer
@@ -57,11 +57,12 @@ class Fleet:
                 "gpu": 0,
                 "stage": stage,
                 "address": f"127.0.0.1:{self.copies.ports[index]}",
+                "paths": ANY_KEY,
             }
             for index, stage in copies
         ]
         instances = [{"id": f"i-{index}", "gpu": 0, "tenant": "shop", "service": "search"} for index, _ in copies]
-        said = report(node, next(sequences), instances=instances, copies=there)
+        said = report(node, next(sequences), instances=instances, copies=there, paths=ANY_TABLE)
         assert send(self.server, self.tokens[node], said).status == 200
 
     def tell(self, node: str, *indexes: int, rate: float = 100.0) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from agents.contract.paths import paths_key, table_of
 from agents.gateway.client import SidecarRoutes
 from agents.gateway.configuration import render_base
 from agents.gateway.desired import Desired
@@ -25,6 +26,8 @@ from tests.support.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = Path("/usr/sbin/haproxy")
+ANY_PATH = ("* /**",)  # the rules of copies that answer whatever they are asked
+ANY_KEY, ANY_TABLE = paths_key(ANY_PATH), table_of([ANY_PATH])
 
 
 class Gateway:
@@ -156,7 +159,7 @@ class Copies:
         self.process = process
 
     def route(self, index: int, service: str = "shop/search", weight: int = 100, drained: bool = False) -> Route:
-        return Route(f"copy-{index}", service, f"127.0.0.1:{self.ports[index]}", weight, drained)
+        return Route(f"copy-{index}", service, f"127.0.0.1:{self.ports[index]}", weight, drained, ANY_PATH)
 
     def requests(self, index: int) -> int:
         """How many this copy has had."""

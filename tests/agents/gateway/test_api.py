@@ -26,7 +26,7 @@ from agents.gateway.sidecar import AlreadyRunning, Sidecar, SidecarCondition
 from agents.gateway.wire import DeclaredRoutes
 from agents.seams.routes import Route, RoutesAway
 from tests.agents.gateway.test_routes import answering
-from tests.support.haproxy import ROOT, Copies, Gateway, insist
+from tests.support.haproxy import ANY_PATH, ROOT, Copies, Gateway, insist
 from tests.support.patience import patience, until
 from tests.support.ports import free_port
 
@@ -123,7 +123,7 @@ def test_a_source_is_named_like_a_node(api: Api, source: str) -> None:
 
 
 def test_a_token_speaks_for_its_own_source_alone(api: Api, copies: Copies) -> None:
-    route = Route("c", "shop/search", f"127.0.0.1:{copies.ports[0]}", 1)
+    route = Route("c", "shop/search", f"127.0.0.1:{copies.ports[0]}", 1, paths=ANY_PATH)
     assert api.routes("node-1", "one-secret").declare([route]).routes[0].ready
     for source, token in (("node-2", "one-secret"), ("node-1", "two-secret")):
         with pytest.raises(RoutesAway, match="forbidden"):
@@ -139,7 +139,9 @@ def test_a_token_speaks_for_its_own_source_alone(api: Api, copies: Copies) -> No
 
 
 def test_what_is_in_force_can_be_read_and_scraped(api: Api, copies: Copies) -> None:
-    api.routes("node-1", "one-secret").declare([Route('c"1', "shop/search", f"127.0.0.1:{copies.ports[0]}", 1)])
+    api.routes("node-1", "one-secret").declare(
+        [Route('c"1', "shop/search", f"127.0.0.1:{copies.ports[0]}", 1, paths=ANY_PATH)]
+    )
     held = api.say("GET", "/v1/routes?source=node-1").json["node-1"]["routes"]
     assert held == [{"copy": 'c"1', "ready": True, "openRequests": 0}]
     page = api.say("GET", "/metrics").json

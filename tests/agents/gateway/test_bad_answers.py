@@ -19,7 +19,7 @@ from agents.gateway.parsing import HaproxyGarbled, HaproxyProcess, ServerLoad, S
 from agents.gateway.sidecar import Sidecar, Troubles
 from agents.gateway.wire import DeclaredRoutes, RouteSpec
 from tests.agents.gateway.test_routes import answering
-from tests.support.haproxy import Copies, Gateway
+from tests.support.haproxy import ANY_KEY, ANY_TABLE, Copies, Gateway
 from tests.support.patience import until
 from tests.support.soak import scaled
 
@@ -80,7 +80,11 @@ def with_bad_answers(tmp_path: Path, seconds: float = 5.0) -> Iterator[tuple[Gat
 
 
 def declared(copies: Copies, sequence: int, index: int) -> DeclaredRoutes:
-    return DeclaredRoutes(sequence, (RouteSpec(f"copy-{index}", "shop/search", f"127.0.0.1:{copies.ports[index]}"),))
+    return DeclaredRoutes(
+        sequence,
+        (RouteSpec(f"copy-{index}", "shop/search", f"127.0.0.1:{copies.ports[index]}", paths=ANY_KEY),),
+        ANY_TABLE,
+    )
 
 
 def instead(command: str, said: bytes, asked: str, good: bytes) -> bytes:

@@ -15,7 +15,7 @@ import pytest
 
 from agents.gateway.sidecar import Sidecar
 from agents.gateway.wire import DeclaredRoutes, RouteSpec, ServiceLimit
-from tests.support.haproxy import Copies, Gateway, running_copies
+from tests.support.haproxy import ANY_KEY, ANY_TABLE, Copies, Gateway, running_copies
 from tests.support.patience import patience, until
 
 pytestmark = pytest.mark.slow
@@ -44,10 +44,10 @@ class Balanced:
         """Returns when HAProxy finds all copies ready that are not drained."""
         self.sequence += 1
         routes = tuple(
-            RouteSpec(f"c{at}", SERVICE, f"127.0.0.1:{(ports or self.ports)[at]}", weight, at == drained)
+            RouteSpec(f"c{at}", SERVICE, f"127.0.0.1:{(ports or self.ports)[at]}", weight, at == drained, paths=ANY_KEY)
             for at, weight in zip(copies, weights or (1,) * len(copies), strict=True)
         )
-        self.sidecar.declare("node-1", DeclaredRoutes(self.sequence, routes))
+        self.sidecar.declare("node-1", DeclaredRoutes(self.sequence, routes, ANY_TABLE))
 
         def all_ready() -> bool:
             found = self.sidecar.in_force("node-1")

@@ -35,7 +35,7 @@ def test_requests_that_time_out_are_in_flight_no_longer(tmp_path: Path, copies: 
 
         def send(_: int) -> int:
             with closing(http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=patience())) as connection:
-                connection.request("POST", "/lab/chat/slow?ms=60000", SHORT)
+                connection.request("POST", "/lab/chat/v1/completions?ms=60000", SHORT)
                 return connection.getresponse().status
 
         answers = [pool.submit(send, at) for at in range(4)]
@@ -56,7 +56,7 @@ def test_without_lua_requests_go_by_open_requests(tmp_path: Path, copies: Copies
 
         def send(_: int) -> str:
             with closing(http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=patience())) as connection:
-                connection.request("POST", "/lab/chat/slow?ms=500", SHORT)
+                connection.request("POST", "/lab/chat/v1/completions?ms=500", SHORT)
                 return connection.getresponse().read().decode().split()[0]
 
         assert sorted(Counter(pool.map(send, range(4))).values()) == [2, 2]

@@ -116,7 +116,7 @@ class Beside:
         wanted = follow_endpoints(told(*copies, **limit), loopback=True)  # type: ignore[arg-type]
         self.sidecar.follow(wanted.sources, wanted.limits)
 
-    def get(self, path: str = "/shop/search/x") -> tuple[int, str]:
+    def get(self, path: str = "/shop/search/healthz") -> tuple[int, str]:
         """Status and Retry-After."""
         connection = http.client.HTTPConnection("127.0.0.1", self.gateway.port, timeout=patience())
         connection.request("GET", path)
@@ -181,7 +181,9 @@ def test_a_share_of_requests_is_shed_and_asked_to_come_again(beside: Beside, ser
 def test_more_than_may_wait_is_turned_away(beside: Beside, served: EndpointCopy) -> None:
     beside.follow(served, queue_limit=2, retry_after_seconds=5)
     answers: list[tuple[int, str]] = []
-    slow = [threading.Thread(target=lambda: answers.append(beside.get("/shop/search/x?ms=1500"))) for _ in range(2)]
+    slow = [
+        threading.Thread(target=lambda: answers.append(beside.get("/shop/search/healthz?ms=1500"))) for _ in range(2)
+    ]
     for thread in slow:
         thread.start()
     until(lambda: beside.open_at("_node-2:a") == 2, "two are open")
@@ -195,7 +197,7 @@ def test_more_than_may_wait_is_turned_away(beside: Beside, served: EndpointCopy)
 @pytest.mark.slow
 def test_in_an_overload_no_more_are_let_in_than_are_answered_in_time(beside: Beside, served: EndpointCopy) -> None:
     beside.follow(served, queue_limit=1000, slo_ms=50.0)
-    slow = [threading.Thread(target=beside.get, args=("/shop/search/x?ms=3500",)) for _ in range(30)]
+    slow = [threading.Thread(target=beside.get, args=("/shop/search/healthz?ms=3500",)) for _ in range(30)]
     for thread in slow:
         thread.start()
 
@@ -204,7 +206,7 @@ def test_in_an_overload_no_more_are_let_in_than_are_answered_in_time(beside: Bes
         return sum(one.open for one in services if one.service == "shop/search")
 
     until(lambda: waiting() == 30, "those who wait are counted")
-    until(lambda: beside.get("/shop/search/x?ms=0") == (503, "2"), "more than are answered in time are open")
+    until(lambda: beside.get("/shop/search/healthz?ms=0") == (503, "2"), "more than are answered in time are open")
     for thread in slow:
         thread.join()
     assert beside.get() == (200, ""), "who finds room is let in"
@@ -215,7 +217,7 @@ def test_what_was_shed_is_counted_as_asked_for(beside: Beside) -> None:
     wanted = follow_endpoints(told(service="shop/counted", shed_share=1.0), loopback=True)
     beside.sidecar.follow(wanted.sources, wanted.limits)
     for _ in range(5):
-        assert beside.get("/shop/counted/x")[0] == 503
+        assert beside.get("/shop/counted/healthz")[0] == 503
 
     def counted() -> list[tuple[int, int, int]]:
         services = build_counts(beside.sidecar.counts(), 1, 1).services
@@ -251,4 +253,4 @@ def test_limits_outlive_a_reload_and_a_hand_that_undoes_them(beside: Beside, ser
 def test_a_service_without_copies_asks_its_callers_to_come_again(beside: Beside) -> None:
     wanted = follow_endpoints(told(service="shop/unserved", shed_share=1.0, retry_after_seconds=30), loopback=True)
     beside.sidecar.follow(wanted.sources, wanted.limits)
-    assert beside.get("/shop/unserved/x") == (503, "30")
+    assert beside.get("/shop/unserved/healthz") == (503, "30")

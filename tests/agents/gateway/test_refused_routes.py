@@ -55,7 +55,7 @@ def sidecar(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sidec
 def status(gateway: Gateway, service: str = "shop/search") -> int:
     connection = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=patience())
     try:
-        connection.request("GET", f"/{service}/x")
+        connection.request("GET", f"/{service}/healthz")
         return connection.getresponse().status
     finally:
         connection.close()

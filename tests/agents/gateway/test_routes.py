@@ -12,7 +12,7 @@ import pytest
 from agents.gateway.balances import FIRST_SLOTS
 from agents.gateway.client import SidecarRoutes
 from agents.seams.routes import Acknowledged, Route, RoutesAway
-from tests.support.haproxy import Copies, Gateway
+from tests.support.haproxy import ANY_PATH, Copies, Gateway
 from tests.support.load import steady_load
 from tests.support.patience import patience, until
 
@@ -105,7 +105,7 @@ def test_a_service_whose_last_copy_went_asks_its_callers_to_come_again(gateway: 
 
 def test_a_copy_that_is_dead_costs_no_request_and_is_told_as_not_ready(gateway: Gateway, copies: Copies) -> None:
     routes = gateway.routes()
-    dead = Route("dead", "shop/search", "127.0.0.1:1", 100)
+    dead = Route("dead", "shop/search", "127.0.0.1:1", 100, paths=ANY_PATH)
     routes.declare([copies.route(0), dead])
     assert {get(gateway, method="POST")[0] for _ in range(8)} == {200}
     until(lambda: ready(routes.declare([copies.route(0), dead])) == {"copy-0": True, "dead": False}, "its check fails")

@@ -7,7 +7,7 @@ import json
 import msgspec
 import pytest
 
-from agents.contract import runtimes
+from agents.contract import paths, runtimes
 from agents.contract.runtimes import OwnRuntime, is_dangerous, own_runtime
 from app.manifests import runtime as declared
 from app.manifests.reader import API, read
@@ -87,6 +87,32 @@ def test_a_template_is_no_own_runtime() -> None:
 )
 def test_each_fault_of_a_runtime_is_named(runtime: object, field: str, says: str) -> None:
     assert says in faults_of(runtime)[field]
+
+
+def test_what_callers_may_use_is_declared_as_nodes_and_gateways_read_it() -> None:
+    assert (declared.RULE, declared.LONGEST_RULE, declared.MOST_RULES) == (
+        paths.RULE, paths.LONGEST_RULE, paths.MOST_RULES
+    )  # fmt: skip
+    rules = ["GET /", "* /**", "POST /v1/models/{name}:infer", "POST /shop.v1.Search/{method}", "GET /a/{b}/c/**"]
+    own = own_runtime({"command": ["/bin/serve"], "paths": rules})
+    assert own
+    assert own.paths == tuple(rules)
+    assert faults_of({"command": ["/bin/serve"], "paths": rules}) == {}
+    for wrong in (
+        "/x",
+        "get /x",
+        "GET x",
+        "GET //x",
+        "GET /a/**/b",
+        "GET /%2e",
+        "GET /a b",
+        "GET /{",
+        "!GET /x",
+        "GET /x\n",
+    ):
+        assert "names no paths" in " ".join(faults_of({"command": ["/bin/serve"], "paths": [wrong]}).values()), wrong
+        with pytest.raises(msgspec.ValidationError):
+            own_runtime({"command": ["/bin/serve"], "paths": [wrong]})
 
 
 def test_server_and_agent_forbid_the_same_variables() -> None:

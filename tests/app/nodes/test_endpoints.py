@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from ipaddress import ip_network
 
+import msgspec
 import pytest
 
 from agents.contract.assignments import AssignedInstance, Assignment
+from agents.contract.paths import paths_key, table_of
 from agents.contract.reports import Copy
 from app.nodes.detail import InstanceOwner, NodeDetail
-from app.nodes.endpoints import MOST_UP, ServiceCopy, filter_tenant, list_services
+from app.nodes.endpoints import MOST_UP, ServiceCopy, list_endpoints, select_services
 from app.nodes.endpoints import list_copies as judge_copies
 from app.store.fleet.endpoints import GatewayLimit
 
 
-def copy(name: str, stage: str = "ready", instance: str = "i-1", address: str = "10.0.0.1:9000") -> Copy:
-    return Copy(name, instance, 0, stage, address=address)
+def copy(
+    name: str, stage: str = "ready", instance: str = "i-1", address: str = "10.0.0.1:9000", paths: str = ""
+) -> Copy:
+    return Copy(name, instance, 0, stage, address=address, paths=paths)
 
 
 def told(*instances: str, rate: float = 40.0) -> Assignment:
@@ -38,7 +42,7 @@ def list_copies(node: str, detail: NodeDetail, assignment: Assignment | None) ->
 
 def shown(*of_nodes: tuple[ServiceCopy, ...]) -> dict[str, bool]:
     """Whether each copy is drained."""
-    (service,) = list_services((one for copies in of_nodes for one in copies), {})
+    (service,) = list_endpoints(1, (one for copies in of_nodes for one in copies), {}).services
     return {copy.id: copy.drained for copy in service.copies}
 
 
@@ -88,7 +92,7 @@ def test_both_copies_of_a_hand_over_serve_until_the_node_drains_one() -> None:
 
 def test_a_service_says_its_promise_and_its_limit_also_without_a_copy() -> None:
     limits = {"shop/search": GatewayLimit(100, 0.25, 7), "lab/unserved": GatewayLimit(shed_share=1.0)}
-    unserved, search = list_services(list_copies("node-1", said(copy("a")), told("i-1")), limits)
+    unserved, search = list_endpoints(1, list_copies("node-1", said(copy("a")), told("i-1")), limits).services
     assert (search.slo_ms, search.percentile) == (80.0, 98.0)
     assert (search.queue_limit, search.shed_share, search.retry_after_seconds) == (100, 0.25, 7)
     assert (unserved.service, unserved.copies, unserved.shed_share) == ("lab/unserved", (), 1.0)
@@ -100,17 +104,38 @@ def test_a_copy_says_how_many_requests_it_answers_in_time_if_the_plan_knows_its_
         *list_copies("node-1", said(copy("a"), copy("old", instance="i-9")), told("i-1")),
         *list_copies("node-2", said(copy("b", instance="i-2")), told("i-2")),
     )
-    (service,) = list_services(copies, limits)
+    (service,) = list_endpoints(1, copies, limits).services
     assert {copy.id: copy.in_time for copy in service.copies} == {"a": 24, "old": 0, "b": 0}
 
 
 def test_a_tenant_is_told_of_its_own_services_without_addresses() -> None:
-    other = NodeDetail(copies=(copy("b", instance="i-2"),), owners={"i-2": InstanceOwner("shopping", "search")})
-    both = list_services(
-        (*list_copies("node-1", said(copy("a")), told("i-1")), *list_copies("node-2", other, None)), {}
+    mine, others = ("GET /v1/mine",), ("POST /v1/secret-plans",)
+    other = NodeDetail(
+        copies=(copy("b", instance="i-2", paths=paths_key(others)),),
+        owners={"i-2": InstanceOwner("shopping", "search")},
+        paths=table_of([others]),
     )
-    (own,) = filter_tenant(both, "shop")
-    assert [(copy.id, copy.node, copy.address) for copy in own.copies] == [("a", "node-1", "")]
+    detail = msgspec.structs.replace(said(copy("a", paths=paths_key(mine))), paths=table_of([mine]))
+    both = list_endpoints(3, (*list_copies("node-1", detail, told("i-1")), *list_copies("node-2", other, None)), {})
+    assert both.paths == table_of([mine, others])
+    own = select_services(both, "shop", "")
+    assert [(copy.id, copy.node, copy.address) for copy in own.services[0].copies] == [("a", "node-1", "")]
+    assert (len(own.services), own.version, own.paths) == (1, 3, table_of([mine]))
+    assert select_services(both, "shop", "shopping/search").services == ()
+
+
+def test_a_node_names_the_paths_of_its_own_copies_and_of_no_others() -> None:
+    """A key stands for rules of which it is the hash, whatever a node writes under it."""
+    modest, greedy = ("POST /v1/x",), ("* /**",)
+    lying = NodeDetail(
+        copies=(copy("a", paths=paths_key(modest)), copy("b", paths="0" * 32), copy("c", "draining")),
+        owners={"i-1": InstanceOwner("shop", "search")},
+        paths={paths_key(modest): greedy},
+    )
+    found = list_copies("node-1", lying, None)
+    assert [(each.copy.paths, each.paths) for each in found] == [
+        (paths_key(greedy), greedy), (paths_key(()), ()), ("", None)
+    ]  # fmt: skip
 
 
 def test_a_copy_of_an_instance_that_another_node_was_told_to_run_is_no_endpoint() -> None:

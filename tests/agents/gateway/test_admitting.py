@@ -1,0 +1,247 @@
+"""What callers may use of a service: what its copies admit reaches them, and no spelling of anything else does."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+
+import pytest
+
+from agents.contract.paths import paths_key, table_of
+from agents.gateway.admitting import NOTHING, list_expressions, list_keys, narrow_keys, read_shipped_rules
+from agents.gateway.desired import Desired, declare
+from agents.gateway.wire import DeclaredRoutes, RouteSpec
+from agents.seams.routes import Route
+from agents.templates.reading import read
+from tests.agents.gateway.http2 import MOST_BYTES, ask_http2
+from tests.agents.gateway.routers import ROUTERS, Router
+from tests.agents.gateway.spellings import spell_requests
+from tests.support.haproxy import ANY_PATH, Gateway, running_gateway
+from tests.support.patience import patience
+from tests.support.recorder import Recorder, recording
+from tests.support.soak import scaled
+
+GRPC = (
+    "POST /inference.GRPCInferenceService/{method}",
+    "POST /grpc.health.v1.Health/Check",
+    "POST /shop.v1.Search/**",
+    "* /files/**",
+)
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """A gateway with one service for each server, and what arrives at its only copy."""
+
+    gateway: Gateway
+    copies: dict[str, Recorder]
+
+    def send(self, request: bytes) -> bytes:
+        """Returns the beginning of the answer, if there is one."""
+        with socket.create_connection(("127.0.0.1", self.gateway.port), timeout=patience()) as connection:
+            connection.sendall(request)
+            with suppress(ConnectionError):
+                return connection.recv(64)
+        return b""
+
+    def ask(self, method: str, path: str) -> int:
+        answer = self.send(f"{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+        return int(answer.split(b" ")[1])
+
+
+@pytest.fixture(scope="module")
+def admitted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Admitted]:
+    with ExitStack() as stack:
+        gateway = stack.enter_context(running_gateway(tmp_path_factory.mktemp("admitted") / "gateway"))
+        rules = {name: template.form.paths for name, template in read().items() if template.form.paths} | {
+            "grpc": GRPC,
+            "open": ANY_PATH,
+        }
+        copies = {name: stack.enter_context(recording()) for name in (*rules, "unknown", "open")}
+        gateway.routes().declare(
+            [
+                Route(name, f"shop/{name}", f"127.0.0.1:{copy.port}", 1.0, paths=rules.get(name))
+                for name, copy in copies.items()
+            ]
+        )
+        yield Admitted(gateway, copies)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("router", ROUTERS, ids=lambda router: router.template)
+def test_no_spelling_of_a_control_path_arrives(admitted: Admitted, router: Router) -> None:
+    count = scaled(10_000, 20, 3)
+    for name in (router.template, "unknown", "open"):
+        copy = admitted.copies[name]
+        copy.heads.clear()
+        for control in router.controls:
+            assert router.controls_by(f"POST {control} HTTP/1.1\r\n".encode())
+            for at, (method, path, request) in enumerate(spell_requests(f"shop/{name}", control, count, 49)):
+                if at % 10 == 9 and len(path) < MOST_BYTES:
+                    ask_http2(admitted.gateway.port, method, path)
+                else:
+                    admitted.send(request)
+        arrived = [head for head in copy.heads if router.controls_by(head)]
+        assert bool(arrived) == (name == "open"), arrived[:3]  # without rules some spellings do arrive
+
+
+ORDINARY = {
+    "gpuwright-serve": ["POST /v1/models/m:infer", "GET /healthz", "HEAD /healthz", "GET /v1/example?x=1"],
+    "gpuwright-llm": ["POST /v1/completions", "POST /v1/chat/completions", "GET /v1/models", "GET /health"],
+    "triton": [
+        "GET /v2", "GET /v2/health/live", "GET /v2/health/ready", "GET /v2/models/{m}", "GET /v2/models/{m}/ready",
+        "POST /v2/models/{m}/infer", "POST /v2/models/{m}/generate", "POST /v2/models/{m}/generate_stream",
+        "GET /v2/models/{m}/versions/{v}", "GET /v2/models/{m}/versions/{v}/ready",
+        "POST /v2/models/{m}/versions/{v}/infer", "POST /v2/models/{m}/versions/{v}/generate",
+    ],
+    "vllm": [
+        "GET /health", "GET /version", "GET /v1/models", "POST /v1/completions?beta=true", "POST /v1/chat/completions",
+        "POST /v1/embeddings", "POST /v1/responses", "GET /v1/responses/resp_{m}", "POST /v1/responses/resp_{m}/cancel",
+        "POST /v1/messages", "POST /tokenize", "POST /detokenize", "POST /v1/rerank", "POST /v1/score",
+        "POST /v1/audio/transcriptions", "POST /invocations",
+    ],
+    "sglang": [
+        "GET /health", "GET /health_generate", "GET /model_info", "POST /generate", "POST /v1/completions",
+        "POST /v1/chat/completions", "GET /v1/models/org/{m}", "GET /v1/models/{m}", "POST /v1/embeddings",
+        "POST /v1/rerank", "POST /classify",
+    ],
+    "grpc": [
+        "POST /inference.GRPCInferenceService/ModelInfer", "POST /inference.GRPCInferenceService/ServerReady",
+        "POST /grpc.health.v1.Health/Check", "POST /shop.v1.Search/Find", "GET /files/", "PUT /files/a/{m}/c.txt",
+    ],
+}  # fmt: skip
+NAMES = ("m", "resnet50-v1.5", "a%20b", "caf%C3%A9", "x%3Ay", "a+b", "~me", "v1%40prod", "UPPER_case", "m:q4")
+
+
+@pytest.mark.slow
+def test_ordinary_paths_arrive_as_they_are(admitted: Admitted) -> None:
+    sent = 0
+    for name, requests in ORDINARY.items():
+        copy = admitted.copies[name]
+        copy.heads.clear()
+        wanted = []
+        for request in requests:
+            method, path = request.split(" ")
+            for spelled in {path.replace("{m}", model).replace("{v}", "12") for model in NAMES}:
+                assert admitted.ask(method, f"/shop/{name}{spelled}") == 200, (name, method, spelled)
+                wanted.append(f"{method} {spelled}")
+            if "{m}" not in path and method == "POST":
+                assert ask_http2(admitted.gateway.port, method, f"/shop/{name}{path}")
+                wanted.append(f"{method} {path}")
+        sent += len(wanted)
+        arrived = [b" ".join(head.partition(b"\r\n")[0].split(b" ")[:2]).decode() for head in copy.heads]
+        assert sorted(arrived) == sorted(wanted)
+    assert sent >= 200
+
+
+@pytest.mark.slow
+def test_a_method_or_a_path_that_no_rule_names_is_answered_404(admitted: Admitted) -> None:
+    for name, method, path in [
+        ("triton", "POST", "/v2/models/m"),
+        ("triton", "GET", "/v2/models/m/infer"),
+        ("triton", "GET", "/v2/"),
+        ("vllm", "POST", "/V1/completions"),
+        ("vllm", "POST", "/v1/%63ompletions"),
+        ("vllm", "post", "/v1/completions"),
+        ("vllm", "GET", "/"),
+        ("grpc", "POST", "/inference.GRPCInferenceService/a/b"),
+        ("grpc", "GET", "/files"),
+        ("unknown", "GET", "/anything"),
+    ]:
+        assert admitted.ask(method, f"/shop/{name}{path}") == 404, (name, method, path)
+    assert admitted.ask("POST", "/shop/unknown/v1/completions") == 200, "an older agent's copies answer what ours do"
+    assert admitted.send(b"POST /shop/vllm/v1/completions HTTP/1.0\r\n\r\n").split(b" ")[1] == b"200"
+
+
+@pytest.mark.slow
+def test_an_own_server_without_paths_keeps_those_of_its_agent(gateway: Gateway) -> None:
+    rules = ("* /**", "!* /drain", "!* /health.z", "!* /metrics")
+    with recording() as copy:
+        gateway.routes().declare([Route("a", "shop/own", f"127.0.0.1:{copy.port}", 1.0, paths=rules)])
+        own = Admitted(gateway, {})
+        for path in ("/", "/drained", "/count", "/a/drain", "/x%20y", "/healthyz", "/v1/metrics", "/METRIC"):
+            assert own.ask("GET", f"/shop/own{path}") == 200, path
+        for path in ("/drain", "/DRAIN", "/drain/", "/%64rain", "/drain?x", "/metrics/x", "/Health.Z", "/health%2ez"):
+            assert own.ask("POST", f"/shop/own{path}") == 404, path
+
+
+@pytest.mark.slow
+def test_while_two_kinds_of_server_serve_only_what_both_admit_arrives(gateway: Gateway) -> None:
+    """A hand-over from one server to another: no request fails that both admit, and none reaches the wrong one."""
+    with recording() as old, recording() as new:
+        first = Route("old", "shop/x", f"127.0.0.1:{old.port}", 1.0, paths=("GET /both", "POST /load"))
+        second = Route("new", "shop/x", f"127.0.0.1:{new.port}", 1.0, paths=("GET /both", "GET /files/{name}"))
+        seen = Admitted(gateway, {})
+
+        def answers() -> dict[str, int]:
+            asked = [("GET", "/both"), ("POST", "/load"), ("GET", "/files/a")]
+            return {path: seen.ask(method, f"/shop/x{path}") for method, path in asked}
+
+        routes = gateway.routes()
+        assert answers() == {"/both": 404, "/load": 404, "/files/a": 404}
+        routes.declare([first])
+        assert answers() == {"/both": 200, "/load": 200, "/files/a": 404}
+        routes.declare([first, second])
+        assert answers() == {"/both": 200, "/load": 404, "/files/a": 404}
+        routes.declare([Route(first.copy, first.service, first.address, 1.0, True, first.paths), second])
+        assert answers() == {"/both": 200, "/load": 404, "/files/a": 200}
+        routes.declare([])
+        assert answers() == {"/both": 503, "/load": 503, "/files/a": 503}
+
+
+def spec(copy: str, rules: tuple[str, ...], drained: bool = False) -> RouteSpec:
+    return RouteSpec(copy, "shop/x", "127.0.0.1:9000", drained=drained, paths=paths_key(rules))
+
+
+def test_a_service_of_more_kinds_of_server_than_haproxy_asks_for_admits_nothing() -> None:
+    kinds = [(f"GET /{at}",) for at in range(4)]
+    for count in (1, 2, 3, 4):
+        routes = tuple(spec(str(at), rules) for at, rules in enumerate(kinds[:count]))
+        desired = declare(Desired(), "node-1", DeclaredRoutes(1, routes, table_of(kinds)))
+        keys = list_keys(desired)["shop/x"].split(".")
+        assert set(keys) == ({paths_key(rules) for rules in kinds[:count]} if count <= 3 else {NOTHING})
+
+
+def test_only_copies_that_get_new_requests_decide_what_a_service_admits() -> None:
+    old, new = ("GET /old",), ("GET /new",)
+    table = table_of([old, new])
+    both = declare(Desired(), "n", DeclaredRoutes(1, (spec("a", old, drained=True), spec("b", new)), table))
+    assert set(list_keys(both)["shop/x"].split(".")) == {paths_key(new)}
+    last = declare(Desired(), "n", DeclaredRoutes(1, (spec("a", old, drained=True),), table))
+    assert set(list_keys(last)["shop/x"].split(".")) == {paths_key(old)}
+    lost = declare(Desired(), "n", DeclaredRoutes(1, (spec("a", old),), table_of([new])))
+    assert list_expressions(lost) == {}, "rules that a message lacks admit nothing"
+
+
+def test_what_is_admitted_while_copies_change_was_admitted_before_and_is_admitted_after() -> None:
+    assert narrow_keys({"s": "a.a.a"}, {"s": "b.b.b"}) == {"s": "a.b.a"}
+    assert narrow_keys({"s": "a.a.a", "gone": "c.c.c"}, {"new": "d.d.d"}) == {
+        "s": "a.a.a",
+        "gone": "c.c.c",
+        "new": "d.d.d",
+    }
+    assert narrow_keys({"s": "a.b.c"}, {"s": "d.d.d"}) == {"s": NOTHING}
+    assert narrow_keys({"s": NOTHING}, {"s": "d.d.d"}) == {"s": f"d.{NOTHING}.d"}
+
+
+def test_no_shipped_rule_names_a_control_path_of_any_server() -> None:
+    """The copies of an agent that names no paths are of any server, and get what any template admits."""
+    for rule in read_shipped_rules():
+        path = rule.split(" ")[1].replace("{", "").replace("}", "").replace("**", "x/y")
+        assert not [router.template for router in ROUTERS if router.controls_by(f"GET {path} HTTP/1.1".encode())], rule
+
+
+@pytest.mark.slow
+def test_many_services_with_paths_of_their_own_are_told_apart(gateway: Gateway) -> None:
+    count = scaled(1000, 200, 100)
+    with recording() as copy:
+        rules = [tuple(f"POST /{'x' * 60}/{at}/{number}/{{name}}" for number in range(20)) for at in range(count)]
+        gateway.routes().declare(
+            [Route(f"c{at}", f"shop/s{at}", f"127.0.0.1:{copy.port}", 1.0, paths=own) for at, own in enumerate(rules)]
+        )
+        last = Admitted(gateway, {})
+        for at in (0, count // 2, count - 1):
+            assert last.ask("POST", f"/shop/s{at}/{'x' * 60}/{at}/19/a") == 200
+            assert last.ask("POST", f"/shop/s{at}/{'x' * 60}/{at + 1}/19/a") == 404
