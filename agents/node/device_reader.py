@@ -112,7 +112,9 @@ class DeviceReader:
         if now - self._mps_at >= MPS_SECONDS:
             self._mps_at = now
             # A recycled GPU has no copies, but its daemon must be asked, too: otherwise it would count as healthy.
-            probed = {copy.gpu for copy in copies if copy.running and not copy.gpus} | set(recycled)
+            # One that ended before this agent began, as at a reboot, says nothing of a daemon: there need not be any.
+            held = [copy for copy in copies if copy.running and copy.evidence != "restart"]
+            probed = {copy.gpu for copy in held if not copy.gpus} | set(recycled)
             self._mps = {gpu: self._mps_state(gpu) for gpu in sorted(probed)}
         broken: dict[str, str] = {}
         for uuid in self.indexes.values():

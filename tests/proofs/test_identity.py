@@ -68,6 +68,7 @@ def test_a_node_serves_again_within_two_cycles(database_url: str, tmp_path: Path
         campaign.advance(90)  # for which I9 is looked at
         assert campaign.violations == []
         assert condition(campaign) == ("False", "AsDeclared", "the GPUs are as declared")
+        assert found_events(campaign, "gpu_failed") == []
         if fault in REPLACED:
             assert len(found_events(campaign, "gpu_replaced")) == REPLACED[fault]
 
