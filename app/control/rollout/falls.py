@@ -192,7 +192,8 @@ def _with_many(
         return (replace(state, many_down_since=0.0) if is_over else state), ()
     begun = now - MANY_SECONDS - rules.down_seconds
     lately = [found for id_, found in down.items() if state.down[id_].since > begun]
-    if len(lately) < FEWEST_MANY or len(lately) <= MANY_SHARE * count:
+    is_of_one_node = len({found.node for found in lately}) < 2  # that node is the cause, and others may do better
+    if is_of_one_node or len(lately) < FEWEST_MANY or len(lately) <= MANY_SHARE * count:
         return state, ()
     message = (
         f"{len(lately)} of {count} copies went down within a minute, and nothing moves; {_describe_shared(lately)}"
@@ -203,7 +204,6 @@ def _with_many(
 def _describe_shared(down: Sequence[_Down]) -> str:
     """Names what all of them share."""
     names = {
-        "node": {found.node for found in down},
         "service": {found.instance.owner for found in down},
         "model": {found.instance.model for found in down},
         "template": {found.instance.template for found in down},

@@ -146,7 +146,7 @@ def test_a_service_that_runs_well_between_its_falls_is_no_suspect() -> None:
 
 def many(count: int) -> DoneRollout:
     copies = {f"i{number}": an_instance(f"i{number}", f"s{number}", gpu=number) for number in range(count)}
-    return DoneRollout({"n1": a_node(*copies.values())})
+    return DoneRollout({f"n{node}": a_node(*list(copies.values())[node - 1 :: 3]) for node in (1, 2, 3)})
 
 
 def test_if_much_goes_down_at_once_nothing_moves_and_one_alarm_says_what_is_shared() -> None:
@@ -160,8 +160,7 @@ def test_if_much_goes_down_at_once_nothing_moves_and_one_alarm_says_what_is_shar
     (alarm,) = told
     assert alarm.reason is Reason.MANY_DOWN
     assert alarm.message == (
-        "4 of 9 copies went down within a minute, and nothing moves; "
-        "all of them share node n1, template serve, reason exited"
+        "4 of 9 copies went down within a minute, and nothing moves; all of them share template serve, reason exited"
     )
     rollout.look(5, QUIET)
     assert not rollout.state.many_down_since
@@ -195,3 +194,11 @@ def test_a_step_that_begins_while_a_copy_is_down_neither_hides_that_nor_brings_i
     assert seconds < rollout.rules.down_seconds
     assert step.desired == {"n1": a_node()}
     assert not step.state.pending
+
+
+def test_what_goes_down_on_one_node_alone_moves_however_much_it_is() -> None:
+    copies = [an_instance(f"i{number}", f"s{number}", gpu=number) for number in range(4)]
+    rollout = DoneRollout({"n1": a_node(*copies), "n2": a_node(A)})
+    step, _ = rollout.until_it_falls({copy.id: EXITED for copy in copies})
+    assert len(step.failed) == 4
+    assert not step.state.many_down_since
