@@ -17,7 +17,7 @@ from agents.contract.paths import PathRules
 FILLED = frozenset(
     {
         "python", "host", "port", "metricsPort", "batch", "maxBatch", "batchTimeoutMs", "gpu", "gpuCount", "memoryGib",
-        "copy",
+        "copy", "copyKey",
     }
 )  # fmt: skip
 VOLUME = "volume."  # begins the placeholder of a volume's folder: {volume.models}

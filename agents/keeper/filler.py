@@ -72,6 +72,7 @@ class Filler:
             batch_timeout_ms=instance.batch_timeout_ms,
             memory_gib=instance.memory_gib,
             token=self.token(copy.id),
+            key=self.token(f"argument {copy.id}"),  # no copy has a name with a space
         )
         filled = self._fill(instance, builtin)
         if isinstance(filled, ArgumentRefused):

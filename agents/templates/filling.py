@@ -42,6 +42,7 @@ class Builtin:
     memory_gib: float = 0.0  # on each GPU
     gpu_count: int = 1
     token: str = field(default="", repr=False)  # for requests that control the copy
+    key: str = field(default="", repr=False)  # the same for servers that take it as an argument, which others can see
 
     def words(self) -> dict[str, str]:
         return {
@@ -56,6 +57,7 @@ class Builtin:
             "gpuCount": str(self.gpu_count),
             "memoryGib": format_number(self.memory_gib),
             "copy": self.copy,
+            "copyKey": self.key,
         }
 
 

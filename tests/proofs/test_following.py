@@ -237,7 +237,7 @@ def test_a_database_that_was_emptied_takes_no_route_away(fleet: Fleet) -> None:
         connection.execute(text("SELECT advance_endpoint()"))
 
     fleet.database.write(empty)
-    until(lambda: "reports no service" in fleet.gateway.log_path.read_text(), "it is said")
+    until(lambda: "reports no copy of any service" in fleet.gateway.log_path.read_text(), "it is said")
     assert fleet.ready() == before
     fleet.tell("node-1", 0)
     fleet.say("node-1", (0, "ready"))

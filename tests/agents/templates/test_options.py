@@ -76,7 +76,9 @@ def tried(template: Template, given: dict[str, object]) -> Iterator[Filled]:
         elif isinstance(arg, IntegerArg | NumberArg):
             args += [{name: arg.min}, {name: arg.max}]
     for some in args:
-        made: Any = fill(template, given | some, Builtin("c1", "GPU-1,GPU-2", 8000, 8002, "0.0.0.0", 4, gpu_count=2))
+        made: Any = fill(
+            template, given | some, Builtin("c1", "GPU-1,GPU-2", 8000, 8002, "0.0.0.0", 4, gpu_count=2, key="k")
+        )
         assert isinstance(made, Filled), made
         yield made
 

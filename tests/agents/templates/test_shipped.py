@@ -33,7 +33,7 @@ def models(tmp_path: Path) -> Path:
 
 
 def filled(name: str, models: Path) -> Filled:
-    builtin = Builtin("c1", "GPU-1", 8000, 8002, "0.0.0.0", 4, 16, 2.5, 1.5)
+    builtin = Builtin("c1", "GPU-1", 8000, 8002, "0.0.0.0", 4, 16, 2.5, 1.5, key="only-ours")
     made = fill(read(models=models)[name], GIVEN[name], builtin)
     assert isinstance(made, Filled), made
     return made
@@ -76,9 +76,21 @@ def test_triton_has_a_port_for_metrics_and_a_folder_that_a_container_must_see(mo
     assert made.folders == (f"{models}:ro",)
 
 
+def test_what_changes_a_server_needs_a_key_or_is_off(models: Path) -> None:
+    """Also for those who reach a copy's port without the gateway."""
+    closed = "model-repository,model-config,shared-memory,statistics,trace,logging"
+    triton = filled("triton", models)
+    assert f"--http-restricted-api={closed}:x-gpuwright-key=only-ours" in triton.argv
+    assert {"--model-control-mode=explicit", "--load-model=resnet50", "--allow-grpc=false"} <= set(triton.argv)
+    assert "--admin-api-key=only-ours" in filled("sglang", models).argv
+    vllm = filled("vllm", models)
+    assert vllm.environment["VLLM_SERVER_DEV_MODE"] == vllm.environment["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] == "0"
+    assert not [word for word in vllm.argv if "lora" in word or "profil" in word]
+
+
 @pytest.mark.parametrize("name", ["vllm", "sglang"])
 def test_servers_of_language_models_are_told_how_many_gpus_they_have(name: str, models: Path) -> None:
-    builtin = Builtin("c1", "GPU-1,GPU-2", 8000, gpu_count=2)
+    builtin = Builtin("c1", "GPU-1,GPU-2", 8000, gpu_count=2, key="k")
     made = fill(read(models=models)[name], GIVEN[name], builtin)
     assert isinstance(made, Filled)
     assert "--tensor-parallel-size=2" in made.argv
