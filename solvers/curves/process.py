@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from solvers.curves.observations import CurvePlaces, CurvePrediction, Floats, Observations, stacked
 from solvers.curves.shapes import Prior, Shape, Value
+from solvers.gaussian import GaussianFit, fit_gaussian, invert, matern
 
 DEGREES_OF_FREEDOM = 4.0  # of the noise, as is usual for a robust fit
 TAIL = 1.5332 / 1.2816  # 0.9 quantiles of that t and of the normal distribution, whose deviation is stated instead
@@ -51,8 +52,7 @@ class Fitted:
     parameters: Floats
     observed: CurvePlaces
     slopes: Floats
-    weights: Floats
-    inverse: Floats
+    process: GaussianFit
     likelihood: float
 
     def covariance(self, at: CurvePlaces) -> tuple[Floats, Floats, Floats]:
@@ -63,7 +63,7 @@ class Fitted:
         own = _kernel(variances, there, there, _likeness(at, at)) + (slopes * prior) @ slopes.T
         cross = _kernel(variances, there, observed, _likeness(at, self.observed)) + (slopes * prior) @ self.slopes.T
         start = there.logarithm - slopes @ (self.parameters - self.prior.centre)
-        return start + cross @ self.weights, own - cross @ self.inverse @ cross.T, cross
+        return start + self.process.means(cross), self.process.covariances(own, cross), cross
 
     def predict(self, at: CurvePlaces) -> CurvePrediction:
         mean, covariance, _ = self.covariance(at)
@@ -122,7 +122,7 @@ class _Stack:
         """Returns the parameters after one step, and the variance of each measurement's noise by what is left."""
         value, slopes = _linear(self.shape, parameters, self.at)
         kernel = _kernel(self.variances, value, value, self.likeness)
-        inverse = _inverse(kernel + _diagonal(noise))
+        inverse = invert(kernel + _diagonal(noise))
         precision = 1.0 / self.spread**2
         weighted = np.swapaxes(slopes, 1, 2) @ inverse
         force = _times(weighted, self.logarithms - value.logarithm) + precision * (self.centre - parameters)
@@ -135,17 +135,17 @@ class _Stack:
         value, slopes = _linear(self.shape, parameters, self.at)
         covariance = _kernel(self.variances, value, value, self.likeness) + _diagonal(noise)
         covariance = covariance + (slopes * self.spread[:, None, :] ** 2) @ np.swapaxes(slopes, 1, 2)
-        inverse = _inverse(covariance)
         rest = self.logarithms - value.logarithm + _times(slopes, parameters - self.centre)
-        weights = _times(inverse, rest)
+        fit = fit_gaussian(covariance, rest)
         inflated = noise / self.least_noise
         # Normal with these variances, and their own density: inverse gamma, as Student's t has it.
-        likelihood = -0.5 * np.sum(rest * weights, axis=1) - 0.5 * np.linalg.slogdet(covariance)[1]
-        likelihood -= 0.5 * DEGREES_OF_FREEDOM * np.sum(1.0 / inflated + np.log(inflated) - 1.0, axis=1)
+        density = np.sum(1.0 / inflated + np.log(inflated) - 1.0, axis=1)
+        likelihood = fit.log_likelihood - 0.5 * DEGREES_OF_FREEDOM * density
         return [
             Fitted(
                 self.shape, Prior(self.centre[row], self.spread[row]), task.unexplained, parameters[row],
-                task.observed.places, slopes[row], weights[row], inverse[row], float(likelihood[row]),
+                task.observed.places, slopes[row],
+                GaussianFit(fit.inverse[row], fit.weights[row], fit.log_likelihood[row]), float(likelihood[row]),
             )
             for row, task in enumerate(tasks)
         ]  # fmt: skip
@@ -194,20 +194,8 @@ def _kernel(variances: Floats, left: Value, right: Value, likeness: tuple[Floats
 
 def _likeness(left: CurvePlaces, right: CurvePlaces) -> tuple[Floats, Floats]:
     """Returns how alike the unexplained part is by batch, and by share."""
-    batch = _matern(np.log2(left.batch), np.log2(right.batch), BATCH_DOUBLINGS)
-    return batch, _matern(np.log2(left.share), np.log2(right.share), SHARE_DOUBLINGS)
-
-
-def _matern(left: Floats, right: Floats, length: float) -> Floats:
-    """Returns Matern's covariance of 3/2: continuous slopes, and kinks allowed."""
-    distance = np.sqrt(3.0) * np.abs(left[..., :, None] - right[..., None, :]) / length
-    result: Floats = (1.0 + distance) * np.exp(-distance)
-    return result
-
-
-def _inverse(matrices: Floats) -> Floats:
-    result: Floats = np.linalg.inv(matrices).astype(np.float64)
-    return result
+    batch = matern(np.log2(left.batch), np.log2(right.batch), BATCH_DOUBLINGS)
+    return batch, matern(np.log2(left.share), np.log2(right.share), SHARE_DOUBLINGS)
 
 
 def _diagonal(values: Floats) -> Floats:

@@ -12,6 +12,7 @@ from functools import partial
 
 import numpy as np
 
+from solvers.gaussian import fit_gaussian
 from solvers.interference.candidate import Floats
 from solvers.interference.observation import SharedRun, SlowdownObservation, Traits
 
@@ -125,25 +126,20 @@ def fit(observations: Sequence[SlowdownObservation], traits: Traits, pairs: bool
     )
     variances = np.exp(found.x)
     covariance = sum((v * part for v, part in zip(variances, parts, strict=True)), JITTER * np.eye(len(runs)))
-    return FittedLikeness(kernels, runs, variances[:-1], mean, scale, np.linalg.solve(covariance, target))
+    return FittedLikeness(kernels, runs, variances[:-1], mean, scale, fit_gaussian(covariance, target).weights)
 
 
 def _surprise(x: Floats, parts: Sequence[Floats], target: Floats) -> tuple[float, Floats]:
     """Returns the negative logarithm of likelihood x prior, and its slopes."""
-    from scipy.linalg import LinAlgError, cho_factor, cho_solve
-
     variances = np.exp(x)
-    size = len(target)
-    covariance = sum((v * part for v, part in zip(variances, parts, strict=True)), JITTER * np.eye(size))
-    try:
-        factor = cho_factor(covariance, lower=True)
-    except LinAlgError:
+    covariance = sum((v * part for v, part in zip(variances, parts, strict=True)), JITTER * np.eye(len(target)))
+    seen = fit_gaussian(covariance, target)
+    if not np.isfinite(seen.log_likelihood):
         return 1e12, np.zeros(len(x))
-    solved = cho_solve(factor, target)
-    spread = cho_solve(factor, np.eye(size)) - np.outer(solved, solved)
+    spread = seen.inverse - np.outer(seen.weights, seen.weights)
     slopes = np.array([0.5 * v * float((spread * part).sum()) for v, part in zip(variances, parts, strict=True)])
     away = (x - USUAL_LOG) / LOG_SPREAD
-    value = 0.5 * float(target @ solved) + float(np.log(np.diag(factor[0])).sum()) + 0.5 * float(away @ away)
+    value = 0.5 * float(away @ away) - float(seen.log_likelihood)
     return value, slopes + away / LOG_SPREAD
 
 

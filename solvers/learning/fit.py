@@ -12,12 +12,10 @@ from datetime import datetime
 from math import exp, log, log2, sqrt
 
 import numpy as np
-from numpy.typing import NDArray
 
+from solvers.gaussian import Floats, GaussianFit, fit_gaussian
 from solvers.learning.region import Region
 from solvers.learning.tuning import FilterTuning, PriorTuning
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,16 +25,15 @@ class CurveFit:
     regions: tuple[Region, ...] = ()  # that it rests on
     neighbours: Mapping[str, float] = field(default_factory=dict)  # logarithm of the factor; 0: as declared
     prior: PriorTuning = field(default_factory=PriorTuning)
-    _weights: Floats = field(default_factory=lambda: np.zeros(0))
-    _inverse: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+    _process: GaussianFit | None = None  # None: no regions
 
     def at(self, batch: int, sm_percent: int) -> tuple[float, float]:
         """Returns the logarithm of the factor there, and its deviation."""
         prior = self.prior.whole_deviation**2 + self.prior.place_deviation**2
-        if not self.regions:
+        if self._process is None:
             return 0.0, sqrt(prior)
-        shared = np.array([covariance(self.prior, region.place, (batch, sm_percent)) for region in self.regions])
-        return float(shared @ self._weights), sqrt(max(0.0, prior - float(shared @ self._inverse @ shared)))
+        shared = self._shared(batch, sm_percent)
+        return float(self._process.means(shared)[0]), float(self._process.deviations(prior, shared)[0])
 
     def margin_share(self, batch: int, sm_percent: int) -> float:
         """Returns the share of the profile's margin, quantile over mean, that is added to the factor there.
@@ -44,12 +41,15 @@ class CurveFit:
         Where nothing is known the factor is 1 and the profile has its margin in it; where much was measured, no margin
         is needed. Between them the mean moves with what was measured elsewhere, and a part of the spread is left.
         """
-        if not self.regions:
+        if self._process is None:
             return 0.0
-        shared = np.array([covariance(self.prior, region.place, (batch, sm_percent)) for region in self.regions])
-        moved = float(shared @ self._inverse @ np.ones(len(shared)))  # by a margin that all regions have
+        moved = float((self._shared(batch, sm_percent) @ self._process.inverse).sum())  # by a margin that all have
         whole = sqrt(self.prior.whole_deviation**2 + self.prior.place_deviation**2)
         return max(0.0, moved + self.at(batch, sm_percent)[1] / whole - 1.0)
+
+    def _shared(self, batch: int, sm_percent: int) -> Floats:
+        """Returns the covariance of the factor there with each region's, as a row."""
+        return np.array([[covariance(self.prior, region.place, (batch, sm_percent)) for region in self.regions]])
 
 
 def fit_curve(
@@ -168,9 +168,8 @@ def _solve(
         return CurveFit(prior=prior)
     among = np.array([[covariance(prior, region.place, other.place) for other in regions] for region in regions])
     noise = np.diag([region.variance_at(now, tuning) + prior.place_noise**2 for region in regions])
-    inverse = np.linalg.inv(among + noise)
     means = np.array([region.mean - _effect(region, neighbours) for region in regions])
-    return CurveFit(tuple(regions), neighbours, prior, inverse @ means, inverse)
+    return CurveFit(tuple(regions), neighbours, prior, fit_gaussian(among + noise, means))
 
 
 def _impact(region: Region) -> float:

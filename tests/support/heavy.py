@@ -9,7 +9,6 @@ MODULES = (
     "scipy.interpolate",
     "scipy.optimize",
     "scipy.special",
-    "sklearn.gaussian_process",
     "ortools.sat.python.cp_model",
     "cvxpy",
     "solvers.planning.judge.attainment",

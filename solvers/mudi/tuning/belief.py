@@ -9,20 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import log
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-
-
-def blas_threads() -> Any:
-    """Returns the control of linear algebra's threads; it covers the libraries that are loaded by now."""
-    import sklearn.gaussian_process  # noqa: F401
-    from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]  # comes with scikit-learn
-
-    return ThreadpoolController()
+from solvers.gaussian import Floats, GaussianFit, fit_gaussian, matern
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +36,10 @@ class Belief:
 
 def likeliest_curve(batches: Sequence[int], values: Sequence[float], noise: float) -> TrainingCurve:
     """Returns the hyperparameters under which the measurements are most likely."""
-
-    process, _, _ = _fitted(batches, values, noise, CURVES[0])
+    normalised = _normalise(values, noise)
 
     def likelihood(curve: TrainingCurve) -> float:
-        logarithms = np.log([curve.amplitude**2, curve.doublings])  # the order of the kernel's hyperparameters
-        return float(process.log_marginal_likelihood(logarithms, clone_kernel=False))
+        return float(_fit(batches, normalised, noise, curve).log_likelihood)
 
     return max(CURVES, key=likelihood)  # the first of equals
 
@@ -60,22 +48,33 @@ def belief(
     batches: Sequence[int], values: Sequence[float], noise: float, curve: TrainingCurve, most_batch: int
 ) -> Belief:
     """Predicts mean and deviation at every batch."""
-    process, middle, spread = _fitted(batches, values, noise, curve)
-    mean, deviation = process.predict(np.log2(np.arange(1, most_batch + 1.0))[:, None], return_std=True)
-    return Belief(mean * spread + middle, deviation * spread)
+    normalised = _normalise(values, noise)
+    process = _fit(batches, normalised, noise, curve)
+    cross = _covariance(np.arange(1, most_batch + 1.0), np.array(batches, dtype=np.float64), curve)
+    mean, deviation = process.means(cross), process.deviations(curve.amplitude**2, cross)
+    return Belief(mean * normalised.spread + normalised.middle, deviation * normalised.spread)
 
 
-def _fitted(
-    batches: Sequence[int], values: Sequence[float], noise: float, curve: TrainingCurve
-) -> tuple[Any, float, float]:
-    """Fits the process; also returns the middle and the spread by which its values were normalised."""
-    # Imported here because scikit-learn takes a second to load and most of the product does without it.
-    from sklearn.gaussian_process import GaussianProcessRegressor
-    from sklearn.gaussian_process.kernels import ConstantKernel, Matern
+@dataclass(frozen=True, slots=True)
+class _Normalised:
+    """Logarithms of values around 0 and with a spread of 1, and what to undo that with."""
 
+    logarithms: Floats
+    middle: float
+    spread: float
+
+
+def _normalise(values: Sequence[float], noise: float) -> _Normalised:
     logarithms = np.array([log(value) for value in values])
     middle, spread = float(logarithms.mean()), max(float(logarithms.std()), noise)
-    kernel = ConstantKernel(curve.amplitude**2) * Matern(curve.doublings, nu=2.5)
-    process = GaussianProcessRegressor(kernel, alpha=(noise / spread) ** 2, optimizer=None)
-    process.fit(np.log2(np.array(batches, dtype=np.float64))[:, None], (logarithms - middle) / spread)
-    return process, middle, spread
+    return _Normalised((logarithms - middle) / spread, middle, spread)
+
+
+def _fit(batches: Sequence[int], values: _Normalised, noise: float, curve: TrainingCurve) -> GaussianFit:
+    places = np.array(batches, dtype=np.float64)
+    own = _covariance(places, places, curve) + (noise / values.spread) ** 2 * np.eye(len(places))
+    return fit_gaussian(own, values.logarithms)
+
+
+def _covariance(left: Floats, right: Floats, curve: TrainingCurve) -> Floats:
+    return curve.amplitude**2 * matern(np.log2(left), np.log2(right), curve.doublings, smoothness=5)

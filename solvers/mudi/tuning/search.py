@@ -9,7 +9,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from solvers.mudi.tuning.belief import Belief, Floats, TrainingCurve, belief, blas_threads, likeliest_curve
+from solvers.gaussian import Floats
+from solvers.mudi.tuning.belief import Belief, TrainingCurve, belief, likeliest_curve
 from solvers.mudi.tuning.problem import BatchTrial, Measure, Tuning
 
 FIRST_TRIALS = 6  # spread over the range, before there is an estimate
@@ -30,7 +31,6 @@ class BatchTuner:
         self.tuning = tuning
         self.trials: list[BatchTrial] = []
         self._curves: tuple[TrainingCurve, TrainingCurve] | None = None
-        self._threads = blas_threads()
         self._allowed = np.ones(tuning.most_batch, dtype=np.bool_)
         if tuning.batches:
             self._allowed[:] = False
@@ -109,9 +109,7 @@ class BatchTuner:
         """Revises the estimates, if there are new trials."""
         if self._believed == len(self.trials):
             return
-        # One thread gives the same sums on any machine, and waking a second one takes longer than the sums.
-        with self._threads.limit(limits=1, user_api="blas"):
-            self._revise()
+        self._revise()
         self._believed = len(self.trials)
 
     def _revise(self) -> None:
