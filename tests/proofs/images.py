@@ -3,9 +3,10 @@
 python -m tests.proofs.images [--folder FOLDER]
 
 Needs root, dockerd and debootstrap (Debian: docker.io, debootstrap). It makes Debian's base and an engine of its own,
-builds all images, waits until every part is healthy, tries what the tour names, sends requests through HAProxy, and
-lets each planner plan and judge in the planner's image. Ends with 1 if something did not hold. What it starts it ends,
-also after a failure; only the settings of pip and apt stay, in deploy/testbed/debian/settings.
+builds all images, waits until every part is healthy, tries what the tour names, sends requests through HAProxy, visits
+the console's pages, lets each planner plan and judge in the planner's image, and tries in each image what it offers.
+Ends with 1 if something did not hold. What it starts it ends, also after a failure; only the settings of pip and apt
+stay, in deploy/testbed/debian/settings.
 """
 
 from __future__ import annotations
@@ -21,20 +22,22 @@ from pathlib import Path
 from simulation.testbed.tour import LOOK
 from solvers.planners.names import PLANNERS
 from tests.proofs.compose import DEBIAN_FILES, WORLD, Compose, WentWrong, debian_engine, run_command, say, say_seconds
+from tests.proofs.offered import try_pages
 
 PLAN_SECONDS = "2"
 NO_SPIKE = {"SPIKE_BEGINS": "1000000"}
-# Of all modules of the solvers, those that nothing in this image plans with: `verify --exact` says what it needs.
-LEFT_OUT = ("solvers.crosscheck",)
-IMPORT_ALL = """
-import importlib, pkgutil, sys, solvers
-left_out = tuple(sys.argv[1:])
-names = [found.name for found in pkgutil.walk_packages(solvers.__path__, "solvers.")]
-wanted = [name for name in names if not name.startswith(left_out)]
-for name in wanted:
-    importlib.import_module(name)
-print(len(wanted))
-"""
+OFFERED = Path(__file__).with_name("offered.py")
+# The packages of which each image runs every module; -MODULE: what it leaves to others. Charts and Parquet are extras.
+CLI = ("cli", "-cli.chart_files", "-cli.charts", "-cli.parquet")
+MODULES = {
+    # `verify --exact` says what it needs.
+    "planner": ("solvers", "-solvers.crosscheck", "app", *CLI, "simulation", "migrations"),
+    # What measures and plans is answered by a planner, or in a sentence that says what is missing.
+    "api": ("app", "-app.control", "-app.planner", "-app.campaigns", *CLI, "-cli.profiling", "migrations"),
+    # Containers are started by agents outside of containers.
+    "agent": ("agents", "-agents.runtime.docker", "-agents.contract.signatures"),
+    "gateway": ("agents.gateway", "cli.verbs.gateway"),
+}
 
 
 def main() -> int:
@@ -59,11 +62,13 @@ def try_all(compose: Compose) -> list[str]:
     try:
         compose.start(**NO_SPIKE)
         with say_seconds("what the tour names, tried"):
-            wrong += [*try_tour(compose), *try_web()]
+            wrong += [*try_tour(compose), *try_web(), *try_console(compose)]
         with say_seconds("all parts stopped"):
             compose("stop", "--timeout", "5")  # planners need the cores
         with say_seconds("each planner in its image"):
             wrong += try_planners()
+        with say_seconds("what each image offers, in itself"):
+            wrong += try_offers()
     finally:
         wrong += compose.take_down()
     return wrong
@@ -99,19 +104,36 @@ def try_web() -> list[str]:
     return wrong
 
 
+def try_console(compose: Compose) -> list[str]:
+    """Visits the console's pages with the token that the tour names."""
+    token = compose("exec", "-T", "api-1", "cat", "/keys/admin/admin.token").stdout.strip()
+    tried, faults = try_pages("http://127.0.0.1:8080", token)
+    say(tried)
+    return faults
+
+
 def try_planners() -> list[str]:
-    """Lets each planner plan by its name and judges its plan there, and imports all else that plans may import."""
+    """Lets each planner plan by its name and judges its plan there."""
     wrong = []
     for planner in PLANNERS:
         try:
             solve_and_judge(planner)
         except WentWrong as error:
             wrong.append(str(error))
-    try:
-        printed = run_command([*build_command("--entrypoint=python3"), "-c", IMPORT_ALL, *LEFT_OUT])
-        say(f"{printed.strip()} modules imported")
-    except WentWrong as error:
-        wrong.append(str(error))
+    return wrong
+
+
+def try_offers() -> list[str]:
+    """Imports in each image all that it runs, asks each verb for its help, and lets `mudi` make all its trials."""
+    tries = [(image, ("imports", *modules)) for image, modules in MODULES.items()]
+    tries += [*((image, ("verbs",)) for image in MODULES), ("planner", ("trials",))]
+    wrong = []
+    for image, words in tries:
+        try:
+            run = build_command("--interactive", "--entrypoint=python3", image=image)
+            say(f"{image}: {run_command([*run, '-', *words], OFFERED.read_text()).strip()}")
+        except WentWrong as error:
+            wrong.append(f"{image}: {error}")
     return wrong
 
 
@@ -122,10 +144,10 @@ def solve_and_judge(planner: str) -> None:
     say(f"{planner}: {verdict['cost']:g} an hour, {len(verdict['violations'])} rules broken")
 
 
-def build_command(*options: str) -> list[str]:
-    """Returns the words that run the planner's image as confined as Compose does."""
+def build_command(*options: str, image: str = "planner") -> list[str]:
+    """Returns the words that run an image as confined as Compose does."""
     confined = ("--read-only", "--tmpfs=/tmp", "--network=none", "--cap-drop=ALL")
-    return ["docker", "run", "--rm", *confined, *options, "gpuwright-planner:0.1.0"]
+    return ["docker", "run", "--rm", *confined, *options, f"gpuwright-{image}:0.1.0"]
 
 
 if __name__ == "__main__":
