@@ -92,7 +92,7 @@ def _changes(node: ast.AST) -> Iterator[Change]:
         case ast.If() | ast.IfExp():
             for value in (True, False):
                 yield f"condition {value}", lambda n, value=value: setattr(n, "test", ast.Constant(value))  # type: ignore
-        case ast.Return(value=ast.expr()):
+        case ast.Return(value=ast.expr() as value) if not (isinstance(value, ast.Constant) and value.value is None):
             yield "returns None", lambda n: setattr(n, "value", ast.Constant(None))
         case ast.comprehension(ifs=[_, *_]):
             yield "filter left out", lambda n: setattr(n, "ifs", [])

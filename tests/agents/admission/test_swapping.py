@@ -128,6 +128,9 @@ def test_of_a_script_its_interpreter_is_opened_and_the_script_is_given_by_its_re
     with open_program((sys.executable, "-u", f"{tmp_path}/current/serve", "x")) as program:
         assert program.argv == (sys.executable, "-u", f"{tmp_path}/v1/serve", "x"), "a link keeps its environment"
         assert os.path.samestat(os.fstat(program.descriptor), Path(sys.executable).stat())
+    script(tmp_path / "v1" / "serve", "#! /bin/sh  -e -u\nexit 7\n")
+    with open_program((f"{tmp_path}/v1/serve",)) as program:
+        assert program.argv == ("/bin/sh", "-e -u", f"{tmp_path}/v1/serve"), "one argument, as the kernel gives it"
     script(tmp_path / "v1" / "serve", "#!/usr/bin/env sh\nexit 8\n")
     with open_program((f"{tmp_path}/v1/serve",)) as program:
         assert exit_code_of(program.descriptor, program.argv) == 8, "env is replaced by what it would start"
