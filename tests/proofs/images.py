@@ -28,7 +28,7 @@ PLAN_SECONDS = "2"
 NO_SPIKE = {"SPIKE_BEGINS": "1000000"}
 OFFERED = Path(__file__).with_name("offered.py")
 # The packages of which each image runs every module; -MODULE: what it leaves to others. Charts and Parquet are extras.
-CLI = ("cli", "-cli.chart_files", "-cli.charts", "-cli.parquet")
+CLI = ("cli", "-cli.chart_files", "-cli.charts", "-cli.cost_chart", "-cli.parquet")
 MODULES = {
     # `verify --exact` says what it needs.
     "planner": ("solvers", "-solvers.crosscheck", "app", *CLI, "simulation", "migrations"),

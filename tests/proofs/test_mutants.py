@@ -25,6 +25,7 @@ GROUPS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
             "agents.host.trusted_path",
         ),
         (
+            "tests/agents/admission/test_filling.py",
             "tests/agents/admission/test_reading.py",
             "tests/agents/admission/test_smuggling.py",
             "tests/agents/admission/test_volumes.py",

@@ -161,6 +161,15 @@ def test_a_variable_that_changes_what_runs_can_never_be_admitted(variable: str) 
     assert not is_dangerous("HF_TOKEN") and not is_dangerous("OMP_NUM_THREADS") and not is_dangerous("LOG_LEVEL")
 
 
+@pytest.mark.parametrize(
+    ("user", "runs_as", "is_named"), [("user: 20001", 20001, True), ("user: agent", None, True), ("", None, False)]
+)
+def test_a_list_says_whom_copies_run_as(user: str, runs_as: int | None, is_named: bool) -> None:
+    found = parse(f"{user}\nadmit: {{x: {{argv: [/bin/true]}}, y: {{image: '{IMAGE}'}}}}\n", "allow-list.yaml")
+    assert (found.user, found.says_user) == (runs_as, is_named)
+    assert [[entry.name for entry in found.startable_by(kind)] for kind in ("process", "docker")] == [["x"], ["y"]]
+
+
 def test_a_list_that_others_could_have_written_is_refused(tmp_path: Path) -> None:
     path = write_list(tmp_path)
     path.chmod(0o666)

@@ -44,6 +44,7 @@ WAYS_THERE: dict[str, Callable[[Path, Path], Path]] = {
     "a link to a link": lambda program, folder: link(folder / "a", link(folder / "b", program)),
     "a linked folder": lambda program, folder: link(folder / "current", program.parent) / "serve",
     "a folder and back": lambda program, folder: folder / "opt" / ".." / "opt" / "shop" / "serve",
+    "a folder of the root and back": lambda program, _: Path(f"/{program.parts[1]}/..{program}"),
     "above the root": lambda program, folder: Path("/..") / ".." / str(program)[1:],
 }
 
@@ -67,6 +68,31 @@ def test_a_folder_of_ones_own_is_trusted_where_everyone_may_make_names(tmp_path:
 
 def in_sticky(program: Path, folder: Path) -> Path:
     return program.rename(sticky(folder / "tmp") / "serve")
+
+
+def chained(program: Path, folder: Path, count: int) -> Path:
+    """So many links, each to the next, that the last one leads to the program."""
+    path = program
+    for number in range(count):
+        path = link(folder / f"link-{number}", path)
+    return path
+
+
+def test_as_many_links_are_followed_as_the_kernel_follows(program: Path, tmp_path: Path) -> None:
+    path = chained(program, tmp_path, 40)
+    assert find_real(str(path)) == str(program)
+    assert path.samefile(program)
+    with pytest.raises(PathRefused, match=f"{tmp_path}/last: more than 40 links"):
+        find_real(str(link(tmp_path / "last", path)))
+
+
+def test_a_refusal_names_the_part_and_the_path_once(program: Path, tmp_path: Path) -> None:
+    program.chmod(0o757)
+    why = f"{program} is writable by others than its owner (mode 757); run chmod go-w {program}"
+    for path, shown in ((program, why), (link(tmp_path / "link", program), f"{tmp_path}/link: {why}")):
+        with pytest.raises(PathRefused) as refused:
+            find_real(str(path))
+        assert str(refused.value) == shown
 
 
 def given_mode(mode: int, of: Callable[[Path], Path]) -> Callable[[Path, Path], Path]:
