@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 from urllib.parse import parse_qs
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 
 from app.api.requests import Ctx, body
 from app.console.frame import known_zone
@@ -26,36 +26,30 @@ LONGEST_TOKEN = 100
 
 
 @router.get(SIGN_IN)
-def door(request: Request, ctx: Ctx, who: Visitor, link: str = "") -> Response:
-    """Shows the form; with a link of `gpuwright up`, opens the session of that link."""
-    if not link:
-        ended = cookies.session_of(request.scope) is not None and who is None
-        refused = "Your session has ended; sign in again." if ended else ""
-        cookie = cookies.drop(request.scope) if ended else ""
-        return html_answer(request, _form(request, refused), cookie=cookie)
-    try:
-        opened = ctx.sessions.redeem(link)
-    except HttpProblem as problem:
-        return html_answer(request, _form(request, problem.detail), problem.status)
-    _audit(request, ctx, opened, "sign in by link")
-    # Not a redirect: the browser would count it as navigation from the page with the link, and withhold the strict
-    # cookie.
-    return html_answer(request, render("signed_in.html", back=_back(request)), cookie=_cookie(request, opened))
+def door(request: Request, who: Visitor, link: Annotated[str, Query(max_length=LONGEST_TOKEN)] = "") -> Response:
+    """Shows the form. A link of `gpuwright up` has a button: another site can open the link, but not press that."""
+    ended = cookies.session_of(request.scope) is not None and who is None
+    refused = "Your session has ended; sign in again." if ended and not link else ""
+    cookie = cookies.drop(request.scope) if ended else ""
+    return html_answer(request, _form(request, refused, link), cookie=cookie)
 
 
 @router.post(SIGN_IN)
 def sign_in(request: Request, ctx: Ctx) -> Response:
     refuse_foreign(request)
-    token = _field(request, "token")
+    token, link = _field(request, "token"), _field(request, "link")
     try:
-        if len(token) > LONGEST_TOKEN or not token.isascii():
+        if link:
+            opened = ctx.sessions.redeem(link)
+        elif len(token) > LONGEST_TOKEN or not token.isascii():
             raise HttpProblem("unauthorized", "this is not a gpuwright token")
-        opened = ctx.sessions.open(token)
+        else:
+            opened = ctx.sessions.open(token)
     except HttpProblem as problem:
         if problem.status not in (401, 403):
             raise
         return html_answer(request, _form(request, problem.detail), problem.status)
-    _audit(request, ctx, opened, "sign in")
+    _audit(request, ctx, opened, "sign in by link" if link else "sign in")
     return to_page(_back(request), _cookie(request, opened))
 
 
@@ -103,9 +97,9 @@ def _back(request: Request) -> str:
     return safe_address(request.query_params.get("to", "/"))
 
 
-def _form(request: Request, refused: str) -> str:
+def _form(request: Request, refused: str, link: str = "") -> str:
     """Returns the form, which leads back to the page that was asked for."""
-    return render("sign_in.html", refused=refused, action=sign_in_link(_back(request)))
+    return render("sign_in.html", refused=refused, action=sign_in_link(_back(request)), link=link)
 
 
 def _cookie(request: Request, opened: Opened) -> str:

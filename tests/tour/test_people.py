@@ -15,9 +15,10 @@ from tests.tour.world import served
 def cookie(fleet: TourFleet) -> str:
     """A session of the console, opened by a link as `gpuwright console` prints it."""
     link = urlsplit(re.findall(r"http://\S+/sign-in\?link=\S+", fleet.cli("console"))[0])
-    opened = fleet.request("GET", f"{link.path}?{link.query}", token="", headers={"Accept": "text/html"})
-    assert opened.status in (200, 303), opened.text
-    again = fleet.request("GET", f"{link.path}?{link.query}", token="", headers={"Accept": "text/html"})
+    headers = {"Accept": "text/html", "Content-Type": "application/x-www-form-urlencoded"}
+    opened = fleet.request("POST", link.path, link.query.encode(), token="", headers=headers)
+    assert opened.status == 303, opened.text
+    again = fleet.request("POST", link.path, link.query.encode(), token="", headers=headers)
     assert again.status == 401, "a link works once"
     return opened.headers["set-cookie"].partition(";")[0]
 

@@ -97,9 +97,10 @@ def test_without_scripts_everything_is_there_and_works(browser: Browser, server:
         page.wait_for_url(f"{server.url}/sign-in")
 
 
-def test_a_link_opens_the_page_by_itself(browser: Browser, server: RunningServer) -> None:
+def test_a_link_opens_the_page_at_the_press_of_a_button(browser: Browser, server: RunningServer) -> None:
     with opened(browser, server) as page:
         page.goto(f"/sign-in?link={link(server, server.admin_token)}")
+        page.get_by_role("button", name="Sign in").click()
         page.wait_for_url(f"{server.url}/")
         page.get_by_role("heading", name="GPUs", exact=True).wait_for()
 

@@ -12,7 +12,7 @@ from app.main import assemble
 from app.settings import Settings
 from app.store.access.sessions import MOST_OF_A_TOKEN
 from app.store.database.urls import libpq_url
-from tests.app.console.visits import FORM, cookie_of, link, session, sign_in, visit
+from tests.app.console.visits import FORM, cookie_of, follow, link, session, sign_in, visit
 from tests.support.planned import Planned
 from tests.support.server import RunningServer
 
@@ -196,16 +196,31 @@ def test_guesses_are_slowed_down_by_address_as_those_at_tokens_are(server: Runni
 
 def test_a_link_signs_in_once(server: RunningServer) -> None:
     secret = link(server, server.admin_token)
-    first = visit(server, "", f"/sign-in?link={secret}")
-    assert first.status == 200
+    first = follow(server, secret)
+    assert (first.status, first.headers["location"]) == (303, "/")
     assert visit(server, cookie_of(first)).status == 200
-    again = visit(server, "", f"/sign-in?link={secret}")
+    again = follow(server, secret)
     assert again.status == 401
     assert "set-cookie" not in again.headers
     assert "already used" in again.text
     assert (
         server.request("GET", "/api/v1/services", token=secret.replace("gwl_", "gw_"), peer="127.0.3.5").status == 401
     )
+
+
+def test_opening_a_link_signs_nobody_in_and_another_sites_page_cannot_press_its_button(server: RunningServer) -> None:
+    """Otherwise a page could sign a browser in as its own author, who would then see what is done there."""
+    secret = link(server, server.admin_token)
+    for _ in range(2):
+        page = visit(server, "", f"/sign-in?link={secret}")
+        assert page.status == 200
+        assert "set-cookie" not in page.headers
+        assert f'<input type="hidden" name="link" value="{secret}">' in page.text
+    assert follow(server, secret, **{"Sec-Fetch-Site": "cross-site"}).status == 403
+    assert follow(server, secret, Origin="http://evil.example").status == 403
+    assert follow(server, secret).status == 303
+    quoted = visit(server, "", "/sign-in?link=%22%3E%3Cscript%3E")
+    assert "&#34;&gt;&lt;script&gt;" in quoted.text
 
 
 def test_a_link_is_good_for_a_minute_by_the_databases_clock(server: RunningServer) -> None:
@@ -217,24 +232,24 @@ def test_a_link_is_good_for_a_minute_by_the_databases_clock(server: RunningServe
         ).fetchone()
         assert seconds == (60,)
         connection.execute("UPDATE token SET expires_at = now() WHERE id = %s", [own])
-    assert visit(server, "", f"/sign-in?link={secret}").status == 401
+    assert follow(server, secret).status == 401
 
 
 @pytest.mark.slow
 def test_a_link_ends_with_the_token_that_it_stands_for(server: RunningServer) -> None:
     token = server.token("viewer")
     secret = link(server, token)
-    cookie = cookie_of(visit(server, "", f"/sign-in?link={link(server, token)}"))
+    cookie = cookie_of(follow(server, link(server, token)))
     assert visit(server, cookie).status == 200
     assert server.request("DELETE", f"/api/v1/tokens/{token.split('_')[1]}").status == 200
-    assert visit(server, "", f"/sign-in?link={secret}").status == 401
+    assert follow(server, secret).status == 401
     assert visit(server, cookie).status == 303
     assert link(server, token) == ""
 
 
 def test_signing_in_is_audited_and_secrets_stay_out_of_the_log(server: RunningServer) -> None:
     secret = link(server, server.admin_token)
-    cookie = cookie_of(visit(server, "", f"/sign-in?link={secret}"))
+    cookie = cookie_of(follow(server, secret))
     told = server.request("GET", "/api/v1/audit").json["items"]
     assert any(one["kind"] == "Session" and one["principal"] == cookie.split("_")[1] for one in told)
     log = server.log_path.read_text()

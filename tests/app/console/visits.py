@@ -16,6 +16,12 @@ def sign_in(server: RunningServer, token: str, *, peer: str = "127.0.0.1", query
     return server.request("POST", f"/sign-in{query}", body, token="", headers={**FORM, **headers}, peer=peer)
 
 
+def follow(server: RunningServer, secret: str, **headers: str) -> Reply:
+    """Presses the button on the page of a link."""
+    body = urlencode({"link": secret}).encode()
+    return server.request("POST", "/sign-in", body, token="", headers={**FORM, **headers})
+
+
 def cookie_of(reply: Reply) -> str:
     """`name=value` of what the answer sets."""
     return reply.headers["set-cookie"].partition(";")[0]
