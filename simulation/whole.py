@@ -141,6 +141,7 @@ class WholeNode(LightNode):
             instances=body.instances,
             usage=body.usage,
             copies=body.copies,
+            paths=body.paths,
             held_back=body.held_back,
             excursions=body.excursions,
             repartition=body.repartition,
