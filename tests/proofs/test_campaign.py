@@ -1,4 +1,4 @@
-"""Faults of all kinds break none of I1 to I7 and I9; without one of its defences the product is caught."""
+"""Faults of all kinds break none of I1 to I9; without one of its defences the product is caught."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks I1 to I7 and I9 on the campaign's fleet after every tick, in plain code of its own."""
+"""Checks I1 to I9 on the campaign's fleet after every tick, in plain code of its own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agents.contract.assignments import AssignedInstance
 from agents.control.contact import CONTACT_SECONDS
 from agents.keeper.copies import Stage
 from app.control.domain.desired import NodeDesired
-from tests.proofs.campaign.identity import IdentityFaults
+from tests.proofs.campaign.down import DownFaults
 from tests.proofs.campaign.node import CampaignNode
 from tests.simulation.chaos import MOST_SM_PERCENT, STRUCK_SECONDS
 
@@ -28,7 +28,7 @@ BOOKS = text("SELECT node, id, started_at, ended_at, sm_percent FROM usage_inter
 
 
 @dataclass
-class Campaign(IdentityFaults):
+class Campaign(DownFaults):
     """The fleet under faults, and the checks of what must never happen there."""
 
     _over_cap: Counter[tuple[str, int]] = field(default_factory=Counter)  # by node and GPU: ticks in a row
@@ -60,6 +60,7 @@ class Campaign(IdentityFaults):
         self._is_carried()
         self._strangers()
         self.look_at_devices()
+        self.look_at_what_runs()
         if self.simulation.clock.seconds >= self._books_at:
             self._books_at = self.simulation.clock.seconds + BOOKS_SECONDS
             self.look_at_books()

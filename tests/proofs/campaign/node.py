@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from math import inf
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -26,6 +28,12 @@ from tests.proofs.campaign.disk import PowerSafeDisk
 from tests.proofs.campaign.gateway import CampaignGateway, NodeRoutes
 
 JOURNAL = "journal.jsonl"
+BROKEN: Mapping[str, Mapping[str, Any]] = {  # what a process does in a broken place
+    "crashes": {"crashes_seconds": 2.0},
+    "never_warm": {"warms_up": False},
+    "out_of_memory": {"memory_gib": 10_000.0},
+    "cannot_start": {"starts": False},
+}
 
 
 class AgentKilled(BaseException):
@@ -108,6 +116,9 @@ class CampaignNode(WholeNode):
         self.cut_at_the_next_instance = False
         self.cut: Callable[[], None] = lambda: None  # cuts the link
         self.ready_here: set[str] = set()  # instances that have been ready here
+        self.broken: dict[str, str] = {}  # by GPU: how every copy fails there, of BROKEN
+        self.deleted: set[str] = set()  # services whose model file is gone
+        self.has_templates = True
         self.linked_at = clock.seconds
         self._rule = Contact(lambda: clock.seconds)
         self._strangers = 0
@@ -124,7 +135,7 @@ class CampaignNode(WholeNode):
 
     def templates(self) -> Mapping[str, Template]:
         """Returns the templates; every job of the campaign finds its files under the node's own root."""
-        return read(models=self.models)
+        return read(models=self.models) if self.has_templates else {}
 
     def routes(self) -> Routes:
         return NodeRoutes(self._gateway, self.name, self.answers)
@@ -230,6 +241,12 @@ class CampaignNode(WholeNode):
             process.exit_by(self.machine.now)
             self.machine.slots[process.launch.gpu].due_at = self.machine.now
 
+    def hang(self, copy: str) -> None:
+        """Lets a process run on and answer nothing any more."""
+        process = self._runtime.process(copy)
+        if process is not None:
+            process.behaviour = replace(process.behaviour, answers_seconds=inf)
+
     def restart(self) -> None:
         """Kills the agent, and starts another from what the old one left in its folder."""
         self.agent.keeper.close()
@@ -257,6 +274,10 @@ class CampaignNode(WholeNode):
         """Fails the next warm-ups of an instance as often as `failing` says."""
         behaviour = super()._behave(launch)
         instance = launch.copy.rsplit(".", 2)[0]
+        if launch.gpu in self.broken:
+            return replace(behaviour, **BROKEN[self.broken[launch.gpu]])
+        if any(copy.id == launch.copy and copy.service in self.deleted for copy in self.agent.keeper.copies()):
+            return replace(behaviour, **BROKEN["crashes"])
         if self.failing.get(instance, 0) <= 0:
             return behaviour
         self.failing[instance] -= 1

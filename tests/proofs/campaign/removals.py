@@ -26,6 +26,7 @@ from agents.runtime import proc
 from agents.seams.routes import RouteState
 from app import access
 from app.control.formulate.question import Question
+from app.control.rollout.falls import FoundFalls
 from app.nodes import devices
 from app.store.database import lease
 from app.store.database.database import Database
@@ -172,6 +173,12 @@ def _devices_taken_over(stack: ExitStack, url: str) -> None:
     stack.enter_context(patch("app.nodes.device_status.list_gpus", first))
 
 
+def _watch_after_rollouts(stack: ExitStack, url: str) -> None:
+    """Once its rollout is done, nobody looks whether a copy runs."""
+    blind = lambda assigned, observed, state, rules, now: FoundFalls(state)  # noqa: E731
+    stack.enter_context(patch("app.control.rollout.advance.find_falls", blind))
+
+
 REMOVALS: Mapping[str, Removal] = {
     "fencing": Removal(_fencing, "I1", ("leader_paused", "old_assignment", "load_moves")),
     "fsync": Removal(_fsync, "I2", ("copy_killed", "load_moves")),
@@ -186,6 +193,7 @@ REMOVALS: Mapping[str, Removal] = {
     "cap-law": Removal(_cap_law, "I6", ("cap_lowered",)),
     "ledger-trigger": Removal(_ledger_trigger, "I7", ("usage_altered",)),
     "gpu-places": Removal(_gpu_places, "I9", ("uuids_changed", "boards_permuted")),
+    "watch-after-rollouts": Removal(_watch_after_rollouts, "I8", ("crash_loop", "port_taken", "never_warm")),
     "devices-taken-over": Removal(_devices_taken_over, "I9", ("uuids_changed", "board_replaced")),
 }
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from app.control.observe.observer import FAILURES_HOURS, LONGEST_DELAY, retry_delay
 from app.store.fleet import planner_reads
 from simulation.run import Simulation
+from tests.proofs.campaign.down import DOWN_FAULTS
 from tests.proofs.campaign.faults import CAMPAIGN_FAULTS, CampaignTools
 from tests.proofs.campaign.identity import IDENTITY_FAULTS
 from tests.proofs.campaign.invariants import Campaign
@@ -41,7 +42,9 @@ def run_campaign(database_url: str, folder: Path, seed: int, faults: int, remova
     with campaign_fleet(database_url, folder, seed) as (simulation, gateway, disk), removed(removal, database_url):
         foreign = [f"{tenant}-{number}" for tenant in RATES if tenant != TENANT for number in range(len(RATES[tenant]))]
         tools = CampaignTools(database_url, folder, gateway, disk, TENANT, foreign)
-        kinds = CAMPAIGN_FAULTS + IDENTITY_FAULTS + (tuple(REMOVALS[removal].faults) * 12 if removal else ())
+        kinds = (
+            CAMPAIGN_FAULTS + IDENTITY_FAULTS + DOWN_FAULTS + (tuple(REMOVALS[removal].faults) * 12 if removal else ())
+        )
         campaign = Campaign(simulation, seed, kinds, SPELL_FACTOR, tools=tools)
         campaign.advance(WARM_UP_SECONDS)
         for number in range(1, faults + 1):
