@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from agents.devices.nvml.writer import DEFAULT_MODE, EXCLUSIVE_PROCESS_MODE
 from agents.devices.privileged.client import Privileged
 from agents.devices.privileged.setup import SOCKET
@@ -110,12 +112,10 @@ def describe_gpus(facts: DriverFacts) -> Iterator[DoctorFinding]:
 
 def compute_modes(facts: DriverFacts, folder: Path) -> Iterator[DoctorFinding]:
     """Checks compute modes: in EXCLUSIVE_PROCESS a process that avoids MPS cannot open the device at all."""
-    from agents.devices.nvml.originals import Originals
-
-    originals = Originals(folder / "originals.json")
+    changed = _find_changed(folder / "originals.json")
     for gpu in facts.gpus:
         mode, name = facts.modes.get(gpu.uuid), f"compute mode {gpu.index}"
-        if mode == EXCLUSIVE_PROCESS_MODE and originals.of(gpu.uuid).compute_mode is None:
+        if mode == EXCLUSIVE_PROCESS_MODE and gpu.uuid not in changed:
             advice = f"See who needs it, or give it back: nvidia-smi -i {gpu.index} -c DEFAULT"
             yield fail(name, "exclusive, and this agent did not make it so: nothing is started on it", advice)
         elif mode == EXCLUSIVE_PROCESS_MODE:
@@ -125,6 +125,17 @@ def compute_modes(facts: DriverFacts, folder: Path) -> Iterator[DoctorFinding]:
         elif mode is not None:
             advice = f"Allow compute on it: nvidia-smi -i {gpu.index} -c DEFAULT"
             yield fail(name, f"mode {mode}: the device refuses all compute work", advice)
+
+
+def _find_changed(path: Path) -> frozenset[str]:
+    """Returns the GPUs whose compute mode this agent has changed; none if its record cannot be read."""
+    from agents.devices.nvml.originals import Originals
+
+    try:
+        originals = Originals(path)
+    except (OSError, msgspec.MsgspecError):
+        return frozenset()
+    return frozenset(uuid for uuid in originals.changed() if originals.of(uuid).compute_mode is not None)
 
 
 def check_settable(helper: Path | None) -> Iterator[DoctorFinding]:

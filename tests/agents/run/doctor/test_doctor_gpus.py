@@ -128,6 +128,8 @@ def test_a_device_that_others_prohibited_or_made_exclusive_is_a_failure(machine:
     assert "this agent did not make it so" in examined.found("compute mode 1")
     Originals(machine.state / "originals.json").keep(machine.uuids[1], Original(compute_mode=DEFAULT_MODE))
     assert machine.examined().level("compute mode 1") == "ok", "this agent made it so"
+    (machine.state / "originals.json").write_text("?")
+    assert machine.examined().level("compute mode 1") == "fail", "it no longer knows"
 
 
 @pytest.mark.slow
