@@ -33,6 +33,7 @@ def test_a_command_without_probes_is_up_once_it_accepts_connections(tmp_path: Pa
         start_seconds=120.0,
         drain_seconds=60.0,
         confined=Confined(host="10.0.0.7", secrets={"API_KEY": "swordfish"}),
+        paths=("* /**", "!* /metrics"),
     )
     assert filled(tmp_path, {**COMMAND}, serves=False).health is None, "a job need not listen"
 
@@ -55,6 +56,7 @@ def test_an_image_has_an_address_a_port_and_folders_of_its_own(tmp_path: Path) -
         drain_seconds=30.0,
         folders=(f"{tmp_path}/models:/volumes/models:ro",),
         confined=Confined(host="10.0.0.7", port=8000),
+        paths=("* /**", "!* /healthz", "!* /drain", "!* /metrics"),
     )
     without = {name: value for name, value in runtime.items() if name != "port"} | {"drain": {"seconds": 30}}
     again = filled(tmp_path, without, "docker")
