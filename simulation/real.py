@@ -90,7 +90,7 @@ class RealPart:
         self._run("haproxy", [program, "-W", "-S", f"{master},mode,600", *parts])
         _await(lambda: _answers(MasterSocket(master)), "HAProxy does not answer")
         words = ["gateway", "run", "--folder", str(state), "--master", str(master), "--requests", requests]
-        words += ["--server", self.order.server, "--server-token-file", str(self._token()), "--name", GATEWAY]
+        words += ["--server", self.order.server, "--server-token-file", str(self.renew_token()), "--name", GATEWAY]
         words += ["--loopback"]
         self._run("gateway", [*OURSELVES, *words])
         _await((state / "gateway.sock").exists, "the sidecar does not answer")
@@ -191,7 +191,7 @@ class RealPart:
             link.close()
         return made
 
-    def _token(self) -> Path:
+    def renew_token(self) -> Path:
         """Returns the file of the gateway's token, which expires within a week; each start revokes the last one."""
         request = {"scope": "gateway", "gateway": GATEWAY, "label": "gpuwright up", "expiresInSeconds": WEEK_SECONDS}
         path = Path(self.order.folder) / "gateway.token"

@@ -38,12 +38,23 @@ def test_a_simulated_node_that_is_declared_again_serves_again(database_url: str)
         assert all(simulation.fleet.ready(name) for name in simulation.fleet.declared)
 
 
+def real_part(api: RunningServer, folder: Path) -> RealPart:
+    """The real part of `up`, of which nothing runs yet."""
+    token_file = folder / "token"
+    token_file.write_text(api.admin_token)
+    return RealPart(RealSetup(api.url, str(token_file), str(folder), 0, "node-1", SPEC, [], []), folder)
+
+
+def test_each_start_revokes_the_gateways_token_of_the_one_before(api: RunningServer, tmp_path: Path) -> None:
+    real = real_part(api, tmp_path)
+    first, second = (real.renew_token().read_text() for _ in range(2))
+    live = {token["id"]: token["revokedAt"] is None for token in api.request("GET", "/api/v1/tokens").json["items"]}
+    assert (live[first.split("_")[1]], live[second.split("_")[1]]) == (False, True)
+
+
 def test_the_real_node_of_up_joins_again_when_it_is_declared_again(api: RunningServer, tmp_path: Path) -> None:
     assert api.request("POST", "/api/v1/apply", [gpu_type(), node("node-1", gpus=2)]).status == 200
-    token_file = tmp_path / "token"
-    token_file.write_text(api.admin_token)
-    order = RealSetup(api.url, str(token_file), str(tmp_path), 0, "node-1", SPEC, [], [])
-    real = RealPart(order, tmp_path)
+    real = real_part(api, tmp_path)
     real.join()
     first = StateFolder(tmp_path / "node-1").credential()
     joined = real.joined
