@@ -59,6 +59,11 @@ def find(client: ApiClient, kind: Kind, text: str) -> dict[str, Any]:
     return found_one
 
 
+def find_all(client: ApiClient, kind: Kind, names: Sequence[str]) -> list[dict[str, Any]]:
+    """Returns the objects of these names, before the first of them is changed; of a single one the server says it."""
+    return [find(client, kind, name) for name in names] if len(names) > 1 else []
+
+
 def by_name(client: ApiClient, kind: Kind, name: str) -> list[dict[str, Any]]:
     """Returns the objects of this name in all tenants."""
     query = {"fieldSelector": f"metadata.name={name}", "limit": 100}

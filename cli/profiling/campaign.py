@@ -14,9 +14,20 @@ from cli.exits import Failed
 from cli.output import OutputTable, age, plain, print_data, say, seconds_since
 from cli.profiling.applied import apply_profiles
 from cli.profiling.asked import GpuPlace, ModelVariant, say_measured, setting_words, show
+from cli.refusals import ServerRefusal
 
 POLL_SECONDS = 1.0
 PATH = "/api/v1/campaigns"
+
+
+class NothingMeasured(Failed):
+    """A campaign that ended without a single measurement."""
+
+
+def has_measured_nothing(failure: Failed) -> bool:
+    """Returns whether there is no campaign, or it ended without a measurement. While a server is away it goes on."""
+    refused = isinstance(failure, ServerRefusal) and failure.status < 500 and failure.status != 429
+    return refused or isinstance(failure, NothingMeasured)
 
 
 def run_campaign(client: ApiClient, args: argparse.Namespace, wanted: ModelVariant, place: GpuPlace) -> int:
@@ -29,7 +40,8 @@ def run_campaign(client: ApiClient, args: argparse.Namespace, wanted: ModelVaria
             f"{campaign['id']}")  # fmt: skip
         raise
     if ended["state"] != "done":
-        raise Failed(f"campaign {ended['id']} {ended['state']}: {ended['message'] or ended['reason']}", exits.NO)
+        message = f"campaign {ended['id']} {ended['state']}: {ended['message'] or ended['reason']}"
+        raise Failed(message, exits.NO) if ended["measurements"] else NothingMeasured(message, exits.NO)
     for failure in ended["failures"]:
         words = setting_words(failure["setting"], ended["neighbours"], ended["clocksMhz"])
         say(f"left out: {words}: {failure['message']}")

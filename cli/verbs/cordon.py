@@ -7,12 +7,14 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from app.manifests.model import Kind
 from cli import exits
 from cli.arguments import add_connection_arguments, completes, duration
 from cli.client import ApiClient
 from cli.contexts import resolve
 from cli.exits import Failed
 from cli.output import OutputTable, age, ahead, plain, print_data, say
+from cli.selection import find_all
 
 EPILOGS = {
     "cordon": """\
@@ -68,7 +70,13 @@ def run(args: argparse.Namespace) -> int:
     with ApiClient(resolve(args)) as client:
         if not args.places:
             return show(client, args)
-        answers = [ask(client, args, place) for place in args.places]
+        places = [read_place(place) for place in args.places]
+        for (node, gpu), found in zip(places, find_all(client, Kind.NODE, [node for node, _ in places]), strict=False):
+            if gpu is not None and gpu >= found["spec"]["gpus"]:
+                raise Failed(
+                    f"node {node} has {found['spec']['gpus']} GPUs; there is no GPU {gpu}; nothing was changed"
+                )
+        answers = [ask(client, args, node, gpu) for node, gpu in places]
     if not print_data(answers, args.output):
         for place in args.places:
             print(plain(f"{place} {DONE[args.verb].format(node=place.partition('/')[0])}"))
@@ -82,12 +90,17 @@ DONE = {
 }
 
 
-def ask(client: ApiClient, args: argparse.Namespace, place: str) -> Any:
-    """Sends the request for a node or GPU."""
+def read_place(place: str) -> tuple[str, int | None]:
+    """Returns the node, and the GPU if it is one."""
     node, slash, gpu = place.partition("/")
     if not node or (slash and not gpu.isdecimal()):
         raise Failed(f"{place!r} is not a node or GPU: use NODE or NODE/INDEX, like node-7/2")
-    body: dict[str, Any] = {"gpu": int(gpu)} if slash else {}
+    return node, int(gpu) if slash else None
+
+
+def ask(client: ApiClient, args: argparse.Namespace, node: str, gpu: int | None) -> Any:
+    """Sends the request for a node or GPU."""
+    body: dict[str, Any] = {} if gpu is None else {"gpu": gpu}
     if getattr(args, "message", ""):
         body["message"] = args.message
     if getattr(args, "deadline", None):

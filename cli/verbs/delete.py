@@ -50,6 +50,9 @@ def run(args: argparse.Namespace) -> int:
         targets = list(dict.fromkeys(from_files(client, args) if args.files else from_names(client, args)))
         if not targets:
             return exits.OK
+        if len(targets) > 1 and not args.ignore_not_found:
+            for kind, tenant, name in targets:  # all of them before the first is deleted
+                find(client, kind, f"{tenant}/{name}" if tenant else name)
         if args.force:
             show_costs(client, targets)
         if not (args.yes or args.dry_run or confirmed(targets)):

@@ -138,13 +138,17 @@ def _refuse_others(args: argparse.Namespace, form: str) -> None:
 
 def _on_node(args: argparse.Namespace, wanted: ModelVariant) -> int:
     from cli.profiling import campaign
-    from cli.profiling.brought import declare_model
+    from cli.profiling.brought import declare_model, withdraw_model
 
     place = read_place(args.on)
     with ApiClient(resolve(args)) as client:
-        if args.file:
-            declare_model(client, wanted, args.file)
-        return campaign.run_campaign(client, args, wanted, place)
+        is_new = bool(args.file) and declare_model(client, wanted, args.file)
+        try:
+            return campaign.run_campaign(client, args, wanted, place)
+        except Failed as failure:  # a file that is not there, say
+            if is_new and campaign.has_measured_nothing(failure):
+                withdraw_model(client, wanted)
+            raise
 
 
 def _at_url(args: argparse.Namespace, wanted: ModelVariant) -> int:

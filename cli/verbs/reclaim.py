@@ -6,12 +6,14 @@ import argparse
 import json
 from typing import Any
 
+from app.manifests.model import Kind
 from cli import exits
 from cli.arguments import add_connection_arguments, completes, duration
 from cli.client import ApiClient
 from cli.contexts import resolve
 from cli.exits import Failed
 from cli.output import plain, print_data, span
+from cli.selection import find_all
 
 EPILOG = """\
 New copies start elsewhere before the old ones end, as in a drain, and nothing new is placed there. When the time has
@@ -46,6 +48,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     with ApiClient(resolve(args)) as client:
+        for node in args.nodes:
+            if "/" in node:
+                raise Failed(f"{node!r} is not a node: a cloud takes whole nodes back; drain a single GPU instead")
+        find_all(client, Kind.NODE, args.nodes)
         answers = [ask(client, args, node) for node in args.nodes]
     if not print_data(answers, args.output):
         for node in args.nodes:
@@ -55,8 +61,6 @@ def run(args: argparse.Namespace) -> int:
 
 def ask(client: ApiClient, args: argparse.Namespace, node: str) -> Any:
     """Gives or withdraws the notice of a node."""
-    if "/" in node:
-        raise Failed(f"{node!r} is not a node: a cloud takes whole nodes back; drain a single GPU instead")
     path = f"/api/v1/nodes/{node}/reclaim"
     if args.withdraw:
         return client.send("DELETE", path).json()

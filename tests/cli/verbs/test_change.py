@@ -56,6 +56,8 @@ def seen(tmp_path: Path) -> list[str]:
 def test_delete_by_name_and_what_is_gone_is_exit_code_1(world: Run) -> None:
     world("apply", "-f", "-", stdin=service("a1") + service("a2"))
     assert world("delete", "service", "shop/a1", "--dry-run").lines == ["service/shop/a1 deleted (dry run)"]
+    half = world("delete", "service", "shop/a1", "shop/nope", "--yes")
+    assert (half.code, half.out) == (1, "") and "there is no Service shop/nope" in half.err
     assert world("delete", "service", "shop/a1", "a2", "--yes").lines == [
         "service/shop/a1 deleted",
         "service/shop/a2 deleted",

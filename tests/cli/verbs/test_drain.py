@@ -43,6 +43,20 @@ def test_the_list_of_nodes_shows_cordons_and_drains(run: Run) -> None:
 
 
 @pytest.mark.slow
+def test_nothing_is_changed_where_one_of_several_names_is_wrong(run: Run) -> None:
+    for verb in ("drain", "cordon", "uncordon", "reclaim"):
+        done = run(verb, "node-0", "node-that-is-not-there")
+        assert (done.code, done.out) == (1, "")
+        assert "there is no Node node-that-is-not-there" in done.err
+        assert cordon_of(run, "node-0") == "-", verb
+    for place, says in (("node-0/99", "there is no GPU 99"), ("node-0/x", "not a node or GPU")):
+        done = run("drain", "node-0", place)
+        assert done.code != 0
+        assert says in done.err
+        assert cordon_of(run, "node-0") == "-"
+
+
+@pytest.mark.slow
 def test_a_drain_that_is_not_done_in_time_names_what_is_left(run: Run) -> None:
     done = run("drain", "node-0", "--wait", "--timeout", "1s")
     assert done.code == 1

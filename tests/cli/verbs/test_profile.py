@@ -120,6 +120,19 @@ def test_a_node_is_measured_and_followed(run: Run, server: RunningServer, tmp_pa
 
 
 @pytest.mark.slow
+def test_a_model_that_was_declared_for_a_file_which_is_missing_is_declared_no_more(
+    run: Run, server: RunningServer, tmp_path: Path
+) -> None:
+    with running_agent(server, tmp_path / "agent"):
+        for node, why in (("node-1/1", "missing.onnx"), ("no-such-node", "no-such-node")):
+            done = run("profile", "missing", "--on", node, "--file", "missing.onnx", "--batches", "1", "--sm", "100")
+            assert done.code != 0
+            assert why in done.err
+            assert "model missing is not declared any more" in done.err, done.err
+            assert server.request("GET", "/api/v1/models/missing").status == 404
+
+
+@pytest.mark.slow
 def test_models_are_measured_beside_each_other_and_all_their_profiles_applied(
     run: Run, server: RunningServer, tmp_path: Path
 ) -> None:
