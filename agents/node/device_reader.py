@@ -65,6 +65,7 @@ class DeviceReader:
     def forget_indexes(self) -> None:
         """Numbers the devices again at the next look."""
         self._is_known, self._enumerated_at = False, float("-inf")
+        self._saved = {}  # as what is on disk was forgotten, too
 
     def enumerate(self, assigned: Mapping[int, str], busy: Collection[str], now: float) -> None:
         """Lists the devices every few seconds, and settles which index means which, where no copy runs (`busy`)."""

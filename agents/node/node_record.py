@@ -25,10 +25,11 @@ class RecordKeeper:
         return tuple(self._record.draining)
 
     def keep_gpus(self, gpus: GpuIndexes) -> None:
-        """Saves which device each index means; an operator's drain stays with the index."""
+        """Saves which device each index means; an operator's drain stays with the index, if that is known."""
         before = {gpu.uuid: index for index, gpu in self._record.gpus.items()}
-        drained = {before.get(uuid, -1) for uuid in self._record.draining}
-        self._keep(NodeRecord(dict(gpus), sorted(gpu.uuid for index, gpu in gpus.items() if index in drained)))
+        drained = {before.get(uuid, uuid) for uuid in self._record.draining}
+        draining = [gpu.uuid for index, gpu in gpus.items() if not drained.isdisjoint((index, gpu.uuid))]
+        self._keep(NodeRecord(dict(gpus), sorted(draining)))
 
     def keep_draining(self, draining: Collection[str]) -> None:
         """Saves which GPUs are drained."""

@@ -113,8 +113,8 @@ class StateFolder:
         self._write(DEVICES, msgspec.json.encode(record))
 
     def forget_indexes(self) -> None:
-        """Forgets which device each index means, and the drains of these indexes."""
-        (self.path / DEVICES).unlink(missing_ok=True)
+        """Forgets which device each index means; drains stay with the devices."""
+        self.keep_node_record(NodeRecord({}, self.node_record().draining))
 
     def last_seen(self) -> datetime:
         """Returns when an agent last looked at what runs here."""

@@ -152,3 +152,8 @@ def test_an_operators_drain_stays_with_the_index(boards: Boards) -> None:
     node = boards.opened()
     assert node.draining == ("GPU-new",)
     node.stop()
+    StateFolder(boards.folder / "state").forget_indexes()
+    boards.state.set(0, "absent", 1)
+    node = boards.opened()
+    assert (node.draining, node.watch.indexes[0]) == (("GPU-new",), "GPU-new"), "with the device, when joined again"
+    node.stop()
