@@ -25,6 +25,7 @@ PROFILE_QUANTILE: float = PolicySpec.model_fields["profile_quantile"].default
 RATE_PER_SECOND = float(ServiceSpec.model_fields["rate_per_second"].default)
 PRICING: str = PolicySpec.model_fields["pricing"].default
 JOBS_PER_GPU: int = PolicySpec.model_fields["jobs_per_gpu"].default
+MODE: str = PolicySpec.model_fields["mode"].default
 DOWN_SECONDS = float(PolicySpec.model_fields["down_seconds"].default)
 MIN_INSTANCES: int = ServiceSpec.model_fields["min_instances"].default
 PRIORITIES: Mapping[str, int] = {
@@ -96,6 +97,11 @@ def min_instances(service: Spec) -> int:
 def jobs_per_gpu(policy: Spec) -> int:
     """Returns how many jobs may share a GPU."""
     return int(policy.get("jobsPerGpu", JOBS_PER_GPU))
+
+
+def fleet_mode(policy: Spec) -> str:
+    """Returns the mode of services that have none of their own."""
+    return str(policy.get("mode", MODE))
 
 
 def down_seconds(policy: Spec) -> float:

@@ -24,6 +24,7 @@ KEPT_SECONDS = 1800.0  # in which falls of a service count together
 MANY_SECONDS = 60.0  # within which copies that go down are likely to have one cause
 MANY_SHARE, FEWEST_MANY = 1 / 3, 3
 HELD_SECONDS = 600.0  # for which nothing moves
+BY_HAND = "; it stays there, as its mode is not auto"
 PAUSE_SECONDS = 60.0  # between two moves after that
 
 
@@ -68,13 +69,28 @@ def find_falls(
     due = [found for id_, found in sorted(down.items()) if _is_due(found, spells[id_], rules)]
     if state.many_down_since:
         due = _in_turn(due, state, now)
-    fallen = [found for found in due if found.instance.owner not in state.suspects]
+    due = [found for found in due if found.instance.owner not in state.suspects]
+    state, stays = _tell_by_hand(state, due, rules)
+    fallen = [found for found in due if found.instance.owner not in rules.by_hand]
     reasons = {found.instance.id: found.describe(spells[found.instance.id]) for found in fallen}
     state, suspected = note_falls(state, [(found.instance, found.place) for found in fallen], reasons, now)
     moving = [found.instance for found in fallen if found.instance.owner not in state.suspects]
     failures = tuple(StepFailure(line.id, Reason.INSTANCE_DOWN, reasons[line.id]) for line in moving)
     told = tuple(RolloutNotice(Reason.INSTANCE_DOWN, reasons[line.id], line.owner) for line in moving)
-    return FoundFalls(state, failures, (*notices, *told, *suspected))
+    return FoundFalls(state, failures, (*notices, *stays, *told, *suspected))
+
+
+def _tell_by_hand(
+    state: RolloutState, due: Iterable[_Down], rules: RolloutRules
+) -> tuple[RolloutState, tuple[RolloutNotice, ...]]:
+    """Tells once of copies that stay where they are, as a person moves their services."""
+    found = [each for each in due if each.instance.owner in rules.by_hand and not state.down[each.instance.id].is_told]
+    told = {each.instance.id: replace(state.down[each.instance.id], is_told=True) for each in found}
+    notices = tuple(
+        RolloutNotice(Reason.INSTANCE_DOWN, each.describe(told[each.instance.id]) + BY_HAND, each.instance.owner)
+        for each in found
+    )
+    return replace(state, down={**state.down, **told}) if told else state, notices
 
 
 def note_falls(
@@ -158,7 +174,12 @@ def _spells(
         if known is None:
             yield id_, DownSpell(found.at)
         else:
-            yield id_, replace(known, since=found.at, times=known.times + 1, up_since=0.0) if known.up_since else known
+            yield (
+                id_,
+                replace(known, since=found.at, times=known.times + 1, up_since=0.0, is_told=False)
+                if known.up_since
+                else known,
+            )
     nodes = {
         line.id: node
         for node, wanted in (assigned.items() if before.keys() - down.keys() else ())

@@ -12,8 +12,8 @@ NOISE_SHARE = 0.05  # of a rate whose forecast gave no band
 def no_longer(then: Snapshot, now: Snapshot) -> str:
     """Describes what has changed of the state a plan was made from; empty if nothing has.
 
-    A plan depends on the plan in force, on what is declared, on which GPUs may be used, on corrections, and on rates
-    that stay in their bands; not on the time of day, money spent or the progress of jobs.
+    A plan depends on the plan in force, on what is declared, on which GPUs may be used, on corrections, on where copies
+    failed, and on rates that stay in their bands; not on the time of day, money spent or the progress of jobs.
     """
     return "; ".join(list(_differences(then, now))[:5])
 
@@ -32,6 +32,9 @@ def _differences(then: Snapshot, now: Snapshot) -> Iterator[str]:
             yield f"node {node} has changed"
     if then.corrections != now.corrections:
         yield "profiles were corrected"
+    for owner, places in sorted(now.failed_places.items()):
+        if set(places) - set(then.failed_places.get(owner, ())):
+            yield f"a copy of {owner} failed"
     for service, expected in sorted(then.expected.items()):
         rate = now.expected.get(service)
         if rate is not None and not _in_band(expected, rate.rate_per_second):

@@ -21,6 +21,7 @@ class RolloutRules:
     min_instances: Mapping[str, int] = field(default_factory=dict)  # by service
     start_seconds: Mapping[str, float] = field(default_factory=dict)  # by key
     unproven: frozenset[str] = frozenset()  # keys that never ran in this fleet
+    by_hand: frozenset[str] = frozenset()  # services that a person moves: their mode is approve or advisory
     hurried: frozenset[str] = frozenset()  # services and jobs that leave a node to be reclaimed: no canary delays them
     swapping: frozenset[str] = frozenset()  # jobs whose processes may wait in host memory
     jobs_per_gpu: int = JOBS_PER_GPU
@@ -88,6 +89,7 @@ class DownSpell:
     since: float  # seconds
     times: int = 1  # that it went down, each time a short while after it had come up
     up_since: float = 0.0  # since when it runs again; 0: it does not
+    is_told: bool = False  # an event has said so, and it stays where it is
 
 
 @dataclass(frozen=True, slots=True)

@@ -202,3 +202,15 @@ def test_what_goes_down_on_one_node_alone_moves_however_much_it_is() -> None:
     step, _ = rollout.until_it_falls({copy.id: EXITED for copy in copies})
     assert len(step.failed) == 4
     assert not step.state.many_down_since
+
+
+def test_what_a_person_moves_stays_and_is_told_of_once() -> None:
+    rollout = DoneRollout({"n1": a_node(A, B)}, rules(by_hand=frozenset({"shop/search"})))
+    told: list[RolloutNotice] = []
+    for _ in range(10):
+        step = rollout.look(10, {"a": EXITED})
+        assert not step.stopped_reason
+        told += step.notices
+    (notice,) = told
+    assert (notice.reason, notice.owner) == (Reason.INSTANCE_DOWN, "shop/search")
+    assert notice.message.endswith("; it stays there, as its mode is not auto")

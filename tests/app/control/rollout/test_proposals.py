@@ -60,3 +60,10 @@ def test_time_money_and_progress_of_jobs_change_nothing() -> None:
 )
 def test_a_changed_dependency_of_a_plan_is_named(changed: dict[str, Any], expected: str) -> None:
     assert no_longer(THEN, replace(THEN, **changed)) == expected
+
+
+def test_a_copy_that_failed_since_is_a_change_and_one_that_had_failed_before_is_none() -> None:
+    failed = {"shop/search": (("n1", 0),)}
+    assert no_longer(THEN, replace(THEN, failed_places=failed)) == "a copy of shop/search failed"
+    assert no_longer(replace(THEN, failed_places=failed), replace(THEN, failed_places=failed)) == ""
+    assert no_longer(replace(THEN, failed_places=failed), THEN) == ""
