@@ -76,6 +76,7 @@ sys.stdin.read()
 DEAF = "import os, signal, time; signal.signal(15, signal.SIG_IGN); print(os.getpid(), flush=True); time.sleep(600)"
 
 
+@pytest.mark.slow
 def test_what_does_not_hear_a_signal_ends_with_us_when_we_are_killed(tmp_path: Path) -> None:
     log = tmp_path / "deaf.log"
     words = [sys.executable, "-c", STUBBORN.replace("DEAF", repr(DEAF)), str(log)]
