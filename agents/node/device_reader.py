@@ -33,7 +33,7 @@ class DeviceReader:
         self._drivers = drivers
         self._keep_known = keep_known
         self._enumerated_at = float("-inf")
-        self._is_known = True  # False: the indexes are settled as if nothing were known
+        self._is_known = True  # False: the indexes are settled as if nothing were known of idle devices
         self._mps: dict[str, MpsState] = {}
         self._mps_at = float("-inf")
         self._doubts: dict[str, int] = {}
@@ -63,7 +63,7 @@ class DeviceReader:
         return {index: self.found[uuid] for index, uuid in self.indexes.items() if uuid in self.present}
 
     def forget_indexes(self) -> None:
-        """Numbers the devices again at the next look."""
+        """Numbers the devices again at the next look, but for those that copies run on."""
         self._is_known, self._enumerated_at = False, float("-inf")
         self._saved = {}  # as what is on disk was forgotten, too
 
@@ -81,8 +81,8 @@ class DeviceReader:
             return  # any other error says nothing about a single device
         self.found.update({gpu.uuid: gpu for gpu in gpus})
         self.present = {gpu.uuid for gpu in gpus}
-        settled = settle_indexes(self.indexed if self._is_known else {}, gpus, assigned, busy)
-        self._is_known = True
+        kept = {index: gpu for index, gpu in self.indexed.items() if self._is_known or gpu.uuid in busy}
+        settled, self._is_known = settle_indexes(kept, gpus, assigned, busy), True
         if settled.waits:
             self._enumerated_at = float("-inf")
         if settled.message and settled.message != self.unclear:
