@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -62,7 +62,7 @@ def world() -> list[dict[str, Any]]:
 class PlannerProcess:
     """`gpuwright planner`, which may be killed and started again."""
 
-    def __init__(self, url: str, folder: Path, name: str, environment: dict[str, str]) -> None:
+    def __init__(self, url: str, folder: Path, name: str, environment: dict[str, str], code: Path = ROOT) -> None:
         self.log_path = folder / f"{name}.log"
         self._environment = (
             os.environ
@@ -73,6 +73,7 @@ class PlannerProcess:
             }
             | environment
         )
+        self._code = code
         self.process: subprocess.Popen[bytes]
         self.start()
 
@@ -80,7 +81,7 @@ class PlannerProcess:
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "cli.main", "planner"],
-                cwd=ROOT, env=self._environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                cwd=self._code, env=self._environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             )  # fmt: skip
 
     def close(self) -> None:
@@ -170,9 +171,15 @@ def agent_words(gateway: Gateway) -> list[str]:
 
 @contextmanager
 def town(
-    url: str, direct_url: str, folder: Path, agents: int, environment: dict[str, str] | None = None
+    url: str,
+    direct_url: str,
+    folder: Path,
+    agents: int,
+    environment: dict[str, str] | None = None,
+    codes: Mapping[str, Path] | None = None,
 ) -> Iterator[Town]:
-    """Everything started, and the service served."""
+    """Everything started, and the service served. `codes` names parts of another version; of agents, the first is."""
+    of_part = dict.fromkeys(("server", "planner", "agent"), ROOT) | dict(codes or {})
     settings = {"GPUWRIGHT_RATE_BURST": "100000", "GPUWRIGHT_RATE_PER_SECOND": "10000"} | (environment or {})
     with ExitStack() as stack:
         gateway = stack.enter_context(running_gateway(folder / "gateway"))
@@ -182,17 +189,22 @@ def town(
             place.mkdir()
             servers.append(RunningServer(url, place, settings))
             stack.callback(servers[-1].kill)
+            if of_part["server"] != ROOT:
+                servers[-1].code = of_part["server"]
+                servers[-1].restart()
         fleet = []
         for number in range(agents):
             place = folder / f"node-{number}"
             fleet.append(AgentProcess(servers[number % 2], place, 1, f"node-{number}"))
             stack.callback(fleet[-1].close)
+            if not number:
+                fleet[0].code = of_part["agent"]
             fleet[-1].start(*agent_words(gateway))
         reply = servers[0].request("POST", "/api/v1/apply", world())
         assert reply.status == 200, reply.text
         planners = []
         for number in range(2):
-            planners.append(PlannerProcess(url, folder, f"planner-{number}", settings))
+            planners.append(PlannerProcess(url, folder, f"planner-{number}", settings, of_part["planner"]))
             stack.callback(planners[-1].close)
         database = Database(direct_url, pool_size=2, direct=True)
         stack.callback(database.close)

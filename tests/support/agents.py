@@ -49,6 +49,7 @@ class AgentProcess:
         self.node = node
         self.kind = kind  # of its GPUs; a type of this name must be declared
         self.log_path = folder.parent / f"{node}.log"
+        self.code = ROOT  # of another version, where a test says so before a start
         self.process: subprocess.Popen[bytes] | None = None
         assert server.request("POST", "/api/v1/apply", [gpu_type()]).status == 200
         self.join()
@@ -66,7 +67,7 @@ class AgentProcess:
         seams = ["--device", "simulated", "--simulated-gpus", str(self.gpus), "--simulated-kind", self.kind]
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
-                self.command("run", *seams, *words), cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                self.command("run", *seams, *words), cwd=self.code, stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
 
     def end(self, how: signal.Signals = signal.SIGTERM) -> int:
