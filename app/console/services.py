@@ -127,7 +127,7 @@ def _state(service: Mapping[str, Any]) -> tuple[str, str]:
     if not service["instances"]:
         return "unserved", "not planned yet"
     if not service["routed"]:
-        return ("quiet", "no copy answers yet") if service["attained"] is None else ("unserved", "no copy answers")
+        return ("quiet", "no copy answers yet") if service["attained"] is None else ("late", "no copy answers")
     if service["attained"] is None:
         return "quiet", "no requests"
     if service["attained"] * 100 < service["percentile"]:
