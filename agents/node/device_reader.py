@@ -33,7 +33,7 @@ class DeviceReader:
         self._drivers = drivers
         self._keep_known = keep_known
         self._enumerated_at = float("-inf")
-        self._is_known = True  # False: the indexes are settled as if nothing were known of idle devices
+        self._is_known = True  # False: the indexes are settled as if nothing were known
         self._mps: dict[str, MpsState] = {}
         self._mps_at = float("-inf")
         self._doubts: dict[str, int] = {}
@@ -67,8 +67,8 @@ class DeviceReader:
         self._is_known, self._enumerated_at = False, float("-inf")
         self._saved = {}  # as what is on disk was forgotten, too
 
-    def enumerate(self, assigned: Mapping[int, str], busy: Collection[str], now: float) -> None:
-        """Lists the devices every few seconds, and settles which index means which, where no copy runs (`busy`)."""
+    def enumerate(self, held: Mapping[int, str], now: float) -> None:
+        """Lists the devices every few seconds, and settles which index means which; copies run on those `held`."""
         if now - self._enumerated_at < ENUMERATE_SECONDS:
             return
         self._enumerated_at = now
@@ -81,8 +81,7 @@ class DeviceReader:
             return  # any other error says nothing about a single device
         self.found.update({gpu.uuid: gpu for gpu in gpus})
         self.present = {gpu.uuid for gpu in gpus}
-        kept = {index: gpu for index, gpu in self.indexed.items() if self._is_known or gpu.uuid in busy}
-        settled, self._is_known = settle_indexes(kept, gpus, assigned, busy), True
+        settled, self._is_known = settle_indexes(self.indexed if self._is_known else {}, gpus, held), True
         if settled.waits:
             self._enumerated_at = float("-inf")
         if settled.message and settled.message != self.unclear:

@@ -100,10 +100,10 @@ class DeviceWatch:
         """Reads and sets everything once."""
         now = self._clock()
         copies = self._keeper.copies()
-        assigned = {gpu.index: gpu.uuid for gpu in self._assignment.gpus} if self._assignment else {}
         # In host memory a copy has no usage, but a process that will want its device again.
         alive = [copy for copy in copies if copy.ended_at is None or copy.stage in AWAY]
-        self.devices.enumerate(assigned, {gpu for copy in alive for gpu in copy.devices}, now)
+        places = (zip(copy.wanted.all_gpus, copy.devices, strict=False) for copy in alive)
+        self.devices.enumerate({index: gpu for pairs in places for index, gpu in pairs}, now)
         self._counters.refresh(copies, now, self.minute, self.power.strained(self._assignment, self.indexes))
         self._roll()
         for gpu, reason in self.devices.read(copies, self._keeper.recycled, self.minute, now).items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -33,18 +33,16 @@ class SettledIndexes:
     message: str = ""
 
 
-def settle_indexes(
-    known: GpuIndexes, found: Sequence[GpuDevice], assigned: Mapping[int, str], busy: Collection[str]
-) -> SettledIndexes:
+def settle_indexes(known: GpuIndexes, found: Sequence[GpuDevice], held: Mapping[int, str]) -> SettledIndexes:
     """Returns the device of each index.
 
     An index follows its place, else its UUID, else the serial of its board. A single device that is left takes the only
     index that is left; more are not guessed. A machine with nothing of what is known is numbered again by place, and so
-    is one of which nothing is known, but for what the assignment names. Nothing changes while a copy runs on a device
-    (`busy`) that is to change.
+    is one of which nothing is known, but for devices that copies run on (`held`, by the index that they have there).
+    Nothing changes while a copy runs on a device that is to change.
     """
     devices = _in_order(found)
-    kept = known or {index: IndexedGpu(uuid) for index, uuid in assigned.items() if uuid in devices}
+    kept = known or {index: IndexedGpu(uuid) for index, uuid in held.items() if uuid in devices}
     fixed = _match(kept, devices)
     gone = sorted(kept.keys() - fixed.keys())
     new = [gpu for gpu in devices.values() if gpu.uuid not in {gpu.uuid for gpu in fixed.values()}]
@@ -58,7 +56,7 @@ def settle_indexes(
     for gpu in new:
         fixed[next(index for index in range(len(kept) + len(fixed) + 1) if index not in {*kept, *fixed})] = gpu
     settled = {**kept, **{index: _indexed(gpu, kept.get(index)) for index, gpu in fixed.items()}}
-    waiting = [gpu for gpu in _changing(known, settled) if gpu in busy]
+    waiting = [gpu for gpu in _changing(known, settled) if gpu in held.values()]
     if waiting:
         return SettledIndexes(known, True, f"other GPUs are taken over once nothing runs on {', '.join(waiting)}")
     return SettledIndexes(dict(sorted(settled.items())), message=message)

@@ -168,7 +168,7 @@ class LocalNode:
         return self._around.reclaim_file.deadline if self._around.reclaim_file else None
 
     def forget_indexes(self) -> None:
-        """Numbers the devices again, but for those that the assignment names: the node has joined again."""
+        """Numbers the devices again, but for those that copies run on: the node has joined again."""
         self.watch.devices.forget_indexes()
 
     def adopt(self, end: bool = False) -> list[str]:

@@ -13,7 +13,8 @@ def gpu(uuid: str, pci: str, serial: str = "", mig: str = "") -> GpuDevice:
 
 
 def settled(*found: GpuDevice, known: dict[int, IndexedGpu] | None = None, busy: str = "") -> SettledIndexes:
-    return settle_indexes(THREE if known is None else known, found, {}, busy.split())
+    held = {index: uuid for index, uuid in enumerate("abc") if uuid in busy}
+    return settle_indexes(THREE if known is None else known, found, held)
 
 
 def uuids(result: SettledIndexes) -> dict[int, str]:
@@ -21,21 +22,17 @@ def uuids(result: SettledIndexes) -> dict[int, str]:
 
 
 FOUND = (gpu("a", "01", "s-a"), gpu("b", "02", "s-b"), gpu("c", "03", "s-c"))
-THREE = dict(settle_indexes({}, FOUND, {}, ()).gpus)
+THREE = dict(settle_indexes({}, FOUND, {}).gpus)
 
 
 def test_devices_are_numbered_by_their_addresses_at_the_first_look() -> None:
     found = [gpu("c", "03"), gpu("a", "01"), gpu("b", "02")]
-    assert uuids(settle_indexes({}, found, {}, ())) == {0: "a", 1: "b", 2: "c"}
+    assert uuids(settle_indexes({}, found, {})) == {0: "a", 1: "b", 2: "c"}
 
 
-def test_a_node_that_lost_its_record_numbers_its_devices_as_its_assignment_names_them_while_they_are_there() -> None:
+def test_a_node_that_lost_its_record_numbers_its_devices_as_its_copies_have_them_while_they_are_there() -> None:
     found = [gpu("b", "02"), gpu("c", "03"), gpu("d", "04")]
-    assert uuids(settle_indexes({}, found, {0: "a", 1: "b", 2: "c"}, ())) == {0: "d", 1: "b", 2: "c"}
-
-
-def test_an_assignment_renumbers_nothing_that_is_known() -> None:
-    assert uuids(settle_indexes(THREE, FOUND, {0: "b", 1: "a", 2: "gone"}, ())) == {0: "a", 1: "b", 2: "c"}
+    assert uuids(settle_indexes({}, found, {0: "a", 1: "b"})) == {0: "c", 1: "b", 2: "d"}
 
 
 def test_a_lost_device_keeps_its_index_and_moves_no_other() -> None:
@@ -86,13 +83,13 @@ def test_a_device_that_only_moved_may_be_busy() -> None:
 
 def test_mig_devices_of_one_address_are_told_by_their_instance() -> None:
     parts = [gpu("m1", "01", "s", mig="1.0"), gpu("m2", "01", "s", mig="2.0")]
-    known = dict(settle_indexes({}, parts, {}, ()).gpus)
+    known = dict(settle_indexes({}, parts, {}).gpus)
     after = [gpu("n2", "01", "s", mig="2.0"), gpu("n1", "01", "s", mig="1.0")]
     assert uuids(settled(*after, known=known)) == {0: "n1", 1: "n2"}
 
 
 def test_devices_without_an_address_are_told_by_their_uuids() -> None:
-    known = dict(settle_indexes({}, [gpu("a", ""), gpu("b", "")], {}, ()).gpus)
+    known = dict(settle_indexes({}, [gpu("a", ""), gpu("b", "")], {}).gpus)
     assert uuids(settled(gpu("b", ""), known=known)) == {0: "a", 1: "b"}
     assert uuids(settled(gpu("x", ""), gpu("b", ""), known=known)) == {0: "x", 1: "b"}
 
@@ -102,4 +99,4 @@ def test_an_index_that_was_left_out_is_given_first() -> None:
 
 
 def test_the_same_device_enumerated_twice_has_a_single_index() -> None:
-    assert uuids(settle_indexes({}, [gpu("a", "01"), gpu("a", "01")], {}, ())) == {0: "a"}
+    assert uuids(settle_indexes({}, [gpu("a", "01"), gpu("a", "01")], {})) == {0: "a"}

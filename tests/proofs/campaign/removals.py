@@ -149,12 +149,12 @@ def _gpu_places(stack: ExitStack, url: str) -> None:
     """An index belongs to a UUID for ever, and a device in the place of another gets an index of its own."""
     careful = gpu_indexes.settle_indexes
 
-    def by_uuid(known: Any, found: Any, assigned: Any, busy: Any) -> gpu_indexes.SettledIndexes:
+    def by_uuid(known: Any, found: Any, held: Any) -> gpu_indexes.SettledIndexes:
         without_places = [replace(gpu, pci="", serial="") for gpu in found]
         kept = {index: gpu_indexes.IndexedGpu(gpu.uuid) for index, gpu in known.items()}
         there = {gpu.uuid for gpu in kept.values()}
         settled = dict(kept)
-        for gpu in careful({}, [gpu for gpu in without_places if gpu.uuid not in there], {}, busy).gpus.values():
+        for gpu in careful({}, [gpu for gpu in without_places if gpu.uuid not in there], {}).gpus.values():
             settled[len(settled)] = gpu
         return gpu_indexes.SettledIndexes(settled)
 
