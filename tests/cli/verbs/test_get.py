@@ -18,9 +18,10 @@ def test_a_table_has_the_columns_of_its_kind(world: Run) -> None:
     world("apply", "-f", "-", stdin=service("a1", tenant="table"))
     done = world("get", "svc", "--tenant", "table")
     heading, row = done.lines
-    headings = ["NAME", "TENANT", "MODEL", "SLO", "P", "RATE", "PRIORITY", "ATTAINABLE", "PLANNED", "IN", "SLO", "AGE"]
+    headings = ["NAME", "TENANT", "MODEL", "SLO", "P", "RATE", "PRIORITY", "ATTAINABLE", "PLANNED", "COPIES", "IN"]
+    headings += ["SLO", "AGE"]
     assert heading.split() == headings
-    assert row.split()[:-1] == ["a1", "table", "resnet50", "80", "ms", "98", "900/s", "100", "False", "-", "-"]
+    assert row.split()[:-1] == ["a1", "table", "resnet50", "80", "ms", "98", "900/s", "100", "False", "-", "-", "-"]
     assert world("get", "nodes", "--no-headers").lines[0].split()[:3] == ["node-1", "v100-16gb", "4"]
 
 
