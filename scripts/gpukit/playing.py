@@ -21,7 +21,7 @@ from agents.devices.nvml.device import NvmlDevice
 from tests.support import fake_mps, nvml_stub
 from tests.support.nvml_stub.state import H100, VARIABLE
 
-OF_THE_MACHINE = frozenset({"uuid", "pci", "index"})
+OF_THE_MACHINE = frozenset({"uuid", "pci", "index", "mig", "serial"})
 _REPLY = re.compile(r"[\w .()/+-]{1,4096}")
 
 
