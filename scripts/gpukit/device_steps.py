@@ -28,7 +28,7 @@ def read_device(stand: Stand) -> dict[str, object]:
     assert isinstance(device, NvmlDevice)
     reading = asdict(device.read(stand.gpu.uuid))
     return {
-        "gpu": asdict(stand.gpu) | {"abilities": sorted(stand.gpu.abilities)},
+        "gpu": asdict(stand.gpu) | {"abilities": sorted(stand.gpu.abilities), "serial": ""},  # it names the board
         "reading": reading | {"clock_reasons": sorted(reading["clock_reasons"])},
         "replies": _replies(stand.gpu.index),
     }

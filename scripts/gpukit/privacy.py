@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 LEFT_OUT = (
-    "Left out: names of the machine and of its user, paths, network addresses, and names of processes. UUIDs are "
-    "replaced by numbered ones, addresses on the bus by one for all."
+    "Left out: names of the machine and of its user, paths, network addresses, names of processes, and the board's "
+    "serial. UUIDs are replaced by numbered ones, addresses on the bus by one for all."
 )
 BUS = "00000000:01:00.0"
 _HEX = "[0-9a-fA-F]"
