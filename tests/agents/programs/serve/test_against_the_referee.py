@@ -69,7 +69,7 @@ class Client:
         self._latencies = latencies
         self._asked = loop.time()
 
-    def answer(self, status: int, body: bytes, **more: Any) -> None:
+    def answer(self, status: int, body: bytes, close: bool = False, **more: Any) -> None:
         assert status == 200
         self._latencies.append(self._loop.time() - self._asked)
 

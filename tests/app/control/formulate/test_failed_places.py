@@ -46,7 +46,8 @@ def test_a_closed_gpu_is_not_in_the_problem_and_what_runs_there_is_pinned() -> N
     question = formulate(close_failed_places(replace(RUNNING, resting={"shop/a": Rest(UNTIL, ((node, gpu),))})))
     assert gpu not in question.problem.nodes[node].gpus
     assert question.pinned == tuple((node, line) for line in wanted.instances if line.gpu == gpu)
-    assert NodeStatus(node, "reporting", (1,), (2,), (3,), (4,)).closed_gpus == {1, 2, 3, 4}
+    status = NodeStatus(node, "reporting", failed_gpus=(1,), cordoned_gpus=(2,), draining_gpus=(3,), resting_gpus=(4,))
+    assert status.closed_gpus == {1, 2, 3, 4}
 
 
 def test_where_several_gpus_of_a_node_failed_the_node_is_avoided_first_and_then_those_gpus_alone() -> None:
