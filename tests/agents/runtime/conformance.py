@@ -175,10 +175,9 @@ def forgotten(runtime: CopyRuntime, copy: str) -> bool:
 def running_now(pid: int) -> bool:
     """Zombies whose parent does not wait count as gone."""
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):  # the latter if it ends while it is read
         return False
-    text = Path(f"/proc/{pid}/stat").read_text()
     return text[text.rfind(")") + 2] not in "ZX"
 
 
