@@ -90,7 +90,7 @@ def _filled(
         drain=_probe(drain, builtin.token) if drain and drain.path else None,
         start_seconds=start_seconds,
         drain_seconds=drain.seconds if drain else 60.0,
-        paths=runtime.paths or _all_but_the_agents(runtime),
+        paths=admitted_paths(runtime),
         folders=tuple(_mounted(allow_list, *found) for found in folders.items()) if runtime.image else (),
         confined=Confined(
             user=allow_list.user,
@@ -101,8 +101,10 @@ def _filled(
     )
 
 
-def _all_but_the_agents(runtime: OwnRuntime) -> tuple[str, ...]:
-    """Returns rules that admit every path but those of the agent's own requests."""
+def admitted_paths(runtime: OwnRuntime) -> tuple[str, ...]:
+    """Returns the rules of a manifest, or else rules that admit every path but those of the agent's own requests."""
+    if runtime.paths:
+        return runtime.paths
     health = runtime.probes.health if runtime.probes else None
     asked = (health.path if health else "", runtime.drain.path if runtime.drain else "", METRICS)
     return ("* /**", *(f"!* {hole_out(path)}" for path in dict.fromkeys(asked) if path))

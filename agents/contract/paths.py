@@ -1,7 +1,7 @@
 """The methods and paths of a server that its callers may use, as templates, manifests and messages spell them.
 
-A rule is a method, or `*` for any, and a path: `{x}` is one segment or a part of one, and `**` at the end is the rest,
-also nothing. In messages a rule that begins with `!` takes back what others admit.
+A rule is a method, or `*` for any, and a path: `{x}` is one segment or a part of one, at most once in it, and `**` at
+the end is the rest, also nothing. In messages a rule that begins with `!` takes back what others admit.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Annotated, TypeAlias
 
 from msgspec import Meta
 
-_SEGMENT = r"(?:[-A-Za-z0-9._~$&'()+,=:@]|\{[A-Za-z][A-Za-z0-9]{0,30}\})+"
+_SIGN, _HOLE = "[-A-Za-z0-9._~$&'()+,=:@]", r"\{[A-Za-z][A-Za-z0-9]{0,30}\}"
+_SEGMENT = f"(?:{_SIGN}+(?:{_HOLE}{_SIGN}*)?|{_HOLE}{_SIGN}*)"  # with one hole at most: several take long to compare
 RULE = rf"(?:\*|[A-Z]{{1,20}}) /(?:{_SEGMENT}/)*(?:{_SEGMENT}|\*\*)?"
 MOST_RULES, LONGEST_RULE = 64, 300
 

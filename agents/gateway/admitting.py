@@ -22,7 +22,7 @@ _ESCAPE = (
 )
 # The path as it came: segments of RFC 3986 without `;`, none of them empty, `.` or `..`. Servers disagree on what any
 # other path means. \x27 is an apostrophe, which would end HAProxy's quotes.
-PATH = rf"^(?:/(?!(?:[.]|%2[Ee]){{1,2}}(?:/|$))(?:[-A-Za-z0-9._~!$&\x27()*+,=:@]|{_ESCAPE})+)+/?$"
+PATH = rf"^(?:/(?!(?:[.]|%2[Ee]){{1,2}}(?:/|$))(?:[-A-Za-z0-9._~!$&\x27()*+,=:@]++|{_ESCAPE})++)++/?$"
 
 MOST_KEYS = 3  # of a service: HAProxy asks for each of so many
 NOTHING = "nothing"  # a key that no expression has
@@ -34,8 +34,10 @@ _HOLE = re.compile(r"\{[A-Za-z0-9]+\}")
 
 @lru_cache(maxsize=4096)
 def render_expressions(rules: tuple[str, ...]) -> tuple[str, ...]:
-    """Returns the map's entries for these rules."""
+    """Returns the map's entries for these rules; none, so that nothing is admitted, if HAProxy could not read them."""
     refused = "|".join(_expression(rule[1:]) for rule in rules if rule.startswith("!"))
+    if len(refused) > LONGEST_EXPRESSION:
+        return ()
     guard = f"(?!(?i:{refused})(?:/|$))(?!.*{_NEEDLESS_ESCAPE})" if refused else ""
     admitted = (_expression(rule) for rule in rules if not rule.startswith("!"))
     return tuple(f"^{paths_key(rules)}:{guard}(?:{'|'.join(part)})$" for part in _parts(admitted))

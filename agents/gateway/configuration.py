@@ -108,6 +108,7 @@ _BACKEND = """
 backend {name} from gpuwright
     balance {balance}
     http-request deny deny_status 400 if {{ fc_http_major 1 }} !{{ url_beg / }}
+    http-request deny deny_status 400 if !{{ url_beg / http:// https:// }}
     http-request deny deny_status 400 if {{ path_len gt {longest_path} }} or !{{ path -m reg '{path}' }}
     http-request del-header ^(connection|upgrade|http2-settings)$ -m reg
 {by_prefix}    acl looped req.hdr(x-gpuwright-service),strcmp(txn.gw_service) eq 0

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from agents.admission.filling import NOT_ADMITTED, fill_own, refused_command
+from agents.admission.filling import NOT_ADMITTED, admitted_paths, fill_own, refused_command
 from agents.admission.reading import AllowList
 from agents.contract.assignments import SIGNALS, AssignedInstance, JobTerms
 from agents.keeper.copies import NodeCopy
@@ -97,7 +97,12 @@ class Filler:
         return self._filled[copy.id]
 
     def paths(self, copy: NodeCopy) -> tuple[str, ...] | None:
-        """Returns the paths that callers of the copy may use; None if its template has changed since it started."""
+        """Returns the paths that callers of the copy may use; None if its template has changed since it started.
+
+        Those of a user's own runtime are in its manifest, whatever has become of its files and secrets meanwhile.
+        """
+        if copy.wanted.runtime is not None:
+            return admitted_paths(copy.wanted.runtime)
         filled = self.filled(copy)
         return filled.paths if filled else None
 

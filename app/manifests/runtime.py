@@ -34,7 +34,8 @@ DANGEROUS_VARIABLES = (
 )  # fmt: skip
 _DANGEROUS = re.compile("|".join(re.escape(name).replace(r"\*", ".*") for name in DANGEROUS_VARIABLES), re.IGNORECASE)
 # A method or `*`, and a path with holes; nodes and gateways have the same pattern.
-_SEGMENT = r"(?:[-A-Za-z0-9._~$&'()+,=:@]|\{[A-Za-z][A-Za-z0-9]{0,30}\})+"
+_SIGN, _HOLE = "[-A-Za-z0-9._~$&'()+,=:@]", r"\{[A-Za-z][A-Za-z0-9]{0,30}\}"
+_SEGMENT = f"(?:{_SIGN}+(?:{_HOLE}{_SIGN}*)?|{_HOLE}{_SIGN}*)"  # with one hole at most: several take long to compare
 RULE = rf"(?:\*|[A-Z]{{1,20}}) /(?:{_SEGMENT}/)*(?:{_SEGMENT}|\*\*)?"
 LONGEST_RULE, MOST_RULES = 300, 64
 _IMAGE = re.compile(r"[a-z0-9][-a-z0-9._:/]{0,254}(@sha256:[0-9a-f]{64})?")

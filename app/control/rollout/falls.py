@@ -65,13 +65,15 @@ def find_falls(
     down = looked.down
     spells = dict(_spells(state.down, down, assigned, observed, now))
     state = replace(state, down=spells, falls=tuple(_kept(state.falls, looked, now)))
-    state, notices = _with_many(state, down, looked.count, rules, now)
-    due = [found for id_, found in sorted(down.items()) if _is_due(found, spells[id_], rules)]
-    if state.many_down_since:
-        due = _in_turn(due, state, now)
-    due = [found for found in due if found.instance.owner not in state.suspects]
-    state, stays = _tell_by_hand(state, due, rules)
+    movable = {id_: found for id_, found in sorted(down.items()) if found.instance.owner not in state.suspects}
+    state, notices = _with_many(state, movable, looked.count, rules, now)
+    due = [found for id_, found in movable.items() if _is_due(found, spells[id_], rules)]
     fallen = [found for found in due if found.instance.owner not in rules.by_hand]
+    stays: tuple[RolloutNotice, ...] = ()
+    if state.many_down_since:
+        fallen = _in_turn(fallen, state, now)
+    else:
+        state, stays = _tell_by_hand(state, due, rules)
     reasons = {found.instance.id: found.describe(spells[found.instance.id]) for found in fallen}
     state, suspected = note_falls(state, [(found.instance, found.place) for found in fallen], reasons, now)
     moving = [found.instance for found in fallen if found.instance.owner not in state.suspects]

@@ -36,7 +36,7 @@ class _MinuteTable:
             f"""
             INSERT INTO {self.packed} (hour, node, {self.key}, minutes, {", ".join(self.columns)})
             SELECT CAST(:hour AS timestamptz), node, {self.key},
-                   array_agg(CAST(extract(minute FROM minute) AS smallint) ORDER BY minute), {arrays}
+                   array_agg(CAST(extract(minute FROM minute AT TIME ZONE 'UTC') AS smallint) ORDER BY minute), {arrays}
             FROM {self.name}
             WHERE node = ANY(CAST(:nodes AS text[])) AND minute >= :hour AND minute < :hour + interval '1 hour'
             GROUP BY node, {self.key} ON CONFLICT DO NOTHING

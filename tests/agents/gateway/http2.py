@@ -12,10 +12,10 @@ END_STREAM_AND_HEADERS = 5
 MOST_BYTES = 200  # of a path; a longer text has a longer head
 
 
-def ask_http2(port: int, method: str, path: str) -> bool:
+def ask_http2(port: int, method: str, path: str, scheme: str = "http", authority: str = "x") -> bool:
     """Sends a request; returns whether it was answered, well or not, once it is or is refused as malformed."""
     with socket.create_connection(("127.0.0.1", port), timeout=patience()) as connection:
-        connection.sendall(_request(method, path))
+        connection.sendall(_request(method, path, scheme, authority))
         with connection.makefile("rb") as stream:
             while head := stream.read(9):
                 stream.read(int.from_bytes(head[:3]))
@@ -24,9 +24,9 @@ def ask_http2(port: int, method: str, path: str) -> bool:
     return False
 
 
-def _request(method: str, path: str) -> bytes:
+def _request(method: str, path: str, scheme: str, authority: str) -> bytes:
     """Returns the preface, empty settings and one request without a body."""
-    fields = ((":method", method), (":scheme", "http"), (":authority", "x"), (":path", path))
+    fields = ((":method", method), (":scheme", scheme), (":authority", authority), (":path", path))
     block = b"".join(b"\x00" + _text(name) + _text(value) for name, value in fields)
     return PREFACE + _frame(SETTINGS, 0, 0, b"") + _frame(HEADERS, END_STREAM_AND_HEADERS, 1, block)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
@@ -9,8 +10,15 @@ from dataclasses import dataclass
 
 import pytest
 
-from agents.contract.paths import paths_key, table_of
-from agents.gateway.admitting import NOTHING, list_expressions, list_keys, narrow_keys, read_shipped_rules
+from agents.contract.paths import RULE, paths_key, table_of
+from agents.gateway.admitting import (
+    NOTHING,
+    list_expressions,
+    list_keys,
+    narrow_keys,
+    read_shipped_rules,
+    render_expressions,
+)
 from agents.gateway.desired import Desired, declare
 from agents.gateway.wire import DeclaredRoutes, RouteSpec
 from agents.seams.routes import Route
@@ -165,6 +173,29 @@ def test_an_own_server_without_paths_keeps_those_of_its_agent(gateway: Gateway) 
             assert own.ask("GET", f"/shop/own{path}") == 200, path
         for path in ("/drain", "/DRAIN", "/drain/", "/%64rain", "/drain?x", "/metrics/x", "/Health.Z", "/health%2ez"):
             assert own.ask("POST", f"/shop/own{path}") == 404, path
+
+
+@pytest.mark.slow
+def test_a_scheme_that_servers_read_in_their_own_ways_is_refused_and_a_long_path_is_not(gateway: Gateway) -> None:
+    with recording() as copy:
+        gateway.routes().declare([Route("a", "shop/own", f"127.0.0.1:{copy.port}", 1.0, paths=("* /**", "!* /drain"))])
+        own = Admitted(gateway, {})
+        for scheme, authority in (("foo", "a?b"), ("ftp", "a\\drain?"), ("file", "x")):
+            ask_http2(gateway.port, "GET", "/shop/own/x", scheme, authority)
+        assert copy.heads == []
+        for path in ("/" + "a" * 3900, "/a" * 1900, "/" + "%C3%A9" * 600):
+            assert own.ask("GET", f"/shop/own{path}") == 200, len(path)
+        assert own.ask("GET", "/shop/own/" + "a" * 4000) == 400
+
+
+def test_rules_that_haproxy_could_not_read_admit_nothing() -> None:
+    long = tuple(f"!* /{number}{'x' * 580}" for number in range(63))
+    assert render_expressions(("* /**", *long)) == ()
+
+
+@pytest.mark.parametrize("path", ["/{a}{b}", "/x{a}y{b}", "/{a}.{b}/c"])
+def test_a_segment_has_one_hole_because_several_take_long_to_compare(path: str) -> None:
+    assert re.fullmatch(RULE, f"GET {path}") is None
 
 
 @pytest.mark.slow

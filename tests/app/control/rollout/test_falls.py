@@ -178,6 +178,16 @@ def test_after_a_while_one_copy_after_the_other_moves_although_much_is_down() ->
     assert all(later - earlier >= PAUSE_SECONDS for earlier, later in pairwise(moved))
 
 
+def test_what_does_not_move_keeps_nobody_else_waiting_while_much_is_down() -> None:
+    rollout = many(9)
+    owners = {line.id: line.owner for wanted in rollout.assigned.values() for line in wanted.instances}
+    rollout.rules = replace(rollout.rules, by_hand=frozenset({owners["i0"]}))
+    moved: set[str] = set()
+    while rollout.seconds < HELD_SECONDS + 10 * PAUSE_SECONDS:
+        moved |= {step.owner for step in rollout.look(5, {f"i{n}": EXITED for n in range(6)}).failed}
+    assert moved == {owners[f"i{n}"] for n in range(1, 6)}
+
+
 def test_a_third_of_the_copies_moves_at_once() -> None:
     rollout = many(9)
     step, _ = rollout.until_it_falls({f"i{number}": EXITED for number in range(3)})
