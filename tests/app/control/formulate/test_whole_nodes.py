@@ -54,7 +54,9 @@ def pinned(purchase: str, gpu: int) -> Snapshot:
     known = replace(known, declared=declared)
     line = Instance("i1", "shop/a", "n2", 0, "v", 1, 0.0, 50, 2.0, 1500.0, SERVICES["shop/a"])
     running = desired_of(known, formulate(known), Plan((line,)))
-    return replace(known, in_force=running, nodes={**known.nodes, "n2": NodeStatus("n2", "reporting", (), (gpu,))})
+    return replace(
+        known, in_force=running, nodes={**known.nodes, "n2": NodeStatus("n2", "reporting", cordoned_gpus=(gpu,))}
+    )
 
 
 @pytest.mark.slow
