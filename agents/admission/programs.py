@@ -34,7 +34,7 @@ def open_program(argv: Sequence[str]) -> Iterator[OpenedProgram]:
     """Opens the program of a command line, whose placeholders are filled. Raises PathRefused."""
     words = _with_real_script(argv)
     with _open_file(words[0]) as program:
-        script = _interpreter(program)
+        script = _read_interpreter(program)
         if not script:
             yield OpenedProgram(program.descriptor, tuple(words))
             return
@@ -78,7 +78,7 @@ def _with_real_script(argv: Sequence[str]) -> list[str]:
     return words
 
 
-def _interpreter(program: TrustedPath) -> list[str]:
+def _read_interpreter(program: TrustedPath) -> list[str]:
     """Returns what the first line of a script says to start it with; nothing for a binary."""
     line = _first_line(program)
     if line is None:

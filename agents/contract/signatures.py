@@ -30,7 +30,7 @@ def read_key(text: str) -> bytes:
     square = (y * y - 1) * pow(_CURVE * y * y + 1, -1, _PRIME) % _PRIME  # of x
     if y >= _PRIME or pow(square, (_PRIME - 1) // 2, _PRIME) == _PRIME - 1:
         raise KeyFault("not a point of Ed25519's curve")
-    # Orders 4, 1 and 2, and 8: the roots in y of the points whose double is such a one.
+    # Orders 4, 1 and 2, and 8: the last are the roots in y of the points whose double has order 4.
     if y * (y * y - 1) * (_CURVE * y**4 + 2 * y * y - 1) % _PRIME == 0:
         raise KeyFault("a point of small order: such a key signs texts that nobody has signed")
     return key

@@ -93,10 +93,10 @@ class _Walk:
                 self._refuse_if_others_write(facts)
         descriptor = self._stack[-1][1]
         mode = os.fstat(descriptor).st_mode
-        return TrustedPath(self._at, descriptor, stat.S_ISREG(mode), stat.S_ISDIR(mode))
+        return TrustedPath(self._place, descriptor, stat.S_ISREG(mode), stat.S_ISDIR(mode))
 
     @property
-    def _at(self) -> str:
+    def _place(self) -> str:
         return "/" + "/".join(name for name, _ in self._stack[1:])
 
     def _head_for(self, target: str, ahead: deque[str]) -> None:
@@ -134,7 +134,7 @@ class _Walk:
         is_sticky = may_be_sticky and bool(facts.st_mode & stat.S_ISVTX)
         if facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not is_sticky:
             mode = f"{stat.S_IMODE(facts.st_mode):o}"
-            raise self._refused(f"is writable by others than its owner (mode {mode}); run chmod go-w {self._at}")
+            raise self._refused(f"is writable by others than its owner (mode {mode}); run chmod go-w {self._place}")
 
     def _refuse_if_others_replace(self, facts: os.stat_result) -> None:
         if facts.st_uid not in self._owners:
@@ -146,5 +146,5 @@ class _Walk:
 
     def _shown(self, name: str, why: str) -> str:
         """Returns a sentence about a part, which begins with the path where that is another one."""
-        part = f"{self._at.rstrip('/')}/{name}" if name else self._at
+        part = f"{self._place.rstrip('/')}/{name}" if name else self._place
         return f"{part} {why}" if part == self._path else f"{self._path}: {part} {why}"

@@ -41,7 +41,7 @@ def settle_indexes(known: GpuIndexes, found: Sequence[GpuDevice], held: Mapping[
     is one of which nothing is known, but for devices that copies run on (`held`, by the index that they have there).
     Nothing changes while a copy runs on a device that is to change.
     """
-    devices = _in_order(found)
+    devices = _sort_devices(found)
     kept = known or {index: IndexedGpu(uuid) for index, uuid in held.items() if uuid in devices}
     fixed = _match(kept, devices)
     gone = sorted(kept.keys() - fixed.keys())
@@ -55,14 +55,14 @@ def settle_indexes(known: GpuIndexes, found: Sequence[GpuDevice], held: Mapping[
         message, new = _say_unclear([(index, kept[index]) for index in gone], new), []
     for gpu in new:
         fixed[next(index for index in range(len(kept) + len(fixed) + 1) if index not in {*kept, *fixed})] = gpu
-    settled = {**kept, **{index: _indexed(gpu, kept.get(index)) for index, gpu in fixed.items()}}
+    settled = {**kept, **{index: _make_entry(gpu, kept.get(index)) for index, gpu in fixed.items()}}
     waiting = [gpu for gpu in _changing(known, settled) if gpu in held.values()]
     if waiting:
         return SettledIndexes(known, True, f"other GPUs are taken over once nothing runs on {', '.join(waiting)}")
     return SettledIndexes(dict(sorted(settled.items())), message=message)
 
 
-def _in_order(found: Sequence[GpuDevice]) -> dict[str, GpuDevice]:
+def _sort_devices(found: Sequence[GpuDevice]) -> dict[str, GpuDevice]:
     """Returns the devices by UUID, in the order of their places."""
     in_order: dict[str, GpuDevice] = {}
     for gpu in sorted(found, key=lambda gpu: (gpu.pci, gpu.index)):
@@ -89,7 +89,7 @@ def _match(known: GpuIndexes, devices: Mapping[str, GpuDevice]) -> dict[int, Gpu
     return fixed
 
 
-def _indexed(gpu: GpuDevice, before: IndexedGpu | None) -> IndexedGpu:
+def _make_entry(gpu: GpuDevice, before: IndexedGpu | None) -> IndexedGpu:
     place = gpu.place or (before.place if before and before.uuid == gpu.uuid else "")
     return IndexedGpu(gpu.uuid, place, gpu.serial)
 
@@ -104,15 +104,15 @@ def _changing(known: GpuIndexes, settled: GpuIndexes) -> Iterator[str]:
 
 
 def _say_unclear(gone: Sequence[tuple[int, IndexedGpu]], new: Sequence[GpuDevice]) -> str:
-    lost = _listed([f"GPU {index} ({_at(gpu.uuid, gpu.place)})" for index, gpu in gone])
-    there = _listed([_at(gpu.uuid, gpu.place) for gpu in new])
+    lost = _listed([f"GPU {index} ({_name_device(gpu.uuid, gpu.place)})" for index, gpu in gone])
+    there = _listed([_name_device(gpu.uuid, gpu.place) for gpu in new])
     return (
         f"{lost} are gone and {there} are new, each at another place; which is which cannot be told, so the new ones "
         "are not used: join the node again to number its GPUs again"
     )
 
 
-def _at(uuid: str, place: str) -> str:
+def _name_device(uuid: str, place: str) -> str:
     return f"{uuid} at {place}" if place else uuid
 
 

@@ -31,7 +31,7 @@ def door(request: Request, who: Visitor, link: Annotated[str, Query(max_length=L
     ended = cookies.session_of(request.scope) is not None and who is None
     refused = "Your session has ended; sign in again." if ended and not link else ""
     cookie = cookies.drop(request.scope) if ended else ""
-    return html_answer(request, _form(request, refused, link), cookie=cookie)
+    return html_answer(request, _render_form(request, refused, link), cookie=cookie)
 
 
 @router.post(SIGN_IN)
@@ -48,7 +48,7 @@ def sign_in(request: Request, ctx: Ctx) -> Response:
     except HttpProblem as problem:
         if problem.status not in (401, 403):
             raise
-        return html_answer(request, _form(request, problem.detail), problem.status)
+        return html_answer(request, _render_form(request, problem.detail), problem.status)
     _audit(request, ctx, opened, "sign in by link" if link else "sign in")
     return to_page(_back(request), _cookie(request, opened))
 
@@ -97,7 +97,7 @@ def _back(request: Request) -> str:
     return safe_address(request.query_params.get("to", "/"))
 
 
-def _form(request: Request, refused: str, link: str = "") -> str:
+def _render_form(request: Request, refused: str, link: str = "") -> str:
     """Returns the form, which leads back to the page that was asked for."""
     return render("sign_in.html", refused=refused, action=sign_in_link(_back(request)), link=link)
 

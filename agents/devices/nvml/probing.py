@@ -57,7 +57,7 @@ def probe_gpu(slot: NvmlSlot, has_mps: bool) -> GpuDevice:
         power_default_w=0.0 if is_part else _default_limit_w(handle),
         abilities=frozenset(ability for ability, works in tried.items() if works),
         part_of=slot.gpu_uuid,
-        mig=_instance(handle) if is_part else "",
+        mig=_read_instance(handle) if is_part else "",
         serial=str(read_if_reported(pynvml.nvmlDeviceGetSerial, whole) or ""),
     )
 
@@ -81,7 +81,7 @@ def _pci(handle: Any) -> str:
     return str(info.busId.decode(errors="replace") if isinstance(info.busId, bytes) else info.busId)
 
 
-def _instance(handle: Any) -> str:
+def _read_instance(handle: Any) -> str:
     """Returns the numbers of a MIG device that stay the same while others of its GPU are created and destroyed."""
     gpu_instance = read_if_reported(pynvml.nvmlDeviceGetGpuInstanceId, handle)
     compute_instance = read_if_reported(pynvml.nvmlDeviceGetComputeInstanceId, handle)

@@ -24,11 +24,11 @@ def count_copies(
     for node, wanted in target.items():
         for instance in wanted.instances:
             if instance.service and (counts := found.get(instance.owner)):
-                found[instance.owner] = _with_copy(counts, instance, node, status, pending)
+                found[instance.owner] = _add_copy(counts, instance, node, status, pending)
     return found
 
 
-def _with_copy(
+def _add_copy(
     counts: CopyCounts, instance: AssignedInstance, node: str, status: FleetStatus, pending: Collection[str]
 ) -> CopyCounts:
     is_heard = node not in status.silent and node not in status.lost

@@ -66,12 +66,12 @@ def find_falls(
     spells = dict(_spells(state.down, down, assigned, observed, now))
     state = replace(state, down=spells, falls=tuple(_kept(state.falls, looked, now)))
     movable = {id_: found for id_, found in sorted(down.items()) if found.instance.owner not in state.suspects}
-    state, notices = _with_many(state, movable, looked.count, rules, now)
+    state, notices = _detect_many_down(state, movable, looked.count, rules, now)
     due = [found for id_, found in movable.items() if _is_due(found, spells[id_], rules)]
     fallen = [found for found in due if found.instance.owner not in rules.by_hand]
     stays: tuple[RolloutNotice, ...] = ()
     if state.many_down_since:
-        fallen = _in_turn(fallen, state, now)
+        fallen = _pick_next(fallen, state, now)
     else:
         state, stays = _tell_by_hand(state, due, rules)
     reasons = {found.instance.id: found.describe(spells[found.instance.id]) for found in fallen}
@@ -206,7 +206,7 @@ def _is_due(found: _Down, spell: DownSpell, rules: RolloutRules) -> bool:
     return found.at - spell.since >= max(rules.down_seconds, limit)
 
 
-def _with_many(
+def _detect_many_down(
     state: RolloutState, down: Mapping[str, _Down], count: int, rules: RolloutRules, now: float
 ) -> tuple[RolloutState, tuple[RolloutNotice, ...]]:
     """Notes when so much goes down within a minute that something shared is the cause, and when that is over."""
@@ -236,7 +236,7 @@ def _describe_shared(down: Sequence[_Down]) -> str:
     return f"all of them share {', '.join(shared)}" if shared else "they share nothing but the time"
 
 
-def _in_turn(due: Sequence[_Down], state: RolloutState, now: float) -> list[_Down]:
+def _pick_next(due: Sequence[_Down], state: RolloutState, now: float) -> list[_Down]:
     """Returns the copy that may move although much is down: none for a while, then one at a time."""
     last = max((fall.at for fall in state.falls), default=0.0)
     waits = now - state.many_down_since < HELD_SECONDS or now - last < PAUSE_SECONDS
