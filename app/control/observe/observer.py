@@ -156,6 +156,10 @@ class Observer:
         """Returns every declared object; the same objects, as long as none of them changes."""
         return self._world.read(connection)
 
+    def skip_statuses(self, before: int, after: int) -> None:
+        """Does not read the world again for versions in which this planner wrote statuses alone."""
+        self._world.skip(before, after)
+
     def _take(self, connection: Connection, reading: FleetReading) -> tuple[DeclaredObject, ...]:
         """Takes the new assignments; returns every declared object."""
         for node, version, body in reading.assignments:

@@ -21,6 +21,11 @@ class WorldCache:
     def read(self, connection: Connection) -> tuple[DeclaredObject, ...]:
         return self.read_at(connection, *observed.object_version(connection))
 
+    def skip(self, before: int, after: int) -> None:
+        """Takes versions for read in which this process wrote statuses alone; none where others were not read yet."""
+        if self._version == before:
+            self._version = after
+
     def read_at(self, connection: Connection, version: int, floor: int) -> tuple[DeclaredObject, ...]:
         """Returns the objects as of a version that was read before; changes up to the floor are no longer kept."""
         if version == self._version:

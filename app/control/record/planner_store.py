@@ -80,6 +80,11 @@ class PlannerStore:
         found: tuple[DeclaredObject, ...] = self.read(lambda c, observer: observer.world(c))
         return found
 
+    def skip_statuses(self, before: int, after: int) -> None:
+        """Does not read the world again for versions in which this planner wrote statuses alone."""
+        with self._reading:
+            self._observer.skip_statuses(before, after)
+
     def view(self, asked: NewsQuestion = NO_NEWS) -> FleetView:
         """Returns what a step of the rollout follows from, as of one moment, and the news of loads till then."""
         found: FleetView = self.read(lambda c, observer: observer.view(c, asked))

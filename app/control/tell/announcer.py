@@ -31,7 +31,7 @@ from app.control.tell.money import Addition, find_empty_nodes, find_releasable
 from app.control.tell.outcome import CycleOutcome
 from app.control.tell.rental import RentalAdvisor
 from app.control.tell.slo import SloReader
-from app.control.tell.statuses import ObjectStatus, StatusWriter, make_job_status
+from app.control.tell.statuses import ObjectStatus, SkipVersions, StatusWriter, make_job_status, skip_nothing
 from app.control.tell.sums import PlanSums, add_up
 from app.manifests.model import JSON, Key, Kind
 from app.store.database import lease
@@ -63,17 +63,19 @@ class Announcer:
     database: Database
     solver: PlanSolver
     currency: str = ""  # of all prices
+    skip: SkipVersions = skip_nothing
     copies: Mapping[str, CopyCounts] = field(default_factory=dict)  # by service, as of the last look at the fleet
     _answer: LastAnswer = field(default_factory=LastAnswer)
     _slos: SloReader = field(default_factory=SloReader)
     _limits: GatewayLimits = field(default_factory=GatewayLimits)
     _rental: RentalAdvisor = field(init=False)
     _history: AnnouncedHistory = field(default_factory=AnnouncedHistory)
-    _statuses: StatusWriter = field(default_factory=StatusWriter)
+    _statuses: StatusWriter = field(init=False)
     _sums: PlanSums | None = None
 
     def __post_init__(self) -> None:
         self._rental = RentalAdvisor(self.solver)
+        self._statuses = StatusWriter(self.skip)
 
     def prepare(self, snapshot: Snapshot, question: Question) -> None:
         """Reads ahead, while the solver works, what the announcement needs in any case."""

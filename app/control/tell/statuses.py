@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import log2
 from typing import Any, TypeAlias
@@ -27,6 +27,7 @@ OBJECTS_A_CYCLE = 500  # the rest waits for the next cycle
 
 PLANNER = Actor(Principal("planner", Scope.ADMIN), "planner")
 Specs: TypeAlias = Mapping[Key, Mapping[str, JSON]]
+SkipVersions: TypeAlias = Callable[[int, int], None]  # takes the versions before and after a write of statuses
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +51,15 @@ class ObjectStatus:
 Statements: TypeAlias = Mapping[Key, ObjectStatus]
 
 
+def skip_nothing(_before: int, _after: int) -> None:
+    """Leaves the declared world to be read again: for those who keep none."""
+
+
 @dataclass(slots=True)
 class StatusWriter:
     """Remembers the last status by object and spec, and writes only what is new."""
 
+    skip: SkipVersions = skip_nothing
     _known: dict[Key, tuple[object, Mapping[str, JSON]]] = field(default_factory=dict)
 
     def write(self, database: Database, epoch: int, statements: Statements, specs: Specs) -> int:
@@ -71,17 +77,27 @@ class StatusWriter:
             if done is None:
                 self._known = {}
                 return written
-            metrics.count_events(done)
+            self.skip(done.before, done.after)
+            metrics.count_events(done.events)
             written += len(some)
             self._known |= {key: there[key] for key in some}
         return written
 
 
-def write_statuses(connection: Connection, epoch: int, statements: Statements) -> list[NewEvent] | None:
+@dataclass(frozen=True, slots=True)
+class WrittenStatuses:
+    """The versions of objects before and after a write of statuses, and its events."""
+
+    before: int
+    after: int
+    events: list[NewEvent]
+
+
+def write_statuses(connection: Connection, epoch: int, statements: Statements) -> WrittenStatuses | None:
     """Writes what is new of these statuses, and an event for each condition that changed; None under an old epoch."""
     if not lease.is_newest(connection, epoch):
         return None
-    latest = versions.lock(connection, "object")
+    first = latest = versions.lock(connection, "object")
     stored = objects.get_many(connection, list(statements))
     now = clock.now(connection)
     decisions: list[ObjectDecision] = []
@@ -98,9 +114,9 @@ def write_statuses(connection: Connection, epoch: int, statements: Statements) -
         if after is not before:
             decisions.append(ObjectDecision(Action.STATUS, before, after))
     if decisions:
-        write(connection, PLANNER, decisions, latest)
+        _, latest = write(connection, PLANNER, decisions, latest)
     events.record(connection, found)
-    return found
+    return WrittenStatuses(first, latest, found)
 
 
 def _merged(before: Mapping[str, JSON], status: ObjectStatus) -> dict[str, JSON]:

@@ -60,6 +60,19 @@ def test_a_new_version_that_changes_no_spec_is_no_other_world(database: Database
     assert database.read(world.read) is before
 
 
+def test_only_a_version_that_follows_what_was_read_is_skipped(database: Database) -> None:
+    world, key = WorldCache(), name_of_a_service(database)
+    before = database.read(world.read)
+    read = database.read(observed.object_version)[0]
+    withdraw(database, key)
+    newest = database.read(observed.object_version)[0]
+    world.skip(newest, newest + 6)
+    after = database.read(world.read)
+    assert after == whole(database) != before, "a deletion came between"
+    world.skip(newest, newest + 6)
+    assert database.read(lambda connection: world.read_at(connection, newest + 6, read)) is after
+
+
 def test_of_a_changed_world_all_that_did_not_change_stays_the_same_object(database: Database) -> None:
     world = WorldCache()
     before = {(manifest.kind, manifest.name): manifest for manifest in database.read(world.read)}
