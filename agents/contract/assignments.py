@@ -96,7 +96,6 @@ class AssignedGpu(Struct, rename="camel", omit_defaults=True, gc=False):
     """One GPU's settings."""
 
     index: GpuIndex
-    uuid: Annotated[str, Meta(max_length=100, pattern=r"^[!-~]*$(?!\n)")] = ""  # which device the index meant
     clock_mhz: Frame | None = None
     cap_w: Amount | None = None
 

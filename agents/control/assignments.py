@@ -30,7 +30,6 @@ def find_contradiction(node: str, offered: Assignment) -> str:
     for what, names in (
         ("instance", [instance.id for instance in (*offered.instances, *offered.swapped)]),
         ("GPU", [gpu.index for gpu in offered.gpus]),
-        ("device", [gpu.uuid for gpu in offered.gpus if gpu.uuid]),
     ):
         twice = [name for name, times in Counter(names).items() if times > 1]
         if twice:

@@ -38,13 +38,7 @@ def read_snapshot(moment: Row, documents: Iterable[Row]) -> Snapshot:
         for metadata in [document["metadata"]]
     ]
     known = {**moment["known"], DECLARED: declared, "proposal": int(moment["hasProposal"])}
-    nodes = {name: facts | {"uuids": _by_index(facts["uuids"])} for name, facts in known.get("nodes", {}).items()}
-    return msgspec.convert(known | {"nodes": nodes}, Snapshot)
-
-
-def _by_index(uuids: Sequence[str | Sequence[Any]]) -> list[Any]:
-    """Returns pairs of index and UUID. Older moments name the UUIDs alone, from index 0 on."""
-    return [(index, uuid) if isinstance(uuid, str) else uuid for index, uuid in enumerate(uuids)]
+    return msgspec.convert(known, Snapshot)
 
 
 def write_documents(declared: Iterable[DeclaredObject]) -> list[Row]:

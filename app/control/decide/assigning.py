@@ -217,8 +217,6 @@ def _gpus(
 ) -> tuple[AssignedGpu, ...]:  # fmt: skip
     """Returns the settings of the devices that something runs on; pinned instances keep theirs, but for capW."""
     before = {gpu.index: gpu for gpu in snapshot.in_force[node].gpus} if node in snapshot.in_force else {}
-    facts = snapshot.nodes.get(node)
-    uuids = dict(facts.uuids) if facts else {}
     found: list[AssignedGpu] = []
     for index in sorted({gpu for line in lines for gpu in line.all_gpus}):
         if node not in problem.nodes or ((node, index) not in clocks and index in before):
@@ -227,9 +225,8 @@ def _gpus(
             continue
         kind = problem.type_at((node, index))
         clock = clocks.get((node, index), kind.top_clock_mhz)
-        uuid = uuids.get(index, "")
         frame = Frame(clock, kind.clocks_mhz[0], kind.top_clock_mhz)
-        found.append(AssignedGpu(index, uuid, frame, kind.max_w))
+        found.append(AssignedGpu(index, frame, kind.max_w))
     taken, leaving = {gpu.index for gpu in found}, snapshot.in_force[node].instances if caps_w and before else ()
     left = [before[gpu] for gpu in {gpu for line in leaving for gpu in line.all_gpus} & before.keys() - taken]
     # What leaves a GPU draws no more than a new cap either.
@@ -239,4 +236,4 @@ def _gpus(
 
 def _capped(gpu: AssignedGpu, caps_w: Sequence[float]) -> AssignedGpu:
     cap_w = caps_w[gpu.index] if gpu.index < len(caps_w) else gpu.cap_w
-    return AssignedGpu(gpu.index, gpu.uuid, gpu.clock_mhz, cap_w)
+    return AssignedGpu(gpu.index, gpu.clock_mhz, cap_w)

@@ -48,7 +48,6 @@ class NodeStatus:
     draining_gpus: tuple[int, ...] = ()  # everything has to leave
     resting_gpus: tuple[int, ...] = ()  # nothing new is placed there for a while, as a step failed there
     repartition_gpus: tuple[int, ...] = ()  # where the node cannot keep cap and SLOs by clock and batch alone
-    uuids: tuple[tuple[int, str], ...] = ()  # (index, UUID) of each known device; indexes may have gaps
     templates: tuple[str, ...] | None = None  # as reported; None: unknown
     admitted: tuple[AdmittedEntry, ...] = ()  # of users' own runtimes, as reported
     reclaimed_at: datetime | None = None  # when its cloud takes it back; None: no notice was given

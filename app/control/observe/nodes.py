@@ -82,7 +82,6 @@ def _node_status(
         cordoned_gpus=chosen("cordon"),
         draining_gpus=chosen("drain"),
         repartition_gpus=tuple(row.repartition or ()),
-        uuids=tuple(sorted((int(gpu["index"]), str(gpu["uuid"])) for gpu in gpus if gpu.get("uuid"))),
         templates=tuple(row.status["templates"]) if row.status.get("templates") else None,
         admitted=msgspec.convert(row.status.get("admitted") or (), tuple[AdmittedEntry, ...]),
         reclaimed_at=patience.reclaimed_at.get(row.name),

@@ -16,7 +16,7 @@ def raised(was: AssignedGpu, shall: AssignedGpu) -> AssignedGpu:
 
     No frame leaves the clock to the device: nothing stated counts as the most.
     """
-    return AssignedGpu(shall.index, shall.uuid or was.uuid, _higher(was.clock_mhz, shall.clock_mhz), shall.cap_w)
+    return AssignedGpu(shall.index, _higher(was.clock_mhz, shall.clock_mhz), shall.cap_w)
 
 
 def settings(

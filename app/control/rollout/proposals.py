@@ -49,7 +49,6 @@ def _usable(facts: NodeStatus | None) -> tuple[object, ...] | None:
         facts.failed_gpus,
         facts.cordoned_gpus,
         facts.draining_gpus,
-        facts.uuids,
         facts.templates,
         facts.admitted,
     )

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from agents.contract.assignments import AssignedGpu
 from agents.devices.mps import MpsControl
 from agents.devices.nvml.device import NvmlDevice
 from agents.devices.simulated.driver import MACHINE_ID
@@ -39,13 +38,10 @@ def restart_with_other_uuids(made: Machine) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("folder_is_lost", [False, True])
-def test_a_node_with_other_uuids_than_its_assignment_names_serves_and_reports_them(
-    tmp_path: Path, folder_is_lost: bool
-) -> None:
+def test_a_node_whose_gpus_have_other_uuids_serves_and_reports_them(tmp_path: Path, folder_is_lost: bool) -> None:
     with machine(tmp_path, KINDS) as made:
         before = made.uuids
-        named = [AssignedGpu(index, uuid=uuid) for index, uuid in enumerate(before)]
-        assignment = assigned(1, served("search-1", gpu=0), served("images-1", gpu=1), gpus=named)
+        assignment = assigned(1, served("search-1", gpu=0), served("images-1", gpu=1))
         with running(made) as node:
             node.offer(assignment)
             until(lambda: ready(node, "search-1", "images-1"), "both serve")

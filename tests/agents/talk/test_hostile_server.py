@@ -129,7 +129,6 @@ TWICE = (AssignedInstance("one", 0), AssignedInstance("one", 1))
         (Assignment("node-1", 1, 1, 1, instances=TWICE), "instance one occurs twice"),
         (Assignment("node-1", 1, 1, 1, instances=TWICE[:1], swapped=TWICE[1:]), "instance one occurs twice"),
         (Assignment("node-1", 1, 1, 1, gpus=(AssignedGpu(3), AssignedGpu(3))), "GPU 3 occurs twice"),
-        (Assignment("node-1", 1, 1, 1, gpus=(AssignedGpu(0, "A"), AssignedGpu(1, "A"))), "device A occurs twice"),
     ],
 )
 def test_an_assignment_that_contradicts_itself_is_refused(offered: Assignment, why: str) -> None:

@@ -65,7 +65,7 @@ def assign(server: RunningServer, generation: int) -> None:
         AssignedInstance("a", 0, "shop", "search", template="gpuwright-serve", args={"n": 1}, batch=Frame(8, 1, 16)),
         AssignedInstance("t", 1, "lab", job="finetune", preemptible=False, slo_ms=80, percentile=98, dedicated=True),
     )
-    gpus = (AssignedGpu(0, "GPU-0", Frame(1200, 900, 1400), 250),)
+    gpus = (AssignedGpu(0, Frame(1200, 900, 1400), 250),)
 
     def body(version: int) -> str:
         made = Assignment("node-1", version, 1, generation, 1, "p", instances, (), gpus, "strict", 60, 16, 2)

@@ -18,8 +18,7 @@ from app.control.solve.versions import versions
 from solvers.planning.judge import judge
 from tests.app.control.answer.whatif.worlds import snapshot
 
-LEFT = {1, 3}
-UUIDS = {index: f"GPU-{index}" for index in LEFT}  # the indexes have gaps
+LEFT = {1, 3}  # the indexes have gaps
 
 
 @pytest.fixture(scope="module")
@@ -30,10 +29,7 @@ def world() -> Snapshot:
         replace(manifest, spec={**manifest.spec, "gpus": 4}) if manifest.kind == "Node" else manifest
         for manifest in whole.declared
     )
-    facts = {
-        name: NodeStatus(name, "reporting", cordoned_gpus=(0,), failed_gpus=(2,), uuids=tuple(UUIDS.items()))
-        for name in whole.nodes
-    }
+    facts = {name: NodeStatus(name, "reporting", cordoned_gpus=(0,), failed_gpus=(2,)) for name in whole.nodes}
     return replace(whole, declared=declared, nodes=facts)
 
 
@@ -66,9 +62,7 @@ def test_nodes_are_assigned_what_the_plan_says(decision: Decision) -> None:
     }
     assert assigned == planned
     for desired in decision.desired.values():
-        assert {(gpu.index, gpu.uuid) for gpu in desired.gpus} == {
-            (line.gpu, UUIDS[line.gpu]) for line in desired.instances
-        }
+        assert {gpu.index for gpu in desired.gpus} == {line.gpu for line in desired.instances}
 
 
 def test_what_runs_is_the_plan_in_force_and_what_is_cordoned_stays(world: Snapshot, decision: Decision) -> None:

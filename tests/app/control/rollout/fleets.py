@@ -35,7 +35,7 @@ def a_job(id_: str, job: str = "train", gpu: int = 0, sm: float = 30, memory: fl
 
 
 def a_node(*instances: AssignedInstance, clocks: Mapping[int, float] | None = None, **more: object) -> NodeDesired:
-    gpus = tuple(AssignedGpu(index, f"u{index}", Frame(mhz, 600, 1530), 300.0) for index, mhz in (clocks or {}).items())
+    gpus = tuple(AssignedGpu(index, Frame(mhz, 600, 1530), 300.0) for index, mhz in (clocks or {}).items())
     lines = tuple(sorted(instances, key=lambda instance: instance.id))
     return NodeDesired(lines, gpus, **more)  # type: ignore
 

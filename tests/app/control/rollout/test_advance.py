@@ -199,7 +199,7 @@ def test_a_lower_clock_waits_until_nothing_needs_the_higher() -> None:
 
 def test_a_cap_that_falls_applies_at_once_because_it_is_the_operators() -> None:
     more = replace_struct(OLD, rate_per_second=150)
-    gpu = AssignedGpu(0, "u0", Frame(1530, 600, 1530), 250.0)
+    gpu = AssignedGpu(0, Frame(1530, 600, 1530), 250.0)
     step = first({"n1": a_node(OLD, clocks={0: 900})}, {"n1": replace(a_node(more), gpus=(gpu,))})
     assert step.desired["n1"].gpus == (gpu,)
 
