@@ -16,6 +16,7 @@ from agents.contract.assignments import AssignedInstance, Assignment, Frame
 from app.store.database.database import Database
 from app.store.fleet import assignments
 from cli.bench.generators import generating, merge, split_order
+from cli.bench.load import UNANSWERED
 from cli.bench.reports import GPUS, INSTANCES, node_name
 from cli.bench.system import Say, System, make_tokens, own_system
 from cli.exits import Failed
@@ -169,6 +170,7 @@ def load(system: System, tokens: Sequence[str], order: ApiLoad, say: Say, *, nic
     result = summarise(found, decisions.decided)
     if order.kills:
         result |= {"moved_agents": found["moved"], "back_after_seconds": round(found["back_seconds"], 1)}
+        result |= {"unanswered_reports": found["errors"][UNANSWERED]}
     count = max(1, len(found["latencies_ms"]))
     spent = {name: round((after[name] - before[name]) / count * 1e6) for name in after}
     say(f"  {json.dumps(result)}; processor time a report in us: {spent}; generator {found['cpu_seconds']:.1f} s")

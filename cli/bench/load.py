@@ -9,6 +9,7 @@ import asyncio
 import gc
 import json
 import os
+import random
 import resource
 import signal
 import sys
@@ -19,6 +20,7 @@ from datetime import UTC, datetime
 from itertools import cycle
 from pathlib import Path
 
+from agents.control.agent import LONGEST_PAUSE_SECONDS
 from cli.bench.reports import ReportSource, stamps
 from simulation.open_loop import RequestSender, TimedAnswer, send_when_due
 
@@ -26,8 +28,10 @@ PATIENCE_SECONDS = 10.0  # for answers still out at the end
 POLL_SECONDS = 30
 TIMEOUT_SECONDS = 2.0 * POLL_SECONDS
 WARM_SECONDS = 3.0
+FIRST_PAUSE_SECONDS = 1.0  # after a try that failed, too; as agents wait
 CONNECTS_AT_ONCE = 50
 FILES_BESIDE_CONNECTIONS = 64
+UNANSWERED = "no answer"  # among the errors: a report that was still waiting at the end
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,63 +63,99 @@ class LoadTally:
         if self.counting:
             self.errors[what] = self.errors.get(what, 0) + 1
 
-    def report(self, answer: TimedAnswer) -> None:
-        """Counts the answer to a report."""
-        if answer.status != 200:
-            self.error(spell("report", answer))
-        elif self.counting:
+    def report(self, answer: TimedAnswer, was_lost: bool) -> None:
+        """Counts a report that was stored; `was_lost` if its agent's server had gone before."""
+        now = time.monotonic()
+        if self.counting:
             self.latencies_ms.append(answer.latency_ms)
-            self.last_answer = time.monotonic()
+            self.last_answer = now
+        if was_lost:
+            self.back_at = now
+            self.moved += 1
 
 
 def spell(what: str, answer: TimedAnswer) -> str:
     return f"{what} {answer.status}: {answer.problem or answer.body[:200].decode(errors='replace')}"
 
 
-class Reporter:
-    """Sends an agent's reports to its server; to the next one once that is gone."""
+class AgentLink:
+    """An agent's connection to its server. A request without an answer is made again as an agent makes it.
 
-    def __init__(self, addresses: Addresses, number: int, tally: LoadTally) -> None:
+    At once at the next server, as a balancer would have it; then after pauses that double, with jitter.
+    """
+
+    def __init__(self, addresses: Addresses, number: int, answered: Callable[[TimedAnswer], None]) -> None:
         self._addresses = addresses
-        self._number = number
-        self._tally = tally
-        self.sender = addresses.sender(number, self._answered)
-        self.is_lost = False  # its server has gone, and no other one has answered yet
+        self._place = number
+        self._answered = answered
+        self._pause_seconds = 0.0  # before the next try
+        self.sender = addresses.sender(number, answered)
 
-    def _answered(self, answer: TimedAnswer) -> None:
-        if answer.status == 0:
-            self.is_lost = True
-            self._number += 1
-            self.sender = self._addresses.sender(self._number, self._answered)
-        elif self.is_lost and answer.status == 200:
-            self.is_lost = False
-            self._tally.back_at = time.monotonic()
-            self._tally.moved += 1
-        self._tally.report(answer)
+    def succeed(self) -> None:
+        self._pause_seconds = 0.0
 
-
-class AssignmentPoller:
-    """Holds an agent's long poll at its server; at the next one once that is gone."""
-
-    def __init__(self, fleet: ReportSource, number: int, tally: LoadTally, addresses: Addresses) -> None:
-        self._fleet = fleet
-        self._number = self._place = number
-        self._tally = tally
-        self._addresses = addresses
-        self._version = 0
-        self.sender = addresses.sender(number, self._answered)
-
-    def poll(self) -> None:
-        self.sender.send(time.monotonic(), self._fleet.poll(self._number, self._version, POLL_SECONDS))
-
-    def _answered(self, answer: TimedAnswer) -> None:
+    def try_again(self, answer: TimedAnswer, send: Callable[[], None]) -> None:
+        """Calls `send` when the next try is due; another server gets it if this one has not answered."""
         if answer.status == 0:
             self._place += 1
             self.sender = self._addresses.sender(self._place, self._answered)
+        elif not self._pause_seconds:
+            self._pause_seconds = FIRST_PAUSE_SECONDS
+        asyncio.get_running_loop().call_later(self._pause_seconds * (0.5 + random.random()), send)  # noqa: S311
+        self._pause_seconds = min(LONGEST_PAUSE_SECONDS, 2 * self._pause_seconds or FIRST_PAUSE_SECONDS)
+
+
+class Reporter:
+    """Sends an agent's reports, each until it is answered."""
+
+    def __init__(self, fleet: ReportSource, number: int, tally: LoadTally, addresses: Addresses) -> None:
+        self._fleet = fleet
+        self._number = number
+        self._tally = tally
+        self.link = AgentLink(addresses, number, self._answered)
+        self._is_lost = False  # its server has gone, and no other one has answered yet
+        self.is_waiting = False  # for an answer, or for the next try
+
+    def report(self, due: float) -> None:
+        self.is_waiting = True
+        now = datetime.now(UTC)
+        self.link.sender.send(due, self._fleet.report(self._number, now, *stamps(now)))
+
+    def _answered(self, answer: TimedAnswer) -> None:
+        if answer.status == 200:
+            self.link.succeed()
+            self._tally.report(answer, was_lost=self._is_lost)
+            self._is_lost = False
+            self.is_waiting = self.link.sender.open_requests > 0
+            return
+        self._is_lost = self._is_lost or answer.status == 0
+        self._tally.error(spell("report", answer))
+        self.link.try_again(answer, lambda: self._report_again(answer.due))
+
+    def _report_again(self, due: float) -> None:
+        if self.is_waiting and not self.link.sender.open_requests:  # else a later report has taken its place
+            self.report(due)
+
+
+class AssignmentPoller:
+    """Holds an agent's long poll."""
+
+    def __init__(self, fleet: ReportSource, number: int, tally: LoadTally, addresses: Addresses) -> None:
+        self._fleet = fleet
+        self._number = number
+        self._tally = tally
+        self._version = 0
+        self.link = AgentLink(addresses, number, self._answered)
+
+    def poll(self) -> None:
+        self.link.sender.send(time.monotonic(), self._fleet.poll(self._number, self._version, POLL_SECONDS))
+
+    def _answered(self, answer: TimedAnswer) -> None:
         if answer.status not in (200, 204):
             self._tally.error(spell("poll", answer))
-            asyncio.get_running_loop().call_later(1, self.poll)
+            self.link.try_again(answer, self.poll)
             return
+        self.link.succeed()
         if answer.status == 200:
             at = answer.body.index(b'"version":') + 10
             self._version = int(answer.body[at : at + 20].split(b",")[0].strip(b"}"))
@@ -131,52 +171,47 @@ async def run(
     The agents have the numbers from `first` on. Halfway it kills the process `killed`, if there is one.
     """
     fleet, tally = ReportSource(tokens, f"{addresses.host}:{addresses.ports[0]}", first), LoadTally()
-    reporters = [Reporter(addresses, number, tally) for number in range(len(tokens))]
+    reporters = [Reporter(fleet, number, tally, addresses) for number in range(len(tokens))]
     pollers = [AssignmentPoller(fleet, number, tally, addresses) for number in range(len(tokens))]
-    senders = [reporter.sender for reporter in reporters] + [poller.sender for poller in pollers]
-    for at in range(0, len(senders), CONNECTS_AT_ONCE):
-        await asyncio.gather(*(sender.connect() for sender in senders[at : at + CONNECTS_AT_ONCE]))
+    links = [reporter.link for reporter in reporters] + [poller.link for poller in pollers]
+    for at in range(0, len(links), CONNECTS_AT_ONCE):
+        await asyncio.gather(*(link.sender.connect() for link in links[at : at + CONNECTS_AT_ONCE]))
     for poller in pollers:
         poller.poll()
     gc.collect()
     gc.freeze()
     gc.disable()  # our own pauses are not the server's
     warm = min(rate, 500.0)
-    await _report(fleet, reporters, warm, len(tokens) / warm)
-    await _report(fleet, reporters, rate, WARM_SECONDS)
+    await _report(reporters, warm, len(tokens) / warm)
+    await _report(reporters, rate, WARM_SECONDS)
     await _settle(reporters)
     print("warm", file=sys.stderr, flush=True)
     tally.counting = True
     started = time.monotonic()
     if killed:
-        await _report(fleet, reporters, rate, seconds / 2)
+        await _report(reporters, rate, seconds / 2)
         tally.killed_at = time.monotonic()
         os.kill(killed, signal.SIGKILL)
-    await _report(fleet, reporters, rate, seconds / 2 if killed else seconds)
+    await _report(reporters, rate, seconds / 2 if killed else seconds)
     await _settle(reporters)
-    for _ in range(sum(reporter.sender.open_requests for reporter in reporters)):
-        tally.error("no answer")
+    for _ in range(sum(reporter.is_waiting for reporter in reporters)):
+        tally.error(UNANSWERED)
     tally.counting = False
     tally.last_answer = max(tally.last_answer - started, seconds)
     return tally
 
 
-async def _report(fleet: ReportSource, reporters: Sequence[Reporter], rate: float, seconds: float) -> None:
+async def _report(reporters: Sequence[Reporter], rate: float, seconds: float) -> None:
     started = time.monotonic()
-    agents = cycle(enumerate(reporters))
-
-    def send(due: float) -> None:
-        number, reporter = next(agents)
-        now = datetime.now(UTC)
-        reporter.sender.send(due, fleet.report(number, now, *stamps(now)))
-
-    await send_when_due((started + place / rate for place in range(round(rate * seconds))), send)
+    agents = cycle(reporters)
+    moments = (started + place / rate for place in range(round(rate * seconds)))
+    await send_when_due(moments, lambda due: next(agents).report(due))
 
 
 async def _settle(reporters: Sequence[Reporter]) -> None:
     until = time.monotonic() + PATIENCE_SECONDS
-    for reporter in reporters:
-        await reporter.sender.settle(until - time.monotonic())
+    while any(reporter.is_waiting for reporter in reporters) and time.monotonic() < until:
+        await asyncio.sleep(0.05)
 
 
 def _raise_file_limit(wanted: int) -> None:

@@ -41,6 +41,7 @@ def test_agents_of_a_server_that_is_killed_go_to_another(tmp_path: Path) -> None
     found = json.loads(done.stdout)
     assert found["moved_agents"] == 10
     assert found["errors"] >= 10, "the reports that the killed server did not answer, and the polls that it held"
+    assert found["unanswered_reports"] == 0, "each is sent again"
     assert found["back_after_seconds"] > 0
 
 
