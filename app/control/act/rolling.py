@@ -13,6 +13,7 @@ from app.control.domain.decision import PlanState
 from app.control.domain.desired import CopyCounts, Desired
 from app.control.domain.events import NewEvent, Reason, event_of, reason_of
 from app.control.domain.leading import FleetView, RolloutProgress
+from app.control.domain.mode import AUTO, read_modes
 from app.control.domain.readings import CopyTrial
 from app.control.measure import metrics
 from app.control.record.planner_store import PlannerStore
@@ -56,7 +57,7 @@ def take_rollout_step(
     target = view.target
     rules = rules_of(view.declared)
     unproven = _unproven(view.assigned, target, rules.gpu_types) - proven
-    rules = replace(rules, unproven=unproven, hurried=_hurried(view))
+    rules = replace(rules, unproven=unproven, hurried=_hurried(view), by_hand=_find_by_hand(view))
     if "pending" in plan.rollout:
         before = msgspec.convert(plan.rollout, RolloutState)
     else:
@@ -99,6 +100,13 @@ def _hurried(view: FleetView) -> frozenset[str]:
     """Returns the services and jobs with something on a node that is to be reclaimed."""
     leaving = (view.assigned[node] for node in view.status.reclaimed_at if node in view.assigned)
     return frozenset(instance.owner for wanted in leaving for instance in wanted.instances)
+
+
+def _find_by_hand(view: FleetView) -> frozenset[str]:
+    """Returns the services that a person moves: nothing starts elsewhere by itself."""
+    modes = read_modes(view.declared, view.is_held)
+    services = (item.full_name for item in view.declared if item.kind == "Service")
+    return frozenset(name for name in services if modes.find(name) != AUTO)
 
 
 def _is_note(step: Advance, before: RolloutState) -> bool:

@@ -18,7 +18,7 @@ from app.control.decide.steady_jobs import keep_jobs_steady
 from app.control.domain.decision import Decision, HeldBackChange, PlanningLane, PlanValue, SolverAnswer
 from app.control.domain.desired import Desired
 from app.control.domain.events import Reason
-from app.control.domain.mode import mode_of, service_mode
+from app.control.domain.mode import read_modes
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.formulate import formulate
 from app.control.formulate.predict import predict_instances, predict_paces
@@ -139,24 +139,18 @@ def rollout_paused(snapshot: Snapshot, question: Question) -> HeldBackChange | N
     return HeldBackChange("", Reason.ROLLOUT_PAUSED, f"{message}: {lacks}" if lacks else message)
 
 
-def own_modes(snapshot: Snapshot) -> dict[str, str]:
-    """Returns the modes of the services that have one of their own."""
-    services = (manifest for manifest in snapshot.declared if manifest.kind == "Service")
-    return {service.full_name: mode for service in services if (mode := service_mode(snapshot, service.spec))}
-
-
 def modes_of(snapshot: Snapshot, owners: Collection[str]) -> frozenset[str]:
     """Returns the modes that hold for these services and jobs."""
-    own = own_modes(snapshot)
-    return frozenset(own.get(owner, mode_of(snapshot)) for owner in owners)
+    modes = read_modes(snapshot.declared, snapshot.is_held)
+    return frozenset(modes.find(owner) for owner in owners)
 
 
 def split_by_mode(snapshot: Snapshot, decision: Decision) -> tuple[Decision, ...]:
     """Splits the decision by mode: what is acted upon, what is proposed, and what is only shown."""
     if decision.desired == snapshot.in_force:
         return ()
-    modes, rules = own_modes(snapshot), rules_of(snapshot.declared)
-    split = by_mode(decision, snapshot.in_force, modes, mode_of(snapshot), rules)
+    modes, rules = read_modes(snapshot.declared, snapshot.is_held), rules_of(snapshot.declared)
+    split = by_mode(decision, snapshot.in_force, modes, rules)
     found = [
         part if part.desired == decision.desired else rejudge(snapshot, part, part.desired, ())
         for part in (split.acted, split.proposed, split.shown)

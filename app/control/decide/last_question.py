@@ -10,7 +10,7 @@ from app.control.decide.regret import NO_REGRETS, RegretAccounts
 from app.control.domain.blame import describe_suspects, suspects_of_tenant
 from app.control.domain.decision import Decision, SolveOutcome
 from app.control.domain.events import Reason
-from app.control.domain.mode import mode_of
+from app.control.domain.mode import read_modes
 from app.control.domain.snapshot import DeclaredObject, Rest, Snapshot
 from app.control.formulate.question import Question
 from solvers.planners.names import JOINT
@@ -135,5 +135,5 @@ def rests_to_keep(snapshot: Snapshot, decision: Decision, is_proposed: bool) -> 
 
 def plan_conditions(snapshot: Snapshot) -> tuple[str, ...]:
     """Returns what else an answer depends on: the modes, if a plan is being rolled out, and which services rest."""
-    modes = (mode_of(snapshot), "held" if snapshot.is_held else "")
+    modes = (read_modes(snapshot.declared, snapshot.is_held).fleet, "held" if snapshot.is_held else "")
     return (*modes, "rolling" if snapshot.is_rolling else "", *sorted(snapshot.resting))

@@ -28,6 +28,7 @@ class FleetView:
     jobs: Sequence[JobRow] = ()  # the stored state of each
     epoch: int = 0  # of the lease at that moment
     news: LoadNews | None = None  # that was asked for
+    is_held: bool = False  # since a rollback, until a person resumes the fleet
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,26 +1,42 @@
-"""The mode of the fleet and of its services: advisory, approve or auto."""
+"""The modes of the fleet and of its services: advisory, approve or auto."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
-from app.control.domain.policy import planner_policy
-from app.control.domain.snapshot import Snapshot
-from app.control.domain.specs import own_mode
-from app.manifests.model import JSON
+from app.control.domain.snapshot import DeclaredObject
+from app.control.domain.specs import Spec, fleet_mode, own_mode
 
-
-def mode_of(snapshot: Snapshot) -> str:
-    """Returns the mode of the policy; `approve` and not `auto` from a rollback until a person resumes the fleet."""
-    return _held(snapshot, planner_policy(snapshot.declared).mode)
+AUTO, APPROVE, ADVISORY = "auto", "approve", "advisory"
 
 
-def service_mode(snapshot: Snapshot, spec: Mapping[str, JSON]) -> str | None:
-    """Returns the mode that the service has of its own, held like the policy's; None without one."""
-    mode = own_mode(spec)
-    return mode and _held(snapshot, mode)
+@dataclass(frozen=True, slots=True)
+class FleetModes:
+    """The modes that hold now: of the fleet, and of services that have one of their own."""
+
+    fleet: str
+    own: Mapping[str, str]
+
+    def find(self, owner: str) -> str:
+        """Returns the mode of a service or job. A job has none of its own."""
+        return self.own.get(owner, self.fleet)
 
 
-def _held(snapshot: Snapshot, mode: str) -> str:
-    # A person has just undone a plan, and the next plan may look like it: let a person approve that.
-    return "approve" if mode == "auto" and snapshot.is_held else mode
+def read_modes(declared: Iterable[DeclaredObject], is_held: bool) -> FleetModes:
+    """Reads the declared modes; `approve` takes the place of `auto` from a rollback until a person resumes the fleet.
+
+    A person has just undone a plan, and the next plan may look like it: a person approves that.
+    """
+    policy: Spec = {}
+    own: dict[str, str] = {}
+    for manifest in declared:
+        if manifest.kind == "Policy":
+            policy = manifest.spec
+        elif manifest.kind == "Service" and (mode := own_mode(manifest.spec)):
+            own[manifest.full_name] = _hold(mode, is_held)
+    return FleetModes(_hold(fleet_mode(policy), is_held), own)
+
+
+def _hold(mode: str, is_held: bool) -> str:
+    return APPROVE if mode == AUTO and is_held else mode

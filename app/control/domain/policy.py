@@ -16,7 +16,6 @@ FIELDS = PolicySpec.model_fields
 class PlannerPolicy:
     """The planner's own part of the policy; the fields that decide plans are in the problem's policy."""
 
-    mode: str
     cycle_seconds: float
     lost_after_seconds: float
     idle_minutes: float
@@ -26,7 +25,6 @@ def planner_policy(declared: Sequence[DeclaredObject]) -> PlannerPolicy:
     """Reads the declared policy; fields that it leaves out have their defaults."""
     spec = policy_spec(declared)
     return PlannerPolicy(
-        mode=spec.get("mode", FIELDS["mode"].default),
         cycle_seconds=float(spec.get("cycleSeconds", FIELDS["cycle_seconds"].default)),
         lost_after_seconds=float(spec.get("lostAfterSeconds", FIELDS["lost_after_seconds"].default)),
         idle_minutes=float(spec.get("idleMinutes", FIELDS["idle_minutes"].default)),

@@ -11,6 +11,7 @@ from app.control.decide.decide import modes_of, split_by_mode
 from app.control.decide.last_question import CycleResult
 from app.control.domain.decision import Decision, PlanState, SolveOutcome
 from app.control.domain.events import NewEvent, Reason, event_of, reason_of
+from app.control.domain.mode import AUTO
 from app.control.domain.ports import PlanSolver
 from app.control.domain.readings import LoadReading
 from app.control.domain.snapshot import Snapshot
@@ -23,7 +24,6 @@ from app.control.formulate.formulate import formulate
 from app.control.formulate.question import Question
 from app.control.formulate.running import without_drains
 from app.control.record.planner_store import PlannerStore
-from app.control.rollout.modes import AUTO
 from app.store.plans.plans import Overtaken
 from solvers.planners.names import JOINT
 from solvers.planning.kept_bound import KeptBound

@@ -130,7 +130,7 @@ class Observer:
         status = self._fleet_status(reading)
         return FleetView(
             reading.now, declared, reading.plan, target, dict(self._assigned), status, reading.jobs, reading.epoch,
-            reading.news,
+            reading.news, reading.is_held,
         )  # fmt: skip
 
     def _unfinished(self, plan: PlanInForce | None, target: Desired) -> Desired | None:

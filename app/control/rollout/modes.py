@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from app.control.domain.decision import Decision, HeldBackChange, PlanState
 from app.control.domain.desired import Desired
 from app.control.domain.events import Reason
+from app.control.domain.mode import ADVISORY, APPROVE, AUTO, FleetModes
 from app.control.rollout.changes import changes
 from app.control.rollout.keeping import without
 from app.control.rollout.order import order
 from app.control.rollout.rules import RolloutRules
 
-AUTO, APPROVE, ADVISORY = "auto", "approve", "advisory"
 WHY = {
     APPROVE: (Reason.AWAITS_APPROVAL, "its mode is approve: the change waits for a person"),
     ADVISORY: (Reason.ADVISORY, "its mode is advisory: the change is shown and not made"),
@@ -32,20 +32,15 @@ class ByMode:
     shown: Decision | None
 
 
-def by_mode(
-    decision: Decision, in_force: Desired, modes: Mapping[str, str], default: str, rules: RolloutRules
-) -> ByMode:
-    """Splits a decision so that each part is possible without the others: nothing starts in the place of what stays.
-
-    `modes` are of services and jobs that have one of their own; jobs have none, and follow the default.
-    """
+def by_mode(decision: Decision, in_force: Desired, modes: FleetModes, rules: RolloutRules) -> ByMode:
+    """Splits a decision so that each part is possible without the others: nothing starts in the place of what stays."""
     changed = {change.owner for change in changes(in_force, decision.desired)}
     owners_of: dict[str, set[str]] = {AUTO: set(), APPROVE: set(), ADVISORY: set()}
     for owner in changed:
-        owners_of[modes.get(owner, default)].add(owner)
+        owners_of[modes.find(owner)].add(owner)
     if not changed:  # devices and rules of nodes alone: the fleet's own mode
-        whole = replace(decision, state=_state(default))
-        acted, proposed, shown = (whole if default == mode else None for mode in (AUTO, APPROVE, ADVISORY))
+        whole = replace(decision, state=_state(modes.fleet))
+        acted, proposed, shown = (whole if modes.fleet == mode else None for mode in (AUTO, APPROVE, ADVISORY))
         return ByMode(acted, proposed, shown)
     approve, advisory = owners_of[APPROVE], owners_of[ADVISORY]
     acted = _part(decision, in_force, approve, advisory, PlanState.ROLLING, rules) if owners_of[AUTO] else None

@@ -8,17 +8,14 @@ from app.control.domain.snapshot import DeclaredObject
 from app.control.domain.specs import (
     Spec,
     down_seconds,
-    fleet_mode,
     gpu_type_of,
     jobs_per_gpu,
     may_swap,
     memory_gib,
     min_instances,
-    own_mode,
     profile_key,
     start_seconds_of,
 )
-from app.control.rollout.modes import AUTO
 from app.control.rollout.rules import RolloutRules
 
 
@@ -27,7 +24,6 @@ def rules_of(declared: Iterable[DeclaredObject]) -> RolloutRules:
     memory: dict[str, float] = {}
     types: dict[str, str] = {}
     least: dict[str, int] = {}
-    modes: dict[str, str | None] = {}
     starts: dict[str, float] = {}
     swapping: set[str] = set()
     policy: Spec = {}
@@ -40,7 +36,6 @@ def rules_of(declared: Iterable[DeclaredObject]) -> RolloutRules:
                 types[manifest.name] = gpu_type_of(spec)
             case "Service":
                 least[manifest.full_name] = min_instances(spec)
-                modes[manifest.full_name] = own_mode(spec)
             case "Job" if may_swap(spec):
                 swapping.add(manifest.full_name)
             case "Profile":
@@ -55,5 +50,4 @@ def rules_of(declared: Iterable[DeclaredObject]) -> RolloutRules:
         swapping=frozenset(swapping),
         jobs_per_gpu=jobs_per_gpu(policy),
         down_seconds=down_seconds(policy),
-        by_hand=frozenset(name for name, mode in modes.items() if (mode or fleet_mode(policy)) != AUTO),
     )

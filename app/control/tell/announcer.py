@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from app.control.domain.desired import CopyCounts
 from app.control.domain.events import NewEvent, Reason
-from app.control.domain.mode import mode_of
+from app.control.domain.mode import read_modes
 from app.control.domain.policy import planner_policy
 from app.control.domain.ports import PlanSolver
 from app.control.domain.snapshot import Snapshot
@@ -163,7 +163,7 @@ class Announcer:
             accounts=known,
             limits=problem.limits,
             used=sums.used,
-            mode=mode_of(snapshot),
+            mode=read_modes(snapshot.declared, snapshot.is_held).fleet,
             is_held=snapshot.is_held,
             currency=self.currency,
             copies=self.copies,

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
 
-from app.control.domain.mode import mode_of
+from app.control.domain.mode import ADVISORY, read_modes
 from app.control.domain.snapshot import Snapshot
-from app.control.domain.specs import own_mode
 from app.control.formulate.tenants import gpu_types, gpus_per_rate
 from app.control.tell.degrade import Shedding, SloTarget, plan_shedding
 from app.control.tell.outcome import CycleOutcome
@@ -60,11 +59,11 @@ def _with_times(problem: Problem, plan: Plan) -> Plan:
 
 def acting_services(snapshot: Snapshot) -> set[str]:
     """Returns the services that are not advisory: others serve those, so their gateways stay open."""
-    mode = mode_of(snapshot)
+    modes = read_modes(snapshot.declared, snapshot.is_held)
     return {
         declared.full_name
         for declared in snapshot.declared
-        if declared.kind == "Service" and (own_mode(declared.spec) or mode) != "advisory"
+        if declared.kind == "Service" and modes.find(declared.full_name) != ADVISORY
     }
 
 

@@ -27,7 +27,8 @@ _COMMON = f"""
     moment() AS now, version.value AS object_version, version.floor AS object_floor, plan_in_force.*,
     {load_news.ASSIGNMENTS},
     (SELECT CAST(json_agg(listed) AS text) FROM ({cordons.LISTED}) AS listed) AS cordons,
-    (SELECT CAST(json_agg(listed) AS text) FROM ({job_states.LISTED}) AS listed) AS jobs
+    (SELECT CAST(json_agg(listed) AS text) FROM ({job_states.LISTED}) AS listed) AS jobs,
+    EXISTS (SELECT FROM approval_hold) AS is_held
 """
 _FROM = f"""
     FROM version LEFT JOIN ({plans.NEWEST_IN_FORCE}) AS plan_in_force ON true WHERE version.name = 'object'
@@ -60,7 +61,7 @@ CYCLE = statement(
             model, variant, gpu_type, latency, sensitivity_factor, memory_factor, power_factor)) AS text)
          FROM correction
          WHERE latency <> '[]' OR sensitivity_factor <> 1 OR memory_factor <> 1 OR power_factor <> 1) AS corrections,
-        EXISTS (SELECT FROM approval_hold) AS is_held, ({plan_reads.NEWEST_WAITING}) AS proposal
+        ({plan_reads.NEWEST_WAITING}) AS proposal
     {_FROM}
     """,
 )
@@ -93,6 +94,7 @@ class FleetReading:
     assignments: Sequence[AssignedBody]
     cordons: Sequence[Cordon]
     jobs: Sequence[JobRow]
+    is_held: bool  # plans wait for approval after a rollback
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +114,6 @@ class CycleReading(FleetReading):
     nodes: Sequence[ObservedNode]
     failures: Sequence[RecentFailures]
     corrections: Sequence[CorrectionOfProfile]
-    is_held: bool  # plans wait for approval after a rollback
     proposal: int  # the newest plan that waits for approval; 0: none
 
 
@@ -140,7 +141,6 @@ def read_cycle(connection: Connection, assigned: int, failures_hours: float) -> 
         nodes=_listed(row.nodes, ObservedNode),
         failures=_listed(row.failures, RecentFailures),
         corrections=_listed(row.corrections, CorrectionOfProfile),
-        is_held=row.is_held,
         proposal=row.proposal or 0,
     )
 
@@ -159,6 +159,7 @@ def _common(row: Row[Any]) -> dict[str, Any]:
         "assignments": _listed(row.assignments, AssignedBody),
         "cordons": _listed(row.cordons, Cordon),
         "jobs": _listed(row.jobs, JobRow),
+        "is_held": row.is_held,
     }
 
 

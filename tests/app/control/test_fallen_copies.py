@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from app.control.domain.specs import DOWN_SECONDS
+from app.manifests.model import Key, Kind
+from app.store.plans import approval_hold, plan_reads
 from simulation.run import Simulation
 from tests.app.control.test_failed_places import (
     BIG,
@@ -18,7 +20,7 @@ from tests.app.control.test_failed_places import (
     small_service,
     until_served,
 )
-from tests.simulation.worlds import node
+from tests.simulation.worlds import node, withdraw
 
 pytestmark = pytest.mark.slow
 
@@ -62,6 +64,24 @@ def test_a_copy_that_cannot_run_any_more_after_its_rollout_is_served_from_elsewh
         for _ in until_served(simulation, "a", 2 * QUICK_SECONDS):
             assert others(simulation, "a") == before
         assert told(simulation, "many_down") == []
+
+
+def test_after_a_rollback_a_copy_that_is_down_stays_until_a_person_resumes_the_fleet(database_url: str) -> None:
+    fleet = [node("node-0"), node("node-1"), *(each for name in "abc" for each in small_service(name))]
+    with settled(database_url, *fleet) as simulation:
+        withdraw(simulation.database, Key(Kind.SERVICE, "shop", "c"))
+        simulation.advance(30)
+        unwanted = simulation.database.read(plan_reads.in_force)
+        simulation.database.write(lambda c: plan_reads.store_request(c, unwanted, "rollback", "a person"))
+        simulation.advance(35)
+        assert told(simulation, "rolled_back")
+        place = break_place(simulation, "a")
+        simulation.advance(2 * MOVES_WITHIN_SECONDS)
+        assert assigned_places(simulation, "a") == {place}
+        (message,) = told(simulation, "instance_down")
+        assert message.endswith("; it stays there, as its mode is not auto")
+        simulation.database.write(approval_hold.lift)
+        until_moved(simulation, "a", place)
 
 
 def test_what_no_other_gpu_can_take_counts_as_unserved_and_starts_there_again(database_url: str) -> None:
