@@ -4,7 +4,7 @@ python -m tests.proofs.mutants MODULE[,MODULE...] [--sample N] [--seed N] TESTS.
 
 Each mutant changes one comparison, operator, constant, condition, statement or returned value. A process is forked for
 it, in which the functions of the module get the changed code, wherever they were imported to; then the tests run there
-until the first fails. What survives is printed with its line.
+until the first fails. Processes that the tests start import the changed code. What survives is printed with its line.
 """
 
 from __future__ import annotations
@@ -12,20 +12,45 @@ from __future__ import annotations
 import argparse
 import ast
 import importlib
+import multiprocessing
 import os
 import select
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from types import CodeType, FunctionType, ModuleType
 
 import pytest
 
+from tests.support import forked
+
 PATIENCE_SECONDS = 120.0  # a mutant that hangs is found as well
+PATIENCE_TIMES = 5.0  # of what the tests take without any
+# Python runs this as it starts, where the folder that holds it is in PYTHONPATH.
+SITE = """\
+import sys
+from importlib.machinery import PathFinder, SourceFileLoader
+
+class Changed(SourceFileLoader):
+    def get_code(self, name):
+        return compile({text!r}, self.path, "exec")
+
+class Finder:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        found = PathFinder.find_spec(name, path) if name == {module!r} else None
+        if found:
+            found.loader = Changed(name, found.origin)
+        return found
+
+sys.meta_path.insert(0, Finder)
+"""
 SWAPS: Mapping[type[ast.AST], type[ast.AST]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.And: ast.Or, ast.Or: ast.And,
@@ -147,20 +172,36 @@ def _functions(holder: ModuleType | type) -> Iterator[FunctionType]:
             yield plain
 
 
-def survives(mutant: Mutant | None, tests: Sequence[str]) -> bool:
+def survives(mutant: Mutant | None, tests: Sequence[str], seconds: float = PATIENCE_SECONDS) -> bool:
     """Returns whether all tests pass with the mutant, in a process of its own."""
+    with TemporaryDirectory(prefix="mutant-") as folder:
+        return _survives(mutant, tests, seconds, Path(folder))
+
+
+def find_patience_seconds(tests: Sequence[str]) -> float:
+    """Runs the tests without any mutant; returns how long a mutant may take."""
+    began = time.monotonic()
+    assert survives(None, tests, float("inf")), "the tests fail without any mutant"
+    return max(PATIENCE_SECONDS, PATIENCE_TIMES * (time.monotonic() - began))
+
+
+def _survives(mutant: Mutant | None, tests: Sequence[str], seconds: float, folder: Path) -> bool:
     child = os.fork()
     if child == 0:
         os.setsid()
         if mutant is not None:
             apply(mutant)
+            site = SITE.format(text=ast.unparse(mutant.tree()), module=mutant.module)
+            (folder / "sitecustomize.py").write_text(site)
+            os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
+        forked.FORKS = multiprocessing.get_context("fork")  # type: ignore[assignment]  # this process has the mutant
         with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):  # noqa: PTH123
             code = pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", *tests])
         os._exit(0 if code == pytest.ExitCode.OK else 1)
     handle = os.pidfd_open(child)
     try:
-        is_over = bool(select.select([handle], [], [], PATIENCE_SECONDS)[0])
-        if not is_over:
+        is_over = bool(select.select([handle], [], [], None if seconds == float("inf") else seconds)[0])
+        with suppress(ProcessLookupError):  # processes that a test has left, too
             os.killpg(child, signal.SIGKILL)
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0 and is_over
     finally:
@@ -181,10 +222,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     mutants = draw(args.modules, args.sample, args.seed)
-    assert survives(None, args.tests), "the tests fail without any mutant"
+    seconds = find_patience_seconds(args.tests)
     survivors = 0
     for mutant in mutants:
-        if survives(mutant, args.tests):
+        if survives(mutant, args.tests, seconds):
             survivors += 1
             print(f"survived: {mutant}", flush=True)
     print(f"{len(mutants) - survivors} of {len(mutants)} mutants found")
