@@ -18,7 +18,7 @@ PROVIDERS = ("CUDAExecutionProvider", "CPUExecutionProvider")
 class OnnxModel:
     """Takes `{"inputs": {"name": [...]}}` of one sample; of a model with one input also `{"inputs": [...]}`.
 
-    A model with one input of a fixed shape and one output takes raw numbers, too.
+    A model with one input of a fixed shape and one output of numbers takes raw numbers, too.
     """
 
     def __init__(self, file: Path) -> None:
@@ -28,23 +28,25 @@ class OnnxModel:
         self._session = runtime.InferenceSession(
             str(file), _options(runtime), providers=[name for name in PROVIDERS if name in there]
         )
-        self._inputs = {
-            each.name: (self._numpy.dtype(_DTYPES.get(each.type, "float32")), tuple(each.shape))
-            for each in self._session.get_inputs()
-        }
-        self._outputs = [each.name for each in self._session.get_outputs()]
+        inputs, outputs = self._session.get_inputs(), self._session.get_outputs()
+        _refuse_types("input", inputs, tuple(_DTYPES))
+        _refuse_types("output", outputs, (*_DTYPES, TEXT))
+        self._inputs = {each.name: (self._numpy.dtype(_DTYPES[each.type]), tuple(each.shape)) for each in inputs}
+        self._outputs = [each.name for each in outputs]
+        self._answers_numbers = all(each.type != TEXT for each in outputs)
 
     def predict(self, bodies: list[bytes]) -> Answers:
         return predict_batch(bodies, self._sample, self._computed, _list_numbers, _copy_numbers)
 
     def _takes_raw(self) -> bool:
-        return len(self._inputs) == len(self._outputs) == 1 and all(
-            isinstance(size, int) for _, shape in self._inputs.values() for size in shape[1:]
-        )
+        is_fixed = all(isinstance(size, int) for _, shape in self._inputs.values() for size in shape[1:])
+        return is_fixed and self._answers_numbers and len(self._inputs) == len(self._outputs) == 1
 
     def _read_raw(self, body: bytes) -> dict[str, Any]:
         if not self._takes_raw():
-            raise BadInput("raw numbers need a model with one input of a fixed shape and one output; send JSON")
+            raise BadInput(
+                "raw numbers need a model with one input of a fixed shape and one output of numbers; send JSON"
+            )
         ((name, zeros),) = self._zeros().items()
         if len(body) != zeros.nbytes:
             raise BadInput(f"{len(body)} bytes are not {zeros.nbytes}, {zeros.dtype} of the shape {list(zeros.shape)}")
@@ -117,6 +119,13 @@ def _copy_numbers(arrays: dict[str, Any]) -> bytes:
     return bytes(array.tobytes())
 
 
+def _refuse_types(what: str, ports: Sequence[Any], allowed: tuple[str, ...]) -> None:
+    """Refuses a model whose numbers NumPy does not have, such as bfloat16, or that are no tensors."""
+    for port in ports:
+        if port.type not in allowed:
+            raise ValueError(f"the {what} {port.name} is {port.type}; allowed are {', '.join(allowed)}")
+
+
 def _options(runtime: Any) -> Any:
     """Returns the options on a share of CPU cores: no more threads than can run, and none that spins; else None."""
     threads = threads_of(os.environ)
@@ -128,6 +137,7 @@ def _options(runtime: Any) -> Any:
     return options
 
 
+TEXT = "tensor(string)"
 _DTYPES = {
     "tensor(float)": "float32",
     "tensor(double)": "float64",

@@ -61,4 +61,5 @@ class TorchModel:
 
 
 def _copy_numbers(row: Any) -> bytes:
-    return bytes(row.numpy().tobytes())
+    """Returns float32 whatever the model computes in: NumPy has no bfloat16, and a caller sees no type."""
+    return bytes(row.float().numpy().tobytes())

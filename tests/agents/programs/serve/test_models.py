@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.profiling.example import RAW, parse_example
+from agents.profiling.example import JSON, RAW, parse_example
 from tests.agents.programs.serve.running import PATH, Copy, clients, serving
 from tests.support.needs import need_no_gpu
 from tests.support.nvml_stub import needs_gcc
@@ -37,19 +37,19 @@ class InferenceSession:
         assert providers == ["CPUExecutionProvider"]
         if open(file).read() == "broken":
             raise RuntimeError("no protobuf")
-        self.fixed = open(file).read() != "free"
+        self.kind = open(file).read()
 
     def get_inputs(self):
-        return [Port("x", "tensor(float)", ["batch", 2 if self.fixed else "n"])]
+        return [Port("x", "tensor(float)", ["batch", "n" if self.kind == "free" else 2])]
 
     def get_outputs(self):
-        return [Port("y", "tensor(float)", ["batch", 2])]
+        return [Port("y", self.kind if "(" in self.kind else "tensor(float)", ["batch", 2])]
 
     def run(self, names, feed):
         assert names == ["y"] and feed["x"].dtype == numpy.float32
         if (feed["x"] == 13).any():
             raise RuntimeError("CUDA error")
-        return [feed["x"] * 2]
+        return [(feed["x"] * 2).astype(object if self.kind == "tensor(string)" else numpy.float32)]
 """
 TORCH = """
 import contextlib, numpy
@@ -65,12 +65,15 @@ class Moved(numpy.ndarray):
         return self
     def cpu(self):
         return self
+    def float(self):
+        return self.astype(numpy.float32)
     def numpy(self):
+        assert self.dtype == numpy.float32
         return self
 class jit:
     @staticmethod
     def load(file, map_location):
-        open(file).close()
+        dtype = "float16" if open(file).read() == "half" else "float32"
         class Model:
             def eval(self):
                 return self
@@ -79,7 +82,7 @@ class jit:
                     Model.is_lost = True
                 if (x == 13).any() or Model.is_lost:
                     raise RuntimeError("CUDA error")
-                return x * 2
+                return (x * 2).astype(dtype)
             is_lost = False
         return Model()
 frombuffer = numpy.frombuffer
@@ -173,6 +176,28 @@ def test_raw_numbers_are_answered_with_raw_numbers(tmp_path: Path, libraries: di
         assert struct.unpack("<2f", answer.body) == (2, 4)
         short = copy.ask("POST", example.path, b"123", kind=RAW)
         assert (short.status, short.json) == (400, {"error": "3 bytes are not 8, float32 of the shape [2]"})
+
+
+def test_a_raw_answer_is_of_a_type_that_its_caller_knows(tmp_path: Path, libraries: dict[str, str]) -> None:
+    """Half precision becomes float32; what is no number is told in JSON alone."""
+    (tmp_path / "model.pt").write_text("half")
+    with serving("--file", str(tmp_path / "model.pt"), "--shape", "2", environment=libraries) as copy:
+        answer = copy.ask("POST", PATH, struct.pack("<2f", 1, 2), kind=RAW)
+        assert struct.unpack("<2f", answer.body) == (2, 4), copy.log
+        assert sent(copy, {"inputs": [1, 2]}) == (200, {"outputs": [2.0, 4.0]})
+    (tmp_path / "model.onnx").write_text("tensor(string)")
+    with serving("--file", str(tmp_path / "model.onnx"), environment=libraries) as copy:
+        refused = copy.ask("POST", PATH, bytes(8), kind=RAW)
+        assert (refused.status, "one output of numbers" in refused.json["error"]) == (400, True)
+        assert sent(copy, {"inputs": [1, 2]}) == (200, {"outputs": {"y": [2.0, 4.0]}})
+        assert parse_example(copy.ask("GET", "/v1/example").body).kind == JSON
+
+
+def test_a_model_of_numbers_that_numpy_lacks_is_not_loaded(tmp_path: Path, libraries: dict[str, str]) -> None:
+    (tmp_path / "model.onnx").write_text("tensor(bfloat16)")
+    with serving("--file", str(tmp_path / "model.onnx"), environment=libraries, ready=False) as copy:
+        assert copy.exit_code() == 1
+        assert "cannot load: the output y is tensor(bfloat16); allowed are tensor(float)," in "\n".join(copy.log)
 
 
 def test_a_model_whose_context_is_lost_ends_its_server(tmp_path: Path, libraries: dict[str, str]) -> None:
