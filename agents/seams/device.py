@@ -38,7 +38,7 @@ class Trouble(StrEnum):
     NO_DRIVER = "no_driver"
     FAULT = "fault"  # the MPS server is in FAULT
     DOWN = "down"  # there is no MPS daemon
-    FOREIGN = "foreign"  # another owner's MPS daemon or compute mode
+    FOREIGN = "foreign"  # another owner's MPS daemon, or a process that has the device to itself
     GARBLED = "garbled"  # an answer that cannot be parsed
     UNKNOWN = "unknown"
 
@@ -136,7 +136,7 @@ class Device(Protocol):
     def exclusive(self, uuid: str, wanted: bool) -> Applied:
         """Sets EXCLUSIVE_PROCESS, in which only the MPS server opens the device; 1.0 means on, 0.0 off.
 
-        A device that others have made exclusive is not taken over: FOREIGN.
+        An exclusive device that a process outside MPS has to itself is FOREIGN; who set the mode does not matter.
         """
 
     def events(self, seconds: float) -> tuple[XidEvent, ...]:

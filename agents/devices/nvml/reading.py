@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -85,12 +86,31 @@ def list_processes(handle: Any) -> tuple[GpuProcess, ...]:
     )
 
 
+def find_holder(handle: Any) -> int:
+    """Returns the process that has an exclusive device to itself. 0 if MPS or nobody has it, or if it is not exclusive.
+
+    The mode alone says nothing: it stays when whoever set it has ended, or has lost the file that says so.
+    """
+    if pynvml.nvmlDeviceGetComputeMode(handle) != pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS:
+        return 0
+    listed = read_if_reported(partial(_grown, pynvml.nvmlDeviceGetComputeRunningProcesses_v3), handle) or ()
+    names = {process.pid: _read_name(process.pid) for process in listed}
+    if any(name.startswith(MPS_NAME) for name in names.values()):
+        return 0
+    return min((pid for pid, name in names.items() if name), default=0)
+
+
 def _of_somebody(pid: int) -> bool:
+    name = _read_name(pid)
+    return bool(name) and not name.startswith(MPS_NAME)
+
+
+def _read_name(pid: int) -> str:
+    """Returns the name of a process; empty for a dead one, which the driver lists for a while."""
     try:
-        name = Path(f"/proc/{pid}/comm").read_text()
+        return Path(f"/proc/{pid}/comm").read_text()
     except OSError:
-        return False  # the driver lists dead processes for a while
-    return not name.startswith(MPS_NAME)
+        return ""
 
 
 def _ecc_uncorrected(handle: Any) -> int:

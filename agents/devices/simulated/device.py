@@ -82,8 +82,9 @@ class SimulatedDevice:
 
     def exclusive(self, uuid: str, wanted: bool) -> Applied:
         slot = self._able(uuid, Ability.COMPUTE_MODE)
-        if wanted and slot.gpu.exclusive and (slot.original is None or slot.original.exclusive):
-            raise DeviceError(Trouble.FOREIGN, uuid, "it is exclusive already, and this agent did not make it so")
+        strangers = {context.pid for context in slot.gpu.contexts if not context.under_mps}
+        if wanted and slot.gpu.exclusive and strangers and not slot.daemon.clients():
+            raise DeviceError(Trouble.FOREIGN, uuid, f"process {min(strangers)} has it to itself, outside MPS")
         in_force = self._write(slot, replace(current_settings(slot.gpu), exclusive=wanted))
         return _applied(uuid, "the compute mode", float(wanted), float(in_force.exclusive))
 

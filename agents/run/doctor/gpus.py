@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
 from agents.devices.nvml.writer import DEFAULT_MODE, EXCLUSIVE_PROCESS_MODE
 from agents.devices.privileged.client import Privileged
 from agents.devices.privileged.setup import SOCKET
@@ -38,6 +36,7 @@ class DriverFacts:
     troubles: tuple[DeviceError, ...]  # of GPUs that are present and do not answer
     nameless: int  # GPUs that do not even report their UUID
     modes: Mapping[str, int]
+    holders: Mapping[str, int]  # by UUID: the process that has it to itself, 0 if none has
 
     @property
     def count(self) -> int:
@@ -48,21 +47,24 @@ def ask_driver(has_mps: bool) -> DriverFacts:
     """Asks the driver once; raises DeviceError if there is none."""
     from agents.devices.nvml.binding import Binding
     from agents.devices.nvml.probing import probe_gpu
+    from agents.devices.nvml.reading import find_holder
 
     binding = Binding(deadline_seconds=DEADLINE_SECONDS)
     try:
         binding.enumerate()
         answers = binding.together(lambda slot: probe_gpu(slot, has_mps))
         modes: dict[str, int] = {}
+        holders: dict[str, int] = {}
         for uuid in answers:
             try:
                 modes[uuid] = int(binding.call(uuid, "read its compute mode", binding.nvml.nvmlDeviceGetComputeMode))
+                holders[uuid] = binding.call(uuid, "look who holds it", find_holder)
             except DeviceError:
                 continue
         gpus = [answer for answer in answers.values() if isinstance(answer, GpuDevice)]
         troubles = tuple(answer for answer in answers.values() if isinstance(answer, DeviceError))
         in_order = tuple(sorted(gpus, key=lambda gpu: gpu.index))
-        return DriverFacts(binding.driver_version(), in_order, troubles, binding.silent, modes)
+        return DriverFacts(binding.driver_version(), in_order, troubles, binding.silent, modes, holders)
     finally:
         binding.close()
 
@@ -110,14 +112,13 @@ def describe_gpus(facts: DriverFacts) -> Iterator[DoctorFinding]:
             yield warn(name, f"{text}: {consequences}", advice)
 
 
-def compute_modes(facts: DriverFacts, folder: Path) -> Iterator[DoctorFinding]:
+def compute_modes(facts: DriverFacts) -> Iterator[DoctorFinding]:
     """Checks compute modes: in EXCLUSIVE_PROCESS a process that avoids MPS cannot open the device at all."""
-    changed = _find_changed(folder / "originals.json")
     for gpu in facts.gpus:
         mode, name = facts.modes.get(gpu.uuid), f"compute mode {gpu.index}"
-        if mode == EXCLUSIVE_PROCESS_MODE and gpu.uuid not in changed:
-            advice = f"See who needs it, or give it back: nvidia-smi -i {gpu.index} -c DEFAULT"
-            yield fail(name, "exclusive, and this agent did not make it so: nothing is started on it", advice)
+        if holder := facts.holders.get(gpu.uuid):
+            advice = "Stop that process, or keep this GPU out of the fleet."
+            yield fail(name, f"process {holder} has it to itself, outside MPS: nothing is started on it", advice)
         elif mode == EXCLUSIVE_PROCESS_MODE:
             yield ok(name, "exclusive: only the MPS server can open the device")
         elif mode == DEFAULT_MODE:
@@ -125,17 +126,6 @@ def compute_modes(facts: DriverFacts, folder: Path) -> Iterator[DoctorFinding]:
         elif mode is not None:
             advice = f"Allow compute on it: nvidia-smi -i {gpu.index} -c DEFAULT"
             yield fail(name, f"mode {mode}: the device refuses all compute work", advice)
-
-
-def _find_changed(path: Path) -> frozenset[str]:
-    """Returns the GPUs whose compute mode this agent has changed; none if its record cannot be read."""
-    from agents.devices.nvml.originals import Originals
-
-    try:
-        originals = Originals(path)
-    except (OSError, msgspec.MsgspecError):
-        return frozenset()
-    return frozenset(uuid for uuid in originals.changed() if originals.of(uuid).compute_mode is not None)
 
 
 def check_settable(helper: Path | None) -> Iterator[DoctorFinding]:

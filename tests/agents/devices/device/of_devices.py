@@ -226,16 +226,28 @@ def exclusive_process_is_switched_on_and_off(made: Made) -> None:
 
 
 @check
-def a_device_that_others_made_exclusive_is_not_taken_over(made: Made) -> None:
-    uuid, other, _ = made.stage.uuids
+def a_device_that_a_process_outside_mps_has_to_itself_is_not_taken_over(made: Made) -> None:
+    uuid = made.stage.uuids[0]
+    stranger = made.stage.occupy(uuid, 1.0)
     made.stage.preset(uuid, cap_w=found(made.device, uuid).power_default_w, exclusive=True)
     writes = made.stage.writes()
     troubled(lambda: made.device.exclusive(uuid, True), Trouble.FOREIGN)
     assert made.stage.writes() == writes
-    made.device.exclusive(other, True)
+    made.stage.vacate(stranger)
+    assert made.device.exclusive(uuid, True).applied == 1.0
+
+
+@check
+def an_exclusive_device_that_nobody_holds_is_taken_whoever_made_it_so_and_left_as_it_was(made: Made) -> None:
+    """An agent that has lost its state folder finds its own mode like this."""
+    uuid = made.stage.uuids[0]
+    made.stage.preset(uuid, cap_w=found(made.device, uuid).power_default_w, exclusive=True)
+    assert made.device.exclusive(uuid, True).applied == 1.0
+    made.mps.start(uuid)
     device, _ = made.stage.reopen()
-    assert device.exclusive(other, True).applied == 1.0, "it was made so by this agent"
-    troubled(lambda: device.exclusive(uuid, True), Trouble.FOREIGN)
+    assert device.exclusive(uuid, True).applied == 1.0
+    device.restore()
+    assert made.stage.truth(uuid).exclusive
 
 
 @check

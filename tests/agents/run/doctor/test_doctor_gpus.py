@@ -16,8 +16,7 @@ from uuid import uuid4
 import pytest
 
 from agents.devices.mps import MpsControl
-from agents.devices.nvml.originals import Original, Originals
-from agents.devices.nvml.writer import DEFAULT_MODE, EXCLUSIVE_PROCESS_MODE, PROHIBITED_MODE
+from agents.devices.nvml.writer import EXCLUSIVE_PROCESS_MODE, PROHIBITED_MODE
 from tests.support import fake_mps
 from tests.support.nvml_stub import NvmlState, environment, needs_gcc
 from tests.support.nvml_stub.state import UNKNOWN
@@ -120,16 +119,15 @@ def test_a_missing_ability_of_a_device_is_named_with_its_consequence(machine: Ma
 
 
 @pytest.mark.slow
-def test_a_device_that_others_prohibited_or_made_exclusive_is_a_failure(machine: Machine) -> None:
+def test_a_device_that_is_prohibited_or_that_a_process_has_to_itself_is_a_failure(machine: Machine) -> None:
     machine.nvml.set(0, "compute_mode", PROHIBITED_MODE)
     machine.nvml.set(1, "compute_mode", EXCLUSIVE_PROCESS_MODE)
     examined = machine.examined()
-    assert examined.level("compute mode 0") == examined.level("compute mode 1") == "fail"
-    assert "this agent did not make it so" in examined.found("compute mode 1")
-    Originals(machine.state / "originals.json").keep(machine.uuids[1], Original(compute_mode=DEFAULT_MODE))
-    assert machine.examined().level("compute mode 1") == "ok", "this agent made it so"
-    (machine.state / "originals.json").write_text("?")
-    assert machine.examined().level("compute mode 1") == "fail", "it no longer knows"
+    assert (examined.level("compute mode 0"), examined.level("compute mode 1")) == ("fail", "ok")
+    machine.nvml.process(1, os.getpid(), 1.0)
+    examined = machine.examined()
+    assert examined.level("compute mode 1") == "fail"
+    assert f"process {os.getpid()} has it to itself" in examined.found("compute mode 1")
 
 
 @pytest.mark.slow
