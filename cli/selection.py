@@ -60,8 +60,8 @@ def find(client: ApiClient, kind: Kind, text: str) -> dict[str, Any]:
 
 
 def find_all(client: ApiClient, kind: Kind, names: Sequence[str]) -> list[dict[str, Any]]:
-    """Returns the objects of these names, before the first of them is changed; of a single one the server says it."""
-    return [find(client, kind, name) for name in names] if len(names) > 1 else []
+    """Returns the objects of these names, so that all are known before the first of them is changed."""
+    return [find(client, kind, name) for name in names]
 
 
 def by_name(client: ApiClient, kind: Kind, name: str) -> list[dict[str, Any]]:

@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
         if not args.places:
             return show(client, args)
         places = [read_place(place) for place in args.places]
-        for (node, gpu), found in zip(places, find_all(client, Kind.NODE, [node for node, _ in places]), strict=False):
+        for (node, gpu), found in zip(places, find_all(client, Kind.NODE, [node for node, _ in places]), strict=True):
             if gpu is not None and gpu >= found["spec"]["gpus"]:
                 raise Failed(
                     f"node {node} has {found['spec']['gpus']} GPUs; there is no GPU {gpu}; nothing was changed"
