@@ -15,7 +15,7 @@ from agents.admission.programs import find_unsafe
 from agents.admission.reading import INSIDE, AllowList
 from agents.admission.volumes import find_folder
 from agents.contract.admitted import AdmittedEntry, find_not_admitted
-from agents.contract.paths import hole_out
+from agents.contract.paths import make_rule
 from agents.contract.runtimes import VOLUME, OwnProbe, OwnRuntime
 from agents.host.trusted_path import PathRefused
 from agents.templates import Confined, Filled, Probe
@@ -41,7 +41,7 @@ def fill_own(
     if refused:
         more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
         return _refused(refused[0].field, refused[0].message + more)
-    unsafe = "" if runtime.image else find_unsafe(runnable(runtime.argv))
+    unsafe = "" if runtime.image else find_unsafe(fill_program(runtime.argv))
     if unsafe:
         return _refused("command", unsafe)
     folders: dict[str, str] = {}
@@ -63,7 +63,7 @@ def fill_own(
 def refused_command(allow_list: AllowList, argv: tuple[str, ...], kind: str) -> ArgumentRefused | None:
     """Returns why the node does not admit a further command of a job, such as the one that saves; None if it does."""
     refused = find_not_admitted(allow_list.startable_by(kind), OwnRuntime(command=argv))
-    message = refused[0].message if refused else find_unsafe(runnable(argv))
+    message = refused[0].message if refused else find_unsafe(fill_program(argv))
     return _refused("checkpoint.command", message) if message else None
 
 
@@ -107,7 +107,7 @@ def admitted_paths(runtime: OwnRuntime) -> tuple[str, ...]:
         return runtime.paths
     health = runtime.probes.health if runtime.probes else None
     asked = (health.path if health else "", runtime.drain.path if runtime.drain else "", METRICS)
-    return ("* /**", *(f"!* {hole_out(path)}" for path in dict.fromkeys(asked) if path))
+    return ("* /**", *(f"!* {make_rule(path)}" for path in dict.fromkeys(asked) if path))
 
 
 def _words(allow_list: AllowList, runtime: OwnRuntime, builtin: Builtin, folders: Mapping[str, str]) -> dict[str, str]:
@@ -121,7 +121,7 @@ def _words(allow_list: AllowList, runtime: OwnRuntime, builtin: Builtin, folders
     return words
 
 
-def runnable(argv: tuple[str, ...]) -> tuple[str, ...]:
+def fill_program(argv: tuple[str, ...]) -> tuple[str, ...]:
     """Returns the words of a command with the one placeholder that may name a program."""
     return (sys.executable if argv[0] == "{python}" else argv[0], *argv[1:])
 
@@ -159,7 +159,7 @@ def find_unusable(allow_list: AllowList, kind: str) -> list[str]:
     """Returns the programs and volumes that the list admits and that this node would refuse as they are now."""
     found = []
     for entry in allow_list.startable_by(kind):
-        unsafe = "" if entry.is_of_images else find_unsafe(runnable(entry.argv))
+        unsafe = "" if entry.is_of_images else find_unsafe(fill_program(entry.argv))
         found += [f"admit.{entry.name}: {unsafe}"] if unsafe else []
     for name in allow_list.volumes:
         try:

@@ -30,22 +30,22 @@ PathTable: TypeAlias = Annotated[
 
 
 @lru_cache(maxsize=4096)
-def paths_key(rules: tuple[str, ...]) -> str:
+def hash_rules(rules: tuple[str, ...]) -> str:
     """Returns the key of rules, which is the same wherever they are the same."""
     return blake2b("\n".join(rules).encode(), digest_size=16).hexdigest()
 
 
-def table_of(every: Iterable[tuple[str, ...] | None]) -> dict[str, tuple[str, ...]]:
+def build_table(every: Iterable[tuple[str, ...] | None]) -> dict[str, tuple[str, ...]]:
     """Returns the table of all these rules, without what is not known."""
-    return {paths_key(rules): rules for rules in every if rules is not None}
+    return {hash_rules(rules): rules for rules in every if rules is not None}
 
 
-def look_up(table: Mapping[str, tuple[str, ...]], key: str) -> tuple[str, ...] | None:
+def find_rules(table: Mapping[str, tuple[str, ...]], key: str) -> tuple[str, ...] | None:
     """Returns the rules of a key: none if the table lacks it, and None if they are not known."""
     return table.get(key, ()) if key else None
 
 
-def hole_out(path: str) -> str:
+def make_rule(path: str) -> str:
     """Returns a request's path as a rule has it, without its query; what no rule can spell becomes a hole."""
     segments = path.partition("?")[0].lstrip("/").split("/")
     return "/" + "/".join(segment if re.fullmatch(_SEGMENT, segment) else "{x}" for segment in segments if segment)

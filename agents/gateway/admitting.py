@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 
-from agents.contract.paths import look_up, paths_key
+from agents.contract.paths import find_rules, hash_rules
 from agents.gateway.desired import Desired
 from agents.templates.reading import read
 
@@ -40,7 +40,7 @@ def render_expressions(rules: tuple[str, ...]) -> tuple[str, ...]:
         return ()
     guard = f"(?!(?i:{refused})(?:/|$))(?!.*{_NEEDLESS_ESCAPE})" if refused else ""
     admitted = (_expression(rule) for rule in rules if not rule.startswith("!"))
-    return tuple(f"^{paths_key(rules)}:{guard}(?:{'|'.join(part)})$" for part in _parts(admitted))
+    return tuple(f"^{hash_rules(rules)}:{guard}(?:{'|'.join(part)})$" for part in _parts(admitted))
 
 
 def _parts(expressions: Iterable[str]) -> Iterator[list[str]]:
@@ -80,7 +80,7 @@ def list_rules(desired: Desired) -> dict[str, set[tuple[str, ...]]]:
     found: dict[str, set[tuple[str, ...]]] = {}
     drained: dict[str, set[tuple[str, ...]]] = {}
     for source, route in desired.routes():
-        rules = look_up(desired.sources[source].paths, route.paths)
+        rules = find_rules(desired.sources[source].paths, route.paths)
         among = drained if route.drained else found
         among.setdefault(route.service, set()).add(read_shipped_rules() if rules is None else rules)
     return drained | found
@@ -94,7 +94,7 @@ def list_expressions(desired: Desired) -> dict[str, str]:
 
 def list_keys(desired: Desired) -> dict[str, str]:
     """Returns the map of each service's keys."""
-    return {service: join_keys(map(paths_key, rules)) for service, rules in list_rules(desired).items()}
+    return {service: join_keys(map(hash_rules, rules)) for service, rules in list_rules(desired).items()}
 
 
 def join_keys(keys: Iterable[str]) -> str:

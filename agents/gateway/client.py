@@ -12,7 +12,7 @@ from urllib.parse import quote, urlsplit
 import msgspec
 
 from agents.contract.gateways import TokenTotals
-from agents.contract.paths import paths_key, table_of
+from agents.contract.paths import build_table, hash_rules
 from agents.gateway.wire import DeclaredRoutes, GatewayRefusal, RoutesInForce, RouteSpec, SidecarCounts
 from agents.host.wire import connect
 from agents.seams.routes import Acknowledged, Route, RoutesAway, RouteState
@@ -60,7 +60,7 @@ class SidecarRoutes:
                 route.address,
                 route.weight,
                 route.drained,
-                paths="" if route.paths is None else paths_key(route.paths),
+                paths="" if route.paths is None else hash_rules(route.paths),
             )
             for route in routes
         )
@@ -74,7 +74,7 @@ class SidecarRoutes:
         if specs != self._declared:  # an unchanged declaration keeps its number, which costs the sidecar no write
             self._sequence += 1
             self._declared = specs
-        body = msgspec.json.encode(DeclaredRoutes(self._sequence, specs, table_of(route.paths for route in routes)))
+        body = msgspec.json.encode(DeclaredRoutes(self._sequence, specs, build_table(route.paths for route in routes)))
         answer = self._ask("PUT", f"/v1/routes/{quote(self._source)}", body)
         try:
             in_force = _in_force.decode(answer)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hmac
-import sys
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from agents.admission.filling import NOT_ADMITTED, admitted_paths, fill_own, refused_command
+from agents.admission.filling import NOT_ADMITTED, admitted_paths, fill_own, fill_program, refused_command
 from agents.admission.reading import AllowList
 from agents.contract.assignments import SIGNALS, AssignedInstance, JobTerms
 from agents.keeper.copies import NodeCopy
@@ -133,11 +132,12 @@ class Filler:
 
     def _with_terms(self, filled: Filled, terms: JobTerms) -> Filled | ArgumentRefused:
         """Returns the filled form with the way in which the job saves; a command must be admitted like any other."""
-        if terms.checkpoint_command and (not filled.confined or filled.image):
+        command = terms.checkpoint_command
+        if command and (not filled.confined or filled.image):
             message = "only a job that runs a command of its own may save by a command"
             return ArgumentRefused(NOT_ADMITTED, "checkpoint.command", message)
-        if terms.checkpoint_command:
-            refused = refused_command(self._allow_list, terms.checkpoint_command, self._kind)
+        if command:
+            refused = refused_command(self._allow_list, command, self._kind)
             if refused is not None:
                 return refused
         if terms.checkpoint_signal and terms.checkpoint_signal not in SIGNALS:
@@ -145,7 +145,7 @@ class Filler:
             return ArgumentRefused("out_of_range", "checkpoint.signal", f"{terms.checkpoint_signal} is not {allowed}")
         return replace(
             filled,
-            checkpoint_command=_runnable(terms.checkpoint_command) or filled.checkpoint_command,
+            checkpoint_command=fill_program(command) if command else filled.checkpoint_command,
             checkpoint_signal=terms.checkpoint_signal or filled.checkpoint_signal,
             checkpoint_seconds=min(terms.checkpoint_seconds, LONGEST_SAVE_SECONDS) or filled.checkpoint_seconds,
         )
@@ -158,7 +158,3 @@ def _reason_of(refused: ArgumentRefused) -> tuple[str, str]:
     if refused.reason == NOT_ADMITTED:
         return NOT_ADMITTED, f"{refused.field}: {refused.message}"
     return "refused_arguments", f"{refused.field}: {refused.message} ({refused.reason})"
-
-
-def _runnable(argv: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(word.replace("{python}", sys.executable) for word in argv)

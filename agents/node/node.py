@@ -10,7 +10,7 @@ from datetime import datetime
 
 from agents.contract.assignments import Assignment
 from agents.contract.logs import LogText, LogWanted
-from agents.contract.paths import table_of
+from agents.contract.paths import build_table
 from agents.contract.reports import COPY, Answer, Copy, Inventory, UsageInterval
 from agents.host import clocks
 from agents.keeper.copies import NodeCopy
@@ -246,7 +246,7 @@ class LocalNode:
                 )
                 for copy in copies
             ),
-            paths=table_of(keeper.filler.paths(copy) for copy in copies if copy.served),
+            paths=build_table(keeper.filler.paths(copy) for copy in copies if copy.served),
             held_back=tuple(
                 reporting.held_back(held, keeper.exit_code(held.instance))
                 for held in keeper.held[: reporting.MOST_OF_A_KIND]

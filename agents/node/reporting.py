@@ -10,7 +10,7 @@ import msgspec
 
 from agents.contract.admitted import AdmittedEntry, MetadataState
 from agents.contract.fields import LATENCY_EDGES_MS
-from agents.contract.paths import paths_key
+from agents.contract.paths import hash_rules
 from agents.contract.reports import (
     OF_GPU,
     OF_SPELL,
@@ -131,7 +131,7 @@ def reported_copy(
         reason=copy.reason,
         message=_sentence(copy.message),
         gpus=tuple(index[gpu] for gpu in copy.gpus if gpu in index),
-        paths=paths_key(paths) if copy.served and paths is not None else "",
+        paths=hash_rules(paths) if copy.served and paths is not None else "",
     )
 
 

@@ -16,7 +16,7 @@ from agents.contract.addresses import IpNetwork
 from agents.contract.assignments import AssignedInstance, Assignment, owner_name
 from agents.contract.fields import LEAVING_STAGES, UP_STAGES
 from agents.contract.gateways import EndpointCopy, Endpoints, ServiceEndpoints
-from agents.contract.paths import look_up, paths_key, table_of
+from agents.contract.paths import build_table, find_rules, hash_rules
 from agents.contract.reports import Copy
 from app.nodes.detail import NodeDetail
 from app.nodes.refused_copies import RefusedCopy, find_address_fault
@@ -80,9 +80,9 @@ def list_copies(
             refused.append(RefusedCopy(copy.id, objection))
             continue
         weight = max(instance.rate_per_second if instance else 0.0, SMALLEST_WEIGHT)
-        paths = look_up(detail.paths, copy.paths)  # under their own key: a node could give them another's
-        key_of_paths = "" if paths is None else paths_key(paths)
-        endpoint = EndpointCopy(copy.id, node, copy.address, weight, copy.stage in LEAVING_STAGES, paths=key_of_paths)
+        paths = find_rules(detail.paths, copy.paths)  # under their own key: a node could give them another's
+        rules_key = "" if paths is None else hash_rules(paths)
+        endpoint = EndpointCopy(copy.id, node, copy.address, weight, copy.stage in LEAVING_STAGES, paths=rules_key)
         found.append(ServiceCopy(service, copy.instance, endpoint, instance, paths))
     return NodeCopies(tuple(found), tuple(refused))
 
@@ -98,7 +98,7 @@ def _objection(copy: Copy, service: str, number: int, networks: Sequence[IpNetwo
 
 
 def list_endpoints(
-    version: int, copies: Iterable[ServiceCopy], limits: Mapping[str, GatewayLimit], declared: Iterable[str] = ()
+    version: int, copies: Iterable[ServiceCopy], limits: Mapping[str, GatewayLimit], declared: Iterable[str]
 ) -> Endpoints:
     """Returns every service that is declared, or has a copy or a limit, by name.
 
@@ -111,7 +111,7 @@ def list_endpoints(
         if copy.assigned is not None or copy.instance not in assigned:  # otherwise the instance belongs to another node
             by_service.setdefault(copy.service, []).append(copy)
     services = tuple(_service(name, by_service[name], limits.get(name, GatewayLimit())) for name in sorted(by_service))
-    return Endpoints(version, services, table_of(copy.paths for listed in by_service.values() for copy in listed))
+    return Endpoints(version, services, build_table(copy.paths for listed in by_service.values() for copy in listed))
 
 
 def _service(name: str, copies: list[ServiceCopy], limit: GatewayLimit) -> ServiceEndpoints:

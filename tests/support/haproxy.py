@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from agents.contract.paths import paths_key, table_of
+from agents.contract.paths import build_table, hash_rules
 from agents.gateway.client import SidecarRoutes
 from agents.gateway.configuration import render_base
 from agents.gateway.desired import Desired
@@ -27,7 +27,7 @@ from tests.support.ports import free_port
 ROOT = Path(__file__).parents[2]
 PROGRAM = Path("/usr/sbin/haproxy")
 ANY_PATH = ("* /**",)  # the rules of copies that answer whatever they are asked
-ANY_KEY, ANY_TABLE = paths_key(ANY_PATH), table_of([ANY_PATH])
+ANY_KEY, ANY_TABLE = hash_rules(ANY_PATH), build_table([ANY_PATH])
 
 
 class Gateway:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from agents.contract.paths import RULE, paths_key, table_of
+from agents.contract.paths import RULE, build_table, hash_rules
 from agents.gateway.admitting import (
     NOTHING,
     list_expressions,
@@ -223,26 +223,26 @@ def test_while_two_kinds_of_server_serve_only_what_both_admit_arrives(gateway: G
 
 
 def spec(copy: str, rules: tuple[str, ...], drained: bool = False) -> RouteSpec:
-    return RouteSpec(copy, "shop/x", "127.0.0.1:9000", drained=drained, paths=paths_key(rules))
+    return RouteSpec(copy, "shop/x", "127.0.0.1:9000", drained=drained, paths=hash_rules(rules))
 
 
 def test_a_service_of_more_kinds_of_server_than_haproxy_asks_for_admits_nothing() -> None:
     kinds = [(f"GET /{at}",) for at in range(4)]
     for count in (1, 2, 3, 4):
         routes = tuple(spec(str(at), rules) for at, rules in enumerate(kinds[:count]))
-        desired = declare(Desired(), "node-1", DeclaredRoutes(1, routes, table_of(kinds)))
+        desired = declare(Desired(), "node-1", DeclaredRoutes(1, routes, build_table(kinds)))
         keys = list_keys(desired)["shop/x"].split(".")
-        assert set(keys) == ({paths_key(rules) for rules in kinds[:count]} if count <= 3 else {NOTHING})
+        assert set(keys) == ({hash_rules(rules) for rules in kinds[:count]} if count <= 3 else {NOTHING})
 
 
 def test_only_copies_that_get_new_requests_decide_what_a_service_admits() -> None:
     old, new = ("GET /old",), ("GET /new",)
-    table = table_of([old, new])
+    table = build_table([old, new])
     both = declare(Desired(), "n", DeclaredRoutes(1, (spec("a", old, drained=True), spec("b", new)), table))
-    assert set(list_keys(both)["shop/x"].split(".")) == {paths_key(new)}
+    assert set(list_keys(both)["shop/x"].split(".")) == {hash_rules(new)}
     last = declare(Desired(), "n", DeclaredRoutes(1, (spec("a", old, drained=True),), table))
-    assert set(list_keys(last)["shop/x"].split(".")) == {paths_key(old)}
-    lost = declare(Desired(), "n", DeclaredRoutes(1, (spec("a", old),), table_of([new])))
+    assert set(list_keys(last)["shop/x"].split(".")) == {hash_rules(old)}
+    lost = declare(Desired(), "n", DeclaredRoutes(1, (spec("a", old),), build_table([new])))
     assert list_expressions(lost) == {}, "rules that a message lacks admit nothing"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from agents.contract.assignments import AssignedInstance
-from agents.contract.paths import hole_out
+from agents.contract.paths import make_rule
 from agents.keeper.copies import NodeCopy
 from agents.keeper.filler import Filler
 from agents.templates.reading import read
@@ -43,4 +43,4 @@ def test_an_own_server_admits_what_it_declares_or_all_but_what_its_agent_asks(tm
     assert filler.paths(silent) == ("* /**", "!* /up", "!* /admin/{x}", "!* /metrics")
     unknown = copy("c", template="no-such-template")
     assert filler.paths(unknown) is None, "what a template that is gone admitted is not known"
-    assert hole_out("/") == "/"
+    assert make_rule("/") == "/"

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from agents.contract.assignments import AssignedInstance, Assignment
-from agents.contract.paths import paths_key, table_of
+from agents.contract.paths import build_table, hash_rules
 from agents.contract.reports import Copy
 from app.nodes.detail import InstanceOwner, NodeDetail
 from app.nodes.endpoints import MOST_UP, ServiceCopy, list_endpoints, select_services
@@ -42,7 +42,7 @@ def list_copies(node: str, detail: NodeDetail, assignment: Assignment | None) ->
 
 def shown(*of_nodes: tuple[ServiceCopy, ...]) -> dict[str, bool]:
     """Whether each copy is drained."""
-    (service,) = list_endpoints(1, (one for copies in of_nodes for one in copies), {}).services
+    (service,) = list_endpoints(1, (one for copies in of_nodes for one in copies), {}, ()).services
     return {copy.id: copy.drained for copy in service.copies}
 
 
@@ -92,7 +92,7 @@ def test_both_copies_of_a_hand_over_serve_until_the_node_drains_one() -> None:
 
 def test_a_service_says_its_promise_and_its_limit_also_without_a_copy() -> None:
     limits = {"shop/search": GatewayLimit(100, 0.25, 7), "lab/unserved": GatewayLimit(shed_share=1.0)}
-    unserved, search = list_endpoints(1, list_copies("node-1", said(copy("a")), told("i-1")), limits).services
+    unserved, search = list_endpoints(1, list_copies("node-1", said(copy("a")), told("i-1")), limits, ()).services
     assert (search.slo_ms, search.percentile) == (80.0, 98.0)
     assert (search.queue_limit, search.shed_share, search.retry_after_seconds) == (100, 0.25, 7)
     assert (unserved.service, unserved.copies, unserved.shed_share) == ("lab/unserved", (), 1.0)
@@ -104,23 +104,23 @@ def test_a_copy_says_how_many_requests_it_answers_in_time_if_the_plan_knows_its_
         *list_copies("node-1", said(copy("a"), copy("old", instance="i-9")), told("i-1")),
         *list_copies("node-2", said(copy("b", instance="i-2")), told("i-2")),
     )
-    (service,) = list_endpoints(1, copies, limits).services
+    (service,) = list_endpoints(1, copies, limits, ()).services
     assert {copy.id: copy.in_time for copy in service.copies} == {"a": 24, "old": 0, "b": 0}
 
 
 def test_a_tenant_is_told_of_its_own_services_without_addresses() -> None:
     mine, others = ("GET /v1/mine",), ("POST /v1/secret-plans",)
     other = NodeDetail(
-        copies=(copy("b", instance="i-2", paths=paths_key(others)),),
+        copies=(copy("b", instance="i-2", paths=hash_rules(others)),),
         owners={"i-2": InstanceOwner("shopping", "search")},
-        paths=table_of([others]),
+        paths=build_table([others]),
     )
-    detail = msgspec.structs.replace(said(copy("a", paths=paths_key(mine))), paths=table_of([mine]))
-    both = list_endpoints(3, (*list_copies("node-1", detail, told("i-1")), *list_copies("node-2", other, None)), {})
-    assert both.paths == table_of([mine, others])
+    detail = msgspec.structs.replace(said(copy("a", paths=hash_rules(mine))), paths=build_table([mine]))
+    both = list_endpoints(3, (*list_copies("node-1", detail, told("i-1")), *list_copies("node-2", other, None)), {}, ())
+    assert both.paths == build_table([mine, others])
     own = select_services(both, "shop", "")
     assert [(copy.id, copy.node, copy.address) for copy in own.services[0].copies] == [("a", "node-1", "")]
-    assert (len(own.services), own.version, own.paths) == (1, 3, table_of([mine]))
+    assert (len(own.services), own.version, own.paths) == (1, 3, build_table([mine]))
     assert select_services(both, "shop", "shopping/search").services == ()
 
 
@@ -128,13 +128,13 @@ def test_a_node_names_the_paths_of_its_own_copies_and_of_no_others() -> None:
     """A key stands for rules of which it is the hash, whatever a node writes under it."""
     modest, greedy = ("POST /v1/x",), ("* /**",)
     lying = NodeDetail(
-        copies=(copy("a", paths=paths_key(modest)), copy("b", paths="0" * 32), copy("c", "draining")),
+        copies=(copy("a", paths=hash_rules(modest)), copy("b", paths="0" * 32), copy("c", "draining")),
         owners={"i-1": InstanceOwner("shop", "search")},
-        paths={paths_key(modest): greedy},
+        paths={hash_rules(modest): greedy},
     )
     found = list_copies("node-1", lying, None)
     assert [(each.copy.paths, each.paths) for each in found] == [
-        (paths_key(greedy), greedy), (paths_key(()), ()), ("", None)
+        (hash_rules(greedy), greedy), (hash_rules(()), ()), ("", None)
     ]  # fmt: skip
 
 
