@@ -9,33 +9,35 @@ from agents.node.state_folder import NodeRecord, StateFolder
 
 
 class RecordKeeper:
-    """The node's record; `drain` gets the GPUs that are to be emptied."""
+    """The node's record, which is read anew each time: whoever joins the node forgets its indexes there.
+
+    `drain` gets the GPUs that are to be emptied.
+    """
 
     def __init__(self, folder: StateFolder) -> None:
         self._folder = folder
-        self._record = folder.node_record()
         self.drain: Callable[[Collection[str]], None] = lambda gpus: None
 
     @property
     def gpus(self) -> GpuIndexes:
-        return self._record.gpus
+        return self._folder.node_record().gpus
 
     @property
     def draining(self) -> tuple[str, ...]:
-        return tuple(self._record.draining)
+        return tuple(self._folder.node_record().draining)
 
     def keep_gpus(self, gpus: GpuIndexes) -> None:
         """Saves which device each index means; an operator's drain stays with the index, if that is known."""
-        before = {gpu.uuid: index for index, gpu in self._record.gpus.items()}
-        drained = {before.get(uuid, uuid) for uuid in self._record.draining}
-        draining = [gpu.uuid for index, gpu in gpus.items() if not drained.isdisjoint((index, gpu.uuid))]
-        self._keep(NodeRecord(dict(gpus), sorted(draining)))
+        record = self._folder.node_record()
+        before = {gpu.uuid: index for index, gpu in record.gpus.items()}
+        drained = {before.get(uuid, uuid) for uuid in record.draining}
+        self._keep(gpus, [gpu.uuid for index, gpu in gpus.items() if not drained.isdisjoint((index, gpu.uuid))])
 
     def keep_draining(self, draining: Collection[str]) -> None:
         """Saves which GPUs are drained."""
-        self._keep(NodeRecord(self._record.gpus, sorted(draining)))
+        self._keep(self.gpus, draining)
 
-    def _keep(self, record: NodeRecord) -> None:
+    def _keep(self, gpus: GpuIndexes, draining: Collection[str]) -> None:
+        record = NodeRecord(dict(gpus), sorted(draining))
         self._folder.keep_node_record(record)  # raises on a full disk, so that no drain is in force without being saved
-        self._record = record
         self.drain(record.draining)

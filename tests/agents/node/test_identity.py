@@ -153,3 +153,18 @@ def test_an_operators_drain_stays_with_the_index(boards: Boards) -> None:
     node = boards.opened()
     assert (node.draining, node.watch.indexes[0]) == (("GPU-new",), "GPU-new"), "with the device, when joined again"
     node.stop()
+
+
+@needs_gcc
+def test_a_drain_stays_with_its_device_when_the_node_joins_again_while_its_agent_runs(boards: Boards) -> None:
+    boards.reported()
+    for number in range(3):  # the bus is numbered the other way round, elsewhere: indexes follow their UUIDs
+        boards.state.set(number, "pci", f"00000000:{0x40 - number:02X}:00.0")
+    node = boards.opened()
+    node.drain([0])
+    assert (node.watch.indexes[0], node.draining) == (A, (A,))
+    StateFolder(boards.folder / "state").forget_indexes()  # as `join` does
+    node.forget_indexes()
+    node.watch.tick()
+    assert (node.watch.indexes, node.draining) == ({0: C, 1: B, 2: A}, (A,))
+    node.stop()
