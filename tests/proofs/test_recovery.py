@@ -18,11 +18,10 @@ CYCLES = 2
 HELD_UP_SECONDS = 80.0  # longer than those cycles; with the rest of a minute after a second failure it is soon enough
 FAILED_TWICE = text(
     """
-    UPDATE plan SET state = 'superseded', decided_at = CAST(:at AS timestamptz),
-        rollout = jsonb_build_object('failed', jsonb_build_array(
-            jsonb_build_object('owner', 'shop/shop-2', 'at', CAST(:at AS timestamptz) - interval '1 minute'),
-            jsonb_build_object('owner', 'shop/shop-2', 'at', CAST(:at AS timestamptz))))
-    WHERE generation = (SELECT min(generation) FROM plan HAVING count(*) > 1)
+    UPDATE plan SET rollout = rollout || jsonb_build_object('failures', jsonb_build_array(
+        jsonb_build_object('owner', 'shop/shop-2', 'place', NULL, 'at', CAST(:at AS float8) - 60),
+        jsonb_build_object('owner', 'shop/shop-2', 'place', NULL, 'at', CAST(:at AS float8))))
+    WHERE generation = (SELECT max(generation) FROM plan WHERE rollout ? 'pending')
     """
 )
 
@@ -50,8 +49,8 @@ class HeldUp(Campaign):
             self.tools.gateway.away.clear()
 
     def note_failed_steps(self) -> None:
-        """Notes an earlier plan in which a service's step failed twice, just now."""
-        at = {"at": self.simulation.clock.now().isoformat()}
+        """Notes that a step of a service failed twice, just now."""
+        at = {"at": self.simulation.clock.now().timestamp()}
         noted = self.simulation.database.write(lambda connection: connection.execute(FAILED_TWICE, at).rowcount)
         assert noted == 1
 

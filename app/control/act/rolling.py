@@ -69,7 +69,7 @@ def take_rollout_step(
     if step.changed or step.state != before or state != plan.state or "pending" not in plan.rollout:
         settled = RolloutProgress(
             state,
-            _rollout_row(step, state) | _failed(step, view, state),
+            _rollout_row(step, state),
             step.message or None,
             step.desired if step.is_over and state is PlanState.STOPPED else step.target,
         )
@@ -148,15 +148,6 @@ def _rollout_row(step: Advance, after: PlanState) -> dict[str, Any]:
         replace(step.state, left_out=()) if after is PlanState.STOPPED else step.state
     )
     return found
-
-
-def _failed(step: Advance, view: FleetView, after: PlanState) -> dict[str, Any]:
-    """Returns the steps that failed, for the store: their owners rest before a retry, unless the retry succeeded."""
-    if view.plan is None or (view.plan.state == PlanState.ROLLING and after is PlanState.DONE):
-        return {}
-    new = [{"owner": failed.owner, "place": failed.place, "at": view.at.isoformat()} for failed in step.failed]
-    known = [*view.plan.rollout.get("failed", ()), *new]
-    return {"failed": known} if known else {}
 
 
 def _unproven(assigned: Desired, target: Desired, types: Mapping[str, str]) -> frozenset[str]:

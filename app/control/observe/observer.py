@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TypeAlias
 
 import msgspec
@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 from agents.contract.assignments import Assignment
 from agents.contract.reports import Copy
 from app.control.domain.desired import Desired, FleetStatus, InstanceStatus, NodeDesired
+from app.control.domain.failures import group_failures, read_failures, rest_after
 from app.control.domain.leading import FleetView
 from app.control.domain.policy import planner_policy
 from app.control.domain.snapshot import (
@@ -22,7 +23,6 @@ from app.control.domain.snapshot import (
     ExpectedLoad,
     LatencyFactor,
     NodeStatus,
-    Rest,
     Snapshot,
     TenantSpending,
 )
@@ -36,13 +36,11 @@ from app.store.fleet import planner_reads
 from app.store.fleet.load_news import NO_NEWS, NewsQuestion
 from app.store.fleet.planner_reads import CycleReading, FleetReading, StepReading
 from app.store.plans import pieces
-from app.store.plans.plans import PlanInForce, RecentFailures
+from app.store.plans.plans import PlanInForce
 from solvers.planning.plan import Unserved
 
 STAGES = ("gone", "ending", "draining", "starting", "verifying", "warming", "routing", "ready")  # the best is last
 RISING = ("starting", "verifying", "warming", "routing")  # stages of a copy that is to serve
-FIRST_DELAY, LONGEST_DELAY = timedelta(seconds=30), timedelta(minutes=2)  # after a failed step
-FAILURES_HOURS = 2.0  # how long failed steps count
 UNFINISHED = ("rolling", "paused")  # states of a plan whose assignments may not be made yet
 NOTHING = NodeDesired()
 Latency: TypeAlias = tuple[LatencyFactor, ...]
@@ -89,8 +87,9 @@ class Observer:
 
     def snapshot(self, connection: Connection, epoch: int, expecting: ExpectLoads) -> Snapshot:
         """Returns everything that a decision is made from, as of one moment."""
-        reading = planner_reads.read_cycle(connection, self._assigned_version, FAILURES_HOURS)
-        at, in_force, failures = reading.now, reading.plan, reading.failures
+        reading = planner_reads.read_cycle(connection, self._assigned_version)
+        at, in_force = reading.now, reading.plan
+        failures = group_failures(read_failures(in_force.progress), at) if in_force else ()
         declared = self._take(connection, reading)
         target, planned = self._target(connection, in_force)
         self._lost_after = planner_policy(declared).lost_after_seconds
@@ -220,18 +219,6 @@ class Observer:
                         planned[name] = planned.get(name, 0.0) + instance.rate_per_second
             self._in_force = ((plan.desired, plan.body), desired, planned)
         return desired, planned
-
-
-def rest_after(failures: RecentFailures) -> Rest:
-    """Returns the rest after these failures."""
-    places = tuple(place for place in failures.places if place)
-    is_of_places = len(places) == len(failures.places)
-    return Rest(failures.last_at + retry_delay(failures.times), places if is_of_places else ())
-
-
-def retry_delay(failures: int) -> timedelta:
-    """Returns how long to wait after so many failed steps."""
-    return min(FIRST_DELAY * int(2 ** min(failures - 1, 10)), LONGEST_DELAY)
 
 
 def content_of(assignment: Assignment) -> NodeDesired:

@@ -144,7 +144,6 @@ def _stopped(found: StoppedSteps, changed: Desired, passed: tuple[str, ...]) -> 
         target=found.target if first else None,
         is_over=found.is_over,
         passed=passed,
-        failed=found.failed,
         retried=tuple(failure.message for failure in found.retried),
     )
 

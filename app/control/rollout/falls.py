@@ -12,15 +12,14 @@ from dataclasses import dataclass, replace
 from agents.contract.assignments import AssignedInstance
 from app.control.domain.desired import Desired, FleetStatus, InstanceStatus
 from app.control.domain.events import Reason
-from app.control.domain.snapshot import is_suspect
+from app.control.domain.failures import Failure
 from app.control.rollout.check import HARMLESS, StepFailure, start_limit
 from app.control.rollout.reporting import is_current, last_report
-from app.control.rollout.rules import DownSpell, Fall, RolloutNotice, RolloutRules, RolloutState
+from app.control.rollout.rules import DownSpell, RolloutNotice, RolloutRules, RolloutState
+from app.control.rollout.suspects import STEADY_SECONDS, age_failures, note_failures
 
 RUNNING_STAGES = ("routing", "ready")  # a copy that only waits for its gateway would wait elsewhere, too
-STEADY_SECONDS = 60.0  # a copy that has run for so long is no longer in a crash loop
 MOST_TIMES = 3  # that a copy goes down before it falls at once
-KEPT_SECONDS = 1800.0  # in which falls of a service count together
 MANY_SECONDS = 60.0  # within which copies that go down are likely to have one cause
 MANY_SHARE, FEWEST_MANY = 1 / 3, 3
 HELD_SECONDS = 600.0  # for which nothing moves
@@ -64,7 +63,7 @@ def find_falls(
     looked = _look(assigned, observed, state, now)
     down = looked.down
     spells = dict(_spells(state.down, down, assigned, observed, now))
-    state = replace(state, down=spells, falls=tuple(_kept(state.falls, looked, now)))
+    state = replace(state, down=spells, failures=age_failures(state.failures, looked.well, now))
     movable = {id_: found for id_, found in sorted(down.items()) if found.instance.owner not in state.suspects}
     state, notices = _detect_many_down(state, movable, looked.count, rules, now)
     due = [found for id_, found in movable.items() if _is_due(found, spells[id_], rules)]
@@ -74,12 +73,12 @@ def find_falls(
         fallen = _pick_next(fallen, state, now)
     else:
         state, stays = _tell_by_hand(state, due, rules)
-    reasons = {found.instance.id: found.describe(spells[found.instance.id]) for found in fallen}
-    state, suspected = note_falls(state, [(found.instance, found.place) for found in fallen], reasons, now)
+    messages = {found.instance.id: found.describe(spells[found.instance.id]) for found in fallen}
+    failed = [(Failure(found.instance.owner, found.place, now), messages[found.instance.id]) for found in fallen]
+    state, suspected = note_failures(state, failed, now)
     moving = [found.instance for found in fallen if found.instance.owner not in state.suspects]
-    failures = tuple(StepFailure(line.id, Reason.INSTANCE_DOWN, reasons[line.id]) for line in moving)
-    told = tuple(RolloutNotice(Reason.INSTANCE_DOWN, reasons[line.id], line.owner) for line in moving)
-    return FoundFalls(state, failures, (*notices, *stays, *told, *suspected))
+    failures = tuple(StepFailure(line.id, Reason.INSTANCE_DOWN, messages[line.id]) for line in moving)
+    return FoundFalls(state, failures, (*notices, *stays, *suspected))
 
 
 def _tell_by_hand(
@@ -93,36 +92,6 @@ def _tell_by_hand(
         for each in found
     )
     return replace(state, down={**state.down, **told}) if told else state, notices
-
-
-def note_falls(
-    state: RolloutState,
-    fallen: Iterable[tuple[AssignedInstance, tuple[str, int]]],
-    reasons: Mapping[str, str],
-    now: float,
-) -> tuple[RolloutState, tuple[RolloutNotice, ...]]:
-    """Notes where copies of services could not run; says once of a service that it is the likely cause itself."""
-    found = list(fallen)
-    falls = (*state.falls, *(Fall(instance.owner, place, now) for instance, place in found))
-    owners = {fall.owner for fall in falls}
-    places = {owner: tuple({fall.place for fall in falls if fall.owner == owner}) for owner in owners}
-    suspects = tuple(sorted(owner for owner in owners if is_suspect(places[owner])))
-    notices = []
-    for owner in (owner for owner in suspects if owner not in state.suspects):
-        where = ", ".join(sorted(f"{node}/{gpu}" for node, gpu in places[owner]))
-        last = next((reasons[instance.id] for instance, _ in reversed(found) if instance.owner == owner), "")
-        notices.append(RolloutNotice(Reason.SERVICE_SUSPECT, f"it failed on {where}; the last: {last}", owner))
-    return replace(state, falls=falls, suspects=suspects), tuple(notices)
-
-
-def _kept(falls: Iterable[Fall], looked: _Looked, now: float) -> Iterator[Fall]:
-    """Yields the falls that still count: not those of a service that has run well since its last one."""
-    known = list(falls)
-    last = {fall.owner: fall.at for fall in known}
-    for fall in known:
-        is_mended = fall.owner in looked.well and now - last[fall.owner] >= STEADY_SECONDS
-        if now - fall.at < KEPT_SECONDS and not is_mended:
-            yield fall
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +207,6 @@ def _describe_shared(down: Sequence[_Down]) -> str:
 
 def _pick_next(due: Sequence[_Down], state: RolloutState, now: float) -> list[_Down]:
     """Returns the copy that may move although much is down: none for a while, then one at a time."""
-    last = max((fall.at for fall in state.falls), default=0.0)
+    last = max((failure.at for failure in state.failures), default=0.0)
     waits = now - state.many_down_since < HELD_SECONDS or now - last < PAUSE_SECONDS
     return [] if waits else list(due[:1])

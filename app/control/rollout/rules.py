@@ -9,6 +9,7 @@ from agents.contract.assignments import AssignedInstance
 from app.control.domain.decision import HeldBackChange
 from app.control.domain.desired import Desired
 from app.control.domain.events import Reason
+from app.control.domain.failures import Failure
 from app.control.domain.specs import JOBS_PER_GPU
 
 
@@ -93,15 +94,6 @@ class DownSpell:
 
 
 @dataclass(frozen=True, slots=True)
-class Fall:
-    """A service's copy that could not run where it was placed."""
-
-    owner: str
-    place: tuple[str, int]
-    at: float  # seconds
-
-
-@dataclass(frozen=True, slots=True)
 class RolloutNotice:
     """What has happened to a service, or to the fleet where none is named: an event says it."""
 
@@ -129,7 +121,7 @@ class RolloutState:
     freed: tuple[str, ...] = ()  # services and jobs whose changes are left out, as they were blocked
     lagging: Mapping[str, LaggingNode] = field(default_factory=dict)  # by node
     down: Mapping[str, DownSpell] = field(default_factory=dict)  # by instance
-    falls: tuple[Fall, ...] = ()  # of the last half hour
+    failures: tuple[Failure, ...] = ()  # that still count, the oldest first
     suspects: tuple[str, ...] = ()  # services that fall wherever they are: they are not moved
     many_down_since: float = 0.0  # when so much went down at once that nothing moves; 0: it did not
 
@@ -142,14 +134,6 @@ class WaitingChange:
     owner: str
     reason: str
     message: str
-
-
-@dataclass(frozen=True, slots=True)
-class FailedStep:
-    """A step that is not tried again: the service or job of its instance, and its GPU where another may do better."""
-
-    owner: str
-    place: tuple[str, int] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +153,6 @@ class Advance:
     overdue: tuple[str, ...] = ()  # messages: copies that leave, and that are not waited for any longer
     waiting: tuple[WaitingChange, ...] = ()
     passed: tuple[str, ...] = ()  # keys whose canary has just passed
-    failed: tuple[FailedStep, ...] = ()
     made: tuple[str, ...] = ()  # instances whose assignment changes, in this order
     notices: tuple[RolloutNotice, ...] = ()
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from agents.contract.assignments import AssignedInstance
 from app.control.domain.desired import Desired
 from app.control.domain.events import Reason
+from app.control.domain.failures import Failure
 from app.control.rollout.changes import changes, components
 from app.control.rollout.check import StepFailure
-from app.control.rollout.falls import note_falls
 from app.control.rollout.keeping import without_instances
-from app.control.rollout.rules import FailedStep, RolloutNotice, RolloutRules, RolloutState
+from app.control.rollout.rules import RolloutNotice, RolloutRules, RolloutState
+from app.control.rollout.suspects import note_failures
 from app.control.rollout.taking_back import taken_back
 from app.control.rollout.ties import under_way
-
-STARTS = (Reason.STEP_FAILED, Reason.STEP_TIMED_OUT)  # a copy did not start; it may be why its service fails anywhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,6 @@ class StoppedSteps:
     state: RolloutState
     retried: tuple[StepFailure, ...] = ()
     stopped: tuple[StepFailure, ...] = ()
-    failed: tuple[FailedStep, ...] = ()  # those of what stopped
     notices: tuple[RolloutNotice, ...] = ()
 
     @property
@@ -57,15 +56,14 @@ def stop_failed(
     if not ids:
         return StoppedSteps(after, target, state, retried)
     owners = _owners(assigned, target, left_out)
-    state, notices = _note_failed_starts(assigned, state, stopped, now)
+    state, suspected = note_failures(state, _find_failures(assigned, stopped, now), now)
     return StoppedSteps(
         assigned=after,
         target=without_instances(target, after, left_out),
         state=replace(state, left_out=tuple(sorted({*state.left_out, *owners}))),
         retried=retried,
         stopped=stopped,
-        failed=_failed_steps(assigned, stopped),
-        notices=notices,
+        notices=(*_tell_falls(assigned, stopped), *suspected),
     )
 
 
@@ -84,30 +82,31 @@ def _tied_to(ids: Collection[str], target: Desired, assigned: Desired, state: Ro
     return found
 
 
-def _failed_steps(assigned: Desired, stopped: Sequence[StepFailure]) -> tuple[FailedStep, ...]:
-    """Returns what failed. A canary fails by its shape and a job by itself; a copy of a service may start elsewhere."""
-    reasons = {failure.instance: failure.reason for failure in stopped}
-    found = [
-        FailedStep(line.owner, (node, line.gpu) if line.service and reason is not Reason.CANARY_FAILED else None)
-        for node, wanted in sorted(assigned.items())
-        for line in wanted.instances
-        if (reason := reasons.get(line.id))
-    ]
-    return tuple(dict.fromkeys(found))
+def _find_failures(
+    assigned: Desired, stopped: Sequence[StepFailure], now: float
+) -> Iterator[tuple[Failure, str]]:  # fmt: skip
+    """Yields what failed. A canary fails by its shape and a job by itself; a copy of a service may start elsewhere."""
+    for node, line, failure in _lines(assigned, stopped):
+        is_of_place = line.service and failure.reason is not Reason.CANARY_FAILED
+        yield Failure(line.owner, (node, line.gpu) if is_of_place else None, now), failure.message
 
 
-def _note_failed_starts(
-    assigned: Desired, state: RolloutState, stopped: Sequence[StepFailure], now: float
-) -> tuple[RolloutState, tuple[RolloutNotice, ...]]:
-    """Notes where services could not start, next to where their copies fell later."""
-    reasons = {failure.instance: failure.message for failure in stopped if failure.reason in STARTS}
-    fallen = [
-        (line, (node, line.gpu))
-        for node, wanted in sorted(assigned.items())
-        for line in wanted.instances
-        if line.service and line.id in reasons
-    ]
-    return note_falls(state, fallen, reasons, now)
+def _tell_falls(assigned: Desired, stopped: Sequence[StepFailure]) -> Iterator[RolloutNotice]:
+    """Yields what is said of copies that had run."""
+    for _, line, failure in _lines(assigned, stopped):
+        if failure.reason is Reason.INSTANCE_DOWN:
+            yield RolloutNotice(failure.reason, failure.message, line.owner)
+
+
+def _lines(
+    assigned: Desired, stopped: Sequence[StepFailure]
+) -> Iterator[tuple[str, AssignedInstance, StepFailure]]:  # fmt: skip
+    """Yields each failure with its instance and node."""
+    failures = {failure.instance: failure for failure in stopped}
+    for node, wanted in sorted(assigned.items()):
+        for line in wanted.instances:
+            if failure := failures.get(line.id):
+                yield node, line, failure
 
 
 def _owners(assigned: Desired, target: Desired, ids: Collection[str]) -> tuple[str, ...]:

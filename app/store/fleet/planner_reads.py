@@ -19,7 +19,7 @@ from app.store.fleet.cordons import Cordon
 from app.store.fleet.load_news import NO_NEWS, AssignedBody, LoadNews, NewsQuestion
 from app.store.plans import job_states, plan_reads, plans
 from app.store.plans.job_states import JobRow
-from app.store.plans.plans import PlanInForce, RecentFailures
+from app.store.plans.plans import PlanInForce
 
 OVERLAP = timedelta(seconds=10)  # by which a node's detail may become visible after its own time
 
@@ -56,7 +56,6 @@ CYCLE = statement(
             LEFT JOIN node_detail ON node_detail.node = object.name
             WHERE object.kind = 'Node' AND object.tenant = ''
         ) AS listed) AS nodes,
-        (SELECT CAST(json_agg(failed) AS text) FROM ({plans.FAILED_STEPS}) AS failed) AS failures,
         (SELECT CAST(json_agg(json_build_array(
             model, variant, gpu_type, latency, sensitivity_factor, memory_factor, power_factor)) AS text)
          FROM correction
@@ -112,7 +111,6 @@ class CycleReading(FleetReading):
     """What a cycle's decision follows from besides."""
 
     nodes: Sequence[ObservedNode]
-    failures: Sequence[RecentFailures]
     corrections: Sequence[CorrectionOfProfile]
     proposal: int  # the newest plan that waits for approval; 0: none
 
@@ -133,13 +131,12 @@ def read_step(connection: Connection, assigned: int, since: datetime, asked: New
     )
 
 
-def read_cycle(connection: Connection, assigned: int, failures_hours: float) -> CycleReading:
-    """Returns the fleet, with assignments newer than a version and steps that failed in the last hours."""
-    row = _row(connection, CYCLE, assigned=assigned, hours=failures_hours, place_minutes=plans.PLACE_MINUTES)
+def read_cycle(connection: Connection, assigned: int) -> CycleReading:
+    """Returns the fleet, with assignments newer than a version."""
+    row = _row(connection, CYCLE, assigned=assigned)
     return CycleReading(
         **_common(row),
         nodes=_listed(row.nodes, ObservedNode),
-        failures=_listed(row.failures, RecentFailures),
         corrections=_listed(row.corrections, CorrectionOfProfile),
         proposal=row.proposal or 0,
     )

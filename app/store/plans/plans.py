@@ -17,7 +17,6 @@ from app.store.plans import pieces
 STREAM = "plan"
 IN_FORCE = ("rolling", "paused", "done", "stopped", "aborted")
 IS_IN_FORCE = f"state IN ({', '.join(map(repr, IN_FORCE))})"  # not a parameter: an index has this condition
-PLACE_MINUTES = 30.0  # a start may take longer than the rest after it: GPUs that failed so recently count together
 
 INSERT = statement(
     "insert_plan",
@@ -56,20 +55,6 @@ SETTLE = statement(
     WHERE generation = :generation AND state = :before
     """,
 )
-FAILED_STEPS = """
-    SELECT step.owner, count(DISTINCT step.at) AS times, max(step.at) AS last_at,
-           coalesce(jsonb_agg(DISTINCT step.place) FILTER (
-               WHERE step.at > moment() - CAST(:place_minutes AS float8) * interval '1 minute'
-           ), '[]') AS places
-    FROM plan, jsonb_to_recordset(
-        CASE WHEN jsonb_typeof(rollout -> 'failed' -> 0) = 'object' THEN rollout -> 'failed' ELSE '[]' END
-    ) AS step (owner text, place jsonb, at timestamptz)  -- the version before wrote names alone
-    WHERE (state IN ('rolling', 'paused', 'stopped', 'aborted')
-           OR (state IN ('superseded', 'done') AND decided_at > moment() - CAST(:hours AS float8) * interval '1 hour'))
-        AND rollout ? 'failed'
-        AND step.at > moment() - CAST(:hours AS float8) * interval '1 hour'
-    GROUP BY step.owner
-"""
 PROVEN = statement(
     "shapes_proven", "SELECT DISTINCT jsonb_array_elements_text(rollout -> 'proven') FROM plan WHERE rollout ? 'proven'"
 )
@@ -132,15 +117,10 @@ class PlanInForce:
     rolling_since: datetime  # while it is rolled out: when it was recorded, approved or last resumed
     is_unwanted: bool = False  # an operator asked to go back to the plan before it
 
-
-@dataclass(frozen=True, slots=True)
-class RecentFailures:
-    """The failed steps of a service or job."""
-
-    owner: str
-    times: int
-    last_at: datetime
-    places: tuple[tuple[str, int] | None, ...]  # where the last ones failed; None: no other GPU would have done better
+    @property
+    def progress(self) -> Mapping[str, Any]:
+        """The progress from which its rollout goes on: that of the plan before it until its first step."""
+        return self.rollout if "pending" in self.rollout else self.inherited
 
 
 class Overtaken(Exception):

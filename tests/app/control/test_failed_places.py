@@ -11,11 +11,9 @@ from sqlalchemy import text
 
 from app.control.answer.replay import record_of, replay
 from app.control.decide.around import AROUND_KEY
-from app.control.observe.observer import FAILURES_HOURS, FIRST_DELAY, retry_delay
+from app.control.domain.failures import FIRST_DELAY, RecentFailures, group_failures, read_failures, retry_delay
 from app.control.solve.inline import Inline
-from app.store.fleet import planner_reads
-from app.store.plans import plan_reads
-from app.store.plans.plans import RecentFailures
+from app.store.plans import plan_reads, plans
 from simulation.run import Simulation, simulated
 from simulation.world import of_documents, of_store, put, truth_of
 from tests.simulation.worlds import CALM_TICK_SECONDS, Document, gpu_type, model, node, policy, profile, service
@@ -58,7 +56,8 @@ def assigned_places(simulation: Simulation, name: str) -> set[Place]:
 
 
 def failures(simulation: Simulation) -> dict[str, RecentFailures]:
-    found = simulation.database.read(lambda c: planner_reads.read_cycle(c, 0, FAILURES_HOURS).failures)
+    plan = simulation.database.read(plans.in_force)
+    found = group_failures(read_failures(plan.progress), simulation.clock.now()) if plan else ()
     return {each.owner: each for each in found}
 
 

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from app.control.domain.failures import read_failures
 from app.manifests.model import Key, Kind
-from app.store.fleet import planner_reads
+from app.store.plans import plans
 from simulation.run import Simulation, simulated
 from tests.simulation.worlds import CALM_TICK_SECONDS, small, withdraw
 
@@ -17,8 +18,8 @@ pytestmark = pytest.mark.slow
 SETTLED_SECONDS = 80.0
 STOPPED = """
     UPDATE plan SET state = 'stopped', rollout = rollout
-        || jsonb_build_object('failed', jsonb_build_array(
-            jsonb_build_object('owner', 'shop/a', 'place', NULL, 'at', CAST(moment() AS text))))
+        || jsonb_build_object('failures', jsonb_build_array(
+            jsonb_build_object('owner', 'shop/a', 'place', NULL, 'at', extract(epoch FROM moment()))))
     WHERE state = 'done'
 """
 COMPLETED = "SELECT name FROM event WHERE reason = 'rollout_done' AND message LIKE 'nothing that%'"
@@ -38,7 +39,8 @@ def stop(simulation: Simulation) -> int:
 
 
 def resting(simulation: Simulation) -> list[str]:
-    return [found.owner for found in simulation.database.read(lambda c: planner_reads.read_cycle(c, 0, 1.0).failures)]
+    plan = simulation.database.read(plans.in_force)
+    return [failure.owner for failure in read_failures(plan.progress)] if plan else []
 
 
 def test_a_stopped_plan_is_complete_once_nothing_else_is_wanted(database_url: str) -> None:

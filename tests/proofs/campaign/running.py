@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.control.observe.observer import FAILURES_HOURS, LONGEST_DELAY, retry_delay
-from app.store.fleet import planner_reads
+from app.control.domain.failures import LONGEST_DELAY, group_failures, read_failures, retry_delay
+from app.store.plans import plans
 from simulation.run import Simulation
 from tests.proofs.campaign.down import DOWN_FAULTS
 from tests.proofs.campaign.faults import CAMPAIGN_FAULTS, CampaignTools
@@ -89,8 +89,6 @@ def recover(campaign: Campaign, cycles: int = RECOVERY_CYCLES) -> None:
 
 def rests(simulation: Simulation) -> bool:
     """Returns whether a service or job waits for the retry of a step that failed."""
-    now = simulation.clock.now()
-    failures = simulation.database.read(
-        lambda connection: planner_reads.read_cycle(connection, 0, FAILURES_HOURS).failures
-    )
+    now, plan = simulation.clock.now(), simulation.database.read(plans.in_force)
+    failures = group_failures(read_failures(plan.progress), now) if plan else ()
     return any(now < found.last_at + retry_delay(found.times) for found in failures)

@@ -16,10 +16,9 @@ from agents.control.assignments import AssignmentVerdict
 from app.control.domain.decision import Decision, PlanState
 from app.control.domain.desired import Desired, NodeDesired
 from app.control.domain.events import Reason
-from app.control.observe.observer import FAILURES_HOURS
+from app.control.domain.failures import RecentFailures, group_failures, read_failures
 from app.http.metrics import REGISTRY
-from app.store.fleet import planner_reads
-from app.store.plans.plans import RecentFailures
+from app.store.plans import plans
 from simulation.run import Simulation, simulated
 from tests.simulation.worlds import small
 
@@ -43,7 +42,8 @@ def test_a_late_copy_starts_once_more_then_its_service_rests_and_the_others_serv
     with simulated(database_url, small(gpus=4)) as simulation:
         for _ in simulation.seconds(360, 3.0):
             delay_starts(simulation, "a")
-            failures = simulation.database.read(lambda c: planner_reads.read_cycle(c, 0, FAILURES_HOURS).failures)
+            plan = simulation.database.read(plans.in_force)
+            failures = group_failures(read_failures(plan.progress), simulation.clock.now()) if plan else ()
             if failures:
                 break
         assert simulation.fleet.ready("shop/b") >= 1 and simulation.fleet.ready("shop/c") >= 1

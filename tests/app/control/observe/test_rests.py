@@ -6,8 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app.control.observe.observer import FIRST_DELAY, LONGEST_DELAY, rest_after
-from app.store.plans.plans import RecentFailures
+from app.control.domain.failures import FIRST_DELAY, LONGEST_DELAY, RecentFailures, rest_after
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 A, B, C, FAR = ("n1", 0), ("n1", 1), ("n1", 2), ("n2", 0)

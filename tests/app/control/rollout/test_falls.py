@@ -12,8 +12,9 @@ import msgspec
 from app.control.domain.desired import Desired, InstanceStatus
 from app.control.domain.events import Reason
 from app.control.rollout import Advance, RolloutState, after_outage
-from app.control.rollout.falls import HELD_SECONDS, PAUSE_SECONDS, STEADY_SECONDS
+from app.control.rollout.falls import HELD_SECONDS, PAUSE_SECONDS
 from app.control.rollout.rules import PendingStep, RolloutNotice, RolloutRules
+from app.control.rollout.suspects import STEADY_SECONDS
 from tests.app.control.rollout.fleets import a_job, a_node, advance, all_serve, an_instance, rules
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -58,7 +59,7 @@ def test_a_copy_that_is_down_for_long_enough_falls_and_its_service_is_told_why()
     assert seconds == 1 + rollout.rules.down_seconds
     assert step.desired == {"n1": a_node(B)} == step.target
     assert step.state.leaving.keys() == {"a"}
-    assert [(failed.owner, failed.place) for failed in step.failed] == [("shop/search", ("n1", 0))]
+    assert [(failure.owner, failure.place) for failure in step.state.failures] == [("shop/search", ("n1", 0))]
     (notice,) = step.notices
     assert (notice.reason, notice.owner) == (Reason.INSTANCE_DOWN, "shop/search")
     assert notice.message == (
@@ -138,7 +139,7 @@ def test_a_service_that_runs_well_between_its_falls_is_no_suspect() -> None:
         rollout.assigned = {node: a_node(A)}
         rollout.look(1, QUIET)
         rollout.look(STEADY_SECONDS, QUIET)
-        assert not rollout.state.falls
+        assert all(failure.is_past for failure in rollout.state.failures)
         step, _ = rollout.until_it_falls({"a": EXITED})
         assert not step.state.suspects
         rollout.look(1, {"a": InstanceStatus("gone")})
@@ -172,7 +173,7 @@ def test_after_a_while_one_copy_after_the_other_moves_although_much_is_down() ->
     while len(moved) < 4:
         step = rollout.look(5, {f"i{number}": EXITED for number in range(len(moved), 8)})
         if step.stopped_reason:
-            assert len(step.failed) == 1
+            assert len(step.notices) == 1
             moved.append(rollout.seconds)
     assert moved[0] >= HELD_SECONDS
     assert all(later - earlier >= PAUSE_SECONDS for earlier, later in pairwise(moved))
@@ -184,14 +185,14 @@ def test_what_does_not_move_keeps_nobody_else_waiting_while_much_is_down() -> No
     rollout.rules = replace(rollout.rules, by_hand=frozenset({owners["i0"]}))
     moved: set[str] = set()
     while rollout.seconds < HELD_SECONDS + 10 * PAUSE_SECONDS:
-        moved |= {step.owner for step in rollout.look(5, {f"i{n}": EXITED for n in range(6)}).failed}
+        moved |= {failure.owner for failure in rollout.look(5, {f"i{n}": EXITED for n in range(6)}).state.failures}
     assert moved == {owners[f"i{n}"] for n in range(1, 6)}
 
 
 def test_a_third_of_the_copies_moves_at_once() -> None:
     rollout = many(9)
     step, _ = rollout.until_it_falls({f"i{number}": EXITED for number in range(3)})
-    assert len(step.failed) == 3
+    assert len(step.state.failures) == 3
 
 
 def test_a_step_that_begins_while_a_copy_is_down_neither_hides_that_nor_brings_its_old_shape_back() -> None:
@@ -210,7 +211,7 @@ def test_what_goes_down_on_one_node_alone_moves_however_much_it_is() -> None:
     copies = [an_instance(f"i{number}", f"s{number}", gpu=number) for number in range(4)]
     rollout = DoneRollout({"n1": a_node(*copies), "n2": a_node(A)})
     step, _ = rollout.until_it_falls({copy.id: EXITED for copy in copies})
-    assert len(step.failed) == 4
+    assert len(step.state.failures) == 4
     assert not step.state.many_down_since
 
 
