@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import ast
 import importlib
-import multiprocessing
 import os
 import select
 import signal
@@ -27,8 +26,6 @@ from tempfile import TemporaryDirectory
 from types import CodeType, FunctionType, ModuleType
 
 import pytest
-
-from tests.support import forked
 
 PATIENCE_SECONDS = 120.0  # a mutant that hangs is found as well
 PATIENCE_TIMES = 5.0  # of what the tests take without any
@@ -56,6 +53,7 @@ SWAPS: Mapping[type[ast.AST], type[ast.AST]] = {
     ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.And: ast.Or, ast.Or: ast.And,
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd,
 }  # fmt: skip
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 Change = tuple[str, Callable[[ast.AST], None]]
 
 
@@ -83,7 +81,7 @@ class Mutant:
 def find_mutants(name: str) -> list[Mutant]:
     """Returns every mutant of a module's functions, in the order of the text."""
     tree = _read(name)
-    bodies = [part for each in ast.walk(tree) if isinstance(each, ast.FunctionDef) for part in each.body]
+    bodies = [part for each in ast.walk(tree) if isinstance(each, FUNCTIONS) for part in each.body]
     inside = {id(inner) for part in bodies for inner in ast.walk(part)}
     found = [
         Mutant(name, getattr(node, "lineno", 0), change, index, number)
@@ -194,7 +192,6 @@ def _survives(mutant: Mutant | None, tests: Sequence[str], seconds: float, folde
             site = SITE.format(text=ast.unparse(mutant.tree()), module=mutant.module)
             (folder / "sitecustomize.py").write_text(site)
             os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
-        forked.FORKS = multiprocessing.get_context("fork")  # type: ignore[assignment]  # this process has the mutant
         with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):  # noqa: PTH123
             code = pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", *tests])
         os._exit(0 if code == pytest.ExitCode.OK else 1)
