@@ -10,8 +10,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 
-from agents.contract.paths import find_rules, hash_rules
+from agents.contract.paths import hash_rules
 from agents.gateway.desired import Desired
+from agents.gateway.kinds import MOST_KINDS
 from agents.templates.reading import read
 
 LONGEST_PATH = 4000
@@ -24,7 +25,7 @@ _ESCAPE = (
 # other path means. \x27 is an apostrophe, which would end HAProxy's quotes.
 PATH = rf"^(?:/(?!(?:[.]|%2[Ee]){{1,2}}(?:/|$))(?:[-A-Za-z0-9._~!$&\x27()*+,=:@]++|{_ESCAPE})++)++/?$"
 
-MOST_KEYS = 3  # of a service: HAProxy asks for each of so many
+MOST_KEYS = 2 * MOST_KINDS  # of a service: HAProxy asks for each of so many
 NOTHING = "nothing"  # a key that no expression has
 LONGEST_EXPRESSION = 4000  # of one entry; HAProxy reads lines of 16 kB
 # A router of users may decode letters and digits, and may take upper and lower case for the same.
@@ -80,7 +81,7 @@ def list_rules(desired: Desired) -> dict[str, set[tuple[str, ...]]]:
     found: dict[str, set[tuple[str, ...]]] = {}
     drained: dict[str, set[tuple[str, ...]]] = {}
     for source, route in desired.routes():
-        rules = find_rules(desired.sources[source].paths, route.paths)
+        rules = desired.kind_of(source, route)
         among = drained if route.drained else found
         among.setdefault(route.service, set()).add(read_shipped_rules() if rules is None else rules)
     return drained | found
@@ -112,6 +113,15 @@ def narrow_keys(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str
         for service in before.keys() & after.keys()
     }
     return {**before, **after, **both}
+
+
+def list_narrowed(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+    """Returns the services whose copies are of a kind that none was of before."""
+    return [
+        service
+        for service in before.keys() & after.keys()
+        if {*after[service].split(".")} - {*before[service].split(".")}
+    ]
 
 
 def render_map(entries: Mapping[str, str]) -> str:

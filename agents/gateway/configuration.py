@@ -16,12 +16,11 @@ from agents.gateway.wire import ServiceLimit
 
 GENERATED = "gpuwright.cfg"
 SERVICES = "services.map"
-LIMITS = "limits.map"
+ANY_LIMITS = "limits*.map"
 COPIES = "copies.map"
 PATHS, KEYS = "paths.map", "keys.map"
 TOKENS = "tokens.lua"
 BALANCE = "balance.lua"
-MAPS = (LIMITS, COPIES, PATHS, KEYS)  # besides that of services, which decides when a backend may be used
 NO_LIMIT = "0:2000000000:2:0"  # share shed in millionths; most open requests; Retry-After seconds; 1: no copy may queue
 MOST_COPIES, LONGEST_LIST = 100, 8000  # of a service in its map; HAProxy takes commands of 16 kB
 NOBODY = "gw-nobody"
@@ -118,7 +117,7 @@ if looped
     acl repeatable method GET HEAD OPTIONS PUT DELETE
     acl repeatable req.hdr(idempotency-key) -m found
     http-request disable-l7-retry unless repeatable
-    http-request set-var(txn.gw_limits) var(txn.gw_service),map_str({folder}/limits.map,{no_limit})
+    http-request set-var(txn.gw_limits) var(txn.gw_service),map_str({folder}/{limits},{no_limit})
     http-request set-var(txn.gw_shed) var(txn.gw_limits),field(1,:),add(0)
     http-request set-var(txn.gw_most) var(txn.gw_limits),field(2,:),add(0)
     acl shed rand(1000000),sub(txn.gw_shed) lt 0
@@ -166,6 +165,21 @@ _BY_TOKENS = """\
 """
 
 
+def read_lua(name: str) -> str:
+    return Path(__file__).with_name(name).read_text()
+
+
+def _find_form() -> str:
+    """Returns what tells this configuration's form from those of other versions."""
+    texts = (PATH, LOG_FORMAT, _ROUTING, _HEAD, _BACKEND, _BY_KEY, _BY_PREFIX, _BY_TOKENS, str(MOST_KEYS))
+    return f"{crc32(''.join((*texts, read_lua(TOKENS), read_lua(BALANCE))).encode()):08x}"
+
+
+# A sidecar of another version, older or newer, does not find its own map in HAProxy, and so reloads it.
+LIMITS = f"limits-{_find_form()}.map"
+MAPS = (LIMITS, COPIES, PATHS, KEYS)  # besides that of services, which decides when a backend may be used
+
+
 def render_base(folder: Path, requests: str, bind: str) -> str:
     """Returns the base, ready to paste."""
     return BASE.format(folder=folder, bind=bind, routing=_routing(folder, requests))
@@ -208,6 +222,7 @@ def render_generated(desired: Desired, folder: Path, requests: str) -> str:
                 nothing=NOTHING,
                 path=PATH,
                 longest_path=LONGEST_PATH,
+                limits=LIMITS,
                 folder=folder,
                 no_limit=NO_LIMIT,
             )

@@ -11,27 +11,21 @@ and a map file assigns them; a new service needs no reload.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-
-import msgspec
 
 from agents.contract.addresses import BadAddress, find_objection, parse_address
 from agents.contract.gateways import LeftOutRoute
-from agents.contract.paths import PathTable
+from agents.contract.paths import find_rules
 from agents.gateway.balances import FIRST_SLOTS, Balance, balance_of
+from agents.gateway.kinds import Kind, SourcedRoute, explain_crowding, find_crowding
 from agents.gateway.wire import DeclaredRoutes, RouteSpec, ServiceLimit
-from agents.host import durable
 
 MOST_SOURCES = 4096
 FOLLOWED = "_"  # begins the source name of routes that come from the control plane
 MOST_REASON = 500  # characters, as reports allow
 LARGEST_WEIGHT = 256  # HAProxy's
 MOST_OPEN = 512  # requests of a server, as long as its service has no overload
-
-log = logging.getLogger("gpuwright.gateway")
 
 
 class Stale(Exception):
@@ -92,8 +86,29 @@ class Desired:
             _server(source, route, largest.get(route.service, 0.0), self.most_open) for source, route in routes
         )
 
-    def routes(self) -> list[tuple[str, RouteSpec]]:
-        """Returns the routes in force with their sources: what a node declares, else what the control plane reports."""
+    def routes(self) -> list[SourcedRoute]:
+        """Returns the routes in force, with their sources."""
+        return self._split_routes()[0]
+
+    def _split_routes(self) -> tuple[list[SourcedRoute], list[SourcedRoute]]:
+        """Returns the routes in force, and those of more kinds of copies than HAProxy asks for."""
+        routes = self._accepted_routes()
+        crowding = find_crowding(routes, self.kind_of)
+        crowded = [
+            not route.drained and self.kind_of(source, route) in crowding.get(route.service, ())
+            for source, route in (routes if crowding else ())
+        ]
+        if not any(crowded):
+            return routes, []
+        pairs = list(zip(routes, crowded, strict=True))
+        return [route for route, is_out in pairs if not is_out], [route for route, is_out in pairs if is_out]
+
+    def kind_of(self, source: str, route: RouteSpec) -> Kind:
+        """Returns what the copy admits."""
+        return find_rules(self.sources[source].paths, route.paths)
+
+    def _accepted_routes(self) -> list[SourcedRoute]:
+        """Returns what a node declares, else what the control plane reports of it."""
         own = [
             (source, route)
             for source, declared in self.sources.items()
@@ -118,10 +133,12 @@ class Desired:
         )
 
     def left_out(self) -> tuple[LeftOutRoute, ...]:
-        """Returns what HAProxy has refused."""
+        """Returns what HAProxy has refused, and copies of too many kinds."""
+        crowded = self._split_routes()[1]
+        found = [(key.source, key.copy, why) for key, why in self.refused.items()]
+        found += [(source, route.copy, explain_crowding(route.service)) for source, route in crowded]
         return tuple(
-            LeftOutRoute(key.source.removeprefix(FOLLOWED), key.copy, why[:MOST_REASON])
-            for key, why in self.refused.items()
+            LeftOutRoute(source.removeprefix(FOLLOWED), copy, why[:MOST_REASON]) for source, copy, why in found
         )
 
     def by_slot(self) -> dict[int, dict[str, HaproxyServer]]:
@@ -233,59 +250,6 @@ def with_slots(desired: Desired, idle: Collection[int]) -> Desired:
             count *= 2
             slots[service] = free.pop()
     return replace(desired, slots=slots, slot_count=count)
-
-
-class SavedRoutes(msgspec.Struct):
-    """A source's routes on disk. Each is decoded alone, so that a faulty one does not cost the others."""
-
-    sequence: int
-    routes: tuple[msgspec.Raw, ...] = ()
-    paths: PathTable = {}
-
-
-class DesiredFile(msgspec.Struct, rename="camel"):
-    """The desired state as saved on disk."""
-
-    sources: dict[str, SavedRoutes]
-    slots: dict[str, int]
-    slot_count: int
-    limits: dict[str, ServiceLimit] = {}
-
-
-def read(path: Path) -> Desired:
-    try:
-        stored = msgspec.json.decode(path.read_bytes(), type=DesiredFile)
-    except FileNotFoundError:
-        return Desired()
-    sources = {source: _readable(source, declared) for source, declared in stored.sources.items()}
-    return Desired(sources, stored.slots, stored.slot_count, stored.limits)
-
-
-def _readable(source: str, saved: SavedRoutes) -> DeclaredRoutes:
-    """Returns the routes without malformed ones and those whose address no copy can have."""
-    routes = []
-    for raw in saved.routes:
-        try:
-            route = msgspec.json.decode(raw, type=RouteSpec)
-            split_address(route.address)
-        except (msgspec.ValidationError, Malformed) as error:
-            log.error("a saved route of %s is left out: %s", source, error)
-        else:
-            routes.append(route)
-    return DeclaredRoutes(saved.sequence, tuple(routes), saved.paths)
-
-
-def keep(path: Path, desired: Desired) -> None:
-    sources = {
-        source: SavedRoutes(
-            declared.sequence,
-            tuple(msgspec.Raw(msgspec.json.encode(route)) for route in desired.accepted(source, declared)),
-            declared.paths,
-        )
-        for source, declared in desired.sources.items()
-    }
-    stored = DesiredFile(sources, dict(desired.slots), desired.slot_count, dict(desired.limits))
-    durable.write(path, msgspec.json.encode(stored))
 
 
 def servers_by_name(servers: Iterable[HaproxyServer]) -> dict[str, HaproxyServer]:

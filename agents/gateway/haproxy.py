@@ -9,10 +9,12 @@ from pathlib import Path
 
 from agents.gateway import admitting, changes, configuration, parsing
 from agents.gateway.changes import Backends, HaproxyCommand
+from agents.gateway.configuration import backend_name
 from agents.gateway.desired import Desired, refuse
+from agents.gateway.files import write_files
 from agents.gateway.master_socket import HaproxyAway, MasterSocket, WorkerGone
 from agents.gateway.parsing import HaproxyGarbled, HaproxyProcess, ServerLoad, ServerState
-from agents.host import durable
+from agents.gateway.waiting import Narrowed
 
 RELOAD_SECONDS = 20.0
 MOST_ROUNDS = 6
@@ -39,7 +41,7 @@ class ObservedHaproxy:
     servers: dict[str, ServerState]  # of the process that accepts connections, by name
     open_requests: dict[str, int]  # over all processes, by name
     idle_slots: frozenset[int]
-    leftovers: int  # servers that are still to be deleted
+    unfinished: int  # servers that are still to be deleted, or to get their first requests
 
 
 class Haproxy:
@@ -49,32 +51,10 @@ class Haproxy:
         self.master = master
         self.folder = folder
         self.requests = requests
+        self._narrowed = Narrowed()
 
     def write(self, desired: Desired) -> None:
-        """Writes configuration and maps, so that a process that starts from now on has the desired state.
-
-        A service that has lost its slot leaves the map before another service's servers enter the slot.
-        """
-        limits = self.folder / configuration.LIMITS  # before the configuration that names it
-        durable.write_changed(limits, configuration.render_limits(desired.limits).encode(), 0o644)
-        copies = self.folder / configuration.COPIES
-        durable.write_changed(copies, configuration.render_copies(desired).encode(), 0o644)
-        paths, keys = self.folder / configuration.PATHS, self.folder / configuration.KEYS
-        admitted = admitting.list_keys(desired)
-        durable.write_changed(paths, admitting.render_map(admitting.list_expressions(desired)).encode(), 0o644)
-        narrowed = admitting.narrow_keys(_read_map(keys), admitted)
-        durable.write_changed(keys, admitting.render_map(narrowed).encode(), 0o644)
-        path = self.folder / configuration.SERVICES
-        before = _read_map(path)
-        both = {service: slot for service, slot in desired.slots.items() if before.get(service) == _slot(slot)}
-        if before.keys() != both.keys():
-            durable.write_changed(path, configuration.render_services(both).encode(), 0o644)
-        for name in (configuration.TOKENS, configuration.BALANCE):
-            durable.write_changed(self.folder / name, Path(__file__).with_name(name).read_bytes(), 0o644)
-        text = configuration.render_generated(desired, self.folder, self.requests)
-        durable.write_changed(self.folder / configuration.GENERATED, text.encode(), 0o644)
-        durable.write_changed(path, configuration.render_services(desired.slots).encode(), 0o644)
-        durable.write_changed(keys, admitting.render_map(admitted).encode(), 0o644)
+        write_files(self.folder, desired, self.requests)
 
     def converge(self, desired: Desired) -> ObservedHaproxy:
         """Puts the desired state in force before it returns; raises HaproxyAway, NotApplied or HaproxyGarbled.
@@ -82,10 +62,11 @@ class Haproxy:
         ServersRefused means that it can be in force without these servers.
         """
         self.write(desired)
-        wanted: Backends = {_slot(slot): servers for slot, servers in desired.by_slot().items()}
+        wanted: Backends = {backend_name(slot): servers for slot, servers in desired.by_slot().items()}
         done: set[int] = set()
         for _ in range(MOST_ROUNDS):
             workers = self.master.workers()
+            self._narrowed.forget_gone({worker.pid for worker in workers})
             for worker in workers:
                 if worker.pid in done:
                     continue
@@ -104,7 +85,7 @@ class Haproxy:
 
     def observe(self, desired: Desired) -> ObservedHaproxy:
         """Reads HAProxy without changing it; raises NotApplied if it differs from what is desired."""
-        wanted: Backends = {_slot(slot): servers for slot, servers in desired.by_slot().items()}
+        wanted: Backends = {backend_name(slot): servers for slot, servers in desired.by_slot().items()}
         for _ in range(MOST_ROUNDS):
             try:
                 return self._observe(desired, wanted)
@@ -132,11 +113,10 @@ class Haproxy:
         if knows_maps:
             self._set_map(worker, configuration.LIMITS, limits)
             self._set_map(worker, configuration.PATHS, admitting.list_expressions(desired), removes=False)
-            self._set_map(
-                worker, configuration.KEYS, admitting.narrow_keys(self._map(worker, configuration.KEYS), keys)
-            )
+            self._narrow(worker, desired, keys)
+            wanted = self._narrowed.hold(worker.pid, wanted, self._servers(worker))
         path = str(self.folder / configuration.SERVICES)
-        entries = {service: _slot(slot) for service, slot in desired.slots.items()}
+        entries = {service: backend_name(slot) for service, slot in desired.slots.items()}
         current_map = parsing.parse_map(self.master.ask(f"show map {path}", worker))
         # A service that has lost its slot is removed before another's servers enter the slot.
         takes_changes = (
@@ -162,6 +142,16 @@ class Haproxy:
             missing.append(f"the entries of {path}")
         if missing:
             raise NotApplied(f"process {worker.pid} of HAProxy has not applied: {missing[0]}")
+
+    def _narrow(self, worker: HaproxyProcess, desired: Desired, keys: Mapping[str, str]) -> None:
+        """Admits only what is admitted before and after the change, and looks whether anything waits from before."""
+        before = self._map(worker, configuration.KEYS)
+        self._set_map(worker, configuration.KEYS, admitting.narrow_keys(before, keys))
+        slots = [desired.slots[service] for service in admitting.list_narrowed(before, keys)]
+        self._narrowed.note(worker.pid, map(backend_name, slots), time.monotonic())
+        if self._narrowed.has(worker.pid):
+            self._has_slots(worker, 1)  # waits until no thread still decides by the old keys
+            self._narrowed.settle(worker.pid, self._loads(worker), time.monotonic())
 
     def _knows(self, worker: HaproxyProcess, name: str) -> bool:
         return not self.master.ask(f"show map {self.folder / name}", worker).startswith(changes.NO_MAP)
@@ -214,7 +204,7 @@ class Haproxy:
         return parsing.parse_loads(self.master.ask("show stat -1 6 -1", worker))
 
     def _has_slots(self, worker: HaproxyProcess, count: int) -> bool:
-        answer = self.master.ask(f"del server {_slot(count)}/fence", worker)
+        answer = self.master.ask(f"del server {backend_name(count)}/fence", worker)
         if answer not in (changes.NO_SERVER, changes.NO_BACKEND):
             raise HaproxyGarbled(f"process {worker.pid} of HAProxy answered {answer[:200]!r}")
         return answer == changes.NO_SERVER
@@ -253,11 +243,12 @@ class Haproxy:
         open_requests: dict[str, int] = {}
         busy: set[str] = set()
         servers: dict[str, ServerState] = {}
-        leftovers = 0
+        unfinished = 0
         for worker in workers:
             self._has_slots(worker, 1)  # waits until no thread is still choosing a server by the old state
             current = self._servers(worker)
-            if not worker.old and (missing := changes.find_differences(wanted, current)):
+            now = self._narrowed.hold(worker.pid, wanted, current)
+            if not worker.old and (missing := changes.find_differences(now, current)):
                 raise NotApplied(f"process {worker.pid} of HAProxy has not applied: {missing[0]}")
             loads = self._loads(worker)
             if not worker.old and (unlimited := changes.limiting_commands(wanted, loads)):
@@ -277,23 +268,13 @@ class Haproxy:
             for backend, found in current.items():
                 if not worker.old:
                     servers.update(found)
-                    leftovers += sum(name not in wanted.get(backend, {}) for name in found)
+                    unfinished += sum(name not in wanted.get(backend, {}) for name in found)
                     busy.add(backend)
-        idle = frozenset(slot for slot in range(1, desired.slot_count + 1) if _slot(slot) not in busy)
-        return ObservedHaproxy(workers, servers, open_requests, idle, leftovers)
-
-
-def _slot(slot: int) -> str:
-    return configuration.backend_name(slot)
+            if not worker.old:
+                unfinished += sum(now[backend] != servers for backend, servers in wanted.items())
+        idle = frozenset(slot for slot in range(1, desired.slot_count + 1) if backend_name(slot) not in busy)
+        return ObservedHaproxy(workers, servers, open_requests, idle, unfinished)
 
 
 def _is_slot(backend: str) -> bool:
     return backend.startswith("gw-") and backend[3:].isdigit()
-
-
-def _read_map(path: Path) -> dict[str, str]:
-    try:
-        lines = path.read_text().splitlines()
-    except FileNotFoundError:
-        return {}
-    return {line.split(" ")[0]: line.split(" ")[-1] for line in lines}

@@ -33,7 +33,12 @@ class ServerState:
 
     @property
     def ready(self) -> bool:
-        return self.operational == RUNNING and self.admin == 0 and self.weight > 0
+        return self.operational == RUNNING and self.takes_requests
+
+    @property
+    def takes_requests(self) -> bool:
+        """Returns whether it gets requests while it runs."""
+        return self.admin == 0 and self.weight > 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from agents.contract.gateways import LeftOutRoute
-from agents.gateway import desired, parsing
+from agents.gateway import desired, parsing, saved
 from agents.gateway.desired import Desired, server_name, servers_by_name
 from agents.gateway.haproxy import Haproxy, NotApplied, ObservedHaproxy, ServersRefused
 from agents.gateway.master_socket import HaproxyAway, MasterSocket, WorkerGone
@@ -68,7 +68,7 @@ class Sidecar:
         self.relief = Relief()
         self.receiver = Receiver(requests, self.tallies)
         self._state = folder / "desired.json"
-        self._desired = desired.read(self._state)
+        self._desired = saved.read(self._state)
         self._haproxy = Haproxy(MasterSocket(master), folder, self.receiver.address)
         self._lock = threading.Lock()  # held while talking to HAProxy
         self._observed: ObservedHaproxy | None = None  # None: not known to be in force
@@ -92,7 +92,7 @@ class Sidecar:
             changed = after.sources[source] != self._desired.sources.get(source)
             if changed:
                 after = self._slotted(after)
-                desired.keep(self._state, after)
+                saved.keep(self._state, after)
                 self._desired = after
                 self._track_routes()
             if changed or not self._still_in_force():
@@ -114,7 +114,7 @@ class Sidecar:
             if after == self._desired:
                 return
             after = self._slotted(after)
-            desired.keep(self._state, after)
+            saved.keep(self._state, after)
             self._desired = after
             self._track_routes()
             self._converge()
@@ -149,7 +149,7 @@ class Sidecar:
             workers,
             self._convergences,
             self._failures,
-            self._desired.left_out() + self._unreachable,
+            self._left_out + self._unreachable,
         )
 
     def close(self) -> None:
@@ -208,7 +208,7 @@ class Sidecar:
             log.error("route %s is left out, because HAProxy refuses it: %s", name, answer)
         self._desired = desired.refuse(self._desired, refused)
         self._retry_at = time.monotonic() + self._retry_seconds
-        desired.keep(self._state, self._desired)
+        saved.keep(self._state, self._desired)
         self._track_routes()
 
     def _retry_refused(self, workers: tuple[parsing.HaproxyProcess, ...]) -> None:
@@ -233,12 +233,11 @@ class Sidecar:
         return RoutesInForce(declared.sequence, tuple(states))
 
     def _track_routes(self) -> None:
+        self._left_out = self._desired.left_out()
+        limits, servers = self._desired.limits, servers_by_name(self._desired.servers())
+        promises = {name: GatewayPromise(limit.slo_ms, limit.tpot_ms) for name, limit in limits.items()}
         with self.receiver.lock:
-            limits = self._desired.limits
-            promises = {name: GatewayPromise(limit.slo_ms, limit.tpot_ms) for name, limit in limits.items()}
-            self.tallies.track(
-                servers_by_name(self._desired.servers()), self._desired.slots, time.monotonic(), promises
-            )
+            self.tallies.track(servers, self._desired.slots, time.monotonic(), promises)
 
     def _watch(self) -> None:
         """Applies everything again when HAProxy's processes change or it has failed, and else every few seconds."""
@@ -251,7 +250,7 @@ class Sidecar:
                     self._retry_refused(workers)
                     observed = self._observed
                     due = time.monotonic() - verified > VERIFY_SECONDS
-                    if observed is None or workers != observed.workers or observed.leftovers or due:
+                    if observed is None or workers != observed.workers or observed.unfinished or due:
                         self._converge()
                         self._track_routes()
                         verified = time.monotonic()

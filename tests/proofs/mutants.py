@@ -183,6 +183,11 @@ def find_patience_seconds(tests: Sequence[str]) -> float:
     return max(PATIENCE_SECONDS, PATIENCE_TIMES * (time.monotonic() - began))
 
 
+def _nearest(mutant: Mutant | None, tests: Sequence[str]) -> list[str]:
+    """Returns the tests with those first that name the module."""
+    return sorted(tests, key=lambda path: mutant is not None and mutant.module not in Path(path).read_text())
+
+
 def _survives(mutant: Mutant | None, tests: Sequence[str], seconds: float, folder: Path) -> bool:
     child = os.fork()
     if child == 0:
@@ -193,7 +198,7 @@ def _survives(mutant: Mutant | None, tests: Sequence[str], seconds: float, folde
             (folder / "sitecustomize.py").write_text(site)
             os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
         with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):  # noqa: PTH123
-            code = pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", *tests])
+            code = pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", *_nearest(mutant, tests)])
         os._exit(0 if code == pytest.ExitCode.OK else 1)
     handle = os.pidfd_open(child)
     try:

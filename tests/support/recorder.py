@@ -15,6 +15,8 @@ class Recorder:
 
     def __init__(self) -> None:
         self.heads: list[bytes] = []
+        self.may_answer = threading.Event()
+        self.may_answer.set()
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=512)
         self.port: int = self._listener.getsockname()[1]
         self._thread = threading.Thread(target=self._serve, name="recorder", daemon=True)
@@ -30,6 +32,7 @@ class Recorder:
                 head = self._read_head(connection)
                 if head:  # a check of health says nothing
                     self.heads.append(head)
+                    self.may_answer.wait()
                     connection.sendall(ANSWER)
 
     def _read_head(self, connection: socket.socket) -> bytes:
@@ -46,6 +49,7 @@ class Recorder:
         return head.partition(b"\r\n\r\n")[0]
 
     def close(self) -> None:
+        self.may_answer.set()
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self._thread.join()

@@ -15,11 +15,14 @@ from agents.gateway.admitting import (
     NOTHING,
     list_expressions,
     list_keys,
+    list_narrowed,
     narrow_keys,
     read_shipped_rules,
     render_expressions,
 )
-from agents.gateway.desired import Desired, declare
+from agents.gateway.desired import MOST_OPEN, Desired, declare, with_slots
+from agents.gateway.parsing import ServerLoad, parse_loads
+from agents.gateway.waiting import Narrowed
 from agents.gateway.wire import DeclaredRoutes, RouteSpec
 from agents.seams.routes import Route
 from agents.templates.reading import read
@@ -27,7 +30,7 @@ from tests.agents.gateway.http2 import MOST_BYTES, ask_http2
 from tests.agents.gateway.routers import ROUTERS, Router
 from tests.agents.gateway.spellings import spell_requests
 from tests.support.haproxy import ANY_PATH, Gateway, running_gateway
-from tests.support.patience import patience
+from tests.support.patience import patience, until
 from tests.support.recorder import Recorder, recording
 from tests.support.soak import scaled
 
@@ -222,17 +225,85 @@ def test_while_two_kinds_of_server_serve_only_what_both_admit_arrives(gateway: G
         assert answers() == {"/both": 503, "/load": 503, "/files/a": 503}
 
 
-def spec(copy: str, rules: tuple[str, ...], drained: bool = False) -> RouteSpec:
-    return RouteSpec(copy, "shop/x", "127.0.0.1:9000", drained=drained, paths=hash_rules(rules))
+@pytest.mark.slow
+def test_what_waits_reaches_no_copy_that_came_later_and_does_not_admit_it(gateway: Gateway) -> None:
+    with recording() as old, recording() as new, ExitStack() as callers:
+        first = Route("old", "shop/x", f"127.0.0.1:{old.port}", 1.0, paths=("GET /both", "POST /load"))
+        second = Route("new", "shop/x", f"127.0.0.1:{new.port}", 1.0, paths=("GET /both",))
+        routes = gateway.routes()
+        routes.declare([first])
+        old.may_answer.clear()
+
+        def send(asked: str, count: int, waiting: int) -> None:
+            for _ in range(count):
+                connection = callers.enter_context(socket.create_connection(("127.0.0.1", gateway.port)))
+                connection.sendall(f"{asked} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+            until(lambda: count_requests(gateway) == (MOST_OPEN, waiting), f"{waiting} requests wait")
+
+        send("GET /shop/x/both", MOST_OPEN, 0)
+        send("POST /shop/x/load", 20, 20)
+        arrived = routes.declare([first, second]).of("new")
+        assert arrived
+        assert not arrived.ready
+        assert count_requests(gateway) == (MOST_OPEN, 20)
+        old.may_answer.set()
+
+        def is_ready() -> bool:
+            state = routes.declare([first, second]).of("new")
+            return state is not None and state.ready
+
+        until(is_ready, "the new copy gets requests once nothing waits")
+        assert sum(head.startswith(b"POST /load") for head in old.heads) == 20
+        assert not [head for head in new.heads if b"/load" in head]
 
 
-def test_a_service_of_more_kinds_of_server_than_haproxy_asks_for_admits_nothing() -> None:
-    kinds = [(f"GET /{at}",) for at in range(4)]
-    for count in (1, 2, 3, 4):
-        routes = tuple(spec(str(at), rules) for at, rules in enumerate(kinds[:count]))
+def count_requests(gateway: Gateway) -> tuple[int, int]:
+    """Returns how many requests copies have, and how many wait for one."""
+    loads = parse_loads(gateway.ask("show stat -1 6 -1"))
+    backend = {name: load for (slot, name), load in loads.items() if slot == "gw-0001"}
+    copies = [load for name, load in backend.items() if name != "BACKEND"]
+    return sum(load.open for load in copies), sum(load.queued for load in backend.values())
+
+
+def test_what_waits_delays_a_copy_of_another_kind_no_longer_than_it_can_wait() -> None:
+    def load(queued: int) -> dict[tuple[str, str], ServerLoad]:
+        return {("gw-0001", "BACKEND"): ServerLoad(9, queued), ("gw-0002", "BACKEND"): ServerLoad(9, 9)}
+
+    for queued, now, is_held in ((1, 100.0, True), (1, 110.9, True), (1, 111.1, False), (0, 100.1, False)):
+        narrowed = Narrowed()
+        narrowed.note(7, ["gw-0001"], 100.0)
+        narrowed.settle(8, load(0), 100.0)
+        narrowed.settle(7, load(queued), now)
+        desired = declare(with_slots(Desired(), ()), "n", DeclaredRoutes(1, (spec("a", ("GET /a",)),), {}))
+        wanted = {"gw-0001": {each.name: each for each in desired.servers()}}
+        (server,) = narrowed.hold(7, wanted, {})["gw-0001"].values()
+        assert (narrowed.has(7), server.drained, server.weight == 0) == (is_held, is_held, is_held)
+        assert narrowed.hold(8, wanted, {}) == wanted, "another process has its own queue"
+        narrowed.forget_gone([8])
+        assert not narrowed.has(7)
+
+
+def spec(copy: str, rules: tuple[str, ...], drained: bool = False, weight: float = 1.0) -> RouteSpec:
+    return RouteSpec(copy, "shop/x", "127.0.0.1:9000", weight, drained, paths=hash_rules(rules))
+
+
+def test_copies_of_more_kinds_than_haproxy_asks_for_are_left_out_and_named() -> None:
+    kinds = [(f"GET /{at}",) for at in range(5)]
+    for count in range(1, 6):
+        routes = tuple(spec(str(at), rules, weight=10 - at) for at, rules in enumerate(kinds[:count]))
         desired = declare(Desired(), "node-1", DeclaredRoutes(1, routes, build_table(kinds)))
         keys = list_keys(desired)["shop/x"].split(".")
-        assert set(keys) == ({hash_rules(rules) for rules in kinds[:count]} if count <= 3 else {NOTHING})
+        assert set(keys) == {hash_rules(rules) for rules in kinds[: min(count, 3)]}, (
+            "those of least weight are left out"
+        )
+        assert [route.copy for _, route in desired.routes()] == [str(at) for at in range(min(count, 3))]
+        assert [(each.node, each.copy) for each in desired.left_out()] == [
+            ("node-1", str(at)) for at in range(3, count)
+        ]
+        assert all("shop/x has copies of more than 3 kinds" in each.reason for each in desired.left_out())
+    drained = tuple(spec(str(at), rules, drained=at == 0) for at, rules in enumerate(kinds[:4]))
+    ending = declare(Desired(), "node-1", DeclaredRoutes(1, drained, build_table(kinds)))
+    assert (len(ending.routes()), ending.left_out()) == (4, ()), "a drained copy is no kind more"
 
 
 def test_only_copies_that_get_new_requests_decide_what_a_service_admits() -> None:
@@ -247,14 +318,17 @@ def test_only_copies_that_get_new_requests_decide_what_a_service_admits() -> Non
 
 
 def test_what_is_admitted_while_copies_change_was_admitted_before_and_is_admitted_after() -> None:
-    assert narrow_keys({"s": "a.a.a"}, {"s": "b.b.b"}) == {"s": "a.b.a"}
-    assert narrow_keys({"s": "a.a.a", "gone": "c.c.c"}, {"new": "d.d.d"}) == {
-        "s": "a.a.a",
-        "gone": "c.c.c",
-        "new": "d.d.d",
-    }
-    assert narrow_keys({"s": "a.b.c"}, {"s": "d.d.d"}) == {"s": NOTHING}
-    assert narrow_keys({"s": NOTHING}, {"s": "d.d.d"}) == {"s": f"d.{NOTHING}.d"}
+    def narrow(before: dict[str, str], after: dict[str, str]) -> dict[str, set[str]]:
+        return {service: {*keys.split(".")} for service, keys in narrow_keys(before, after).items()}
+
+    assert narrow({"s": "a.a.a"}, {"s": "b.b.b"}) == {"s": {"a", "b"}}
+    assert narrow({"s": "a", "gone": "c"}, {"new": "d"}) == {"s": {"a"}, "gone": {"c"}, "new": {"d"}}
+    assert narrow({"s": "a.b"}, {"s": "c.d"}) == {"s": {"a", "b", "c", "d"}}
+    assert narrow({"s": "a.b.c"}, {"s": "d.e.f"}) == {"s": {"a", "b", "c", "d", "e", "f"}}
+    assert narrow({"s": "a.b.c.d.e.f"}, {"s": "g"}) == {"s": {NOTHING}}
+    assert narrow({"s": NOTHING}, {"s": "d"}) == {"s": {"d", NOTHING}}
+    assert list_narrowed({"s": "a.a", "gone": "c"}, {"s": "a.b", "new": "d"}) == ["s"]
+    assert list_narrowed({"s": "a.b"}, {"s": "b.b"}) == []
 
 
 def test_no_shipped_rule_names_a_control_path_of_any_server() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.gateway import configuration, desired
+from agents.gateway import configuration, desired, saved
 from agents.gateway.balances import FIRST_SLOTS
 from agents.gateway.changes import closing_commands, find_differences, map_additions, map_removals, opening_commands
 from agents.gateway.configuration import render_base
@@ -86,9 +86,9 @@ def test_a_slot_changes_hands_only_when_none_is_free_and_nothing_is_in_it() -> N
 
 def test_what_was_said_survives_a_restart(tmp_path: Path) -> None:
     state = said(route("x", weight=2.5), route("y", drained=True))
-    desired.keep(tmp_path / "desired.json", state)
-    assert desired.read(tmp_path / "desired.json") == state
-    assert desired.read(tmp_path / "none") == Desired()
+    saved.keep(tmp_path / "desired.json", state)
+    assert saved.read(tmp_path / "desired.json") == state
+    assert saved.read(tmp_path / "none") == Desired()
 
 
 # What is told to HAProxy

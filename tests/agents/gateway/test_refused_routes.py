@@ -11,9 +11,10 @@ import msgspec
 import pytest
 
 from agents.contract.gateways import LeftOutRoute
-from agents.gateway import desired
+from agents.gateway import desired, saved
 from agents.gateway.balances import FIRST_SLOTS
-from agents.gateway.desired import FOLLOWED, DesiredFile, SavedRoutes
+from agents.gateway.desired import FOLLOWED
+from agents.gateway.saved import DesiredFile, SavedRoutes
 from agents.gateway.sidecar import Sidecar
 from agents.gateway.wire import DeclaredRoutes, RouteSpec
 from tests.support.haproxy import Copies, Gateway, running_copies
@@ -144,9 +145,9 @@ def test_case_23_a_saved_route_that_cannot_be_read_costs_only_itself(tmp_path: P
         for number, address in enumerate(("[2001:db8::1%;x]:80", "[2001:db8::1%x]:80", "169.254.169.254:80", "x"))
     ]
     path = tmp_path / "desired.json"
-    saved = SavedRoutes(0, tuple(msgspec.Raw(json.dumps(route).encode()) for route in (*bad, good)))
-    path.write_bytes(msgspec.json.encode(DesiredFile({"_node-1": saved}, {"shop/search": 1}, FIRST_SLOTS)))
-    (server,) = desired.read(path).servers()
+    declared = SavedRoutes(0, tuple(msgspec.Raw(json.dumps(route).encode()) for route in (*bad, good)))
+    path.write_bytes(msgspec.json.encode(DesiredFile({"_node-1": declared}, {"shop/search": 1}, FIRST_SLOTS)))
+    (server,) = saved.read(path).servers()
     assert (server.copy, server.host, server.port) == ("good", "10.0.0.1", 80)
 
 
