@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -16,6 +17,8 @@ from agents.templates import Filled
 PORT = "GPUWRIGHT_PORT"  # in a copy's environment, to adopt it when the journal is lost
 METRICS_PORT = "GPUWRIGHT_METRICS_PORT"
 CONTROL = "GPUWRIGHT_CONTROL_TOKEN"  # a copy obeys requests that carry it, and no others
+# Without a pipe directory CUDA would look for a daemon in /tmp/nvidia-mps, where anybody can start one.
+NO_MPS = {"CUDA_MPS_PIPE_DIRECTORY": "/proc/no-mps"}
 STRAY_SECONDS = 3.0  # on the device and not an MPS client for this long: it avoids MPS
 
 
@@ -89,12 +92,12 @@ def _limits(context: StartContext, drivers: NodeDrivers) -> dict[str, str]:
     return drivers.mps.environment(copy.gpu, share, copy.wanted.memory_gib)
 
 
-def _take_whole(copy: NodeCopy, drivers: NodeDrivers) -> dict[str, str]:
+def _take_whole(copy: NodeCopy, drivers: NodeDrivers) -> Mapping[str, str]:
     """Opens several GPUs to a copy that has them alone: without their MPS daemons, for any of its processes."""
     for gpu in copy.gpus:
         drivers.mps.stop(gpu)
         _make_exclusive(gpu, drivers, wanted=False)
-    return {}
+    return NO_MPS
 
 
 def verify_limits(context: StartContext, drivers: NodeDrivers, now: float) -> NodeCopy | None:

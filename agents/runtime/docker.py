@@ -157,7 +157,7 @@ class DockerRuntime:
             cap_drop=["ALL"],
             device_requests=[device] if launch.gpu and self._gpus else None,
             init=True,
-            ipc_mode="host" if _MPS_PIPES in launch.limits else "private",  # MPS needs one /dev/shm
+            ipc_mode="host" if launch.limits.get(_MPS_PIPES) in launch.folders else "private",  # MPS: one /dev/shm
             log_config=LogConfig(type="json-file", config=_LOG),
             network_mode=OWN_BRIDGE,
             oom_score_adj=launch.oom_score,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,7 @@ def test_a_secret_is_shown_nowhere(tmp_path: Path) -> None:
     assert "readable by everyone" in str(refused)
 
 
-def container_config(found: AllowList) -> dict[str, Any]:
+def container_config(found: AllowList, pipe: str = "", mounted: Sequence[str] = ()) -> dict[str, Any]:
     need_module("docker", "docker")
     from docker import APIClient
 
@@ -81,7 +82,8 @@ def container_config(found: AllowList) -> dict[str, Any]:
 
     filled = fill_own(found, own(CONTAINER), Builtin("c", "", port=7001), "docker")
     assert isinstance(filled, Filled)
-    launch = Launch("c", "", filled, 7001, {}, filled.folders)
+    limits = {"CUDA_MPS_PIPE_DIRECTORY": pipe} if pipe else {}
+    launch = Launch("c", "", filled, 7001, limits, (*filled.folders, *mounted))
     runtime = DockerRuntime(Path("/nowhere"), user="20001:20001", gpus=False)
     config: dict[str, Any] = runtime._config(APIClient(version="1.41"), launch)
     return config
@@ -95,6 +97,9 @@ def test_a_container_gets_no_more_than_the_list_says(tmp_path: Path) -> None:
     assert config["User"] == "20001:20001"
     assert host["Binds"] == [f"{tmp_path / 'models'}:/volumes/models:ro"]
     assert (host["NetworkMode"], host["IpcMode"]) == ("gpuwright-own", "private")
+    pipe = str(tmp_path / "pipe")
+    assert container_config(read_list(tmp_path), pipe, [pipe])["HostConfig"]["IpcMode"] == "host"
+    assert container_config(read_list(tmp_path), pipe)["HostConfig"]["IpcMode"] == "private", "outside MPS"
     assert host["PortBindings"] == {"8000/tcp": [{"HostIp": "127.0.0.1", "HostPort": "7001"}]}
     assert (host["CapDrop"], host["SecurityOpt"]) == (["ALL"], ["no-new-privileges"])
     assert host["ReadonlyRootfs"] is True

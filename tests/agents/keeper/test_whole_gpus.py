@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -92,6 +92,15 @@ def two(tmp_path: Path) -> Iterator[Machine]:
         yield made
 
 
+def assert_is_outside_mps(environment: Mapping[str, str]) -> None:
+    """Without a pipe directory CUDA looks for a daemon in /tmp/nvidia-mps, which anybody can start."""
+    (name,) = [name for name in environment if name.startswith("CUDA_MPS")]
+    pipe = Path(environment[name])
+    assert name == "CUDA_MPS_PIPE_DIRECTORY"
+    with pytest.raises(OSError, match=str(pipe)):
+        pipe.mkdir()
+
+
 @pytest.mark.slow
 def test_a_real_copy_sees_its_gpus_and_no_mps_and_makes_room_for_others_once_it_is_gone(two: Machine) -> None:
     first, second = two.uuids
@@ -104,7 +113,7 @@ def test_a_real_copy_sees_its_gpus_and_no_mps_and_makes_room_for_others_once_it_
         lines = Path(f"/proc/{copy.running.pid}/environ").read_text().split("\0")
         environment = dict(line.split("=", 1) for line in lines if line)
         assert environment["CUDA_VISIBLE_DEVICES"] == f"{first},{second}"
-        assert not [name for name in environment if name.startswith("CUDA_MPS")]
+        assert_is_outside_mps(environment)
         assert [held.missing.reason for held in node.keeper.held] == ["whole_gpus"]
         node.offer(assigned(2, served("search-1", 1)))
         until(lambda: ready(node, "search-1"), "the other one is ready")
@@ -128,7 +137,7 @@ def test_a_real_job_on_two_gpus_sees_both_and_no_mps_and_trains(two: Machine) ->
         lines = Path(f"/proc/{copy.running.pid}/environ").read_text().split("\0")
         environment = dict(line.split("=", 1) for line in lines if line)
         assert environment["CUDA_VISIBLE_DEVICES"] == f"{first},{second}"
-        assert not [name for name in environment if name.startswith("CUDA_MPS")]
+        assert_is_outside_mps(environment)
 
         def steps() -> float:
             (line,) = node.report_body(*node.current_minute()).instances
