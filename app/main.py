@@ -34,8 +34,8 @@ from app.api import (
     watch,
     whatif,
 )
+from app.api.agent_bypass import AgentBypass
 from app.api.overreach import audited_overreach
-from app.api.report_bypass import ReportBypass
 from app.api.requests import known_parameters
 from app.console import routes as console
 from app.console.refusals import refusal_page
@@ -65,7 +65,7 @@ def create_app(settings: Settings) -> Gate:
     context: Context = app.state.context
     authenticator = context.authenticator
     return Gate(
-        HeavyReads(ReportBypass(app, context), settings),
+        HeavyReads(AgentBypass(app, context), settings),
         settings=settings,
         authenticate=authenticator.principal,
         remembered=authenticator.cached,

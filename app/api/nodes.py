@@ -171,9 +171,15 @@ async def assignment(
         float, Query(alias="waitSeconds", ge=0, le=LONGEST_POLL_SECONDS, description=WAIT_DESCRIPTION)
     ] = 30.0,
 ) -> Response:
-    require(who, Noun.ASSIGNMENT, AccessVerb.READ, name)
-    body = await ctx.nodes.polls.wait(who, name, after, wait_seconds)
+    body = await read_assignment(ctx, who, name, after, wait_seconds)
     return Response(status_code=204) if body is None else Response(body, media_type=JSON)
+
+
+async def read_assignment(ctx: Context, who: Principal, node: str, after: int, seconds: float) -> bytes | None:
+    """Returns the node's assignment once its version differs from `after`; None when the time is up."""
+    require(who, Noun.ASSIGNMENT, AccessVerb.READ, node)
+    body = await ctx.nodes.polls.wait(who, node, after, seconds)
+    return None if body is None else body.encode()
 
 
 @router.get("/{name}/telemetry", summary="The node's last state, and its minutes, oldest first")

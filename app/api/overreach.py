@@ -22,7 +22,7 @@ AUDITED = Buckets(0.1, 20.0)  # by token: the audit is kept for a year, and 20 e
 
 
 async def audited_overreach(request: Request) -> AsyncIterator[None]:
-    """Wraps every route; node reports bypass the router and audit for themselves."""
+    """Wraps every route; reports and polls of agents bypass the router; reports audit for themselves."""
     try:
         yield
     except HttpProblem as problem:

@@ -57,7 +57,7 @@ def send(server: RunningServer, token: str, body: Any, node: str = "") -> Reply:
 
 
 def poll(server: RunningServer, token: str, node: str, after: int = 0, wait: float = 0) -> Reply:
-    path = f"/api/v1/nodes/{node}/assignment?after={after}&waitSeconds={wait}"
+    path = f"/api/v1/nodes/{node}/assignment?after={after}&waitSeconds={wait:g}"
     return server.request("GET", path, token=token, timeout_seconds=wait + 20)
 
 

@@ -25,6 +25,13 @@ def in_background(call: Callable[[], T]) -> Future[T]:
     return ThreadPoolExecutor(1).submit(call)
 
 
+def comparable(reply: Reply) -> tuple[int, dict[str, str], str]:
+    headers = dict(reply.headers)
+    del headers["date"]
+    number = headers.pop("x-request-id")
+    return reply.status, headers, reply.text.replace(number, "")
+
+
 def held(server: RunningServer, count: int = 1) -> None:
     """Returns once `count` polls wait: what they read of the database before is over."""
     line = "gpuwright_waiting_agents "
@@ -111,6 +118,23 @@ def test_another_nodes_assignment_does_not_exist(server: RunningServer, token: s
 @pytest.mark.parametrize("query", ["after=-1", "after=x", "waitSeconds=-1", "waitSeconds=1e9", "waitSeconds=nan"])
 def test_nonsense_is_refused(server: RunningServer, node: str, token: str, query: str) -> None:
     assert server.request("GET", f"/api/v1/nodes/{node}/assignment?{query}", token=token).status == 422
+
+
+def test_a_poll_past_the_router_is_answered_as_its_route_answers(
+    server: RunningServer, database: Database, node: str, token: str
+) -> None:
+    version = decide(database, 1, 1, node)[node]
+    assert poll(server, token, node, wait=20).status == 200, "now the server knows of it"
+    for who, name, after in (
+        (token, node, version), (token, node, 0), (token, "node-other", 0), (token, "%2e%2e", 0),
+        (server.admin_token, node, 0),
+    ):  # fmt: skip
+        path = f"/api/v1/nodes/{name}/assignment"
+        past, routed = (
+            server.request("GET", f"{path}?{query}", token=who)
+            for query in (f"after={after}&waitSeconds=0", f"waitSeconds=0&after={after}")
+        )
+        assert comparable(past) == comparable(routed)
 
 
 @pytest.mark.slow
