@@ -81,13 +81,14 @@ class Floor(ServerState):
         while True:
             await asyncio.sleep(self.limits.sweep_seconds)
             now = loop.time()
+            waiting = 0
             for connection in list(self.open):
                 connection.check(now)
-            self._bound_buffers()
+                waiting += connection.buffered
+            self._bound_buffers(waiting)
 
-    def _bound_buffers(self) -> None:
+    def _bound_buffers(self, waiting: int) -> None:
         """Cuts off the longest-stalled readers while too many bytes wait to be read."""
-        waiting = sum(connection.buffered for connection in self.open)
         if waiting <= self.limits.write_buffered_bytes:
             return
         stalled = [connection for connection in self.open if connection.stalled_since is not None]

@@ -27,6 +27,7 @@ from app.tokens import Authenticator, revoked
 
 PAUSE_SECONDS = 1.0
 RECHECK_SECONDS = 30.0
+FOLLOWED_SECONDS = 120.0  # since a gateway was last heard of
 GATHER_SECONDS = 0.05  # between two reads: a rollout changes many nodes in a row
 
 log = logging.getLogger(__name__)
@@ -67,6 +68,7 @@ class EndpointPolls:
         self._reading = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self._stopping = False
+        self._followed_until = 0.0  # monotonic
 
     def start(self) -> None:
         """Starts to follow changes; called in the event loop that the polls run in."""
@@ -82,6 +84,7 @@ class EndpointPolls:
 
     def reach(self, version: int) -> int:
         """Returns up to which version of the stream endpoints of this version are current."""
+        self._followed_until = time.monotonic() + FOLLOWED_SECONDS
         return self._known.read if version >= self._known.endpoints.version else version
 
     async def wait(self, who: Principal, after: int, seconds: float, service: str = "") -> bytes | None:
@@ -89,6 +92,7 @@ class EndpointPolls:
         if who.expires_at is not None:
             seconds = min(seconds, max(0.0, (who.expires_at - datetime.now(UTC)).total_seconds()))
         until = time.monotonic() + seconds
+        self._followed_until = until + FOLLOWED_SECONDS
         if self._known.read < max(after, self._notices.current("endpoint")):
             await self._read()
         while True:
@@ -108,11 +112,17 @@ class EndpointPolls:
         return _body(known, who, service)
 
     async def _forever(self) -> None:
+        """Reads what changes while there are gateways: for nobody, reading ten thousand nodes again is waste."""
+        seen = 0
         while True:
+            is_followed = time.monotonic() < self._followed_until
             try:
-                version = await self._notices.wait("endpoint", max(self._known.read, 0), RECHECK_SECONDS)
-                if version != self._known.read:
-                    await self._read()
+                if is_followed:
+                    seen = await self._notices.wait("endpoint", max(self._known.read, 0), RECHECK_SECONDS)
+                    if seen != self._known.read:
+                        await self._read()
+                else:
+                    seen = await self._notices.wait("endpoint", seen, PAUSE_SECONDS)
                 await asyncio.sleep(GATHER_SECONDS)
             except Unavailable as error:
                 log.warning("polls_wait_for_database", extra={"stream": "endpoint", "error": str(error)})

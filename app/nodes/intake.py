@@ -28,7 +28,8 @@ from app.store.fleet import node_reports, node_state
 from app.store.fleet.node_reports import KeptReports
 
 LONGEST_BATCH = 100
-GATHER_SECONDS = 0.003
+GATHER_SECONDS = 0.003, 0.025  # at least, at most
+GATHER_FACTOR = 4  # times what the last batch took to write: writing fills a fifth of the time at most
 MOST_WAITING = 2000  # reports; beyond it an agent would give up waiting
 PAUSE_SECONDS = 2.0  # after a failure: callers are rejected at once instead of waiting for the next failure
 RETRY_SECONDS = 5
@@ -74,6 +75,7 @@ class Intake:
         self._last = StoredDetails()
         self._admission = Admission(bounds)
         self._notices = ReportedNotices(database)
+        self._write_seconds = 0.0  # of the last batch
         self._closed_until = 0.0
         self._closed_reason = ""
         self._thread: threading.Thread | None = None
@@ -105,12 +107,13 @@ class Intake:
         return await answer
 
     def _run(self) -> None:
+        seconds, longest = GATHER_SECONDS
         while True:
             self._news.wait()
             while self._waiting:
-                # A few milliseconds pay off: a batch costs ten times as much as one more report in it.
+                # It pays off: a batch costs ten times as much as one more report in it.
                 if len(self._waiting) < LONGEST_BATCH and not self._stopping:
-                    time.sleep(GATHER_SECONDS)
+                    time.sleep(min(longest, max(seconds, GATHER_FACTOR * self._write_seconds)))
                 self._news.clear()
                 batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), LONGEST_BATCH))]
                 self._write(batch)
@@ -136,6 +139,7 @@ class Intake:
             metrics.BATCH.observe(len(batch))
             metrics.WRITE_SECONDS.observe(time.perf_counter() - started)
             _deliver(batch, answers)
+        self._write_seconds = time.perf_counter() - started
         metrics.WAITING.set(len(self._waiting))
 
     def keep(self, batch: Sequence[Report], raws: Sequence[bytes]) -> list[StoredReport]:
