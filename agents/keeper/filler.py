@@ -154,7 +154,7 @@ class Filler:
 def _reason_of(refused: ArgumentRefused) -> tuple[str, str]:
     """Returns the reason and message under which the control plane records the refusal."""
     if refused.reason == NO_TEMPLATE:
-        return "refused_template", refused.message
+        return NO_TEMPLATE, refused.message
     if refused.reason == NOT_ADMITTED:
         return NOT_ADMITTED, f"{refused.field}: {refused.message}"
     return "refused_arguments", f"{refused.field}: {refused.message} ({refused.reason})"

@@ -158,13 +158,18 @@ class Reconciler:
         copies = self._ledger.copies()
         taken = {port for copy in copies for port in (copy.port, copy.metrics_port)}
         taken -= {copy.port for copy in copies if copy.instance == wanted.instance.id and copy.stage is Stage.ENDING}
-        port = self._ports.choose(self._host, wanted.instance.id, taken)
+        try:
+            port = self._ports.choose(self._host, wanted.instance.id, taken)
+            metrics_port = free_port(self._host, {*taken, port})
+        except OSError as error:  # other programs listen on all of them
+            self._failures.note(wanted.instance, "no_port", str(error), 0.0, now)
+            return
         copy = NodeCopy(
             id=f"{wanted.instance.id}.{self._incarnation:x}.{self._counter:x}",
             wanted=wanted.instance,
             gpu=wanted.gpu,
             port=port,
-            metrics_port=free_port(self._host, {*taken, port}),
+            metrics_port=metrics_port,
             largest_batch=largest_batch(wanted.instance),
             born=now,
             since=now,

@@ -17,7 +17,7 @@ from app.store.fleet import assignments, refusals
 from app.store.world import audit
 from app.world.write import Actor
 
-REASONS = ("refused_arguments", "refused_template", "not_admitted")
+REASONS = ("refused_arguments", "no_template", "not_admitted")
 MOST_KNOWN = 100_000
 _AUDITED = Buckets(0.1, 20.0)  # by node; the next report repeats the rest in ten seconds
 

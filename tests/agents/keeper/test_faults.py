@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import msgspec
 import pytest
 
 from agents.contract.assignments import AssignedInstance
+from agents.keeper import ports
 from agents.keeper.copies import NodeCopy, Stage
 from agents.node.node import LocalNode
 from tests.support.nodes import Machine, around, assigned, copy_of, kill, machine, ready, running, served
@@ -68,6 +71,27 @@ def all_limited(made: Machine, node: LocalNode) -> bool:
     mps = around(made.folder).drivers.mps
     copies = [copy for copy in node.keeper.copies() if copy.stage is Stage.READY and copy.running]
     return all(copy.running is not None and copy.running.pid in mps.clients(copy.gpu) for copy in copies)
+
+
+@pytest.mark.slow
+def test_a_node_without_a_free_port_serves_on_and_says_why_it_starts_nothing(
+    one: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running(one) as node:
+        node.offer(assigned(1, served("search-1")))
+        until(lambda: ready(node, "search-1"), "it is ready")
+        first = ports.FIRST_PORT
+        monkeypatch.setattr(ports, "LAST_PORT", first + 199)  # as many as it tries
+        with ExitStack() as taken:
+            for port in range(first, first + 200):
+                with suppress(OSError):
+                    taken.enter_context(socket.create_server(("127.0.0.1", port)))
+            node.offer(assigned(2, served("search-1"), served("images-1", gpu=1)))
+            until(lambda: held(node) == {"images-1": "no_port"}, "it is told")
+            assert ready(node, "search-1")
+            node.offer(assigned(3, served("images-1", gpu=1)))
+            until(lambda: held(node) == {"images-1": "no_port"} and not node.keeper.copies(), "what is not wanted ends")
+        until(lambda: ready(node, "images-1"), "a port is free again")
 
 
 @pytest.mark.slow

@@ -54,6 +54,6 @@ def test_case_27_and_case_28_nothing_but_what_the_node_allows_is_run_and_the_res
         until(lambda: [name.split(".")[0] for name in agent.copies()] == ["search-1"], "the honest one runs")
         said = told()
     database.close()
-    reasons = {name: "refused_template" if name == "case27-template-1" else "refused_arguments" for name in ASKED}
+    reasons = {name: "no_template" if name == "case27-template-1" else "refused_arguments" for name in ASKED}
     assert all(reason in said[name] for name, reason in reasons.items()), said
     assert "LD_PRELOAD" in said["case27-preload-1"]

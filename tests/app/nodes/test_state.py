@@ -20,7 +20,7 @@ COPIES = [
 HELD = [
     {"instance": "b", "reason": "no_room_to_hand_over", "message": "beside secret it needs 10 %", "needsSmPercent": 10},
     {"instance": "c", "reason": "no_memory", "message": "needs 4 GiB"},
-    {"instance": "other", "reason": "no_template"},
+    {"instance": "other", "reason": "gpu_fenced"},
 ]
 SINCE = "2026-11-20T12:00:00Z"
 MOVED = [
@@ -121,7 +121,7 @@ def test_a_node_on_which_a_tenant_has_nothing_does_not_exist_for_it(
     assert there.json["detail"].replace(node, "*") == nowhere.json["detail"].replace("absent", "*")
 
 
-@pytest.mark.parametrize("reason", ["refused_arguments", "refused_template", "not_admitted"])
+@pytest.mark.parametrize("reason", ["refused_arguments", "no_template", "not_admitted"])
 def test_case_27_a_refusal_leaves_one_audit_record_an_instance_and_generation(
     server: RunningServer, database: Database, node: str, token: str, reason: str
 ) -> None:
