@@ -83,9 +83,9 @@ class EndpointPolls:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def reach(self, version: int) -> int:
-        """Returns up to which version of the stream endpoints of this version are current."""
+        """Returns up to which version of the stream endpoints of this version are current; 0 before the first read."""
         self._followed_until = time.monotonic() + FOLLOWED_SECONDS
-        return self._known.read if version >= self._known.endpoints.version else version
+        return max(0, self._known.read) if version >= self._known.endpoints.version else version
 
     async def wait(self, who: Principal, after: int, seconds: float, service: str = "") -> bytes | None:
         """Returns the endpoints, of one service or all, once they are newer than `after`; None when the time is up."""

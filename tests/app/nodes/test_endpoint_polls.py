@@ -39,7 +39,7 @@ def test_copies_of_nodes_are_read_from_the_first_gateway_on_and_not_before(datab
         newest = change()
         await asyncio.to_thread(until, lambda: notices.current("endpoint") == newest)
         assert not reads
-        polls.reach(0)  # as the reports of nodes ask, once there is a gateway
+        assert polls.reach(newest) == 0, "as reports of nodes ask once there is a gateway; it cannot be known yet"
         await asyncio.to_thread(until, lambda: polls.reach(newest) == newest and len(reads) == 1)
         change()
         await asyncio.to_thread(until, lambda: len(reads) == 2)
