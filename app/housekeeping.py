@@ -27,11 +27,10 @@ from app.store.fleet import (
     gateways,
     loads,
     node_state,
-    packed_minutes,
     refusals,
     service_hours,
 )
-from app.store.money import quarantine, retention, rollups
+from app.store.money import packed_minutes, quarantine, retention, rollups
 from app.store.world import audit, change_counts, changes, events, idempotency
 
 ROLLUP_RETENTION = timedelta(days=400)
@@ -189,15 +188,9 @@ class Housekeeping:
         """Makes one row an hour of the minutes of past days, and then drops the minutes."""
         for day in self._database.read(lambda c: packed_minutes.due_days(c, clock.now(c))):
             for hour in packed_minutes.hours_of(day):
-                names = self._database.read(partial(rollups.nodes, pending=rollups.PendingHour(hour, hour)))
-                for at in self._pace.portions(range(0, len(names), NODES_AT_ONCE)):
-                    part = names[at : at + NODES_AT_ONCE]
-                    self._database.write(partial(packed_minutes.pack, hour=hour, nodes=part))
-            if self._pace.stopped:
-                return  # the day is not complete, and keeps its minutes
-            self._database.write(
-                partial(partitions.drop_before, tables=partitions.DAILY, moment=day + timedelta(days=1))
-            )
+                some = partial(packed_minutes.pack, hour=hour, most_nodes=NODES_AT_ONCE)
+                self._repeat(_turn("pack_minutes", some))
+            self._database.write(partial(packed_minutes.drop, day=day))
 
     def drop_old_partitions(self) -> None:
         days = self._context.settings.telemetry_retention_days

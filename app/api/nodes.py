@@ -28,7 +28,8 @@ from app.nodes.running import owners_of, running, running_of_tenant
 from app.nodes.usage_bounds import BEYOND_BOUNDS, NOT_ASSIGNED
 from app.problem import HttpProblem
 from app.store.database.database import Unavailable
-from app.store.fleet import assignments, node_state, packed_minutes
+from app.store.fleet import assignments, node_state
+from app.store.money import packed_minutes
 from app.store.world import audit, events
 from app.world.write import Actor
 

@@ -13,10 +13,10 @@ from app.api import overview, plan_wire
 from app.console.money import Money, summarize_money
 from app.store.database import clock, lease
 from app.store.database.lease import Lease
-from app.store.fleet import fleet_map, packed_minutes
+from app.store.fleet import fleet_map
 from app.store.fleet.fleet_map import MapNode
 from app.store.fleet.loads import WindowSums
-from app.store.money import report_queries
+from app.store.money import packed_minutes, report_queries
 from app.store.plans import approval_hold, outlook, plan_reads
 from app.store.plans.approval_hold import ApprovalHold
 from app.store.world import events

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 
 from agents.contract.reports import Report
 from app.context import Context
@@ -21,7 +21,7 @@ from app.nodes.reporting_condition import SYSTEM
 from app.settings import Settings
 from app.store.database import clock
 from app.store.database import partitions as partition_tables
-from app.store.fleet import packed_minutes
+from app.store.money import packed_minutes, usage
 from app.world.declare import declare
 from tests.support.reports import report
 from tests.support.world import gpu_type, node
@@ -114,21 +114,38 @@ def test_minutes_of_past_days_are_packed_and_read_as_before(context: Context, ho
         "'server' "
         "FROM generate_series(0, 1439, 5) AS n, generate_series(0, 2) AS i",
     )
-    before = read_minutes(context)
+    before, drawn = read_minutes(context), read_energy(context)
+    assert len(drawn) > 100
     run(context, f"INSERT INTO pending_hour VALUES ({day} + interval '3 hours', now())")
     housekeeping.pack_minutes()
     assert run(context, "SELECT FROM gpu_hour_minutes") == [], "an hour is not rolled up yet"
     run(context, "DELETE FROM pending_hour")
     (hour,) = run(context, f"SELECT {day} + interval '3 hours'")[0]
-    context.database.write(lambda c: packed_minutes.pack(c, hour, ["node-1"]))
-    assert read_minutes(context) == before, "minutes that are there twice are read once"
+    assert context.database.write(lambda c: packed_minutes.pack(c, hour, 20)) == 1
+    assert context.database.write(lambda c: packed_minutes.pack(c, hour, 20)) == 0, "it is packed already"
+    assert (read_minutes(context), read_energy(context)) == (before, drawn), (
+        "minutes that are there twice are read once"
+    )
+    context.database.write(lambda c: packed_minutes.drop(c, hour.replace(hour=0)))
+    assert read_minutes(context) == before, "not all of the day are packed yet"
+    assert partitions(context) == days(context, -2, -1, 0, 1, 2)
     housekeeping.pack_minutes()
     assert run(context, "SELECT FROM gpu_minute") == run(context, "SELECT FROM instance_minute") == []
     assert partitions(context) == days(context, -1, 0, 1, 2)
-    assert read_minutes(context) == before
+    assert (read_minutes(context), read_energy(context)) == (before, drawn), "late accounts have their energy, too"
     run(context, "UPDATE instance_hour_minutes SET hour = hour - interval '2 days'")
     housekeeping.drop_old_partitions()
     assert run(context, "SELECT FROM instance_hour_minutes") == []
+
+
+def read_energy(context: Context) -> list[Any]:
+    """Returns what the ledger knows of the energy of the last four days."""
+
+    def read(connection: Connection) -> list[Any]:
+        now = int(clock.now(connection).timestamp() * 1_000_000)
+        return sorted(map(tuple, usage.energy(connection, "node-1", now - 4 * 86_400_000_000, now)))
+
+    return context.database.read(read)
 
 
 def read_minutes(context: Context) -> list[list[dict[str, Any]]]:

@@ -19,8 +19,7 @@ from app.ledger import keeping
 from app.nodes import expansion
 from app.nodes.pace import WorkPace
 from app.store.database.urls import libpq_url
-from app.store.fleet import packed_minutes
-from app.store.money import rollups
+from app.store.money import packed_minutes, rollups
 from simulation.run import Simulation, simulated
 from tests.simulation.worlds import small
 from tests.support.postgres import postgres_of_the_wheel
@@ -182,7 +181,7 @@ def _settle(simulation: Simulation) -> None:
     for pending in database.read(rollups.pending_hours):
         names = database.read(partial(rollups.nodes, pending=pending))
         database.write(partial(rollups.roll_up, hour=pending.hour, names=names))
-        database.write(partial(packed_minutes.pack, hour=pending.hour, nodes=names))
+        database.write(partial(packed_minutes.pack, hour=pending.hour, most_nodes=len(names)))
         database.write(partial(rollups.mark_done, pending=pending))
     keeping.bring_up_to_date(database, pace)
 

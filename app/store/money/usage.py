@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from app.store.database.database import statement
+from app.store.money.packed_minutes import GPUS
 
 # On a node that is cut off a withdrawn copy may run on for so long; then others serve in its place.
 LEAVING = "24 hours"
@@ -76,9 +77,14 @@ RATES = statement(
 # A counter that falls was reset and shows the energy since then. Energy used while the node was silent counts where the
 # counter was read next. More energy than any GPU can draw is not believed.
 MOST_POWER_W = 100_000
+_MINUTES = GPUS.of_node(
+    "to_timestamp(CAST(:start AS bigint) / 1000000) - interval '1 hour'",
+    "to_timestamp(CAST(:stop AS bigint) / 1000000)",
+    "energy_counter_mj",
+)
 ENERGY = statement(
     "energy_of_slices",
-    """
+    f"""
     SELECT gpu, CAST(extract(epoch FROM slice) * 1000000 AS bigint) AS slice, CAST(sum(drawn_mj) AS bigint) AS energy_mj
     FROM (SELECT gpu, date_bin('15 minutes', minute, '1970-01-01Z') AS slice,
                  extract(epoch FROM passed) AS seconds,
@@ -86,10 +92,7 @@ ENERGY = statement(
                      AS drawn_mj
           FROM (SELECT gpu, minute, energy_counter_mj, lag(energy_counter_mj) OVER of_gpu AS before,
                        minute - lag(minute) OVER of_gpu AS passed
-                FROM gpu_minute
-                WHERE node = :node
-                  AND minute >= to_timestamp(CAST(:start AS bigint) / 1000000) - interval '1 hour'
-                  AND minute < to_timestamp(CAST(:stop AS bigint) / 1000000)
+                FROM ({_MINUTES}) AS line
                 WINDOW of_gpu AS (PARTITION BY gpu ORDER BY minute)) AS read
           WHERE before IS NOT NULL) AS drawn
     WHERE slice >= to_timestamp(CAST(:start AS bigint) / 1000000)

@@ -21,12 +21,11 @@ from app.store.fleet import (
     load_news,
     node_reports,
     node_state,
-    packed_minutes,
     planner_reads,
     refusals,
     telemetry,
 )
-from app.store.money import rollups
+from app.store.money import packed_minutes, rollups
 from tests.support.postgres import DatabaseServer
 from tests.support.soak import scaled
 

@@ -3,7 +3,7 @@ bytes; and the minutes of a node, whichever form they have."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -29,7 +29,7 @@ class _MinuteTable:
         return self.name.replace("_minute", "_hour_minutes")
 
     def pack(self) -> TextClause:
-        """Returns the statement that packs an hour of some nodes; a pack that is there stays."""
+        """Returns the statement that packs an hour of some nodes."""
         arrays = ", ".join(f"array_agg({_flat(name, kind)} ORDER BY minute)" for name, kind in self.columns.items())
         return statement(
             f"pack_{self.name}",
@@ -39,31 +39,37 @@ class _MinuteTable:
                    array_agg(CAST(extract(minute FROM minute AT TIME ZONE 'UTC') AS smallint) ORDER BY minute), {arrays}
             FROM {self.name}
             WHERE node = ANY(CAST(:nodes AS text[])) AND minute >= :hour AND minute < :hour + interval '1 hour'
-            GROUP BY node, {self.key} ON CONFLICT DO NOTHING
+            GROUP BY node, {self.key}
             """,
         )
 
+    def of_node(self, start: str, stop: str, *columns: str) -> str:
+        """Returns the SELECT of a node's minutes between two moments. While a day is packed, they are there twice."""
+        names = ", ".join(columns)
+        back = ", ".join(f"CAST(line.{name} AS {self.columns[name]}) AS {name}" for name in columns)
+        return f"""
+            SELECT minute, {self.key}, {names} FROM {self.name}
+            WHERE node = :node AND minute >= {start} AND minute < {stop}
+            UNION
+            SELECT moment, {self.key}, {back}
+            FROM {self.packed} AS pack, unnest({", ".join(f"pack.{name}" for name in ("minutes", *columns))})
+                 AS line (minute, {names}), LATERAL (SELECT hour + line.minute * interval '1 minute' AS moment) AS at
+            WHERE node = :node AND hour > {start} - interval '1 hour' AND hour < {stop}
+                AND moment >= {start} AND moment < {stop}
+            """
+
     def read(self) -> TextClause:
-        """Returns the statement that reads a node's minutes. While a day is packed, its minutes are there twice."""
-        names = ", ".join(self.columns)
-        back = ", ".join(f"CAST(line.{name} AS {kind}) AS {name}" for name, kind in self.columns.items())
-        return statement(
-            f"{self.name}s_of_node",
-            f"""
-            SELECT minute, {self.key}, {names} FROM (
-                SELECT minute, {self.key}, {names} FROM {self.name}
-                WHERE node = :node AND minute >= CAST(:start AS timestamptz) AND minute < CAST(:stop AS timestamptz)
-                UNION
-                SELECT hour + line.minute * interval '1 minute', {self.key}, {back}
-                FROM {self.packed} AS pack, unnest({", ".join(f"pack.{name}" for name in ("minutes", *self.columns))})
-                     AS line (minute, {names})
-                WHERE node = :node AND hour > CAST(:start AS timestamptz) - interval '1 hour'
-                    AND hour < CAST(:stop AS timestamptz)
-            ) AS line
-            WHERE minute >= CAST(:start AS timestamptz) AND minute < CAST(:stop AS timestamptz)
-            ORDER BY minute, {self.key} LIMIT :limit
-            """,
-        )
+        """Returns the statement that reads a node's minutes, oldest first."""
+        whole = self.of_node("CAST(:start AS timestamptz)", "CAST(:stop AS timestamptz)", *self.columns)
+        return statement(f"{self.name}s_of_node", f"{whole} ORDER BY minute, {self.key} LIMIT :limit")
+
+    def left(self, start: str, stop: str) -> str:
+        """Returns the SELECT of the nodes with minutes between two moments that are not packed."""
+        return f"""
+            SELECT node FROM {self.name} AS line WHERE minute >= {start} AND minute < {stop} AND NOT EXISTS (
+                SELECT FROM {self.packed} AS pack
+                WHERE pack.node = line.node AND pack.hour = date_trunc('hour', line.minute, 'UTC'))
+            """
 
     def forget(self) -> TextClause:
         return statement(f"forget_{self.packed}", f"DELETE FROM {self.packed} WHERE hour < :moment")
@@ -120,10 +126,19 @@ INSTANCES = _MinuteTable(
 PACKS = (GPUS.pack(), INSTANCES.pack())
 OF_NODE, INSTANCES_OF_NODE = GPUS.read(), INSTANCES.read()
 FORGETS = (GPUS.forget(), INSTANCES.forget())
+_OF_HOUR = ("CAST(:hour AS timestamptz)", "CAST(:hour AS timestamptz) + interval '1 hour'")
+_OF_DAY = ("CAST(:day AS timestamptz)", "CAST(:day AS timestamptz) + interval '1 day'")
+UNPACKED = statement(
+    "nodes_to_pack", f"{GPUS.left(*_OF_HOUR)} UNION {INSTANCES.left(*_OF_HOUR)} ORDER BY node LIMIT :limit"
+)
+UNPACKED_OF_DAY = statement(
+    "nodes_to_pack_of_day", f"SELECT EXISTS ({GPUS.left(*_OF_DAY)}) OR EXISTS ({INSTANCES.left(*_OF_DAY)})"
+)
+# The first hour of the next day is rolled up with the last counters of this one.
 WAITING = statement(
     "minutes_that_wait",
     """
-    SELECT EXISTS (SELECT FROM pending_hour WHERE hour < :moment)
+    SELECT EXISTS (SELECT FROM pending_hour WHERE hour <= :moment)
         OR EXISTS (SELECT FROM report_minute WHERE minute < :moment)
     """,
 )
@@ -139,10 +154,18 @@ def hours_of(day: datetime) -> Iterator[datetime]:
     return (day + timedelta(hours=n) for n in range(24))
 
 
-def pack(connection: Connection, hour: datetime, nodes: Sequence[str]) -> None:
-    """Packs an hour of these nodes; their minutes stay."""
+def pack(connection: Connection, hour: datetime, most_nodes: int) -> int:
+    """Packs an hour of some nodes, whose minutes stay; returns how many nodes there were."""
+    nodes = list(connection.execute(UNPACKED, {"hour": hour, "limit": most_nodes}).scalars())
     for one in PACKS:
-        connection.execute(one, {"hour": hour, "nodes": list(nodes)})
+        connection.execute(one, {"hour": hour, "nodes": nodes})
+    return len(nodes)
+
+
+def drop(connection: Connection, day: datetime) -> None:
+    """Drops the minutes of a day, if all of them are packed."""
+    if not connection.execute(UNPACKED_OF_DAY, {"day": day}).scalar_one():
+        partitions.drop_before(connection, partitions.DAILY, day + timedelta(days=1))
 
 
 def forget(connection: Connection, moment: datetime) -> None:
