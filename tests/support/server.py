@@ -50,7 +50,10 @@ class RunningServer:
         self.admin_token = self.token("admin")
         self.process: subprocess.Popen[bytes] | Forked = self._launch()
 
-    def token(self, scope: str, *, tenant: str = "", node: str = "", gateway: str = "") -> str:
+    def token(
+        self, scope: str, *, tenant: str = "", node: str = "", gateway: str = "",
+        expires_in_seconds: float | None = None,
+    ) -> str:  # fmt: skip
         """A new token, put into the database directly."""
         new = tokens.new()
         database = Database(self.database_url, pool_size=1)
@@ -66,6 +69,7 @@ class RunningServer:
                         node=node,
                         gateway=gateway,
                         created_by="tests",
+                        expires_in_seconds=expires_in_seconds,
                     ),
                 )
             )
