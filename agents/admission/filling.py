@@ -141,7 +141,7 @@ def _probe(form: OwnProbe | None, token: str = "") -> Probe | None:
 
 
 def _secret(allow_list: AllowList, name: str) -> str:
-    """Returns the content of a secret's file, which others must be able neither to read nor to write."""
+    """Returns the content of a secret's file, which others must be able neither to read nor to replace."""
     path = Path(allow_list.secrets[name])
     try:
         if path.stat().st_mode & stat.S_IROTH:

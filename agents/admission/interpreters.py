@@ -30,16 +30,31 @@ _INTERPRETERS = re.compile(
     r"\{python\}|(python|pypy|ipython|perl|ruby|node|nodejs|deno|bun|php|lua|luajit|java|R|Rscript|julia|tclsh|wish|guile"
     rf"|racket|octave|erl|escript|elixir|scala|groovy|kotlin|ts-node|tsx){_SUFFIX}"
 )
-# They do, too, and most of their options have a value that is the next argument.
+# They do, too, and most of their options have a value that is the next argument: programs, and modules of Python.
 _LAUNCHERS = frozenset({"torchrun", "uvicorn", "gunicorn", "hypercorn", "daphne", "granian"})
+_LAUNCHING = _LAUNCHERS | {
+    "accelerate.commands.launch", "bdb", "cProfile", "coverage", "debugpy", "deepspeed.launcher.launch",
+    "deepspeed.launcher.runner", "gunicorn.app.wsgiapp", "horovod.runner.launch", "kernprof", "line_profiler", "memray",
+    "pdb", "profile", "ray.scripts.scripts", "runpy", "scalene", "torch.distributed.launch", "torch.distributed.run",
+    "trace", "viztracer",
+}  # fmt: skip
 # An option whose next argument is code: that argument must be fixed.
 _CODE = re.compile(r"-[a-zA-Z]*[cem]|--(command|eval|exec|module|print)")
-# Options of interpreters whose value is the next argument, so that this is not yet what they run.
-_VALUED = frozenset({"-W", "-X", "-cp", "-classpath", "--class-path", "--import", "--loader", "--require", "-r"})
+# Options whose value is the next argument, so that this is not yet what an interpreter runs: of Python, and of any
+# other one. To take an option for one of these that is none makes one more word be checked.
+_VALUED_BY_PYTHON = frozenset({"-W", "-X", "--check-hash-based-pycs"})
+_VALUED = _VALUED_BY_PYTHON | {
+    "-C", "-I", "-J", "-L", "-classpath", "-cp", "-l", "-p", "-pa", "-pz", "-r", "-z", "--add-modules", "--class-path",
+    "--cwd", "--env-file", "--experimental-loader", "--import", "--include", "--load", "--loader", "--module-path",
+    "--path", "--project", "--require", "--sysimage", "--upgrade-module-path",
+}  # fmt: skip
+_PYTHON = re.compile(r"\{python\}|(python|pypy|ipython).*")
+_RUN = "run"  # begins what some of them run: deno run, python -m coverage run
+# Options of launchers whose value, behind what they run too, is where code is.
+_SEARCHED = frozenset({"--app-dir", "--chdir", "--config", "--pythonpath", "-c"})
 _MODULE = ("-m", "--module")
 _HOLE = re.compile(r"\{(word|path|text|integer|choice)[:}]")
 _FREE_HOLE = re.compile(r"\{(word|path|text)\}")
-_MODULE = ("-m", "--module")
 
 
 def find_program_faults(at: str, argv: tuple[str, ...], is_unsafe: bool) -> Iterator[str]:
@@ -83,13 +98,35 @@ def _is_interpreter(program: str) -> bool:
 
 
 def script_at(argv: Sequence[str]) -> int:
-    """Returns where an interpreter's command line has what it runs; 0 if nowhere, or if it is no interpreter's."""
+    """Returns where an interpreter's command line has what it runs; 0 if nowhere, or if it is no interpreter's.
+
+    Of a module that runs a script in its turn, this is the script.
+    """
     if not _is_interpreter(argv[0]):
         return 0
-    places = (at for at in range(1, len(argv)) if not argv[at].startswith("-"))
-    if Path(argv[0]).name in _LAUNCHERS:
+    name = Path(argv[0]).name
+    places = [at for at in range(1, len(argv)) if not argv[at].startswith("-") and argv[at] != _RUN]
+    if name in _LAUNCHERS:
         return next((at for at in places if _ends_options(argv[at - 1])), 0)
-    return next((at for at in places if argv[at - 1] not in _VALUED), 0)
+    valued = _VALUED_BY_PYTHON if argv[0] == sys.executable or _PYTHON.fullmatch(name) else _VALUED
+    script = next((at for at in places if argv[at - 1] not in valued), 0)
+    if script and argv[script - 1] in _MODULE and argv[script] in _LAUNCHING:
+        return next((at for at in places if at > script and _ends_options(argv[at - 1])), 0)
+    return script
+
+
+def list_searched(argv: Sequence[str]) -> list[str]:
+    """Returns the words of a command that name where its interpreter finds code: what it runs, and all before that."""
+    script = script_at(argv)
+    searched = [*argv[1 : script + 1]]
+    if script and _is_launcher(argv):
+        behind = range(script + 1, len(argv))
+        searched += [argv[at] for at in behind if argv[at - 1] in _SEARCHED or argv[at].partition("=")[0] in _SEARCHED]
+    return searched
+
+
+def _is_launcher(argv: Sequence[str]) -> bool:
+    return Path(argv[0]).name in _LAUNCHERS or any(word in _LAUNCHING for word in argv[1:])
 
 
 def _ends_options(word: str) -> bool:

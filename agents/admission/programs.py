@@ -7,17 +7,19 @@ that begins with `#!` is such a script, too, so that what starts is always a bin
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from agents.admission.interpreters import script_at
+from agents.admission.interpreters import list_searched, script_at
 from agents.host.trusted_path import PathMissing, PathRefused, TrustedPath, find_real, open_trusted
 
 SEARCH_PATH = f"{Path(sys.executable).parent}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # of copies
 _LONGEST_FIRST_LINE_BYTES = 256  # as the kernel reads it
+_PATH = re.compile("(-[^/]*|@)?/")
 _ENV = "env"  # begins scripts whose interpreter is where PATH says
 
 
@@ -63,19 +65,22 @@ def _open_file(path: str) -> Iterator[TrustedPath]:
 
 
 def _with_real_script(argv: Sequence[str]) -> list[str]:
-    """Returns the words with the real path of an interpreter's script; checks what its options before that name."""
+    """Returns the words with the real path of an interpreter's script; checks whatever else says where its code is."""
     words = list(argv)
+    for word in list_searched(words):
+        for path in _list_paths(word):
+            with suppress(PathMissing):  # only root and the agent can put anything there
+                find_real(path)
     at = script_at(words)
-    for word in words[1:at]:
-        for part in word.replace("=", ":").split(":"):
-            try:
-                if part.startswith("/"):
-                    find_real(part.rstrip("*"))
-            except PathMissing:
-                continue  # only root and the agent can put anything there
     if at and words[at].startswith("/"):
         words[at] = find_real(words[at])
     return words
+
+
+def _list_paths(word: str) -> list[str]:
+    """Returns the absolute paths in a word: /x, -I/x, @/x, --option=/x:/y."""
+    parts = word.replace("=", ":").split(":")
+    return [part[part.index("/") :].rstrip("*") for part in parts if _PATH.match(part)]
 
 
 def _read_interpreter(program: TrustedPath) -> list[str]:

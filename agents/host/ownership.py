@@ -9,6 +9,11 @@ from pathlib import Path
 def require_own_folder(folder: Path) -> None:
     """Creates the folder if needed; raises PermissionError if another user owns it or may write it."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    refuse_shared_folder(folder)
+
+
+def refuse_shared_folder(folder: Path) -> None:
+    """Raises PermissionError if another user owns the folder or may write it."""
     found = folder.stat()
     if found.st_uid != os.geteuid():
         raise PermissionError(

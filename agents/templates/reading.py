@@ -14,8 +14,9 @@ from pathlib import Path
 import msgspec
 
 from agents.contract.runtimes import FILLED
+from agents.host.trusted_path import PathRefused, find_real
 from agents.templates.form import Arg, ChoiceArg, IntegerArg, NumberArg, PathArg, ProbeForm, TemplateForm, TextArg
-from agents.templates.strict_file import FileRefused, load_yaml, read_text, refuse_if_others_write
+from agents.templates.strict_file import FileRefused, load_yaml, read_text
 
 SHIPPED = Path(__file__).parent
 MODELS = Path("/var/lib/gpuwright/models")
@@ -71,7 +72,7 @@ def read_usable(folder: Path | None = None, models: Path = MODELS) -> tuple[Mapp
 def read_one(path: Path, models: Path = MODELS) -> Template:
     """Reads one template file, whose name is the template's. Raises TemplateError."""
     try:
-        text = read_text(path)
+        text = read_text(path, path.parent == SHIPPED)
     except FileRefused as error:
         raise TemplateError(error.faults) from error
     except OSError as error:
@@ -166,5 +167,9 @@ def _arg_faults(name: str, arg: Arg) -> list[str]:
 
 
 def _files(folder: Path) -> list[Path]:
-    refuse_if_others_write(folder, folder.stat())
+    try:
+        if folder != SHIPPED and folder.exists():
+            find_real(str(folder.absolute()))
+    except PathRefused as error:
+        raise FileRefused([str(error)]) from error
     return sorted(path for path in folder.iterdir() if path.suffix == ".yaml")

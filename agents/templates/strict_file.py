@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+
+from agents.host.trusted_path import PathMissing, PathRefused, find_real
 
 MOST_BYTES = 64 * 1024
 
@@ -19,9 +22,12 @@ class FileRefused(Exception):
         super().__init__("\n".join(self.faults))
 
 
-def read_text(path: Path) -> str:
-    """Returns the file's text; the file must lie in its folder, and others must not be able to write it."""
-    real = path.resolve(strict=True)
+def read_text(path: Path, is_shipped: bool = False) -> str:
+    """Returns the file's text. It must lie in its folder, and nobody but root and this user may be able to replace it.
+
+    What is shipped belongs to the user who installed the code, and is trusted like the code.
+    """
+    real = path.resolve(strict=True) if is_shipped else Path(_find_real(path))
     if real.parent != path.parent.resolve():
         raise FileRefused([f"{path}: a link to {real}, which is outside the folder; copy it here"])
     # Opened once and checked through the descriptor, so that what is checked is what is read.
@@ -30,7 +36,6 @@ def read_text(path: Path) -> str:
         facts = os.fstat(descriptor)
         if not stat.S_ISREG(facts.st_mode):
             raise FileRefused([f"{path}: not a regular file"])
-        refuse_if_others_write(path, facts)
         raw = file.read(MOST_BYTES + 1)
     if len(raw) > MOST_BYTES:
         raise FileRefused([f"{path}: more than {MOST_BYTES} bytes"])
@@ -40,9 +45,13 @@ def read_text(path: Path) -> str:
         raise FileRefused([f"{path}: not UTF-8 at byte {error.start}"]) from error
 
 
-def refuse_if_others_write(path: Path, facts: os.stat_result) -> None:
-    if facts.st_mode & stat.S_IWOTH:
-        raise FileRefused([f"{path}: writable by everyone (mode {stat.S_IMODE(facts.st_mode):o}); run chmod o-w"])
+def _find_real(path: Path) -> str:
+    try:
+        return find_real(str(path.absolute()))
+    except PathMissing:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from None
+    except PathRefused as error:
+        raise FileRefused([str(error)]) from error
 
 
 def load_yaml(text: str, where: str) -> Any:

@@ -8,6 +8,8 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
+from agents.host.ownership import refuse_shared_folder
+
 SOCKET = Path("/run/gpuwright-privileged/socket")
 STATE = Path("/var/lib/gpuwright-privileged")
 BACKLOG_CONNECTIONS = 64
@@ -76,7 +78,7 @@ def refuse_overflow_ids(place: HelperSetup) -> None:
 
 
 def _refuse_shared_folder(folder: Path) -> None:
-    """Refuses a folder where others could replace our file or socket."""
-    found = folder.stat()
-    if found.st_uid != os.geteuid() or found.st_mode & 0o022:
-        raise CannotServe(f"{folder} must belong to user {os.geteuid()}, and no one else may write to it")
+    try:
+        refuse_shared_folder(folder)
+    except PermissionError as error:
+        raise CannotServe(str(error)) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,31 @@ def test_the_secrets_of_a_list_are_read_at_each_start(tmp_path: Path) -> None:
         "secrets",
         f"the secret shop-key cannot be read: {tmp_path}/shop-key: No such file or directory",
     )
+
+
+@pytest.mark.parametrize("way", ["the file", "its folder", "a folder above", "a link to it", "readable by everyone"])
+def test_a_secret_that_others_could_put_there_is_not_given_to_a_copy(tmp_path: Path, way: str) -> None:
+    """Who replaces the file chooses a copy's key; who puts a link there has a file of root's read out."""
+    folder = tmp_path / "own" / "keys"
+    folder.mkdir(mode=0o755, parents=True)
+    secret = folder / "shop-key"
+    secret.touch(mode=0o600)
+    listed = replace(read_list(tmp_path), secrets={"shop-key": str(secret)})
+    assert isinstance(fill_own(listed, own(COMMAND), BUILTIN, "process"), Filled)
+    if way == "a link to it":
+        elsewhere = tmp_path / "open"
+        elsewhere.mkdir()
+        secret.rename(elsewhere / "shop-key")
+        secret.symlink_to(elsewhere / "shop-key")
+        elsewhere.chmod(0o777)
+    elif way == "readable by everyone":
+        secret.chmod(0o604)
+    else:
+        {"the file": secret, "its folder": folder, "a folder above": tmp_path / "own"}[way].chmod(0o702)
+    refused = fill_own(listed, own(COMMAND), BUILTIN, "process")
+    assert isinstance(refused, ArgumentRefused)
+    says = "readable by everyone; run chmod o-r" if way == "readable by everyone" else "is writable by others"
+    assert (refused.field, says in refused.message) == ("secrets", True), refused.message
 
 
 @pytest.mark.parametrize(("count", "says"), [(1, "LOG_LEVEL='x'"), (2, "(and 1 more)"), (3, "(and 2 more)")])

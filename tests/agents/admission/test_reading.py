@@ -57,10 +57,9 @@ FAULTS = [
     (entry("{argv: ['{python}', -W, ignore, '{path}']}"), "must be fixed"),
     (entry("{argv: [/usr/bin/flock, /tmp/x, '{path}']}"), "runs whatever its arguments say"),
     (entry("{argv: ['{python}', -m, '{word}']}"), "must be fixed"),
-    (
-        entry("{argv: ['{python}', -m, torch.distributed.run, '{path}']}"),
-        "first fixed word after torch.distributed.run",
-    ),
+    (entry("{argv: ['{python}', -m, shop.run, '{path}']}"), "first fixed word after shop.run"),
+    (entry("{argv: ['{python}', -m, torch.distributed.run, '{path}'], unsafe: true}"), "must be fixed"),
+    (entry("{argv: ['{python}', -m, torch.distributed.run, --nproc, '2', --log, '{path}', /x.py]}"), "must be fixed"),
     (entry("{argv: [/opt/shop/serve, '{path}']}"), "write `unsafe: true` beside argv"),
     (entry("{argv: [/opt/shop/serve, '{integer:1..9}', '-e{text}', --fast]}"), "x.argv[2]: -e{text} comes before the"),
     (entry("{argv: [/usr/bin/sh], unsafe: true}"), "runs whatever its arguments say"),

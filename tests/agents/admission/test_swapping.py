@@ -160,15 +160,43 @@ def test_a_script_is_no_safer_than_its_interpreter(tmp_path: Path, kind: str) ->
     assert says in find_unsafe((str(path),))
 
 
-@pytest.mark.parametrize("option", ["-cp", "-Dx=", "-cp=/srv/absent:"])
-def test_what_an_interpreters_options_name_is_checked_too(tmp_path: Path, option: str) -> None:
-    lib, java = tmp_path / "lib", tmp_path / "java"
-    shutil.copy(ADMITTED, java)
+# The program, and the words after it; LIB is what others may write.
+SEARCHED = [
+    "java -cp LIB/* Main", "java -Dx=LIB Main", "java -cp=/srv/absent:LIB Main", "java -javaagent:LIB Main",
+    "java @LIB/arguments", "perl -I LIB /srv/serve.pl", "perl -ILIB /srv/serve.pl", "ruby -I LIB -r LIB/x /srv/serve",
+    "node --require LIB/x.js /srv/serve.js", "julia -J LIB/x.so /srv/x.jl", "deno run LIB/x.ts", "perl -T LIB/x.pl",
+    "torchrun --nproc-per-node 2 LIB/train.py", "uvicorn shop:app --app-dir LIB", "uvicorn shop:app --app-dir=LIB",
+    "gunicorn shop:app -c LIB/conf.py", "python3 -m torch.distributed.run --nproc-per-node 2 LIB/train.py",
+    "python3 -m torch.distributed.run --nproc-per-node=2 --standalone LIB/train.py 4", "python3 -X x=LIB -m shop",
+    "python3 -m coverage run LIB/train.py", "python3 -m cProfile LIB/train.py", "python3 -I LIB/train.py",
+    "python3 -m uvicorn shop:app --app-dir LIB", "python3 LIB/train.py", "php -z LIB/x.so -f LIB/x.php",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", SEARCHED)
+def test_whatever_says_where_an_interpreter_finds_code_is_checked(tmp_path: Path, line: str) -> None:
+    lib, name = tmp_path / "lib", line.split(" ")[0]
     lib.mkdir(mode=0o755)
-    words = [option, f"{lib}/*"] if option == "-cp" else [f"{option}{lib}"]
-    assert find_unsafe((str(java), *words, "Main")) == ""
+    for file in ("x", "x.js", "x.so", "x.ts", "x.pl", "x.php", "train.py", "conf.py", "arguments"):
+        (lib / file).touch(mode=0o644)
+    shutil.copy(ADMITTED, tmp_path / name)
+    words = line.replace("LIB", str(lib)).split(" ")[1:]
+    absent = [word for word in words if word.startswith("/srv/")]
+    assert find_unsafe((f"{tmp_path}/{name}", *words)) in ("", *(f"{word} does not exist" for word in absent))
     lib.chmod(0o757)
-    assert "lib is writable by others" in find_unsafe((str(java), *words, "Main"))
+    assert "lib is writable by others" in find_unsafe((f"{tmp_path}/{name}", *words))
+
+
+@pytest.mark.parametrize(
+    "line", ["python3 /usr/bin/x.py LIB", "perl /usr/bin/x LIB", "python3 -m shop --app-dir LIB", "serve -c LIB"]
+)
+def test_what_a_program_reads_besides_may_belong_to_anyone(tmp_path: Path, line: str) -> None:
+    lib, name = tmp_path / "lib", line.split(" ")[0]
+    lib.mkdir(mode=0o755)
+    lib.chmod(0o757)
+    shutil.copy(ADMITTED, tmp_path / name)
+    words = line.replace("LIB", str(lib)).replace("/usr/bin/x", str(ADMITTED)).split(" ")[1:]
+    assert "lib" not in find_unsafe((f"{tmp_path}/{name}", *words))
 
 
 def test_a_folder_is_no_program(tmp_path: Path) -> None:

@@ -64,6 +64,7 @@ def test_the_root_process_knows_nothing_of_networks() -> None:
         "agents.host",
         "agents.host.clocks",
         "agents.host.durable",
+        "agents.host.ownership",
         "agents.seams",
         "agents.seams.device",
     ]
