@@ -24,7 +24,7 @@ REMEDIES = {
 }
 WELL_ENOUGH = ("ok", "degraded", "unknown")
 
-MISSING = "missing"  # the reason why a GPU has failed that its agent does not list
+MISSING = "missing"  # the reason why a GPU has failed of which its agent says nothing
 
 Entry = dict[str, JSON]
 
@@ -54,7 +54,8 @@ def list_gpus(
     entries = []
     for index in sorted({*found, *range(declared)}):
         facts = found.get(index) or known.get(index) or {"uuid": ""}
-        entries.append({**facts, "index": index, **_health(unwell.get(index), index in found)})
+        gone: Entry = {} if index in found else {"missing": True}
+        entries.append({**facts, "index": index, **_health(unwell.get(index), index in found), **gone})
     return entries
 
 

@@ -191,3 +191,11 @@ def test_a_cap_below_a_devices_smallest_limit_is_named_with_both() -> None:
         "clocks and batches alone keep the cap: GPU 1 (GPU-1): capW 149.5 is below 150 W, its smallest limit"
     )
     assert cap_condition(SPEC | {"capW": 100}, machine()).status == "True"  # the devices do not say
+
+
+def test_a_gpu_that_its_agent_misses_is_missing_whatever_its_agent_says_of_it() -> None:
+    lost = AilingGpu(1, "failed", True, "lost")
+    entries = listed(machine(gpu(0), gpu(2)), ailing=(lost,))
+    assert [entry.get("missing", False) for entry in entries] == [False, True, False]
+    assert (entries[1]["reason"], entries[1]["uuid"]) == ("lost", "GPU-1")
+    assert not any("missing" in entry for entry in list_gpus(entries, machine(), [], 3))

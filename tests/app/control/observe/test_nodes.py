@@ -77,7 +77,7 @@ def reported(reason: str, *gpus: dict[str, object]) -> NodeStatus:
 
 
 def test_a_missing_gpu_is_out_and_every_other_keeps_its_own_uuid() -> None:
-    gone = {"index": 0, "uuid": "", "reason": "missing"}
+    gone = {"index": 0, "uuid": "", "reason": "lost", "missing": True}
     found = reported("Missing", {"index": 2, "uuid": "GPU-c"}, gone, {"index": 1, "uuid": "GPU-b"})
     assert (found.state, found.failed_gpus, found.missing_gpus) == ("reporting", (0,), (0,))
 
