@@ -23,7 +23,11 @@ pytestmark = pytest.mark.slow
 
 SERVICES = "abcd"
 START_SECONDS = 5
+ALARMS = text(  # each service also says that its callers are not served, which is another matter
+    "SELECT times, message FROM event WHERE severity = 'alarm' AND reason <> 'burn_fast' ORDER BY at, id"
+)
 TOLD = text("SELECT reason FROM event WHERE kind = 'Service' AND name = :name")
+BACK_SECONDS = 120  # in which an agent tries each copy again
 SUSPECT_WITHIN_SECONDS = 6 * MOST_DOWN_SECONDS  # it falls in three places, and rests between them
 
 
@@ -102,3 +106,38 @@ def test_a_service_whose_file_is_gone_stays_and_is_named_with_what_its_copies_sa
         seconds += 5
     assert down(campaign) == set()
     assert campaign.violations == []
+
+
+def test_a_model_store_that_is_away_for_five_minutes_moves_nothing_and_is_one_alarm(campaign: Campaign) -> None:
+    services = {f"shop/{name}" for name in SERVICES}
+    places = list_places(campaign)
+    assert list_alarms(campaign) == []
+    bring_back = campaign.delete_files(services)
+    for _ in range(60):
+        campaign.advance(5)
+        assert list_places(campaign) == places
+    assert down(campaign) == services
+    bring_back()
+    seconds = 0
+    while down(campaign) and seconds < BACK_SECONDS:
+        campaign.advance(5)
+        seconds += 5
+    assert down(campaign) == set()
+    assert list_places(campaign) == places, "nothing has moved"
+    ((times, message),) = list_alarms(campaign)
+    assert times == 1
+    assert message.startswith(f"{len(places)} of {len(places)} copies went down within a minute"), message
+    assert "all of them share template gpuwright-serve, reason exited" in message
+    assert campaign.violations == []
+
+
+def list_places(campaign: Campaign) -> set[tuple[str, str, int]]:
+    """Returns the instances that nodes are assigned, each with its node and its GPU."""
+    assigned = campaign.simulation.planner.store.view().assigned
+    return {(line.id, name, line.gpu) for name, wanted in assigned.items() for line in wanted.instances}
+
+
+def list_alarms(campaign: Campaign) -> list[tuple[int, str]]:
+    """Returns how often each alarm came, and what it says."""
+    rows = campaign.simulation.database.read(lambda connection: list(connection.execute(ALARMS)))
+    return [(row.times, row.message) for row in rows]

@@ -6,7 +6,7 @@ the cause.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from sqlalchemy import text
@@ -118,19 +118,23 @@ class DownFaults(IdentityFaults):
         copy = self._copy_of(node)
         if copy is None:
             return
-        service = copy.service
-        for each in self.nodes:
-            each.deleted.add(service)
-            of_service = [other for other in each.alive() if other.service == service]
-            self._hit(of_service)
-            for other in of_service:
-                each.kill(other.id)
+        back = self.delete_files({copy.service})
+        self._later(300, 900, back)
+
+    def delete_files(self, services: Collection[str]) -> Callable[[], None]:
+        """Ends every copy of these services, and lets none start anywhere; returns what brings their files back."""
+        for node in self.nodes:
+            node.deleted |= set(services)
+            copies = [copy for copy in node.alive() if copy.service in services]
+            self._hit(copies)
+            for copy in copies:
+                node.kill(copy.id)
 
         def back() -> None:
-            for each in self.nodes:
-                each.deleted.discard(service)
+            for node in self.nodes:
+                node.deleted.difference_update(services)
 
-        self._later(300, 900, back)
+        return back
 
     def _copy_of(self, node: CampaignNode) -> NodeCopy | None:
         ready = [copy for copy in node.alive() if copy.served and copy.stage is Stage.READY]
