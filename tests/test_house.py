@@ -43,10 +43,14 @@ def test_a_command_of_the_client_loads_nothing_heavy(words: list[str]) -> None:
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
+    return build_wheel(ROOT, tmp_path_factory.mktemp("wheel"))
+
+
+def build_wheel(code: Path, folder: Path) -> Path:
+    """Builds the wheel of this code into a folder."""
     built = subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder],
-        cwd=ROOT, capture_output=True, text=True,
+        cwd=code, capture_output=True, text=True,
     )  # fmt: skip
     assert built.returncode == 0, built.stderr
     return next(folder.glob("*.whl"))
@@ -57,7 +61,9 @@ def installed(folder: Path, wheel: Path, *distributions: str) -> Path:
     venv.create(folder, with_pip=False, symlinks=True)
     pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "--disable-pip-version-check"]
     done = subprocess.run(
-        [*pip, "install", "--quiet", "--no-index", "--no-deps", str(wheel)], capture_output=True, text=True
+        [*pip, "install", "--quiet", "--no-index", "--no-deps", "--no-compile", str(wheel)],
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr
     packages = next(folder.glob("lib/python*/site-packages"))

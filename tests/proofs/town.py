@@ -23,13 +23,13 @@ from sqlalchemy import text
 
 from app.store.database.database import Database
 from tests.support.agents import AgentProcess
+from tests.support.forked import ROOT, python_of
 from tests.support.haproxy import Gateway, running_gateway
 from tests.support.load import Outcome, steady_load
 from tests.support.patience import until
 from tests.support.postgres import postgres_of_the_wheel
 from tests.support.server import RunningServer
 
-ROOT = Path(__file__).parents[2]
 LEASE_SECONDS = 3.0
 RATE = 40.0
 SERVICE = "search"
@@ -80,7 +80,7 @@ class PlannerProcess:
     def start(self) -> None:
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "cli.main", "planner"],
+                [python_of(self._code), "-m", "cli.main", "planner"],
                 cwd=self._code, env=self._environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             )  # fmt: skip
 

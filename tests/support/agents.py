@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,11 +20,10 @@ from agents.runtime.process import ProcessRuntime
 from agents.seams.device import DeviceError
 from app.store.database.database import Database
 from app.store.fleet import assignments
+from tests.support.forked import ROOT, python_of
 from tests.support.patience import patience, until
 from tests.support.server import Reply, RunningServer
 from tests.support.world import gpu_type
-
-ROOT = Path(__file__).parents[2]
 
 
 class AskedServer(Protocol):
@@ -61,7 +59,7 @@ class AgentProcess:
         join(StateFolder(self.folder), self.server.url, token, self.node, spec)
 
     def command(self, *words: str) -> list[str]:
-        return [sys.executable, "-m", "cli.main", "agent", *words, "--state-dir", str(self.folder)]
+        return [python_of(self.code), "-m", "cli.main", "agent", *words, "--state-dir", str(self.folder)]
 
     def start(self, *words: str) -> None:
         seams = ["--device", "simulated", "--simulated-gpus", str(self.gpus), "--simulated-kind", self.kind]
@@ -76,7 +74,7 @@ class AgentProcess:
         return self.process.wait(timeout=patience())
 
     def ask(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(self.command(*words), cwd=ROOT, capture_output=True, text=True, timeout=patience())
+        return subprocess.run(self.command(*words), cwd=self.code, capture_output=True, text=True, timeout=patience())
 
     def copies(self) -> list[str]:
         return sorted(running.copy for running in self.runtime.find())

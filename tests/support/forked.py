@@ -33,6 +33,11 @@ FORKS.set_forkserver_preload(
 )
 
 
+def python_of(code: Path) -> str:
+    """Returns the Python of this code: of today's, or of an environment with another version."""
+    return sys.executable if code == ROOT else str(code / "bin" / "python")
+
+
 class Forked:
     """`gpuwright WORDS` in a folder; its output goes to a log, its errors too unless they have a file of their own.
 

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from app.store.database.database import Database
-from tests.support.agents import ROOT, AgentProcess, running_agent
+from tests.support.agents import AgentProcess, running_agent
+from tests.support.forked import ROOT
 from tests.support.nodes import assigned, served
 from tests.support.patience import patience, until
 from tests.support.server import RunningServer

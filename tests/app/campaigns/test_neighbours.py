@@ -18,7 +18,8 @@ import pytest
 
 from agents.devices.simulated.connections import CONTROL
 from tests.app.campaigns.running import LATENCY, ask, asked, declare_model
-from tests.support.agents import ROOT, AgentProcess, running_agent
+from tests.support.agents import AgentProcess, running_agent
+from tests.support.forked import ROOT
 from tests.support.patience import until
 from tests.support.server import RunningServer
 from tests.support.soak import scaled
