@@ -28,6 +28,7 @@ from types import CodeType, FunctionType, ModuleType
 import pytest
 
 PATIENCE_SECONDS = 120.0  # a mutant that hangs is found as well
+QUIETLY = ("-q", "-p", "no:cacheprovider", "-p", "no:randomly")
 PATIENCE_TIMES = 5.0  # of what the tests take without any
 # Python runs this as it starts, where the folder that holds it is in PYTHONPATH.
 SITE = """\
@@ -177,7 +178,9 @@ def survives(mutant: Mutant | None, tests: Sequence[str], seconds: float = PATIE
 
 
 def find_patience_seconds(tests: Sequence[str]) -> float:
-    """Runs the tests without any mutant; returns how long a mutant may take."""
+    """Imports what the tests do, for all mutants at once, and runs them without any; returns how long one may take."""
+    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):  # noqa: PTH123
+        pytest.main(["--collect-only", *QUIETLY, *tests])
     began = time.monotonic()
     assert survives(None, tests, float("inf")), "the tests fail without any mutant"
     return max(PATIENCE_SECONDS, PATIENCE_TIMES * (time.monotonic() - began))
@@ -198,7 +201,7 @@ def _survives(mutant: Mutant | None, tests: Sequence[str], seconds: float, folde
             (folder / "sitecustomize.py").write_text(site)
             os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
         with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):  # noqa: PTH123
-            code = pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", *_nearest(mutant, tests)])
+            code = pytest.main(["-x", *QUIETLY, *_nearest(mutant, tests)])
         os._exit(0 if code == pytest.ExitCode.OK else 1)
     handle = os.pidfd_open(child)
     try:
