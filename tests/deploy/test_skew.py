@@ -10,13 +10,17 @@ import sysconfig
 import tarfile
 import time
 from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 
 import pytest
 
+from tests.agents.gateway.test_routes import get
 from tests.proofs.town import SERVICE, agent_words, town
 from tests.support.forked import ROOT, python_of
+from tests.support.haproxy import Gateway, insist, running_copies
 from tests.support.load import steady_load
 from tests.support.needs import skip_in_ci_too
 from tests.support.patience import until
@@ -65,3 +69,31 @@ def test_older_parts_serve_with_newer_ones_and_come_back(
             until(made.served, f"not served again, see {tmp_path}")
             time.sleep(1)  # requests go on
             assert load.stop().failed == ()
+
+
+@pytest.mark.parametrize("newer_first", [True, False], ids=["back", "forth"])
+def test_a_sidecar_of_another_version_takes_over_without_a_lost_request(
+    landed: Path, tmp_path: Path, newer_first: bool
+) -> None:
+    """It does not find its own map in HAProxy, writes its own files, and reloads HAProxy once."""
+    first, second = (ROOT, landed) if newer_first else (landed, ROOT)
+    gateway = Gateway(tmp_path / "gateway")
+    with closing(gateway), running_copies(2) as copies:
+        gateway.start_sidecar(code=first)
+        gateway.start_haproxy()
+        gateway.await_sidecar()
+        before = copies.route(0)
+        insist(gateway.routes(), [before])
+        with steady_load(gateway.port, f"/{before.service}/x", rate_per_second=50) as load:
+            gateway.kill_sidecar()
+            gateway.start_sidecar(code=second)
+            gateway.await_sidecar()
+            after = replace(copies.route(1), paths=("GET /x", "GET /y"))
+            other = replace(after, copy="other", service="shop/other")
+            routes = gateway.routes()
+            insist(routes, [before, after, other])
+            insist(routes, [replace(before, drained=True), after, other])
+            time.sleep(1)  # requests go on
+            assert load.stop().failed == ()
+        for path, status in (("search/y", 200), ("search/z", 404), ("other/x", 200), ("other/z", 404)):
+            assert get(gateway, f"/shop/{path}")[0] == status, path

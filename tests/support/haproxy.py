@@ -20,11 +20,11 @@ from agents.gateway.desired import Desired
 from agents.gateway.haproxy import Haproxy
 from agents.gateway.master_socket import HaproxyAway, MasterSocket
 from agents.seams.routes import Acknowledged, Route, RoutesAway
+from tests.support.forked import ROOT, python_of
 from tests.support.needs import need
 from tests.support.patience import patience, until
 from tests.support.ports import free_port
 
-ROOT = Path(__file__).parents[2]
 PROGRAM = Path("/usr/sbin/haproxy")
 ANY_PATH = ("* /**",)  # the rules of copies that answer whatever they are asked
 ANY_KEY, ANY_TABLE = hash_rules(ANY_PATH), build_table([ANY_PATH])
@@ -57,9 +57,9 @@ class Gateway:
         self.haproxy = self._launch(words)
         until(self._answers, f"haproxy does not answer, see {self.log_path}")
 
-    def start_sidecar(self, *more: str) -> None:
-        words = [sys.executable, "-m", "cli.main", "gateway", "run", "--folder", str(self.state)]
-        self.sidecar = self._launch([*words, "--master", str(self.master), "--requests", self.requests, *more])
+    def start_sidecar(self, *more: str, code: Path = ROOT) -> None:
+        words = [python_of(code), "-m", "cli.main", "gateway", "run", "--folder", str(self.state)]
+        self.sidecar = self._launch([*words, "--master", str(self.master), "--requests", self.requests, *more], code)
 
     def await_sidecar(self) -> None:
         """Until it answers, with HAProxy as desired."""
@@ -110,10 +110,10 @@ class Gateway:
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
 
-    def _launch(self, words: list[str]) -> subprocess.Popen[bytes]:
+    def _launch(self, words: list[str], code: Path = ROOT) -> subprocess.Popen[bytes]:
         with self.log_path.open("ab") as log:
             return subprocess.Popen(
-                words, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                words, cwd=code, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
 
     def _answers(self) -> bool:
