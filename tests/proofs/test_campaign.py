@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.proofs.campaign.removals import REMOVALS
-from tests.proofs.campaign.running import run_campaign
+from tests.proofs.campaign.running import KINDS, run_campaign
+from tests.proofs.campaign.states import possible_pairs
 from tests.support.soak import SOAK
 
 pytestmark = pytest.mark.slow
@@ -32,6 +33,8 @@ def test_a_campaign_of_faults_breaks_no_invariant(database_url: str, tmp_path: P
     result = run_campaign(database_url, tmp_path / "fleet", seed, FAULTS)
     assert result.violations == ()
     assert result.faults == FAULTS
+    assert result.pairs <= possible_pairs(KINDS)
+    assert {"idle", "rollout", "rising"} <= {state for state, _ in result.pairs}
 
 
 @pytest.mark.parametrize("removal", REMOVALS if SOAK else QUICK)

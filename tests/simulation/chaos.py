@@ -316,7 +316,7 @@ class Chaos:
     def _node(self) -> LightNode:
         return self.simulation.fleet.nodes[self.rng.choice(sorted(self.simulation.fleet.nodes))]
 
-    def _silence(self, names: list[str]) -> None:
+    def _silence(self, names: list[str], least: float = 20, most: float = 300) -> None:
         self.simulation.post.silence(names)
         for name in names:
             self._hit(self.simulation.fleet.nodes[name].alive())
@@ -326,7 +326,7 @@ class Chaos:
             for name in names:  # copies that were placed elsewhere meanwhile are stopped here
                 self._hit(self.simulation.fleet.nodes[name].alive())
 
-        self._later(20, 300, back)
+        self._later(least, most, back)
 
     def _post(self, how: str) -> None:
         name = self._node().name

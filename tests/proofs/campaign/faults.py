@@ -31,6 +31,7 @@ CAMPAIGN_FAULTS = (
     *FAULTS,
     "agent_killed_in_a_step",
     "handed_over",
+    "handed_over_unacknowledged",
     "power_cut",
     "pid_reused",
     "memory_taken",
@@ -66,6 +67,7 @@ class CampaignFaults(Chaos):
     tools: CampaignTools = field(kw_only=True)
     marks: int = 0  # acknowledged writes
     strangers_killed: int = 0
+    paused_leaders: int = 0
     foreign_reads: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -95,7 +97,7 @@ class CampaignFaults(Chaos):
     def mend(self) -> None:
         """Ends every fault, also those that wait for their moment."""
         super().mend()
-        self.solver.spoil, self._unanswered = None, ""
+        self.solver.spoil, self._unanswered, self.paused_leaders = None, "", 0
         for node in self.nodes:
             node.cut_at_the_next_instance, node.dies = False, ""
             node.failing.clear()
@@ -118,9 +120,14 @@ class CampaignFaults(Chaos):
         self._hit(copy for copy in node.alive() if copy.gpu == node.uuids[gpu])
         node.give_back(gpu)
 
+    def leader_paused(self) -> None:
+        self.paused_leaders += 1
+        super().leader_paused()
+
     def _resume(self, paused: Planner) -> None:
         """Resumes a paused leader, but not while the whole control plane is away."""
         if self.simulation.plans:
+            self.paused_leaders -= 1
             super()._resume(paused)
         else:
             self._spells.append((self.simulation.clock.seconds + RETRY_SECONDS, partial(self._resume, paused)))

@@ -13,10 +13,12 @@ from agents.contract.assignments import AssignedInstance
 from agents.control.contact import CONTACT_SECONDS
 from agents.keeper.copies import Stage
 from app.control.domain.desired import NodeDesired
-from tests.proofs.campaign.down import DownFaults
 from tests.proofs.campaign.node import CampaignNode
+from tests.proofs.campaign.people import PeopleFaults
+from tests.proofs.campaign.states import find_states, possible_pairs
 from tests.simulation.chaos import MOST_SM_PERCENT, STRUCK_SECONDS
 
+PREFERENCE = 8  # for each state in which a fault has not struck yet
 BOOKS_SECONDS = 15.0  # between two looks at the tables
 OVER_CAP_TICKS = 6  # in a row, of a second each: the law's period, its measurement, and a jump of the load
 SHORT_TICKS = 25  # in a row, until a job has made room: the guard's patience, and the time to save and end
@@ -28,7 +30,7 @@ BOOKS = text("SELECT node, id, started_at, ended_at, sm_percent FROM usage_inter
 
 
 @dataclass
-class Campaign(DownFaults):
+class Campaign(PeopleFaults):
     """The fleet under faults, and the checks of what must never happen there."""
 
     _over_cap: Counter[tuple[str, int]] = field(default_factory=Counter)  # by node and GPU: ticks in a row
@@ -38,6 +40,22 @@ class Campaign(DownFaults):
     _books: dict[tuple[str, str], Any] = field(default_factory=dict)
     _books_at: float = 0.0
     checks: int = 0
+    pairs: set[tuple[str, str]] = field(default_factory=set)  # of a state and a fault that struck there
+
+    def strike(self, name: str | None = None) -> str:
+        """Injects one fault; one that has not struck in the present states yet is drawn more often."""
+        present = find_states(self)
+        if name is None:
+            kinds = Counter(sorted(self.faults))
+            new = Counter(kind for state, kind in self._possible - self.pairs if state in present)
+            weights = [times * (1 + PREFERENCE * new[kind]) for kind, times in kinds.items()]
+            name = self.rng.choices(list(kinds), weights)[0]
+        self.pairs |= {(state, name) for state in present} & self._possible
+        return super().strike(name)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._possible = possible_pairs(set(self.faults))
 
     def look(self) -> None:
         self.checks += 1

@@ -14,16 +14,18 @@ from tests.proofs.campaign.down import DOWN_FAULTS
 from tests.proofs.campaign.faults import CAMPAIGN_FAULTS, CampaignTools
 from tests.proofs.campaign.identity import IDENTITY_FAULTS
 from tests.proofs.campaign.invariants import Campaign
+from tests.proofs.campaign.people import PEOPLE_FAULTS
 from tests.proofs.campaign.removals import REMOVALS, removed
 from tests.proofs.campaign.world import RATES, campaign_fleet
 from tests.simulation.test_chaos import settled
 
 WARM_UP_SECONDS = 90.0
-PAUSE_EVERY_FAULTS = 200
+PAUSE_EVERY_FAULTS = 100
 RECOVERY_CYCLES = 6
 LOOK_SECONDS = 5.0  # between two looks at a fleet that recovers
 SPELL_FACTOR = 0.2  # faults come every few seconds, so each lasts a fraction of its usual time
 TENANT = "media"
+KINDS = CAMPAIGN_FAULTS + IDENTITY_FAULTS + DOWN_FAULTS + PEOPLE_FAULTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,7 @@ class CampaignResult:
     virtual_seconds: float
     checks: int
     violations: tuple[str, ...]
+    pairs: frozenset[tuple[str, str]]  # of a state and a fault that struck there
 
 
 def run_campaign(database_url: str, folder: Path, seed: int, faults: int, removal: str = "") -> CampaignResult:
@@ -42,9 +45,7 @@ def run_campaign(database_url: str, folder: Path, seed: int, faults: int, remova
     with campaign_fleet(database_url, folder, seed) as (simulation, gateway, disk), removed(removal, database_url):
         foreign = [f"{tenant}-{number}" for tenant in RATES if tenant != TENANT for number in range(len(RATES[tenant]))]
         tools = CampaignTools(database_url, folder, gateway, disk, TENANT, foreign)
-        kinds = (
-            CAMPAIGN_FAULTS + IDENTITY_FAULTS + DOWN_FAULTS + (tuple(REMOVALS[removal].faults) * 12 if removal else ())
-        )
+        kinds = KINDS + (tuple(REMOVALS[removal].faults) * 12 if removal else ())
         campaign = Campaign(simulation, seed, kinds, SPELL_FACTOR, tools=tools)
         campaign.advance(WARM_UP_SECONDS)
         for number in range(1, faults + 1):
@@ -63,6 +64,7 @@ def run_campaign(database_url: str, folder: Path, seed: int, faults: int, remova
             simulation.clock.seconds,
             campaign.checks,
             tuple(campaign.violations),
+            frozenset(campaign.pairs),
         )
 
 

@@ -16,6 +16,7 @@ from tests.proofs.campaign.node import CampaignNode
 from tests.simulation.worlds import document, gpu_type, model, node, policy, profile
 
 NODES = 6
+VARIANTS = ("fp16", "int8")
 RATES = {"shop": (200.0, 120.0, 60.0), "media": (150.0, 90.0, 40.0)}
 JOB = {
     "type": "training",
@@ -32,9 +33,19 @@ def documents() -> list[dict[str, Any]]:
         for number, rate in enumerate(rates):
             name = f"{tenant}-{number}"
             slo = {"latencyMs": 120, "percentile": 98}
-            spec = {"model": name, "slo": slo, "ratePerSecond": rate}
-            found += [model(name), profile(name, startSeconds=10), document("Service", name, spec, tenant)]
+            spec = {"model": name, "slo": slo, "ratePerSecond": rate, "variants": [VARIANTS[0]]}
+            found += [*_model_of_two(name), document("Service", name, spec, tenant)]
     return [*found, document("Job", "media-training", JOB, "media")]
+
+
+def _model_of_two(name: str) -> list[dict[str, Any]]:
+    """Returns a model with two variants that differ in their name alone, and their profiles."""
+    found = model(name)
+    found["spec"]["variants"] = [found["spec"]["variants"][0] | {"name": variant} for variant in VARIANTS]
+    profiles = [profile(name, startSeconds=10, variant=variant) for variant in VARIANTS]
+    for made, variant in zip(profiles, VARIANTS, strict=True):
+        made["metadata"]["name"] = f"{name}-{variant}"
+    return [found, *profiles]
 
 
 def world() -> DeclaredFiles:
