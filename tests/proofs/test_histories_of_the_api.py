@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 
@@ -86,6 +87,10 @@ PLANTS: list[tuple[Kind, Callable[[History], object]]] = [
     ("poll goes back", lambda h: h.polls["n"].append(Decision("n", 1, 1, 1))),
     ("poll of nothing", lambda h: h.polls["n"].append(Decision("n", 4, 2, 4))),
 ]  # fmt: skip
+
+
+def test_each_kind_of_anomaly_is_planted() -> None:
+    assert {kind for kind, _ in PLANTS} == {*get_args(Kind)}
 
 
 def test_a_history_without_an_anomaly_has_none() -> None:
