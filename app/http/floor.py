@@ -29,7 +29,7 @@ class ConnectionLimits:
     linger_seconds: float = 2.0
     linger_bytes: int = 128 * MIB  # discarded: many clients send a whole body before they read the answer
     shutdown_seconds: float = 2.0
-    sweep_seconds: float = 0.5
+    sweep_seconds: float = 1.0
 
 
 class OpenConnection(Protocol):
