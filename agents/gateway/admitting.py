@@ -99,9 +99,9 @@ def list_keys(desired: Desired) -> dict[str, str]:
 
 
 def join_keys(keys: Iterable[str]) -> str:
-    """Returns the keys as HAProxy splits them; none, and more than it asks for, admit nothing."""
+    """Returns the keys as HAProxy splits them; more than it asks for admit nothing."""
     known = sorted(set(keys))
-    if not 0 < len(known) <= MOST_KEYS:
+    if len(known) > MOST_KEYS:
         return NOTHING
     return ".".join(known + known[:1] * (MOST_KEYS - len(known)))
 

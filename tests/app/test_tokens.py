@@ -12,6 +12,7 @@ import pytest
 from sqlalchemy import Connection
 
 from app import tokens
+from app.problem import HttpProblem
 from app.store.access import tokens as rows
 from app.store.database.database import Database
 from app.tokens import Authenticator
@@ -29,13 +30,16 @@ def database(postgres: DatabaseServer) -> Iterator[Database]:
     postgres.drop(url)
 
 
-def bearer(database: Database) -> str:
+def bearer(database: Database, expires_in_seconds: float | None = None) -> str:
     new = tokens.new()
-    database.write(
-        lambda connection: rows.insert(
-            connection, rows.TokenDraft(id=new.id, secret_hash=new.secret_hash, scope="viewer", created_by="tests")
-        )
+    draft = rows.TokenDraft(
+        id=new.id,
+        secret_hash=new.secret_hash,
+        scope="viewer",
+        created_by="tests",
+        expires_in_seconds=expires_in_seconds,
     )
+    database.write(lambda connection: rows.insert(connection, draft))
     return f"Bearer {new.text}"
 
 
@@ -43,6 +47,38 @@ def test_a_token_is_looked_up_once(database: Database) -> None:
     authenticator, header = Authenticator(database), bearer(database)
     assert authenticator.cached(header) is None
     assert authenticator.principal(header) == authenticator.cached(header)
+    database.close()
+    assert authenticator.principal(header) == authenticator.cached(header), "nothing is asked of the database"
+
+
+SPELLINGS = [None, "", "Bearer", "Bearer gw_x", "Basic gw_x", "Token HEADER", "HEADER", "Bearer HEADERx"]
+
+
+@pytest.mark.parametrize("header", SPELLINGS)
+def test_what_is_no_token_is_refused_without_a_look_at_the_database(database: Database, header: str | None) -> None:
+    authenticator = Authenticator(database)
+    given = header and header.replace("HEADER", bearer(database).removeprefix("Bearer "))
+    database.close()
+    assert authenticator.cached(given) is None
+    with pytest.raises(HttpProblem) as refused:
+        authenticator.principal(given)
+    assert refused.value.status == 401
+    assert refused.value.headers == {"WWW-Authenticate": 'Bearer realm="gpuwright"'}
+
+
+def test_the_scheme_of_a_token_has_any_case(database: Database) -> None:
+    header = bearer(database)
+    spelled = header.replace("Bearer ", "bEARER  ")
+    assert Authenticator(database).principal(spelled) == Authenticator(database).principal(header)
+
+
+def test_a_token_that_expires_is_good_no_longer_though_it_is_remembered(database: Database) -> None:
+    authenticator = Authenticator(database)
+    header = bearer(database, 0.5)
+    authenticator.principal(header)
+    until(lambda: authenticator.cached(header) is None, "it has expired")
+    with pytest.raises(HttpProblem, match="this token expired at "):
+        authenticator.principal(header)
 
 
 def test_no_cached_token_is_good_while_a_busy_database_keeps_a_revocation_from_being_looked_up(
