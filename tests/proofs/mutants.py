@@ -17,6 +17,7 @@ import select
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
@@ -28,8 +29,9 @@ from types import CodeType, FunctionType, ModuleType
 import pytest
 
 PATIENCE_SECONDS = 120.0  # a mutant that hangs is found as well
-QUIETLY = ("-q", "-p", "no:cacheprovider", "-p", "no:randomly")
+QUIET_OPTIONS = ("-q", "-p", "no:cacheprovider", "-p", "no:randomly")
 PATIENCE_TIMES = 5.0  # of what the tests take without any
+NO_RUN = 70  # exit code of a process that could not run the tests, which says nothing of the mutant
 # Python runs this as it starts, where the folder that holds it is in PYTHONPATH.
 SITE = """\
 import sys
@@ -147,7 +149,8 @@ def apply(mutant: Mutant) -> None:
     codes = dict(_codes(compile(mutant.tree(), str(module.__file__), "exec")))
     for function in _functions(module):
         code = codes.get(function.__qualname__)
-        if code is not None:
+        # A change that leaves out the only super() fits no function that stands: processes that tests start have it.
+        if code is not None and code.co_freevars == function.__code__.co_freevars:
             function.__code__ = code
 
 
@@ -180,37 +183,63 @@ def survives(mutant: Mutant | None, tests: Sequence[str], seconds: float = PATIE
 def find_patience_seconds(tests: Sequence[str]) -> float:
     """Imports what the tests do, for all mutants at once, and runs them without any; returns how long one may take."""
     with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):  # noqa: PTH123
-        pytest.main(["--collect-only", *QUIETLY, *tests])
+        pytest.main(["--collect-only", *QUIET_OPTIONS, *tests])
     began = time.monotonic()
     assert survives(None, tests, float("inf")), "the tests fail without any mutant"
     return max(PATIENCE_SECONDS, PATIENCE_TIMES * (time.monotonic() - began))
 
 
-def _nearest(mutant: Mutant | None, tests: Sequence[str]) -> list[str]:
-    """Returns the tests with those first that name the module."""
-    return sorted(tests, key=lambda path: mutant is not None and mutant.module not in Path(path).read_text())
+def sort_tests(mutant: Mutant | None, tests: Sequence[str]) -> list[str]:
+    """Returns the tests, files in place of folders, with those first that name the module."""
+    files = [file for test in tests for file in (_list_files(Path(test)) if Path(test).is_dir() else [test])]
+    return sorted(files, key=lambda test: mutant is not None and mutant.module not in _read_test(test))
+
+
+def _list_files(folder: Path) -> list[str]:
+    files = sorted(map(str, folder.rglob("test_*.py")))
+    assert files, f"{folder} has no tests"  # without a word pytest would run all tests of the repository
+    return files
+
+
+def _read_test(test: str) -> str:
+    return Path(test.partition("::")[0]).read_text()
 
 
 def _survives(mutant: Mutant | None, tests: Sequence[str], seconds: float, folder: Path) -> bool:
     child = os.fork()
     if child == 0:
-        os.setsid()
-        if mutant is not None:
-            apply(mutant)
-            site = SITE.format(text=ast.unparse(mutant.tree()), module=mutant.module)
-            (folder / "sitecustomize.py").write_text(site)
-            os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
-        with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):  # noqa: PTH123
-            code = pytest.main(["-x", *QUIETLY, *_nearest(mutant, tests)])
-        os._exit(0 if code == pytest.ExitCode.OK else 1)
+        code = NO_RUN
+        try:
+            os.setsid()
+            code = _run_tests(mutant, tests, folder)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
     handle = os.pidfd_open(child)
     try:
         is_over = bool(select.select([handle], [], [], None if seconds == float("inf") else seconds)[0])
         with suppress(ProcessLookupError):  # processes that a test has left, too
             os.killpg(child, signal.SIGKILL)
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0 and is_over
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     finally:
         os.close(handle)
+    if code == NO_RUN:
+        raise RuntimeError(f"the tests could not be run with {mutant or 'no mutant'}: {' '.join(tests)}")
+    return code == 0 and is_over
+
+
+def _run_tests(mutant: Mutant | None, tests: Sequence[str], folder: Path) -> int:
+    if mutant is not None:
+        apply(mutant)
+        site = SITE.format(text=ast.unparse(mutant.tree()), module=mutant.module)
+        (folder / "sitecustomize.py").write_text(site)
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
+    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):  # noqa: PTH123
+        code = pytest.main(["-x", *QUIET_OPTIONS, *sort_tests(mutant, tests)])
+    if code in (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.NO_TESTS_COLLECTED):
+        return NO_RUN
+    return int(code != pytest.ExitCode.OK)
 
 
 def draw(modules: Sequence[str], sample: int, seed: int) -> list[Mutant]:

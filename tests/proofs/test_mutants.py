@@ -113,6 +113,23 @@ def test_each_mutant_changes_the_module_in_another_way() -> None:
     assert len(texts) == len(found) + 1 > 20
 
 
+@pytest.mark.slow
+def test_a_mutant_survives_tests_that_ask_nothing_however_they_are_named(tmp_path: Path) -> None:
+    mutant = find_mutants("agents.node.printed")[0]
+    file = tmp_path / "test_nothing.py"
+    file.write_text("def test_nothing() -> None:\n    assert True\n")
+    for tests in (str(file), str(tmp_path), f"{file}::test_nothing"):
+        assert survives(mutant, [tests]), tests
+
+
+@pytest.mark.slow
+def test_tests_that_cannot_be_run_say_nothing_of_a_mutant(tmp_path: Path) -> None:
+    mutant = find_mutants("agents.node.printed")[0]
+    for tests in (str(tmp_path), str(tmp_path / "test_missing.py")):
+        with pytest.raises(RuntimeError, match="could not be run"):
+            survives(mutant, [tests])
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(4 * 3600)
 @pytest.mark.parametrize("group", GROUPS)
