@@ -188,9 +188,12 @@ class Housekeeping:
         """Makes one row an hour of the minutes of past days, and then drops the minutes."""
         for day in self._database.read(lambda c: packed_minutes.due_days(c, clock.now(c))):
             for hour in packed_minutes.hours_of(day):
-                some = partial(packed_minutes.pack, hour=hour, most_nodes=NODES_AT_ONCE)
-                self._repeat(_turn("pack_minutes", some))
-            self._database.write(partial(packed_minutes.drop, day=day))
+                names = self._database.read(partial(rollups.nodes, pending=rollups.PendingHour(hour, hour)))
+                for at in self._pace.portions(range(0, len(names), NODES_AT_ONCE)):
+                    some = partial(packed_minutes.pack, hour=hour, nodes=names[at : at + NODES_AT_ONCE])
+                    self._database.write(_turn("pack_minutes", some))
+            if not self._database.write(partial(packed_minutes.drop, day=day)):
+                return  # this server stops, or another one is at it
 
     def drop_old_partitions(self) -> None:
         days = self._context.settings.telemetry_retention_days

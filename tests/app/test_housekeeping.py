@@ -121,12 +121,12 @@ def test_minutes_of_past_days_are_packed_and_read_as_before(context: Context, ho
     assert run(context, "SELECT FROM gpu_hour_minutes") == [], "an hour is not rolled up yet"
     run(context, "DELETE FROM pending_hour")
     (hour,) = run(context, f"SELECT {day} + interval '3 hours'")[0]
-    assert context.database.write(lambda c: packed_minutes.pack(c, hour, 20)) == 1
-    assert context.database.write(lambda c: packed_minutes.pack(c, hour, 20)) == 0, "it is packed already"
+    assert context.database.write(lambda c: packed_minutes.pack(c, hour, ["node-1"])) == 2 + 3
+    assert context.database.write(lambda c: packed_minutes.pack(c, hour, ["node-1"])) == 0, "it is packed already"
     assert (read_minutes(context), read_energy(context)) == (before, drawn), (
         "minutes that are there twice are read once"
     )
-    context.database.write(lambda c: packed_minutes.drop(c, hour.replace(hour=0)))
+    assert not context.database.write(lambda c: packed_minutes.drop(c, hour.replace(hour=0)))
     assert read_minutes(context) == before, "not all of the day are packed yet"
     assert partitions(context) == days(context, -2, -1, 0, 1, 2)
     housekeeping.pack_minutes()
@@ -136,6 +136,31 @@ def test_minutes_of_past_days_are_packed_and_read_as_before(context: Context, ho
     run(context, "UPDATE instance_hour_minutes SET hour = hour - interval '2 days'")
     housekeeping.drop_old_partitions()
     assert run(context, "SELECT FROM instance_hour_minutes") == []
+
+
+def test_minutes_outlive_later_days_until_both_their_tables_are_packed(
+    context: Context, housekeeping: Housekeeping
+) -> None:
+    housekeeping.make_partitions()
+    made = context.database.write(
+        lambda c: partition_tables.ensure(c, [clock.now(c) - timedelta(days=n) for n in (2, 3)])
+    )
+    assert made
+    day = "date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'"
+    (hour, next_day), *_ = run(context, f"SELECT {day} - interval '3 days', {day} - interval '2 days'")
+    run(context, f"INSERT INTO gpu_minute SELECT '{hour}', 'node-1', 0, 1, 'ok', 0, 1, 90, 90, 1000, 60, 1400, '{{}}'")
+    run(
+        context,
+        f"INSERT INTO instance_minute SELECT '{hour}', 'node-1', 'a-0', 1, 0, 'shop', 'search', '', 30, 2.5, 0, 1, "
+        "'{}', 1.5, .1, 1",
+    )
+    context.database.write(lambda c: c.execute(packed_minutes.PACKS[0], {"hour": hour, "nodes": ["node-1"]}))
+    assert not context.database.write(lambda c: packed_minutes.drop(c, next_day)), "the day before is not packed"
+    assert days(context, -3, -2) <= partitions(context)
+    housekeeping.pack_minutes()
+    for table in ("gpu_hour_minutes", "instance_hour_minutes"):
+        assert run(context, f"SELECT node, hour FROM {table}") == [("node-1", hour)]
+    assert partitions(context) == days(context, -1, 0, 1, 2)
 
 
 def read_energy(context: Context) -> list[Any]:

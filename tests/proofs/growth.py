@@ -181,7 +181,7 @@ def _settle(simulation: Simulation) -> None:
     for pending in database.read(rollups.pending_hours):
         names = database.read(partial(rollups.nodes, pending=pending))
         database.write(partial(rollups.roll_up, hour=pending.hour, names=names))
-        database.write(partial(packed_minutes.pack, hour=pending.hour, most_nodes=len(names)))
+        database.write(partial(packed_minutes.pack, hour=pending.hour, nodes=names))
         database.write(partial(rollups.mark_done, pending=pending))
     keeping.bring_up_to_date(database, pace)
 

@@ -3,7 +3,7 @@ bytes; and the minutes of a node, whichever form they have."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -29,7 +29,7 @@ class _MinuteTable:
         return self.name.replace("_minute", "_hour_minutes")
 
     def pack(self) -> TextClause:
-        """Returns the statement that packs an hour of some nodes."""
+        """Returns the statement that packs an hour of some nodes, but of those whose hour is packed already."""
         arrays = ", ".join(f"array_agg({_flat(name, kind)} ORDER BY minute)" for name, kind in self.columns.items())
         return statement(
             f"pack_{self.name}",
@@ -37,8 +37,9 @@ class _MinuteTable:
             INSERT INTO {self.packed} (hour, node, {self.key}, minutes, {", ".join(self.columns)})
             SELECT CAST(:hour AS timestamptz), node, {self.key},
                    array_agg(CAST(extract(minute FROM minute AT TIME ZONE 'UTC') AS smallint) ORDER BY minute), {arrays}
-            FROM {self.name}
+            FROM {self.name} AS line
             WHERE node = ANY(CAST(:nodes AS text[])) AND minute >= :hour AND minute < :hour + interval '1 hour'
+                AND NOT EXISTS (SELECT FROM {self.packed} AS pack WHERE pack.node = line.node AND pack.hour = :hour)
             GROUP BY node, {self.key}
             """,
         )
@@ -63,10 +64,10 @@ class _MinuteTable:
         whole = self.of_node("CAST(:start AS timestamptz)", "CAST(:stop AS timestamptz)", *self.columns)
         return statement(f"{self.name}s_of_node", f"{whole} ORDER BY minute, {self.key} LIMIT :limit")
 
-    def left(self, start: str, stop: str) -> str:
-        """Returns the SELECT of the nodes with minutes between two moments that are not packed."""
+    def select_unpacked(self, stop: str) -> str:
+        """Returns the SELECT of minutes before a moment that are not packed."""
         return f"""
-            SELECT node FROM {self.name} AS line WHERE minute >= {start} AND minute < {stop} AND NOT EXISTS (
+            SELECT FROM {self.name} AS line WHERE minute < {stop} AND NOT EXISTS (
                 SELECT FROM {self.packed} AS pack
                 WHERE pack.node = line.node AND pack.hour = date_trunc('hour', line.minute, 'UTC'))
             """
@@ -126,13 +127,11 @@ INSTANCES = _MinuteTable(
 PACKS = (GPUS.pack(), INSTANCES.pack())
 OF_NODE, INSTANCES_OF_NODE = GPUS.read(), INSTANCES.read()
 FORGETS = (GPUS.forget(), INSTANCES.forget())
-_OF_HOUR = ("CAST(:hour AS timestamptz)", "CAST(:hour AS timestamptz) + interval '1 hour'")
-_OF_DAY = ("CAST(:day AS timestamptz)", "CAST(:day AS timestamptz) + interval '1 day'")
+# With the minutes of all days before: the partitions of these are dropped with that of the day.
+_STOP = "CAST(:stop AS timestamptz)"
 UNPACKED = statement(
-    "nodes_to_pack", f"{GPUS.left(*_OF_HOUR)} UNION {INSTANCES.left(*_OF_HOUR)} ORDER BY node LIMIT :limit"
-)
-UNPACKED_OF_DAY = statement(
-    "nodes_to_pack_of_day", f"SELECT EXISTS ({GPUS.left(*_OF_DAY)}) OR EXISTS ({INSTANCES.left(*_OF_DAY)})"
+    "minutes_to_pack",
+    f"SELECT EXISTS ({GPUS.select_unpacked(_STOP)}) OR EXISTS ({INSTANCES.select_unpacked(_STOP)})",
 )
 # The first hour of the next day is rolled up with the last counters of this one.
 WAITING = statement(
@@ -154,18 +153,19 @@ def hours_of(day: datetime) -> Iterator[datetime]:
     return (day + timedelta(hours=n) for n in range(24))
 
 
-def pack(connection: Connection, hour: datetime, most_nodes: int) -> int:
-    """Packs an hour of some nodes, whose minutes stay; returns how many nodes there were."""
-    nodes = list(connection.execute(UNPACKED, {"hour": hour, "limit": most_nodes}).scalars())
-    for one in PACKS:
-        connection.execute(one, {"hour": hour, "nodes": nodes})
-    return len(nodes)
+def pack(connection: Connection, hour: datetime, nodes: Sequence[str]) -> int:
+    """Packs an hour of some nodes, whose minutes stay; returns how many packs it made."""
+    words = {"hour": hour, "nodes": list(nodes)}
+    return sum(connection.execute(making, words).rowcount for making in PACKS)
 
 
-def drop(connection: Connection, day: datetime) -> None:
-    """Drops the minutes of a day, if all of them are packed."""
-    if not connection.execute(UNPACKED_OF_DAY, {"day": day}).scalar_one():
-        partitions.drop_before(connection, partitions.DAILY, day + timedelta(days=1))
+def drop(connection: Connection, day: datetime) -> bool:
+    """Drops the minutes of a day and of all days before, unless some of them are not packed; returns whether it did."""
+    stop = day + timedelta(days=1)
+    if connection.execute(UNPACKED, {"stop": stop}).scalar_one():
+        return False
+    partitions.drop_before(connection, partitions.DAILY, stop)
+    return True
 
 
 def forget(connection: Connection, moment: datetime) -> None:

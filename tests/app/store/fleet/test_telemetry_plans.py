@@ -88,6 +88,7 @@ HOT: list[tuple[TextClause, dict[str, Any]]] = [
     (telemetry.DISCARD, {"minutes": [DAY], "nodes": ["node-1"]}),
     (packed_minutes.OF_NODE, OF_NODE),
     (packed_minutes.INSTANCES_OF_NODE, OF_NODE),
+    *((making, {"hour": DAY, "nodes": SOME}) for making in packed_minutes.PACKS),
     (rollups.GPUS, {"hour": DAY, "nodes": SOME}),
     (rollups.INSTANCES, {"hour": DAY, "nodes": SOME}),
     (rollups.CLEAR_GPUS, {"hour": DAY, "nodes": SOME}),
