@@ -9,7 +9,7 @@ from agents.node.state_folder import NodeRecord, StateFolder
 
 
 class RecordKeeper:
-    """The node's record, which is read anew each time, as a command that joins the node again forgets its indexes there.
+    """The node's record, read from disk each time: a command that joins the node forgets its indexes there.
 
     `drain` gets the GPUs that are to be emptied.
     """

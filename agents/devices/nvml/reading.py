@@ -89,7 +89,7 @@ def list_processes(handle: Any) -> tuple[GpuProcess, ...]:
 def find_holder(handle: Any) -> int:
     """Returns the process that has an exclusive device to itself. 0 if MPS or nobody has it, or if it is not exclusive.
 
-    The mode alone says nothing: it stays when whoever set it has ended, or has lost the file that says so.
+    The mode alone says nothing: it stays when the process that set it has ended, or has lost its record.
     """
     if pynvml.nvmlDeviceGetComputeMode(handle) != pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS:
         return 0
