@@ -76,6 +76,7 @@ GROUPS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 # Nothing that anybody sees is different: a module, a part of the line, and the change to it.
 EQUIVALENT = (
     ("agents.gateway.admitting", "len(refused) > LONGEST_EXPRESSION", "Gt to GtE"),
+    ("agents.gateway.bursts", "self.whole = False  # the open", "False to True"),  # set again as counting begins
     ("app.tokens", "self._era = 0", "0 to 1"),  # only whether two eras are the same counts
     ("app.tokens", "entry[1] < time.monotonic()", "Lt to LtE"),  # the very moment
     ("app.tokens", "principal.expires_at <= now", "LtE to Lt"),

@@ -39,6 +39,7 @@ TOKENS = (
 class Spoken:
     status: int
     json: Any
+    retry_after: str
 
 
 @dataclass
@@ -54,7 +55,8 @@ class Api:
             connection.request(method, path, body, headers)
             answer = connection.getresponse()
             text = answer.read()
-            return Spoken(answer.status, json.loads(text) if text[:1] in (b"{", b"[") else text.decode())
+            found = json.loads(text) if text[:1] in (b"{", b"[") else text.decode()
+            return Spoken(answer.status, found, answer.headers.get("Retry-After", ""))
         finally:
             connection.close()
 
@@ -107,7 +109,7 @@ def put(**route: Any) -> bytes:
 def test_hostile_bodies_are_refused_and_change_nothing(api: Api, body: bytes) -> None:
     before = (api.gateway.state / "gpuwright.cfg").read_bytes()
     said = api.say("PUT", "/v1/routes/node-1", body)
-    assert (said.status, said.json["reason"]) == (422, "malformed")
+    assert (said.status, said.json["reason"], said.retry_after) == (422, "malformed", "")
     assert (api.gateway.state / "gpuwright.cfg").read_bytes() == before
 
 
@@ -161,7 +163,7 @@ def test_the_trouble_of_haproxy_is_shown_to_a_token_of_everything_only(api: Api)
         patched.setattr(Sidecar, "condition", lambda _: condition)
         for token, shown in (("all-secret", True), ("one-secret", False), ("unknown", False), ("", False)):
             answer = api.say("GET", "/healthz", token=token)
-            assert answer.status == 503
+            assert (answer.status, answer.retry_after) == (503, "1")
             assert (secret in answer.json["message"]) is shown, token
 
 
@@ -191,6 +193,32 @@ def test_callers_who_dawdle_are_hung_up_on_when_there_is_no_room(api: Api, monke
     until(heard, "one of them made room")
     for connection in dawdling:
         connection.close()
+
+
+def test_a_caller_who_is_not_slow_is_not_hung_up_on_though_there_is_no_room(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agents.gateway.api.MOST_CONNECTIONS", 1)
+    first = http.client.HTTPConnection("127.0.0.1", api.port, timeout=patience())
+
+    def asks() -> int:
+        first.request("GET", "/healthz")
+        answer = first.getresponse()
+        answer.read()
+        return answer.status
+
+    def has_room() -> bool:
+        with suppress(OSError, http.client.HTTPException):
+            return asks() == 200
+        first.close()
+        return False
+
+    until(has_room, "those before have left")
+    for _ in range(3):
+        with socket.create_connection(("127.0.0.1", api.port), timeout=patience()) as second:
+            assert second.recv(1) == b"", "there is no room for another one"
+    assert asks() == 200
+    first.close()
 
 
 @pytest.mark.slow
@@ -225,8 +253,12 @@ def test_two_sidecars_do_not_write_one_haproxy(api: Api) -> None:
 
 
 @pytest.mark.slow
-def test_the_socket_is_its_owners_alone(gateway: Gateway) -> None:
+def test_the_socket_is_its_owners_alone_and_ends_with_the_sidecar(gateway: Gateway) -> None:
     assert stat.S_IMODE(Path(gateway.listen).stat().st_mode) == 0o600
+    assert gateway.sidecar
+    gateway.sidecar.terminate()
+    gateway.sidecar.wait(patience())
+    assert not Path(gateway.listen).exists()
 
 
 def test_a_token_file_is_read_by_lines() -> None:

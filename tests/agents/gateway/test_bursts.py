@@ -43,6 +43,11 @@ def test_gaps_that_vary_twice_as_much_scatter_four_times() -> None:
     assert found[1] == pytest.approx(4.0, rel=0.1)
 
 
+def test_a_window_that_was_not_counted_from_its_beginning_is_left_out() -> None:
+    even = 100.4005 + np.arange(60_000) / 1000.0  # begins amid a window of every scale
+    assert measured(even) == dict.fromkeys(SCALES, 0.0)
+
+
 def test_the_order_of_the_answers_changes_nothing() -> None:
     arrivals = gamma_gaps(2.0, 50_000, 1000.0, seed=3)
     answers = np.random.default_rng(4).uniform(0.0, 0.9, len(arrivals))
