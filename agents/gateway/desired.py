@@ -11,14 +11,14 @@ and a map file assigns them; a new service needs no reload.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from agents.contract.addresses import BadAddress, find_objection, parse_address
 from agents.contract.gateways import LeftOutRoute
 from agents.contract.paths import find_rules
 from agents.gateway.balances import FIRST_SLOTS, Balance, balance_of
-from agents.gateway.kinds import Kind, SourcedRoute, explain_crowding, find_crowding
+from agents.gateway.kinds import Kind, SourcedRoute, explain_crowding, find_crowding, list_kinds
 from agents.gateway.wire import DeclaredRoutes, RouteSpec, ServiceLimit
 
 MOST_SOURCES = 4096
@@ -74,6 +74,7 @@ class Desired:
     limits: Mapping[str, ServiceLimit] = field(default_factory=dict)  # of services
     refused: Mapping[RouteKey, str] = field(default_factory=dict)  # with HAProxy's answers; not on disk
     most_open: Mapping[str, int] = field(default_factory=dict)  # of servers in an overload; not on disk
+    kinds: Mapping[str, Sequence[Kind]] = field(default_factory=dict, compare=False)  # oldest first; not on disk
 
     def servers(self) -> tuple[HaproxyServer, ...]:
         """Returns every copy's server. Weights are rates, scaled by service so that the largest is HAProxy's."""
@@ -93,7 +94,7 @@ class Desired:
     def _split_routes(self) -> tuple[list[SourcedRoute], list[SourcedRoute]]:
         """Returns the routes in force, and those of more kinds of copies than HAProxy asks for."""
         routes = self._accepted_routes()
-        crowding = find_crowding(routes, self.kind_of)
+        crowding = find_crowding(routes, self.kind_of, self.kinds)
         crowded = [
             not route.drained and self.kind_of(source, route) in crowding.get(route.service, ())
             for source, route in (routes if crowding else ())
@@ -193,13 +194,13 @@ def declare(desired: Desired, source: str, declared: DeclaredRoutes) -> Desired:
             raise Malformed(f"copy {route.copy} occurs twice")
         copies.add(route.copy)
         split_address(route.address)
-    return _without_old_refusals(replace(desired, sources={**desired.sources, source: declared}))
+    return _keep_kinds(_without_old_refusals(replace(desired, sources={**desired.sources, source: declared})))
 
 
 def follow(desired: Desired, sources: Mapping[str, DeclaredRoutes], limits: Mapping[str, ServiceLimit]) -> Desired:
     """Returns the desired state with the control plane's routes and limits; nodes' own routes stay."""
     own = {source: declared for source, declared in desired.sources.items() if not is_followed(source)}
-    return _without_old_refusals(replace(desired, sources=own | dict(sources), limits=dict(limits)))
+    return _keep_kinds(_without_old_refusals(replace(desired, sources=own | dict(sources), limits=dict(limits))))
 
 
 def refuse(desired: Desired, refused: Mapping[str, str]) -> Desired:
@@ -210,6 +211,11 @@ def refuse(desired: Desired, refused: Mapping[str, str]) -> Desired:
         if server_name(source, route.copy) in refused
     }
     return replace(desired, refused={**desired.refused, **found})
+
+
+def _keep_kinds(desired: Desired) -> Desired:
+    """Notes which kinds of copies are in force, so that no newer kind takes their place."""
+    return replace(desired, kinds=list_kinds(desired.routes(), desired.kind_of, desired.kinds))
 
 
 def _without_old_refusals(desired: Desired) -> Desired:

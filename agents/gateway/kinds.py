@@ -5,33 +5,64 @@ While kinds change, HAProxy asks for those of before and of after, so a service 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from agents.gateway.wire import RouteSpec
 
-MOST_KINDS = 3
+MOST_KINDS = 4  # two nodes that replace their copies at once have so many
 Kind: TypeAlias = tuple[str, ...] | None  # the rules of a copy; None: not known
 SourcedRoute: TypeAlias = tuple[str, RouteSpec]
 TOO_MANY = (
-    "{} has copies of more than {} kinds, which differ in the paths that they admit; one of least weight is left out"
+    "{} has copies of more than {} kinds, which differ in the paths that they admit; each node's first kind goes before"
+    " any node's second, and this one is left out"
 )
 
 
 def find_crowding(
-    routes: Iterable[SourcedRoute], kind_of: Callable[[str, RouteSpec], Kind]
+    routes: Iterable[SourcedRoute], kind_of: Callable[[str, RouteSpec], Kind], known: Mapping[str, Sequence[Kind]]
 ) -> dict[str, frozenset[Kind]]:
-    """Returns the kinds of copies that are left out, by service: of too many, those with the least weight."""
-    weights: dict[str, dict[Kind, float]] = {}
+    """Returns the kinds of copies that are left out, by service. `known` are those in force before, the oldest first.
+
+    A node writes the rules of its copies. So the second kind of any source comes after the first kind of every source,
+    its first being that of the most weight; and then come kinds that fewer sources have, and newer ones.
+    """
+    weights: dict[str, dict[str, dict[Kind, float]]] = {}
     for source, route in routes:
         if not route.drained:
-            of_service, kind = weights.setdefault(route.service, {}), kind_of(source, route)
-            of_service[kind] = of_service.get(kind, 0.0) + route.weight
-    return {
-        service: frozenset(sorted(found, key=lambda kind: (-found[kind], kind or ()))[MOST_KINDS:])
-        for service, found in weights.items()
-        if len(found) > MOST_KINDS
-    }
+            of_source, kind = weights.setdefault(route.service, {}).setdefault(source, {}), kind_of(source, route)
+            of_source[kind] = of_source.get(kind, 0.0) + route.weight
+    ordered = {service: _order(found.values(), known.get(service, ())) for service, found in weights.items()}
+    return {service: frozenset(kinds[MOST_KINDS:]) for service, kinds in ordered.items() if len(kinds) > MOST_KINDS}
+
+
+def _order(sources: Iterable[Mapping[Kind, float]], known: Sequence[Kind]) -> list[Kind]:
+    """Returns the kinds of all sources, each of which has weights of its own: first what is left out last."""
+    places: dict[Kind, list[int]] = {}
+    for weights in sources:
+        for place, kind in enumerate(sorted(weights, key=lambda kind: -weights[kind])):
+            places.setdefault(kind, []).append(place)
+    if len(places) <= MOST_KINDS:
+        return list(places)
+    ages = _ages(known)
+    return sorted(places, key=lambda kind: (min(places[kind]), -len(places[kind]), ages[kind]))
+
+
+def _ages(known: Sequence[Kind]) -> Mapping[Kind, int]:
+    """Returns a number for every kind, which is less for older ones, and the same for all new ones."""
+    return defaultdict(lambda: len(known), {kind: age for age, kind in enumerate(known)})
+
+
+def list_kinds(
+    routes: Iterable[SourcedRoute], kind_of: Callable[[str, RouteSpec], Kind], known: Mapping[str, Sequence[Kind]]
+) -> dict[str, list[Kind]]:
+    """Returns the kinds of copies by service, first those that were known before, in the same order."""
+    found: dict[str, dict[Kind, None]] = {}
+    for source, route in routes:
+        if not route.drained:
+            found.setdefault(route.service, {})[kind_of(source, route)] = None
+    return {service: sorted(kinds, key=_ages(known.get(service, ())).__getitem__) for service, kinds in found.items()}
 
 
 def explain_crowding(service: str) -> str:

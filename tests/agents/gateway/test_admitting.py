@@ -20,7 +20,7 @@ from agents.gateway.admitting import (
     read_shipped_rules,
     render_expressions,
 )
-from agents.gateway.desired import MOST_OPEN, Desired, declare, with_slots
+from agents.gateway.desired import MOST_OPEN, Desired, declare, follow, with_slots
 from agents.gateway.parsing import ServerLoad, parse_loads
 from agents.gateway.waiting import Narrowed
 from agents.gateway.wire import DeclaredRoutes, RouteSpec
@@ -318,23 +318,59 @@ def spec(copy: str, rules: tuple[str, ...], drained: bool = False, weight: float
 
 
 def test_copies_of_more_kinds_than_haproxy_asks_for_are_left_out_and_named() -> None:
-    kinds = [(f"GET /{at}",) for at in range(5)]
-    for count in range(1, 6):
+    kinds = [(f"GET /{at}",) for at in range(6)]
+    for count in range(1, 7):
         routes = tuple(spec(str(at), rules, weight=10 - at) for at, rules in enumerate(kinds[:count]))
         desired = declare(Desired(), "node-1", DeclaredRoutes(1, routes, build_table(kinds)))
         keys = list_keys(desired)["shop/x"].split(".")
-        assert len(keys) == 6
-        assert set(keys) == {hash_rules(rules) for rules in kinds[: min(count, 3)]}, (
+        assert len(keys) == 8
+        assert set(keys) == {hash_rules(rules) for rules in kinds[: min(count, 4)]}, (
             "those of least weight are left out"
         )
-        assert [route.copy for _, route in desired.routes()] == [str(at) for at in range(min(count, 3))]
+        assert [route.copy for _, route in desired.routes()] == [str(at) for at in range(min(count, 4))]
         assert [(each.node, each.copy) for each in desired.left_out()] == [
-            ("node-1", str(at)) for at in range(3, count)
+            ("node-1", str(at)) for at in range(4, count)
         ]
-        assert all("shop/x has copies of more than 3 kinds" in each.reason for each in desired.left_out())
-    drained = tuple(spec(str(at), rules, drained=at == 0) for at, rules in enumerate(kinds[:4]))
+        assert all("shop/x has copies of more than 4 kinds" in each.reason for each in desired.left_out())
+    drained = tuple(spec(str(at), rules, drained=at == 0) for at, rules in enumerate(kinds[:5]))
     ending = declare(Desired(), "node-1", DeclaredRoutes(1, drained, build_table(kinds)))
-    assert (len(ending.routes()), ending.left_out()) == (4, ()), "a drained copy is no kind more"
+    assert (len(ending.routes()), ending.left_out()) == (5, ()), "a drained copy is no kind more"
+
+
+@pytest.mark.parametrize("first", ["evil", "good"])
+@pytest.mark.parametrize("is_followed", [False, True])
+def test_a_node_crowds_no_copy_of_another_node_out_however_many_kinds_it_reports(first: str, is_followed: bool) -> None:
+    many = [("* /**", f"GET /{at}") for at in range(4)]
+    old, new = ("POST /v1/completions",), ("POST /v1/completions", "POST /v2/completions")
+    evil = tuple(spec(f"e{at}", rules, weight=1000.0) for at, rules in enumerate(many))
+    for good in ((spec("a", old),), (spec("a", new), spec("b", old)), (spec("a", old), spec("b", new, weight=0.1))):
+        sources = {
+            "evil": DeclaredRoutes(1, evil, build_table(many)),
+            "good": DeclaredRoutes(1, good, build_table([old, new])),
+        }
+        desired = Desired()
+        for source in (first, *(sources.keys() - {first})):
+            desired = declare(desired, source, sources[source])
+        if is_followed:
+            desired = follow(Desired(), {f"_{source}": declared for source, declared in sources.items()}, {})
+        in_force = {route.copy for _, route in desired.routes()}
+        assert {route.copy for route in good} <= in_force, "also while it replaces its copies"
+        assert [(each.node, each.copy) for each in desired.left_out()] == [
+            ("evil", route.copy) for route in evil if route.copy not in in_force
+        ]
+
+
+def test_a_new_kind_of_copies_takes_the_place_of_no_older_one_nor_of_one_that_more_nodes_have() -> None:
+    kinds = [(f"* /{sign}",) for sign in "zyxwv"]
+    desired = Desired()
+    for at, rules in enumerate(kinds[:4]):
+        declared = DeclaredRoutes(1, (spec("1", rules),), build_table(kinds))
+        desired = declare(desired, f"node-{9 - at}", declared)
+    newer = DeclaredRoutes(1, (spec("1", kinds[4], weight=1000.0),), build_table(kinds))
+    desired = declare(desired, "node-1", newer)
+    assert [each.node for each in desired.left_out()] == ["node-1"]
+    desired = declare(desired, "node-2", newer)
+    assert [each.node for each in desired.left_out()] == ["node-6"], "two nodes have it, and the newest other one goes"
 
 
 def test_only_copies_that_get_new_requests_decide_what_a_service_admits() -> None:
@@ -355,8 +391,8 @@ def test_what_is_admitted_while_copies_change_was_admitted_before_and_is_admitte
     assert narrow({"s": "a.a.a"}, {"s": "b.b.b"}) == {"s": {"a", "b"}}
     assert narrow({"s": "a", "gone": "c"}, {"new": "d"}) == {"s": {"a"}, "gone": {"c"}, "new": {"d"}}
     assert narrow({"s": "a.b"}, {"s": "c.d"}) == {"s": {"a", "b", "c", "d"}}
-    assert narrow({"s": "a.b.c"}, {"s": "d.e.f"}) == {"s": {"a", "b", "c", "d", "e", "f"}}
-    assert narrow({"s": "a.b.c.d.e.f"}, {"s": "g"}) == {"s": {NOTHING}}
+    assert narrow({"s": "a.b.c.d"}, {"s": "e.f.g.h"}) == {"s": set("abcdefgh")}
+    assert narrow({"s": "a.b.c.d.e.f.g.h"}, {"s": "i"}) == {"s": {NOTHING}}
     assert narrow({"s": NOTHING}, {"s": "d"}) == {"s": {"d", NOTHING}}
     assert list_narrowed({"s": "a.a", "gone": "c"}, {"s": "a.b", "new": "d"}) == ["s"]
     assert list_narrowed({"s": "a.b"}, {"s": "b.b"}) == []
