@@ -30,29 +30,34 @@ _INTERPRETERS = re.compile(
     r"\{python\}|(python|pypy|ipython|perl|ruby|node|nodejs|deno|bun|php|lua|luajit|java|R|Rscript|julia|tclsh|wish|guile"
     rf"|racket|octave|erl|escript|elixir|scala|groovy|kotlin|ts-node|tsx){_SUFFIX}"
 )
-# They do, too, and most of their options have a value that is the next argument: programs, and modules of Python.
-_LAUNCHERS = frozenset({"torchrun", "uvicorn", "gunicorn", "hypercorn", "daphne", "granian"})
-_LAUNCHING = _LAUNCHERS | {
-    "accelerate.commands.launch", "bdb", "cProfile", "coverage", "debugpy", "deepspeed.launcher.launch",
-    "deepspeed.launcher.runner", "gunicorn.app.wsgiapp", "horovod.runner.launch", "kernprof", "line_profiler", "memray",
-    "pdb", "profile", "ray.scripts.scripts", "runpy", "scalene", "torch.distributed.launch", "torch.distributed.run",
-    "trace", "viztracer",
-}  # fmt: skip
+# They do, too, and so do these modules of Python.
+_SCRIPT_LAUNCHERS = frozenset(
+    {
+        "accelerate.commands.launch", "bdb", "cProfile", "coverage", "debugpy", "deepspeed.launcher.launch",
+        "deepspeed.launcher.runner", "horovod.runner.launch", "kernprof", "line_profiler", "memray", "pdb", "profile",
+        "ray.scripts.scripts", "runpy", "scalene", "torch.distributed.launch", "torch.distributed.run", "torchrun",
+        "trace", "viztracer",
+    }
+)  # fmt: skip
+# Their options may also stand behind what they run.
+_APP_LAUNCHERS = frozenset({"daphne", "granian", "gunicorn", "gunicorn.app.wsgiapp", "hypercorn", "uvicorn"})
+_LAUNCHERS = _SCRIPT_LAUNCHERS | _APP_LAUNCHERS
+_LAUNCHING_PROGRAMS = _APP_LAUNCHERS | {"torchrun"}
+_OPTIONS_EVERYWHERE = _APP_LAUNCHERS | {"R", "erl"}
+# Options of these whose value is a place to write to, which is not searched for code.
+_WRITTEN = frozenset({"--access-logfile", "--bind", "--error-logfile", "--pid", "--uds", "--worker-tmp-dir", "-b"})
 # An option whose next argument is code: that argument must be fixed.
 _CODE = re.compile(r"-[a-zA-Z]*[cem]|--(command|eval|exec|module|print)")
-# Options whose value is the next argument, so that this is not yet what an interpreter runs: of Python, and of any
-# other one. To take an option for one of these that is none makes one more word be checked.
-_VALUED_BY_PYTHON = frozenset({"-W", "-X", "--check-hash-based-pycs"})
-_VALUED = _VALUED_BY_PYTHON | {
-    "-C", "-I", "-J", "-L", "-classpath", "-cp", "-l", "-p", "-pa", "-pz", "-r", "-z", "--add-modules", "--class-path",
-    "--cwd", "--env-file", "--experimental-loader", "--import", "--include", "--load", "--loader", "--module-path",
-    "--path", "--project", "--require", "--sysimage", "--upgrade-module-path",
-}  # fmt: skip
-_PYTHON = re.compile(r"\{python\}|(python|pypy|ipython).*")
-_RUN = "run"  # begins what some of them run: deno run, python -m coverage run
-# Options of launchers whose value, behind what they run too, is where code is.
-_SEARCHED = frozenset({"--app-dir", "--chdir", "--config", "--pythonpath", "-c"})
+# The word after one of these is no value of an option. Of any option that is not here, it may be one.
+_ALONE = re.compile(
+    r"[^-].*|.*=.*|--|-m|--module|-jar|-X[a-z]+[0-9]+[kmgKMG]?|-XX:.*|-server|-ea|--standalone|--enable-source-maps"
+    r"|--allow-(all|env|ffi|import|net|read|run|sys|write)"
+)
+_PYTHON = re.compile(r"\{python\}|python.*")
+_PYTHON_OPTION = re.compile(r"(?s)-[a-zA-Z?]*?([WXcm])(.*)|--check-hash-based-pycs")  # those that have a value
+_COMMANDS = frozenset({"run", "serve", "test", "exec", "x", "CMD", "BATCH"})  # before what they run: deno run, R CMD
 _MODULE = ("-m", "--module")
+_PATH = re.compile("(-[^/]*|@)?/")
 _HOLE = re.compile(r"\{(word|path|text|integer|choice)[:}]")
 _FREE_HOLE = re.compile(r"\{(word|path|text)\}")
 
@@ -71,14 +76,19 @@ def find_program_faults(at: str, argv: tuple[str, ...], is_unsafe: bool) -> Iter
     for index, word in enumerate(argv[1:], start=1):
         if _CODE.fullmatch(argv[index - 1]) and _HOLE.search(word):
             yield f"{at}.argv[{index}]: {argv[index - 1]} takes code, so the word after it must be fixed"
-    script = script_at(argv)
-    for index, word in enumerate(argv[1 : script or None], start=1):
-        if _FREE_HOLE.search(word):
+    places = find_scripts(argv)
+    certain = places[-1] if places else 0
+    options = range(1, (certain or len(argv)) + argv[certain].startswith("-"))  # -cCODE is what runs, and an option
+    for index in options:
+        if _FREE_HOLE.search(argv[index]):
             yield f"{at}.argv[{index}]: an option before what {program} runs can hold code, so it must be fixed"
-    if not script or _HOLE.search(argv[script]):
-        yield f"{at}.argv: {program} runs the first of its arguments, so a script or -m MODULE must be fixed"
-    elif argv[script - 1] in _MODULE:
-        yield from _free_faults(at, argv, script, is_unsafe)
+    if not certain or _FREE_HOLE.search(argv[certain]) or all(_HOLE.search(argv[place]) for place in places):
+        yield (
+            f"{at}.argv: {program} runs the first of its arguments, so a script or -m MODULE must be fixed; write -- "
+            "before it, or --option=value, if it follows an option"
+        )
+    elif _names_module(argv, certain):
+        yield from _free_faults(at, argv, certain, is_unsafe)
 
 
 def _free_faults(at: str, argv: tuple[str, ...], program: int, is_unsafe: bool) -> Iterator[str]:
@@ -94,41 +104,83 @@ def _free_faults(at: str, argv: tuple[str, ...], program: int, is_unsafe: bool) 
 
 def _is_interpreter(program: str) -> bool:
     name = Path(program).name
-    return program == sys.executable or name in _LAUNCHERS or _INTERPRETERS.fullmatch(name) is not None
+    return program == sys.executable or name in _LAUNCHING_PROGRAMS or _INTERPRETERS.fullmatch(name) is not None
 
 
-def script_at(argv: Sequence[str]) -> int:
-    """Returns where an interpreter's command line has what it runs; 0 if nowhere, or if it is no interpreter's.
+def find_scripts(argv: Sequence[str]) -> list[int]:
+    """Returns the places of the words that may be what an interpreter runs; none of them for any other program.
 
-    Of a module that runs a script in its turn, this is the script.
+    It is the last of them at the latest: a word before that may be the value of an option, or what runs. Of a module
+    that runs a script in its turn, it is that script.
     """
     if not _is_interpreter(argv[0]):
-        return 0
-    name = Path(argv[0]).name
-    places = [at for at in range(1, len(argv)) if not argv[at].startswith("-") and argv[at] != _RUN]
-    if name in _LAUNCHERS:
-        return next((at for at in places if _ends_options(argv[at - 1])), 0)
-    valued = _VALUED_BY_PYTHON if argv[0] == sys.executable or _PYTHON.fullmatch(name) else _VALUED
-    script = next((at for at in places if argv[at - 1] not in valued), 0)
-    if script and argv[script - 1] in _MODULE and argv[script] in _LAUNCHING:
-        return next((at for at in places if at > script and _ends_options(argv[at - 1])), 0)
-    return script
+        return []
+    if argv[0] != sys.executable and not _PYTHON.fullmatch(Path(argv[0]).name):
+        return _list_possible(argv, 1)
+    place = _find_of_python(argv)
+    if place and _module_at(argv, place) in _LAUNCHERS:
+        return _list_possible(argv, place + 1)
+    return [place] if place else []
+
+
+def _list_possible(argv: Sequence[str], start: int) -> list[int]:
+    places: list[int] = []
+    for place in range(start, len(argv)):
+        if argv[place].startswith("-") or argv[place] in _COMMANDS:
+            continue
+        places.append(place)
+        if place == start or _ALONE.fullmatch(argv[place - 1]):
+            break
+    return places
+
+
+def _find_of_python(argv: Sequence[str]) -> int:
+    """Returns where Python's script, module or code is; its options are few and known. 0 if nowhere."""
+    words = iter(range(1, len(argv)))
+    for place in words:
+        if not argv[place].startswith("-"):
+            return place
+        option = _PYTHON_OPTION.fullmatch(argv[place])
+        if option and option[1] in ("c", "m"):
+            return place if option[2] else next(words, 0)
+        if option and not option[2]:
+            next(words, 0)
+    return 0
+
+
+def _module_at(argv: Sequence[str], place: int) -> str:
+    """Returns the module that Python runs: the word itself, or with its option (-mNAME)."""
+    option = _PYTHON_OPTION.fullmatch(argv[place])
+    return str(option[2]) if option else argv[place] if _names_module(argv, place) else ""
+
+
+def _names_module(argv: Sequence[str], place: int) -> bool:
+    option = _PYTHON_OPTION.fullmatch(argv[place]) or _PYTHON_OPTION.fullmatch(argv[place - 1])
+    return argv[place - 1] in _MODULE or (option is not None and option[1] == "m")
 
 
 def list_searched(argv: Sequence[str]) -> list[str]:
-    """Returns the words of a command that name where its interpreter finds code: what it runs, and all before that."""
-    script = script_at(argv)
-    searched = [*argv[1 : script + 1]]
-    if script and _is_launcher(argv):
-        behind = range(script + 1, len(argv))
-        searched += [argv[at] for at in behind if argv[at - 1] in _SEARCHED or argv[at].partition("=")[0] in _SEARCHED]
-    return searched
+    """Returns the absolute paths that may say where an interpreter finds code: in what it runs, and in all before.
+
+    That is any word up to what certainly runs, whichever options have a value; of some programs it is any word.
+    """
+    if not _is_interpreter(argv[0]):
+        return []
+    places = find_scripts(argv)
+    end = places[-1] if places and not _has_options_everywhere(argv) else len(argv) - 1
+    words = [argv[place] for place in range(1, end + 1) if place in places or not _is_written(argv, place)]
+    return [path for word in words for path in _list_paths(word)]
 
 
-def _is_launcher(argv: Sequence[str]) -> bool:
-    return Path(argv[0]).name in _LAUNCHERS or any(word in _LAUNCHING for word in argv[1:])
+def _is_written(argv: Sequence[str], place: int) -> bool:
+    return argv[place - 1] in _WRITTEN or argv[place].partition("=")[0] in _WRITTEN
 
 
-def _ends_options(word: str) -> bool:
-    """Returns whether the word after this one cannot be its value, or is what a launcher runs."""
-    return not word.startswith("-") or "=" in word or word in _MODULE
+def _has_options_everywhere(argv: Sequence[str]) -> bool:
+    place = _find_of_python(argv)
+    return Path(argv[0]).name in _OPTIONS_EVERYWHERE or (place > 0 and _module_at(argv, place) in _OPTIONS_EVERYWHERE)
+
+
+def _list_paths(word: str) -> list[str]:
+    """Returns the absolute paths in a word: /x, -I/x, @/x, --option=/x:/y,/z."""
+    return [part[part.index("/") :].rstrip("*") for part in re.split("[=:;,]", word) if _PATH.match(part)]

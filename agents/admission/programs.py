@@ -7,19 +7,17 @@ that begins with `#!` is such a script, too, so that what starts is always a bin
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from agents.admission.interpreters import list_searched, script_at
+from agents.admission.interpreters import find_scripts, list_searched
 from agents.host.trusted_path import PathMissing, PathRefused, TrustedPath, find_real, open_trusted
 
 SEARCH_PATH = f"{Path(sys.executable).parent}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # of copies
 _LONGEST_FIRST_LINE_BYTES = 256  # as the kernel reads it
-_PATH = re.compile("(-[^/]*|@)?/")
 _ENV = "env"  # begins scripts whose interpreter is where PATH says
 
 
@@ -40,7 +38,7 @@ def open_program(argv: Sequence[str]) -> Iterator[OpenedProgram]:
         if not script:
             yield OpenedProgram(program.descriptor, tuple(words))
             return
-        words = [*script, program.real, *words[1:]]
+        words = _with_real_script([*script, program.real, *words[1:]])
         with _open_file(words[0]) as interpreter:
             if _first_line(interpreter) is not None:
                 raise PathRefused(f"{program.real}: its interpreter {words[0]} is a script itself")
@@ -66,21 +64,19 @@ def _open_file(path: str) -> Iterator[TrustedPath]:
 
 def _with_real_script(argv: Sequence[str]) -> list[str]:
     """Returns the words with the real path of an interpreter's script; checks whatever else says where its code is."""
-    words = list(argv)
-    for word in list_searched(words):
-        for path in _list_paths(word):
-            with suppress(PathMissing):  # only root and the agent can put anything there
-                find_real(path)
-    at = script_at(words)
-    if at and words[at].startswith("/"):
-        words[at] = find_real(words[at])
+    for path in list_searched(argv):
+        with suppress(PathMissing):  # only root and the agent can put anything there
+            find_real(path)
+    words, places = list(argv), find_scripts(argv)
+    for place in places:
+        if not words[place].startswith("/"):
+            continue
+        try:
+            words[place] = find_real(words[place])
+        except PathMissing:
+            if len(places) == 1:  # of several it may be a value, as in --output FILE
+                raise
     return words
-
-
-def _list_paths(word: str) -> list[str]:
-    """Returns the absolute paths in a word: /x, -I/x, @/x, --option=/x:/y."""
-    parts = word.replace("=", ":").split(":")
-    return [part[part.index("/") :].rstrip("*") for part in parts if _PATH.match(part)]
 
 
 def _read_interpreter(program: TrustedPath) -> list[str]:

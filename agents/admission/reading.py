@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from agents.admission.form import AllowListForm, EntryForm, VolumeForm
-from agents.admission.interpreters import find_program_faults, script_at
+from agents.admission.interpreters import find_program_faults, find_scripts
 from agents.contract.admitted import AdmittedEntry, PatternFault, read_pattern
 from agents.contract.runtimes import VOLUME, is_dangerous
 from agents.contract.signatures import KeyFault, read_key
@@ -156,7 +156,7 @@ def _overlap_faults(form: AllowListForm) -> Iterator[str]:
     places |= {f"secrets.{name}": file for name, file in form.secrets.items()}
     for name, entry in form.admit.items():
         argv = entry.argv or ("",)
-        places |= {f"admit.{name}.argv[{at}]": argv[at] for at in (0, script_at(argv))}
+        places |= {f"admit.{name}.argv[{at}]": argv[at] for at in (0, *find_scripts(argv))}
     for place, path in places.items():
         for name, folder in writable.items():
             if path.startswith(folder):

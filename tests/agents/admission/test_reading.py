@@ -51,6 +51,10 @@ FAULTS = [
     (entry("{argv: ['{python}', -u]}"), "must be fixed"),
     (entry("{argv: [/usr/bin/node, '{path}']}"), "must be fixed"),
     (entry("{argv: [/usr/bin/node, '--require={path}', /srv/x.js]}"), "can hold code"),
+    (entry("{argv: [/usr/bin/php, -d, k=v, '{path}']}"), "must be fixed"),
+    (entry("{argv: [/usr/bin/node, --conditions, dev, '{path}']}"), "write -- before it, or --option=value"),
+    (entry("{argv: [/usr/bin/node, --conditions, '{word}', /srv/x.js]}"), "can hold code"),
+    (entry("{argv: [/usr/bin/php, -d, /srv/a/x.php, /srv/y.php]}") + WRITABLE, "/srv/a/x.php lies in the volume a"),
     (entry("{argv: [/usr/bin/perl, '-e{text}', /srv/x.pl]}"), "can hold code"),
     (entry("{argv: ['{python}', '-c{text}', x]}"), "can hold code"),
     (entry("{argv: ['{python}', -W, '{word}', /srv/x.py]}"), "can hold code"),
@@ -105,6 +109,8 @@ def test_a_faulty_list_is_refused_and_the_fault_is_named(text: str, says: str) -
 def test_what_an_interpreter_runs_may_follow_options_that_a_manifest_fills_in() -> None:
     listed = entry("{argv: [/usr/bin/java, '-Xmx{integer:1..8}g', -cp, /srv/lib, Main, '{word}']}")
     assert [admitted.name for admitted in parse(listed, "allow-list.yaml").entries] == ["x"]
+    listed = entry("{argv: [/usr/bin/node, --max-http-header-size, '{integer}', /srv/x.js, '{word}']}")
+    assert parse(listed, "allow-list.yaml").entries
 
 
 INTERPRETERS = (

@@ -142,6 +142,11 @@ UNSAFE = {
     "an interpreter that everyone writes": ("#!FOLDER/open/sh\n", 0o755, "open is writable by others"),
     "an interpreter that is a script": ("#!FOLDER/other\n", 0o755, "is a script itself"),
     "an interpreter by a relative path": ("#!sh\n", 0o755, "sh is no absolute path"),
+    "an interpreter that finds code where everyone writes": (
+        "#!/usr/bin/perl -IFOLDER/open\n",
+        0o755,
+        "open is writable",
+    ),
     "no interpreter": ("#!\n", 0o755, "names no interpreter"),
     "env with an option": ("#!/usr/bin/env -S sh -e\n", 0o755, "without options of env"),
     "env with a variable": ("#!/usr/bin/env LD_PRELOAD=x sh\n", 0o755, "without options of env"),
@@ -170,6 +175,16 @@ SEARCHED = [
     "python3 -m torch.distributed.run --nproc-per-node=2 --standalone LIB/train.py 4", "python3 -X x=LIB -m shop",
     "python3 -m coverage run LIB/train.py", "python3 -m cProfile LIB/train.py", "python3 -I LIB/train.py",
     "python3 -m uvicorn shop:app --app-dir LIB", "python3 LIB/train.py", "php -z LIB/x.so -f LIB/x.php",
+    "java --add-opens x/y=ALL -cp LIB Main", "java --add-opens x -cp LIB Main", "php -d k=v LIB/x.php",
+    "php -c /etc LIB/x.php", "php -d auto_prepend_file=LIB/x.php /srv/x.php", "julia -t 4 LIB/x.jl",
+    "ruby -E utf-8 LIB/x.rb", "node --conditions dev LIB/x.js", "deno run --cert /srv/pem LIB/x.ts",
+    "deno serve LIB/x.ts", "R CMD BATCH LIB/x.R", "erl plain -pa LIB", "torchrun --standalone LIB/train.py",
+    "torchrun --nnodes 1 --standalone LIB/train.py", "python3 -m torch.distributed.run --standalone LIB/train.py",
+    "python3 -m trace --trace LIB/train.py", "python3 -m accelerate.commands.launch --multi_gpu LIB/train.py",
+    "uvicorn --reload shop:app --app-dir LIB", "gunicorn shop:app -cLIB/conf.py", "python3 -uX x=LIB -m shop",
+    "gunicorn shop:app --pythonpath=/srv/absent,LIB", "gunicorn shop:app --pid /srv/pid --chdir LIB",
+    "python3 -muvicorn shop:app --app-dir LIB", "python3 -um uvicorn shop:app --app-dir LIB", "node --no-x -I LIB",
+    "ipython3 --profile-dir LIB /srv/x.py",
 ]  # fmt: skip
 
 
@@ -177,7 +192,20 @@ SEARCHED = [
 def test_whatever_says_where_an_interpreter_finds_code_is_checked(tmp_path: Path, line: str) -> None:
     lib, name = tmp_path / "lib", line.split(" ")[0]
     lib.mkdir(mode=0o755)
-    for file in ("x", "x.js", "x.so", "x.ts", "x.pl", "x.php", "train.py", "conf.py", "arguments"):
+    for file in (
+        "x",
+        "x.js",
+        "x.so",
+        "x.ts",
+        "x.pl",
+        "x.php",
+        "x.R",
+        "x.rb",
+        "x.jl",
+        "train.py",
+        "conf.py",
+        "arguments",
+    ):
         (lib / file).touch(mode=0o644)
     shutil.copy(ADMITTED, tmp_path / name)
     words = line.replace("LIB", str(lib)).split(" ")[1:]
@@ -188,8 +216,15 @@ def test_whatever_says_where_an_interpreter_finds_code_is_checked(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    "line", ["python3 /usr/bin/x.py LIB", "perl /usr/bin/x LIB", "python3 -m shop --app-dir LIB", "serve -c LIB"]
-)
+    "line",
+    [
+        "python3 /usr/bin/x.py LIB", "perl /usr/bin/x LIB", "python3 -m shop --app-dir LIB", "serve -c LIB",
+        "python3 -u -X dev /usr/bin/x --data LIB", "java -Xmx2g -jar /usr/bin/x --data LIB", "java -cp /srv Main LIB",
+        "node --max-old-space-size=4096 /usr/bin/x --data LIB", "node --watch -- /usr/bin/x LIB",
+        "deno run --allow-net /usr/bin/x LIB", "php -d k=v /usr/bin/x LIB", "torchrun --standalone /usr/bin/x LIB",
+        "torchrun --nproc-per-node 2 /usr/bin/x --out LIB", "gunicorn shop:app --worker-tmp-dir LIB --pid=LIB/pid",
+    ],
+)  # fmt: skip
 def test_what_a_program_reads_besides_may_belong_to_anyone(tmp_path: Path, line: str) -> None:
     lib, name = tmp_path / "lib", line.split(" ")[0]
     lib.mkdir(mode=0o755)
