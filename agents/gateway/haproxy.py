@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,6 +99,15 @@ class Haproxy:
         for worker in workers:
             for (backend, _), load in parsing.parse_loads(self.master.ask("show stat -1 2 -1", worker)).items():
                 if _is_slot(backend):
+                    found[int(backend[3:])] = found.get(int(backend[3:]), 0) + load.open
+        return found
+
+    def open_at(self, servers: Collection[str], workers: Iterable[HaproxyProcess]) -> dict[int, int]:
+        """Returns by slot the open requests at these servers, over all processes."""
+        found: dict[int, int] = {}
+        for worker in workers if servers else ():
+            for (backend, name), load in parsing.parse_loads(self.master.ask("show stat -1 4 -1", worker)).items():
+                if _is_slot(backend) and name in servers:
                     found[int(backend[3:])] = found.get(int(backend[3:]), 0) + load.open
         return found
 

@@ -22,7 +22,7 @@ from agents.gateway.haproxy import Haproxy, NotApplied, ObservedHaproxy, Servers
 from agents.gateway.master_socket import HaproxyAway, MasterSocket, WorkerGone
 from agents.gateway.parsing import HaproxyGarbled
 from agents.gateway.receiver import Receiver
-from agents.gateway.relief import Relief
+from agents.gateway.relief import Relief, list_drained
 from agents.gateway.requests import GatewayPromise, Tallies
 from agents.gateway.wire import DeclaredRoutes, RoutedCopy, RoutesInForce, ServiceLimit, SidecarCounts
 
@@ -278,11 +278,14 @@ class Sidecar:
             return
         with suppress(WorkerGone):
             waiting = self._haproxy.open_by_slot(workers)
+            leaving = self._haproxy.open_at(list_drained(self._desired), workers)
             with self.receiver.lock:
                 ended = self.tallies.ended()
             with self._lock:
-                if self.relief.look(self._desired, self._observed, ended, waiting, time.monotonic()):
-                    log.info("overloaded services: %s", ", ".join(sorted(self.relief.most_open)) or "none any more")
+                if self.relief.look(self._desired, self._observed, ended, waiting, leaving, time.monotonic()):
+                    log.info(
+                        "limits change; overloaded services: %s", ", ".join(sorted(self.relief.most_open)) or "none"
+                    )
                     self._converge()
 
     def _count_dropped(self, workers: tuple[parsing.HaproxyProcess, ...]) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from agents.gateway.configuration import NO_LIMIT, render_limit
 from agents.gateway.desired import FOLLOWED, MOST_OPEN, Desired
-from agents.gateway.relief import Relief
+from agents.gateway.relief import Relief, list_drained
 from agents.gateway.wire import DeclaredRoutes, RouteSpec, ServiceLimit
 
 SERVICE = "shop/search"
@@ -22,7 +24,7 @@ def desired(limit: ServiceLimit = LIMIT, **sources: tuple[RouteSpec, ...]) -> De
 
 def looked(state: Desired) -> Desired:
     relief = Relief()
-    assert relief.look(state, None, {SERVICE: (0, 0)}, {1: 3}, 1.0) == bool(relief.most_open)
+    assert relief.look(state, None, {SERVICE: (0, 0)}, {1: 3}, {}, 1.0) == bool(relief.most_open)
     return relief.applied(state)
 
 
@@ -57,3 +59,16 @@ def test_a_service_without_a_plan_for_any_of_it_rejects_all() -> None:
 
 def test_a_limit_has_as_many_parts_as_none() -> None:
     assert len(render_limit(LIMIT).split(":")) == len(NO_LIMIT.split(":"))
+
+
+def test_what_a_drained_copy_still_holds_keeps_no_other_from_requests() -> None:
+    leaving, stays = structs.replace(route("a"), drained=True), route("b")
+    limit = ServiceLimit(16, 0.0, 7, slo_ms=500.0, percentile=95.0)
+    state, relief = desired(limit, n1=(leaving, stays)), Relief()
+    assert list_drained(state) == {"n1:a"}
+    assert relief.look(state, None, {}, {1: 17}, {1: 16}, 1.0)
+    assert relief.applied(state).limits[SERVICE].queue_limit == 32
+    assert not relief.look(state, None, {}, {1: 9}, {1: 8}, 1.5), "HAProxy is told once that it is more"
+    assert relief.look(state, None, {}, {1: 1}, {}, 2.0)
+    assert relief.applied(state).limits[SERVICE].queue_limit == 16
+    assert not relief.look(state, None, {}, {1: 3}, {1: 3}, 2.5), "a few do not matter"
