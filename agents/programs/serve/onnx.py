@@ -142,9 +142,6 @@ _DTYPES = {
     "tensor(float)": "float32",
     "tensor(double)": "float64",
     "tensor(float16)": "float16",
-    "tensor(int32)": "int32",
-    "tensor(int64)": "int64",
-    "tensor(uint8)": "uint8",
-    "tensor(int8)": "int8",
     "tensor(bool)": "bool",
+    **{f"tensor({name})": name for name in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")},
 }

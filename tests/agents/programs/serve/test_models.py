@@ -9,12 +9,15 @@ from __future__ import annotations
 import json
 import struct
 import subprocess
+import sys
 from http.client import HTTPException
 from pathlib import Path
 
 import pytest
 
 from agents.profiling.example import JSON, RAW, parse_example
+from agents.programs.serve.backends import RawBody
+from agents.programs.serve.onnx import OnnxModel
 from tests.agents.programs.serve.running import PATH, Copy, clients, serving
 from tests.support.needs import need_no_gpu
 from tests.support.nvml_stub import needs_gcc
@@ -49,7 +52,8 @@ class InferenceSession:
         assert names == ["y"] and feed["x"].dtype == numpy.float32
         if (feed["x"] == 13).any():
             raise RuntimeError("CUDA error")
-        return [(feed["x"] * 2).astype(object if self.kind == "tensor(string)" else numpy.float32)]
+        kind = self.kind[7:-1] if "(" in self.kind else "float32"
+        return [(feed["x"] * 2).astype(object if kind == "string" else kind)]
 """
 TORCH = """
 import contextlib, numpy
@@ -191,6 +195,21 @@ def test_a_raw_answer_is_of_a_type_that_its_caller_knows(tmp_path: Path, librari
         assert (refused.status, "one output of numbers" in refused.json["error"]) == (400, True)
         assert sent(copy, {"inputs": [1, 2]}) == (200, {"outputs": {"y": [2.0, 4.0]}})
         assert parse_example(copy.ask("GET", "/v1/example").body).kind == JSON
+
+
+@pytest.mark.parametrize("bits", [8, 16, 32, 64])
+@pytest.mark.parametrize("kind", ["int", "uint"])
+def test_a_model_answers_in_whole_numbers_of_any_width(
+    tmp_path: Path, libraries: dict[str, str], monkeypatch: pytest.MonkeyPatch, kind: str, bits: int
+) -> None:
+    monkeypatch.syspath_prepend(libraries["PYTHONPATH"].split(":")[0])
+    monkeypatch.delitem(sys.modules, "onnxruntime", raising=False)
+    (tmp_path / "model.onnx").write_text(f"tensor({kind}{bits})")
+    try:
+        answers = OnnxModel(tmp_path / "model.onnx").predict([RawBody(struct.pack("<2f", 1, 2))])
+    finally:
+        sys.modules.pop("onnxruntime", None)
+    assert list(answers) == [(2).to_bytes(bits // 8, "little") + (4).to_bytes(bits // 8, "little")]
 
 
 def test_a_model_of_numbers_that_numpy_lacks_is_not_loaded(tmp_path: Path, libraries: dict[str, str]) -> None:
