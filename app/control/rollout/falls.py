@@ -207,6 +207,6 @@ def _describe_shared(down: Sequence[_Down]) -> str:
 
 def _pick_next(due: Sequence[_Down], state: RolloutState, now: float) -> list[_Down]:
     """Returns the copy that may move although much is down: none for a while, then one at a time."""
-    last = max((failure.at for failure in state.failures), default=0.0)
+    last = max((failure.at for failure in state.failures if failure.place), default=0.0)
     waits = now - state.many_down_since < HELD_SECONDS or now - last < PAUSE_SECONDS
     return [] if waits else list(due[:1])

@@ -11,6 +11,7 @@ import msgspec
 
 from app.control.domain.desired import Desired, InstanceStatus
 from app.control.domain.events import Reason
+from app.control.domain.failures import Failure
 from app.control.rollout import Advance, RolloutState, after_outage
 from app.control.rollout.falls import HELD_SECONDS, PAUSE_SECONDS
 from app.control.rollout.rules import PendingStep, RolloutNotice, RolloutRules
@@ -177,6 +178,15 @@ def test_after_a_while_one_copy_after_the_other_moves_although_much_is_down() ->
             moved.append(rollout.seconds)
     assert moved[0] >= HELD_SECONDS
     assert all(later - earlier >= PAUSE_SECONDS for earlier, later in pairwise(moved))
+
+
+def test_jobs_that_fail_delay_no_move_while_much_is_down() -> None:
+    rollout = many(9)
+    while rollout.seconds < HELD_SECONDS + 2 * PAUSE_SECONDS:
+        failed = Failure("shop/train", None, NOW.timestamp() + rollout.seconds)
+        rollout.state = replace(rollout.state, failures=(*rollout.state.failures, failed))
+        rollout.look(5, {f"i{number}": EXITED for number in range(8)})
+    assert [failure.place for failure in rollout.state.failures if failure.place]
 
 
 def test_what_does_not_move_keeps_nobody_else_waiting_while_much_is_down() -> None:
