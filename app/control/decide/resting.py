@@ -8,7 +8,7 @@ from app.control.decide.drafting import changed_owners
 from app.control.domain.decision import HeldBackChange
 from app.control.domain.desired import Desired
 from app.control.domain.events import Reason
-from app.control.domain.snapshot import Rest, Snapshot, covers, is_suspect
+from app.control.domain.snapshot import Rest, Snapshot, covers
 from app.control.rollout.changes import ChangeKind, changes, has_other_batch
 from solvers.planning.problem import Place
 
@@ -38,7 +38,7 @@ def starting_services(snapshot: Snapshot, desired: Desired) -> frozenset[str]:
     that fails wherever it is started: it moves no more.
     """
     found = _returning(snapshot, desired, (ChangeKind.START,))
-    return frozenset(service for service, _ in found if not is_suspect(snapshot.failed_places[service]))
+    return frozenset(service for service, _ in found if service not in snapshot.suspects)
 
 
 def is_avoided(snapshot: Snapshot, desired: Desired, decided: Desired) -> bool:

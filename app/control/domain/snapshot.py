@@ -12,7 +12,6 @@ from app.control.domain.desired import NodeDesired
 from solvers.planning.measured import MeasuredInstance
 
 SILENT_SECONDS = 35.0  # three reports and a little: then a node is silent
-SUSPECT_PLACES = 3
 NodeState = Literal["reporting", "silent", "lost", "never", "mismatch"]
 
 
@@ -151,11 +150,6 @@ class Rest:
         return self.is_everywhere or covers(self.places, place)
 
 
-def is_suspect(failed: Collection[tuple[str, int]]) -> bool:
-    """Returns whether it failed in so many places that no place is the cause."""
-    return len(set(failed)) >= SUSPECT_PLACES and len({node for node, _ in failed}) > 1
-
-
 def covers(failed: Collection[tuple[str, int]], place: tuple[str, int]) -> bool:
     """Returns whether steps failed on this GPU, or on several others of its node."""
     return place in failed or sum(node == place[0] for node, _ in failed) > 1
@@ -177,6 +171,7 @@ class Snapshot:
     tenants: Mapping[str, TenantSpending] = field(default_factory=dict)
     resting: Mapping[str, Rest] = field(default_factory=dict)  # services and jobs whose last step failed
     failed_places: Mapping[str, tuple[tuple[str, int], ...]] = field(default_factory=dict)  # GPUs where services failed
+    suspects: tuple[str, ...] = ()  # services that fail wherever they are started
     blocked: tuple[str, ...] = ()  # services and jobs whose changes the rollout left out, as they blocked each other
     measured: Mapping[str, MeasuredInstance] = field(default_factory=dict)  # for planners that try batches
     is_rolling: bool = False  # the plan in force is not fully rolled out

@@ -111,6 +111,7 @@ class Observer:
             failed_places={
                 failed.owner: places for failed in failures if (places := tuple(filter(None, failed.places)))
             },
+            suspects=tuple(in_force.progress.get("suspects", ())) if in_force else (),
             blocked=tuple(in_force.rollout.get("freed", ())) if in_force else (),
             is_rolling=in_force is not None and in_force.state == "rolling",
             is_paused=in_force is not None and in_force.state == "paused",

@@ -18,7 +18,7 @@ from app.control.solve.versions import versions
 from app.store.plans import plans
 from solvers.planning.plan import Plan
 
-HEAD = ("at", "epoch", "target", "is_rolling", "is_paused", "is_stopped", "is_held")
+HEAD = ("at", "epoch", "target", "is_rolling", "is_paused", "is_stopped", "is_held", "suspects")
 PARTS = ("nodes", "assigned", "expected", "corrections", "jobs", "tenants", "resting", "failed_places", "measured")
 
 

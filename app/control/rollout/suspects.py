@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from app.control.domain.events import Reason
 from app.control.domain.failures import KEPT_SECONDS, PLACE_SECONDS, Failure
-from app.control.domain.snapshot import is_suspect
 from app.control.rollout.rules import RolloutNotice, RolloutState
 
+SUSPECT_PLACES = 3
 STEADY_SECONDS = 60.0  # a copy that has run for so long is no longer in a crash loop
 
 
@@ -30,6 +30,11 @@ def note_failures(
         last = next((message for failure, message in reversed(messages.items()) if failure.owner == owner), "")
         notices.append(RolloutNotice(Reason.SERVICE_SUSPECT, f"it failed on {where}; the last: {last}", owner))
     return replace(state, failures=failures, suspects=suspects), tuple(notices)
+
+
+def is_suspect(failed: Collection[tuple[str, int]]) -> bool:
+    """Returns whether it failed in so many places that no place is the cause."""
+    return len(set(failed)) >= SUSPECT_PLACES and len({node for node, _ in failed}) > 1
 
 
 def age_failures(failures: Collection[Failure], well: Collection[str], now: float) -> tuple[Failure, ...]:

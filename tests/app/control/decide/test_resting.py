@@ -9,7 +9,7 @@ import pytest
 
 from app.control.decide.assigning import desired_of
 from app.control.decide.decide import hold_back
-from app.control.decide.resting import resting_changes, returning_services
+from app.control.decide.resting import resting_changes, returning_services, starting_services
 from app.control.domain.desired import Desired
 from app.control.domain.snapshot import Rest
 from app.control.formulate.formulate import formulate
@@ -78,3 +78,10 @@ def test_a_copy_returns_where_one_failed_or_to_a_node_on_which_several_gpus_fail
     runs = replace(now, in_force=desired(a=(HERE, 40), b=(THERE, 30)))
     assert returning_services(runs, desired(b=(THERE, 30))) == set(), "a copy may stop there"
     assert returning_services(runs, desired(a=(HERE, 60), b=(THERE, 30))) == ({"shop/a"} if is_back else set())
+
+
+def test_a_service_is_placed_around_the_gpus_where_it_failed_unless_it_is_a_suspect() -> None:
+    now = replace(NOW, failed_places={"shop/a": (HERE, THERE, ("n2", 0))})
+    back = desired(a=(HERE, 40), b=(THERE, 30))
+    assert starting_services(now, back) == {"shop/a"}, "it ran well between its failures"
+    assert starting_services(replace(now, suspects=("shop/a",)), back) == set()
