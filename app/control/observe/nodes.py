@@ -12,7 +12,7 @@ import msgspec
 from agents.contract.admitted import AdmittedEntry
 from app.control.domain.snapshot import SILENT_SECONDS, NodeState, NodeStatus
 from app.nodes.detail import AilingGpu
-from app.nodes.devices import OTHER_DEVICES
+from app.nodes.devices import MISSING, OTHER_DEVICES
 from app.store.fleet.cordons import ALL_GPUS, EMPTYING, RECLAIM, Cordon
 from app.store.fleet.planner_reads import ObservedNode
 
@@ -65,7 +65,8 @@ def _node_status(
         for condition in row.status.get("conditions", ())
     )
     indexes = [int(gpu["index"]) for gpu in gpus]
-    missing = [int(gpu["index"]) for gpu in gpus if gpu.get("missing")]
+    # A status that was written before there was this field has the reason alone, till its node has news.
+    missing = [int(gpu["index"]) for gpu in gpus if gpu.get("missing") or gpu.get("reason") == MISSING]
 
     def chosen(mode: str) -> tuple[int, ...]:
         wanted = wanted_gpus.get((row.name, mode), set())

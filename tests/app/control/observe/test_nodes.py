@@ -76,8 +76,9 @@ def reported(reason: str, *gpus: dict[str, object]) -> NodeStatus:
     return node_statuses([row], {"n1": 0.0}, (), Patience(LOST_AFTER_SECONDS, {}, NOW))["n1"]
 
 
-def test_a_missing_gpu_is_out_and_every_other_keeps_its_own_uuid() -> None:
-    gone = {"index": 0, "uuid": "", "reason": "lost", "missing": True}
+@pytest.mark.parametrize("why", [{"reason": "lost", "missing": True}, {"reason": "missing"}])
+def test_a_missing_gpu_is_out_and_every_other_keeps_its_own_uuid(why: dict[str, object]) -> None:
+    gone = {"index": 0, "uuid": "", **why}
     found = reported("Missing", {"index": 2, "uuid": "GPU-c"}, gone, {"index": 1, "uuid": "GPU-b"})
     assert (found.state, found.failed_gpus, found.missing_gpus) == ("reporting", (0,), (0,))
 
