@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ GIB = 2**30
 IDLE = 0x1
 REASONS = {0x4: "power_cap", 0x8: "hw_slowdown", 0x20: "sw_thermal", 0x40: "hw_thermal", 0x80: "power_brake"}
 THROTTLED = sum(REASONS)
+UNLISTED = "it is exclusive, and the driver does not say to which process"
+UNREADABLE = "?"  # no process has this name
 _TRIES = 3  # the list grew between the calls for its size and its content
 
 
@@ -86,18 +89,21 @@ def list_processes(handle: Any) -> tuple[GpuProcess, ...]:
     )
 
 
-def find_holder(handle: Any) -> int:
-    """Returns the process that has an exclusive device to itself. 0 if MPS or nobody has it, or if it is not exclusive.
+def describe_holder(handle: Any) -> str:
+    """Returns words for who has an exclusive device to itself; empty if MPS or nobody has it, or if it is shared.
 
     The mode alone says nothing: it stays when the process that set it has ended, or has lost its record.
     """
     if pynvml.nvmlDeviceGetComputeMode(handle) != pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS:
-        return 0
-    listed = read_if_reported(partial(_grown, pynvml.nvmlDeviceGetComputeRunningProcesses_v3), handle) or ()
+        return ""
+    listed = read_if_reported(partial(_grown, pynvml.nvmlDeviceGetComputeRunningProcesses_v3), handle)
+    if listed is None:
+        return UNLISTED
     names = {process.pid: _read_name(process.pid) for process in listed}
     if any(name.startswith(MPS_NAME) for name in names.values()):
-        return 0
-    return min((pid for pid, name in names.items() if name), default=0)
+        return ""
+    holder = min((pid for pid, name in names.items() if name), default=0)
+    return f"process {holder} has it to itself, outside MPS" if holder else ""
 
 
 def _of_somebody(pid: int) -> bool:
@@ -106,11 +112,24 @@ def _of_somebody(pid: int) -> bool:
 
 
 def _read_name(pid: int) -> str:
-    """Returns the name of a process; empty for a dead one, which the driver lists for a while."""
+    """Returns the name of a process; empty for a dead one, which the driver lists for a while.
+
+    Others' processes may be hidden from this user: these live on, without a name.
+    """
     try:
         return Path(f"/proc/{pid}/comm").read_text()
     except OSError:
-        return ""
+        return "" if _is_gone(pid) else UNREADABLE
+
+
+def _is_gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        pass
+    return False
 
 
 def _ecc_uncorrected(handle: Any) -> int:

@@ -9,7 +9,7 @@ import pynvml
 
 from agents.devices.nvml.binding import Binding
 from agents.devices.nvml.originals import Original, Originals
-from agents.devices.nvml.reading import IDLE, THROTTLED, clock_reasons, find_holder, sm_clock_mhz
+from agents.devices.nvml.reading import IDLE, THROTTLED, UNLISTED, clock_reasons, describe_holder, sm_clock_mhz
 from agents.devices.nvml.troubles import read_if_reported
 from agents.devices.nvml.writer import DEFAULT_MODE, EXCLUSIVE_PROCESS_MODE, POWER_STEP_MW, Writer
 from agents.seams.device import Ability, Applied, DeviceError, GpuDevice, Trouble
@@ -74,8 +74,10 @@ class GpuKnobs:
     def exclusive(self, gpu: GpuDevice, wanted: bool) -> Applied:
         if Ability.COMPUTE_MODE not in gpu.abilities:
             raise DeviceError(Trouble.NOT_SUPPORTED, gpu.uuid, "the compute mode cannot be set")
-        if wanted and (holder := self._binding.call(gpu.uuid, "look who holds it", find_holder)):
-            raise DeviceError(Trouble.FOREIGN, gpu.uuid, f"process {holder} has it to itself, outside MPS")
+        held = self._binding.call(gpu.uuid, "look who holds it", describe_holder) if wanted else ""
+        is_own = held == UNLISTED and self._originals.of(gpu.uuid).compute_mode is not None
+        if held and not is_own:
+            raise DeviceError(Trouble.FOREIGN, gpu.uuid, held)
         mode = self._set_mode(gpu.uuid, EXCLUSIVE_PROCESS_MODE if wanted else DEFAULT_MODE)
         return Applied(float(wanted), float(mode == EXCLUSIVE_PROCESS_MODE))
 

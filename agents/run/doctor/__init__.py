@@ -31,7 +31,7 @@ def examine(options: AgentOptions, seconds: float = CHECK_SECONDS) -> Diagnosis:
 def _of_gpus(facts: gpus.DriverFacts, options: AgentOptions) -> list[tuple[str, Check]]:
     helper = Path(options.helper) if options.helper else None
     return [
-        ("compute mode", partial(gpus.compute_modes, facts)),
+        ("compute mode", partial(gpus.compute_modes, facts, options.folder)),
         ("root helper", partial(gpus.check_settable, helper)),
         ("mps program", mps.program),
         ("mps daemon", partial(mps.daemons, facts, options.folder / "mps")),

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from agents.devices.nvml.writer import DEFAULT_MODE, EXCLUSIVE_PROCESS_MODE
 from agents.devices.privileged.client import Privileged
 from agents.devices.privileged.setup import SOCKET
@@ -36,7 +38,7 @@ class DriverFacts:
     troubles: tuple[DeviceError, ...]  # of GPUs that are present and do not answer
     nameless: int  # GPUs that do not even report their UUID
     modes: Mapping[str, int]
-    holders: Mapping[str, int]  # by UUID: the process that has it to itself, 0 if none has
+    holders: Mapping[str, str]  # by UUID, in words: who has it to itself, outside MPS; empty: nobody
 
     @property
     def count(self) -> int:
@@ -47,18 +49,18 @@ def ask_driver(has_mps: bool) -> DriverFacts:
     """Asks the driver once; raises DeviceError if there is none."""
     from agents.devices.nvml.binding import Binding
     from agents.devices.nvml.probing import probe_gpu
-    from agents.devices.nvml.reading import find_holder
+    from agents.devices.nvml.reading import describe_holder
 
     binding = Binding(deadline_seconds=DEADLINE_SECONDS)
     try:
         binding.enumerate()
         answers = binding.together(lambda slot: probe_gpu(slot, has_mps))
         modes: dict[str, int] = {}
-        holders: dict[str, int] = {}
+        holders: dict[str, str] = {}
         for uuid in answers:
             try:
                 modes[uuid] = int(binding.call(uuid, "read its compute mode", binding.nvml.nvmlDeviceGetComputeMode))
-                holders[uuid] = binding.call(uuid, "look who holds it", find_holder)
+                holders[uuid] = binding.call(uuid, "look who holds it", describe_holder)
             except DeviceError:
                 continue
         gpus = [answer for answer in answers.values() if isinstance(answer, GpuDevice)]
@@ -112,13 +114,20 @@ def describe_gpus(facts: DriverFacts) -> Iterator[DoctorFinding]:
             yield warn(name, f"{text}: {consequences}", advice)
 
 
-def compute_modes(facts: DriverFacts) -> Iterator[DoctorFinding]:
+def compute_modes(facts: DriverFacts, folder: Path) -> Iterator[DoctorFinding]:
     """Checks compute modes: in EXCLUSIVE_PROCESS a process that avoids MPS cannot open the device at all."""
+    from agents.devices.nvml.reading import UNLISTED
+
+    changed = _find_changed(folder / "originals.json")
     for gpu in facts.gpus:
         mode, name = facts.modes.get(gpu.uuid), f"compute mode {gpu.index}"
-        if holder := facts.holders.get(gpu.uuid):
+        held, is_own = facts.holders.get(gpu.uuid, ""), gpu.uuid in changed
+        if held and not (held == UNLISTED and is_own):
             advice = "Stop that process, or keep this GPU out of the fleet."
-            yield fail(name, f"process {holder} has it to itself, outside MPS: nothing is started on it", advice)
+            yield fail(name, f"{held}: nothing is started on it", advice)
+        elif mode == EXCLUSIVE_PROCESS_MODE and not is_own:
+            advice = f"See who needs it, or give it back: nvidia-smi -i {gpu.index} -c DEFAULT"
+            yield warn(name, "exclusive, and this agent has no record of making it so; nobody holds it now", advice)
         elif mode == EXCLUSIVE_PROCESS_MODE:
             yield ok(name, "exclusive: only the MPS server can open the device")
         elif mode == DEFAULT_MODE:
@@ -126,6 +135,17 @@ def compute_modes(facts: DriverFacts) -> Iterator[DoctorFinding]:
         elif mode is not None:
             advice = f"Allow compute on it: nvidia-smi -i {gpu.index} -c DEFAULT"
             yield fail(name, f"mode {mode}: the device refuses all compute work", advice)
+
+
+def _find_changed(path: Path) -> frozenset[str]:
+    """Returns the GPUs whose compute mode this agent has changed; none if its record cannot be read."""
+    from agents.devices.nvml.originals import Originals
+
+    try:
+        originals = Originals(path)
+    except (OSError, msgspec.MsgspecError):
+        return frozenset()
+    return frozenset(uuid for uuid in originals.changed() if originals.of(uuid).compute_mode is not None)
 
 
 def check_settable(helper: Path | None) -> Iterator[DoctorFinding]:

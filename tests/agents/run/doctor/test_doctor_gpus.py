@@ -16,13 +16,15 @@ from uuid import uuid4
 import pytest
 
 from agents.devices.mps import MpsControl
-from agents.devices.nvml.writer import EXCLUSIVE_PROCESS_MODE, PROHIBITED_MODE
+from agents.devices.nvml.originals import Original, Originals
+from agents.devices.nvml.writer import DEFAULT_MODE, EXCLUSIVE_PROCESS_MODE, PROHIBITED_MODE
 from tests.support import fake_mps
 from tests.support.nvml_stub import NvmlState, environment, needs_gcc
 from tests.support.nvml_stub.state import UNKNOWN
 from tests.support.patience import patience
 
 pytestmark = needs_gcc
+ALONE = ["unshare", "--mount", *(["--map-root-user"] if os.geteuid() else [])]  # with mounts of its own
 GPUWRIGHT = Path(sys.executable).with_name("gpuwright")
 
 
@@ -53,10 +55,12 @@ class Machine:
         self.state = where / "a"
         self.path = fake_mps.on_path()
 
-    def examined(self) -> Examined:
+    def examined(self, *around_it: str) -> Examined:
         words = ["agent", "doctor", "--json", "--state-dir", str(self.state)]
         around = os.environ | environment(self.nvml) | {"PATH": self.path}
-        done = subprocess.run([GPUWRIGHT, *words], capture_output=True, text=True, env=around, timeout=patience())
+        done = subprocess.run(
+            [*around_it, GPUWRIGHT, *words], capture_output=True, text=True, env=around, timeout=patience()
+        )
         assert done.stderr == ""
         return Examined(done.returncode, json.loads(done.stdout))
 
@@ -123,11 +127,15 @@ def test_a_device_that_is_prohibited_or_that_a_process_has_to_itself_is_a_failur
     machine.nvml.set(0, "compute_mode", PROHIBITED_MODE)
     machine.nvml.set(1, "compute_mode", EXCLUSIVE_PROCESS_MODE)
     examined = machine.examined()
-    assert (examined.level("compute mode 0"), examined.level("compute mode 1")) == ("fail", "ok")
+    assert (examined.level("compute mode 0"), examined.level("compute mode 1")) == ("fail", "warn")
+    Originals(machine.state / "originals.json").keep(machine.uuids[1], Original(compute_mode=DEFAULT_MODE))
+    assert machine.examined().level("compute mode 1") == "ok", "its own record says so"
     machine.nvml.process(1, os.getpid(), 1.0)
     examined = machine.examined()
     assert examined.level("compute mode 1") == "fail"
     assert f"process {os.getpid()} has it to itself" in examined.found("compute mode 1")
+    hidden = machine.examined(*ALONE, "sh", "-c", f'mount -t tmpfs none /proc/{os.getpid()} && exec "$@"', "sh")
+    assert hidden.found("compute mode 1") == examined.found("compute mode 1"), "it lives, whoever may read its name"
 
 
 @pytest.mark.slow

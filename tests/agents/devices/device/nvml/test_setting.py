@@ -9,10 +9,11 @@ import pytest
 
 from agents.devices.nvml.device import NvmlDevice
 from agents.devices.nvml.setting import holds
+from agents.devices.nvml.writer import EXCLUSIVE_PROCESS_MODE
 from agents.seams.device import Applied, DeviceError, Trouble
 from tests.agents.devices.device.checks import trouble_of
 from tests.support.nvml_stub import NvmlState, needs_gcc
-from tests.support.nvml_stub.state import LOST, NO_PERMISSION, uuid_of
+from tests.support.nvml_stub.state import LOST, NO_PERMISSION, NOT_SUPPORTED, uuid_of
 from tests.support.patience import until
 
 pytestmark = needs_gcc
@@ -114,6 +115,17 @@ def test_the_compute_mode_is_set_and_read_back(device: NvmlDevice, state: NvmlSt
     assert state.history() == [(0, "SetComputeMode", 3), (0, "SetComputeMode", 0)]
     state.ignores(0, "nvmlDeviceSetComputeMode")
     assert trouble_of(lambda: device.exclusive(FIRST, True)) is Trouble.NOT_APPLIED
+
+
+def test_an_exclusive_device_whose_processes_are_not_listed_is_of_others_unless_it_was_made_so_here(
+    device: NvmlDevice, state: NvmlState
+) -> None:
+    for number in (0, 1):
+        state.fails(number, "nvmlDeviceGetComputeRunningProcesses_v3", NOT_SUPPORTED)
+    state.set(1, "compute_mode", EXCLUSIVE_PROCESS_MODE)
+    for _ in range(2):
+        assert device.exclusive(FIRST, True) == Applied(1.0, 1.0)
+    assert trouble_of(lambda: device.exclusive(SECOND, True)) is Trouble.FOREIGN
 
 
 def test_without_root_nothing_is_set_and_that_is_reported(device: NvmlDevice, state: NvmlState) -> None:
