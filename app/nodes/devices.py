@@ -21,6 +21,7 @@ OTHER_DEVICES = "Mismatch"  # nothing is planned there
 REMEDIES = {
     OTHER_DEVICES: "nothing is planned there: correct the declaration, or repair the machine",
     "Missing": "the others are used: repair the machine, or drain the node, declare what it has and join it again",
+    "Undeclared": "the declared ones are used: declare as many as the node has to use all of them",
 }
 WELL_ENOUGH = ("ok", "degraded", "unknown")
 
@@ -33,10 +34,12 @@ Entry = dict[str, JSON]
 class DeviceDifferences:
     """The differences of a node's devices from its declaration, a sentence each.
 
-    Plans go on beside GPUs that are missing, but put nothing on a node whose devices are `other` than declared.
+    Plans go on beside GPUs that are missing and those `beyond` the declared ones, but put nothing on a node whose
+    devices are `other` than declared.
     """
 
     missing: Sequence[str] = ()
+    beyond: Sequence[str] = ()
     other: Sequence[str] = ()
 
 
@@ -75,17 +78,17 @@ def find_differences(
         missing.insert(0, inventory.unclear)
     elif missing:
         missing.insert(0, f"{declared} GPUs are declared, but {len(there)} were found")
+    beyond = [
+        f"GPU {gpu.index} ({gpu.uuid}) is beyond the {declared} declared GPUs, so it is not used"
+        for gpu in inventory.gpus
+        if gpu.index >= declared
+    ]
     other = []
-    beyond = [f"GPU {gpu.index} ({gpu.uuid})" for gpu in inventory.gpus if gpu.index >= declared]
-    if len(there) > declared:
-        other.append(f"{declared} GPUs are declared, but {len(there)} were found")
-    elif beyond:
-        missing.append(f"{', '.join(beyond[:MOST_NAMED])} is beyond the {declared} declared GPUs, so it is not used")
     for gpu in inventory.gpus:
-        wrong = _wrong_type(gpu, str(spec.get("gpuType", "")), types)
+        wrong = gpu.index < declared and _wrong_type(gpu, str(spec.get("gpuType", "")), types)
         if wrong:
             other.append(f"GPU {gpu.index} ({gpu.uuid}) {wrong}")
-    return DeviceDifferences(missing, other)
+    return DeviceDifferences(missing, beyond, other)
 
 
 def find_replaced(before: Sequence[Mapping[str, JSON]], inventory: Inventory) -> list[tuple[int, str]]:
@@ -109,10 +112,10 @@ def find_replaced(before: Sequence[Mapping[str, JSON]], inventory: Inventory) ->
 
 def mismatch_condition(found: DeviceDifferences) -> ObjectCondition:
     """Returns the condition InventoryMismatch."""
-    if not (found.other or found.missing):
+    texts = [*found.other, *found.missing, *found.beyond]
+    if not texts:
         return ObjectCondition("InventoryMismatch", "False", "AsDeclared", "the GPUs are as declared")
-    reason = OTHER_DEVICES if found.other else "Missing"
-    texts = [*found.other, *found.missing]
+    reason = OTHER_DEVICES if found.other else "Missing" if found.missing else "Undeclared"
     return ObjectCondition("InventoryMismatch", "True", reason, f"{_sentence(texts)}; {REMEDIES[reason]}")
 
 

@@ -46,7 +46,7 @@ def listed(inventory: Inventory, before: Inventory | None = None, ailing: tuple[
 
 def told(inventory: Inventory, before: Inventory | None = None, spec: dict[str, Any] = SPEC) -> list[str]:
     found = find_differences(spec, TYPES, listed(inventory, before), inventory)
-    return [*found.other, *found.missing]
+    return [*found.other, *found.missing, *found.beyond]
 
 
 def test_what_was_declared_and_found_is_no_mismatch() -> None:
@@ -91,7 +91,10 @@ def test_an_index_means_the_device_that_its_agent_says_and_a_change_is_told(
     ("inventory", "said"),
     [
         (machine(gpu(0), gpu(1)), ["3 GPUs are declared, but 2 were found", f"{AT_2} is missing"]),
-        (machine(gpu(0), gpu(1), gpu(2), gpu(3)), ["3 GPUs are declared, but 4 were found"]),
+        (
+            machine(gpu(0), gpu(1), gpu(2), gpu(3, memory_gib=79.6)),
+            ["GPU 3 (GPU-3) is beyond the 3 declared GPUs, so it is not used"],
+        ),
         (machine(gpu(0, "GPU-1"), gpu(1, "GPU-0"), gpu(2)), []),
         (
             machine(gpu(1), gpu(2), gpu(4)),
@@ -141,6 +144,13 @@ def test_plans_go_on_beside_a_missing_gpu_but_not_on_other_devices() -> None:
         "Mismatch",
         "GPU 0 is a t4; GPU 2 is missing; nothing is planned there: correct the declaration, or repair the machine",
     )
+
+
+def test_a_node_with_more_gpus_than_declared_uses_the_declared_ones_and_says_so() -> None:
+    found = machine(gpu(0), gpu(1), gpu(2), gpu(3))
+    said = mismatch_condition(find_differences(SPEC, TYPES, listed(found), found))
+    assert (said.status, said.reason) == ("True", "Undeclared")
+    assert said.message.endswith("the declared ones are used: declare as many as the node has to use all of them")
 
 
 def test_a_long_list_is_cut_and_counted() -> None:
