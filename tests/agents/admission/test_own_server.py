@@ -17,7 +17,8 @@ from agents.contract.runtimes import own_runtime
 from agents.node.node import LocalNode
 from agents.node.state_folder import StateFolder
 from agents.run.opening import AgentOptions, open_node
-from tests.support.haproxy import ROOT, Gateway, running_gateway
+from tests.support.forked import ROOT
+from tests.support.haproxy import Gateway, running_gateway
 from tests.support.load import steady_load
 from tests.support.needs import need_cores
 from tests.support.nodes import assigned, copy_of, ready

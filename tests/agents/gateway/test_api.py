@@ -26,7 +26,8 @@ from agents.gateway.sidecar import AlreadyRunning, Sidecar, SidecarCondition
 from agents.gateway.wire import DeclaredRoutes
 from agents.seams.routes import Route, RoutesAway
 from tests.agents.gateway.test_routes import answering
-from tests.support.haproxy import ANY_PATH, ROOT, Copies, Gateway, insist
+from tests.support.forked import ROOT
+from tests.support.haproxy import ANY_PATH, Copies, Gateway, insist
 from tests.support.patience import patience, until
 from tests.support.ports import free_port
 
