@@ -82,9 +82,12 @@ class EndpointPolls:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
+    def note_gateway(self) -> None:
+        """Notes that a gateway follows the endpoints, of this server or of another one."""
+        self._followed_until = max(self._followed_until, time.monotonic() + FOLLOWED_SECONDS)
+
     def reach(self, version: int) -> int:
         """Returns up to which version of the stream endpoints of this version are current; 0 before the first read."""
-        self._followed_until = time.monotonic() + FOLLOWED_SECONDS
         return max(0, self._known.read) if version >= self._known.endpoints.version else version
 
     async def wait(self, who: Principal, after: int, seconds: float, service: str = "") -> bytes | None:

@@ -66,6 +66,8 @@ class GatewayProgress:
                 try:
                     reports = await self._lane.read(gateways.in_force)
                     self._in_force = self._awaited.read(reports, time.monotonic())
+                    if self._in_force:
+                        self._endpoints.note_gateway()
                 except Unavailable:
                     self._in_force = None  # the reports that wait are answered without another try
                 self._tried_at = time.monotonic()

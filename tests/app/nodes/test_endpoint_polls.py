@@ -8,20 +8,32 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
+from agents.contract.gateways import GatewayCounts
 from app.nodes.endpoint_polls import EndpointPolls
+from app.nodes.gateway_progress import GatewayProgress
 from app.nodes.node_lane import NodeLane
 from app.store.database.database import Database
 from app.store.database.notices import Notices
 from app.store.database.urls import libpq_url
-from app.store.fleet import endpoints
+from app.store.fleet import endpoints, gateways
 from app.tokens import Authenticator
 from tests.support.patience import until
+
+
+class CountedNotices(Notices):
+    """Counts how often somebody has begun to wait."""
+
+    waits = 0
+
+    async def wait(self, name: str, after: int, timeout: float) -> int:
+        self.waits += 1
+        return await super().wait(name, after, timeout)
 
 
 @pytest.mark.slow
 def test_copies_of_nodes_are_read_from_the_first_gateway_on_and_not_before(database_url: str) -> None:
     database = Database(database_url, pool_size=2, direct=True)
-    notices = Notices(libpq_url(database_url), listen=True)
+    notices = CountedNotices(libpq_url(database_url), listen=True)
     lane = NodeLane(database)
     polls = EndpointPolls(lane, notices, Authenticator(database))
     reads: list[str] = []
@@ -34,13 +46,22 @@ def test_copies_of_nodes_are_read_from_the_first_gateway_on_and_not_before(datab
         database.write(endpoints.note_declared)
         return database.read(endpoints.version)
 
+    def report(sequence: int, version: int) -> None:
+        database.write(lambda c: gateways.keep(c, "gateway", GatewayCounts("x", sequence, endpoints=version)))
+
     async def run() -> None:
         polls.start()
         newest = change()
         await asyncio.to_thread(until, lambda: notices.current("endpoint") == newest)
+        waits = notices.waits
+        assert await GatewayProgress(lane, polls).routed(newest) == newest, "no gateway follows"
+        await asyncio.to_thread(until, lambda: notices.waits >= waits + 2)
         assert not reads
-        assert polls.reach(newest) == 0, "as reports of nodes ask once there is a gateway; it cannot be known yet"
+        report(1, 0)
+        assert await GatewayProgress(lane, polls).routed(newest) == 0, "it cannot be known yet"
         await asyncio.to_thread(until, lambda: polls.reach(newest) == newest and len(reads) == 1)
+        report(2, newest)
+        assert await GatewayProgress(lane, polls).routed(newest) == newest
         change()
         await asyncio.to_thread(until, lambda: len(reads) == 2)
         await polls.stop()
