@@ -296,5 +296,5 @@ class Planner:
     def _begin_afresh(self) -> None:
         self._troubles = TroubleWatch()
         self._lane = FastLane(self.store, self.solver)
-        self._announcer = Announcer(self.store.database, self.solver, self.currency, self.store.skip_statuses)
+        self._announcer = Announcer(self.store.database, self.solver, self.store.skip_statuses, self.currency)
         self._jobs = JobRounds()

@@ -31,7 +31,7 @@ from app.control.tell.money import Addition, find_empty_nodes, find_releasable
 from app.control.tell.outcome import CycleOutcome
 from app.control.tell.rental import RentalAdvisor
 from app.control.tell.slo import SloReader
-from app.control.tell.statuses import ObjectStatus, SkipVersions, StatusWriter, make_job_status, skip_nothing
+from app.control.tell.statuses import ObjectStatus, SkipVersions, StatusWriter, make_job_status
 from app.control.tell.sums import PlanSums, add_up
 from app.manifests.model import JSON, Key, Kind
 from app.store.database import lease
@@ -62,8 +62,8 @@ class Announcer:
 
     database: Database
     solver: PlanSolver
+    skip: SkipVersions
     currency: str = ""  # of all prices
-    skip: SkipVersions = skip_nothing
     copies: Mapping[str, CopyCounts] = field(default_factory=dict)  # by service, as of the last look at the fleet
     _answer: LastAnswer = field(default_factory=LastAnswer)
     _slos: SloReader = field(default_factory=SloReader)

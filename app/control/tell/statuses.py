@@ -51,15 +51,11 @@ class ObjectStatus:
 Statements: TypeAlias = Mapping[Key, ObjectStatus]
 
 
-def skip_nothing(_before: int, _after: int) -> None:
-    """Leaves the declared world to be read again: for those who keep none."""
-
-
 @dataclass(slots=True)
 class StatusWriter:
     """Remembers the last status by object and spec, and writes only what is new."""
 
-    skip: SkipVersions = skip_nothing
+    skip: SkipVersions
     _known: dict[Key, tuple[object, Mapping[str, JSON]]] = field(default_factory=dict)
 
     def write(self, database: Database, epoch: int, statements: Statements, specs: Specs) -> int:

@@ -103,8 +103,12 @@ def conditions(database: Database, key: Key) -> dict[str, Any]:
 SEARCH = Key(Kind.SERVICE, "shop", "search")
 
 
+def an_announcer(database: Database) -> Announcer:
+    return Announcer(database, Inline(), lambda _before, _after: None)
+
+
 def test_a_fleet_that_serves_says_so_and_names_what_could_be_given_back(database: Database) -> None:
-    announcer = Announcer(database, Inline())
+    announcer = an_announcer(database)
     assert announced(database, announcer, after(200.0))
     assert conditions(database, SEARCH)["Planned"]["status"] == "True"
     assert conditions(database, Key(Kind.TENANT, "", "shop"))["WithinBudget"]["status"] == "True"
@@ -130,7 +134,7 @@ def test_a_fleet_that_serves_says_so_and_names_what_could_be_given_back(database
 
 
 def test_a_fleet_that_is_too_small_sheds_and_says_what_to_rent(database: Database) -> None:
-    announcer = Announcer(database, Inline())
+    announcer = an_announcer(database)
     assert announced(database, announcer, after(1500.0))
     planned = conditions(database, SEARCH)["Planned"]
     assert (planned["status"], planned["reason"]) == ("False", "Unserved")
@@ -156,7 +160,7 @@ def test_another_number_of_rentable_gpus_is_another_question() -> None:
 
 
 def test_there_is_no_bound_once_more_than_rates_has_changed(database: Database) -> None:
-    announcer, outcome = Announcer(database, Inline()), after(200.0)
+    announcer, outcome = an_announcer(database), after(200.0)
     assert announced(database, announcer, outcome)
     assert REGISTRY.get_sample_value("gpuwright_plan_bound_per_hour")
     assert announced(database, announcer, replace(outcome, changed_since_bound="prices"))
@@ -165,7 +169,7 @@ def test_there_is_no_bound_once_more_than_rates_has_changed(database: Database) 
 
 
 def test_an_advised_fleet_sheds_nothing(database: Database) -> None:
-    assert announced(database, Announcer(database, Inline()), after(1500.0, mode="advisory"))
+    assert announced(database, an_announcer(database), after(1500.0, mode="advisory"))
     assert database.read(endpoints.read_limits) == {}
     found = conditions(database, SEARCH)
     assert found["Planned"]["message"].endswith("; the mode is advisory")
@@ -175,12 +179,12 @@ def test_an_advised_fleet_sheds_nothing(database: Database) -> None:
 def test_after_a_rollback_a_lack_names_it_and_no_mode_that_the_policy_does_not_have(database: Database) -> None:
     outcome = after(1500.0, mode="auto")
     held = replace(outcome, snapshot=replace(outcome.snapshot, is_held=True))
-    assert announced(database, Announcer(database, Inline()), held)
+    assert announced(database, an_announcer(database), held)
     planned = conditions(database, SEARCH)["Planned"]
     assert planned["message"].endswith("; plans wait for approval since a rollback")
 
 
 def test_a_leader_of_the_past_tells_nothing(database: Database) -> None:
-    assert not Announcer(database, Inline()).announce(7, after(1500.0))
+    assert not an_announcer(database).announce(7, after(1500.0))
     assert database.read(endpoints.read_limits) == {}
     assert "Planned" not in conditions(database, SEARCH)

@@ -70,12 +70,16 @@ def both(search: Statement, rank: Statement) -> Statements:
     return {SEARCH: ObjectStatus((search,)), RANK: ObjectStatus((rank,))}
 
 
+def a_writer() -> StatusWriter:
+    return StatusWriter(lambda _before, _after: None)
+
+
 def test_a_status_is_written_once_and_its_changes_are_events(database: Database) -> None:
-    writer = StatusWriter()
+    writer = a_writer()
     assert writer.write(database, 1, both(PLANNED, SHORT), specs(database)) == 2
     before = version(database)
     assert writer.write(database, 1, both(PLANNED, SHORT), specs(database)) == 0
-    assert StatusWriter().write(database, 1, both(PLANNED, SHORT), specs(database)) == 2, (
+    assert a_writer().write(database, 1, both(PLANNED, SHORT), specs(database)) == 2, (
         "a new leader looks at all of them"
     )
     assert version(database) == before, "and writes nothing"
@@ -87,7 +91,7 @@ def test_a_status_is_written_once_and_its_changes_are_events(database: Database)
 
 @pytest.mark.slow
 def test_other_conditions_stay_and_a_changed_spec_is_observed_again(database: Database) -> None:
-    writer = StatusWriter()
+    writer = a_writer()
     writer.write(database, 1, both(PLANNED, PLANNED), specs(database))
     assert conditions(database, SEARCH).keys() == {"SloAttainable", "Planned"}
     apply(database, [service("search", "shop", ratePerSecond=50)])
@@ -96,7 +100,7 @@ def test_other_conditions_stay_and_a_changed_spec_is_observed_again(database: Da
 
 
 def test_under_an_epoch_that_is_over_nothing_is_written(database: Database) -> None:
-    writer = StatusWriter()
+    writer = a_writer()
     assert writer.write(database, 7, both(PLANNED, SHORT), specs(database)) == 0
     assert "Planned" not in conditions(database, RANK)
     assert writer.write(database, 1, both(PLANNED, SHORT), specs(database)) == 2
@@ -105,9 +109,9 @@ def test_under_an_epoch_that_is_over_nothing_is_written(database: Database) -> N
 def test_what_is_no_longer_declared_is_passed_over(database: Database) -> None:
     gone = Key(Kind.SERVICE, "shop", "gone")
     known = specs(database)
-    assert StatusWriter().write(database, 1, {gone: ObjectStatus((SHORT,))}, known) == 0
+    assert a_writer().write(database, 1, {gone: ObjectStatus((SHORT,))}, known) == 0
     assert (
-        StatusWriter().write(database, 1, {gone: ObjectStatus((SHORT,))}, {**known, gone: {}}) == 1
+        a_writer().write(database, 1, {gone: ObjectStatus((SHORT,))}, {**known, gone: {}}) == 1
     )  # deleted a moment ago
 
 
@@ -120,10 +124,10 @@ def test_what_a_jobs_status_no_longer_says_is_gone_and_its_other_conditions_stay
     def said(phase: str, **fields: str) -> dict[str, Any]:
         placed = {"type": "Placed", "status": str(phase == "running"), "reason": phase.capitalize(), "message": ""}
         status = {"phase": phase, "progress": 0.0, "conditions": [placed], **fields}
-        StatusWriter().write(database, 1, {key: make_job_status(status)}, known)
+        a_writer().write(database, 1, {key: make_job_status(status)}, known)
         return stored(database, key).status
 
-    StatusWriter().write(database, 1, {key: ObjectStatus((PLANNED,))}, known)
+    a_writer().write(database, 1, {key: ObjectStatus((PLANNED,))}, known)
     assert said("queued", retryAt="2026-11-01T00:00:00.000Z")["retryAt"] == "2026-11-01T00:00:00.000Z"
     running = said("running", node="n-1")
     assert running.keys() == {"conditions", "phase", "progress", "node"}
