@@ -47,8 +47,12 @@ def test_a_token_is_looked_up_once(database: Database) -> None:
     authenticator, header = Authenticator(database), bearer(database)
     assert authenticator.cached(header) is None
     assert authenticator.principal(header) == authenticator.cached(header)
-    database.close()
-    assert authenticator.principal(header) == authenticator.cached(header), "nothing is asked of the database"
+    token_id = header.split("_")[1]
+    database.write(lambda connection: rows.revoke(connection, token_id))
+    assert authenticator.principal(header) == authenticator.cached(header), "the database is not asked again"
+    authenticator.changed()
+    with pytest.raises(HttpProblem, match="this token was revoked"):
+        authenticator.principal(header)
 
 
 SPELLINGS = [None, "", "Bearer", "Bearer gw_x", "Basic gw_x", "Token HEADER", "HEADER", "Bearer HEADERx"]
@@ -66,6 +70,15 @@ def test_what_is_no_token_is_refused_without_a_look_at_the_database(database: Da
     assert refused.value.headers == {"WWW-Authenticate": 'Bearer realm="gpuwright"'}
 
 
+def test_neither_an_unknown_token_nor_a_known_one_with_another_secret_is_told_apart(database: Database) -> None:
+    authenticator, known, other = Authenticator(database), bearer(database), tokens.new()
+    assert authenticator.principal(known)
+    mixed = f"{known[: len('Bearer gw_') + 12]}{other.text[len('gw_') + 12 :]}"
+    for header in (f"Bearer {other.text}", mixed):
+        with pytest.raises(HttpProblem, match="the server does not know this token"):
+            authenticator.principal(header)
+
+
 def test_the_scheme_of_a_token_has_any_case(database: Database) -> None:
     header = bearer(database)
     spelled = header.replace("Bearer ", "bEARER  ")
@@ -75,8 +88,10 @@ def test_the_scheme_of_a_token_has_any_case(database: Database) -> None:
 def test_a_token_that_expires_is_good_no_longer_though_it_is_remembered(database: Database) -> None:
     authenticator = Authenticator(database)
     header = bearer(database, 0.5)
-    authenticator.principal(header)
-    until(lambda: authenticator.cached(header) is None, "it has expired")
+    expires_at = authenticator.principal(header).expires_at
+    assert expires_at
+    until(lambda: datetime.now(UTC) > expires_at, "it has expired")
+    assert authenticator.cached(header) is None
     with pytest.raises(HttpProblem, match="this token expired at "):
         authenticator.principal(header)
 

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from agents.gateway import configuration, desired, saved
-from agents.gateway.balances import FIRST_SLOTS
+from agents.gateway.balances import FIRST_SLOTS, Balance, balance_of
 from agents.gateway.changes import closing_commands, find_differences, map_additions, map_removals, opening_commands
 from agents.gateway.configuration import render_base
 from agents.gateway.desired import (
+    FOLLOWED,
+    MOST_SOURCES,
     Desired,
     HaproxyServer,
     Malformed,
     Stale,
     declare,
+    follow,
     server_name,
     with_slots,
 )
 from agents.gateway.parsing import ServerState
-from agents.gateway.wire import DeclaredRoutes, RouteSpec
+from agents.gateway.wire import DeclaredRoutes, RouteSpec, ServiceLimit
 
 ROOT = Path(__file__).parents[3]
 
@@ -84,6 +88,23 @@ def test_a_slot_changes_hands_only_when_none_is_free_and_nothing_is_in_it() -> N
     assert with_slots(declare(full, "node-1", DeclaredRoutes(2)), idle={7}).slots == full.slots
 
 
+def test_no_two_services_share_a_slot_however_many_language_models_there_are() -> None:
+    models = {f"lab/m{at:02d}": ServiceLimit(tpot_ms=50.0, by_prefix=at % 2 == 0) for at in range(24)}
+    others = said(*(route(f"c{index}", f"a/s{index:03d}") for index in range(20)))
+    slots = with_slots(follow(others, {}, models), idle=()).slots
+    assert len(slots) == len({*slots.values()}) == 44
+    assert sum(balance_of(slots[name]) is Balance.PREFIX for name in models) == 8
+    assert sum(balance_of(slots[name]) is Balance.LEAST_TOKENS for name in models) == 8, "the rest has what is left"
+
+
+def test_sources_have_an_end_but_those_that_are_followed_do_not_count() -> None:
+    sources = {f"{FOLLOWED if at % 2 else ''}n{at}": DeclaredRoutes(1) for at in range(2 * MOST_SOURCES)}
+    full = Desired(sources=sources)
+    with pytest.raises(Malformed, match=f"there are {MOST_SOURCES} sources already"):
+        declare(full, "another", DeclaredRoutes(1))
+    assert declare(full, "n0", DeclaredRoutes(2)).sources["n0"].sequence == 2
+
+
 def test_what_was_said_survives_a_restart(tmp_path: Path) -> None:
     state = said(route("x", weight=2.5), route("y", drained=True))
     saved.keep(tmp_path / "desired.json", state)
@@ -107,6 +128,28 @@ def commands(wanted: list[HaproxyServer], seen: dict[str, ServerState]) -> list[
 
 def test_nothing_is_said_when_all_is_as_it_shall_be() -> None:
     assert commands([SERVER], {"n:a": SEEN}) == []
+
+
+@pytest.mark.parametrize(
+    ("seen", "told"),
+    [
+        (ServerState("10.0.0.5", 80, 99, 0, 2), ["weight 256"]),
+        (ServerState("10.0.0.5", 80, 256, 1, 2), ["state ready", "enable health gw-0001/n:a"]),
+        (ServerState("10.0.0.5", 81, 256, 0, 2), ["addr 10.0.0.5 port 80"]),
+        (
+            ServerState("10.0.0.4", 80, 0, 8, 2),
+            ["addr 10.0.0.5 port 80", "weight 256", "state ready", "enable health gw-0001/n:a"],
+        ),
+    ],
+)
+def test_what_differs_is_said(seen: ServerState, told: list[str]) -> None:
+    found = [line for line in commands([SERVER], {"n:a": seen}) if not line.startswith("del server")]
+    assert [line.removeprefix("set server gw-0001/n:a ") for line in found] == told
+
+
+def test_an_address_of_ipv6_is_in_brackets() -> None:
+    server = replace(SERVER, host="2001:db8::1")
+    assert commands([server], {})[0].startswith("add server gw-0001/n:a [2001:db8::1]:80 weight 256 ")
 
 
 def test_what_opens_is_said_before_what_closes() -> None:
