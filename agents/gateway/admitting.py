@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 
 from agents.contract.paths import hash_rules
-from agents.gateway.desired import Desired
+from agents.gateway.desired import Desired, server_name
 from agents.gateway.kinds import MOST_KINDS
+from agents.gateway.wire import RouteSpec
 from agents.templates.reading import read
 
 LONGEST_PATH = 4000
@@ -81,10 +82,22 @@ def list_rules(desired: Desired) -> dict[str, set[tuple[str, ...]]]:
     found: dict[str, set[tuple[str, ...]]] = {}
     drained: dict[str, set[tuple[str, ...]]] = {}
     for source, route in desired.routes():
-        rules = desired.kind_of(source, route)
         among = drained if route.drained else found
-        among.setdefault(route.service, set()).add(read_shipped_rules() if rules is None else rules)
+        among.setdefault(route.service, set()).add(_find_rules(desired, source, route))
     return drained | found
+
+
+def _find_rules(desired: Desired, source: str, route: RouteSpec) -> tuple[str, ...]:
+    rules = desired.kind_of(source, route)
+    return read_shipped_rules() if rules is None else rules
+
+
+def key_servers(desired: Desired) -> dict[str, str]:
+    """Returns the key of what each server admits, by the server's name."""
+    return {
+        server_name(source, route.copy): hash_rules(_find_rules(desired, source, route))
+        for source, route in desired.routes()
+    }
 
 
 def list_expressions(desired: Desired) -> dict[str, str]:
@@ -115,13 +128,11 @@ def narrow_keys(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str
     return {**before, **after, **both}
 
 
-def list_narrowed(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
-    """Returns the services whose copies are of a kind that none was of before."""
-    return [
-        service
-        for service in before.keys() & after.keys()
-        if {*after[service].split(".")} - {*before[service].split(".")}
-    ]
+def list_new_keys(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, set[str]]:
+    """Returns the keys that each service did not have before: requests that wait, also from copies that are gone since,
+    were not compared with them."""
+    found = {service: {*keys.split(".")} - {*before.get(service, "").split(".")} for service, keys in after.items()}
+    return {service: keys for service, keys in found.items() if keys}
 
 
 def render_map(entries: Mapping[str, str]) -> str:

@@ -123,7 +123,7 @@ class Haproxy:
             self._set_map(worker, configuration.LIMITS, limits)
             self._set_map(worker, configuration.PATHS, admitting.list_expressions(desired), removes=False)
             self._narrow(worker, desired, keys)
-            wanted = self._narrowed.hold(worker.pid, wanted, self._servers(worker))
+            wanted = self._hold(worker, desired, wanted, self._servers(worker))
         path = str(self.folder / configuration.SERVICES)
         entries = {service: backend_name(slot) for service, slot in desired.slots.items()}
         current_map = parsing.parse_map(self.master.ask(f"show map {path}", worker))
@@ -155,12 +155,21 @@ class Haproxy:
     def _narrow(self, worker: HaproxyProcess, desired: Desired, keys: Mapping[str, str]) -> None:
         """Admits only what is admitted before and after the change, and looks whether anything waits from before."""
         before = self._map(worker, configuration.KEYS)
+        new = admitting.list_new_keys(before if self._narrowed.knows(worker.pid) else {}, keys)
+        by_backend = {backend_name(desired.slots[service]): found for service, found in new.items()}
+        self._narrowed.note(worker.pid, by_backend, time.monotonic())
         self._set_map(worker, configuration.KEYS, admitting.narrow_keys(before, keys))
-        slots = [desired.slots[service] for service in admitting.list_narrowed(before, keys)]
-        self._narrowed.note(worker.pid, map(backend_name, slots), time.monotonic())
         if self._narrowed.has(worker.pid):
             self._has_slots(worker, 1)  # waits until no thread still decides by the old keys
             self._narrowed.settle(worker.pid, self._loads(worker), time.monotonic())
+
+    def _hold(
+        self, worker: HaproxyProcess, desired: Desired, wanted: Backends, current: changes.ObservedBackends
+    ) -> Backends:
+        """Returns what is wanted while something may wait that not every copy admits."""
+        if not self._narrowed.has(worker.pid):
+            return wanted
+        return self._narrowed.hold(worker.pid, wanted, current, admitting.key_servers(desired))
 
     def _knows(self, worker: HaproxyProcess, name: str) -> bool:
         return not self.master.ask(f"show map {self.folder / name}", worker).startswith(changes.NO_MAP)
@@ -256,7 +265,7 @@ class Haproxy:
         for worker in workers:
             self._has_slots(worker, 1)  # waits until no thread is still choosing a server by the old state
             current = self._servers(worker)
-            now = self._narrowed.hold(worker.pid, wanted, current)
+            now = self._hold(worker, desired, wanted, current)
             if not worker.old and (missing := changes.find_differences(now, current)):
                 raise NotApplied(f"process {worker.pid} of HAProxy has not applied: {missing[0]}")
             loads = self._loads(worker)

@@ -6,7 +6,7 @@ drained until nothing waits, or until HAProxy has answered 503 to all that waite
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from agents.gateway.changes import Backends, ObservedBackends
@@ -16,39 +16,49 @@ LONGEST_SECONDS = 11.0  # `timeout queue` of the backends, and a second
 
 
 class Narrowed:
-    """The backends that admit less than what may still wait in them, by process of HAProxy."""
+    """The kinds of servers that are new to what may still wait, by process of HAProxy and backend."""
 
     def __init__(self) -> None:
-        self._since: dict[tuple[int, str], float] = {}
+        self._since: dict[int, dict[str, dict[str, float]]] = {}
 
-    def note(self, pid: int, backends: Iterable[str], now: float) -> None:
-        """Notes that these backends admit less from now on."""
-        self._since |= {(pid, backend): now for backend in backends}
+    def knows(self, pid: int) -> bool:
+        """Returns whether it was noted what is new in this process: else anything may wait there."""
+        return pid in self._since
+
+    def note(self, pid: int, kinds: Mapping[str, Collection[str]], now: float) -> None:
+        """Notes the kinds, by their keys, that are new in these backends: what waits there does not count with them."""
+        known = self._since.setdefault(pid, {})
+        for backend, keys in kinds.items():
+            known.setdefault(backend, {}).update(dict.fromkeys(keys, now))
 
     def settle(self, pid: int, loads: Mapping[tuple[str, str], ServerLoad], now: float) -> None:
-        """Forgets the process's backends in which nothing waits any more that was admitted before."""
+        """Forgets the process's kinds that are new to nothing that waits any more."""
         waiting = {backend for (backend, _), load in loads.items() if load.queued}
-        self._since = {
-            (each, backend): since
-            for (each, backend), since in self._since.items()
-            if each != pid or (backend in waiting and now - since < LONGEST_SECONDS)
+        recent = {
+            backend: {key: since for key, since in keys.items() if now - since < LONGEST_SECONDS}
+            for backend, keys in self._since.get(pid, {}).items()
+            if backend in waiting
         }
+        self._since[pid] = {backend: keys for backend, keys in recent.items() if keys}
 
     def forget_gone(self, pids: Collection[int]) -> None:
         """Forgets processes that have ended."""
-        self._since = {place: since for place, since in self._since.items() if place[0] in pids}
+        self._since = {pid: backends for pid, backends in self._since.items() if pid in pids}
 
     def has(self, pid: int) -> bool:
-        return any(each == pid for each, _ in self._since)
+        return bool(self._since.get(pid))
 
-    def hold(self, pid: int, wanted: Backends, current: ObservedBackends) -> Backends:
-        """Returns what is wanted now: where something waits, servers that get no requests yet stay drained."""
+    def hold(self, pid: int, wanted: Backends, current: ObservedBackends, keys: Mapping[str, str]) -> Backends:
+        """Returns what is wanted now: where something waits, servers of a new kind that get no requests yet stay
+        drained. `keys` are the kinds of servers by name."""
         held = {}
-        for each, backend in self._since:
-            if each == pid and backend in wanted:
+        for backend, kinds in self._since.get(pid, {}).items():
+            if backend in wanted:
                 open_now = {name for name, state in current.get(backend, {}).items() if state.takes_requests}
                 held[backend] = {
-                    name: server if name in open_now else replace(server, weight=0, drained=True)
+                    name: server
+                    if name in open_now or keys.get(name) not in kinds
+                    else replace(server, weight=0, drained=True)
                     for name, server in wanted[backend].items()
                 }
         return {**wanted, **held}

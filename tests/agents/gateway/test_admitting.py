@@ -15,7 +15,7 @@ from agents.gateway.admitting import (
     NOTHING,
     list_expressions,
     list_keys,
-    list_narrowed,
+    list_new_keys,
     narrow_keys,
     read_shipped_rules,
     render_expressions,
@@ -256,7 +256,8 @@ def test_while_two_kinds_of_server_serve_only_what_both_admit_arrives(gateway: G
 
 
 @pytest.mark.slow
-def test_what_waits_reaches_no_copy_that_came_later_and_does_not_admit_it(gateway: Gateway) -> None:
+@pytest.mark.parametrize("between", ["nothing", "no copy", "a restart of the sidecar"])
+def test_what_waits_reaches_no_copy_that_came_later_and_does_not_admit_it(gateway: Gateway, between: str) -> None:
     with recording() as old, recording() as new, ExitStack() as callers:
         first = Route("old", "shop/x", f"127.0.0.1:{old.port}", 1.0, paths=("GET /both", "POST /load"))
         second = Route("new", "shop/x", f"127.0.0.1:{new.port}", 1.0, paths=("GET /both",))
@@ -270,20 +271,27 @@ def test_what_waits_reaches_no_copy_that_came_later_and_does_not_admit_it(gatewa
                 connection.sendall(f"{asked} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
             until(lambda: count_requests(gateway) == (MOST_OPEN, waiting), f"{waiting} requests wait")
 
+        def is_ready(*declared: Route) -> bool:
+            state = routes.declare(declared).of("new")
+            assert state
+            return state.ready
+
         send("GET /shop/x/both", MOST_OPEN, 0)
         send("POST /shop/x/load", 20, 20)
-        arrived = routes.declare([first, second]).of("new")
-        assert arrived
-        assert not arrived.ready
+        if between == "no copy":
+            routes.declare([])
+            assert not is_ready(second)
+        assert not is_ready(first, second)
+        if between == "a restart of the sidecar":
+            gateway.kill_sidecar()
+            gateway.start_sidecar()
+            gateway.await_sidecar()
+            assert not is_ready(first, second)
         assert count_requests(gateway) == (MOST_OPEN, 20)
         old.may_answer.set()
-
-        def is_ready() -> bool:
-            state = routes.declare([first, second]).of("new")
-            return state is not None and state.ready
-
-        until(is_ready, "the new copy gets requests once nothing waits")
-        assert sum(head.startswith(b"POST /load") for head in old.heads) == 20
+        until(lambda: is_ready(first, second), "the new copy gets requests once nothing waits")
+        if between != "no copy":  # in which case HAProxy may keep what waits until it answers 503
+            assert sum(head.startswith(b"POST /load") for head in old.heads) == 20
         assert not [head for head in new.heads if b"/load" in head]
 
 
@@ -299,18 +307,36 @@ def test_what_waits_delays_a_copy_of_another_kind_no_longer_than_it_can_wait() -
     def load(queued: int) -> dict[tuple[str, str], ServerLoad]:
         return {("gw-0001", "BACKEND"): ServerLoad(9, queued), ("gw-0002", "BACKEND"): ServerLoad(9, 9)}
 
+    desired = declare(with_slots(Desired(), ()), "n", DeclaredRoutes(1, (spec("a", ("GET /a",)),), {}))
+    wanted = {"gw-0001": {each.name: each for each in desired.servers()}}
     for queued, now, is_held in ((1, 100.0, True), (1, 110.9, True), (1, 111.1, False), (0, 100.1, False)):
         narrowed = Narrowed()
-        narrowed.note(7, ["gw-0001"], 100.0)
+        narrowed.note(7, {"gw-0001": ["k"]}, 100.0)
         narrowed.settle(8, load(0), 100.0)
         narrowed.settle(7, load(queued), now)
-        desired = declare(with_slots(Desired(), ()), "n", DeclaredRoutes(1, (spec("a", ("GET /a",)),), {}))
-        wanted = {"gw-0001": {each.name: each for each in desired.servers()}}
-        (server,) = narrowed.hold(7, wanted, {})["gw-0001"].values()
+        (server,) = narrowed.hold(7, wanted, {}, {"n:a": "k"})["gw-0001"].values()
         assert (narrowed.has(7), server.drained, server.weight == 0) == (is_held, is_held, is_held)
-        assert narrowed.hold(8, wanted, {}) == wanted, "another process has its own queue"
+        assert narrowed.hold(7, wanted, {}, {"n:a": "l"}) == wanted, "a copy of a kind that was there gets what waits"
+        assert narrowed.hold(8, wanted, {}, {"n:a": "k"}) == wanted, "another process has its own queue"
+        assert narrowed.knows(7)
         narrowed.forget_gone([8])
-        assert not narrowed.has(7)
+        assert (narrowed.has(7), narrowed.knows(7)) == (False, False)
+
+
+def test_a_node_that_changes_what_its_copies_admit_again_and_again_delays_no_copy_of_another_node() -> None:
+    narrowed = Narrowed()
+    full = {("gw-0001", "BACKEND"): ServerLoad(9, 1)}
+    desired = declare(with_slots(Desired(), ()), "n", DeclaredRoutes(1, (spec("a", ("GET /a",)),), {}))
+    wanted = {"gw-0001": {each.name: each for each in desired.servers()}}
+    held = []
+    for seconds in range(0, 60, 5):
+        narrowed.note(7, {"gw-0001": [f"evil {seconds}"] if seconds else ["evil", "good"]}, seconds)
+        narrowed.settle(7, full, seconds)
+        (server,) = narrowed.hold(7, wanted, {}, {"n:a": "good"})["gw-0001"].values()
+        held.append(server.drained)
+        (of_evil,) = narrowed.hold(7, wanted, {}, {"n:a": f"evil {seconds}" if seconds else "evil"})["gw-0001"].values()
+        assert of_evil.drained
+    assert held == [True] * 3 + [False] * 9, "no longer than a request can wait"
 
 
 def spec(copy: str, rules: tuple[str, ...], drained: bool = False, weight: float = 1.0) -> RouteSpec:
@@ -394,8 +420,8 @@ def test_what_is_admitted_while_copies_change_was_admitted_before_and_is_admitte
     assert narrow({"s": "a.b.c.d"}, {"s": "e.f.g.h"}) == {"s": set("abcdefgh")}
     assert narrow({"s": "a.b.c.d.e.f.g.h"}, {"s": "i"}) == {"s": {NOTHING}}
     assert narrow({"s": NOTHING}, {"s": "d"}) == {"s": {"d", NOTHING}}
-    assert list_narrowed({"s": "a.a", "gone": "c"}, {"s": "a.b", "new": "d"}) == ["s"]
-    assert list_narrowed({"s": "a.b"}, {"s": "b.b"}) == []
+    assert list_new_keys({"s": "a.a", "gone": "c"}, {"s": "a.b", "new": "d"}) == {"s": {"b"}, "new": {"d"}}
+    assert list_new_keys({"s": "a.b"}, {"s": "b.b"}) == {}
 
 
 def test_no_shipped_rule_names_a_control_path_of_any_server() -> None:
