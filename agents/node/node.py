@@ -155,7 +155,7 @@ class LocalNode:
     def use(self, gpus: Collection[int] | None) -> tuple[str, ...]:
         """Ends the draining of these GPUs (None: all); returns their UUIDs."""
         chosen = self._uuids(gpus)
-        self._record.keep_draining(set(self._record.draining) - set(chosen))
+        self._record.keep_draining(() if gpus is None else set(self._record.draining) - set(chosen))
         return chosen
 
     @property

@@ -27,11 +27,15 @@ class RecordKeeper:
         return tuple(self._folder.node_record().draining)
 
     def keep_gpus(self, gpus: GpuIndexes) -> None:
-        """Saves which device each index means; an operator's drain stays with the index, if that is known."""
+        """Saves which device each index means.
+
+        An operator's drain stays with the index, else with the device, which may be away when the node joins again.
+        """
         record = self._folder.node_record()
         before = {gpu.uuid: index for index, gpu in record.gpus.items()}
         drained = {before.get(uuid, uuid) for uuid in record.draining}
-        self._keep(gpus, [gpu.uuid for index, gpu in gpus.items() if not drained.isdisjoint((index, gpu.uuid))])
+        kept = {gpu.uuid for index, gpu in gpus.items() if not drained.isdisjoint((index, gpu.uuid))}
+        self._keep(gpus, kept | (set(record.draining) - before.keys()))
 
     def keep_draining(self, draining: Collection[str]) -> None:
         """Saves which GPUs are drained."""

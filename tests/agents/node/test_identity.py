@@ -156,6 +156,26 @@ def test_an_operators_drain_stays_with_the_index(boards: Boards) -> None:
 
 
 @needs_gcc
+def test_a_device_that_is_away_while_the_node_joins_again_is_drained_when_it_is_back(boards: Boards) -> None:
+    node = boards.opened()
+    node.drain([1])
+    node.stop()
+    StateFolder(boards.folder / "state").forget_indexes()
+    boards.state.set(1, "absent", 1)
+    assert boards.reported() == ({0: A, 1: C}, "")
+    (boards.folder / "nvml" / "gpu1" / "absent").unlink()
+    node = boards.opened()
+    assert (node.watch.indexes, node.draining) == ({0: A, 1: C, 2: B}, (B,))
+    node.use([2])
+    assert node.draining == ()
+    node.drain([2])
+    StateFolder(boards.folder / "state").forget_indexes()
+    node.use(None)
+    assert node.draining == (), "no device is drained any more, nor one without an index"
+    node.stop()
+
+
+@needs_gcc
 def test_a_drain_stays_with_its_device_when_the_node_joins_again_while_its_agent_runs(boards: Boards) -> None:
     boards.reported()
     for number in range(3):  # the bus is numbered the other way round, elsewhere: indexes follow their UUIDs
