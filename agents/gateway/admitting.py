@@ -88,7 +88,7 @@ def list_rules(desired: Desired) -> dict[str, set[tuple[str, ...]]]:
 
 
 def _find_rules(desired: Desired, source: str, route: RouteSpec) -> tuple[str, ...]:
-    rules = desired.kind_of(source, route)
+    rules = desired.find_kind(source, route)
     return read_shipped_rules() if rules is None else rules
 
 

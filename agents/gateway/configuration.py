@@ -26,6 +26,7 @@ MOST_COPIES, LONGEST_LIST = 100, 8000  # of a service in its map; HAProxy takes 
 NOBODY = "gw-nobody"
 SUCCESSOR = "gw-successor"
 RETRY_AFTER_SECONDS = 2
+QUEUE_SECONDS = 10  # after which what waits for a copy is answered 503
 # Separated by spaces, one line for each request; `requests.py` parses it.
 LOG_FORMAT = "gw1 %pid %[var(txn.gw_service)] %s %ST %ts %Ta %Tw %[var(txn.gw_tokens)]"
 
@@ -85,7 +86,7 @@ defaults gpuwright
     timeout connect 2s
     timeout client 60s
     timeout server 600s
-    timeout queue 10s
+    timeout queue {queue_seconds}s
     http-error status 503 content-type text/plain string "no copy is ready" hdr Retry-After {retry_after}
 
 # After a reload the old process still gets requests on its open connections. It passes them to the new process,
@@ -202,6 +203,7 @@ def render_generated(desired: Desired, folder: Path, requests: str) -> str:
         successor=SUCCESSOR,
         nobody=NOBODY,
         retry_after=RETRY_AFTER_SECONDS,
+        queue_seconds=QUEUE_SECONDS,
         folder=folder,
         tokens=TOKENS,
         balance=BALANCE,

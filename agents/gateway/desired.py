@@ -18,7 +18,7 @@ from agents.contract.addresses import BadAddress, find_objection, parse_address
 from agents.contract.gateways import LeftOutRoute
 from agents.contract.paths import find_rules
 from agents.gateway.balances import FIRST_SLOTS, Balance, balance_of
-from agents.gateway.kinds import Kind, SourcedRoute, explain_crowding, find_crowding, list_kinds
+from agents.gateway.kinds import AdmittedRules, SourcedRoute, explain_crowding, find_crowding, list_kinds
 from agents.gateway.wire import DeclaredRoutes, RouteSpec, ServiceLimit
 
 MOST_SOURCES = 4096
@@ -74,7 +74,8 @@ class Desired:
     limits: Mapping[str, ServiceLimit] = field(default_factory=dict)  # of services
     refused: Mapping[RouteKey, str] = field(default_factory=dict)  # with HAProxy's answers; not on disk
     most_open: Mapping[str, int] = field(default_factory=dict)  # of servers in an overload; not on disk
-    kinds: Mapping[str, Sequence[Kind]] = field(default_factory=dict, compare=False)  # oldest first; not on disk
+    # Of each service, the oldest first; not on disk.
+    kinds: Mapping[str, Sequence[AdmittedRules]] = field(default_factory=dict, compare=False)
 
     def servers(self) -> tuple[HaproxyServer, ...]:
         """Returns every copy's server. Weights are rates, scaled by service so that the largest is HAProxy's."""
@@ -94,9 +95,9 @@ class Desired:
     def _split_routes(self) -> tuple[list[SourcedRoute], list[SourcedRoute]]:
         """Returns the routes in force, and those of more kinds of copies than HAProxy asks for."""
         routes = self._accepted_routes()
-        crowding = find_crowding(routes, self.kind_of, self.kinds)
+        crowding = find_crowding(routes, self.find_kind, self.kinds)
         crowded = [
-            not route.drained and self.kind_of(source, route) in crowding.get(route.service, ())
+            not route.drained and self.find_kind(source, route) in crowding.get(route.service, ())
             for source, route in (routes if crowding else ())
         ]
         if not any(crowded):
@@ -104,7 +105,7 @@ class Desired:
         pairs = list(zip(routes, crowded, strict=True))
         return [route for route, is_out in pairs if not is_out], [route for route, is_out in pairs if is_out]
 
-    def kind_of(self, source: str, route: RouteSpec) -> Kind:
+    def find_kind(self, source: str, route: RouteSpec) -> AdmittedRules:
         """Returns what the copy admits."""
         return find_rules(self.sources[source].paths, route.paths)
 
@@ -215,7 +216,7 @@ def refuse(desired: Desired, refused: Mapping[str, str]) -> Desired:
 
 def _keep_kinds(desired: Desired) -> Desired:
     """Notes which kinds of copies are in force, so that no newer kind takes their place."""
-    return replace(desired, kinds=list_kinds(desired.routes(), desired.kind_of, desired.kinds))
+    return replace(desired, kinds=list_kinds(desired.routes(), desired.find_kind, desired.kinds))
 
 
 def _without_old_refusals(desired: Desired) -> Desired:

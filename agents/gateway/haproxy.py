@@ -14,7 +14,7 @@ from agents.gateway.desired import Desired, refuse
 from agents.gateway.files import write_files
 from agents.gateway.master_socket import HaproxyAway, MasterSocket, WorkerGone
 from agents.gateway.parsing import HaproxyGarbled, HaproxyProcess, ServerLoad, ServerState
-from agents.gateway.waiting import Narrowed
+from agents.gateway.queue_guard import QueueGuard
 
 RELOAD_SECONDS = 20.0
 MOST_ROUNDS = 6
@@ -51,7 +51,7 @@ class Haproxy:
         self.master = master
         self.folder = folder
         self.requests = requests
-        self._narrowed = Narrowed()
+        self._queue_guard = QueueGuard()
 
     def write(self, desired: Desired) -> None:
         write_files(self.folder, desired, self.requests)
@@ -66,7 +66,7 @@ class Haproxy:
         done: set[int] = set()
         for _ in range(MOST_ROUNDS):
             workers = self.master.workers()
-            self._narrowed.forget_gone({worker.pid for worker in workers})
+            self._queue_guard.forget_gone({worker.pid for worker in workers})
             for worker in workers:
                 if worker.pid in done:
                     continue
@@ -155,21 +155,21 @@ class Haproxy:
     def _narrow(self, worker: HaproxyProcess, desired: Desired, keys: Mapping[str, str]) -> None:
         """Admits only what is admitted before and after the change, and looks whether anything waits from before."""
         before = self._map(worker, configuration.KEYS)
-        new = admitting.list_new_keys(before if self._narrowed.knows(worker.pid) else {}, keys)
+        new = admitting.list_new_keys(before if self._queue_guard.knows(worker.pid) else {}, keys)
         by_backend = {backend_name(desired.slots[service]): found for service, found in new.items()}
-        self._narrowed.note(worker.pid, by_backend, time.monotonic())
+        self._queue_guard.note(worker.pid, by_backend, time.monotonic())
         self._set_map(worker, configuration.KEYS, admitting.narrow_keys(before, keys))
-        if self._narrowed.has(worker.pid):
+        if self._queue_guard.has(worker.pid):
             self._has_slots(worker, 1)  # waits until no thread still decides by the old keys
-            self._narrowed.settle(worker.pid, self._loads(worker), time.monotonic())
+            self._queue_guard.settle(worker.pid, self._loads(worker), time.monotonic())
 
     def _hold(
         self, worker: HaproxyProcess, desired: Desired, wanted: Backends, current: changes.ObservedBackends
     ) -> Backends:
         """Returns what is wanted while something may wait that not every copy admits."""
-        if not self._narrowed.has(worker.pid):
+        if not self._queue_guard.has(worker.pid):
             return wanted
-        return self._narrowed.hold(worker.pid, wanted, current, admitting.key_servers(desired))
+        return self._queue_guard.hold(worker.pid, wanted, current, admitting.key_servers(desired))
 
     def _knows(self, worker: HaproxyProcess, name: str) -> bool:
         return not self.master.ask(f"show map {self.folder / name}", worker).startswith(changes.NO_MAP)
@@ -265,8 +265,8 @@ class Haproxy:
         for worker in workers:
             self._has_slots(worker, 1)  # waits until no thread is still choosing a server by the old state
             current = self._servers(worker)
-            now = self._hold(worker, desired, wanted, current)
-            if not worker.old and (missing := changes.find_differences(now, current)):
+            allowed = self._hold(worker, desired, wanted, current)
+            if not worker.old and (missing := changes.find_differences(allowed, current)):
                 raise NotApplied(f"process {worker.pid} of HAProxy has not applied: {missing[0]}")
             loads = self._loads(worker)
             if not worker.old and (unlimited := changes.limiting_commands(wanted, loads)):
@@ -289,7 +289,7 @@ class Haproxy:
                     unfinished += sum(name not in wanted.get(backend, {}) for name in found)
                     busy.add(backend)
             if not worker.old:
-                unfinished += sum(now[backend] != servers for backend, servers in wanted.items())
+                unfinished += sum(allowed[backend] != wanted_servers for backend, wanted_servers in wanted.items())
         idle = frozenset(slot for slot in range(1, desired.slot_count + 1) if backend_name(slot) not in busy)
         return ObservedHaproxy(workers, servers, open_requests, idle, unfinished)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from agents.contract.gateways import LeftOutRoute
-from agents.gateway import desired, parsing, saved
+from agents.gateway import desired, parsing, state_file
 from agents.gateway.desired import Desired, server_name, servers_by_name
 from agents.gateway.haproxy import Haproxy, NotApplied, ObservedHaproxy, ServersRefused
 from agents.gateway.master_socket import HaproxyAway, MasterSocket, WorkerGone
@@ -68,7 +68,7 @@ class Sidecar:
         self.relief = Relief()
         self.receiver = Receiver(requests, self.tallies)
         self._state = folder / "desired.json"
-        self._desired = saved.read(self._state)
+        self._desired = state_file.read(self._state)
         self._haproxy = Haproxy(MasterSocket(master), folder, self.receiver.address)
         self._lock = threading.Lock()  # held while talking to HAProxy
         self._observed: ObservedHaproxy | None = None  # None: not known to be in force
@@ -92,7 +92,7 @@ class Sidecar:
             changed = after.sources[source] != self._desired.sources.get(source)
             if changed:
                 after = self._slotted(after)
-                saved.keep(self._state, after)
+                state_file.keep(self._state, after)
                 self._desired = after
                 self._track_routes()
             if changed or not self._still_in_force():
@@ -114,7 +114,7 @@ class Sidecar:
             if after == self._desired:
                 return
             after = self._slotted(after)
-            saved.keep(self._state, after)
+            state_file.keep(self._state, after)
             self._desired = after
             self._track_routes()
             self._converge()
@@ -208,7 +208,7 @@ class Sidecar:
             log.error("route %s is left out, because HAProxy refuses it: %s", name, answer)
         self._desired = desired.refuse(self._desired, refused)
         self._retry_at = time.monotonic() + self._retry_seconds
-        saved.keep(self._state, self._desired)
+        state_file.keep(self._state, self._desired)
         self._track_routes()
 
     def _retry_refused(self, workers: tuple[parsing.HaproxyProcess, ...]) -> None:

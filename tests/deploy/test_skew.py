@@ -19,7 +19,7 @@ import pytest
 
 from tests.agents.gateway.test_routes import get
 from tests.proofs.town import SERVICE, agent_words, town
-from tests.support.forked import ROOT, python_of
+from tests.support.forked import ROOT, find_python
 from tests.support.haproxy import Gateway, insist, running_copies
 from tests.support.load import steady_load
 from tests.support.needs import skip_in_ci_too
@@ -50,7 +50,7 @@ def landed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_environment_of_the_older_version_has_nothing_of_todays(landed: Path) -> None:
     names = ("agents", "app", "cli", "migrations", "simulation", "solvers")
     program = f"import importlib\nfor name in {names}: print(importlib.import_module(name).__path__[0])"
-    done = subprocess.run([python_of(landed), "-c", program], cwd=landed, capture_output=True, text=True, check=True)
+    done = subprocess.run([find_python(landed), "-c", program], cwd=landed, capture_output=True, text=True, check=True)
     assert [Path(line).is_relative_to(landed) for line in done.stdout.split()] == [True] * len(names)
 
 

@@ -19,7 +19,7 @@ from uuid import uuid4
 
 import pytest
 
-from agents.gateway import saved
+from agents.gateway import state_file
 from agents.gateway.desired import Desired
 from agents.gateway.wire import DeclaredRoutes
 from agents.node.state_folder import AgentMemory, StateFolder
@@ -94,13 +94,13 @@ def sidecar(folder: Path) -> None:
     """Routes that cannot be kept are refused, and those that were kept stay whole."""
     path = folder / "desired.json"
     kept = Desired(sources={"node-1": DeclaredRoutes(1, ())})
-    saved.keep(path, kept)
+    state_file.keep(path, kept)
     before = path.read_bytes()
     with full(folder), pytest.raises(OSError, match="No space left"):
-        saved.keep(path, Desired(sources={"node-1": DeclaredRoutes(2, ())}))
+        state_file.keep(path, Desired(sources={"node-1": DeclaredRoutes(2, ())}))
     assert path.read_bytes() == before
-    saved.keep(path, Desired(sources={"node-1": DeclaredRoutes(2, ())}))
-    assert saved.read(path).sources["node-1"].sequence == 2
+    state_file.keep(path, Desired(sources={"node-1": DeclaredRoutes(2, ())}))
+    assert state_file.read(path).sources["node-1"].sequence == 2
 
 
 def postgres(folder: Path) -> None:

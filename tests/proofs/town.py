@@ -23,7 +23,7 @@ from sqlalchemy import text
 
 from app.store.database.database import Database
 from tests.support.agents import AgentProcess
-from tests.support.forked import ROOT, python_of
+from tests.support.forked import ROOT, find_python
 from tests.support.haproxy import Gateway, running_gateway
 from tests.support.load import Outcome, steady_load
 from tests.support.patience import until
@@ -80,7 +80,7 @@ class PlannerProcess:
     def start(self) -> None:
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
-                [python_of(self._code), "-m", "cli.main", "planner"],
+                [find_python(self._code), "-m", "cli.main", "planner"],
                 cwd=self._code, env=self._environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             )  # fmt: skip
 

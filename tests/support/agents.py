@@ -20,7 +20,7 @@ from agents.runtime.process import ProcessRuntime
 from agents.seams.device import DeviceError
 from app.store.database.database import Database
 from app.store.fleet import assignments
-from tests.support.forked import ROOT, python_of
+from tests.support.forked import ROOT, find_python
 from tests.support.patience import patience, until
 from tests.support.server import Reply, RunningServer
 from tests.support.world import gpu_type
@@ -59,7 +59,7 @@ class AgentProcess:
         join(StateFolder(self.folder), self.server.url, token, self.node, spec)
 
     def command(self, *words: str) -> list[str]:
-        return [python_of(self.code), "-m", "cli.main", "agent", *words, "--state-dir", str(self.folder)]
+        return [find_python(self.code), "-m", "cli.main", "agent", *words, "--state-dir", str(self.folder)]
 
     def start(self, *words: str) -> None:
         seams = ["--device", "simulated", "--simulated-gpus", str(self.gpus), "--simulated-kind", self.kind]

@@ -33,7 +33,7 @@ FORKS.set_forkserver_preload(
 )
 
 
-def python_of(code: Path) -> str:
+def find_python(code: Path) -> str:
     """Returns the Python of this code: of today's, or of an environment with another version."""
     return sys.executable if code == ROOT else str(code / "bin" / "python")
 

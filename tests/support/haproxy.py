@@ -20,7 +20,7 @@ from agents.gateway.desired import Desired
 from agents.gateway.haproxy import Haproxy
 from agents.gateway.master_socket import HaproxyAway, MasterSocket
 from agents.seams.routes import Acknowledged, Route, RoutesAway
-from tests.support.forked import ROOT, python_of
+from tests.support.forked import ROOT, find_python
 from tests.support.needs import need
 from tests.support.patience import patience, until
 from tests.support.ports import free_port
@@ -58,7 +58,7 @@ class Gateway:
         until(self._answers, f"haproxy does not answer, see {self.log_path}")
 
     def start_sidecar(self, *more: str, code: Path = ROOT) -> None:
-        words = [python_of(code), "-m", "cli.main", "gateway", "run", "--folder", str(self.state)]
+        words = [find_python(code), "-m", "cli.main", "gateway", "run", "--folder", str(self.state)]
         self.sidecar = self._launch([*words, "--master", str(self.master), "--requests", self.requests, *more], code)
 
     def await_sidecar(self) -> None:

@@ -18,7 +18,7 @@ from app import tokens
 from app.store.access import tokens as token_rows
 from app.store.database.database import Database
 from tests.support.contract import check_answer
-from tests.support.forked import ROOT, Forked, python_of
+from tests.support.forked import ROOT, Forked, find_python
 from tests.support.patience import patience, until
 from tests.support.ports import free_port
 
@@ -151,7 +151,7 @@ class RunningServer:
     def _launch_afresh(self, words: list[str]) -> subprocess.Popen[bytes]:
         with self.log_path.open("ab") as log:
             return subprocess.Popen(
-                [python_of(self.code), "-m", "cli.main", *words],
+                [find_python(self.code), "-m", "cli.main", *words],
                 cwd=self.code,
                 env=self._environment,
                 stdin=subprocess.DEVNULL,

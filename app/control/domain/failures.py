@@ -18,7 +18,7 @@ FIRST_DELAY, LONGEST_DELAY = timedelta(seconds=30), timedelta(minutes=2)  # afte
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class PlaceFailure:
     """A service or job that could not run, and the GPU where it could not, if another may do better."""
 
     owner: str
@@ -37,15 +37,15 @@ class RecentFailures:
     places: tuple[Place | None, ...]  # where the last ones failed; None: no other GPU would have done better
 
 
-def read_failures(rollout: Mapping[str, Any]) -> tuple[Failure, ...]:
+def read_failures(rollout: Mapping[str, Any]) -> tuple[PlaceFailure, ...]:
     """Returns the failures of a stored rollout."""
-    return msgspec.convert(rollout.get("failures", ()), tuple[Failure, ...])
+    return msgspec.convert(rollout.get("failures", ()), tuple[PlaceFailure, ...])
 
 
-def group_failures(failures: Iterable[Failure], now: datetime) -> tuple[RecentFailures, ...]:
+def group_failures(failures: Iterable[PlaceFailure], now: datetime) -> tuple[RecentFailures, ...]:
     """Returns the failures of each service and job; those of one moment count once."""
     seconds = now.timestamp()
-    found: dict[str, list[Failure]] = {}
+    found: dict[str, list[PlaceFailure]] = {}
     for failure in failures:
         if seconds - failure.at < KEPT_SECONDS:
             found.setdefault(failure.owner, []).append(failure)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from agents.contract.assignments import AssignedInstance
 from app.control.domain.desired import Desired, FleetStatus, InstanceStatus
 from app.control.domain.events import Reason
-from app.control.domain.failures import Failure
+from app.control.domain.failures import PlaceFailure
 from app.control.rollout.check import HARMLESS, StepFailure, start_limit
 from app.control.rollout.reporting import is_current, last_report
 from app.control.rollout.rules import DownSpell, RolloutNotice, RolloutRules, RolloutState
@@ -74,7 +74,7 @@ def find_falls(
     else:
         state, stays = _tell_by_hand(state, due, rules)
     messages = {found.instance.id: found.describe(spells[found.instance.id]) for found in fallen}
-    failed = [(Failure(found.instance.owner, found.place, now), messages[found.instance.id]) for found in fallen]
+    failed = [(PlaceFailure(found.instance.owner, found.place, now), messages[found.instance.id]) for found in fallen]
     state, suspected = note_failures(state, failed, now)
     moving = [found.instance for found in fallen if found.instance.owner not in state.suspects]
     failures = tuple(StepFailure(line.id, Reason.INSTANCE_DOWN, messages[line.id]) for line in moving)

@@ -9,7 +9,7 @@ from agents.contract.assignments import AssignedInstance
 from app.control.domain.decision import HeldBackChange
 from app.control.domain.desired import Desired
 from app.control.domain.events import Reason
-from app.control.domain.failures import Failure
+from app.control.domain.failures import PlaceFailure
 from app.control.domain.specs import JOBS_PER_GPU
 
 
@@ -121,7 +121,7 @@ class RolloutState:
     freed: tuple[str, ...] = ()  # services and jobs whose changes are left out, as they were blocked
     lagging: Mapping[str, LaggingNode] = field(default_factory=dict)  # by node
     down: Mapping[str, DownSpell] = field(default_factory=dict)  # by instance
-    failures: tuple[Failure, ...] = ()  # that still count, the oldest first
+    failures: tuple[PlaceFailure, ...] = ()  # that still count, the oldest first
     suspects: tuple[str, ...] = ()  # services that fall wherever they are: they are not moved
     many_down_since: float = 0.0  # when so much went down at once that nothing moves; 0: it did not
 

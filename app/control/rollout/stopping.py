@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from agents.contract.assignments import AssignedInstance
 from app.control.domain.desired import Desired
 from app.control.domain.events import Reason
-from app.control.domain.failures import Failure
+from app.control.domain.failures import PlaceFailure
 from app.control.rollout.changes import changes, components
 from app.control.rollout.check import StepFailure
 from app.control.rollout.keeping import without_instances
@@ -84,21 +84,21 @@ def _tied_to(ids: Collection[str], target: Desired, assigned: Desired, state: Ro
 
 def _find_failures(
     assigned: Desired, stopped: Sequence[StepFailure], now: float
-) -> Iterator[tuple[Failure, str]]:  # fmt: skip
+) -> Iterator[tuple[PlaceFailure, str]]:  # fmt: skip
     """Yields what failed. A canary fails by its shape and a job by itself; a copy of a service may start elsewhere."""
-    for node, line, failure in _lines(assigned, stopped):
+    for node, line, failure in _match_failures(assigned, stopped):
         is_of_place = line.service and failure.reason is not Reason.CANARY_FAILED
-        yield Failure(line.owner, (node, line.gpu) if is_of_place else None, now), failure.message
+        yield PlaceFailure(line.owner, (node, line.gpu) if is_of_place else None, now), failure.message
 
 
 def _tell_falls(assigned: Desired, stopped: Sequence[StepFailure]) -> Iterator[RolloutNotice]:
     """Yields what is said of copies that had run."""
-    for _, line, failure in _lines(assigned, stopped):
+    for _, line, failure in _match_failures(assigned, stopped):
         if failure.reason is Reason.INSTANCE_DOWN:
             yield RolloutNotice(failure.reason, failure.message, line.owner)
 
 
-def _lines(
+def _match_failures(
     assigned: Desired, stopped: Sequence[StepFailure]
 ) -> Iterator[tuple[str, AssignedInstance, StepFailure]]:  # fmt: skip
     """Yields each failure with its instance and node."""

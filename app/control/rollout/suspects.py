@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from app.control.domain.events import Reason
-from app.control.domain.failures import KEPT_SECONDS, PLACE_SECONDS, Failure
+from app.control.domain.failures import KEPT_SECONDS, PLACE_SECONDS, PlaceFailure
 from app.control.rollout.rules import RolloutNotice, RolloutState
 
 SUSPECT_PLACES = 3
@@ -14,7 +14,7 @@ STEADY_SECONDS = 60.0  # a copy that has run for so long is no longer in a crash
 
 
 def note_failures(
-    state: RolloutState, found: Iterable[tuple[Failure, str]], now: float
+    state: RolloutState, found: Iterable[tuple[PlaceFailure, str]], now: float
 ) -> tuple[RolloutState, tuple[RolloutNotice, ...]]:
     """Notes failures, with what is known of each; says once of a service that it is the likely cause itself."""
     messages = dict(found)
@@ -37,7 +37,7 @@ def is_suspect(failed: Collection[tuple[str, int]]) -> bool:
     return len(set(failed)) >= SUSPECT_PLACES and len({node for node, _ in failed}) > 1
 
 
-def age_failures(failures: Collection[Failure], well: Collection[str], now: float) -> tuple[Failure, ...]:
+def age_failures(failures: Collection[PlaceFailure], well: Collection[str], now: float) -> tuple[PlaceFailure, ...]:
     """Returns the failures that still count: those of a service that has run `well` since its last one are past."""
     last = {failure.owner: failure.at for failure in failures}
     return tuple(

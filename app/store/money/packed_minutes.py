@@ -44,7 +44,7 @@ class _MinuteTable:
             """,
         )
 
-    def of_node(self, start: str, stop: str, *columns: str) -> str:
+    def select_minutes(self, start: str, stop: str, *columns: str) -> str:
         """Returns the SELECT of a node's minutes between two moments. While a day is packed, they are there twice."""
         names = ", ".join(columns)
         back = ", ".join(f"CAST(line.{name} AS {self.columns[name]}) AS {name}" for name in columns)
@@ -61,7 +61,7 @@ class _MinuteTable:
 
     def read(self) -> TextClause:
         """Returns the statement that reads a node's minutes, oldest first."""
-        whole = self.of_node("CAST(:start AS timestamptz)", "CAST(:stop AS timestamptz)", *self.columns)
+        whole = self.select_minutes("CAST(:start AS timestamptz)", "CAST(:stop AS timestamptz)", *self.columns)
         return statement(f"{self.name}s_of_node", f"{whole} ORDER BY minute, {self.key} LIMIT :limit")
 
     def select_unpacked(self, stop: str) -> str:
@@ -170,8 +170,8 @@ def drop(connection: Connection, day: datetime) -> bool:
 
 def forget(connection: Connection, moment: datetime) -> None:
     """Deletes the packs of older hours."""
-    for one in FORGETS:
-        connection.execute(one, {"moment": moment})
+    for forgetting in FORGETS:
+        connection.execute(forgetting, {"moment": moment})
 
 
 def gpu_minutes(connection: Connection, node: str, start: datetime, stop: datetime, limit: int) -> list[dict[str, Any]]:

@@ -77,7 +77,7 @@ RATES = statement(
 # A counter that falls was reset and shows the energy since then. Energy used while the node was silent counts where the
 # counter was read next. More energy than any GPU can draw is not believed.
 MOST_POWER_W = 100_000
-_MINUTES = GPUS.of_node(
+_MINUTES = GPUS.select_minutes(
     "to_timestamp(CAST(:start AS bigint) / 1000000) - interval '1 hour'",
     "to_timestamp(CAST(:stop AS bigint) / 1000000)",
     "energy_counter_mj",

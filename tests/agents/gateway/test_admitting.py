@@ -22,7 +22,7 @@ from agents.gateway.admitting import (
 )
 from agents.gateway.desired import MOST_OPEN, Desired, declare, follow, with_slots
 from agents.gateway.parsing import ServerLoad, parse_loads
-from agents.gateway.waiting import Narrowed
+from agents.gateway.queue_guard import QueueGuard
 from agents.gateway.wire import DeclaredRoutes, RouteSpec
 from agents.seams.routes import Route
 from agents.templates.reading import read
@@ -310,31 +310,31 @@ def test_what_waits_delays_a_copy_of_another_kind_no_longer_than_it_can_wait() -
     desired = declare(with_slots(Desired(), ()), "n", DeclaredRoutes(1, (spec("a", ("GET /a",)),), {}))
     wanted = {"gw-0001": {each.name: each for each in desired.servers()}}
     for queued, now, is_held in ((1, 100.0, True), (1, 110.9, True), (1, 111.1, False), (0, 100.1, False)):
-        narrowed = Narrowed()
-        narrowed.note(7, {"gw-0001": ["k"]}, 100.0)
-        narrowed.settle(8, load(0), 100.0)
-        narrowed.settle(7, load(queued), now)
-        (server,) = narrowed.hold(7, wanted, {}, {"n:a": "k"})["gw-0001"].values()
-        assert (narrowed.has(7), server.drained, server.weight == 0) == (is_held, is_held, is_held)
-        assert narrowed.hold(7, wanted, {}, {"n:a": "l"}) == wanted, "a copy of a kind that was there gets what waits"
-        assert narrowed.hold(8, wanted, {}, {"n:a": "k"}) == wanted, "another process has its own queue"
-        assert narrowed.knows(7)
-        narrowed.forget_gone([8])
-        assert (narrowed.has(7), narrowed.knows(7)) == (False, False)
+        guard = QueueGuard()
+        guard.note(7, {"gw-0001": ["k"]}, 100.0)
+        guard.settle(8, load(0), 100.0)
+        guard.settle(7, load(queued), now)
+        (server,) = guard.hold(7, wanted, {}, {"n:a": "k"})["gw-0001"].values()
+        assert (guard.has(7), server.drained, server.weight == 0) == (is_held, is_held, is_held)
+        assert guard.hold(7, wanted, {}, {"n:a": "l"}) == wanted, "a copy of a kind that was there gets what waits"
+        assert guard.hold(8, wanted, {}, {"n:a": "k"}) == wanted, "another process has its own queue"
+        assert guard.knows(7)
+        guard.forget_gone([8])
+        assert (guard.has(7), guard.knows(7)) == (False, False)
 
 
 def test_a_node_that_changes_what_its_copies_admit_again_and_again_delays_no_copy_of_another_node() -> None:
-    narrowed = Narrowed()
+    guard = QueueGuard()
     full = {("gw-0001", "BACKEND"): ServerLoad(9, 1)}
     desired = declare(with_slots(Desired(), ()), "n", DeclaredRoutes(1, (spec("a", ("GET /a",)),), {}))
     wanted = {"gw-0001": {each.name: each for each in desired.servers()}}
     held = []
     for seconds in range(0, 60, 5):
-        narrowed.note(7, {"gw-0001": [f"evil {seconds}"] if seconds else ["evil", "good"]}, seconds)
-        narrowed.settle(7, full, seconds)
-        (server,) = narrowed.hold(7, wanted, {}, {"n:a": "good"})["gw-0001"].values()
+        guard.note(7, {"gw-0001": [f"evil {seconds}"] if seconds else ["evil", "good"]}, seconds)
+        guard.settle(7, full, seconds)
+        (server,) = guard.hold(7, wanted, {}, {"n:a": "good"})["gw-0001"].values()
         held.append(server.drained)
-        (of_evil,) = narrowed.hold(7, wanted, {}, {"n:a": f"evil {seconds}" if seconds else "evil"})["gw-0001"].values()
+        (of_evil,) = guard.hold(7, wanted, {}, {"n:a": f"evil {seconds}" if seconds else "evil"})["gw-0001"].values()
         assert of_evil.drained
     assert held == [True] * 3 + [False] * 9, "no longer than a request can wait"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.gateway import configuration, desired, saved
+from agents.gateway import configuration, desired, state_file
 from agents.gateway.balances import FIRST_SLOTS, Balance, balance_of
 from agents.gateway.changes import closing_commands, find_differences, map_additions, map_removals, opening_commands
 from agents.gateway.configuration import render_base
@@ -107,9 +107,9 @@ def test_sources_have_an_end_but_those_that_are_followed_do_not_count() -> None:
 
 def test_what_was_said_survives_a_restart(tmp_path: Path) -> None:
     state = said(route("x", weight=2.5), route("y", drained=True))
-    saved.keep(tmp_path / "desired.json", state)
-    assert saved.read(tmp_path / "desired.json") == state
-    assert saved.read(tmp_path / "none") == Desired()
+    state_file.keep(tmp_path / "desired.json", state)
+    assert state_file.read(tmp_path / "desired.json") == state
+    assert state_file.read(tmp_path / "none") == Desired()
 
 
 # What is told to HAProxy

@@ -13,7 +13,7 @@ import pytest
 
 from agents.contract.addresses import parse_address
 from agents.contract.gateways import EndpointCopy, Endpoints, ServiceEndpoints
-from agents.gateway import saved
+from agents.gateway import state_file
 from agents.gateway.configuration import LIMITS
 from agents.gateway.desired import Desired, declare, follow, with_slots
 from agents.gateway.following import follow_endpoints
@@ -100,8 +100,8 @@ def test_what_is_followed_is_kept_on_disk(tmp_path: Path) -> None:
     wanted = follow_endpoints(told(copy("a"), shed_share=0.25, queue_limit=7, retry_after_seconds=9), loopback=False)
     state = with_slots(follow(Desired(), wanted.sources, wanted.limits), idle=())
     assert state.limits == {"shop/search": ServiceLimit(7, 0.25, 9)}
-    saved.keep(tmp_path / "desired.json", state)
-    assert saved.read(tmp_path / "desired.json") == state
+    state_file.keep(tmp_path / "desired.json", state)
+    assert state_file.read(tmp_path / "desired.json") == state
 
 
 # Through HAProxy

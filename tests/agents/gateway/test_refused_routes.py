@@ -11,11 +11,11 @@ import msgspec
 import pytest
 
 from agents.contract.gateways import LeftOutRoute
-from agents.gateway import desired, saved
+from agents.gateway import desired, state_file
 from agents.gateway.balances import FIRST_SLOTS
 from agents.gateway.desired import FOLLOWED
-from agents.gateway.saved import DesiredFile, SavedRoutes
 from agents.gateway.sidecar import Sidecar
+from agents.gateway.state_file import DesiredFile, SavedRoutes
 from agents.gateway.wire import DeclaredRoutes, RouteSpec
 from tests.support.haproxy import Copies, Gateway, running_copies
 from tests.support.patience import patience, until
@@ -147,7 +147,7 @@ def test_case_23_a_saved_route_that_cannot_be_read_costs_only_itself(tmp_path: P
     path = tmp_path / "desired.json"
     declared = SavedRoutes(0, tuple(msgspec.Raw(json.dumps(route).encode()) for route in (*bad, good)))
     path.write_bytes(msgspec.json.encode(DesiredFile({"_node-1": declared}, {"shop/search": 1}, FIRST_SLOTS)))
-    (server,) = saved.read(path).servers()
+    (server,) = state_file.read(path).servers()
     assert (server.copy, server.host, server.port) == ("good", "10.0.0.1", 80)
 
 

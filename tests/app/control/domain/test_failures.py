@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from app.control.domain.failures import KEPT_SECONDS, PLACE_SECONDS, Failure, RecentFailures, group_failures
+from app.control.domain.failures import KEPT_SECONDS, PLACE_SECONDS, PlaceFailure, RecentFailures, group_failures
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 HERE, THERE = ("n1", 0), ("n1", 1)
 
 
-def failed(owner: str, place: tuple[str, int] | None, seconds: float, is_past: bool = False) -> Failure:
+def failed(owner: str, place: tuple[str, int] | None, seconds: float, is_past: bool = False) -> PlaceFailure:
     """Returns a failure of so many seconds ago."""
-    return Failure(owner, place, NOON.timestamp() - seconds, is_past)
+    return PlaceFailure(owner, place, NOON.timestamp() - seconds, is_past)
 
 
 def test_failures_of_one_moment_count_once_and_their_gpus_are_named_once() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from agents.contract.assignments import AssignedInstance, Assignment
 from agents.contract.reports import Report
-from app.control.domain.failures import Failure
+from app.control.domain.failures import PlaceFailure
 from app.control.domain.snapshot import Snapshot
 from app.control.observe.observer import Observer
 from app.control.rollout import RolloutState, begin
@@ -45,7 +45,7 @@ def test_failures_and_suspects_outlive_the_plan_whose_steps_failed(database_url:
     database = Database(database_url, pool_size=2, direct=True)
     database.write(lambda c: lease.take(c, "a", 1e9))
     at = database.read(clock.now)
-    failures = tuple(Failure("shop/a", place, at.timestamp()) for place in (("n1", 0), ("n2", 0), ("n3", 1)))
+    failures = tuple(PlaceFailure("shop/a", place, at.timestamp()) for place in (("n1", 0), ("n2", 0), ("n3", 1)))
 
     def record(base: int) -> int:
         draft = PlanDraft("full", "rolling", b"{}", b"{}", [], base=base)

@@ -11,7 +11,7 @@ import msgspec
 
 from app.control.domain.desired import Desired, InstanceStatus
 from app.control.domain.events import Reason
-from app.control.domain.failures import Failure
+from app.control.domain.failures import PlaceFailure
 from app.control.rollout import Advance, RolloutState, after_outage
 from app.control.rollout.falls import HELD_SECONDS, PAUSE_SECONDS
 from app.control.rollout.rules import PendingStep, RolloutNotice, RolloutRules
@@ -183,7 +183,7 @@ def test_after_a_while_one_copy_after_the_other_moves_although_much_is_down() ->
 def test_jobs_that_fail_delay_no_move_while_much_is_down() -> None:
     rollout = many(9)
     while rollout.seconds < HELD_SECONDS + 2 * PAUSE_SECONDS:
-        failed = Failure("shop/train", None, NOW.timestamp() + rollout.seconds)
+        failed = PlaceFailure("shop/train", None, NOW.timestamp() + rollout.seconds)
         rollout.state = replace(rollout.state, failures=(*rollout.state.failures, failed))
         rollout.look(5, {f"i{number}": EXITED for number in range(8)})
     assert [failure.place for failure in rollout.state.failures if failure.place]

@@ -1,4 +1,4 @@
-"""Keeps copies of a new kind from requests that wait: HAProxy asks whether a request is admitted before it waits, only.
+"""Keeps copies of a new kind from requests that wait: HAProxy asks only before the wait whether a request is admitted.
 
 What waits when a service begins to admit less was admitted by what its copies were before. A copy that is new then is
 drained until nothing waits, or until HAProxy has answered 503 to all that waited.
@@ -10,12 +10,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from agents.gateway.changes import Backends, ObservedBackends
+from agents.gateway.configuration import QUEUE_SECONDS
 from agents.gateway.parsing import ServerLoad
 
-LONGEST_SECONDS = 11.0  # `timeout queue` of the backends, and a second
+LONGEST_SECONDS = QUEUE_SECONDS + 1.0
 
 
-class Narrowed:
+class QueueGuard:
     """The kinds of servers that are new to what may still wait, by process of HAProxy and backend."""
 
     def __init__(self) -> None:
