@@ -30,7 +30,7 @@ def read_text(path: Path, is_shipped: bool = False) -> str:
     real = path.resolve(strict=True) if is_shipped else Path(_find_real(path))
     if real.parent != path.parent.resolve():
         raise FileRefused([f"{path}: a link to {real}, which is outside the folder; copy it here"])
-    # Opened once and checked through the descriptor, so that what is checked is what is read.
+    # Nobody else can replace what this path names. Its kind is asked of what is opened: a pipe must not be waited for.
     descriptor = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         facts = os.fstat(descriptor)

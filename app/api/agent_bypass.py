@@ -1,4 +1,4 @@
-"""Takes reports and polls of agents past the router, which costs more than answering them at a thousand a second."""
+"""Takes reports and polls of agents past the router, which would cost more than answering a thousand a second does."""
 
 from __future__ import annotations
 

@@ -22,7 +22,8 @@ AUDITED = Buckets(0.1, 20.0)  # by token: the audit is kept for a year, and 20 e
 
 
 async def audited_overreach(request: Request) -> AsyncIterator[None]:
-    """Wraps every route; reports and polls of agents bypass the router; reports audit for themselves."""
+    """Wraps every route of the router. Agents' reports, which bypass it, are audited where they are taken, and their
+    polls write nothing."""
     try:
         yield
     except HttpProblem as problem:

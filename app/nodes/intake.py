@@ -29,7 +29,7 @@ from app.store.fleet.node_reports import KeptReports
 
 LONGEST_BATCH = 100
 GATHER_SECONDS = 0.003, 0.025  # at least, at most
-GATHER_FACTOR = 4  # times what the last batch took to write: writing fills a fifth of the time at most
+GATHER_FACTOR = 4  # times what the last batch took to write: up to 6 ms a batch, writing fills a fifth of the time
 MOST_WAITING = 2000  # reports; beyond it an agent would give up waiting
 PAUSE_SECONDS = 2.0  # after a failure: callers are rejected at once instead of waiting for the next failure
 RETRY_SECONDS = 5
@@ -111,7 +111,7 @@ class Intake:
         while True:
             self._news.wait()
             while self._waiting:
-                # It pays off: a batch costs ten times as much as one more report in it.
+                # Waiting for more reports pays off: a batch costs ten times as much as one more report in it.
                 if len(self._waiting) < LONGEST_BATCH and not self._stopping:
                     time.sleep(min(longest, max(seconds, GATHER_FACTOR * self._write_seconds)))
                 self._news.clear()

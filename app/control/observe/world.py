@@ -22,7 +22,10 @@ class WorldCache:
         return self.read_at(connection, *observed.object_version(connection))
 
     def skip(self, before: int, after: int) -> None:
-        """Takes versions for read in which this process wrote statuses alone; none where others were not read yet."""
+        """Counts the versions from `before` to `after`, which are this process's own statuses, as read.
+
+        Where older ones were not read yet, none counts: the next look reads them all.
+        """
         if self._version == before:
             self._version = after
 
