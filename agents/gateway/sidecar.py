@@ -283,9 +283,7 @@ class Sidecar:
                 ended = self.tallies.ended()
             with self._lock:
                 if self.relief.look(self._desired, self._observed, ended, waiting, leaving, time.monotonic()):
-                    log.info(
-                        "limits change; overloaded services: %s", ", ".join(sorted(self.relief.most_open)) or "none"
-                    )
+                    log.info("limits change; overloaded: %s", ", ".join(sorted(self.relief.most_open)) or "none")
                     self._converge()
 
     def _count_dropped(self, workers: tuple[parsing.HaproxyProcess, ...]) -> None:
