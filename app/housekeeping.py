@@ -21,15 +21,7 @@ from app.nodes.pace import WorkPace
 from app.store.access import join_tokens, rotation, sessions, tokens
 from app.store.database import clock, partitions, turns, versions
 from app.store.database.database import Unavailable
-from app.store.fleet import (
-    campaigns,
-    fleet_minutes,
-    gateways,
-    loads,
-    node_state,
-    refusals,
-    service_hours,
-)
+from app.store.fleet import campaigns, fleet_minutes, gateways, loads, node_state, refusals, service_hours
 from app.store.money import packed_minutes, quarantine, retention, rollups
 from app.store.world import audit, change_counts, changes, events, idempotency
 

@@ -15,6 +15,8 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import settings
 
+from app.embedded import EmbeddedPostgres
+from app.store.database import schema
 from app.store.database.database import Database
 from tests.support import heavy, scratch
 from tests.support.needs import need, need_root
@@ -135,6 +137,14 @@ def debian_postgres() -> Iterator[DatabaseServer]:
 def pooler_port(postgres: DatabaseServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     with pgbouncer(tmp_path_factory.mktemp("pgbouncer"), postgres.server.url) as port:
         yield port
+
+
+@pytest.fixture
+def postgres_of_its_own(tmp_path: Path) -> Iterator[EmbeddedPostgres]:
+    """A server of this test alone, which may be stopped or killed."""
+    with EmbeddedPostgres(tmp_path / "data") as server:
+        schema.migrate(server.url)
+        yield server
 
 
 @pytest.fixture

@@ -49,9 +49,7 @@ class Relief:
                 pressures[name] = update_pressure(self._pressures.get(name), counted, target, now)
         before = self.most_open, self.by_server, self.leaving
         self.leaving = {
-            name: max(
-                count, self.leaving.get(name, 0)
-            )  # it falls from look to look, and each change is a reload of maps
+            name: max(count, self.leaving.get(name, 0))  # it falls from look to look, and HAProxy takes each change
             for name, count in leaving.items()
             if count >= LEAVING_SHARE * desired.limits.get(name, ServiceLimit()).queue_limit > 0
         }

@@ -4,34 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
 
 from app.embedded import EmbeddedPostgres
-from app.store.database import schema
 from tests.support.patience import until
 from tests.support.server import Reply, RunningServer, running_server
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "data"
-
-
-@pytest.fixture
-def postgres_of_its_own(folder: Path) -> Iterator[EmbeddedPostgres]:
-    with EmbeddedPostgres(folder) as server:
-        schema.migrate(server.url)
-        yield server
-
-
 def test_503_with_retry_after_while_postgres_is_away_and_200_once_it_is_back(
-    postgres_of_its_own: EmbeddedPostgres, folder: Path
+    postgres_of_its_own: EmbeddedPostgres, tmp_path: Path
 ) -> None:
     with running_server(postgres_of_its_own.url) as server:
         assert tenant(server, "before").status == 201
@@ -44,7 +30,7 @@ def test_503_with_retry_after_while_postgres_is_away_and_200_once_it_is_back(
         assert all(reply.headers["content-type"] == "application/problem+json" for reply in away)
         assert server.request("GET", "/healthz").status == 200
 
-        with EmbeddedPostgres(folder):
+        with EmbeddedPostgres(tmp_path / "data"):
             until(lambda: server.request("GET", "/readyz").status == 200)
             names = [item["metadata"]["name"] for item in server.request("GET", "/api/v1/tenants").json["items"]]
             assert "before" in names

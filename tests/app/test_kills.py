@@ -7,15 +7,12 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import psycopg
 import pytest
 
 from app.embedded import EmbeddedPostgres
-from app.store.database import schema
 from tests.support.patience import patience, until
 from tests.support.server import Reply, RunningServer, running_server
 
@@ -73,13 +70,6 @@ class Writers:
                 return
             self.repeated += 1
             time.sleep(0.05)
-
-
-@pytest.fixture
-def postgres_of_its_own(tmp_path: Path) -> Iterator[EmbeddedPostgres]:
-    with EmbeddedPostgres(tmp_path / "data") as server:
-        schema.migrate(server.url)
-        yield server
 
 
 @pytest.mark.slow

@@ -11,14 +11,11 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
 
 import psycopg
 import pytest
 
 from app.embedded import EmbeddedPostgres
-from app.store.database import schema
 from tests.proofs.crash_writer import Writer
 from tests.support.follower import Follower
 from tests.support.patience import patience, until
@@ -50,13 +47,6 @@ GHOSTS = """
 DANGLING = """
     SELECT reference.* FROM reference LEFT JOIN object USING (kind, tenant, name) WHERE object.uid IS NULL
 """
-
-
-@pytest.fixture
-def postgres_of_its_own(tmp_path: Path) -> Iterator[EmbeddedPostgres]:
-    with EmbeddedPostgres(tmp_path / "data") as server:
-        schema.migrate(server.url)
-        yield server
 
 
 @pytest.mark.slow
