@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sys
-import venv
 import zipfile
-from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
 
 from scripts import leaks, sync
+from tests.support.wheels import build_wheel, install_wheel
 
 ROOT = Path(__file__).parent.parent
 HEAVY = {
@@ -46,45 +44,16 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_wheel(ROOT, tmp_path_factory.mktemp("wheel"))
 
 
-def build_wheel(code: Path, folder: Path) -> Path:
-    """Builds the wheel of this code into a folder."""
-    built = subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder],
-        cwd=code, capture_output=True, text=True,
-    )  # fmt: skip
-    assert built.returncode == 0, built.stderr
-    return next(folder.glob("*.whl"))
-
-
-def installed(folder: Path, wheel: Path, *distributions: str) -> Path:
-    """`gpuwright` of a virtual environment that holds the wheel and these distributions, and nothing else."""
-    venv.create(folder, with_pip=False, symlinks=True)
-    pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "--disable-pip-version-check"]
-    done = subprocess.run(
-        [*pip, "install", "--quiet", "--no-index", "--no-deps", "--no-compile", str(wheel)],
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    packages = next(folder.glob("lib/python*/site-packages"))
-    for name in distributions:  # copied from this environment: a test needs no network
-        for file in distribution(name).files or ():
-            if ".." not in file.parts:
-                (packages / file).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(str(file.locate()), packages / file)
-    return folder / "bin" / "gpuwright"
-
-
 @pytest.fixture(scope="session")
 def bare(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
     """The bare install: PyYAML alone."""
-    return installed(tmp_path_factory.mktemp("bare"), wheel, "pyyaml")
+    return install_wheel(tmp_path_factory.mktemp("bare"), wheel, "pyyaml")
 
 
 @pytest.fixture(scope="session")
 def on_a_node(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
     """The install with [agent]."""
-    return installed(tmp_path_factory.mktemp("agent"), wheel, "pyyaml", "msgspec", "nvidia-ml-py")
+    return install_wheel(tmp_path_factory.mktemp("agent"), wheel, "pyyaml", "msgspec", "nvidia-ml-py")
 
 
 def run(program: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:

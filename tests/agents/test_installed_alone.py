@@ -13,7 +13,8 @@ import pytest
 
 from tests.support.needs import need_no_gpu
 from tests.support.patience import patience
-from tests.test_house import installed, run, wheel
+from tests.support.wheels import install_wheel
+from tests.test_house import run, wheel
 
 __all__ = ["wheel"]  # a fixture
 
@@ -61,7 +62,7 @@ print(json.dumps(names))
 @pytest.mark.slow
 def test_the_doctor_of_a_bare_node_speaks_plainly(tmp_path: Path, wheel: Path) -> None:
     need_no_gpu()
-    gpuwright = installed(tmp_path / "venv", wheel, "pyyaml", "msgspec", "nvidia-ml-py")
+    gpuwright = install_wheel(tmp_path / "venv", wheel, "pyyaml", "msgspec", "nvidia-ml-py")
     speaks_plainly(gpuwright, tmp_path)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import subprocess
 import sysconfig
 import tarfile
-import time
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
@@ -17,17 +16,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents.gateway.test_routes import get
 from tests.proofs.town import SERVICE, agent_words, town
 from tests.support.forked import ROOT, find_python
-from tests.support.haproxy import Gateway, insist, running_copies
+from tests.support.haproxy import Gateway, get, insist, running_copies
 from tests.support.load import steady_load
 from tests.support.needs import skip_in_ci_too
 from tests.support.patience import until
 from tests.support.postgres import DatabaseServer
-from tests.test_house import build_wheel, installed
+from tests.support.wheels import build_wheel, install_wheel
 
 LANDED = (Path(__file__).parent / "landed").read_text().strip()
+MORE_ANSWERS = 20  # requests go on
 pytestmark = pytest.mark.slow
 
 
@@ -41,7 +40,7 @@ def landed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with tarfile.open(fileobj=BytesIO(archived.stdout)) as files:
         files.extractall(folder / "code", filter="data")
     environment = folder / "environment"
-    installed(environment, build_wheel(folder / "code", folder / "wheel"))
+    install_wheel(environment, build_wheel(folder / "code", folder / "wheel"))
     packages = next(environment.glob("lib/python*/site-packages"))
     packages.joinpath("libraries.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return environment
@@ -67,7 +66,7 @@ def test_older_parts_serve_with_newer_ones_and_come_back(
             agent.end()
             agent.start(*agent_words(made.gateway))
             until(made.served, f"not served again, see {tmp_path}")
-            time.sleep(1)  # requests go on
+            load.await_answers(MORE_ANSWERS)
             assert load.stop().failed == ()
 
 
@@ -93,7 +92,7 @@ def test_a_sidecar_of_another_version_takes_over_without_a_lost_request(
             routes = gateway.routes()
             insist(routes, [before, after, other])
             insist(routes, [replace(before, drained=True), after, other])
-            time.sleep(1)  # requests go on
+            load.await_answers(MORE_ANSWERS)
             assert load.stop().failed == ()
         for path, status in (("search/y", 200), ("search/z", 404), ("other/x", 200), ("other/z", 404)):
             assert get(gateway, f"/shop/{path}")[0] == status, path

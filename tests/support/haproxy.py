@@ -125,6 +125,17 @@ class Gateway:
         return True
 
 
+def get(gateway: Gateway, path: str = "/shop/search/x", method: str = "GET") -> tuple[int, str, str]:
+    """Status, body and Retry-After, on a connection of its own."""
+    connection = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=patience())
+    try:
+        connection.request(method, path)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode(), answer.headers.get("retry-after", "")
+    finally:
+        connection.close()
+
+
 def insist(routes: SidecarRoutes, declared: list[Route]) -> Acknowledged:
     """Say it until it is acknowledged: while HAProxy reloads, nobody may answer."""
     said: list[Acknowledged] = []

@@ -72,6 +72,13 @@ class Load:
     def pid(self) -> int:
         return self._process.pid
 
+    def await_answers(self, number: int) -> None:
+        """Waits until so many more requests are answered."""
+        assert self._process.stdin and self._process.stdout
+        self._process.stdin.write(f"{number}\n")
+        self._process.stdin.flush()
+        assert self._process.stdout.readline() == "answered\n", "the load has ended"
+
     def stop(self) -> Outcome:
         """Send no more, wait for what is open, and tell."""
         said, _ = self._process.communicate(timeout=patience())  # closes its input, which ends it
@@ -108,7 +115,7 @@ def steady_load(
     )
     load = Load(process)
     try:
-        assert process.stdout and process.stdout.readline() == "answered\n", "the load did not start"
+        load.await_answers(1)
         yield load
     finally:
         load.end()
@@ -128,26 +135,35 @@ class _Steady:
             head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
         self.request = head.encode() + b"\r\n" + body
         self.samples: list[tuple[float, float, int, str]] = []
+        self.told_at = 0  # answers
+        self.stopping = asyncio.Event()
 
     async def run(self) -> None:
-        args, stopping = self.args, asyncio.Event()
-        asyncio.get_running_loop().add_reader(sys.stdin.fileno(), stopping.set)
+        args = self.args
+        asyncio.get_running_loop().add_reader(sys.stdin.fileno(), self.hear)
         sender = RequestSender(
             args.host, args.port, self.answered, connections=args.connections, timeout_seconds=args.timeout
         )
         moments = count(time.monotonic(), 1 / args.rate)
         sending = asyncio.create_task(send_when_due(moments, lambda due: sender.send(due, self.request)))
-        await stopping.wait()
+        await self.stopping.wait()
         asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
         sending.cancel()
         await sender.settle(args.timeout + 10)
         assert not sender.open_requests
 
+    def hear(self) -> None:
+        """Takes a line, the number of answers to wait for; the end of the input ends the load."""
+        if line := sys.stdin.readline():
+            self.told_at = len(self.samples) + int(line)
+        else:
+            self.stopping.set()
+
     def answered(self, answer: TimedAnswer) -> None:
-        if not self.samples:
+        self.samples.append((answer.due, answer.latency_ms, answer.status, answer.problem))
+        if len(self.samples) == self.told_at:
             sys.stdout.write("answered\n")
             sys.stdout.flush()
-        self.samples.append((answer.due, answer.latency_ms, answer.status, answer.problem))
 
 
 def main() -> None:

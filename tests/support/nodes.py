@@ -27,7 +27,7 @@ from agents.node.state_folder import StateFolder
 from agents.run.opening import NoGateway
 from agents.runtime.process import ProcessRuntime
 from agents.seams.routes import Routes
-from agents.talk.copy_client import TcpCopyClient
+from agents.talk.copy_client import LOOPBACK, TcpCopyClient
 from agents.templates.reading import read
 from tests.support.patience import until
 
@@ -68,7 +68,8 @@ def around(folder: Path, routes: Routes | None = None, **fields: Any) -> NodePar
     templates = read(own if own.exists() else None)
     if isinstance(routes, Followers):
         fields["followers"] = routes
-    return NodeParts(NodeDrivers(device, mps, runtime, TcpCopyClient()), routes or NoGateway(), templates, **fields)
+    client = TcpCopyClient(fields.get("host", LOOPBACK))
+    return NodeParts(NodeDrivers(device, mps, runtime, client), routes or NoGateway(), templates, **fields)
 
 
 class Machine:

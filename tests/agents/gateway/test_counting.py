@@ -14,8 +14,7 @@ from agents.gateway.receiver import Receiver
 from agents.gateway.requests import KEPT_SECONDS, GatewayPromise, Tallies
 from agents.gateway.wire import DeclaredRoutes, RouteSpec
 from agents.seams.traffic import Counters
-from tests.agents.gateway.test_routes import get
-from tests.support.haproxy import Copies, Gateway, insist
+from tests.support.haproxy import Copies, Gateway, get, insist
 from tests.support.load import steady_load
 from tests.support.patience import until
 

@@ -8,9 +8,8 @@ import pytest
 
 from agents.seams.routes import Route
 from agents.templates.reading import read
-from tests.agents.gateway.test_routes import get
 from tests.agents.programs.serve.running import PATH, serving
-from tests.support.haproxy import ANY_PATH, Copies, Gateway
+from tests.support.haproxy import ANY_PATH, Copies, Gateway, get
 from tests.support.patience import patience
 from tests.support.recorder import recording
 

@@ -14,8 +14,8 @@ import pytest
 from agents.gateway.client import SidecarRoutes
 from agents.gateway.master_socket import HaproxyAway, MasterSocket, WorkerGone
 from agents.gateway.parsing import parse_info
-from tests.agents.gateway.test_routes import answering, get, ready
-from tests.support.haproxy import Copies, Gateway, insist
+from tests.agents.gateway.test_routes import answering, ready
+from tests.support.haproxy import Copies, Gateway, get, insist
 from tests.support.load import steady_load
 from tests.support.patience import patience, until
 from tests.support.soak import scaled

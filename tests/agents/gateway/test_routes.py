@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import threading
 from collections import Counter
 from dataclasses import replace
@@ -12,22 +11,11 @@ import pytest
 from agents.gateway.balances import FIRST_SLOTS
 from agents.gateway.client import SidecarRoutes
 from agents.seams.routes import Acknowledged, Route, RoutesAway
-from tests.support.haproxy import ANY_PATH, Copies, Gateway
+from tests.support.haproxy import ANY_PATH, Copies, Gateway, get
 from tests.support.load import steady_load
-from tests.support.patience import patience, until
+from tests.support.patience import until
 
 pytestmark = pytest.mark.slow
-
-
-def get(gateway: Gateway, path: str = "/shop/search/x", method: str = "GET") -> tuple[int, str, str]:
-    """Status, body and Retry-After, on a connection of its own."""
-    connection = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=patience())
-    try:
-        connection.request(method, path)
-        answer = connection.getresponse()
-        return answer.status, answer.read().decode(), answer.headers.get("retry-after", "")
-    finally:
-        connection.close()
 
 
 def answering(gateway: Gateway, path: str = "/shop/search/x", times: int = 8) -> Counter[int]:

@@ -21,6 +21,7 @@ from agents.node.node import LocalNode
 from tests.support.nodes import Machine, around, assigned, copy_of, kill, machine, ready, running, served
 from tests.support.patience import until
 
+OWN_HOST = "127.0.9.1"  # loopback, where no copy of another test listens
 STUBBORN = """\
 about: It neither drains nor hears SIGTERM, and stays when its client is terminated.
 argv: ["{python}", -I, -m, tests.support.stubborn]
@@ -77,7 +78,7 @@ def all_limited(made: Machine, node: LocalNode) -> bool:
 def test_a_node_without_a_free_port_serves_on_and_says_why_it_starts_nothing(
     one: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with running(one) as node:
+    with running(one, host=OWN_HOST) as node:
         node.offer(assigned(1, served("search-1")))
         until(lambda: ready(node, "search-1"), "it is ready")
         first = ports.FIRST_PORT
@@ -85,7 +86,7 @@ def test_a_node_without_a_free_port_serves_on_and_says_why_it_starts_nothing(
         with ExitStack() as taken:
             for port in range(first, first + 200):
                 with suppress(OSError):
-                    taken.enter_context(socket.create_server(("127.0.0.1", port)))
+                    taken.enter_context(socket.create_server((OWN_HOST, port)))
             node.offer(assigned(2, served("search-1"), served("images-1", gpu=1)))
             until(lambda: held(node) == {"images-1": "no_port"}, "it is told")
             assert ready(node, "search-1")
