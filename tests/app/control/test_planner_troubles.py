@@ -82,7 +82,7 @@ def test_a_quick_step_that_breaks_a_rule_is_never_assigned(database_url: str) ->
         store = PlannerStore(simulation.database, "another", 30.0)
         simulation.planner = Planner(store, solver, ReportListener(simulation.database), CycleBudget(work=WORK))
         simulation.advance(89, CALM_TICK_SECONDS)
-        solver.spoil = lambda plan: spoiled(plan, 0.0)
+        solver.spoil = spoiled
         simulation.advance(20)
         assert solver.spoil is None, "the step was asked for"
         wrong = rows(simulation, "SELECT message FROM event WHERE reason = 'solver_wrong'")

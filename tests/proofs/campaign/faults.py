@@ -217,10 +217,7 @@ class CampaignFaults(Chaos):
     # Faults of the control plane.
 
     def plan_is_wrong(self) -> None:
-        self.solver.spoil = self._spoiled
-
-    def _spoiled(self, plan: Plan) -> Plan:
-        return spoiled(plan, self.rng.random())
+        self.solver.spoil = spoiled
 
     def commit_unanswered(self) -> None:
         """Cuts the connection at COMMIT, before or after Postgres does it, of a write that is then acknowledged."""
@@ -272,10 +269,10 @@ class CampaignFaults(Chaos):
         self.foreign_reads += [f"GET {path} names {name}" for name in self.tools.foreign if name in answer]
 
 
-def spoiled(plan: Plan, draw: float) -> Plan:
-    """Returns the plan with an instance that gets far too little of its GPU for its rate."""
+def spoiled(plan: Plan) -> Plan:
+    """Returns the plan with its busiest instance getting far too little of its GPU for its rate."""
     if not plan.instances:
         return plan
-    place = int(draw * len(plan.instances))
-    wrong = replace(plan.instances[place], sm_percent=5)
-    return replace(plan, instances=(*plan.instances[:place], wrong, *plan.instances[place + 1 :]))
+    busiest = max(plan.instances, key=lambda instance: instance.rate_per_second)
+    wrong = replace(busiest, sm_percent=5)
+    return replace(plan, instances=tuple(wrong if known is busiest else known for known in plan.instances))

@@ -40,6 +40,7 @@ class Campaign(PeopleFaults):
     _books: dict[tuple[str, str], Any] = field(default_factory=dict)
     _books_at: float = 0.0
     checks: int = 0
+    preference: int = PREFERENCE
     pairs: set[tuple[str, str]] = field(default_factory=set)  # of a state and a fault that struck there
 
     def strike(self, name: str | None = None) -> str:
@@ -48,7 +49,7 @@ class Campaign(PeopleFaults):
         if name is None:
             kinds = Counter(sorted(self.faults))
             new = Counter(kind for state, kind in self._possible - self.pairs if state in present)
-            weights = [times * (1 + PREFERENCE * new[kind]) for kind, times in kinds.items()]
+            weights = [times * (1 + self.preference * new[kind]) for kind, times in kinds.items()]
             name = self.rng.choices(list(kinds), weights)[0]
         self.pairs |= {(state, name) for state in present} & self._possible
         return super().strike(name)

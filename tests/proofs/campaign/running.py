@@ -13,7 +13,7 @@ from simulation.run import Simulation
 from tests.proofs.campaign.down import DOWN_FAULTS
 from tests.proofs.campaign.faults import CAMPAIGN_FAULTS, CampaignTools
 from tests.proofs.campaign.identity import IDENTITY_FAULTS
-from tests.proofs.campaign.invariants import Campaign
+from tests.proofs.campaign.invariants import PREFERENCE, Campaign
 from tests.proofs.campaign.people import PEOPLE_FAULTS
 from tests.proofs.campaign.removals import REMOVALS, removed
 from tests.proofs.campaign.world import RATES, campaign_fleet
@@ -45,8 +45,11 @@ def run_campaign(database_url: str, folder: Path, seed: int, faults: int, remova
     with campaign_fleet(database_url, folder, seed) as (simulation, gateway, disk), removed(removal, database_url):
         foreign = [f"{tenant}-{number}" for tenant in RATES if tenant != TENANT for number in range(len(RATES[tenant]))]
         tools = CampaignTools(database_url, folder, gateway, disk, TENANT, foreign)
-        kinds = KINDS + (tuple(REMOVALS[removal].faults) * 12 if removal else ())
-        campaign = Campaign(simulation, seed, kinds, SPELL_FACTOR, tools=tools)
+        kinds = KINDS
+        if removal:  # every other fault is one that the defence is for
+            kinds += tuple(REMOVALS[removal].faults) * (len(KINDS) // len(REMOVALS[removal].faults))
+        preference = 0 if removal else PREFERENCE
+        campaign = Campaign(simulation, seed, kinds, SPELL_FACTOR, tools=tools, preference=preference)
         campaign.advance(WARM_UP_SECONDS)
         for number in range(1, faults + 1):
             campaign.strike()
