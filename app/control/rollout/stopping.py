@@ -92,7 +92,7 @@ def _find_failures(
 
 
 def _tell_falls(assigned: Desired, stopped: Sequence[StepFailure]) -> Iterator[RolloutNotice]:
-    """Yields what is said of copies that had run."""
+    """Yields the notices about copies that had run."""
     for _, line, failure in _match_failures(assigned, stopped):
         if failure.reason is Reason.INSTANCE_DOWN:
             yield RolloutNotice(failure.reason, failure.message, line.owner)
