@@ -25,7 +25,7 @@ RECOVERY_CYCLES = 6
 LOOK_SECONDS = 5.0  # between two looks at a fleet that recovers
 SPELL_FACTOR = 0.2  # faults come every few seconds, so each lasts a fraction of its usual time
 TENANT = "media"
-KINDS = CAMPAIGN_FAULTS + IDENTITY_FAULTS + DOWN_FAULTS + PEOPLE_FAULTS
+KINDS: tuple[str, ...] = CAMPAIGN_FAULTS + IDENTITY_FAULTS + DOWN_FAULTS + PEOPLE_FAULTS
 
 
 @dataclass(frozen=True, slots=True)
