@@ -80,16 +80,4 @@ class PeopleFaults(DownFaults):
 
     def model_store_away(self) -> None:
         """Every copy ends, and none can read its model."""
-        services = sorted(self.simulation.fleet.declared)
-        for node in self.nodes:
-            node.deleted |= set(services)
-            self._hit(node.alive())
-            for copy in node.alive():
-                if copy.served:
-                    node.kill(copy.id)
-
-        def back() -> None:
-            for node in self.nodes:
-                node.deleted.difference_update(services)
-
-        self._later(300, 900, back)
+        self._later(300, 900, self.delete_files(self.simulation.fleet.declared))
