@@ -117,6 +117,8 @@ def test_a_model_store_that_is_away_for_five_minutes_moves_nothing_and_is_one_al
         campaign.advance(5)
         assert list_places(campaign) == places
     assert down(campaign) == services
+    campaign.strike("copy_hangs")
+    assert campaign.pairs == set(), "it finds nothing to strike"
     bring_back()
     seconds = 0
     while down(campaign) and seconds < BACK_SECONDS:

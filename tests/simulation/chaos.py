@@ -88,6 +88,10 @@ class Failing(Inline):
         return replace(answer, plan=spoil(answer.plan))
 
 
+class NothingToHit(Exception):
+    """There is nothing that a fault of this kind could strike now."""
+
+
 @dataclass
 class Chaos:
     """One fleet under faults. `violations` lists the invariants that were broken."""
@@ -97,6 +101,7 @@ class Chaos:
     faults: Sequence[str] = FAULTS  # methods of this class
     spell_factor: float = 1.0  # how long faults last, relative to their usual time
     struck: list[str] = field(default_factory=list)
+    has_hit: bool = False  # the last fault found something to strike
     violations: list[str] = field(default_factory=list)
     _spells: list[tuple[float, Callable[[], None]]] = field(
         default_factory=list
@@ -117,7 +122,11 @@ class Chaos:
         """Injects one fault for a while and returns its name."""
         chosen = name or self.rng.choice(sorted(self.faults))
         self.struck.append(chosen)
-        getattr(self, chosen)()
+        self.has_hit = True
+        try:
+            getattr(self, chosen)()
+        except NothingToHit:
+            self.has_hit = False
         return chosen
 
     def advance(self, seconds: float, tick_seconds: float = 1.0) -> None:
@@ -173,16 +182,20 @@ class Chaos:
 
     def copy_killed(self) -> None:
         alive = [(node, copy) for node in self.simulation.fleet.nodes.values() for copy in node.alive()]
-        if alive:
-            node, copy = self.rng.choice(alive)
-            self._hit([copy])
-            node.kill(copy.id)
+        if not alive:
+            raise NothingToHit
+        node, copy = self.rng.choice(alive)
+        self._hit([copy])
+        node.kill(copy.id)
 
     def start_fails(self) -> None:
-        for node in self.simulation.fleet.nodes.values():
-            if node.memory.assignment and node.memory.assignment.instances:
-                instance = self.rng.choice(node.memory.assignment.instances)
-                node.failing[instance.id] = self.rng.randint(1, 3)
+        assigned = [(node, node.memory.assignment) for node in self.simulation.fleet.nodes.values()]
+        full = [(node, assignment.instances) for node, assignment in assigned if assignment and assignment.instances]
+        if not full:
+            raise NothingToHit
+        for node, instances in full:
+            instance = self.rng.choice(instances)
+            node.failing[instance.id] = self.rng.randint(1, 3)
 
     def gateway_away(self) -> None:
         node = self._node()
@@ -233,9 +246,10 @@ class Chaos:
 
     def old_assignment(self) -> None:
         """Delivers an outdated assignment."""
-        if self._history:
-            node, old = self.rng.choice(self._history)
-            node.offer(old)
+        if not self._history:
+            raise NothingToHit
+        node, old = self.rng.choice(self._history)
+        node.offer(old)
 
     def load_moves(self) -> None:
         service = self.rng.choice(sorted(self.simulation.fleet.declared))

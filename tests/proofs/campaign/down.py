@@ -16,6 +16,7 @@ from app.control.domain.specs import DOWN_SECONDS
 from app.control.planner import Planner
 from tests.proofs.campaign.identity import IdentityFaults
 from tests.proofs.campaign.node import CampaignNode
+from tests.simulation.chaos import NothingToHit
 
 DOWN_FAULTS = (
     "crash_loop",
@@ -61,8 +62,6 @@ class DownFaults(IdentityFaults):
         """The daemon of a GPU ends, and does not come up."""
         node = self.pick_serving()
         copy = self._copy_of(node)
-        if copy is None:
-            return
         daemon = node.machine.slots[copy.gpu].daemon
         self._hit(other for other in node.alive() if other.gpu == copy.gpu)
         daemon.startable = False
@@ -88,8 +87,6 @@ class DownFaults(IdentityFaults):
         """Kills what serves on a GPU, and lets no copy run there for a while."""
         node = self.pick_serving()
         copy = self._copy_of(node)
-        if copy is None:
-            return
         gpu = copy.gpu
         node.broken[gpu] = how
         on_gpu = [other for other in node.alive() if other.served and other.gpu == gpu]
@@ -108,16 +105,13 @@ class DownFaults(IdentityFaults):
         """A process goes on and answers nothing any more."""
         node = self.pick_serving()
         copy = self._copy_of(node)
-        if copy is not None:
-            self._hit([copy])
-            node.hang(copy.id)
+        self._hit([copy])
+        node.hang(copy.id)
 
     def model_file_deleted(self) -> None:
         """No copy of a service starts anywhere; one that ran ends."""
         node = self.pick_serving()
         copy = self._copy_of(node)
-        if copy is None:
-            return
         back = self.delete_files({copy.service})
         self._later(300, 900, back)
 
@@ -136,9 +130,11 @@ class DownFaults(IdentityFaults):
 
         return back
 
-    def _copy_of(self, node: CampaignNode) -> NodeCopy | None:
+    def _copy_of(self, node: CampaignNode) -> NodeCopy:
         ready = [copy for copy in node.alive() if copy.served and copy.stage is Stage.READY]
-        return self.rng.choice(ready) if ready else None
+        if not ready:
+            raise NothingToHit
+        return self.rng.choice(ready)
 
     # Invariant I8.
 

@@ -25,7 +25,7 @@ from tests.proofs.campaign.disk import PowerSafeDisk
 from tests.proofs.campaign.gateway import CampaignGateway
 from tests.proofs.campaign.node import CampaignNode
 from tests.proofs.campaign.readers import PATHS, TenantReader
-from tests.simulation.chaos import CUT_OFF, FAULTS, Chaos
+from tests.simulation.chaos import CUT_OFF, FAULTS, Chaos, NothingToHit
 
 CAMPAIGN_FAULTS = (
     *FAULTS,
@@ -139,12 +139,16 @@ class CampaignFaults(Chaos):
 
     def handed_over(self) -> None:
         """Changes the shape of an instance: no fault by itself, but every other may hit the hand-over."""
-        self.pick_serving().hand_over(self.rng.random())
+        self._hand_over(self.pick_serving())
+
+    def _hand_over(self, node: CampaignNode) -> None:
+        if not node.hand_over(self.rng.random()):
+            raise NothingToHit
 
     def handed_over_unacknowledged(self) -> None:
         """Changes the shape of an instance while its node cannot reach the gateway: the new copy waits."""
         node = self.pick_serving()
-        node.hand_over(self.rng.random())
+        self._hand_over(node)
         self.tools.gateway.away.add(node.name)
         self._later(100, 200, lambda: self.tools.gateway.away.discard(node.name))  # until the new copy is warm
 
@@ -175,15 +179,17 @@ class CampaignFaults(Chaos):
             if not copy.served and copy.stage is Stage.READY and node.uuids.index(copy.gpu) not in node.lost
         ]
         if not jobs:
-            return
+            raise NothingToHit
         node, gpu = self.rng.choice(jobs)
         device = node.machine.slots[node.uuids[gpu]].gpu
         free_gib = device.kind.memory_gib - device.memory_used_gib
         if free_gib < 1.0:
-            return
-        with contextlib.suppress(CudaRefusal):
+            raise NothingToHit
+        try:
             pid = node.hold_from_outside(gpu, free_gib - 0.25)
-            self._later(120, 400, lambda: node.machine.vacate(pid))
+        except CudaRefusal:
+            raise NothingToHit from None
+        self._later(120, 400, lambda: node.machine.vacate(pid))
 
     def cap_lowered(self) -> None:
         """Caps a GPU below what it draws."""
@@ -252,7 +258,7 @@ class CampaignFaults(Chaos):
         """Tries to rewrite and to delete a closed interval."""
         row = self.rng.choice(self.simulation.database.read(lambda c: list(c.execute(CLOSED))) or [None])
         if row is None:
-            return
+            raise NothingToHit
         with psycopg.connect(libpq_url(self.tools.database_url), autocommit=True) as connection:
             for statement in (
                 "UPDATE usage_interval SET ended_at = ended_at + interval '1 hour' WHERE node = %s AND id = %s",

@@ -51,8 +51,10 @@ class Campaign(PeopleFaults):
             new = Counter(kind for state, kind in self._possible - self.pairs if state in present)
             weights = [times * (1 + self.preference * new[kind]) for kind, times in kinds.items()]
             name = self.rng.choices(list(kinds), weights)[0]
-        self.pairs |= {(state, name) for state in present} & self._possible
-        return super().strike(name)
+        struck = super().strike(name)
+        if self.has_hit:
+            self.pairs |= {(state, struck) for state in present} & self._possible
+        return struck
 
     def __post_init__(self) -> None:
         super().__post_init__()
