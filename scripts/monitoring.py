@@ -149,8 +149,8 @@ ALERTS = (
     ),
     Alert(
         "ManyDown", 'sum(increase(gpuwright_events_total{reason="many_down"}[15m])) > 0', "0m", "page",
-        "More than a third of all copies went down within a minute; nothing moves for ten minutes.",
-        "`gpuwright events --reason many_down` says what they share: a service, a model, a template. Look there first.",
+        "More than a third of all copies or nodes went down within a minute; nothing moves for ten minutes.",
+        "`gpuwright events --reason many_down` says what they share: a model, a template, a folder. Look there first.",
     ),
     Alert(
         "Shedding", "gpuwright_service_shed_ratio > 0", "5m", "page",

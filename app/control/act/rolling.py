@@ -204,7 +204,7 @@ def _events(generation: int, before: str, after: PlanState, step: Advance) -> li
     if step.freed:
         found.append(event_of(Reason.ROLLOUT_BLOCKED, step.freed, kind="Plan", name=name, generation=generation))
     found += [
-        event_of(notice.reason, notice.message, kind="Service" if notice.owner else "", name=notice.owner)
+        event_of(notice.reason, notice.message, kind=notice.kind, name=notice.owner or notice.tenant)
         for notice in step.notices
     ]
     if step.stopped_reason == Reason.INSTANCE_DOWN and before != PlanState.ROLLING:

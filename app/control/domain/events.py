@@ -136,7 +136,7 @@ class Reason(StrEnum):
     MANY_DOWN = (
         "many_down",
         "alarm",
-        "More than a third of all copies went down within a minute: a shared cause is likely, so nothing moves.",
+        "More than a third of all copies or nodes went down within a minute: the cause is shared, so nothing moves.",
     )
     CAPACITY_AT_RISK = (
         "capacity_at_risk",

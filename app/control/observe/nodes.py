@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from math import inf
 from typing import Any
 
 import msgspec
@@ -19,14 +20,20 @@ from app.store.fleet.planner_reads import ObservedNode
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """For how long silence is forgiven: a node that was to be reclaimed by now is lost as soon as it is silent."""
+    """For how long silence is forgiven: a node that was to be reclaimed by now is lost as soon as it is silent.
+
+    Nodes that are `held`, as many went silent at once, are not lost.
+    """
 
     lost_after_seconds: float
     reclaimed_at: Mapping[str, datetime]
     now: datetime
+    held: Collection[str] = ()
 
     def seconds(self, node: str) -> float:
         """Returns the silence after which the node counts as lost."""
+        if node in self.held:
+            return inf
         deadline = self.reclaimed_at.get(node)
         is_over = deadline is not None and self.now >= deadline
         return min(SILENT_SECONDS, self.lost_after_seconds) if is_over else self.lost_after_seconds

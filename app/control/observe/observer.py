@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TypeAlias
@@ -149,7 +149,7 @@ class Observer:
         last_reports = {row.name: row.received_at for row in rows if row.received_at}
         silent = self.silence.seconds(last_reports, at)
         unheard = self.silence.unheard(last_reports, at)
-        patience = Patience(self._lost_after, reclaim_times(reading.cordons), at)
+        patience = Patience(self._lost_after, reclaim_times(reading.cordons), at, _held_nodes(reading.plan))
         return node_statuses(rows, silent, reading.cordons, patience, unheard)
 
     def world(self, connection: Connection) -> tuple[DeclaredObject, ...]:
@@ -187,7 +187,7 @@ class Observer:
         # The last report of a silent node says nothing of now, even if the silence is the control plane's own.
         silent = frozenset(node for node, _, at in received if (now - at).total_seconds() > SILENT_SECONDS)
         reclaimed_at = reclaim_times(reading.cordons)
-        patience = Patience(self._lost_after, reclaimed_at, now)
+        patience = Patience(self._lost_after, reclaimed_at, now, _held_nodes(reading.plan))
         lost = frozenset(node for node, seconds in silent_seconds.items() if seconds > patience.seconds(node))
         ailing = frozenset(
             (node, gpu.index)
@@ -220,6 +220,11 @@ class Observer:
                         planned[name] = planned.get(name, 0.0) + instance.rate_per_second
             self._in_force = ((plan.desired, plan.body), desired, planned)
         return desired, planned
+
+
+def _held_nodes(plan: PlanInForce | None) -> Sequence[str]:
+    """Returns the silent nodes that do not count as lost yet, as many went silent at once."""
+    return tuple(plan.progress.get("held_nodes", ())) if plan else ()
 
 
 def content_of(assignment: Assignment) -> NodeDesired:

@@ -1,50 +1,28 @@
 """Watches what runs after its rollout: a copy that stays down falls, and starts elsewhere as if it had not started.
 
 A service that falls wherever it is started is the likely cause itself and is not moved. If much goes down at once,
-something shared is the cause: nothing moves for a while, and after that one copy after the other.
+something shared is the cause: nothing moves for a while, and after that a part each minute.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from agents.contract.assignments import AssignedInstance
-from app.control.domain.desired import Desired, FleetStatus, InstanceStatus
+from app.control.domain.desired import Desired, FleetStatus
 from app.control.domain.events import Reason
 from app.control.domain.failures import PlaceFailure
 from app.control.rollout.check import HARMLESS, StepFailure, start_limit
+from app.control.rollout.many_down import DownCopy, DownFleet, find_silent, is_held, take_turns, watch_moves
 from app.control.rollout.reporting import is_current, last_report
 from app.control.rollout.rules import DownSpell, RolloutNotice, RolloutRules, RolloutState
 from app.control.rollout.suspects import STEADY_SECONDS, age_failures, note_failures
 
 RUNNING_STAGES = ("routing", "ready")  # a copy that only waits for its gateway would wait elsewhere, too
 MOST_TIMES = 3  # that a copy goes down before it falls at once
-MANY_SECONDS = 60.0  # within which copies that go down are likely to have one cause
-MANY_SHARE, FEWEST_MANY = 1 / 3, 3
-HELD_SECONDS = 600.0  # for which nothing moves
 BY_HAND = "; it stays there, as its mode is not auto"
-PAUSE_SECONDS = 60.0  # between two moves after that
-
-
-@dataclass(frozen=True, slots=True)
-class _Down:
-    """An instance that does not run."""
-
-    instance: AssignedInstance
-    node: str
-    status: InstanceStatus | None
-    at: float  # when its node reported
-
-    @property
-    def place(self) -> tuple[str, int]:
-        return self.node, self.instance.gpu
-
-    def describe(self, spell: DownSpell) -> str:
-        what = f"{self.instance.id} on {self.node}/{self.instance.gpu} has been down for {self.at - spell.since:.0f} s"
-        times = f" and went down {spell.times} times" if spell.times > 1 else ""
-        why = ": ".join(filter(None, (self.status.reason, self.status.message))) if self.status else ""
-        return f"{what}{times}{f': {why}' if why else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +39,13 @@ def find_falls(
 ) -> FoundFalls:
     """Finds the copies that have been down for too long, by their nodes' own reports."""
     looked = _look(assigned, observed, state, now)
-    down = looked.down
-    spells = dict(_spells(state.down, down, assigned, observed, now))
+    spells = dict(_spells(state.down, looked.down, assigned, observed, now))
     state = replace(state, down=spells, failures=age_failures(state.failures, looked.well, now))
-    movable = {id_: found for id_, found in sorted(down.items()) if found.instance.owner not in state.suspects}
-    state, notices = _detect_many_down(state, movable, looked.count, rules, now)
-    due = [found for id_, found in movable.items() if _is_due(found, spells[id_], rules)]
-    fallen = [found for found in due if found.instance.owner not in rules.by_hand]
-    stays: tuple[RolloutNotice, ...] = ()
-    if state.many_down_since:
-        fallen = _pick_next(fallen, state, now)
-    else:
-        state, stays = _tell_by_hand(state, due, rules)
-    messages = {found.instance.id: found.describe(spells[found.instance.id]) for found in fallen}
+    state, notices = watch_moves(state, looked.fleet, assigned, observed, rules, now)
+    due = [found for id_, found in sorted(looked.fleet.copies.items()) if _is_due(found, spells[id_], rules)]
+    state, fallen = take_turns(state, [found for found in due if found.instance.owner not in rules.by_hand], now)
+    state, stays = _tell_by_hand(state, due, rules)
+    messages = {found.instance.id: _describe(found, spells[found.instance.id]) for found in fallen}
     failed = [(PlaceFailure(found.instance.owner, found.place, now), messages[found.instance.id]) for found in fallen]
     state, suspected = note_failures(state, failed, now)
     moving = [found.instance for found in fallen if found.instance.owner not in state.suspects]
@@ -81,14 +53,27 @@ def find_falls(
     return FoundFalls(state, failures, (*notices, *stays, *suspected))
 
 
+def _describe(found: DownCopy, spell: DownSpell) -> str:
+    what = f"{found.instance.id} on {found.node}/{found.instance.gpu} has been down for {found.at - spell.since:.0f} s"
+    times = f" and went down {spell.times} times" if spell.times > 1 else ""
+    why = ": ".join(filter(None, (found.status.reason, found.status.message))) if found.status else ""
+    return f"{what}{times}{f': {why}' if why else ''}"
+
+
 def _tell_by_hand(
-    state: RolloutState, due: Iterable[_Down], rules: RolloutRules
+    state: RolloutState, due: Iterable[DownCopy], rules: RolloutRules
 ) -> tuple[RolloutState, tuple[RolloutNotice, ...]]:
     """Tells once of copies that stay where they are, as a person moves their services."""
-    found = [each for each in due if each.instance.owner in rules.by_hand and not state.down[each.instance.id].is_told]
+    found = [
+        each
+        for each in due
+        if each.instance.owner in rules.by_hand
+        and not state.down[each.instance.id].is_told
+        and not is_held(state, each.instance.tenant)
+    ]
     told = {each.instance.id: replace(state.down[each.instance.id], is_told=True) for each in found}
     notices = tuple(
-        RolloutNotice(Reason.INSTANCE_DOWN, each.describe(told[each.instance.id]) + BY_HAND, each.instance.owner)
+        RolloutNotice(Reason.INSTANCE_DOWN, _describe(each, told[each.instance.id]) + BY_HAND, each.instance.owner)
         for each in found
     )
     return replace(state, down={**state.down, **told}) if told else state, notices
@@ -96,10 +81,10 @@ def _tell_by_hand(
 
 @dataclass(frozen=True, slots=True)
 class _Looked:
-    """What is down although nothing is under way there, of how many copies, and the services that run well."""
+    """What is down although nothing is under way there, what of it could move, and the services that run well."""
 
-    down: dict[str, _Down]
-    count: int
+    down: dict[str, DownCopy]
+    fleet: DownFleet
     well: frozenset[str]
 
 
@@ -107,8 +92,9 @@ def _look(assigned: Desired, observed: FleetStatus, state: RolloutState, now: fl
     # A step that began while a copy was down does not hide that it is; any other is followed by itself.
     busy = {*state.pending, *(canary.instance for canary in state.canaries.values())}
     fell = {id_ for id_, spell in state.down.items() if not spell.up_since}
-    down: dict[str, _Down] = {}
-    count = 0
+    down: dict[str, DownCopy] = {}
+    counts: Counter[str] = Counter()
+    by_node: Counter[str] = Counter()
     running: set[str] = set()
     troubled = {line.owner for wanted in assigned.values() for line in wanted.instances if line.id in busy}
     for node, wanted in assigned.items():
@@ -121,13 +107,18 @@ def _look(assigned: Desired, observed: FleetStatus, state: RolloutState, now: fl
                 continue
             if any((node, gpu) in observed.ailing for gpu in instance.all_gpus):
                 continue
-            count += 1
+            if instance.owner not in state.suspects:
+                counts[instance.owner] += 1
+                by_node[node] += 1
             if not runs(instance, node, observed):
-                down[instance.id] = _Down(instance, node, observed.instances.get(instance.id), at)
+                down[instance.id] = DownCopy(instance, node, observed.instances.get(instance.id), at)
                 troubled.add(instance.owner)
             else:
                 running.add(instance.owner)
-    return _Looked(down, count, frozenset(running - troubled))
+    silent = find_silent(observed, now)
+    nodes = len({*assigned, *observed.reported_at} - observed.lost | set(silent))
+    movable = {id_: found for id_, found in down.items() if found.instance.owner not in state.suspects}
+    return _Looked(down, DownFleet(movable, counts, by_node, silent, nodes), frozenset(running - troubled))
 
 
 def runs(instance: AssignedInstance, node: str, observed: FleetStatus) -> bool:
@@ -137,7 +128,7 @@ def runs(instance: AssignedInstance, node: str, observed: FleetStatus) -> bool:
 
 
 def _spells(
-    before: Mapping[str, DownSpell], down: Mapping[str, _Down], assigned: Desired, observed: FleetStatus, now: float
+    before: Mapping[str, DownSpell], down: Mapping[str, DownCopy], assigned: Desired, observed: FleetStatus, now: float
 ) -> Iterator[tuple[str, DownSpell]]:
     """Yields the spells that go on: one ends when the copy has run steadily again."""
     for id_, found in down.items():
@@ -165,7 +156,7 @@ def _spells(
             yield id_, known if known.up_since else replace(known, up_since=at)
 
 
-def _is_due(found: _Down, spell: DownSpell, rules: RolloutRules) -> bool:
+def _is_due(found: DownCopy, spell: DownSpell, rules: RolloutRules) -> bool:
     """Returns whether the copy has been down for too long: one that rises again has the time of a start."""
     if spell.times >= MOST_TIMES:
         return True
@@ -173,40 +164,3 @@ def _is_due(found: _Down, spell: DownSpell, rules: RolloutRules) -> bool:
     rises = status is not None and (bool(status.rising) or status.reason in HARMLESS)
     limit = start_limit(found.instance, found.node, rules) if rises else 0.0
     return found.at - spell.since >= max(rules.down_seconds, limit)
-
-
-def _detect_many_down(
-    state: RolloutState, down: Mapping[str, _Down], count: int, rules: RolloutRules, now: float
-) -> tuple[RolloutState, tuple[RolloutNotice, ...]]:
-    """Notes when so much goes down within a minute that something shared is the cause, and when that is over."""
-    if state.many_down_since:
-        is_over = len(down) < max(FEWEST_MANY, MANY_SHARE * count)
-        return (replace(state, many_down_since=0.0) if is_over else state), ()
-    begun = now - MANY_SECONDS - rules.down_seconds
-    lately = [found for id_, found in down.items() if state.down[id_].since > begun]
-    is_of_one_node = len({found.node for found in lately}) < 2  # that node is the cause, and others may do better
-    if is_of_one_node or len(lately) < FEWEST_MANY or len(lately) <= MANY_SHARE * count:
-        return state, ()
-    message = (
-        f"{len(lately)} of {count} copies went down within a minute, and nothing moves; {_describe_shared(lately)}"
-    )
-    return replace(state, many_down_since=now), (RolloutNotice(Reason.MANY_DOWN, message),)
-
-
-def _describe_shared(down: Sequence[_Down]) -> str:
-    """Names what all of them share."""
-    names = {
-        "service": {found.instance.owner for found in down},
-        "model": {found.instance.model for found in down},
-        "template": {found.instance.template for found in down},
-        "reason": {found.status.reason if found.status else "" for found in down},
-    }
-    shared = [f"{what} {value}" for what, values in names.items() if len(values) == 1 for value in values if value]
-    return f"all of them share {', '.join(shared)}" if shared else "they share nothing but the time"
-
-
-def _pick_next(due: Sequence[_Down], state: RolloutState, now: float) -> list[_Down]:
-    """Returns the copy that may move although much is down: none for a while, then one at a time."""
-    last = max((failure.at for failure in state.failures if failure.place), default=0.0)
-    waits = now - state.many_down_since < HELD_SECONDS or now - last < PAUSE_SECONDS
-    return [] if waits else list(due[:1])

@@ -95,11 +95,25 @@ class DownSpell:
 
 @dataclass(frozen=True, slots=True)
 class RolloutNotice:
-    """What has happened to a service, or to the fleet where none is named: an event says it."""
+    """What has happened to a service, to a tenant, or to the fleet where none is named: an event says it."""
 
     reason: Reason
     message: str
     owner: str = ""
+    tenant: str = ""
+
+    @property
+    def kind(self) -> str:
+        return "Service" if self.owner else "Tenant" if self.tenant else ""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldMoves:
+    """The time in which nothing that is down moves, and the parts that have moved since."""
+
+    since: float  # seconds
+    turns: int = 0
+    moved_at: float = 0.0  # the last turn, seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +137,8 @@ class RolloutState:
     down: Mapping[str, DownSpell] = field(default_factory=dict)  # by instance
     failures: tuple[PlaceFailure, ...] = ()  # that still count, the oldest first
     suspects: tuple[str, ...] = ()  # services that fall wherever they are: they are not moved
-    many_down_since: float = 0.0  # when so much went down at once that nothing moves; 0: it did not
+    held: Mapping[str, HeldMoves] = field(default_factory=dict)  # by tenant, or of all: much of it went down at once
+    held_nodes: tuple[str, ...] = ()  # that are silent and do not count as lost yet, as they went so together
 
 
 @dataclass(frozen=True, slots=True)

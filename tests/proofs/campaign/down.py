@@ -152,8 +152,7 @@ class DownFaults(IdentityFaults):
         view = planner.store.view()
         rollout = view.plan.rollout if view.plan else {}
         before, self._down_seconds = self._down_seconds, {}
-        if rollout.get("many_down_since"):
-            return
+        held = rollout.get("held", {})
         for node in self.nodes:
             if not self._is_heard(node) or node.name not in view.assigned:
                 continue
@@ -161,6 +160,8 @@ class DownFaults(IdentityFaults):
             for line in view.assigned[node.name].instances:
                 key = (node.name, line.id)
                 if not line.service or line.id in running or line.id in rollout.get("pending", {}):
+                    continue
+                if "" in held or line.tenant in held:
                     continue
                 if line.gpu in node.lost or self._is_named(line.owner, rollout.get("suspects", ())):
                     continue

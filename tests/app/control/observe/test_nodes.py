@@ -63,6 +63,13 @@ def test_without_a_notice_a_silent_node_is_lost_after_the_usual_time() -> None:
     assert status(121.0).state == "lost"
 
 
+def test_a_node_that_is_held_as_many_went_silent_at_once_is_not_lost() -> None:
+    rows = [ObservedNode(name, GPUS, NOW, 1, None) for name in ("n1", "n2")]
+    patience = Patience(LOST_AFTER_SECONDS, {}, NOW, held=("n1",))
+    found = node_statuses(rows, {"n1": 1000.0, "n2": 1000.0}, (), patience)
+    assert {name: status.state for name, status in found.items()} == {"n1": "silent", "n2": "lost"}
+
+
 def test_a_node_that_was_silent_before_the_leader_began_is_not_planned_on() -> None:
     rows = [ObservedNode(name, GPUS, NOW, 1, None) for name in ("n1", "n2")]
     found = node_statuses(rows, {"n1": 1.0, "n2": 1.0}, (), Patience(120.0, {}, NOW), {"n2"})

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 
 import msgspec
 
 from app.control.domain.desired import Desired, InstanceStatus
 from app.control.domain.events import Reason
-from app.control.domain.failures import PlaceFailure
 from app.control.rollout import Advance, RolloutState, after_outage
-from app.control.rollout.falls import HELD_SECONDS, PAUSE_SECONDS
 from app.control.rollout.rules import PendingStep, RolloutNotice, RolloutRules
 from app.control.rollout.suspects import STEADY_SECONDS
 from tests.app.control.rollout.fleets import a_job, a_node, advance, all_serve, an_instance, rules
@@ -146,65 +143,6 @@ def test_a_service_that_runs_well_between_its_falls_is_no_suspect() -> None:
         rollout.look(1, {"a": InstanceStatus("gone")})
 
 
-def many(count: int) -> DoneRollout:
-    copies = {f"i{number}": an_instance(f"i{number}", f"s{number}", gpu=number) for number in range(count)}
-    return DoneRollout({f"n{node}": a_node(*list(copies.values())[node - 1 :: 3]) for node in (1, 2, 3)})
-
-
-def test_if_much_goes_down_at_once_nothing_moves_and_one_alarm_says_what_is_shared() -> None:
-    rollout = many(9)
-    down = {f"i{number}": EXITED for number in range(4)}
-    told: list[RolloutNotice] = []
-    while rollout.seconds < HELD_SECONDS / 2:
-        step = rollout.look(5, down)
-        assert not step.stopped_reason
-        told += step.notices
-    (alarm,) = told
-    assert alarm.reason is Reason.MANY_DOWN
-    assert alarm.message == (
-        "4 of 9 copies went down within a minute, and nothing moves; all of them share template serve, reason exited"
-    )
-    rollout.look(5, QUIET)
-    assert not rollout.state.many_down_since
-
-
-def test_after_a_while_one_copy_after_the_other_moves_although_much_is_down() -> None:
-    rollout = many(9)
-    moved: list[float] = []
-    while len(moved) < 4:
-        step = rollout.look(5, {f"i{number}": EXITED for number in range(len(moved), 8)})
-        if step.stopped_reason:
-            assert len(step.notices) == 1
-            moved.append(rollout.seconds)
-    assert moved[0] >= HELD_SECONDS
-    assert all(later - earlier >= PAUSE_SECONDS for earlier, later in pairwise(moved))
-
-
-def test_jobs_that_fail_delay_no_move_while_much_is_down() -> None:
-    rollout = many(9)
-    while rollout.seconds < HELD_SECONDS + 2 * PAUSE_SECONDS:
-        failed = PlaceFailure("shop/train", None, NOW.timestamp() + rollout.seconds)
-        rollout.state = replace(rollout.state, failures=(*rollout.state.failures, failed))
-        rollout.look(5, {f"i{number}": EXITED for number in range(8)})
-    assert [failure.place for failure in rollout.state.failures if failure.place]
-
-
-def test_what_does_not_move_keeps_nobody_else_waiting_while_much_is_down() -> None:
-    rollout = many(9)
-    owners = {line.id: line.owner for wanted in rollout.assigned.values() for line in wanted.instances}
-    rollout.rules = replace(rollout.rules, by_hand=frozenset({owners["i0"]}))
-    moved: set[str] = set()
-    while rollout.seconds < HELD_SECONDS + 10 * PAUSE_SECONDS:
-        moved |= {failure.owner for failure in rollout.look(5, {f"i{n}": EXITED for n in range(6)}).state.failures}
-    assert moved == {owners[f"i{n}"] for n in range(1, 6)}
-
-
-def test_a_third_of_the_copies_moves_at_once() -> None:
-    rollout = many(9)
-    step, _ = rollout.until_it_falls({f"i{number}": EXITED for number in range(3)})
-    assert len(step.state.failures) == 3
-
-
 def test_a_step_that_begins_while_a_copy_is_down_neither_hides_that_nor_brings_its_old_shape_back() -> None:
     rollout = DoneRollout({"n1": a_node(A)})
     rollout.look(10, {"a": EXITED})
@@ -215,14 +153,6 @@ def test_a_step_that_begins_while_a_copy_is_down_neither_hides_that_nor_brings_i
     assert seconds < rollout.rules.down_seconds
     assert step.desired == {"n1": a_node()}
     assert not step.state.pending
-
-
-def test_what_goes_down_on_one_node_alone_moves_however_much_it_is() -> None:
-    copies = [an_instance(f"i{number}", f"s{number}", gpu=number) for number in range(4)]
-    rollout = DoneRollout({"n1": a_node(*copies), "n2": a_node(A)})
-    step, _ = rollout.until_it_falls({copy.id: EXITED for copy in copies})
-    assert len(step.state.failures) == 4
-    assert not step.state.many_down_since
 
 
 def test_what_a_person_moves_stays_and_is_told_of_once() -> None:
