@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from app.control.act.jobs import JobRounds, apply_plan_to_jobs
 from app.control.act.looking import look_at_fleet
 from app.control.act.operating import expire_proposal, roll_back_plan
-from app.control.act.rolling import look_at_copies, take_rollout_step
+from app.control.act.rolling import CopyLook, take_rollout_step
 from app.control.cycle import CycleBudget, run_cycle
 from app.control.decide.around import asked_about
 from app.control.decide.last_question import CycleResult, LastQuestion
@@ -71,6 +71,7 @@ class Planner:
     _stepped_at: datetime | None = None
     _proven: frozenset[str] = frozenset()  # shapes that have run in this fleet
     _troubles: TroubleWatch = field(init=False)
+    _copies: CopyLook = field(init=False)
     _advancing: threading.Lock = field(default_factory=threading.Lock)
     _answering: threading.Lock = field(default_factory=threading.Lock)
 
@@ -258,7 +259,7 @@ class Planner:
             gap = self._stepped_at is None or view.at > self._stepped_at + LONGEST_GAP
             step = take_rollout_step(self.store, view, self._proven, self.loads.trials, after_a_gap=gap)
             self._stepped_at = view.at
-            self._announcer.copies = look_at_copies(view)
+            self._announcer.copies = self._copies.count(view)
             self._lane.is_paused = view.plan is not None and view.plan.state == PlanState.PAUSED
             self._lane.moved(step.moving, view.at)
             self._jobs.advance(self.store, view, self.loads.take_job_readings)
@@ -294,7 +295,6 @@ class Planner:
         metrics.show_rollout(None)
 
     def _begin_afresh(self) -> None:
-        self._troubles = TroubleWatch()
-        self._lane = FastLane(self.store, self.solver)
-        self._announcer = Announcer(self.store.database, self.solver, self.store.skip_statuses, self.currency)
-        self._jobs = JobRounds()
+        self._troubles, self._copies = TroubleWatch(), CopyLook()
+        self._announcer = Announcer(self.store.database, self.solver, self.currency, self.store.skip_statuses)
+        self._lane, self._jobs = FastLane(self.store, self.solver), JobRounds()

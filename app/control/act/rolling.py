@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -14,11 +14,13 @@ from app.control.domain.desired import CopyCounts, Desired
 from app.control.domain.events import NewEvent, Reason, event_of, reason_of
 from app.control.domain.leading import FleetView, RolloutProgress
 from app.control.domain.mode import AUTO, read_modes
+from app.control.domain.policy import policy_spec
 from app.control.domain.readings import CopyTrial
+from app.control.domain.specs import down_seconds
 from app.control.measure import metrics
 from app.control.record.planner_store import PlannerStore
 from app.control.rollout import Advance, RolloutState, advance, after_outage, begin
-from app.control.rollout.counts import count_copies
+from app.control.rollout.counts import CopyMarks, count_copies, find_unrouted
 from app.control.rollout.rules_of import rules_of
 
 Answering = Callable[[Mapping[str, AssignedInstance]], Mapping[str, CopyTrial]]
@@ -86,14 +88,25 @@ def take_rollout_step(
     return RolloutStepResult(step.done or state is not PlanState.ROLLING, moving, len(step.changed), calls_for)
 
 
-def look_at_copies(view: FleetView) -> Mapping[str, CopyCounts]:
-    """Returns, for every declared service, how many copies are planned, run and are routed to."""
-    services = [item.full_name for item in view.declared if item.kind == "Service"]
-    rollout = view.plan.rollout if view.plan else {}
-    pending, suspects = rollout.get("pending", {}), rollout.get("suspects", ())
-    copies = count_copies(services, view.target, view.status, pending, suspects)
-    metrics.show_copies(copies)
-    return copies
+@dataclass(slots=True)
+class CopyLook:
+    """Looks again and again at how many copies of services are planned, run and are routed to."""
+
+    _unrouted: Mapping[str, float] = field(default_factory=dict)  # by instance, since when
+
+    def count(self, view: FleetView) -> Mapping[str, CopyCounts]:
+        """Returns the counts of every declared service."""
+        services = [item.full_name for item in view.declared if item.kind == "Service"]
+        rollout, now = view.plan.rollout if view.plan else {}, view.at.timestamp()
+        self._unrouted = find_unrouted(self._unrouted, view.target, view.status, now)
+        marks = CopyMarks(
+            frozenset(rollout.get("pending", ())),
+            frozenset(rollout.get("suspects", ())),
+            {id_: now - since for id_, since in self._unrouted.items()},
+        )
+        copies = count_copies(services, view.target, view.status, marks, down_seconds(policy_spec(view.declared)))
+        metrics.show_copies(copies)
+        return copies
 
 
 def _hurried(view: FleetView) -> frozenset[str]:

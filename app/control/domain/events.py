@@ -158,6 +158,7 @@ class Reason(StrEnum):
     ALL_PLANNED = "all_planned", "info", "The plan carries the whole load of a service; copies may still have to start."
     UNSERVED = "unserved", "warning", "The plan does not serve the whole load of a service."
     ALL_ROUTED = "all_routed", "info", "All planned copies of a service run and get requests."
+    COPIES_STARTING = "copies_starting", "info", "Planned copies of a service start, or wait for their routes."
     COPIES_MISSING = "copies_missing", "warning", "Fewer copies of a service get requests than are planned."
     SLO_ATTAINED = "slo_attained", "info", "A service meets its SLO."
     SLO_MISSED = "slo_missed", "warning", "Too many requests of a service are answered late."

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from math import exp
 
+from agents.contract.fields import UP_STAGES
 from app.control.domain.events import NewEvent, Reason, event_of
 from app.control.domain.readings import JobReading
 from app.control.jobs.ends import predicted_end, soonest_end
@@ -22,7 +23,6 @@ FAILURE_INTERVAL = timedelta(seconds=60)  # a job that is still down after it co
 PACE_SECONDS = 60.0  # time constant of the measured pace
 NEAR_END = timedelta(seconds=30)  # of work: a job that exits twice this close to its end is done
 ON_TIME_SHARE = 0.95  # of the time to its deadline: a late job that needs less is on time again
-RUNNING_STAGES = ("ready", "routing")
 OWN_FAULTS = frozenset({
     "exited", "not_started", "not_warm", "not_under_mps", "limit_not_in_force", "refused_arguments", "no_template",
     "not_admitted",
@@ -145,7 +145,7 @@ class _Life:
             self._fail(reading.message)
         elif reading.reason in OWN_FAULTS:
             self._count_failure(reading)
-        elif reading.stage in RUNNING_STAGES or reading.units > state.reported_units:
+        elif reading.stage in UP_STAGES or reading.units > state.reported_units:
             self.state = replace(self.state, is_down=False, failed_at=None)
             if self.state.phase is JobPhase.STARTING:
                 self._start()

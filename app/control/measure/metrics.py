@@ -151,7 +151,8 @@ class FigureCollector(Collector):
         )
         yield _gauge("gpuwright_plan_gap_ratio", "Gap between cost and bound, as a share of the bound.", now.gap)
         yield _by("gpuwright_held_back", "Changes held back, by reason.", "reason", now.held_back)
-        yield _by("gpuwright_nodes", "Nodes, by state.", "state", now.nodes)
+        states = "reporting, incomplete, silent, lost, reclaimed, mismatch or never"
+        yield _by("gpuwright_nodes", f"Nodes, by state: {states}.", "state", now.nodes)
         yield _by("gpuwright_jobs", "Jobs, by phase.", "phase", now.jobs)
         yield _gauge("gpuwright_releasable_nodes", "Nodes that could be returned.", now.releasable_nodes)
         yield _gauge("gpuwright_releasable_per_hour", "Savings if they were returned.", now.releasable_per_hour)

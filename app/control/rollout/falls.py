@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from agents.contract.assignments import AssignedInstance
+from agents.contract.fields import UP_STAGES
 from app.control.domain.desired import Desired, FleetStatus
 from app.control.domain.events import Reason
 from app.control.domain.failures import PlaceFailure
@@ -20,7 +21,6 @@ from app.control.rollout.reporting import is_current, last_report
 from app.control.rollout.rules import DownSpell, RolloutNotice, RolloutRules, RolloutState
 from app.control.rollout.suspects import STEADY_SECONDS, age_failures, note_failures
 
-RUNNING_STAGES = ("routing", "ready")  # a copy that only waits for its gateway would wait elsewhere, too
 MOST_TIMES = 3  # that a copy goes down before it falls at once
 BY_HAND = "; it stays there, as its mode is not auto"
 
@@ -124,7 +124,8 @@ def _look(assigned: Desired, observed: FleetStatus, state: RolloutState, now: fl
 def runs(instance: AssignedInstance, node: str, observed: FleetStatus) -> bool:
     """Returns whether it runs as its node has reported; a node that has yet to apply its assignment says nothing."""
     status = observed.instances.get(instance.id)
-    return status.stage in RUNNING_STAGES if status else not is_current(node, observed)
+    # A copy that only waits for its gateway would wait elsewhere, too.
+    return status.stage in UP_STAGES if status else not is_current(node, observed)
 
 
 def _spells(

@@ -122,10 +122,10 @@ def describe_running(copies: CopyCounts) -> Statement:
     if copies.routed >= copies.planned > 0:
         return Statement("Running", TRUE, Reason.ALL_ROUTED, "all planned copies are routed")
     if not copies.planned:
-        return Statement("Running", UNKNOWN, Reason.COPIES_MISSING, "no copy is planned")
+        return Statement("Running", UNKNOWN, Reason.UNSERVED, "no copy is planned")
     if not copies.why:
         status = TRUE if copies.routed else UNKNOWN
-        return Statement("Running", status, Reason.ALL_ROUTED, "copies start, or wait for their routes")
+        return Statement("Running", status, Reason.COPIES_STARTING, "copies start, or wait for their routes")
     why = Reason.SERVICE_SUSPECT if copies.is_suspect else Reason.COPIES_MISSING
     message = f"{copies.routed} of {copies.planned} planned copies are routed; {copies.why}"
     if copies.is_suspect:

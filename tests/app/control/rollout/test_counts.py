@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from app.control.domain.desired import CopyCounts, FleetStatus, InstanceStatus
-from app.control.rollout.counts import count_copies
+from app.control.domain.specs import DOWN_SECONDS
+from app.control.rollout.counts import PROBE_SECONDS, CopyMarks, count_copies, find_unrouted
 from tests.app.control.rollout.fleets import a_job, a_node, an_instance
 
 TARGET = {"n1": a_node(an_instance("a"), an_instance("b"), a_job("j")), "n2": a_node(an_instance("c"))}
@@ -13,13 +14,31 @@ WAITING = InstanceStatus("routing", rising="routing")
 EXITED = InstanceStatus(reason="exited", message="no such file; failed 3 times")
 
 
-def counts(status: FleetStatus, *pending: str, suspects: tuple[str, ...] = ()) -> CopyCounts:
-    return count_copies([SEARCH, "shop/none"], TARGET, status, pending, suspects)[SEARCH]
+def counts(status: FleetStatus, *pending: str, suspects: tuple[str, ...] = (), unrouted: float = 0.0) -> CopyCounts:
+    """Returns the counts of a service, if every copy that is not routed has waited for so many seconds."""
+    waits = find_unrouted({}, TARGET, status, 0.0)
+    marks = CopyMarks(frozenset(pending), frozenset(suspects), dict.fromkeys(waits, unrouted))
+    return count_copies([SEARCH, "shop/none"], TARGET, status, marks, DOWN_SECONDS)[SEARCH]
 
 
 def test_copies_that_run_and_those_that_are_routed_are_counted_apart() -> None:
     status = FleetStatus({"a": READY, "b": WAITING, "c": READY})
     assert counts(status) == CopyCounts(planned=3, running=3, routed=2)
+
+
+def test_a_copy_that_no_gateway_sends_requests_to_is_named_once_it_has_waited_for_long_enough() -> None:
+    status = FleetStatus({"a": READY, "b": InstanceStatus("ready"), "c": READY})
+    assert counts(status, unrouted=DOWN_SECONDS + PROBE_SECONDS - 1).why == ""
+    late = counts(status, unrouted=DOWN_SECONDS + PROBE_SECONDS)
+    assert late == CopyCounts(planned=3, running=3, routed=2, why="b on n1/0 runs, and no gateway sends it requests")
+
+
+def test_a_copy_has_waited_since_it_was_first_seen_without_requests_while_its_node_is_heard() -> None:
+    waiting = FleetStatus({"a": READY, "b": WAITING, "c": WAITING})
+    since = find_unrouted({}, TARGET, waiting, 10.0)
+    assert find_unrouted(since, TARGET, waiting, 20.0) == {"b": 10.0, "c": 10.0}
+    silent = FleetStatus({"a": READY, "b": READY, "c": WAITING}, silent=frozenset({"n2"}))
+    assert find_unrouted(since, TARGET, silent, 30.0) == {}
 
 
 def test_a_copy_that_does_not_run_is_named_with_what_its_node_says() -> None:
@@ -38,4 +57,4 @@ def test_a_copy_that_starts_is_no_trouble_and_one_that_nobody_reports_is() -> No
 
 
 def test_a_service_without_a_copy_is_counted_too() -> None:
-    assert count_copies(["shop/none"], TARGET, FleetStatus(), (), ()) == {"shop/none": CopyCounts()}
+    assert count_copies(["shop/none"], TARGET, FleetStatus(), CopyMarks(), DOWN_SECONDS) == {"shop/none": CopyCounts()}

@@ -62,7 +62,10 @@ def test_what_runs_is_compared_with_what_is_planned() -> None:
         )
     ]
     assert [statement.status for statement in found] == ["True", "True", "Unknown", "Unknown", "False", "False"]
-    assert [statement.why for statement in found[-2:]] == [Reason.COPIES_MISSING, Reason.SERVICE_SUSPECT]
+    assert [statement.why for statement in found] == [
+        Reason.ALL_ROUTED, Reason.COPIES_STARTING, Reason.COPIES_STARTING, Reason.UNSERVED, Reason.COPIES_MISSING,
+        Reason.SERVICE_SUSPECT,
+    ]  # fmt: skip
     assert found[-2].message == f"1 of 2 planned copies are routed; {why}"
     assert found[-1].message.startswith(f"0 of 2 planned copies are routed; {why}; it fails wherever")
     facts = replace(GROUND, copies={"shop/search": CopyCounts(2, 2, 2)})
