@@ -1,5 +1,5 @@
-"""Compares a variant's runtime with the templates that ship with the agent: which arguments they take and need, and
-whether a request as long as a language model's context is served.
+"""Compares a variant's runtime with the templates that ship with the agent: which arguments they take and need, whether
+a request as long as a language model's context is served, and how long a start may take.
 
 A node may have another template of the same name, so an argument that does not fit causes a warning only.
 """
@@ -13,11 +13,12 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class ShippedTemplate:
-    """The names of a template's arguments, of those without a default, and of the one that bounds a request."""
+    """A template's arguments, those without a default, the one that bounds a request, and the limit of a start."""
 
     takes: frozenset[str]
     needs: frozenset[str] = frozenset()
     longest: tuple[str, int] = ("", 0)  # in tokens, with its default
+    start_seconds: float = 120.0  # for which an agent waits until it is warm
 
 
 SHIPPED = {
@@ -39,14 +40,17 @@ SHIPPED = {
         frozenset({"dtype", "maxLength", "memoryShare", "model", "name", "tokensPerIteration"}),
         frozenset({"model"}),
         longest=("maxLength", 4096),
+        start_seconds=900.0,
     ),
     "triton": ShippedTemplate(
-        frozenset({"cudaPoolBytes", "model", "pinnedPoolBytes", "repository"}), frozenset({"model"})
+        frozenset({"cudaPoolBytes", "model", "pinnedPoolBytes", "repository"}), frozenset({"model"}),
+        start_seconds=300.0,
     ),
     "vllm": ShippedTemplate(
         frozenset({"dtype", "kvCacheBytes", "maxLength", "memoryShare", "model", "name", "tokensPerIteration"}),
         frozenset({"model"}),
         longest=("maxLength", 4096),
+        start_seconds=900.0,
     ),
 }  # fmt: skip
 

@@ -20,6 +20,7 @@ from app.control.rollout.making import as_set, in_turn, make, spell_waiting
 from app.control.rollout.reporting import find_lagging, find_overdue
 from app.control.rollout.rules import Advance, RolloutNotice, RolloutRules, RolloutState, WaitingChange
 from app.control.rollout.scene import Scene
+from app.control.rollout.starts import seen_starts
 from app.control.rollout.stopping import StoppedSteps, stop_failed
 from app.control.rollout.swapped import release
 
@@ -102,7 +103,7 @@ def _look_at_steps(
     trials: Mapping[str, CopyTrial],
 ) -> _ReportedSteps:  # fmt: skip
     lagging = find_lagging(state.lagging, observed, now)
-    checked = check(assigned, state.pending, state.leaving, observed, rules, now, lagging)
+    checked = check(assigned, state.pending, state.leaving, observed, rules, now, lagging, seen_starts(state))
     watched = canary.watch_canaries(state.canaries, assigned, checked.pending, observed, trials, rules, now)
     leaving, overdue = find_overdue(checked.leaving, observed, rules, now)
     state = replace(
@@ -112,6 +113,7 @@ def _look_at_steps(
         canaries=watched.canaries,
         proven=tuple(sorted({*state.proven, *watched.passed})),
         lagging=lagging,
+        longest_starts=checked.longest_starts,
     )
     failures = checked.failures
     if watched.failed:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from agents.contract.assignments import AssignedInstance
 from app.control.domain.desired import Desired, FleetStatus, InstanceStatus
 from app.control.domain.events import Reason
-from app.control.domain.specs import START_SECONDS
 from app.control.rollout.capacity import serves
 from app.control.rollout.changes import same_process
 from app.control.rollout.reporting import is_current, last_report, without_silence
 from app.control.rollout.rules import LaggingNode, Leaving, PendingStep, RolloutRules
+from app.control.rollout.starts import SeenStarts, start_limit, start_seconds
 
 # Reasons to stop a copy that did not fail.
 HARMLESS = ("replaced", "not_wanted", "made_room", "gpu_recycled", "not_swapped")
@@ -36,6 +36,7 @@ class Checked:
     pending: Mapping[str, PendingStep]
     leaving: Mapping[str, Leaving]
     failures: tuple[StepFailure, ...] = ()
+    longest_starts: Mapping[str, float] = field(default_factory=dict)  # by key of a profile, seconds
 
 
 def check(
@@ -46,6 +47,7 @@ def check(
     rules: RolloutRules,
     now: float,
     lagging: Mapping[str, LaggingNode],
+    seen: SeenStarts,
 ) -> Checked:
     """Returns the steps that are not finished.
 
@@ -58,7 +60,7 @@ def check(
         if gone.node not in observed.lost and not _is_gone(id_, gone, observed)
     }
     if not pending:
-        return Checked(pending, going)
+        return Checked(pending, going, longest_starts=seen.longest)
     there = {
         instance.id: (node, instance)
         for node, wanted in assigned.items()
@@ -67,6 +69,7 @@ def check(
     }
     unfinished: dict[str, PendingStep] = {}
     failures: list[StepFailure] = []
+    longest = dict(seen.longest)
     for id_, before in sorted(pending.items()):
         if id_ not in there or there[id_][0] in observed.lost:
             continue
@@ -76,7 +79,7 @@ def check(
             unfinished[id_] = replace(step, held_since=0.0)
             continue
         # What a node has reported says nothing of the time after it.
-        look = _Look(instance, node, observed, rules, last_report(node, observed, now), lagging.get(node))
+        look = _Look(instance, node, observed, rules, last_report(node, observed, now), lagging.get(node), seen)
         if rest := _unfinished(step, look):
             why = _failure(rest, look)
             if why and _is_first(rest) and _serves_alone(instance, node, assigned, observed):
@@ -84,7 +87,9 @@ def check(
             unfinished[id_] = rest
             if why:
                 failures.append(StepFailure(id_, why[0], f"{id_} on {node}/{instance.gpu}: {why[1]}"))
-    return Checked(unfinished, going, tuple(failures))
+        elif instance.service and _is_first(step) and not step.returns:
+            longest[look.key] = max(longest.get(look.key, 0.0), look.at - step.since)
+    return Checked(unfinished, going, tuple(failures), longest)
 
 
 def _serves_alone(instance: AssignedInstance, node: str, assigned: Desired, observed: FleetStatus) -> bool:
@@ -106,6 +111,7 @@ class _Look:
     rules: RolloutRules
     at: float  # when its node reported
     behind: LaggingNode | None
+    seen: SeenStarts
 
     @property
     def status(self) -> InstanceStatus | None:
@@ -121,7 +127,11 @@ class _Look:
 
     @property
     def limit(self) -> float:
-        return start_limit(self.instance, self.node, self.rules)
+        return start_limit(self.instance, self.node, self.rules, self.seen)
+
+    @property
+    def key(self) -> str:
+        return self.instance.profile_key(self.rules.gpu_types.get(self.node, ""))
 
 
 def _unfinished(step: PendingStep, look: _Look) -> PendingStep | None:
@@ -228,12 +238,3 @@ def _describe_stage(stage: str, what: str) -> str:
             return f"{what} is ready and does not serve alone"
         case _:
             return f"{what} is still {stage}"
-
-
-def start_seconds(instance: AssignedInstance, node: str, rules: RolloutRules) -> float:
-    return rules.start_seconds.get(instance.profile_key(rules.gpu_types.get(node, "")), START_SECONDS)
-
-
-def start_limit(instance: AssignedInstance, node: str, rules: RolloutRules) -> float:
-    """Returns the seconds in which a step has to come further."""
-    return max(rules.least_seconds, rules.patience * start_seconds(instance, node, rules))

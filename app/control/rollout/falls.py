@@ -15,10 +15,11 @@ from agents.contract.fields import UP_STAGES
 from app.control.domain.desired import Desired, FleetStatus
 from app.control.domain.events import Reason
 from app.control.domain.failures import PlaceFailure
-from app.control.rollout.check import HARMLESS, StepFailure, start_limit
+from app.control.rollout.check import HARMLESS, StepFailure
 from app.control.rollout.many_down import DownCopy, DownFleet, find_silent, is_held, take_turns, watch_moves
 from app.control.rollout.reporting import is_current, last_report
 from app.control.rollout.rules import DownSpell, RolloutNotice, RolloutRules, RolloutState
+from app.control.rollout.starts import SeenStarts, seen_starts, start_limit
 from app.control.rollout.suspects import STEADY_SECONDS, age_failures, note_failures
 
 MOST_TIMES = 3  # that a copy goes down before it falls at once
@@ -42,7 +43,8 @@ def find_falls(
     spells = dict(_spells(state.down, looked.down, assigned, observed, now))
     state = replace(state, down=spells, failures=age_failures(state.failures, looked.well, now))
     state, notices = watch_moves(state, looked.fleet, assigned, observed, rules, now)
-    due = [found for id_, found in sorted(looked.fleet.copies.items()) if _is_due(found, spells[id_], rules)]
+    seen = seen_starts(state)
+    due = [found for id_, found in sorted(looked.fleet.copies.items()) if _is_due(found, spells[id_], rules, seen)]
     state, fallen = take_turns(state, [found for found in due if found.instance.owner not in rules.by_hand], now)
     state, stays = _tell_by_hand(state, due, rules)
     messages = {found.instance.id: _describe(found, spells[found.instance.id]) for found in fallen}
@@ -157,11 +159,11 @@ def _spells(
             yield id_, known if known.up_since else replace(known, up_since=at)
 
 
-def _is_due(found: DownCopy, spell: DownSpell, rules: RolloutRules) -> bool:
+def _is_due(found: DownCopy, spell: DownSpell, rules: RolloutRules, seen: SeenStarts) -> bool:
     """Returns whether the copy has been down for too long: one that rises again has the time of a start."""
     if spell.times >= MOST_TIMES:
         return True
     status = found.status
     rises = status is not None and (bool(status.rising) or status.reason in HARMLESS)
-    limit = start_limit(found.instance, found.node, rules) if rises else 0.0
+    limit = start_limit(found.instance, found.node, rules, seen) if rises else 0.0
     return found.at - spell.since >= max(rules.down_seconds, limit)

@@ -134,6 +134,7 @@ class RolloutState:
     waited_seconds: float = 0.0  # under this plan, in which changes waited with nothing under way
     freed: tuple[str, ...] = ()  # services and jobs whose changes are left out, as they were blocked
     lagging: Mapping[str, LaggingNode] = field(default_factory=dict)  # by node
+    longest_starts: Mapping[str, float] = field(default_factory=dict)  # by key, seconds
     down: Mapping[str, DownSpell] = field(default_factory=dict)  # by instance
     failures: tuple[PlaceFailure, ...] = ()  # that still count, the oldest first
     suspects: tuple[str, ...] = ()  # services that fall wherever they are: they are not moved

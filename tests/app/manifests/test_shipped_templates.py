@@ -18,6 +18,9 @@ def test_the_arguments_of_shipped_templates_are_those_of_their_files() -> None:
         name: frozenset(arg for arg, form_of in form.args.items() if form_of.default is None)
         for name, form in templates.items()
     }
+    assert {name: known.start_seconds for name, known in SHIPPED.items()} == {
+        name: form.start_seconds for name, form in templates.items()
+    }
     assert isinstance(templates["vllm"].args["model"], PathArg)
     for name, known in SHIPPED.items():
         argument, default = known.longest

@@ -6,8 +6,9 @@ the cause.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from sqlalchemy import text
 
@@ -30,10 +31,16 @@ DOWN_FAULTS = (
 )
 LOOKS_SECONDS = 5.0  # between two looks at what runs
 NOTICED_SECONDS = 25.0  # by the agent: a check every twenty seconds, and two more
-START_SECONDS = 60.0  # the least time of a start: one that rises is waited for
+START_SECONDS = 120.0  # that its template allows a start: a copy that rises is waited for
 TOLD_SECONDS = 10.0
 MOST_DOWN_SECONDS = max(DOWN_SECONDS, START_SECONDS) + NOTICED_SECONDS + TOLD_SECONDS
 TOLD = text("SELECT tenant || '/' || name AS service FROM event WHERE reason = 'service_suspect'")
+
+
+def _count_tries(rollout: Mapping[str, Any], owner: str) -> int:
+    """Returns how often a service has failed since it last ran well: each further start has twice as long."""
+    failures = rollout.get("failures", ())
+    return min(3, len({failure["at"] for failure in failures if failure["owner"] == owner and not failure["is_past"]}))
 
 
 @dataclass
@@ -166,7 +173,7 @@ class DownFaults(IdentityFaults):
                 if line.gpu in node.lost or self._is_named(line.owner, rollout.get("suspects", ())):
                     continue
                 self._down_seconds[key] = before.get(key, 0.0) + LOOKS_SECONDS
-                if self._down_seconds[key] > MOST_DOWN_SECONDS:
+                if self._down_seconds[key] > MOST_DOWN_SECONDS * 2 ** _count_tries(rollout, line.owner):
                     self._violated("I8", f"{line.id} of {line.owner} does not run on {node.name}, and stays there")
 
     def _is_heard(self, node: CampaignNode) -> bool:

@@ -40,7 +40,7 @@ def delay_starts(simulation: Simulation, service: str) -> None:
 def test_a_late_copy_starts_once_more_then_its_service_rests_and_the_others_serve(database_url: str) -> None:
     failures: Sequence[RecentFailures] = []
     with simulated(database_url, small(gpus=4)) as simulation:
-        for _ in simulation.seconds(360, 3.0):
+        for _ in simulation.seconds(480, 3.0):
             delay_starts(simulation, "a")
             plan = simulation.database.read(plans.in_force)
             failures = group_failures(read_failures(plan.progress), simulation.clock.now()) if plan else ()

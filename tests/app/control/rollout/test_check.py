@@ -76,9 +76,9 @@ def test_a_step_has_some_times_its_start_seconds() -> None:
     assert not at(199).retried
     assert at(200).retried == ("new on n2/0: it is still warming after 200 s",)
     step = replace(step, state=replace(step.state, retried=("new",)))
-    assert not at(199).stopped_reason
-    assert at(200).stopped_reason == "step_timed_out"
-    assert at(200).message == "new on n2/0: it is still warming after 200 s"
+    assert not at(399).stopped_reason, "a further try has twice as long"
+    assert at(400).stopped_reason == "step_timed_out"
+    assert at(400).message == "new on n2/0: it is still warming after 400 s"
 
 
 def test_the_copy_before_does_not_pass_for_the_new_one() -> None:
