@@ -156,7 +156,8 @@ class Planner:
 
         # Loads are read even before the first plan, which will be made for them.
         try:
-            self._answer_notices(assign)
+            troubled = self._lane.answer_troubles(self._troubles, self._look_around, assign)
+            self.called_for = troubled.calls_for or self.called_for
             now, recent = read()
             step = self._lane.answer(recent, now, assign)
         except Deposed as deposed:
@@ -164,16 +165,6 @@ class Planner:
             return 0
         self.called_for = step.calls_for or self.called_for
         return step.generation
-
-    def _answer_notices(self, assign: Callable[[], None]) -> None:
-        """Answers notices of reclaim that are new, once each."""
-        if notices := self._troubles.take_notices():
-            try:
-                step = self._lane.leave(self.store.snapshot(self._expect_loads), assign)
-            except Unavailable:
-                self._troubles.give_back(notices)
-                raise
-            self.called_for = step.calls_for or self.called_for
 
     def learn(self) -> None:
         """Corrects profiles by what was measured; to be called every minute."""
@@ -204,10 +195,13 @@ class Planner:
     def _observe(self) -> Snapshot:
         """Reads what to decide from. If a person asked for an earlier plan, rolls back to it before anything else."""
         with phase("observe"):
-            snapshot = self.store.snapshot(self._expect_loads)
+            snapshot = self._look_around()
         if not roll_back_plan(self.store, snapshot):
             return snapshot
         self._last_question = LastQuestion()
+        return self._look_around()
+
+    def _look_around(self) -> Snapshot:
         return self.store.snapshot(self._expect_loads)
 
     def _expect_loads(self, known: ForecastInput) -> Mapping[str, ExpectedLoad]:
@@ -269,6 +263,7 @@ class Planner:
         metrics.show_rollout(None if step.done or view.plan is None else view.plan.rolling_since)
         if step.calls_for:
             self._lane.forget_base()
+            self._troubles.note_falls(step.fallen)
             self.called_for = self.called_for or step.calls_for
         due = Reason.JOB_APPLIED if self._jobs.is_due(view.at) else None
         self.called_for = self.called_for or due or self._troubles.look(view.status)

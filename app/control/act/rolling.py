@@ -36,6 +36,7 @@ class RolloutStepResult:
     moving: frozenset[str] = frozenset()  # services that are being handed over
     assigned: int = 0  # nodes that got a new assignment
     calls_for: Reason | None = None  # something fell, or was left out or blocked: a cycle is wanted before its time
+    fallen: frozenset[str] = frozenset()  # services of which a copy was taken from its place
 
 
 def take_rollout_step(
@@ -85,7 +86,9 @@ def take_rollout_step(
     calls_for = Reason.ROLLOUT_BLOCKED if step.freed else Reason.ROLLOUT_STOPPED if step.stopped_reason else None
     if step.notices:
         calls_for = calls_for or step.notices[0].reason
-    return RolloutStepResult(step.done or state is not PlanState.ROLLING, moving, len(step.changed), calls_for)
+    fallen = (notice.owner for notice in step.notices if notice.reason is Reason.INSTANCE_DOWN)
+    is_done = step.done or state is not PlanState.ROLLING
+    return RolloutStepResult(is_done, moving, len(step.changed), calls_for, frozenset(fallen))
 
 
 @dataclass(slots=True)

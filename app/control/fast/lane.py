@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -17,13 +17,17 @@ from app.control.domain.readings import LoadReading
 from app.control.domain.snapshot import Snapshot
 from app.control.fast.base import StepBase, step_base
 from app.control.fast.drafting import draft_step
+from app.control.fast.fallen import draft_base
 from app.control.fast.ladder import QuickStep
 from app.control.fast.leaving import draft_leaving, find_shortfalls
 from app.control.fast.watch import CapacityNeed, LoadWatch, watch_loads
+from app.control.formulate.failed_places import close_failed_places
 from app.control.formulate.formulate import formulate
 from app.control.formulate.question import Question
 from app.control.formulate.running import without_drains
+from app.control.observe.troubles import TroubleWatch
 from app.control.record.planner_store import PlannerStore
+from app.store.database.database import Unavailable
 from app.store.plans.plans import Overtaken
 from solvers.planners.names import JOINT
 from solvers.planning.kept_bound import KeptBound
@@ -118,6 +122,20 @@ class FastLane:
         """Returns the rates for which language models lately needed a full plan: forecasts see such loads later."""
         return {name: rate for name, (rate, at) in self._rising.items() if now < at + RISING_FOR}
 
+    def answer_troubles(
+        self, troubles: TroubleWatch, look: Callable[[], Snapshot], tell: Callable[[], object]
+    ) -> LaneResult:  # fmt: skip
+        """Answers notices of reclaim and copies that fell, once each."""
+        notices, fallen = troubles.take_notices(), troubles.take_falls()
+        if not notices and not fallen:
+            return LaneResult()
+        try:
+            snapshot = look()
+            return self.leave(snapshot, tell) if notices else self.replace_fallen(snapshot, fallen, tell)
+        except Unavailable:
+            troubles.give_back(notices, fallen)
+            raise
+
     def leave(self, snapshot: Snapshot, tell: Callable[[], object]) -> LaneResult:
         """Moves what runs on nodes that will be reclaimed, as far as that is possible at once; a full cycle follows."""
         calls = LaneResult(calls_for=Reason.RECLAIM_NOTICE)
@@ -135,6 +153,23 @@ class FastLane:
             self.base = None  # the next cycle sets it
             tell()
         return LaneResult(generation, Reason.RECLAIM_NOTICE)
+
+    def replace_fallen(self, snapshot: Snapshot, fallen: Collection[str], tell: Callable[[], object]) -> LaneResult:
+        """Serves elsewhere what copies of these services carried that fell, if a small step can; a full cycle follows.
+
+        The GPUs where copies failed are closed to everything new, as in a cycle.
+        """
+        calls = LaneResult(calls_for=Reason.INSTANCE_DOWN)
+        if snapshot.is_paused or not snapshot.target:
+            return calls
+        around = close_failed_places(replace(snapshot, nodes=without_drains(snapshot.nodes)))
+        base, needs = draft_base(around, fallen)
+        if base.question.problem.policy.planner != JOINT or not needs:
+            return calls
+        with self._deciding:
+            self.base = base
+            step = self._stepped(base, needs, snapshot.at, tell)
+        return replace(step, calls_for=Reason.INSTANCE_DOWN)
 
     def _answered(
         self, base: StepBase, needs: Sequence[CapacityNeed], now: datetime, tell: Callable[[], object]
@@ -165,9 +200,10 @@ class FastLane:
         if not acting or acting[0].state is not PlanState.ROLLING:
             # Proposals and advice need not be quick: the cycle makes them.
             return LaneResult(calls_for=Reason.LOAD_ROSE if drafted.left_out else None)
-        event = _event_of(quick)
+        # Of a fall an event has told already, with what its node said.
+        events = [] if quick.reason == Reason.INSTANCE_DOWN else [_event_of(quick)]
         try:
-            (generation,) = self.store.record(base.snapshot, acting[:1], [event])
+            (generation,) = self.store.record(base.snapshot, acting[:1], events)
         except Overtaken:
             self.base = None  # the next cycle sets it
             return LaneResult(calls_for=Reason.LOAD_ROSE)

@@ -25,6 +25,7 @@ class StepTrigger(StrEnum):
 
     LOAD_ROSE = "load_rose"
     SLO_MISSED = "slo_missed"
+    INSTANCE_DOWN = "instance_down"
 
 
 @dataclass(frozen=True, slots=True)

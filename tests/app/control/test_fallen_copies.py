@@ -61,6 +61,9 @@ def test_a_copy_that_cannot_run_any_more_after_its_rollout_is_served_from_elsewh
         assert failures(simulation)["shop/a"].places == (place,)
         (message,) = told(simulation, "instance_down")
         assert f"on {place[0]}/{place[1]} has been down for" in message
+        assert rows(simulation, "SELECT lane, reason FROM plan ORDER BY generation DESC LIMIT 1") == [
+            ("fast", "instance_down")
+        ]
         for _ in until_served(simulation, "a", 2 * QUICK_SECONDS):
             assert others(simulation, "a") == before
         assert told(simulation, "many_down") == []

@@ -149,7 +149,7 @@ def test_a_node_that_reports_and_applies_no_assignment_does_not_hold_up_full_cyc
         target = simulation.planner.store.view().target
         made = roll_out(simulation, decision, with_smaller_batches(target, "a"))
         rolling_since = set()
-        for _ in follow(simulation, 600):
+        for _ in follow(simulation, 1000):
             rolling_since.add(REGISTRY.get_sample_value("gpuwright_rolling_since_timestamp_seconds"))
             if rows(simulation, f"SELECT 1 FROM plan WHERE generation = {made} AND state <> 'rolling'"):
                 break
