@@ -291,5 +291,5 @@ class Planner:
 
     def _begin_afresh(self) -> None:
         self._troubles, self._copies = TroubleWatch(), CopyLook()
-        self._announcer = Announcer(self.store.database, self.solver, self.currency, self.store.skip_statuses)
+        self._announcer = Announcer(self.store.database, self.solver, self.store.skip_statuses, self.currency)
         self._lane, self._jobs = FastLane(self.store, self.solver), JobRounds()

@@ -88,7 +88,7 @@ def _in_tables(campaign: Campaign) -> Iterator[str]:
         yield from ("rollout",) if plan.state == "rolling" else ()
         yield from ("canary",) if plan.rollout.get("canaries") else ()
         yield from ("suspect",) if plan.rollout.get("suspects") else ()
-        yield from ("many down",) if plan.rollout.get("many_down_since") else ()
+        yield from ("many down",) if plan.rollout.get("held") else ()
         down = plan.rollout.get("down", {}).values()
         yield from ("copy down",) if any(not spell["up_since"] for spell in down) else ()
     yield from modes
