@@ -1,15 +1,18 @@
 """HTTP servers that answer every request with their own port and the request's path.
 
-`?ms=50` takes that long; `/__count` says how many other requests the port has had.
+`?ms=50` takes that long, `?held` until somebody asks the port for `/__release`; `/__count` says how many other
+requests the port has had.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Callable
 from functools import partial
 
 requests: dict[int, int] = {}
+held: dict[int, list[Callable[[], None]]] = {}
 
 
 class _Connection(asyncio.Protocol):
@@ -35,7 +38,15 @@ class _Connection(asyncio.Protocol):
         if path == b"/__count":
             self._answer(b"%d" % requests[self.port], True)
             return
+        if path == b"/__release":
+            while held[self.port]:
+                held[self.port].pop()()
+            self._answer(path, True)
+            return
         requests[self.port] += 1
+        if path.endswith(b"?held"):
+            held[self.port].append(partial(self._answer, path, True))
+            return
         wanted = path.partition(b"?ms=")[2]
         seconds = float(wanted) / 1000 if wanted else self.delay_seconds
         asyncio.get_running_loop().call_later(seconds, self._answer, path, b"connection: close" in head.lower())
@@ -54,7 +65,7 @@ class _Connection(asyncio.Protocol):
 async def serve(delay_seconds: float, ports: list[int]) -> None:
     loop = asyncio.get_running_loop()
     for port in ports:
-        requests[port] = 0
+        requests[port], held[port] = 0, []
         await loop.create_server(partial(_Connection, port, delay_seconds), "127.0.0.1", port, backlog=512)
     sys.stdout.write("listening\n")
     sys.stdout.flush()

@@ -174,11 +174,18 @@ class Copies:
 
     def requests(self, index: int) -> int:
         """How many this copy has had."""
+        return int(self._ask(index, "/__count").split()[1])
+
+    def release(self, index: int) -> None:
+        """Lets the copy answer every request that ends with `?held`."""
+        self._ask(index, "/__release")
+
+    def _ask(self, index: int, path: str) -> bytes:
         connection = http.client.HTTPConnection("127.0.0.1", self.ports[index], timeout=patience())
-        connection.request("GET", "/__count")
-        said = connection.getresponse().read()
+        connection.request("GET", path)
+        answer = connection.getresponse().read()
         connection.close()
-        return int(said.split()[1])
+        return answer
 
 
 @contextmanager

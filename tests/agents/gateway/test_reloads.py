@@ -109,7 +109,7 @@ def test_what_an_old_process_still_answers_is_counted_as_open(gateway: Gateway, 
     routes = gateway.routes()
     routes.declare([copies.route(0)])
     slow: list[tuple[int, str, str]] = []
-    caller = threading.Thread(target=lambda: slow.append(get(gateway, "/shop/search/slow?ms=1500")))
+    caller = threading.Thread(target=lambda: slow.append(get(gateway, "/shop/search/slow?held")))
     caller.start()
     until(lambda: routes.declare([copies.route(0)]).routes[0].open_requests == 1, "the slow request is seen")
     for _ in range(2):
@@ -117,6 +117,7 @@ def test_what_an_old_process_still_answers_is_counted_as_open(gateway: Gateway, 
     drained = [copies.route(0, drained=True), copies.route(1)]
     assert insist(routes, drained).routes[0].open_requests == 1
     assert answering(gateway) == {copies.ports[1]: 8}
+    copies.release(0)
     until(lambda: insist(routes, drained).routes[0].open_requests == 0, "the old process has ended")
     caller.join(patience())
     assert slow[0][0] == 200
