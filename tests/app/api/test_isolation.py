@@ -145,6 +145,17 @@ def test_the_table_speaks_of_every_role() -> None:
     assert set(TABLE) == set(Role)
 
 
+def find_peer(number: int) -> str:
+    """Returns an address for an operation: one that guesses often is refused, whatever it asks for."""
+    return f"127.1.{1 + number // 200}.{1 + number % 200}"
+
+
+@pytest.mark.parametrize(("method", "path"), [each for each in routes() if each[1] not in OPEN])
+def test_no_operation_answers_without_a_token(server: RunningServer, method: str, path: str) -> None:
+    reply = server.request(method, filled(path, "any"), token="", peer=find_peer(1000 + routes().index((method, path))))
+    assert is_due(reply, method, path, "none", None), reply.text
+
+
 @pytest.mark.slow
 def test_every_operation_answers_each_kind_of_token_as_the_table_says(
     world: RunningServer, tokens: dict[Role, str]
@@ -155,19 +166,20 @@ def test_every_operation_answers_each_kind_of_token_as_the_table_says(
         "another gateway": (Role.GATEWAY, world.token("gateway", gateway="edge-2")),
         "another tenant": (Role.TENANT_OPERATOR, world.token("operator", tenant="lab")),
     }
-    kinds: Mapping[str, tuple[Role | None, str]] = {role: (role, text) for role, text in tokens.items()} | others
+    of_roles = {role.value: (role, text) for role, text in tokens.items()}
+    kinds: Mapping[str, tuple[Role | None, str]] = {**of_roles, **others}
     for _, text in kinds.values():  # an address that guesses is refused with what is not known to be good
         assert world.request("GET", "/api/v1/whoami", token=text).status == 200
     wrong = []
     for number, (method, path) in enumerate(routes()):
-        for kind, (role, text) in (kinds | without_a_right).items():
+        for kind, (role, text) in {**kinds, **without_a_right}.items():
             reply = world.request(
                 method,
                 filled(path, "shop").replace("/watch", "/watch?resourceVersion=never"),
                 *sample(method, path),
                 token="" if kind == "cookie" else text,
                 headers=head(method) | ({"Cookie": text} if kind == "cookie" else {}),
-                peer=f"127.1.1.{1 + number}",
+                peer=find_peer(number),
             )
             if reply.status >= 500 or not is_due(reply, method, path, kind, role):
                 wrong.append((method, path, kind, reply.status, reply.text))
