@@ -12,10 +12,9 @@ from agents.contract.assignments import AssignedInstance
 from agents.gateway.followers import SETTLED_SECONDS
 from agents.host.local_socket import NotRunning, ask
 from app.store.database.database import Database
-from tests.agents.gateway.test_routes import get
 from tests.proofs.test_away import stays
 from tests.support.agents import AgentProcess
-from tests.support.haproxy import Gateway
+from tests.support.haproxy import Gateway, get
 from tests.support.load import steady_load
 from tests.support.nodes import assigned, kill, served
 from tests.support.patience import until

@@ -21,9 +21,9 @@ from agents.gateway.sidecar import Troubles
 from app.store.database.database import Database
 from app.store.fleet import assignments, endpoints
 from app.store.fleet.endpoints import GatewayLimit
-from tests.agents.gateway.test_routes import answering, get
+from tests.agents.gateway.test_routes import answering
 from tests.support.gateway_counts import newest_counts
-from tests.support.haproxy import ANY_KEY, ANY_TABLE, Copies, Gateway, running_copies
+from tests.support.haproxy import ANY_KEY, ANY_TABLE, Copies, Gateway, get, running_copies
 from tests.support.load import steady_load
 from tests.support.patience import until
 from tests.support.postgres import DatabaseServer

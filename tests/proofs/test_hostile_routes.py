@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents.gateway.test_routes import answering, get
+from tests.agents.gateway.test_routes import answering
 from tests.proofs.test_following import Fleet, followed_fleet, sequences
+from tests.support.haproxy import get
 from tests.support.patience import until
 from tests.support.postgres import DatabaseServer
 from tests.support.reports import report, send
