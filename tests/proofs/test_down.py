@@ -128,7 +128,7 @@ def test_a_model_store_that_is_away_for_five_minutes_moves_nothing_and_is_one_al
     assert list_places(campaign) == places, "nothing has moved"
     ((times, message),) = list_alarms(campaign)
     assert times == 1
-    assert message.startswith(f"{len(places)} of {len(places)} copies went down within a minute"), message
+    assert message.startswith(f"{len(places)} of {len(places)} copies of shop went down within a minute"), message
     assert "all of them share template gpuwright-serve, reason exited" in message
     assert campaign.violations == []
 
