@@ -25,6 +25,7 @@ from app.control.rollout.rules_of import rules_of
 
 Answering = Callable[[Mapping[str, AssignedInstance]], Mapping[str, CopyTrial]]
 
+HELD = "the fleet is held since a rollback: gpuwright plan resume --fleet"
 WATCHED = (PlanState.ROLLING, PlanState.DONE, PlanState.STOPPED, PlanState.ABORTED)
 
 
@@ -118,11 +119,12 @@ def _hurried(view: FleetView) -> frozenset[str]:
     return frozenset(instance.owner for wanted in leaving for instance in wanted.instances)
 
 
-def _find_by_hand(view: FleetView) -> frozenset[str]:
-    """Returns the services that a person moves: nothing starts elsewhere by itself."""
-    modes = read_modes(view.declared, view.is_held)
-    services = (item.full_name for item in view.declared if item.kind == "Service")
-    return frozenset(name for name in services if modes.find(name) != AUTO)
+def _find_by_hand(view: FleetView) -> dict[str, str]:
+    """Returns why a person moves a service, by service: nothing of it starts elsewhere by itself."""
+    modes = read_modes(view.declared, is_held=False)
+    found = {item.full_name: modes.find(item.full_name) for item in view.declared if item.kind == "Service"}
+    held = dict.fromkeys(found, HELD) if view.is_held else {}
+    return held | {name: f"its mode is {mode}" for name, mode in found.items() if mode != AUTO}
 
 
 def _is_note(step: Advance, before: RolloutState) -> bool:

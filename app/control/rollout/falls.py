@@ -23,7 +23,6 @@ from app.control.rollout.starts import SeenStarts, seen_starts, start_limit
 from app.control.rollout.suspects import STEADY_SECONDS, age_failures, note_failures
 
 MOST_TIMES = 3  # that a copy goes down before it falls at once
-BY_HAND = "; it stays there, as its mode is not auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +74,11 @@ def _tell_by_hand(
     ]
     told = {each.instance.id: replace(state.down[each.instance.id], is_told=True) for each in found}
     notices = tuple(
-        RolloutNotice(Reason.INSTANCE_DOWN, _describe(each, told[each.instance.id]) + BY_HAND, each.instance.owner)
+        RolloutNotice(
+            Reason.INSTANCE_DOWN,
+            f"{_describe(each, told[each.instance.id])}; it stays there, as {rules.by_hand[each.instance.owner]}",
+            each.instance.owner,
+        )
         for each in found
     )
     return replace(state, down={**state.down, **told}) if told else state, notices

@@ -22,7 +22,7 @@ class RolloutRules:
     min_instances: Mapping[str, int] = field(default_factory=dict)  # by service
     start_seconds: Mapping[str, float] = field(default_factory=dict)  # by key
     unproven: frozenset[str] = frozenset()  # keys that never ran in this fleet
-    by_hand: frozenset[str] = frozenset()  # services that a person moves: their mode is approve or advisory
+    by_hand: Mapping[str, str] = field(default_factory=dict)  # why a person moves it, by service
     hurried: frozenset[str] = frozenset()  # services and jobs that leave a node to be reclaimed: no canary delays them
     swapping: frozenset[str] = frozenset()  # jobs whose processes may wait in host memory
     jobs_per_gpu: int = JOBS_PER_GPU

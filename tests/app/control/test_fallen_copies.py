@@ -82,7 +82,7 @@ def test_after_a_rollback_a_copy_that_is_down_stays_until_a_person_resumes_the_f
         simulation.advance(2 * MOVES_WITHIN_SECONDS)
         assert assigned_places(simulation, "a") == {place}
         (message,) = told(simulation, "instance_down")
-        assert message.endswith("; it stays there, as its mode is not auto")
+        assert message.endswith("as the fleet is held since a rollback: gpuwright plan resume --fleet")
         simulation.database.write(approval_hold.lift)
         until_moved(simulation, "a", place)
 

@@ -156,7 +156,7 @@ def test_a_step_that_begins_while_a_copy_is_down_neither_hides_that_nor_brings_i
 
 
 def test_what_a_person_moves_stays_and_is_told_of_once() -> None:
-    rollout = DoneRollout({"n1": a_node(A, B)}, rules(by_hand=frozenset({"shop/search"})))
+    rollout = DoneRollout({"n1": a_node(A, B)}, rules(by_hand={"shop/search": "its mode is approve"}))
     told: list[RolloutNotice] = []
     for _ in range(10):
         step = rollout.look(10, {"a": EXITED})
@@ -164,4 +164,4 @@ def test_what_a_person_moves_stays_and_is_told_of_once() -> None:
         told += step.notices
     (notice,) = told
     assert (notice.reason, notice.owner) == (Reason.INSTANCE_DOWN, "shop/search")
-    assert notice.message.endswith("; it stays there, as its mode is not auto")
+    assert notice.message.endswith("; it stays there, as its mode is approve")
