@@ -133,9 +133,18 @@ class TourFleet:
         self.until(lambda: self.current().get("state") == "done", "the rollout is over")
         return int(self.current()["generation"])
 
+    def planned(self, service: str) -> list[dict[str, Any]]:
+        """Returns its instances in the newest plan that has any: a quick step names those of its own services alone."""
+        for row in self.get("plans")["items"]:
+            if row["state"] != "proposed":
+                plan = self.get(f"plans/{row['generation']}")
+                if found := [one for one in plan["instances"] if one["service"] == service]:
+                    return found
+        return []
+
     def sm_percent(self, service: str) -> float:
-        """Returns the SM% of all its instances in the plan in force."""
-        return float(sum(one["smPercent"] for one in self.current().get("instances", ()) if one["service"] == service))
+        """Returns the SM% that is planned for all its instances."""
+        return float(sum(one["smPercent"] for one in self.planned(service)))
 
     def proposed(self) -> list[int]:
         """Returns the plans that wait for approval."""

@@ -75,8 +75,7 @@ def test_a_copy_that_ends_again_and_again_after_its_rollout_is_served_from_anoth
 def test_a_gpu_has_the_clock_and_its_copies_have_the_sm_percent_that_the_plan_says(fleet: TourFleet) -> None:
     fleet.settled()
     (copy,) = fleet.copies("shop/search")
-    plan = fleet.current()
-    (planned,) = [one for one in plan["instances"] if one["service"] == "shop/search"]
+    (planned,) = fleet.planned("shop/search")
     device, mps = connect(fleet.agents[copy.node].folder / "simulated")
     switches = Switches(fleet.agents[copy.node].folder / "simulated")
     try:

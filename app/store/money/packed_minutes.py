@@ -39,7 +39,8 @@ class _MinuteTable:
                    array_agg(CAST(extract(minute FROM minute AT TIME ZONE 'UTC') AS smallint) ORDER BY minute), {arrays}
             FROM {self.name} AS line
             WHERE node = ANY(CAST(:nodes AS text[])) AND minute >= :hour AND minute < :hour + interval '1 hour'
-                AND NOT EXISTS (SELECT FROM {self.packed} AS pack WHERE pack.node = line.node AND pack.hour = :hour)
+                AND NOT node = ANY(ARRAY(SELECT DISTINCT pack.node FROM {self.packed} AS pack
+                    WHERE pack.node = ANY(CAST(:nodes AS text[])) AND pack.hour = :hour))
             GROUP BY node, {self.key}
             """,
         )

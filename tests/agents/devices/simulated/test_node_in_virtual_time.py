@@ -152,25 +152,33 @@ def test_a_gpu_whose_mps_daemon_does_not_start_stays_fenced_and_is_logged_once(
     assert node.ready() == ["resnet"]
 
 
-@pytest.mark.parametrize("what", ["its MPS", "its compute mode"])
-def test_nothing_starts_on_a_gpu_of_another_owner_until_it_is_given_back(node: VirtualNode, what: str) -> None:
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [("its MPS", "this agent did not start"), ("a process", "process 77 has it to itself, outside MPS")],
+)
+def test_nothing_starts_on_a_gpu_of_another_owner_until_it_is_given_back(
+    node: VirtualNode, what: str, message: str
+) -> None:
     uuid = next(iter(node.machine.slots))
-    cap_w = node.device.gpus()[0].power_default_w
 
     def take(there: bool) -> None:
         if what == "its MPS":
             node.machine.mps_of_another(uuid, there)
+        elif there:
+            node.machine.open_outside(uuid, 77, 1.0)
+            node.machine.preset(uuid, node.device.gpus()[0].power_default_w, exclusive=True)
         else:
-            node.machine.preset(uuid, cap_w, there)
+            node.machine.vacate(77)
 
     take(True)
     node.offer(served("resnet"))
     for _ in node.passes(60):
         assert node.ready() == []
-        assert not node.machine.slots[uuid].gpu.contexts, "nor does anything run without a limit"
+        ours = [context for context in node.machine.slots[uuid].gpu.contexts if context.pid != 77]
+        assert not ours, "nor does anything run without a limit"
     (held,) = node.keeper.held
     assert held.missing.reason == "not_started"
-    assert "this agent did not" in held.missing.message
+    assert message in held.missing.message
     take(False)
     for _ in node.passes(600):
         pass
