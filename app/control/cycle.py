@@ -78,7 +78,7 @@ def run_cycle(
     found = answer_around_rests(snapshot, question, around, asked, answering)
     found = answer_elsewhere(snapshot, question, found, answering)
     if cycle.is_joint:
-        found = answer_midway(snapshot, question, found, cycle.following(found.answer))
+        found = answer_midway(snapshot, question, found, cycle.following(found))
     decision, wanted = found.decision, found.wanted
     if decision is None or wanted is None:
         return cycle.fall_back(found.answer)
@@ -117,9 +117,10 @@ class _Cycle:
         """Returns the solver of questions about this snapshot or a part of it."""
         return lambda snapshot, question: replace(self, snapshot=snapshot, question=question).answer(meanwhile)
 
-    def following(self, large: SolverAnswer) -> Following:
+    def following(self, found: FoundAnswer) -> Following:
         """Returns the drafter of the least change for a snapshot."""
-        return lambda snapshot, question: replace(self, snapshot=snapshot, question=question).follow(large, False)
+        large, kept = found.answer, found.kept_bound
+        return lambda snapshot, question: replace(self, snapshot=snapshot, question=question).follow(large, kept, False)
 
     def answer(self, meanwhile: Callable[[Snapshot, Question], object]) -> FoundAnswer:
         """Solves, drafts and holds back."""
@@ -131,13 +132,14 @@ class _Cycle:
             wanted = self.draft(answer)
         if wanted.answer.outcome is SolveOutcome.WRONG:
             return FoundAnswer(wanted.answer)
+        kept = KeptBound(self.question.problem, answer.duals, self.snapshot.at) if answer.duals else None
         with phase("hold_back"):
             if self.is_joint:
-                follow = partial(self.follow, answer)
+                follow = partial(self.follow, answer, kept)
                 decision = choose(self.snapshot, self.question, wanted, follow, self.cheapen, self.shift)
             else:
                 decision = hold_back(self.snapshot, self.question, wanted)
-        return FoundAnswer(answer, wanted, decision, self.bound_of(answer))
+        return FoundAnswer(answer, wanted, decision, kept)
 
     def why_not_ask(self) -> HeldBackChange | None:
         """Returns why the solver is not asked now; None if it is."""
@@ -193,10 +195,10 @@ class _Cycle:
     def draft(self, answer: SolverAnswer) -> Decision:
         return draft_changes(self.snapshot, self.question, answer, reason=self.reason)
 
-    def follow(self, large: SolverAnswer, only_if_moved: bool) -> Decision | None:
+    def follow(self, large: SolverAnswer, kept: KeptBound | None, only_if_moved: bool) -> Decision | None:
         """Drafts the least change, by which the plan in force follows the rates that moved; None if there is none.
 
-        It answers the same question as the large plan, so that its bound is that of the same search.
+        Its bound is that of the search for the large plan, as far as that proves one for this question.
         """
         problem, plan, rates = follow_rates(self.question)
         if only_if_moved and not rates:
@@ -204,7 +206,7 @@ class _Cycle:
         answer = self.solver.follow(problem, plan, rates, seconds=self.budget.seconds)
         if answer.plan is None:
             return None
-        plan = with_bound_of_search(answer.plan, large, self.bound_of(large), self.question.problem, self.snapshot.at)
+        plan = with_bound_of_search(answer.plan, large, kept, self.question.problem, self.snapshot.at)
         answer = replace(answer, plan=plan)
         decision = self.draft(answer)
         return None if decision.answer.outcome is SolveOutcome.WRONG else decision
@@ -278,10 +280,6 @@ class _Cycle:
         return CycleResult(
             answer.outcome, last, 0, None, self.snapshot, self.question, message, why=reason, suspects=found
         )
-
-    def bound_of(self, large: SolverAnswer) -> KeptBound | None:
-        """Returns what the search found that proves bounds of later plans."""
-        return KeptBound(self.question.problem, large.duals, self.snapshot.at) if large.duals else None
 
     def _unchanged(self, decision: Decision) -> CycleResult:
         last = self._last_question(SolveOutcome.SOLVED, self.snapshot.declared)
