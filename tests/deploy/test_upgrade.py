@@ -108,7 +108,7 @@ class Writer(threading.Thread):
     """Creates one tenant after the other through the proxy, each until it is acknowledged, as the command line does."""
 
     def __init__(self, port: int, token: str) -> None:
-        super().__init__()
+        super().__init__(daemon=True)  # it keeps no worker that a failed test leaves
         self.port, self.token = port, token
         self.acknowledged: list[str] = []
         self.again: list[tuple[int, str]] = []

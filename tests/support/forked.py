@@ -34,8 +34,9 @@ FORKS.set_forkserver_preload(
 
 
 def find_python(code: Path) -> str:
-    """Returns the Python of this code: of today's, or of an environment with another version."""
-    return sys.executable if code == ROOT else str(code / "bin" / "python")
+    """Returns the Python of this code: its own if it is an environment, otherwise this one."""
+    own = code / "bin" / "python"
+    return str(own) if own.exists() else sys.executable
 
 
 class Forked:
