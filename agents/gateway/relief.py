@@ -62,7 +62,7 @@ class Relief:
         """Returns what is desired, with the limits of overloaded services."""
         if not (self.most_open or self.leaving):
             return desired
-        limits = {name: self._without_leaving(name, self._lower(name, limit)) for name, limit in desired.limits.items()}
+        limits = {name: self._drop_leaving(name, self._lower(name, limit)) for name, limit in desired.limits.items()}
         return replace(desired, limits=limits, most_open={**self._of_new_copies(desired), **self.by_server})
 
     def _of_new_copies(self, desired: Desired) -> dict[str, int]:
@@ -71,7 +71,7 @@ class Relief:
         routes = (item for item in desired.routes() if item[1].service in least)
         return {server_name(source, route.copy): least[route.service] for source, route in routes}
 
-    def _without_leaving(self, name: str, limit: ServiceLimit) -> ServiceLimit:
+    def _drop_leaving(self, name: str, limit: ServiceLimit) -> ServiceLimit:
         """Returns the limit with the room that requests at drained copies take: HAProxy counts them, too."""
         return structs.replace(limit, queue_limit=limit.queue_limit + self.leaving.get(name, 0))
 

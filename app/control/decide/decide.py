@@ -28,7 +28,7 @@ from app.control.formulate.value import value_plan
 from app.control.jobs import queue_jobs
 from app.control.rollout import order
 from app.control.rollout.keeping import without
-from app.control.rollout.modes import by_mode
+from app.control.rollout.modes import divide_by_mode
 from app.control.rollout.rules_of import rules_of
 from solvers.planners.names import JOINT
 from solvers.planning.judge import JudgedPlan, Verdict
@@ -150,7 +150,7 @@ def split_by_mode(snapshot: Snapshot, decision: Decision) -> tuple[Decision, ...
     if decision.desired == snapshot.in_force:
         return ()
     modes, rules = read_modes(snapshot.declared, snapshot.is_held), rules_of(snapshot.declared)
-    split = by_mode(decision, snapshot.in_force, modes, rules)
+    split = divide_by_mode(decision, snapshot.in_force, modes, rules)
     found = [
         part if part.desired == decision.desired else rejudge(snapshot, part, part.desired, ())
         for part in (split.acted, split.proposed, split.shown)

@@ -32,7 +32,7 @@ class ByMode:
     shown: Decision | None
 
 
-def by_mode(decision: Decision, in_force: Desired, modes: FleetModes, rules: RolloutRules) -> ByMode:
+def divide_by_mode(decision: Decision, in_force: Desired, modes: FleetModes, rules: RolloutRules) -> ByMode:
     """Splits a decision so that each part is possible without the others: nothing starts in the place of what stays."""
     changed = {change.owner for change in changes(in_force, decision.desired)}
     owners_of: dict[str, set[str]] = {AUTO: set(), APPROVE: set(), ADVISORY: set()}

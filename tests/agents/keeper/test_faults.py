@@ -88,7 +88,7 @@ def test_a_node_without_a_free_port_serves_on_and_says_why_it_starts_nothing(
                 with suppress(OSError):
                     taken.enter_context(socket.create_server((OWN_HOST, port)))
             node.offer(assigned(2, served("search-1"), served("images-1", gpu=1)))
-            until(lambda: held(node) == {"images-1": "no_port"}, "it is told")
+            until(lambda: held(node) == {"images-1": "no_port"}, "it says so")
             assert ready(node, "search-1")
             node.offer(assigned(3, served("images-1", gpu=1)))
             until(lambda: held(node) == {"images-1": "no_port"} and not node.keeper.copies(), "what is not wanted ends")

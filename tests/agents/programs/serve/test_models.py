@@ -183,7 +183,7 @@ def test_raw_numbers_are_answered_with_raw_numbers(tmp_path: Path, libraries: di
 
 
 def test_a_raw_answer_is_of_a_type_that_its_caller_knows(tmp_path: Path, libraries: dict[str, str]) -> None:
-    """Half precision becomes float32; what is no number is told in JSON alone."""
+    """Half precision becomes float32; what is no number is answered in JSON alone."""
     (tmp_path / "model.pt").write_text("half")
     with serving("--file", str(tmp_path / "model.pt"), "--shape", "2", environment=libraries) as copy:
         answer = copy.ask("POST", PATH, struct.pack("<2f", 1, 2), kind=RAW)

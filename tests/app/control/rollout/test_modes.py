@@ -5,7 +5,7 @@ from __future__ import annotations
 from app.control.domain.decision import Decision, PlanningLane, PlanState, SolveOutcome, SolverAnswer
 from app.control.domain.desired import Desired
 from app.control.domain.mode import FleetModes
-from app.control.rollout.modes import ByMode, by_mode
+from app.control.rollout.modes import ByMode, divide_by_mode
 from solvers.planning.plan import Plan
 from tests.app.control.rollout.fleets import a_node, an_instance, rules
 from tests.app.control.rollout.referee import placed_instances
@@ -20,7 +20,7 @@ TARGET = {
 
 def split(modes: dict[str, str], default: str, target: Desired = TARGET, assigned: Desired = ASSIGNED) -> ByMode:
     decision = Decision(PlanningLane.FULL, Plan(()), target, SolverAnswer(SolveOutcome.SOLVED))
-    return by_mode(decision, assigned, FleetModes(default, modes), rules())
+    return divide_by_mode(decision, assigned, FleetModes(default, modes), rules())
 
 
 def changed(decision: Decision | None) -> set[str]:
