@@ -68,6 +68,7 @@ VERBS = (
     ),
     CommandVerb("plan", "cli.verbs.plan", "Plan", "decisions: history, diff, show; approve, reject, pause, roll back"),
     CommandVerb("what-if", "cli.verbs.whatif", "Plan", "what a change would cost and move, without making it"),
+    CommandVerb("assess", "cli.verbs.assess", "Look", "what the GPUs of a Kubernetes cluster cost, by reading alone"),
     CommandVerb("explain", "cli.verbs.explain", "Look", "why a service, job, node, tenant or plan is as it is"),
     CommandVerb("events", "cli.verbs.events", "Look", "list events, newest last"),
     CommandVerb("logs", "cli.verbs.logs", "Look", "what a service or a job prints"),
@@ -99,7 +100,7 @@ USED_ELSEWHERE = {  # verbs of other command lines, with what does it here
     "create": "use: gpuwright apply -f FILE",
     "status": "use: gpuwright top, gpuwright get services",
 }
-OURS = {"app", "agents", "benchmarks", "cli", "lab", "migrations", "simulation", "solvers"}
+OURS = {"app", "agents", "benchmarks", "cli", "clusters", "lab", "migrations", "simulation", "solvers"}
 # flags that may come before the verb, and whether a value follows
 LEADING = {
     "--context": True,

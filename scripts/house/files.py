@@ -20,7 +20,7 @@ LONG_FILES = {
     "solvers/planning/search/pattern.py",
 }
 VAGUE = {"utils", "util", "helper", "helpers", "manager", "managers", "common", "misc"}
-PACKAGES = ("agents/", "app/", "benchmarks/", "cli/", "lab/", "simulation/", "solvers/")
+PACKAGES = ("agents/", "app/", "benchmarks/", "cli/", "clusters/", "lab/", "simulation/", "solvers/")
 MAKERS_OF_SQL = {("app.store.database.database", "statement"), ("sqlalchemy", "text")}
 
 

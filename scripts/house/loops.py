@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from scripts.house.tree import Fault, Source, Tree
 
-FOLDERS = ("app/", "benchmarks/", "cli/", "lab/", "simulation/", "solvers/")
+FOLDERS = ("app/", "benchmarks/", "cli/", "clusters/", "lab/", "simulation/", "solvers/")
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,8 @@ from scripts.house.typed import (
 )  # fmt: skip
 
 OURSELVES = "scripts/house/pages.py"  # names variables and flags that only pages have
-TOPS = ("agents", "app", "benchmarks", "cli", "deploy", "docs", "examples", "migrations", "openapi", "requirements",
-        "scripts", "simulation", "solvers", "tests",
+TOPS = ("agents", "app", "benchmarks", "cli", "clusters", "deploy", "docs", "examples", "migrations", "openapi",
+        "requirements", "scripts", "simulation", "solvers", "tests",
         # A tenant of examples is called `lab`, too: its rooms are named one by one.
         *(f"lab/{room.name}" for room in sorted((ROOT / "lab").iterdir()) if room.is_dir()))  # fmt: skip
 README_BYTES = 7_000

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PRODUCT = ("agents", "app", "benchmarks", "cli", "lab", "migrations", "scripts", "simulation", "solvers")
+PRODUCT = ("agents", "app", "benchmarks", "cli", "clusters", "lab", "migrations", "scripts", "simulation", "solvers")
 TESTS = ("tests/", "lab/tests/")
 
 

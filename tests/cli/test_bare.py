@@ -28,7 +28,7 @@ def bare(folder: Path, *words: str, **env: str) -> subprocess.CompletedProcess[s
         installed = Path(yaml.__file__).parent
         for name in ("yaml", "_yaml"):
             (library / name).symlink_to(installed.parent / name)
-        for name in ("app", "agents", "cli", "migrations"):
+        for name in ("app", "agents", "cli", "clusters", "migrations"):
             (library / name).symlink_to(ROOT / name)
     program = PROGRAM.format(paths=[str(library)], words=list(words))
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("GPUWRIGHT_", "PYTHON"))}

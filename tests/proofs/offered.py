@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-OURS = ("app", "agents", "benchmarks", "cli", "lab", "migrations", "simulation", "solvers")
+OURS = ("app", "agents", "benchmarks", "cli", "clusters", "lab", "migrations", "simulation", "solvers")
 MOST_PAGES_OF_A_KIND = 4
 
 

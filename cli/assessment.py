@@ -1,0 +1,225 @@
+"""An assessment as people read it: what is paid now, by workload and by machine, and what is not known."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from app.manifests.prices import NANO
+from cli.output import OutputTable, number, plain
+from clusters.bill import HOURS_A_MONTH, Bill, BillRow
+from clusters.estate import Autoscaler, ClusterWorkload, Estate, GpuNode, UnknownFigure
+
+CENT_NANO = NANO // 100
+MOST_NAMED = 3  # of subjects in a sentence
+MOST_LINES = 40  # of sentences about what is unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """What was read, and what it costs."""
+
+    estate: Estate
+    bill: Bill
+
+
+def show(found: Assessment) -> None:
+    """Prints the assessment as text."""
+    estate, bill = found.estate, found.bill
+    if not estate.nodes:
+        print("No node of this cluster shows GPUs.")
+    else:
+        print(plain(_summary(estate, bill)))
+        print()
+        _show_rows(estate, bill)
+        print()
+        _show_machines(estate, bill)
+    unknown = list(_sentences((*estate.unknown, *bill.unknown)))
+    if unknown:
+        print("\nWhat is not known:")
+        for line in unknown[:MOST_LINES]:
+            print(plain(f"- {line}"))
+        if len(unknown) > MOST_LINES:
+            print(f"- and {len(unknown) - MOST_LINES} more: -o json has all")
+
+
+def _summary(estate: Estate, bill: Bill) -> str:
+    gpus, unpriced = sum(node.gpus for node in estate.nodes), sum(row.unpriced_gpus for row in bill.rows)
+    month = f"{money(bill.nano_per_hour * HOURS_A_MONTH)} a month of {HOURS_A_MONTH} hours"
+    text = f"Paid now: {money(bill.nano_per_hour)} {bill.currency} an hour, {month},"
+    text += f" for {count_of(gpus, 'GPU')} on {count_of(len(estate.nodes), 'node')}"
+    return text + (f", without the price of {gpus_text(unpriced)} of them." if unpriced else ".")
+
+
+def _show_rows(estate: Estate, bill: Bill) -> None:
+    workloads = {each.name: each for each in estate.workloads}
+    order = sorted(bill.rows, key=lambda row: (row.kind != "workload", -row.nano_per_hour, row.label))
+    cents = list(cents_of([row.nano_per_hour for row in order]))
+    table = OutputTable(("WORKLOAD", "GPUS", "REPLICAS", "SCALED BY", "AN HOUR", "SHARE"))
+    lines = []
+    for row, amount in zip(order, cents, strict=True):
+        workload = workloads[row.workload] if row.workload else None
+        lines.append(
+            (
+                row.label,
+                gpus_text(row.gpus) if row.gpus else "0",
+                _replicas(workload) if workload else "",
+                _scaled_by(workload) if workload else "",
+                _amount(row, amount),
+                f"{100 * row.nano_per_hour / bill.nano_per_hour:.1f} %" if bill.nano_per_hour else "",
+            )
+        )
+    lines.append(
+        ("all", gpus_text(sum((row.gpus for row in order), Fraction(0))), "", "", f"{sum(cents) / 100:,.2f}", "")
+    )
+    table.rows(lines)
+
+
+def _amount(row: BillRow, cents: int) -> str:
+    if not row.unpriced_gpus:
+        return f"{cents / 100:,.2f}"
+    return "unknown" if row.unpriced_gpus == row.gpus else f"{cents / 100:,.2f} and unknown"
+
+
+def _replicas(workload: ClusterWorkload) -> str:
+    text = str(workload.running)
+    if workload.replicas is not None and workload.replicas != workload.running:
+        text += f" of {workload.replicas}"
+    if workload.pods_per_replica > 1:
+        text += f", each {workload.pods_per_replica} pods"
+    return text + (f", {count_of(workload.waiting_pods, 'pod')} waiting" if workload.waiting_pods else "")
+
+
+def _scaled_by(workload: ClusterWorkload) -> str:
+    if workload.autoscaler:
+        return autoscaler_text(workload.autoscaler)
+    return "hand" if workload.is_scalable else ", ".join(workload.owners) or workload.name.kind
+
+
+def autoscaler_text(scaler: Autoscaler) -> str:
+    name = {"HorizontalPodAutoscaler": "HPA", "ScaledObject": "KEDA"}.get(scaler.kind, scaler.kind)
+    return f"{name} {scaler.least}..{scaler.most}" + (", paused" if scaler.is_paused else "")
+
+
+def _show_machines(estate: Estate, bill: Bill) -> None:
+    groups: dict[tuple[str, ...], list[tuple[GpuNode, int | None]]] = defaultdict(list)
+    for node, price in zip(estate.nodes, bill.nodes, strict=True):
+        place = ", ".join(filter(None, (node.region, PURCHASE_WORDS[node.purchase])))
+        each = "unknown" if price.nano_per_hour is None else money(price.nano_per_hour)
+        key = (node.instance_type, f"{node.gpus} {node.product}", _sharing(node), place, each, price.source)
+        groups[key].append((node, price.nano_per_hour))
+    table = OutputTable(("NODES", "MACHINE", "GPUS", "SHARED", "PAID", "EACH AN HOUR", "PRICE FROM"))
+    table.rows((str(len(members)), *key) for key, members in sorted(groups.items()))
+
+
+PURCHASE_WORDS = {"": "", "owned": "owned", "reserved": "reserved", "onDemand": "on demand", "spot": "spot"}
+
+
+def _sharing(node: GpuNode) -> str:
+    words = {"timeSlicing": "time slices", "mps": "MPS", "mig": "MIG"}
+    return ", ".join(
+        f"{words[slots.sharing]}, {slots.slots} slots" for slots in node.offers if slots.sharing in words
+    )  # fmt: skip
+
+
+def _sentences(unknown: Iterable[UnknownFigure]) -> Iterator[str]:
+    """Joins figures that are missing for the same reason."""
+    alike: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for figure in unknown:
+        alike[figure.reason, figure.remedy].append(figure.subject)
+    for (reason, remedy), subjects in alike.items():
+        more = len(subjects) - MOST_NAMED
+        names = ", ".join(subjects[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+        yield f"{names}: {reason}; {remedy}"
+
+
+def cents_of(amounts: Sequence[int]) -> Iterator[int]:
+    """Rounds amounts to cents so that they add up to the rounded sum."""
+    total = shown = 0
+    for amount in amounts:
+        total += amount
+        cents = (2 * total + CENT_NANO) // (2 * CENT_NANO)
+        yield cents - shown
+        shown = cents
+
+
+def money(nano: int) -> str:
+    (cents,) = cents_of([nano])
+    return f"{cents / 100:,.2f}"
+
+
+def gpus_text(gpus: Fraction | int) -> str:
+    return number(round(float(gpus), 2))
+
+
+def count_of(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def as_data(found: Assessment) -> dict[str, Any]:
+    """Returns the whole assessment as JSON's types; money is in billionths, as in the ledger."""
+    estate, bill = found.estate, found.bill
+    return {
+        "currency": bill.currency,
+        "nanoPerHour": bill.nano_per_hour,
+        "rows": [
+            {
+                "kind": row.kind, "label": row.label, "gpus": float(row.gpus),
+                "unpricedGpus": float(row.unpriced_gpus), "nanoPerHour": row.nano_per_hour,
+            }
+            for row in bill.rows
+        ],
+        "nodes": [
+            {
+                "name": node.name, "gpus": node.gpus, "product": node.product, "memoryGib": node.memory_gib,
+                "instanceType": node.instance_type, "region": node.region, "pool": node.pool,
+                "purchase": node.purchase, "ready": node.is_ready, "cordoned": node.is_cordoned,
+                "offers": [
+                    {
+                        "resource": slots.resource, "slots": slots.slots, "gpusPerSlot": float(slots.gpus_per_slot),
+                        "sharing": slots.sharing,
+                    }
+                    for slots in node.offers
+                ],
+                "nanoPerHour": price.nano_per_hour, "priceSource": price.source, "committed": price.is_committed,
+                "source": node.source,
+            }
+            for node, price in zip(estate.nodes, bill.nodes, strict=True)
+        ],
+        "workloads": [_workload_data(each) for each in estate.workloads],
+        "pods": [
+            {
+                "namespace": pod.namespace, "name": pod.name, "workload": str(pod.workload), "node": pod.node,
+                "gpus": float(pod.gpus), "slots": dict(pod.slots), "devices": list(pod.devices),
+                "replica": pod.replica, "ready": pod.is_ready,
+            }
+            for pod in estate.pods
+        ],
+        "unknown": [
+            {"subject": figure.subject, "reason": figure.reason, "remedy": figure.remedy}
+            for figure in (*estate.unknown, *bill.unknown)
+        ],
+    }  # fmt: skip
+
+
+def _workload_data(workload: ClusterWorkload) -> dict[str, Any]:
+    scaler = workload.autoscaler
+    return {
+        "namespace": workload.name.namespace, "kind": workload.name.kind, "name": workload.name.name,
+        "owners": list(workload.owners), "scalable": workload.is_scalable, "replicas": workload.replicas,
+        "running": workload.running, "ready": workload.ready, "waitingPods": workload.waiting_pods,
+        "podsPerReplica": workload.pods_per_replica, "slotsPerReplica": dict(workload.slots_per_replica),
+        "gpus": float(workload.gpus), "images": list(workload.images), "annotations": dict(workload.annotations),
+        "autoscaler": scaler and {
+            "kind": scaler.kind, "name": scaler.name, "least": scaler.least, "most": scaler.most,
+            "metrics": list(scaler.metrics), "paused": scaler.is_paused,
+        },
+        "budgets": [
+            {"name": each.name, "minAvailable": each.min_available, "maxUnavailable": each.max_unavailable}
+            for each in workload.budgets
+        ],
+        "spread": [{"topology": each.topology, "maxSkew": each.max_skew} for each in workload.spread],
+    }  # fmt: skip

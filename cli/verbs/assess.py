@@ -1,0 +1,85 @@
+"""`gpuwright assess`: what a Kubernetes cluster's GPUs cost now and who holds them, by reading alone."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING
+
+from cli import exits, sources
+from cli.arguments import add_file_arguments, completes
+from cli.exits import Failed
+from cli.output import print_data
+
+if TYPE_CHECKING:
+    from clusters.objects import ClusterObjects
+    from clusters.price_list import PriceList
+
+EPILOG = """\
+Nothing is written anywhere, and neither an agent nor a server of gpuwright is needed.
+
+Prices are those of --prices, then examples that come with gpuwright; each names its source. A node is paid whole,
+and its price is divided by the GPUs that pods hold of it. The last lines name what is not known, and what that takes.
+
+Examples:
+  gpuwright assess --demo
+  kubectl get nodes,pods,rs,deploy,sts,jobs,hpa,pdb -A -o json | gpuwright assess -f - --prices prices.yaml
+  gpuwright assess -f objects.json -o json
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EPILOG
+    add_file_arguments(parser, required=False)
+    parser.add_argument("--demo", action="store_true", help="a recorded cluster of 60 GPUs")
+    completes(parser.add_argument("--prices", metavar="FILE", help="what you pay (docs/assess.md)"), "files")
+    parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
+
+
+def run(args: argparse.Namespace) -> int:
+    from cli.assessment import Assessment, as_data, show
+    from clusters.bill import draw_bill
+    from clusters.price_list import read_examples
+    from clusters.reading import read_estate
+
+    objects, given = _read(args)
+    estate = read_estate(objects)
+    found = Assessment(estate, draw_bill(estate, read_examples(), given))
+    if not print_data(as_data(found) if args.output == "json" else None, args.output):
+        show(found)
+    return exits.OK
+
+
+def _read(args: argparse.Namespace) -> tuple[ClusterObjects, PriceList | None]:
+    """Returns the objects of the cluster, and the prices that its owner gives."""
+    from clusters.demo import PRICES_NAME, read_demo
+    from clusters.objects import objects_of
+
+    if args.demo == bool(args.files):
+        raise Failed("give the objects of a cluster with -f FILE, or use --demo")
+    prices = _prices(*sources.read([args.prices])[0]) if args.prices else None
+    if args.demo:
+        objects, text = read_demo()
+        return objects, prices or _prices(PRICES_NAME, text)
+    found = [item for name, text in sources.read(args.files, recursive=args.recursive) for item in _items(name, text)]
+    return objects_of(found), prices
+
+
+def _items(name: str, text: str) -> list[dict[str, object]]:
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise Failed(f"{name} is not JSON: {error}; write it with: kubectl get ... -A -o json") from None
+    items = found.get("items", [found]) if isinstance(found, dict) else found
+    if not isinstance(items, list) or not all(isinstance(item, dict) and "kind" in item for item in items):
+        raise Failed(f"{name} has no Kubernetes objects; write it with: kubectl get ... -A -o json")
+    return items
+
+
+def _prices(name: str, text: str) -> PriceList:
+    from clusters.price_list import PricesRefused, read_prices
+
+    try:
+        return read_prices(text, name)
+    except PricesRefused as refused:
+        raise Failed(f"{name} has faults", particulars=refused.faults) from None

@@ -1,0 +1,139 @@
+"""Reads Kubernetes objects into an estate. Pure: it asks no server, and the same objects give the same estate."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from fractions import Fraction
+
+from clusters.estate import NOTHING, ClusterWorkload, Estate, GpuNode, GpuPod, UnknownFigure, WorkloadName
+from clusters.objects import ClusterObjects, KubeObject, name_of, namespace_of, read_list, read_mapping, read_text
+from clusters.reading.autoscalers import read_autoscalers
+from clusters.reading.gpu_nodes import read_node
+from clusters.reading.owners import REPLICA_LABEL, OwnedPod, OwnerIndex
+from clusters.reading.requests import asks_by_claim, read_slots
+from clusters.reading.slices import ClaimedGpus, read_claims, read_slices
+from clusters.reading.workloads import Declared, read_declared, workload_of
+
+OVER = ("Succeeded", "Failed")  # phases in which a pod holds nothing
+NO_CLAIM = ClaimedGpus(NOTHING, ())
+
+
+def read_estate(objects: ClusterObjects) -> Estate:
+    """Returns the estate, with a sentence for everything that the objects leave open."""
+    nodes, unknown, others = _read_nodes(objects)
+    by_name = {node.name: node for node in nodes}
+    autoscalers = read_autoscalers(objects)
+    index = OwnerIndex(objects, frozenset(autoscalers))
+    claims = read_claims(objects.of("ResourceClaim"), objects.of("ResourceSlice"))
+    held: dict[WorkloadName, list[tuple[GpuPod, KubeObject]]] = defaultdict(list)
+    owned: dict[WorkloadName, OwnedPod] = {}
+    for item in objects.of("Pod"):
+        if read_text(item, "status", "phase") in OVER:
+            continue
+        claimed = claims.get(read_text(item, "metadata", "uid"), NO_CLAIM)
+        slots = read_slots(read_mapping(item, "spec"))
+        if not slots and not claimed.devices:
+            if asks_by_claim(read_mapping(item, "spec")) and "ResourceClaim" not in objects.lists:
+                reason = "it holds devices by claims that could not be read, perhaps GPUs"
+                subject = f"pod {namespace_of(item)}/{name_of(item)}"
+                unknown.append(UnknownFigure(subject, reason, "allow `list` of resourceclaims.resource.k8s.io"))
+            continue
+        owner = index.owned(item)
+        owned.setdefault(owner.workload, owner)
+        pod = _pod(item, owner.workload, slots, claimed, by_name)
+        held[owner.workload].append((pod, item))
+        unknown += _unknown_place(pod, by_name)
+    declared = read_declared(objects)
+    for name, known in declared.items():  # scaled to nothing at the moment
+        if known.slots_per_replica and name not in held:
+            held[name], owned[name] = [], OwnedPod(name, True, known.owners)
+    budgets: dict[str, list[KubeObject]] = defaultdict(list)
+    for item in objects.of("PodDisruptionBudget"):
+        budgets[namespace_of(item)].append(item)
+    workloads = []
+    for name in sorted(held):
+        known = declared.get(name) or Declared.by_pods([item for _, item in held[name]])
+        rules = budgets.get(name.namespace, [])
+        workloads.append(workload_of(owned[name], held[name], known, autoscalers.get(name), rules))
+    return Estate(
+        nodes=nodes,
+        workloads=tuple(workloads),
+        pods=tuple(pod for name in sorted(held) for pod, _ in sorted(held[name], key=lambda found: found[0].name)),
+        nodes_without_gpus=others,
+        unknown=(
+            *objects.unread,
+            *unknown,
+            *_unknown_holders(nodes, held),
+            *(found for each in workloads for found in _unknown_scale(each)),
+        ),
+    )
+
+
+def _read_nodes(objects: ClusterObjects) -> tuple[tuple[GpuNode, ...], list[UnknownFigure], int]:
+    slices = read_slices(objects.of("ResourceSlice"))
+    found: list[GpuNode] = []
+    unknown: list[UnknownFigure] = []
+    for item in objects.of("Node"):
+        node, open_figures = read_node(item, slices.get(name_of(item)))
+        if node is not None:
+            found.append(node)
+            unknown += open_figures
+    return tuple(sorted(found, key=lambda node: node.name)), unknown, len(objects.of("Node")) - len(found)
+
+
+def _pod(
+    item: KubeObject,
+    workload: WorkloadName,
+    slots: Mapping[str, int],
+    claimed: ClaimedGpus,
+    nodes: Mapping[str, GpuNode],
+) -> GpuPod:
+    place = read_text(item, "spec", "nodeName")
+    node = nodes.get(place)
+    parts = {offer.resource: offer.gpus_per_slot for offer in node.offers} if node else {}
+    gpus = sum((count * parts.get(resource, NOTHING) for resource, count in slots.items()), NOTHING)
+    ready = any(
+        read_text(condition, "type") == "Ready" and read_text(condition, "status") == "True"
+        for condition in read_list(item, "status", "conditions")
+    )
+    replica = read_text(item, "metadata", "labels", REPLICA_LABEL) or name_of(item)
+    held = gpus + claimed.gpus if node else Fraction(0)
+    return GpuPod(namespace_of(item), name_of(item), workload, place, slots, claimed.devices, held, replica, ready)
+
+
+def _unknown_place(pod: GpuPod, nodes: Mapping[str, GpuNode]) -> list[UnknownFigure]:
+    subject = f"pod {pod.namespace}/{pod.name}"
+    if not pod.node:
+        return []
+    node = nodes.get(pod.node)
+    if node is None:
+        reason = f"it holds GPUs of node {pod.node}, which was not read or shows no GPUs"
+        return [UnknownFigure(subject, reason, "allow `list` of nodes, or see why that node has lost its GPUs")]
+    missing = sorted(pod.slots.keys() - {offer.resource for offer in node.offers})
+    if missing:
+        reason = f"it holds {', '.join(missing)}, which node {pod.node} does not offer"
+        return [UnknownFigure(subject, reason, "see whether sharing or MIG was changed there while it ran")]
+    return []
+
+
+def _unknown_holders(
+    nodes: tuple[GpuNode, ...], held: Mapping[WorkloadName, list[tuple[GpuPod, KubeObject]]]
+) -> list[UnknownFigure]:
+    by_node: dict[str, Fraction] = defaultdict(Fraction)
+    for pods in held.values():
+        for pod, _ in pods:
+            by_node[pod.node] += pod.gpus
+    remedy = "its labels may be old, or it was cut otherwise while they ran; its price is divided by what they hold"
+    return [
+        UnknownFigure(f"node {node.name}", f"its pods hold {by_node[node.name]} GPUs of {node.gpus}", remedy)
+        for node in nodes
+        if by_node[node.name] > node.gpus
+    ]
+
+
+def _unknown_scale(workload: ClusterWorkload) -> list[UnknownFigure]:
+    if workload.is_scalable and workload.replicas is None:
+        reason = "its object could not be read, so declared replicas, group size and rules are missing"
+        return [UnknownFigure(f"workload {workload.name}", reason, f"allow `list` of {workload.name.kind}s")]
+    return []
