@@ -1,54 +1,54 @@
-"""Records what one client does to another: by a kill, by a fault, and by lifting its own limits."""
+"""Records what one client does to another: by a kill, by a fault, and by hanging."""
 
 from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 
 from agents.keeper.drivers import CopyFailed
 from agents.profiling.copy import WarmCopy
-from agents.profiling.measure import time_copy
 from agents.seams.device import DeviceError
-from scripts.gpukit.stand import KERNELS, Stand, StepSkipped
+from scripts.gpukit.clients import (
+    PAUSE_SECONDS,
+    QUARTER,
+    refuse_stand_in,
+    start_next,
+    start_stranger,
+    start_warm,
+    time_load,
+    watch_states,
+)
+from scripts.gpukit.stand import Stand
 
-LOAD = KERNELS[0]
-HALF, QUARTER = 50.0, 25.0
-SETTLE_SECONDS, PAUSE_SECONDS = 3.0, 0.05
-LIMIT = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
-PIPE = "CUDA_MPS_PIPE_DIRECTORY"
+WAYS = ("killed", "terminated by MPS, then killed")  # the second is the agent's
+HANG_WATCH_SECONDS = 1.0
+FREE_SECONDS = 15.0
 
 
 def kill_one_of_two(stand: Stand) -> dict[str, object]:
     """Kills one of two clients while it computes; what the other one and the next one do is recorded."""
-    with _warm(stand, "kept", 1) as other:
-        with _warm(stand, "killed", 2) as copy:
-            running = copy.copy.running
-            assert running is not None
-            busy = threading.Thread(target=lambda: _time(stand, copy, 2))
-            busy.start()
-            time.sleep(stand.options.seconds / 2)
-            os.kill(running.pid, signal.SIGKILL)
-            states = _watch(stand)
+    with start_warm(stand, "kept", 1) as other:
+        with start_warm(stand, "killed", 2) as copy:
+            busy = _keep_busy(stand, copy)
+            os.kill(_pid(copy), signal.SIGKILL)
+            states = watch_states(stand)
             busy.join()
-        after = _time(stand, other, 1)
-    return {"other": after, "states": states, "next": _start_next(stand)}
+        after = time_load(stand, other)
+    return {"other": after, "states": states, "next": start_next(stand)}
 
 
 def see_a_fault(stand: Stand) -> dict[str, object]:
     """Lets a client write where it may not; what the other client, the daemon and the next client do is recorded."""
-    _refuse_stand_in(stand)
+    refuse_stand_in(stand)
     failed_to_end = ""
     try:
-        with _warm(stand, "kept", 1) as other:
-            with _stranger(stand, "fault", _limits(stand)) as (_, said):
-                states = _watch(stand)
-            after = _time(stand, other, 1)
+        with start_warm(stand, "kept", 1) as other:
+            limits = stand.drivers.mps.environment(stand.gpu.uuid, QUARTER, 1.0)
+            with start_stranger(limits, "fault") as (_, said):
+                states = watch_states(stand)
+            after = time_load(stand, other)
             running = other.copy.running
             is_alive = running is not None and stand.drivers.runtime.alive(running)
     except (CopyFailed, DeviceError) as error:
@@ -59,90 +59,93 @@ def see_a_fault(stand: Stand) -> dict[str, object]:
         "other": after,
         "other_runs": is_alive,
         "end": failed_to_end,
-        "after": _watch(stand),
-        "next": _start_next(stand),
+        "after": watch_states(stand),
+        "next": start_next(stand),
     }
 
 
-def lift_limits(stand: Stand) -> dict[str, object]:
-    """Records what a client sees that takes its limit, or its daemon, out of its own environment."""
-    _refuse_stand_in(stand)
-    stand.drivers.mps.start(stand.gpu.uuid)
-    limits = _limits(stand)
-    kinds = {
-        "as given": limits,
-        "without its limit": _without(limits, LIMIT),
-        "without its daemon": _without(limits, PIPE),
-    }
+def hang_one_of_two(stand: Stand) -> dict[str, object]:
+    """Stops one of two clients while it computes, and ends it: what the other one, a third and MPS do is recorded."""
     rows = []
-    for kind, environment in kinds.items():
-        with _stranger(stand, "see", environment) as (pid, said):
-            rows.append({"kind": kind, "sees": said, "is_client": pid in stand.drivers.mps.clients(stand.gpu.uuid)})
-    return {"sm_percent": QUARTER, "of": stand.gpu.sm_count, "rows": rows}
+    with start_warm(stand, "kept", 1) as other:
+        before = time_load(stand, other)
+        for number, way in enumerate(stand.time.take(WAYS[: 1 if stand.options.is_short else 2])):
+            rows.append({"way": way} | _hang(stand, other, 2 + 2 * number, is_terminated=way != WAYS[0]))
+    return {"before": before, "rows": rows}
 
 
-def _refuse_stand_in(stand: Stand) -> None:
-    if stand.options.is_stand_in:
-        raise StepSkipped("a stand-in computes nothing")
-
-
-def _limits(stand: Stand) -> dict[str, str]:
-    return stand.drivers.mps.environment(stand.gpu.uuid, QUARTER, 1.0)
-
-
-def _without(environment: Mapping[str, str], name: str) -> dict[str, str]:
-    return {key: value for key, value in environment.items() if key != name}
-
-
-@contextmanager
-def _warm(stand: Stand, name: str, sequence: int) -> Iterator[WarmCopy]:
-    with stand.warm(stand.task(name, stand.args(LOAD), HALF, sequence=sequence)) as copy:
-        yield copy
-
-
-@contextmanager
-def _stranger(stand: Stand, word: str, limits: Mapping[str, str]) -> Iterator[tuple[int, str]]:
-    """Yields the PID of a client that the agent does not know, and the line that it printed."""
-    ours = {name: value for name, value in os.environ.items() if not name.startswith("CUDA_")}
-    words = [sys.executable, "-P", "-m", "scripts.gpukit.stranger", word]
-    with subprocess.Popen(
-        words, env=ours | dict(limits), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdin is not None and process.stdout is not None
+def _hang(stand: Stand, other: WarmCopy, sequence: int, is_terminated: bool) -> dict[str, object]:
+    used_gib = [_used_gib(stand)]
+    with start_warm(stand, "hung", sequence) as copy:
+        pid, busy = _pid(copy), _keep_busy(stand, copy)
+        os.kill(pid, signal.SIGSTOP)
         try:
-            yield process.pid, process.stdout.readline().strip()
+            used_gib.append(_used_gib(stand))
+            row: dict[str, object] = {
+                "states": watch_states(stand, HANG_WATCH_SECONDS),
+                "held_by": _holders(stand, pid),
+                "other": time_load(stand, other),
+                "third": start_next(stand, sequence + 1),
+            }
+            if is_terminated:
+                row |= _terminate(stand, pid)
         finally:
-            process.stdin.close()
+            os.kill(pid, signal.SIGKILL)
+        row |= _wait_until_free(stand, pid)
+        used_gib.append(_used_gib(stand))
+        busy.join()
+    after = {"after": time_load(stand, other), "states_after": watch_states(stand, HANG_WATCH_SECONDS)}
+    return row | {"used_gib": used_gib} | after
 
 
-def _time(stand: Stand, copy: WarmCopy, sequence: int) -> str:
-    """Returns how many batches the copy answered, or why it did not."""
-    task = stand.task("kept", stand.args(LOAD), HALF, sequence=sequence)
+def _terminate(stand: Stand, pid: int) -> dict[str, object]:
+    """Lets MPS terminate the client, as the agent does before it kills a copy that ends in no other way."""
+    began = time.monotonic()
     try:
-        return f"{time_copy(task, copy, stand.seat, lambda elapsed: None).samples} batches"
-    except (CopyFailed, DeviceError) as error:
-        return str(error)
+        outcome = "confirmed" if stand.drivers.mps.terminate(stand.gpu.uuid, pid) else "not confirmed"
+    except DeviceError as error:
+        outcome = str(error)
+    return {"termination": outcome, "termination_seconds": _since(began), "held_after_it_by": _holders(stand, pid)}
 
 
-def _watch(stand: Stand) -> list[str]:
-    """Returns the states of MPS in their order while they settle."""
-    states: list[str] = []
-    ends_at = time.monotonic() + min(SETTLE_SECONDS, 3 * stand.options.seconds)
-    while time.monotonic() < ends_at:
-        try:
-            state = stand.drivers.mps.state(stand.gpu.uuid).value
-        except DeviceError as error:
-            state = str(error)
-        if not states or states[-1] != state:
-            states.append(state)
+def _wait_until_free(stand: Stand, pid: int) -> dict[str, object]:
+    """Returns when nobody listed the process any more that was just killed, and who does if that does not come."""
+    began = time.monotonic()
+    while (holders := _holders(stand, pid)) and time.monotonic() < began + FREE_SECONDS:
         time.sleep(PAUSE_SECONDS)
-    return states
+    return {"free_after_seconds": _since(began), "still_held_by": holders}
 
 
-def _start_next(stand: Stand) -> str:
-    """Returns what a copy does that starts afterwards."""
+def _holders(stand: Stand, pid: int) -> list[str]:
+    """Returns who lists a process as one that holds the device, as the agent asks before it believes memory free."""
+    drivers, uuid = stand.drivers, stand.gpu.uuid
+    found = []
     try:
-        with _warm(stand, "next", 3) as copy:
-            return _time(stand, copy, 3)
-    except (CopyFailed, DeviceError) as error:
-        return str(error)
+        if any(process.pid == pid for process in drivers.device.processes(uuid)):
+            found.append("NVML")
+        if pid in drivers.mps.clients(uuid):
+            found.append("MPS")
+    except DeviceError as error:
+        found.append(str(error))
+    return found
+
+
+def _keep_busy(stand: Stand, copy: WarmCopy) -> threading.Thread:
+    """Returns, in the middle of its computing, the thread that keeps the copy computing for one timing."""
+    busy = threading.Thread(target=lambda: time_load(stand, copy))
+    busy.start()
+    time.sleep(stand.options.seconds / 2)
+    return busy
+
+
+def _pid(copy: WarmCopy) -> int:
+    assert copy.copy.running is not None
+    return copy.copy.running.pid
+
+
+def _used_gib(stand: Stand) -> float:
+    return round(stand.drivers.device.read(stand.gpu.uuid).memory_used_gib, 3)
+
+
+def _since(began: float) -> float:
+    return round(time.monotonic() - began, 2)

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import html
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
+from scripts.gpukit import client_parts
+from scripts.gpukit.markup import Found, plain_text, table
 from scripts.gpukit.privacy import LEFT_OUT, map_text
 from scripts.gpukit.recording import KeptRecording, Recording
 
-Found = Mapping[str, Any]
-LONGEST_TEXT = 300
-MARKS = re.compile(r"[\\`*|\[\]]")
 HEAD = """\
 # What has been seen on GPUs
 
@@ -81,7 +77,7 @@ def render_page(kept: Sequence[KeptRecording]) -> str:
     lines = [HEAD]
     if real:
         lines.insert(0, lines.pop().replace("## Recordings\n", f"{LEARNED}\n## Recordings\n"))
-        lines += _table(("card", "driver", "CUDA", "sender", "day", "steps", "SHA-256"), [_row(one) for one in real])
+        lines += table(("card", "driver", "CUDA", "sender", "day", "steps", "SHA-256"), [_row(one) for one in real])
     else:
         lines.append(
             "**None yet: gpuwright has never run on a GPU.** This table is empty until somebody sends a recording.\n"
@@ -121,7 +117,7 @@ def _section(recording: Recording, sender: str) -> Iterator[str]:
     if not sender:
         yield f"{LEFT_OUT}\n"
     rows = [(name, step.outcome, step.seconds, step.why) for name, step in recording.steps.items()]
-    yield from _table(("step", "outcome", "seconds", "why"), rows)
+    yield from table(("step", "outcome", "seconds", "why"), rows)
     if recording.is_stand_in:
         yield f"The times of loads are made up there, and are left out: {', '.join(MADE_UP)}.\n"
     for name, part in PARTS.items():
@@ -136,14 +132,14 @@ def _settings(step: Found) -> Iterator[str]:
         (name, setting.get("requested"), setting.get("applied"), setting.get("refused", ""))
         for name, setting in step.items()
     ]
-    yield from _table(("setting", "requested", "read back", "refused"), rows)
+    yield from table(("setting", "requested", "read back", "refused"), rows)
 
 
 def _shares(step: Found) -> Iterator[str]:
     yield "### Limits of SMs\n"
     yield f"Multiprocessors that a copy sees, of {step['of']}.\n"
     rows = [(row["sm_percent"], row["sm_count"], "yes" if row["is_client"] else "no") for row in step["rows"]]
-    yield from _table(("share in %", "sees", "client of MPS"), rows)
+    yield from table(("share in %", "sees", "client of MPS"), rows)
 
 
 def _memory(step: Found) -> Iterator[str]:
@@ -152,34 +148,6 @@ def _memory(step: Found) -> Iterator[str]:
     yield f"A copy with a limit of {step['limit_gib']} GiB that claimed {step['wanted_gib']} GiB {outcome}. It said:\n"
     yield from (f"- {line}" for line in step["said"][-3:])
     yield ""
-
-
-def _termination(step: Found) -> Iterator[str]:
-    yield "### One of two clients is terminated\n"
-    confirmed = "Confirmed" if step["confirmed"] else "**Not confirmed**"
-    yield f"{confirmed} by the daemon; the other one answered {step['batches_of_the_other']} more batches."
-    yield f"MPS is {step['mps']}.\n"
-
-
-def _limits(step: Found) -> Iterator[str]:
-    yield "### A client that lifts its own limits\n"
-    yield f"Each gets {step['sm_percent']:g} % of {step['of']} multiprocessors, and changes its own environment.\n"
-    rows = [(row["kind"], row["sees"], "yes" if row["is_client"] else "no") for row in step["rows"]]
-    yield from _table(("environment", "sees", "client of MPS"), rows)
-
-
-def _killed(step: Found) -> Iterator[str]:
-    yield "### One of two clients is killed while it computes\n"
-    yield f"MPS was {', '.join(step['states'])}. The other copy: {step['other']}. The next copy: {step['next']}.\n"
-
-
-def _fault(step: Found) -> Iterator[str]:
-    yield "### One of two clients writes where it may not\n"
-    yield f"The driver said: {step['said']}. MPS was {', '.join(step['states'])}. The other copy: {step['other']};"
-    yield "its process ran." if step["other_runs"] else "its process had ended."
-    if step["end"]:
-        yield f"Its end: {step['end']}."
-    yield f"Once both had ended MPS was {', '.join(step['after'])}. The next copy: {step['next']}.\n"
 
 
 def _handover(step: Found) -> Iterator[str]:
@@ -196,7 +164,7 @@ def _alone(step: Found) -> Iterator[str]:
     yield "### Four loads alone\n"
     yield LOADS
     names = ("load", "sm_percent", "latency_ms", "spread_ms", "batches", "memory_gib", "power_w", "read_mhz")
-    yield from _table(names, ([row[name] for name in names] for row in step["rows"]))
+    yield from table(names, ([row[name] for name in names] for row in step["rows"]))
 
 
 def _pairs(step: Found) -> Iterator[str]:
@@ -205,20 +173,20 @@ def _pairs(step: Found) -> Iterator[str]:
         (" + ".join(row["loads"]), " + ".join(f"{share:g} %" for share in row["sm_percents"]), *row["latency_ms"])
         for row in step["rows"]
     )
-    yield from _table(("loads", "shares", "first, ms", "second, ms"), rows)
+    yield from table(("loads", "shares", "first, ms", "second, ms"), rows)
 
 
 def _clocks(step: Found) -> Iterator[str]:
     yield "### Clocks\n"
     names = ("clock_mhz", "read_mhz", "latency_ms", "idle_w", "power_w")
-    yield from _table(names, ([row[name] for name in names] for row in step["rows"]))
+    yield from table(names, ([row[name] for name in names] for row in step["rows"]))
 
 
 def _real_model(step: Found) -> Iterator[str]:
     yield "### A real model\n"
     yield f"{step['model']}.\n"
     names = ("batch", "sm_percent", "latency_ms", "spread_ms", "memory_gib", "power_w", "start_seconds")
-    yield from _table(names, ([row[name] for name in names] for row in step["rows"]))
+    yield from table(names, ([row[name] for name in names] for row in step["rows"]))
 
 
 def _profiler(step: Found) -> Iterator[str]:
@@ -227,37 +195,14 @@ def _profiler(step: Found) -> Iterator[str]:
     yield f"On settings that it has not seen its curve errs {100 * step['error']:.2g} %."
     yield f"{step['covered']} of {len(step['rows'])} stay below q90.\n"
     names = ("batch", "sm_percent", "latency_ms", "foretold_ms", "q90_ms")
-    yield from _table(names, ([row[name] for name in names] for row in step["rows"]))
-
-
-def _table(heading: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
-    yield "| " + " | ".join(name.replace("_", " ") for name in heading) + " |"
-    yield "|" + "---|" * len(heading)
-    for row in rows:
-        yield "| " + " | ".join(_cell(value) for value in row) + " |"
-    yield ""
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return ""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def plain_text(text: str) -> str:
-    """Returns text that is neither markup nor the end of a cell or line, whatever somebody sent."""
-    text = html.escape(" ".join(text.split())[:LONGEST_TEXT], quote=False)
-    return MARKS.sub(lambda mark: f"&#{ord(mark[0])};", text)
+    yield from table(names, ([row[name] for name in names] for row in step["rows"]))
 
 
 PARTS: Mapping[str, Callable[[Found], Iterator[str]]] = {
     "settings": _settings,
     "shares": _shares,
     "memory": _memory,
-    "termination": _termination,
-    "limits": _limits,
-    "killed": _killed,
-    "fault": _fault,
+    **client_parts.PARTS,
     "handover": _handover,
     "alone": _alone,
     "pairs": _pairs,

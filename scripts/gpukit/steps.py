@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scripts.gpukit import device_steps, fault_steps, handover, load_steps
+from scripts.gpukit import device_steps, fault_steps, handover, load_steps, outside_steps
 from scripts.gpukit.stand import Stand
 
 
@@ -35,7 +35,11 @@ STEPS: Sequence[KitStep] = (
     KitStep("shares", load_steps.see_shares, 60),
     KitStep("memory", load_steps.exceed_memory, 40),
     KitStep("termination", load_steps.end_one_of_two, 40),
-    KitStep("limits", fault_steps.lift_limits, 30),
+    KitStep("outside", outside_steps.run_outside, 45),
+    KitStep("foreign", outside_steps.meet_a_foreign_daemon, 45),
+    KitStep("hung", fault_steps.hang_one_of_two, 120),
+    KitStep("full", outside_steps.start_when_full, 60),
+    KitStep("limits", outside_steps.lift_limits, 30),
     KitStep("handover", handover.hand_over, 60),
     KitStep("alone", load_steps.run_alone, 100),
     KitStep("clocks", device_steps.try_clocks, 40, changes_settings=True),

@@ -1,7 +1,7 @@
-"""A client of MPS that the agent did not start: says what it sees of the GPU, or writes where it may not.
+"""A client of MPS that the agent did not start: says what it sees of the GPU, writes where it may not, or fills it.
 
-A process of its own (`python -m scripts.gpukit.stranger see|fault`), because a fault ends every context of it. It
-prints one line, and ends with its standard input.
+A process of its own (`python -m scripts.gpukit.stranger see|fault|hold GIB`), because a fault ends every context of
+it. It prints one line, and ends with its standard input.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import sys
 
 from agents.programs.serve.cuda import CudaDriver, CudaError
 
+GIB = 2**30
+LEAST_BYTES = 2**22
 PTX = """
 .version 6.0
 .target sm_70
@@ -43,11 +45,36 @@ def write_astray(driver: CudaDriver) -> str:
     return "nothing"
 
 
-def main(wanted: str) -> int:
+def hold_all_but(driver: CudaDriver, left_gib: float) -> str:
+    """Takes the GPU's memory until only so much is free; returns how much it has."""
+    held, pointer = 0, ctypes.c_uint64()
+    largest = _free_bytes(driver)
+    while (size := min(largest, _free_bytes(driver) - int(left_gib * GIB))) >= LEAST_BYTES:
+        try:
+            driver.do("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(size))
+            held += size
+        except CudaError:
+            largest = size // 2  # what is free is not in one piece, or has another owner since
+    return f"{held / GIB:.3f} GiB"
+
+
+def _free_bytes(driver: CudaDriver) -> int:
+    free, total = ctypes.c_size_t(), ctypes.c_size_t()
+    driver.do("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+    return free.value
+
+
+def main(wanted: str, left_gib: str = "0") -> int:
     try:
         driver = CudaDriver()
         driver.use()
-        print(write_astray(driver) if wanted == "fault" else driver.sm_count(), flush=True)
+        match wanted:
+            case "fault":
+                print(write_astray(driver), flush=True)
+            case "hold":
+                print(hold_all_but(driver, float(left_gib)), flush=True)
+            case _:
+                print(driver.sm_count(), flush=True)
     except CudaError as error:
         print(error, flush=True)
     sys.stdin.read()
@@ -55,4 +82,4 @@ def main(wanted: str) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1]))
+    raise SystemExit(main(*sys.argv[1:]))

@@ -84,6 +84,16 @@ def test_a_whole_run_on_stand_ins_tries_everything_and_changes_no_setting(tmp_pa
     found = {name: step.found for name, step in recording.steps.items()}
     assert all(row["is_client"] for row in found["shares"]["rows"])
     assert found["memory"]["is_refused"] and found["termination"]["confirmed"]
+    outside, foreign, hung = found["outside"], found["foreign"], found["hung"]["rows"][0]
+    assert (outside["runs"], outside["is_client"]) == (True, False) and "batches" in outside["outside"]
+    counts = ("we_find", "they_find", "namesakes", "we_find_at_the_end")
+    assert [foreign[name] for name in counts] == [1, 0, 1, 0]
+    refused = ("our_start", "their_start", "start_beside_one")
+    assert all("this agent did not start" in foreign[start] for start in refused)
+    assert foreign["start_at_the_end"] == "it started" and "batches" in foreign["next"]
+    assert (hung["states"], hung["held_by"], hung["still_held_by"]) == (["active"], ["NVML", "MPS"], [])
+    assert all("batches" in hung[copy] for copy in ("other", "third", "after"))
+    assert "CUDA error 2" in found["full"]["rows"][0]["verdict"] and "batches" in found["full"]["next"]
     handover = found["handover"]
     assert (handover["handed_over"], handover["failed_requests"]) == (1, 0) and handover["answered_since_the_order"] > 0
     by_share = {row["sm_percent"]: row["latency_ms"] for row in found["alone"]["rows"] if row["load"] == "arithmetic"}
