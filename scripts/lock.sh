@@ -31,8 +31,9 @@ one onnx pyproject.toml --extra onnx
 one solvers pyproject.toml --extra solvers
 one planner pyproject.toml --extra server --extra planner
 one up pyproject.toml --extra server --extra solvers --extra agent
-one dev pyproject.toml --extra server --extra agent --extra docker --extra solvers --extra dev --extra docs
+one dev pyproject.toml --extra server --extra agent --extra docker --extra solvers --extra kubernetes --extra dev --extra docs
 one docs pyproject.toml --extra docs
+one kubernetes pyproject.toml --extra kubernetes
 one parquet pyproject.toml --extra parquet
 one lab lab/pyproject.toml --no-emit-package gpuwright # the product itself comes from the folder around it
 one tools --group tools
