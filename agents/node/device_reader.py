@@ -67,8 +67,8 @@ class DeviceReader:
         self._is_known, self._enumerated_at = False, float("-inf")
         self._saved = {}  # as what is on disk was forgotten, too
 
-    def enumerate(self, held: Mapping[int, str], now: float) -> None:
-        """Lists the devices every few seconds, and settles which index means which; copies run on those `held`."""
+    def enumerate(self, find_held: Callable[[], Mapping[int, str]], now: float) -> None:
+        """Lists the devices every few seconds, and settles which index means which; copies run on those found held."""
         if now - self._enumerated_at < ENUMERATE_SECONDS:
             return
         self._enumerated_at = now
@@ -81,7 +81,7 @@ class DeviceReader:
             return  # any other error says nothing about a single device
         self.found.update({gpu.uuid: gpu for gpu in gpus})
         self.present = {gpu.uuid for gpu in gpus}
-        settled, self._is_known = settle_indexes(self.indexed if self._is_known else {}, gpus, held), True
+        settled, self._is_known = settle_indexes(self.indexed if self._is_known else {}, gpus, find_held()), True
         if settled.waits:
             self._enumerated_at = float("-inf")
         if settled.message and settled.message != self.unclear:

@@ -12,7 +12,7 @@ from datetime import datetime
 
 from agents.contract.assignments import Assignment
 from agents.host import clocks
-from agents.keeper.copies import AWAY, NodeCopy
+from agents.keeper.copies import NodeCopy
 from agents.keeper.drivers import NodeDrivers
 from agents.keeper.keeper import Keeper
 from agents.keeper.reconciling import Situation
@@ -100,10 +100,7 @@ class DeviceWatch:
         """Reads and sets everything once."""
         now = self._clock()
         copies = self._keeper.copies()
-        # In host memory a copy has no usage, but a process that will want its device again.
-        alive = [copy for copy in copies if copy.ended_at is None or copy.stage in AWAY]
-        places = (zip(copy.wanted.all_gpus, copy.devices, strict=False) for copy in alive)
-        self.devices.enumerate({index: gpu for pairs in places for index, gpu in pairs}, now)
+        self.devices.enumerate(lambda: self._find_held(copies), now)
         self._counters.refresh(copies, now, self.minute, self.power.strained(self._assignment, self.indexes))
         self._roll()
         for gpu, reason in self.devices.read(copies, self._keeper.recycled, self.minute, now).items():
@@ -113,6 +110,17 @@ class DeviceWatch:
         if self._assignment is not None:
             self.power.turn(self._assignment, self.indexes, copies, now)
         self.knobs.forget({copy.id for copy in copies})
+
+    def _find_held(self, copies: Collection[NodeCopy]) -> Mapping[int, str]:
+        """Returns the devices that processes hold, also from host memory, by index.
+
+        A record alone holds none: after a power cut those of all copies are left, and a start that one of them promises
+        must not come first.
+        """
+        runtime = self._drivers.runtime
+        alive = [copy for copy in copies if copy.running is not None and runtime.alive(copy.running)]
+        places = (zip(copy.wanted.all_gpus, copy.devices, strict=False) for copy in alive)
+        return {index: gpu for pairs in places for index, gpu in pairs}
 
     def _situation(self) -> Situation:
         found = self.devices.found

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from agents.contract.assignments import Frame
 from agents.devices.simulated.process import Behaviour
+from agents.keeper.copies import Stage
 from agents.seams.routes import RoutesAway
 from agents.seams.traffic import Counters
 from tests.support.nodes import served
@@ -248,3 +250,25 @@ def test_energy_only_grows_over_a_reload_of_the_driver(made: VirtualNode) -> Non
         assert now >= last
         drawn, last = drawn + now - last, now
     assert drawn / 1000 == pytest.approx(made.machine.truth(uuid).energy_j, rel=0.05)
+
+
+def test_a_start_that_a_power_cut_left_undone_keeps_no_board_from_its_new_index(tmp_path: Path) -> None:
+    with virtual(tmp_path, ["v100-16gb", "v100-16gb"]) as made:
+        wanted = served("search", gpu=0), served("images", gpu=1)
+        made.offer(wanted[0])
+        made.advance(15)
+        made.offer(*wanted)
+        made.node.keeper.tick()
+        for name in ("search", "images"):
+            made.process(name).exit_by(made.now)
+        for slot in made.machine.slots.values():
+            slot.due_at = made.now
+        made.machine.advance(made.now)
+        made.node.ledger.record(replace(made.copy("images"), stage=Stage.STARTING, running=None))
+        boards = [made.machine.slots[uuid].gpu for uuid in made.uuids]
+        boards[0].pci, boards[1].pci = boards[1].pci, boards[0].pci
+        made.restart()
+        made.offer(*wanted)
+        made.advance(30)
+        assert made.node.watch.indexes == dict(enumerate(reversed(made.uuids)))
+        assert made.ready == ["images", "search"]
