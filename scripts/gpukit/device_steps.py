@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import pynvml
 
+from agents.devices.mps import processes
 from agents.devices.mps.program import Program
 from agents.devices.nvml.device import NvmlDevice
 from agents.devices.nvml.reading import clock_reasons, ecc_uncorrected
@@ -116,8 +118,11 @@ def try_clocks(stand: Stand) -> dict[str, object]:
 
 
 def ask_mps(stand: Stand) -> dict[str, object]:
-    """Returns what the MPS daemon prints while one copy is its client, and that copy's PID."""
+    """Returns what the MPS daemon prints while one copy is its client, that copy, and whether we know MPS as ours."""
     program, uuid = Program(stand.folder / "mps", stand.program), stand.gpu.uuid
+    pipe, logs = program.pipe(uuid), program.logs(uuid)
+    daemon = pipe / processes.PID_FILE
+    ours = {processes.PIPE: str(pipe), processes.LOGS: str(logs), processes.DEVICES: uuid}
     with stand.warm(stand.task("arithmetic", stand.args("arithmetic"), FULL)) as warm:
         assert warm.copy.running is not None
         server = program.say(uuid, "get_server_list\n", ASK_SECONDS).decode().strip()
@@ -128,4 +133,20 @@ def ask_mps(stand: Stand) -> dict[str, object]:
             "copy": warm.copy.running.pid,
             "clients": sorted(stand.drivers.mps.clients(uuid)),
             "printed": printed | {"ps": hide_commands(printed["ps"])},
+            "daemon": _describe_environment(daemon.read_text().strip() if daemon.exists() else "", ours),
+            "server": _describe_environment(server, ours),
+            "foreign": len(processes.find_foreign(uuid, pipe, logs)),
         }
+
+
+def _describe_environment(pid: str, ours: Mapping[str, str]) -> Mapping[str, str]:
+    """Returns whether a process of MPS has the variables by which the agent knows its own, as they were given."""
+    try:
+        words = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
+    except OSError as error:
+        return dict.fromkeys(ours, str(error.strerror))
+    found = dict(word.split("=", 1) for word in words if "=" in word)
+    return {
+        name: "missing" if name not in found else "as given" if found[name] == value else "otherwise"
+        for name, value in ours.items()
+    }

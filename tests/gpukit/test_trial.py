@@ -82,6 +82,9 @@ def test_a_whole_run_on_stand_ins_tries_everything_and_changes_no_setting(tmp_pa
     assert {name: step.outcome for name, step in recording.steps.items()} == dict.fromkeys(NAMES, "done") | KIT
     assert state.history() == [] and "the GPU's settings are as before" in printed
     found = {name: step.found for name, step in recording.steps.items()}
+    variables = ("CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY", "CUDA_VISIBLE_DEVICES")
+    mps, as_given = found["mps"], dict.fromkeys(variables, "as given")
+    assert (mps["daemon"], mps["server"], mps["foreign"]) == (as_given, as_given, 0)
     assert all(row["is_client"] for row in found["shares"]["rows"])
     assert found["memory"]["is_refused"] and found["termination"]["confirmed"]
     outside, foreign, hung = found["outside"], found["foreign"], found["hung"]["rows"][0]
