@@ -68,7 +68,9 @@ VERBS = (
     ),
     CommandVerb("plan", "cli.verbs.plan", "Plan", "decisions: history, diff, show; approve, reject, pause, roll back"),
     CommandVerb("what-if", "cli.verbs.whatif", "Plan", "what a change would cost and move, without making it"),
-    CommandVerb("assess", "cli.verbs.assess", "Look", "what the GPUs of a Kubernetes cluster cost, by reading alone"),
+    CommandVerb(
+        "assess", "cli.verbs.assess", "Look", "what a Kubernetes cluster's GPUs cost, by reading alone", "kubernetes"
+    ),
     CommandVerb("explain", "cli.verbs.explain", "Look", "why a service, job, node, tenant or plan is as it is"),
     CommandVerb("events", "cli.verbs.events", "Look", "list events, newest last"),
     CommandVerb("logs", "cli.verbs.logs", "Look", "what a service or a job prints"),

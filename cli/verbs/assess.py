@@ -4,32 +4,40 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import sys
+import time
 from typing import TYPE_CHECKING
 
 from cli import exits, sources
 from cli.arguments import add_file_arguments, completes
 from cli.exits import Failed
-from cli.output import print_data
+from cli.output import plain, print_data, say
 
 if TYPE_CHECKING:
     from clusters.objects import ClusterObjects
     from clusters.price_list import PriceList
 
 EPILOG = """\
-Nothing is written anywhere, and neither an agent nor a server of gpuwright is needed.
+Reads the cluster of the kubeconfig's context, or that of the pod that it runs in, by get and list alone: nothing is
+written, and neither an agent nor a server of gpuwright is needed. A list that may not be read leaves its figures out.
 
 Prices are those of --prices, then examples that come with gpuwright; each names its source. A node is paid whole,
 and its price is divided by the GPUs that pods hold of it. The last lines name what is not known, and what that takes.
 
 Examples:
   gpuwright assess --demo
+  gpuwright assess --context production --prices prices.yaml
   kubectl get nodes,pods,rs,deploy,sts,jobs,hpa,pdb -A -o json | gpuwright assess -f - --prices prices.yaml
-  gpuwright assess -f objects.json -o json
+  gpuwright assess -o json
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
+    parser.add_argument("--context", metavar="NAME", help="context of the kubeconfig; its current one if left out")
+    kubeconfig = parser.add_argument("--kubeconfig", metavar="FILE", help="instead of KUBECONFIG or ~/.kube/config")
+    completes(kubeconfig, "files")
     add_file_arguments(parser, required=False)
     parser.add_argument("--demo", action="store_true", help="a recorded cluster of 60 GPUs")
     completes(parser.add_argument("--prices", metavar="FILE", help="what you pay (docs/assess.md)"), "files")
@@ -55,14 +63,46 @@ def _read(args: argparse.Namespace) -> tuple[ClusterObjects, PriceList | None]:
     from clusters.demo import PRICES_NAME, read_demo
     from clusters.objects import objects_of
 
-    if args.demo == bool(args.files):
-        raise Failed("give the objects of a cluster with -f FILE, or use --demo")
+    if sum((bool(args.demo), bool(args.files), bool(args.context or args.kubeconfig))) > 1:
+        raise Failed("give one of --demo, -f, or --context and --kubeconfig: each is a cluster")
     prices = _prices(*sources.read([args.prices])[0]) if args.prices else None
     if args.demo:
         objects, text = read_demo()
         return objects, prices or _prices(PRICES_NAME, text)
-    found = [item for name, text in sources.read(args.files, recursive=args.recursive) for item in _items(name, text)]
-    return objects_of(found), prices
+    if args.files:
+        files = sources.read(args.files, recursive=args.recursive)
+        return objects_of(item for name, text in files for item in _items(name, text)), prices
+    return _read_cluster(args), prices
+
+
+def _read_cluster(args: argparse.Namespace) -> ClusterObjects:
+    from clusters.api_server import ClusterUnreachable, choose_cluster, read_cluster
+
+    try:
+        config = choose_cluster(args.context, args.kubeconfig, os.environ)
+        return read_cluster(config, _pause, _progress)
+    except ClusterUnreachable as error:
+        raise Failed(str(error), exits.UNREACHABLE) from None
+    finally:
+        _clear_progress()
+
+
+def _pause(seconds: float) -> None:
+    _clear_progress()
+    say(f"the cluster asks to wait {seconds:.0f} s")
+    time.sleep(seconds)
+
+
+def _progress(kind: str, count: int, left: int | None) -> None:
+    """Shows on a terminal how far a list is."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        more = f" of {count + left:,}" if left else ""
+        print(f"\r\x1b[Kreading {plain(kind)}: {count:,}{more}", end="", file=sys.stderr, flush=True)
+
+
+def _clear_progress() -> None:
+    if sys.stderr is not None and sys.stderr.isatty():
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 def _items(name: str, text: str) -> list[dict[str, object]]:

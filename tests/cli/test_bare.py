@@ -56,6 +56,7 @@ def test_the_client_needs_nothing_but_yaml(server: RunningServer, tmp_path: Path
         ["version"],
         ["catalogue", "list"],
         ["completion", "bash"],
+        ["assess", "--demo"],
         ["delete", "-f", str(file), "--yes"],
     ):
         done = bare(tmp_path, *words, **env)
@@ -71,6 +72,7 @@ def test_the_client_needs_nothing_but_yaml(server: RunningServer, tmp_path: Path
         (["validate", "-f", os.devnull], "server"),
         (["bench", "api"], "server"),
         (["agent", "run"], "agent"),
+        (["assess"], "kubernetes"),
     ],
 )
 def test_what_needs_an_extra_names_it(tmp_path: Path, words: list[str], extra: str) -> None:

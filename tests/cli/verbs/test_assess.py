@@ -97,10 +97,10 @@ def test_a_price_in_a_file_comes_before_the_demos(tmp_path: Path, capsys: pytest
     assert out.startswith("Paid now: 116.00 EUR an hour")
 
 
-def test_without_a_cluster_the_verb_says_what_to_give(capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, err = called([], capsys)
+def test_two_clusters_at_once_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = called(["--demo", "--context", "production"], capsys)
     assert code == 2
-    assert "-f FILE, or use --demo" in err
+    assert "give one of --demo, -f" in err
 
 
 def test_cents_add_up_to_the_rounded_sum() -> None:
