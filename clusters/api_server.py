@@ -59,7 +59,7 @@ class NotListed(Exception):
         self.reason, self.remedy, self.is_absent = reason, remedy, is_absent
 
 
-class Page(NamedTuple):
+class ListedPage(NamedTuple):
     """A part of a list, and how to go on."""
 
     items: list[KubeObject]
@@ -176,7 +176,7 @@ def _read_version(
     )
 
 
-def _pages(client: httpx2.Client, path: str, pause: Pause) -> Iterator[Page | None]:
+def _pages(client: httpx2.Client, path: str, pause: Pause) -> Iterator[ListedPage | None]:
     """Yields the pages of a list, or None where the server has forgotten how to go on."""
     continuation = ""
     while True:
@@ -187,7 +187,7 @@ def _pages(client: httpx2.Client, path: str, pause: Pause) -> Iterator[Page | No
         continuation = page.continuation
 
 
-def _page(client: httpx2.Client, path: str, continuation: str, pause: Pause) -> Page | None:
+def _page(client: httpx2.Client, path: str, continuation: str, pause: Pause) -> ListedPage | None:
     parameters = {"limit": str(PAGE_OBJECTS), **({"continue": continuation} if continuation else {})}
     reason, seconds = "", FIRST_PAUSE_SECONDS
     for attempt in range(RETRIES):
@@ -213,7 +213,7 @@ def _page(client: httpx2.Client, path: str, continuation: str, pause: Pause) -> 
     raise NotListed(f"the server did not answer: {reason}", "try again when it can be reached")
 
 
-def _read_page(response: httpx2.Response) -> Page:
+def _read_page(response: httpx2.Response) -> ListedPage:
     try:
         found = response.json()
     except ValueError:
@@ -224,7 +224,7 @@ def _read_page(response: httpx2.Response) -> Page:
             "the server answered with something else than a list", "see whether its address is an API server's"
         )
     continuation, left = read_text(found, "metadata", "continue"), read_whole(found, "metadata", "remainingItemCount")
-    return Page([item for item in read_list(found, "items") if isinstance(item, dict)], continuation, left)
+    return ListedPage([item for item in read_list(found, "items") if isinstance(item, dict)], continuation, left)
 
 
 def _refusal(response: httpx2.Response) -> str:

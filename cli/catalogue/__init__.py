@@ -17,6 +17,7 @@ class Sheet:
 
     name: str
     title: str
+    products: tuple[str, ...]  # its names in labels of Kubernetes nodes
     architecture: str
     year: int
     form: str
@@ -75,6 +76,7 @@ def _sheet(entry: dict[str, Any]) -> Sheet:
     return Sheet(
         name=entry["name"],
         title=entry["title"],
+        products=tuple(entry["products"]),
         architecture=entry["architecture"],
         year=entry["year"],
         form=entry["form"],

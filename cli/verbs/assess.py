@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from cli import exits, sources
 from cli.arguments import add_file_arguments, completes
 from cli.exits import Failed
-from cli.output import plain, print_data, say
+from cli.output import as_json, plain, say
 
 if TYPE_CHECKING:
     from clusters.objects import ClusterObjects
@@ -41,11 +41,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_file_arguments(parser, required=False)
     parser.add_argument("--demo", action="store_true", help="a recorded cluster of 60 GPUs")
     completes(parser.add_argument("--prices", metavar="FILE", help="what you pay (docs/assess.md)"), "files")
-    parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    parser.add_argument(
+        "-o", "--output", choices=("text", "json", "yaml"), default="text",
+        help="yaml: as manifests, for validate, solve, size, simulate and apply",
+    )  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:
     from cli.assessment import Assessment, as_data, show
+    from cli.estate_manifests import as_manifests
     from clusters.bill import draw_bill
     from clusters.price_list import read_examples
     from clusters.reading import read_estate
@@ -53,8 +57,12 @@ def run(args: argparse.Namespace) -> int:
     objects, given = _read(args)
     estate = read_estate(objects)
     found = Assessment(estate, draw_bill(estate, read_examples(), given))
-    if not print_data(as_data(found) if args.output == "json" else None, args.output):
+    if args.output == "text":
         show(found)
+    elif args.output == "json":
+        print(as_json(as_data(found)))
+    else:
+        print(as_manifests(found), end="")
     return exits.OK
 
 

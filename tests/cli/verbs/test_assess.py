@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import yaml
 
 from cli.assessment import cents_of
+from cli.estate_manifests import read_promise
 from cli.main import main
 from tests.clusters import demo
 from tests.clusters.made_up import deployment, node, pod_spec
@@ -101,6 +103,67 @@ def test_two_clusters_at_once_are_refused(capsys: pytest.CaptureFixture[str]) ->
     code, _, err = called(["--demo", "--context", "production"], capsys)
     assert code == 2
     assert "give one of --demo, -f" in err
+
+
+def test_the_estate_as_manifests_is_valid_and_costs_what_the_bill_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, out, _ = called(["--demo", "-o", "yaml"], capsys)
+    file = tmp_path / "estate.yaml"
+    file.write_text(out)
+    assert main(["validate", "-f", str(file)]) == 0
+    documents = [document for document in yaml.safe_load_all(out) if document]
+    nodes = [document["spec"] for document in documents if document["kind"] == "Node"]
+    prices = {
+        (document["metadata"]["name"], price["region"], price["purchase"]): price["perHour"]
+        for document in documents
+        if document["kind"] == "GpuType"
+        for price in document["spec"]["prices"]
+    }
+    paid = sum(prices[node["gpuType"], node["region"], node["purchase"]] * node["gpus"] for node in nodes)
+    # without the spot machines, whose GPUs no data sheet of the catalogue describes, and the one that does not run
+    assert paid == pytest.approx(166.070084 - 4 * 0.4021 - 31.464)
+    assert sum(node["gpus"] for node in nodes) == 56
+    assert out.count("# no sheet of the catalogue is of NVIDIA-A10G:") == 4
+    (service,) = [document for document in documents if document["kind"] == "Service"]
+    assert service["spec"] == {"model": "ranker", "slo": {"latencyMs": 80, "percentile": 99}, "minInstances": 4}
+    assert "# annotate chat/LeaderWorkerSet/llama-70b with gpuwright.io/model and gpuwright.io/slo-p99-ms:" in out
+
+
+def test_names_that_manifests_do_not_allow_are_changed_and_stay_apart(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = pod_spec("r:1", 1)
+    promise = {"gpuwright.io/model": "ranker", "gpuwright.io/slo-p95-ms": "80"}
+    items = [node(name, 8, "NVIDIA-L4", "own", region="eu west/1") for name in ("gpu.1", "gpu-1", "gpu-1-2", "x" * 80)]
+    items += deployment("shop", "ranker.v2", spec, ["gpu.1"], annotations=promise)
+    items.append({**next(deployment("shop", "ranker-v2", spec, [], annotations=promise)), "kind": "StatefulSet"})
+    (tmp_path / "objects.json").write_text(json.dumps(items))
+    _, out, _ = called(["-f", str(tmp_path / "objects.json"), "-o", "yaml"], capsys)
+    (tmp_path / "estate.yaml").write_text(out)
+    assert main(["validate", "-f", str(tmp_path / "estate.yaml")]) == 0
+    documents = list(filter(None, yaml.safe_load_all(out)))
+    names = [document["metadata"]["name"] for document in documents if document["kind"] == "Node"]
+    assert names == ["gpu-1", "gpu-1-2", "gpu-1-3", "x" * 63]
+    services = [document["metadata"]["name"] for document in documents if document["kind"] == "Service"]
+    assert services == ["ranker-v2", "ranker-v2-statefulset"]
+    assert "# 4 of its nodes have no known price: theirs is pricePerHour" in out
+
+
+@pytest.mark.parametrize(
+    ("annotations", "slo"),
+    [
+        ({"slo-p99-ms": "80"}, {"latencyMs": 80, "percentile": 99}),
+        ({"slo-p99.9-ms": "1.5"}, {"latencyMs": 1.5, "percentile": 99.9}),
+        ({"slo-ttft-ms": "500", "slo-tpot-ms": "40"}, {"ttftMs": 500, "tpotMs": 40, "percentile": 99}),
+        ({"slo-ttft-ms": "500"}, {}),
+        ({"slo-p99-ms": "soon"}, {}),
+        ({"slo-p99-ms": "-1"}, {}),
+        ({"slo-p10-ms": "80"}, {}),
+    ],
+)
+def test_a_promise_is_read_from_annotations(annotations: dict[str, str], slo: dict[str, float]) -> None:
+    assert read_promise({f"gpuwright.io/{key}": value for key, value in annotations.items()}) == slo
 
 
 def test_cents_add_up_to_the_rounded_sum() -> None:
