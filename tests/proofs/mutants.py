@@ -2,250 +2,158 @@
 
 python -m tests.proofs.mutants MODULE[,MODULE...] [--sample N] [--seed N] TESTS...
 
-Each mutant changes one comparison, operator, constant, condition, statement or returned value. A process is forked for
-it, in which the functions of the module get the changed code, wherever they were imported to; then the tests run there
-until the first fails. Processes that the tests start import the changed code. What survives is printed with its line.
+A process is forked for each bug, and the tests run there until the first fails: those that are not slow and name the
+module come first. Processes that the tests start end with the run. What survives is printed with its line.
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
-import importlib
+import ctypes
+import json
 import os
 import select
 import signal
 import sys
+import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from random import Random
 from tempfile import TemporaryDirectory
-from types import CodeType, FunctionType, ModuleType
 
 import pytest
 
-PATIENCE_SECONDS = 120.0  # a mutant that hangs is found as well
+from tests.proofs.changed_code import Mutant, apply, change_started, draw
+from tests.support.scratch import MEMORY
+
 QUIET_OPTIONS = ("-q", "-p", "no:cacheprovider", "-p", "no:randomly")
-PATIENCE_TIMES = 5.0  # of what the tests take without any
+LEAST_PATIENCE_SECONDS = 20.0  # after which a test hangs, which is a failure
+PATIENCE_TIMES = 5.0  # of what the test takes without any mutant
 NO_RUN = 70  # exit code of a process that could not run the tests, which says nothing of the mutant
-# Python runs this as it starts, where the folder that holds it is in PYTHONPATH.
-SITE = """\
-import sys
-from importlib.machinery import PathFinder, SourceFileLoader
-
-class Changed(SourceFileLoader):
-    def get_code(self, name):
-        return compile({text!r}, self.path, "exec")
-
-class Finder:
-    @staticmethod
-    def find_spec(name, path=None, target=None):
-        found = PathFinder.find_spec(name, path) if name == {module!r} else None
-        if found:
-            found.loader = Changed(name, found.origin)
-        return found
-
-sys.meta_path.insert(0, Finder)
-"""
-SWAPS: Mapping[type[ast.AST], type[ast.AST]] = {
-    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
-    ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.And: ast.Or, ast.Or: ast.And,
-    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd,
-}  # fmt: skip
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-Change = tuple[str, Callable[[ast.AST], None]]
+LONGEST_END_SECONDS = 300.0
+REAPING_SECONDS = 0.2
+NOTES = "notes.json"
+BECOME_REAPER = 36  # PR_SET_CHILD_SUBREAPER: processes that lose their parent become children of this one
+Durations = Mapping[str, float]  # seconds of each test without any mutant
 
 
-@dataclass(frozen=True, slots=True)
-class Mutant:
-    """A change at one place of a module: which of the changes that are possible at this node of its syntax tree."""
+class Course:
+    """A plugin of pytest: says which tests run first and how long each may take, and notes how it went."""
 
-    module: str
-    line: int
-    change: str
-    node: int
-    number: int
+    def __init__(self, mutant: Mutant | None, durations: Durations, notes: Path) -> None:
+        self._mutant = mutant
+        self._durations = durations
+        self._notes = notes
+        self._failed = ""  # the test that did
+        self._seconds: defaultdict[str, float] = defaultdict(float)  # of each test
 
-    def __str__(self) -> str:
-        return f"{self.module}:{self.line}: {self.change}"
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        items.sort(key=lambda item: (item.get_closest_marker("slow") is not None, not self._names_module(item)))
+        for item in items if self._durations else ():
+            seconds = max(LEAST_PATIENCE_SECONDS, PATIENCE_TIMES * self._durations.get(item.nodeid, 0.0))
+            item.add_marker(pytest.mark.timeout(seconds), append=False)
 
-    def tree(self) -> ast.Module:
-        """Returns the changed module."""
-        tree = _read(self.module)
-        node = list(ast.walk(tree))[self.node]
-        list(_changes(node))[self.number][1](node)
-        return ast.fix_missing_locations(tree)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._seconds[report.nodeid] += report.duration
+        if report.failed:
+            self._failed = report.nodeid
+            self.note()  # what ends the tests may hang
 
+    def note(self) -> None:
+        self._notes.write_text(json.dumps((self._failed, self._seconds)))
 
-def find_mutants(name: str) -> list[Mutant]:
-    """Returns every mutant of a module's functions, in the order of the text."""
-    tree = _read(name)
-    bodies = [part for each in ast.walk(tree) if isinstance(each, FUNCTIONS) for part in each.body]
-    inside = {id(inner) for part in bodies for inner in ast.walk(part)}
-    found = [
-        Mutant(name, getattr(node, "lineno", 0), change, index, number)
-        for index, node in enumerate(ast.walk(tree))
-        if id(node) in inside
-        for number, (change, _) in enumerate(_changes(node))
-    ]
-    return sorted(found, key=lambda mutant: (mutant.line, mutant.change, mutant.node, mutant.number))
+    def _names_module(self, item: pytest.Item) -> bool:
+        return self._mutant is not None and self._mutant.module in item.path.read_text()
 
 
-def _read(name: str) -> ast.Module:
-    path = importlib.import_module(name).__file__
-    assert path is not None
-    return ast.parse(Path(path).read_text())
-
-
-def _changes(node: ast.AST) -> Iterator[Change]:
-    match node:
-        case ast.Compare(ops=ops):
-            for at, op in enumerate(ops):
-                if type(op) in SWAPS:
-                    yield f"{type(op).__name__} to {SWAPS[type(op)].__name__}", lambda n, at=at: _swap(n.ops, at)  # type: ignore
-        case ast.BoolOp(op=op) | ast.BinOp(op=op) if type(op) in SWAPS:
-            yield f"{type(op).__name__} to {SWAPS[type(op)].__name__}", lambda n: setattr(n, "op", SWAPS[type(n.op)]())  # type: ignore
-        case ast.UnaryOp(op=ast.Not()):
-            yield "not left out", lambda n: setattr(n, "operand", ast.UnaryOp(ast.Not(), n.operand))  # type: ignore
-        case ast.Constant(value=bool() as value):
-            yield f"{value} to {not value}", lambda n: setattr(n, "value", not n.value)  # type: ignore
-        case ast.Constant(value=int() as value):
-            yield f"{value} to {value + 1}", lambda n: setattr(n, "value", n.value + 1)  # type: ignore
-        case ast.If() | ast.IfExp():
-            for value in (True, False):
-                yield f"condition {value}", lambda n, value=value: setattr(n, "test", ast.Constant(value))  # type: ignore
-        case ast.Return(value=ast.expr() as value) if not (isinstance(value, ast.Constant) and value.value is None):
-            yield "returns None", lambda n: setattr(n, "value", ast.Constant(None))
-        case ast.comprehension(ifs=[_, *_]):
-            yield "filter left out", lambda n: setattr(n, "ifs", [])
-    for place in ("body", "orelse", "finalbody"):
-        for at, statement in enumerate(getattr(node, place, None) or () if isinstance(node, ast.stmt) else ()):
-            if _is_left_out(statement):
-                kind = type(statement).__name__.lower()
-                yield f"{kind} of line {statement.lineno} left out", lambda n, p=place, at=at: _leave_out(n, p, at)  # type: ignore
-
-
-def _is_left_out(statement: ast.stmt) -> bool:
-    if isinstance(statement, ast.Expr):
-        return not isinstance(statement.value, ast.Constant)  # a docstring
-    return isinstance(statement, ast.Raise | ast.AugAssign | ast.Continue | ast.Delete)
-
-
-def _swap(ops: list[ast.AST], at: int) -> None:
-    ops[at] = SWAPS[type(ops[at])]()
-
-
-def _leave_out(node: ast.AST, place: str, at: int) -> None:
-    getattr(node, place)[at] = ast.copy_location(ast.Pass(), getattr(node, place)[at])
-
-
-def apply(mutant: Mutant) -> None:
-    """Gives the functions of the module their changed code. Who has imported them has the same functions."""
-    module = sys.modules[mutant.module]
-    codes = dict(_codes(compile(mutant.tree(), str(module.__file__), "exec")))
-    for function in _functions(module):
-        code = codes.get(function.__qualname__)
-        # A change that leaves out the only super() fits no function that stands: processes that tests start have it.
-        if code is not None and code.co_freevars == function.__code__.co_freevars:
-            function.__code__ = code
-
-
-def _codes(code: CodeType) -> Iterator[tuple[str, CodeType]]:
-    for inner in code.co_consts:
-        if isinstance(inner, CodeType):
-            yield inner.co_qualname, inner
-            yield from _codes(inner)
-
-
-def _functions(holder: ModuleType | type) -> Iterator[FunctionType]:
-    for value in list(vars(holder).values()):
-        if isinstance(value, type) and isinstance(holder, ModuleType):
-            if value.__module__ == holder.__name__:
-                yield from _functions(value)
-            continue
-        plain = getattr(value, "fget", None) or getattr(value, "__func__", value)
-        plain = getattr(plain, "__wrapped__", plain)  # of a context manager or a cache
-        name = holder.__name__ if isinstance(holder, ModuleType) else holder.__module__
-        if isinstance(plain, FunctionType) and plain.__module__ == name:
-            yield plain
-
-
-def survives(mutant: Mutant | None, tests: Sequence[str], seconds: float = PATIENCE_SECONDS) -> bool:
+def survives(mutant: Mutant, tests: Sequence[str], durations: Durations = {}) -> bool:  # noqa: B006
     """Returns whether all tests pass with the mutant, in a process of its own."""
-    with TemporaryDirectory(prefix="mutant-") as folder:
-        return _survives(mutant, tests, seconds, Path(folder))
+    return not find_failed(mutant, tests, durations)
 
 
-def find_patience_seconds(tests: Sequence[str]) -> float:
-    """Imports what the tests do, for all mutants at once, and runs them without any; returns how long one may take."""
+def find_failed(mutant: Mutant, tests: Sequence[str], durations: Durations) -> str:
+    """Returns the first test that fails with the mutant; empty if none does."""
+    return _try(mutant, tests, durations)[0]
+
+
+def time_tests(tests: Sequence[str]) -> Durations:
+    """Imports what the tests do, for all mutants at once, and returns how long each test takes without any mutant."""
     with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):  # noqa: PTH123
         pytest.main(["--collect-only", *QUIET_OPTIONS, *tests])
-    began = time.monotonic()
-    assert survives(None, tests, float("inf")), "the tests fail without any mutant"
-    return max(PATIENCE_SECONDS, PATIENCE_TIMES * (time.monotonic() - began))
+    failed, durations = _try(None, tests, {})
+    assert not failed, f"{failed} fails without any mutant"
+    return durations
 
 
-def sort_tests(mutant: Mutant | None, tests: Sequence[str]) -> list[str]:
-    """Returns the tests, files in place of folders, with those first that name the module."""
-    files = [file for test in tests for file in (_list_files(Path(test)) if Path(test).is_dir() else [test])]
-    return sorted(files, key=lambda test: mutant is not None and mutant.module not in _read_test(test))
+def _try(mutant: Mutant | None, tests: Sequence[str], durations: Durations) -> tuple[str, Durations]:
+    """Returns which test failed, and the seconds of each, in a process and a folder that leave nothing behind."""
+    ctypes.CDLL(None).prctl(BECOME_REAPER, 1)
+    others = _children()
+    with TemporaryDirectory(prefix="mutant-", dir=MEMORY if MEMORY.is_dir() else None) as name:
+        folder = Path(name)
+        folder.chmod(0o755)  # some servers run as another user
+        child = os.fork()
+        if child == 0:
+            code = NO_RUN
+            try:
+                code = _run_tests(mutant, tests, durations, folder)
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(code)
+        code = _wait(child, others, 2 * sum(durations.values()) + LONGEST_END_SECONDS if durations else float("inf"))
+        notes = folder / NOTES
+        failed, seconds = json.loads(notes.read_text()) if notes.exists() else ("", {})
+        if not failed and code != pytest.ExitCode.OK:
+            raise RuntimeError(f"the tests could not be run with {mutant or 'no mutant'}: {' '.join(tests)}")
+        return failed, seconds
 
 
-def _list_files(folder: Path) -> list[str]:
-    files = sorted(map(str, folder.rglob("test_*.py")))
-    assert files, f"{folder} has no tests"  # without a word pytest would run all tests of the repository
-    return files
-
-
-def _read_test(test: str) -> str:
-    return Path(test.partition("::")[0]).read_text()
-
-
-def _survives(mutant: Mutant | None, tests: Sequence[str], seconds: float, folder: Path) -> bool:
-    child = os.fork()
-    if child == 0:
-        code = NO_RUN
-        try:
-            os.setsid()
-            code = _run_tests(mutant, tests, folder)
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(code)
+def _wait(child: int, others: Collection[int], seconds: float) -> int:
+    """Waits for the tests, ends whatever they have left, and returns the exit code."""
     handle = os.pidfd_open(child)
+    ends = time.monotonic() + seconds
     try:
-        is_over = bool(select.select([handle], [], [], None if seconds == float("inf") else seconds)[0])
-        with suppress(ProcessLookupError):  # processes that a test has left, too
-            os.killpg(child, signal.SIGKILL)
+        while not select.select([handle], [], [], REAPING_SECONDS)[0]:
+            _reap(_children() - {child, *others}, os.WNOHANG)
+            if time.monotonic() > ends:
+                os.kill(child, signal.SIGKILL)
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     finally:
         os.close(handle)
-    if code == NO_RUN:
-        raise RuntimeError(f"the tests could not be run with {mutant or 'no mutant'}: {' '.join(tests)}")
-    return code == 0 and is_over
+    while left := _children() - set(others):
+        for pid in left:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        _reap(left, 0)
+    return code
 
 
-def _run_tests(mutant: Mutant | None, tests: Sequence[str], folder: Path) -> int:
+def _children() -> set[int]:
+    return {int(pid) for path in Path("/proc/self/task").glob("*/children") for pid in path.read_text().split()}
+
+
+def _reap(pids: Collection[int], options: int) -> None:
+    for pid in pids:
+        with suppress(ChildProcessError):
+            os.waitpid(pid, options)
+
+
+def _run_tests(mutant: Mutant | None, tests: Sequence[str], durations: Durations, folder: Path) -> int:
+    os.setsid()
+    os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
     if mutant is not None:
         apply(mutant)
-        site = SITE.format(text=ast.unparse(mutant.tree()), module=mutant.module)
-        (folder / "sitecustomize.py").write_text(site)
-        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
+        change_started(mutant, folder)
+    course = Course(mutant, durations, folder / NOTES)
     with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):  # noqa: PTH123
-        code = pytest.main(["-x", *QUIET_OPTIONS, *sort_tests(mutant, tests)])
-    if code in (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.NO_TESTS_COLLECTED):
-        return NO_RUN
-    return int(code != pytest.ExitCode.OK)
-
-
-def draw(modules: Sequence[str], sample: int, seed: int) -> list[Mutant]:
-    """Draws so many mutants of all modules together; all of them, if there are fewer."""
-    everything = [mutant for module in modules for mutant in find_mutants(module)]
-    return sorted(Random(seed).sample(everything, min(sample, len(everything))), key=str)
+        code = pytest.main(["-x", *QUIET_OPTIONS, f"--basetemp={folder / 't'}", *tests], plugins=[course])
+    course.note()
+    return code
 
 
 def main() -> int:
@@ -256,10 +164,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     mutants = draw(args.modules, args.sample, args.seed)
-    seconds = find_patience_seconds(args.tests)
+    durations = time_tests(args.tests)
     survivors = 0
     for mutant in mutants:
-        if survives(mutant, args.tests, seconds):
+        if survives(mutant, args.tests, durations):
             survivors += 1
             print(f"survived: {mutant}", flush=True)
     print(f"{len(mutants) - survivors} of {len(mutants)} mutants found")
