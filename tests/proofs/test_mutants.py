@@ -56,6 +56,7 @@ GROUPS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "gate": (
         ("app.http.gate",),
         (
+            "tests/app/http/test_gate_within.py",
             "tests/app/http/test_gate.py",
             "tests/app/http/test_unsent.py",
             "tests/app/http/test_slow_readers.py",
