@@ -6,13 +6,15 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection
+from sqlalchemy import Connection, text
 
 from app import tokens
 from app.problem import HttpProblem
+from app.store.access import rotation
 from app.store.access import tokens as rows
 from app.store.database.database import Database
 from app.tokens import Authenticator
@@ -30,17 +32,32 @@ def database(postgres: DatabaseServer) -> Iterator[Database]:
     postgres.drop(url)
 
 
-def bearer(database: Database, expires_in_seconds: float | None = None) -> str:
+def bearer(database: Database, expires_in_seconds: float | None = None, node: str = "", elder: str = "") -> str:
     new = tokens.new()
     draft = rows.TokenDraft(
         id=new.id,
         secret_hash=new.secret_hash,
-        scope="viewer",
+        scope="node" if node else "viewer",
+        node=node,
         created_by="tests",
         expires_in_seconds=expires_in_seconds,
     )
-    database.write(lambda connection: rows.insert(connection, draft))
+
+    def insert(connection: Connection) -> None:
+        rows.insert(connection, draft)
+        if elder:
+            rotation.set_successor(connection, id_of(elder), new.id)
+
+    database.write(insert)
     return f"Bearer {new.text}"
+
+
+def id_of(header: str) -> str:
+    return header.split("_")[1]
+
+
+def revoke(database: Database, header: str) -> None:
+    database.write(lambda connection: rows.revoke(connection, id_of(header)))
 
 
 def test_a_token_is_looked_up_once(database: Database) -> None:
@@ -172,3 +189,147 @@ def test_what_a_revocation_elsewhere_left_in_doubt_is_not_made_good_by_one_here(
     authenticator.forget("another-one")
     assert authenticator.cached(header) is None
     other.close()
+
+
+def test_a_token_ends_a_minute_after_its_successor_is_first_used_and_no_other_does(database: Database) -> None:
+    authenticator = Authenticator(database)
+    elder, other = bearer(database, 3600, "node-1"), bearer(database, 7200, "node-2")
+    before = {header: authenticator.principal(header).expires_at for header in (elder, other)}
+    successor = bearer(database, 3600, "node-1", elder)
+    authenticator.principal(successor)
+    remembered = authenticator.cached(elder)
+    assert remembered and remembered.expires_at
+    assert remembered.expires_at < datetime.now(UTC) + timedelta(seconds=61)
+    still = authenticator.cached(other)
+    assert still and still.expires_at == before[other]
+    fresh = Authenticator(database).principal(elder)
+    assert fresh == remembered, "it is in the database, too"
+
+
+def test_a_successor_that_is_revoked_while_it_is_taken_up_is_refused(database: Database) -> None:
+    authenticator = Authenticator(database)
+    elder = bearer(database, 3600, "node-1")
+    successor = bearer(database, 3600, "node-1", elder)
+
+    def write(fn: Callable[[Connection], Any]) -> Any:
+        revoke(database, successor)
+        return database.write(fn)
+
+    authenticator._database = SimpleNamespace(read=database.read, write=write)  # type: ignore[assignment]
+    with pytest.raises(HttpProblem, match="this token was revoked"):
+        authenticator.principal(successor)
+    assert authenticator.cached(successor) is None
+    ends = Authenticator(database).principal(elder).expires_at
+    assert ends and ends > datetime.now(UTC) + timedelta(minutes=30)
+
+
+def test_a_token_that_comes_again_after_its_successor_is_told_once_a_minute(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[None] = []
+    authenticator = Authenticator(database, lambda: counted.append(None))
+    spent = [bearer(database, 3600, f"node-{at}") for at in range(2)]
+    for at, header in enumerate(spent):
+        authenticator.principal(bearer(database, 3600, f"node-{at}", header))
+
+    def told() -> list[str]:
+        sql = text("SELECT name FROM audit WHERE outcome = 'alarm'")
+        return [name for (name,) in database.read(lambda connection: list(connection.execute(sql)))]
+
+    def comes(header: str) -> None:
+        with pytest.raises(HttpProblem):
+            authenticator.principal(header)
+
+    authenticator.forget(node="node-0")
+    authenticator.forget(node="node-1")
+    assert authenticator.principal(spent[0]), "it has a minute left"
+    assert told() == []
+    authenticator.forget(node="node-0")
+    end = text("UPDATE token SET expires_at = now() WHERE node LIKE 'node-%' AND replaces = ''")
+    database.write(lambda connection: connection.execute(end))
+    comes(f"{spent[0][:-4]}xxxx")
+    comes(bearer(database, -1.0, "node-9"))
+    assert (told(), counted) == ([], []), "neither a wrong secret nor a token without a successor is an alarm"
+    comes(spent[0])
+    comes(spent[0])
+    assert told() == [id_of(spent[0])]
+    comes(spent[1])
+    assert sorted(told()) == sorted(map(id_of, spent))
+    monkeypatch.setattr(tokens, "MOST_ALARMED", 2)
+    third = bearer(database, 3600, "node-3")
+    authenticator.principal(bearer(database, 3600, "node-3", third))
+    authenticator.forget(node="node-3")
+    database.write(lambda connection: connection.execute(end))
+    comes(third)
+    assert len(authenticator._alarmed) == 1, "what is remembered of alarms is bounded"
+    monkeypatch.setattr(tokens, "ALARM_SECONDS", -1.0)
+    comes(spent[0])
+    comes(spent[0])
+    assert len(told()) == len(counted) == 5, "after a minute it is told again"
+
+
+def test_the_tokens_that_are_remembered_are_bounded(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokens, "CACHE_SIZE", 2)
+    authenticator = Authenticator(database)
+    headers = [bearer(database) for _ in range(3)]
+    who = [authenticator.principal(header) for header in headers[:2]]
+    assert all(map(authenticator.cached, headers[:2]))
+    authenticator.principal(headers[2])
+    assert [authenticator.cached(header) is not None for header in headers] == [False, False, True]
+    assert not any(map(authenticator.is_current, who))
+
+
+def test_a_token_is_asked_for_again_after_a_while(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    authenticator, header = Authenticator(database), bearer(database)
+    monkeypatch.setattr(tokens, "CACHE_SECONDS", -1.0)
+    authenticator.principal(header)
+    assert authenticator.cached(header) is None
+    monkeypatch.setattr(tokens, "CACHE_SECONDS", 60.0)
+    authenticator.refresh()
+    assert authenticator.cached(header) is not None, "and all at once before that"
+    assert [token for token, _ in authenticator.used()] == [id_of(header)]
+    assert authenticator.used() == []
+
+
+def test_a_revocation_while_a_token_is_read_is_not_missed(database: Database) -> None:
+    authenticator, header = Authenticator(database), bearer(database)
+
+    def read(fn: Callable[[Connection], Any]) -> Any:
+        found = database.read(fn)
+        authenticator.forget("another-one")
+        return found
+
+    authenticator._database = SimpleNamespace(read=read)  # type: ignore[assignment]
+    who = authenticator.principal(header)
+    assert authenticator.cached(header) is None
+    assert not authenticator.is_current(who)
+    assert authenticator.live(who)
+    assert not authenticator.is_current(who), "one came while it was looked at"
+    authenticator._database = database
+    assert authenticator.live(who)
+    assert authenticator.is_current(who)
+
+
+def test_a_new_token_is_unlike_any_other_and_only_its_own_kind_reads_it() -> None:
+    made = [tokens.new(prefix) for prefix in ("gw", "gwj", "gwc", "gwl") for _ in range(50)]
+    assert len({new.id for new in made}) == len({new.text for new in made}) == 200
+    for new in made[:51]:
+        prefix, token_id, secret = new.text.split("_", 2)
+        assert (len(token_id), tokens.hash_secret(secret)) == (12, new.secret_hash)
+        assert tokens.parse(new.text, prefix) == (token_id, secret)
+        assert tokens.parse(new.text, "gw" if prefix != "gw" else "gwj") is None
+        assert tokens.parse(f"{new.text}x", prefix) is None
+
+
+def test_a_token_of_a_node_is_forgotten_with_all_of_that_node(database: Database) -> None:
+    authenticator = Authenticator(database)
+    headers = [bearer(database, node=node) for node in ("node-1", "node-1", "node-2", "")]
+    who = [authenticator.principal(header) for header in headers]
+    authenticator.forget(node="node-1")
+    assert [authenticator.cached(header) is not None for header in headers] == [False, False, True, True]
+    assert [authenticator.is_current(principal) for principal in who] == [False, False, True, True]
+    authenticator.forget(token_id=who[2].id)
+    assert [authenticator.cached(header) is not None for header in headers] == [False, False, False, True]
+    revoke(database, headers[0])
+    assert not authenticator.live(who[0])
+    assert authenticator.live(who[1])
