@@ -165,9 +165,6 @@ class SidecarHandler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
         """Logs nothing."""
 
-    def address_string(self) -> str:
-        return "local"
-
 
 class SidecarServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
     """Answers until shut down. `listen` is a path or HOST:PORT; over TCP callers need a token."""

@@ -45,8 +45,6 @@ def _order(sources: Iterable[Mapping[AdmittedRules, float]], known: Sequence[Adm
     for weights in sources:
         for place, kind in enumerate(sorted(weights, key=lambda kind: -weights[kind])):
             places.setdefault(kind, []).append(place)
-    if len(places) <= MOST_KINDS:
-        return list(places)
     ages = _ages(known)
     return sorted(places, key=lambda kind: (min(places[kind]), -len(places[kind]), ages[kind]))
 
