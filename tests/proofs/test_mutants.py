@@ -49,7 +49,7 @@ GROUPS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
             for name in (
                 "desired", "followers", "overload", "relief", "bursts", "api", "counting", "bad_answers",
                 "refused_routes", "in_time", "tokens", "admitting", "following", "routes", "balance_files", "reloads",
-                "balance", "limited_copies", "hostile_callers",
+                "balance", "limited_copies", "hostile_callers", "converging", "sidecar_alone", "plane",
             )
         ),
     ),
