@@ -83,6 +83,34 @@ def test_long_silence_is_no_burst() -> None:
     assert measured(arrivals)[1] == pytest.approx(1.0, abs=0.1)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_totals_are_those_of_windows_counted_by_hand(seed: int) -> None:
+    arrivals = gamma_gaps(1.5, 20_000, 800.0, seed)
+    meter = BurstMeter(SLO_MS)
+    for at in arrivals:
+        meter.arrived(float(at), float(at) + 0.01)
+    window = SLO_MS / 1000
+    numbers = (arrivals / window).astype(int)
+    begun = numbers[0] + 1
+    ended = int((float(arrivals[-1]) + 0.01 - 1.0) / window) - 1
+    counts = np.bincount(numbers[numbers >= begun] - begun, minlength=ended - begun)[: ended - begun]
+    for total in meter.totals():
+        skipped = 0 if begun % total.slos == 0 else -begun % total.slos  # until the first that begins with a window
+        merged = (
+            counts[skipped:][: len(counts[skipped:]) // total.slos * total.slos].reshape(-1, total.slos).sum(axis=1)
+        )
+        # The first window of a scale was not counted from its beginning, as far as the meter knows.
+        whole = merged[1:] if skipped == 0 else merged
+        blocks = whole[: len(whole) // 16 * 16].reshape(-1, 16).astype(float)
+        means = blocks.mean(axis=1)
+        rise = ((np.arange(16) - 7.5) * blocks).sum(axis=1)
+        spread = (((blocks - means[:, None]) ** 2).sum(axis=1) - rise**2 / 340) / 14
+        assert total.blocks == len(blocks)
+        assert (total.means, total.squares) == pytest.approx((means.sum(), (means**2).sum()))
+        assert total.spread == pytest.approx(spread.sum())
+    assert len(meter.totals()) == 3
+
+
 def test_log_lines_are_counted_by_when_their_requests_arrived() -> None:
     known = Tallies()
     known.track(servers_by_name(KNOWN.servers()), KNOWN.slots, now=0, promises={"shop/search": GatewayPromise(SLO_MS)})

@@ -166,6 +166,7 @@ def test_an_old_process_gets_no_change_but_counts_with_its_requests(site: Site) 
         site.converge(route("a"), route("b", 81), route("c", 82))
 
 
+@pytest.mark.slow
 def test_a_process_that_lacks_a_map_or_slots_is_reloaded_with_what_it_has_accepted_before(site: Site) -> None:
     site.converge(route("a"))
     first = site.remote.now.pid

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from agents.gateway import configuration, desired, state_file
+from agents.gateway import configuration, desired, files, state_file
 from agents.gateway.balances import FIRST_SLOTS, Balance, balance_of
 from agents.gateway.changes import closing_commands, find_differences, map_additions, map_removals, opening_commands
 from agents.gateway.configuration import render_base
@@ -25,6 +26,7 @@ from agents.gateway.desired import (
 )
 from agents.gateway.parsing import ServerState
 from agents.gateway.wire import DeclaredRoutes, RouteSpec, ServiceLimit
+from agents.host import durable
 
 ROOT = Path(__file__).parents[3]
 
@@ -103,6 +105,32 @@ def test_sources_have_an_end_but_those_that_are_followed_do_not_count() -> None:
     with pytest.raises(Malformed, match=f"there are {MOST_SOURCES} sources already"):
         declare(full, "another", DeclaredRoutes(1))
     assert declare(full, "n0", DeclaredRoutes(2)).sources["n0"].sequence == 2
+
+
+def test_a_refusal_is_kept_as_long_as_its_route_is_declared_and_leaves_out_no_other() -> None:
+    state = said(route("x"), route("y"))
+    assert desired.refuse(state, {}).refused == {}
+    refused = desired.refuse(state, {"node-1:x": "no", "node-9:z": "no"})
+    key = desired.RouteKey("node-1", "x", "127.0.0.1:9001")
+    assert refused.refused == {key: "no"}
+    assert weights(refused) == {"node-1:y": 256}
+    assert [(each.node, each.copy, each.reason) for each in refused.left_out()] == [("node-1", "x", "no")]
+    assert desired.refuse(refused, {"node-1:y": "either"}).refused.keys() == {
+        key, desired.RouteKey("node-1", "y", "127.0.0.1:9001"),
+    }  # fmt: skip
+    again = declare(refused, "node-1", DeclaredRoutes(2, (route("x"),)))
+    assert (again.refused, again.servers()) == ({key: "no"}, ())
+    moved = RouteSpec("x", "a/b", "127.0.0.1:9002")
+    assert declare(refused, "node-1", DeclaredRoutes(2, (moved,))).refused == {}
+    assert follow(refused, {}, {}).refused == {key: "no"}
+
+
+def test_a_node_that_declares_nothing_is_spoken_for_and_its_weights_count_from_one_to_256() -> None:
+    followed = {f"{FOLLOWED}node-1": DeclaredRoutes(0, (route("f", weight=1e-9), route("g", weight=1e9)))}
+    state = with_slots(follow(declare(Desired(), "node-1", DeclaredRoutes(1)), followed, {}), idle=())
+    assert weights(state) == {"_node-1:f": 1, "_node-1:g": 256}
+    assert {server.most_open for server in replace(state, most_open={"_node-1:f": 7}).servers()} == {7, 512}
+    assert {server.most_open for server in replace(state, most_open={"_node-1:f": 999}).servers()} == {512}
 
 
 def test_what_was_said_survives_a_restart(tmp_path: Path) -> None:
@@ -194,6 +222,67 @@ def test_the_base_that_ships_and_the_one_in_the_documentation_are_what_the_comma
     text = render_base(Path("/var/lib/gpuwright-gateway"), "127.0.0.1:9514", ":80")
     assert (ROOT / "deploy" / "haproxy" / "haproxy.cfg").read_text() == text
     assert text in (ROOT / "docs" / "gateway.md").read_text()
+
+
+def test_each_slot_has_the_rule_of_its_place_and_all_it_needs() -> None:
+    slots = range(1, 2 * FIRST_SLOTS + 1)
+    places = [[balance_of(slot) for slot in slots][at::FIRST_SLOTS] for at in range(FIRST_SLOTS)]
+    assert places == [[Balance.IN_TURN] * 2] * 48 + [[Balance.LEAST_TOKENS] * 2] * 8 + [[Balance.PREFIX] * 2] * 8
+    limits = {"a/prefix": ServiceLimit(tpot_ms=1.0, by_prefix=True), "a/tokens": ServiceLimit(tpot_ms=1.0)}
+    routes = (route("p", "a/prefix"), route("t", "a/tokens"), route("x", "a/z"))
+    state = with_slots(follow(declare(Desired(), "n", DeclaredRoutes(1, routes)), {}, limits), idle=())
+    _, *backends = configuration.render_generated(state, Path("/f"), "127.0.0.1:1").split("\nbackend gw-0")
+    assert len(backends) == FIRST_SLOTS
+    for slot, text in enumerate(backends, 1):
+        rule = balance_of(slot)
+        assert text.startswith(f"{slot:03d} from gpuwright\n    balance {rule.value}\n")
+        assert [line.split()[1] for line in text.splitlines() if " acl by_key_" in line] == [
+            f"by_key_{number}" for number in range(1, 9)
+        ]
+        assert " if by_key_1 by_key_2 by_key_3 by_key_4 by_key_5 by_key_6 by_key_7 by_key_8\n" in text
+        assert ("x-gpuwright-prefix" in text) is (rule is Balance.PREFIX)
+        assert ("gpuwright-choose" in text) is (rule is Balance.LEAST_TOKENS)
+        for server in state.by_slot().get(slot, {}).values():
+            (line,) = [line for line in text.splitlines() if f"    server {server.name} " in line]
+            assert bool(re.search(r" id [1-9][0-9]*$", line)) is (rule is Balance.PREFIX)
+    assert len(state.by_slot()) == 3
+    assert configuration.render_limit(ServiceLimit()) == configuration.NO_LIMIT == "0:2000000000:2:0"
+
+
+def test_files_are_written_so_that_no_process_finds_a_service_in_the_slot_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, written = durable.write_changed, list[tuple[str, str]]()
+
+    def note(path: Path, data: bytes, mode: int) -> None:
+        written.append((path.name, data.decode()))
+        write(path, data, mode)
+
+    monkeypatch.setattr(durable, "write_changed", note)
+    first = said(route("x"), route("y", "c/d"))
+    (tmp_path / "limits-of-before.map").write_text("")
+    files.write_files(tmp_path, first, "127.0.0.1:1")
+    names = {"gpuwright.cfg", "services.map", "copies.map", "paths.map", "keys.map", "tokens.lua", "balance.lua"}
+    assert {path.name for path in tmp_path.iterdir()} == names | {configuration.LIMITS}
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o644}
+    services = (tmp_path / "services.map").read_text()
+    assert services == "a/b gw-0001\nc/d gw-0002\n"
+    (tmp_path / "keys.map").write_text("c/d a.a\ngone/x b.b\n")
+    written.clear()
+    swapped = replace(said(route("y", "c/d"), route("z", "new/one")), slots={"c/d": 1, "new/one": 2})
+    files.write_files(tmp_path, swapped, "127.0.0.1:1")
+    assert [data for name, data in written if name == "services.map"] == ["", "c/d gw-0001\nnew/one gw-0002\n"]
+    order = [name for name, _ in written]
+    assert order.index("services.map") < order.index("gpuwright.cfg") < len(order) - order[::-1].index("services.map")
+    narrowed, keys = [data for name, data in written if name == "keys.map"]
+    known = {line.split()[0]: set(line.split()[1].split(".")) for line in narrowed.splitlines()}
+    (key,) = known["new/one"]
+    assert known == {"c/d": {"a", key}, "gone/x": {"b"}, "new/one": {key}}, "what was admitted before and is after"
+    assert {line.split()[0] for line in keys.splitlines()} == {"c/d", "new/one"}
+    written.clear()
+    files.write_files(tmp_path, swapped, "127.0.0.1:1")
+    assert [name for name, _ in written].count("services.map") == 1, "no service has lost its slot"
+    assert [data for name, data in written if name == "keys.map"] == [keys, keys]
 
 
 def test_a_server_stands_in_the_file_in_the_words_of_the_runtime_command() -> None:

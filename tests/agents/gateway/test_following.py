@@ -13,6 +13,7 @@ import pytest
 
 from agents.contract.addresses import parse_address
 from agents.contract.gateways import EndpointCopy, Endpoints, ServiceEndpoints
+from agents.contract.paths import hash_rules
 from agents.gateway import state_file
 from agents.gateway.configuration import LIMITS
 from agents.gateway.desired import Desired, declare, follow, with_slots
@@ -94,6 +95,20 @@ def test_case_23_no_node_leads_requests_to_the_control_plane_or_the_sidecar() ->
 def test_case_23_an_address_with_a_scope_id_is_left_out(address: str) -> None:
     wanted = follow_endpoints(told(copy("bad", address=address), copy("good")), loopback=False)
     assert [route.copy for route in wanted.sources["_node-2"].routes] == ["good"]
+
+
+def test_a_node_is_followed_with_the_paths_of_its_own_copies() -> None:
+    rules: dict[str, tuple[str, ...]] = {name: (f"GET /{name}",) for name in ("one", "two", "three")}
+    table = {hash_rules(each): each for each in rules.values()}
+    copies = [
+        EndpointCopy(name, node, f"10.0.0.{at}:80", 10.0, paths=hash_rules(rules[name]), in_time=at)
+        for at, (name, node) in enumerate((("one", "node-1"), ("two", "node-2")), 1)
+    ]
+    wanted = follow_endpoints(Endpoints(3, (ServiceEndpoints("a/b", tuple(copies)),), table), loopback=True)
+    for name, source, in_time in (("one", "_node-1", 1), ("two", "_node-2", 2)):
+        declared = wanted.sources[source]
+        assert declared.paths == {hash_rules(rules[name]): rules[name]}
+        assert [(each.copy, each.in_time) for each in declared.routes] == [(name, in_time)]
 
 
 def test_what_is_followed_is_kept_on_disk(tmp_path: Path) -> None:

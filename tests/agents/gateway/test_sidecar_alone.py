@@ -80,7 +80,7 @@ class Site:
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    monkeypatch.setattr(rooms, "WATCH_SECONDS", 0.01)
+    monkeypatch.setattr(rooms, "WATCH_SECONDS", 0.03)
     with runtime_haproxy(tmp_path) as remote:
         Haproxy(MasterSocket(remote.path), remote.state, "127.0.0.1:1").write(Desired())
         remote.start_process()
@@ -349,6 +349,7 @@ def test_what_waits_for_a_service_is_counted_with_it_and_limits_follow(site: Sit
     assert site.sidecar.counts("node-9").counted == ()
 
 
+@pytest.mark.slow
 def test_a_slot_is_given_to_another_service_only_when_nothing_is_in_it(site: Site) -> None:
     many = [spec(f"c{at}", 1000 + at, f"shop/s{at:02d}") for at in range(64)]
     site.sidecar.declare("node-1", declared(1, *many))
