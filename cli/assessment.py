@@ -9,9 +9,11 @@ from fractions import Fraction
 from typing import Any
 
 from app.manifests.prices import NANO
+from cli.estate_loads import reading_data, show_loads
 from cli.output import OutputTable, number, plain
 from clusters.bill import HOURS_A_MONTH, Bill, BillRow
 from clusters.estate import Autoscaler, ClusterWorkload, Estate, GpuNode, UnknownFigure
+from clusters.measuring import PrometheusReading
 
 CENT_NANO = NANO // 100
 MOST_NAMED = 3  # of subjects in a sentence
@@ -24,6 +26,11 @@ class Assessment:
 
     estate: Estate
     bill: Bill
+    reading: PrometheusReading | None = None  # without a Prometheus
+
+    @property
+    def unknown(self) -> tuple[UnknownFigure, ...]:
+        return (*self.estate.unknown, *self.bill.unknown, *(self.reading.unknown if self.reading else ()))
 
 
 def show(found: Assessment) -> None:
@@ -37,7 +44,10 @@ def show(found: Assessment) -> None:
         _show_rows(estate, bill)
         print()
         _show_machines(estate, bill)
-    unknown = list(_sentences((*estate.unknown, *bill.unknown)))
+    if found.reading and (found.reading.loads.workloads or found.reading.uses):
+        print()
+        show_loads(estate, found.reading)
+    unknown = list(_sentences(found.unknown))
     if unknown:
         print("\nWhat is not known:")
         for line in unknown[:MOST_LINES]:
@@ -200,8 +210,9 @@ def as_data(found: Assessment) -> dict[str, Any]:
         ],
         "unknown": [
             {"subject": figure.subject, "reason": figure.reason, "remedy": figure.remedy}
-            for figure in (*estate.unknown, *bill.unknown)
+            for figure in found.unknown
         ],
+        **({"measured": reading_data(found.reading)} if found.reading else {}),
     }  # fmt: skip
 
 

@@ -9,18 +9,14 @@ from typing import Any, NamedTuple
 
 from app.manifests.heading import NAME
 from app.manifests.model import API_VERSION
-from app.manifests.numbers import finite_number
 from app.manifests.prices import NANO
 from cli.assessment import Assessment
 from cli.catalogue import Sheet, manifest, sheets
 from cli.output import as_yaml, plain
 from clusters.bill import NodePrice
-from clusters.estate import ClusterWorkload, GpuNode
+from clusters.estate import OURS, ClusterWorkload, GpuNode
+from clusters.promises import read_promise
 
-OURS = "gpuwright.io/"
-PROMISE = re.compile(rf"{OURS}slo-p(?P<percentile>[0-9]{{2}}(?:\.[0-9])?)-ms")
-TOKEN_PROMISES = {"slo-ttft-ms": "ttftMs", "slo-tpot-ms": "tpotMs"}
-DEFAULT_PERCENTILE = 99.0
 ONE_NODE = "kubernetes.io/hostname"
 HEAD = """\
 What stands in the cluster, at the prices of the assessment. Missing are the Profiles of models, without which nothing
@@ -127,27 +123,6 @@ def _services(workloads: Iterable[ClusterWorkload]) -> Iterator[str]:
             declared = {"apiVersion": API_VERSION, "kind": "Model", "metadata": {"name": model}, "spec": spec}
             yield _commented("its accuracy matters only beside other variants") + as_yaml(declared)
         yield as_yaml(document)
-
-
-def read_promise(annotations: Mapping[str, str]) -> dict[str, float]:
-    """Returns the promised SLO: `slo-p99-ms`, or `slo-ttft-ms` with `slo-tpot-ms`; empty if there is none."""
-    tokens = {
-        field: value
-        for key, field in TOKEN_PROMISES.items()
-        if (value := _positive(annotations.get(OURS + key, ""))) is not None
-    }
-    if len(tokens) == len(TOKEN_PROMISES):
-        return {**tokens, "percentile": DEFAULT_PERCENTILE}
-    for key, text in sorted(annotations.items()):
-        match, value = PROMISE.fullmatch(key), _positive(text)
-        if match and value is not None and 50 <= float(match["percentile"]) <= 99.9:
-            return {"latencyMs": value, "percentile": float(match["percentile"])}
-    return {}
-
-
-def _positive(text: str) -> float | None:
-    value = finite_number(text)
-    return value if value is not None and 0 < value < 1e12 else None
 
 
 def _service(workload: ClusterWorkload, model: str, slo: Mapping[str, float]) -> dict[str, Any]:

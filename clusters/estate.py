@@ -12,6 +12,7 @@ NodePurchase: TypeAlias = Literal["", "owned", "reserved", "onDemand", "spot"]
 SharingMode: TypeAlias = Literal["whole", "timeSlicing", "mps", "mig"]
 
 NOTHING = Fraction(0)
+OURS = "gpuwright.io/"  # begins our annotations
 
 
 class WorkloadName(NamedTuple):

@@ -43,6 +43,10 @@ class WorkloadSeries:
     shares_within: MeasuredSeries = ()  # of requests within the promise, 0..1; where known, it counts, not the latency
     input_tokens: MeasuredSeries = ()  # of a request, on average
     output_tokens: MeasuredSeries = ()
+    server: str = ""  # whose counters these are: a model server's, or Istio's
+    peaks_per_second: MeasuredSeries = ()  # the highest rate of two minutes in the step
+    first_token_ms: MeasuredSeries = ()  # as the latency
+    token_ms: MeasuredSeries = ()  # for each token after the first
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +66,8 @@ class MeasuredLoads:
         for name, found in self.workloads.items():
             for series in (
                 found.rates_per_second, found.ready_replicas, found.latency_ms, found.shares_within,
-                found.input_tokens, found.output_tokens,
+                found.input_tokens, found.output_tokens, found.peaks_per_second, found.first_token_ms,
+                found.token_ms,
             ):  # fmt: skip
                 if series and len(series) != self.steps:
                     raise ValueError(f"a series of {name} has {len(series)} steps of {self.steps}")

@@ -10,11 +10,13 @@ import time
 from typing import TYPE_CHECKING
 
 from cli import exits, sources
-from cli.arguments import add_file_arguments, completes
+from cli.arguments import add_file_arguments, completes, duration
 from cli.exits import Failed
 from cli.output import as_json, plain, say
 
 if TYPE_CHECKING:
+    from clusters.estate import Estate
+    from clusters.measuring import PrometheusReading
     from clusters.objects import ClusterObjects
     from clusters.price_list import PriceList
 
@@ -27,7 +29,7 @@ and its price is divided by the GPUs that pods hold of it. The last lines name w
 
 Examples:
   gpuwright assess --demo
-  gpuwright assess --context production --prices prices.yaml
+  gpuwright assess --context production --prices prices.yaml --prometheus http://127.0.0.1:9090
   kubectl get nodes,pods,rs,deploy,sts,jobs,hpa,pdb -A -o json | gpuwright assess -f - --prices prices.yaml
   gpuwright assess -o json
 """
@@ -41,6 +43,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_file_arguments(parser, required=False)
     parser.add_argument("--demo", action="store_true", help="a recorded cluster of 60 GPUs")
     completes(parser.add_argument("--prices", metavar="FILE", help="what you pay (docs/assess.md)"), "files")
+    prometheus = parser.add_argument_group("loads and use of GPUs")
+    prometheus.add_argument("--prometheus", metavar="URL", help="a Prometheus server, or what speaks its API")
+    token = prometheus.add_argument("--prometheus-token-file", metavar="FILE", help="file that holds a token for it")
+    completes(token, "files")
+    prometheus.add_argument(
+        "--from", dest="seconds", type=duration, metavar="TIME", default=duration("7d"),
+        help="how far to look back; default 7d",
+    )  # fmt: skip
     parser.add_argument(
         "-o", "--output", choices=("text", "json", "yaml"), default="text",
         help="yaml: as manifests, for validate, solve, size, simulate and apply",
@@ -56,7 +66,9 @@ def run(args: argparse.Namespace) -> int:
 
     objects, given = _read(args)
     estate = read_estate(objects)
-    found = Assessment(estate, draw_bill(estate, read_examples(), given))
+    reading = _measure(args, estate)
+    prices = reading.node_prices if reading else None
+    found = Assessment(estate, draw_bill(estate, read_examples(), given, prices), reading)
     if args.output == "text":
         show(found)
     elif args.output == "json":
@@ -64,6 +76,24 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(as_manifests(found), end="")
     return exits.OK
+
+
+def _measure(args: argparse.Namespace, estate: Estate) -> PrometheusReading | None:
+    """Returns what Prometheus has of the estate; None where none is named."""
+    from clusters.measuring import measure
+    from clusters.prometheus import PrometheusFailed, PrometheusServer
+    from clusters.promises import read_percentiles
+
+    if not args.prometheus:
+        return None
+    if not args.prometheus.startswith(("http://", "https://")):
+        raise Failed(f"--prometheus {args.prometheus!r} is not allowed: a URL of http or https")
+    token = sources.read([args.prometheus_token_file])[0][1].strip() if args.prometheus_token_file else ""
+    server = PrometheusServer(args.prometheus, token, _pause)
+    try:
+        return measure(estate, server, args.seconds, time.time(), read_percentiles(estate))
+    except PrometheusFailed as failed:
+        raise Failed(f"Prometheus at {args.prometheus}: {failed}", exits.UNREACHABLE) from None
 
 
 def _read(args: argparse.Namespace) -> tuple[ClusterObjects, PriceList | None]:
@@ -97,7 +127,7 @@ def _read_cluster(args: argparse.Namespace) -> ClusterObjects:
 
 def _pause(seconds: float) -> None:
     _clear_progress()
-    say(f"the cluster asks to wait {seconds:.0f} s")
+    say(f"a server is busy: asking again in {seconds:.0f} s")
     time.sleep(seconds)
 
 

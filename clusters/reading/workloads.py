@@ -7,7 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from clusters.estate import NOTHING, Autoscaler, ClusterWorkload, DisruptionBudget, GpuPod, PodSpread, WorkloadName
+from clusters.estate import (
+    NOTHING,
+    OURS,
+    Autoscaler,
+    ClusterWorkload,
+    DisruptionBudget,
+    GpuPod,
+    PodSpread,
+    WorkloadName,
+)
 from clusters.objects import (
     ClusterObjects,
     KubeObject,
@@ -24,7 +33,6 @@ from clusters.reading.rules import read_budgets, read_spread
 
 GROUPED = "LeaderWorkerSet"
 DECLARED = ("Deployment", "StatefulSet", "ReplicaSet", GROUPED)
-OURS = "gpuwright.io/"
 
 
 @dataclass(frozen=True, slots=True)

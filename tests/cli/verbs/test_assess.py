@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from cli.assessment import cents_of
-from cli.estate_manifests import read_promise
 from cli.main import main
+from clusters.promises import read_promise
 from tests.clusters import demo
 from tests.clusters.made_up import deployment, node, pod_spec
 

@@ -1,0 +1,206 @@
+"""Reads what Prometheus has of an estate: loads of workloads, use of GPUs, prices; quantiles are taken on its side."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from app.manifests.prices import NANO
+from clusters.estate import Estate, UnknownFigure, WorkloadName
+from clusters.gpu_metrics import read_gpus, uses_of
+from clusters.gpu_use import MeasuredGpu, WorkloadUse
+from clusters.measured import USUAL_PERCENTILE, MeasuredLoads, MeasuredSeries, WorkloadSeries
+from clusters.prometheus import MetricsSource, PrometheusFailed, Sample
+from clusters.server_metrics import (
+    ISTIO,
+    MetricsOfWorkload,
+    istio_selector,
+    known_counters,
+    pod_pattern,
+    pods_selector,
+)
+
+STEP_SECONDS = 900
+WINDOW = f"{STEP_SECONDS}s"
+PEAK_WINDOW, PEAK_STEP = "2m", "1m"
+MOST_SKEW_SECONDS = 300
+WHOLE_SHARE = 0.9  # of the steps
+SUBJECT = "Prometheus"
+
+
+@dataclass(frozen=True, slots=True)
+class PrometheusReading:
+    """All that Prometheus has of an estate, and what it has not."""
+
+    loads: MeasuredLoads
+    gpus: tuple[MeasuredGpu, ...]
+    uses: Mapping[WorkloadName, WorkloadUse]
+    node_prices: Mapping[str, int]  # OpenCost's, in billionths an hour
+    unknown: tuple[UnknownFigure, ...]
+
+
+def measure(
+    estate: Estate, source: MetricsSource, seconds: float, here: float, percentiles: Mapping[WorkloadName, float]
+) -> PrometheusReading:
+    """Returns what the source has of the last `seconds`; PrometheusFailed where it does not answer at all.
+
+    `here` is the time of this machine, which is compared with the source's; `percentiles` are those of promises.
+    """
+    now = source.now()
+    unknown: list[UnknownFigure] = []
+    if abs(now - here) > MOST_SKEW_SECONDS:
+        reason = f"its clock is {_span(now - here)} {'ahead of' if now > here else 'behind'} this machine's"
+        unknown.append(UnknownFigure(SUBJECT, reason, "times are counted back from its clock; set one of the two"))
+    ends = _step_ends(now, seconds)
+    reader = _Reader(source, ends, now, seconds, unknown)
+    servers = reader.find_servers(estate)
+    found = {}
+    for workload in estate.workloads:
+        if workload.is_scalable and workload.name in servers:
+            found[workload.name] = reader.load(servers[workload.name], percentiles.get(workload.name, USUAL_PERCENTILE))
+        elif workload.is_scalable and workload.gpus:
+            reason = "Prometheus has no counters of vLLM, SGLang, TGI, Triton, gpuwright-serve or Istio of its pods"
+            unknown.append(UnknownFigure(f"workload {workload.name}", reason, "let Prometheus scrape its servers"))
+    unknown += _lacking(found, len(ends))
+    gpus, problems = read_gpus(estate, reader.samples, f"{seconds:.0f}s")
+    loads = MeasuredLoads(round(ends[0]) - STEP_SECONDS, STEP_SECONDS, len(ends), SUBJECT, found)
+    return PrometheusReading(loads, gpus, uses_of(estate, gpus), reader.node_prices(), (*unknown, *problems))
+
+
+class _Reader:
+    """Asks one source; a query that fails is a sentence, once, and its figure is missing."""
+
+    def __init__(
+        self, source: MetricsSource, ends: Sequence[float], now: float, seconds: float, unknown: list[UnknownFigure]
+    ) -> None:
+        self._source, self._ends, self._now, self._seconds = source, ends, now, seconds
+        self._unknown = unknown
+
+    def samples(self, query: str) -> list[Sample]:
+        try:
+            return self._source.at(query, self._now)
+        except PrometheusFailed as failed:
+            self._failed(query, failed)
+            return []
+
+    def _over(self, query: str, scale: float = 1.0) -> MeasuredSeries:
+        """Returns the values of all steps; nothing where Prometheus has none of them."""
+        try:
+            found = self._source.over(query, self._ends)
+        except PrometheusFailed as failed:
+            self._failed(query, failed)
+            return ()
+        by_moment = {round(moment): value * scale for moment, value in found.items()}
+        return tuple(by_moment.get(round(end)) for end in self._ends) if by_moment else ()
+
+    def _failed(self, query: str, failed: PrometheusFailed) -> None:
+        name = next(iter(re.findall(r"[a-zA-Z_:]+(?=[{\[])", query)), query[:40])
+        figure = UnknownFigure(f"query of {name}", str(failed), "ask for a shorter time with --from, or later")
+        if figure not in self._unknown:
+            self._unknown.append(figure)
+
+    def find_servers(self, estate: Estate) -> dict[WorkloadName, MetricsOfWorkload]:
+        """Returns whose counters tell of each workload: those of its pods, else Istio's."""
+        counters = dict(known_counters())
+        names = "|".join(counters)
+        labels = "__name__,namespace,pod,exported_namespace,exported_pod"
+        query = f'count by ({labels}) (last_over_time({{__name__=~"{names}"}}[{self._seconds:.0f}s]))'
+        patterns: dict[str, list[tuple[re.Pattern[str], WorkloadName]]] = defaultdict(list)
+        for workload in estate.workloads:
+            patterns[workload.name.namespace].append((re.compile(pod_pattern(workload.name)), workload.name))
+        found: dict[WorkloadName, MetricsOfWorkload] = {}
+        for sample in self.samples(query):
+            for prefix in ("exported_", ""):
+                pod, namespace = (sample.labels.get(f"{prefix}{label}", "") for label in ("pod", "namespace"))
+                name = next((name for pattern, name in patterns[namespace] if pattern.fullmatch(pod)), None)
+                metrics = counters.get(sample.labels.get("__name__", ""))
+                if name and metrics:
+                    found[name] = MetricsOfWorkload(metrics, pods_selector(name, prefix), f"{prefix}pod")
+                    break
+        return self._with_istio(estate, found)
+
+    def _with_istio(
+        self, estate: Estate, found: dict[WorkloadName, MetricsOfWorkload]
+    ) -> dict[WorkloadName, MetricsOfWorkload]:
+        missing = [each.name for each in estate.workloads if each.is_scalable and each.name not in found]
+        if not missing:
+            return found
+        seen = self.samples(
+            "count by (destination_workload,destination_workload_namespace) "
+            f'(last_over_time(istio_requests_total{{reporter="destination"}}[{self._seconds:.0f}s]))'
+        )
+        known = {
+            (each.labels.get("destination_workload_namespace", ""), each.labels.get("destination_workload", ""))
+            for each in seen
+        }
+        for name in missing:
+            if (name.namespace, name.name) in known:
+                found[name] = MetricsOfWorkload(ISTIO, istio_selector(name), "pod")
+        return found
+
+    def load(self, series: MetricsOfWorkload, percentile: float) -> WorkloadSeries:
+        metrics = series.metrics
+        return WorkloadSeries(
+            rates_per_second=self._over(series.rate(WINDOW)),
+            ready_replicas=self._over(f"max_over_time(({series.replicas})[{WINDOW}:{PEAK_STEP}])"),
+            latency_ms=self._quantile(series, percentile, (metrics.latency,)),
+            input_tokens=self._mean(series, metrics.input_tokens),
+            output_tokens=self._mean(series, metrics.output_tokens),
+            server=metrics.server,
+            peaks_per_second=self._over(f"max_over_time(({series.rate(PEAK_WINDOW)})[{WINDOW}:{PEAK_STEP}])"),
+            first_token_ms=self._quantile(series, percentile, (metrics.first_token,)),
+            token_ms=self._quantile(series, percentile, metrics.token),
+        )
+
+    def _quantile(self, series: MetricsOfWorkload, percentile: float, histograms: Sequence[str]) -> MeasuredSeries:
+        """Returns the quantile of the first of these histograms that has samples; nothing where none has."""
+        for histogram in filter(None, histograms):
+            found = self._over(series.quantile(percentile, histogram, WINDOW), series.metrics.latency_unit_ms)
+            if found:
+                return found
+        return ()
+
+    def _mean(self, series: MetricsOfWorkload, counter: str) -> MeasuredSeries:
+        return self._over(series.mean(counter, WINDOW)) if counter else ()
+
+    def node_prices(self) -> dict[str, int]:
+        """Returns OpenCost's price of each node, in billionths an hour."""
+        samples = self.samples("avg by (node) (node_total_hourly_cost)")
+        return {
+            each.labels["node"]: round(each.value * NANO)
+            for each in samples
+            if each.labels.get("node") and each.value > 0
+        }
+
+
+def _step_ends(now: float, seconds: float) -> list[float]:
+    """Returns the ends of whole steps, the last of which is over."""
+    last = now - now % STEP_SECONDS
+    count = max(1, int(seconds // STEP_SECONDS))
+    return [last - STEP_SECONDS * back for back in reversed(range(count))]
+
+
+def _lacking(loads: Mapping[WorkloadName, WorkloadSeries], steps: int) -> list[UnknownFigure]:
+    """Returns sentences on loads that are there in parts: without times, or not for all of the time."""
+    found = []
+    for name, load in loads.items():
+        subject = f"workload {name}"
+        known = sum(value is not None for value in load.rates_per_second)
+        if known < WHOLE_SHARE * steps:
+            reason = f"Prometheus has its load for {_span(known * STEP_SECONDS)} of {_span(steps * STEP_SECONDS)}"
+            found.append(UnknownFigure(subject, reason, "what is shown is of that time alone"))
+        if any(load.rates_per_second) and not load.latency_ms and not load.first_token_ms:
+            remedy = "let Prometheus scrape its histogram"
+            if load.server == "triton":
+                remedy = "run Triton with --metrics-config histogram_latencies=true"
+            found.append(UnknownFigure(subject, f"no histogram of {load.server} says which latency it keeps", remedy))
+    return found
+
+
+def _span(seconds: float) -> str:
+    hours = abs(seconds) / 3600
+    if hours < 1:
+        return f"{hours * 60:.0f} minutes"
+    return f"{hours / 24:.1f} days" if hours >= 48 else f"{hours:.1f} hours"

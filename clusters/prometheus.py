@@ -1,0 +1,119 @@
+"""Asks a Prometheus server, or what speaks its API; failures are sentences."""
+
+from __future__ import annotations
+
+import json
+import math
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from clusters.objects import read_field, read_list, read_mapping, read_text
+
+REQUEST_SECONDS = 120.0
+RETRIES = 4
+LONGEST_PAUSE_SECONDS = 60.0
+BUSY = (429, 502, 503, 504)
+
+
+class PrometheusFailed(Exception):
+    """A query has no answer; the message says why."""
+
+
+class Sample(NamedTuple):
+    """The labels of a series and its value now."""
+
+    labels: Mapping[str, str]
+    value: float
+
+
+class MetricsSource(Protocol):
+    """What answers PromQL."""
+
+    def now(self) -> float:
+        """Returns the source's own time, in seconds since 1970."""
+
+    def at(self, query: str, moment: float) -> list[Sample]:
+        """Returns each series of the query at a moment."""
+
+    def over(self, query: str, ends: Sequence[float]) -> dict[float, float]:
+        """Returns the values of a query of one series at moments that are equally far apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrometheusServer:
+    """A server by its URL; `token` is sent as a bearer token if there is one."""
+
+    url: str
+    token: str
+    pause: Callable[[float], None]
+
+    def now(self) -> float:
+        result = self._ask("query", {"query": "time()"})
+        value = _number(result[1] if isinstance(result, list) and len(result) == 2 else None)
+        if value is None:
+            raise PrometheusFailed("it does not tell its time")
+        return value
+
+    def at(self, query: str, moment: float) -> list[Sample]:
+        found = []
+        for series in read_list({"result": self._ask("query", {"query": query, "time": f"{moment:.3f}"})}, "result"):
+            pair = read_list(series, "value")
+            value = _number(pair[1]) if len(pair) == 2 else None
+            if value is not None:
+                found.append(Sample(read_mapping(series, "metric"), value))
+        return found
+
+    def over(self, query: str, ends: Sequence[float]) -> dict[float, float]:
+        step = ends[1] - ends[0] if len(ends) > 1 else 1.0
+        asked = {"query": query, "start": f"{ends[0]:.3f}", "end": f"{ends[-1]:.3f}", "step": f"{step:.3f}"}
+        found: dict[float, float] = {}
+        for series in read_list({"result": self._ask("query_range", asked)}, "result"):
+            for pair in read_list(series, "values"):
+                value = _number(pair[1]) if isinstance(pair, list) and len(pair) == 2 else None
+                if value is not None:
+                    found[float(pair[0])] = value
+        return found
+
+    def _ask(self, path: str, parameters: Mapping[str, str]) -> Any:
+        url = f"{self.url.rstrip('/')}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
+        headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        request = urllib.request.Request(url, headers=headers)  # noqa: S310 (the verb admits http and https alone)
+        reason = ""
+        for attempt in range(RETRIES):
+            if attempt:
+                self.pause(min(LONGEST_PAUSE_SECONDS, 2.0 ** (attempt - 1)) if not reason.isdigit() else float(reason))
+            try:
+                with urllib.request.urlopen(request, timeout=REQUEST_SECONDS) as answer:  # noqa: S310 (as above)
+                    return read_field(json.load(answer), "data", "result")
+            except urllib.error.HTTPError as error:
+                reason = f"{error.code} {_message(error)}"
+                if error.code not in BUSY:
+                    raise PrometheusFailed(f"it answered {reason}") from None
+                asked = error.headers.get("Retry-After", "")
+                if asked.isdigit():
+                    reason = str(min(int(asked), int(LONGEST_PAUSE_SECONDS)))
+            except ValueError:
+                raise PrometheusFailed("it answered with something else than JSON") from None
+            except OSError as error:
+                raise PrometheusFailed(f"it cannot be reached: {error}") from None
+        raise PrometheusFailed("it stays busy")
+
+
+def _message(error: urllib.error.HTTPError) -> str:
+    try:
+        return read_text(json.load(error), "error") or error.reason
+    except (ValueError, OSError):
+        return error.reason
+
+
+def _number(text: Any) -> float | None:
+    """Returns a finite number; Prometheus writes NaN where a histogram has no sample."""
+    try:
+        value = float(text)
+    except (TypeError, ValueError):
+        return None
+    return value if math.isfinite(value) else None

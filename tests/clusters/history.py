@@ -1,0 +1,94 @@
+"""A real Prometheus that already has a past: series made up by functions of time, imported as blocks."""
+
+from __future__ import annotations
+
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.support.needs import need
+from tests.support.patience import until
+from tests.support.ports import free_port
+
+SCRAPE_SECONDS = 60
+
+
+class PastSeries(NamedTuple):
+    """A series, whose value is a function of the moment; None where it was not scraped."""
+
+    name: str
+    labels: Mapping[str, str]
+    value: Callable[[float], float | None]
+
+
+def counting(per_second: float, begins: float = 0.0) -> Callable[[float], float | None]:
+    """A counter that grows by so much a second, since a moment."""
+    return lambda moment: None if moment < begins else per_second * (moment - begins)
+
+
+def buckets(
+    name: str, labels: Mapping[str, str], per_second: float, bounds: Mapping[str, float]
+) -> Iterator[PastSeries]:
+    """A histogram of requests at a rate, with the part of them below each bound."""
+    for bound, part in {**bounds, "+Inf": 1.0}.items():
+        yield PastSeries(f"{name}_bucket", {**labels, "le": bound}, counting(per_second * part))
+
+
+def steady(value: float) -> Callable[[float], float | None]:
+    return lambda _: value
+
+
+@contextmanager
+def prometheus_with(series: Iterable[PastSeries], folder: Path, start: float, stop: float) -> Iterator[str]:
+    """Yields the URL of a Prometheus that has seen the series from `start` to `stop`."""
+    file, data, port = folder / "past.txt", folder / "data", free_port()
+    file.write_text("".join(_lines(series, start, stop)) + "# EOF\n")
+    promtool = need("promtool", "prometheus")
+    done = subprocess.run(
+        [promtool, "tsdb", "create-blocks-from", "openmetrics", str(file), str(data)], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    (folder / "prometheus.yml").write_text("{}\n")
+    url = f"http://127.0.0.1:{port}"
+    with (folder / "prometheus.log").open("ab") as log:
+        process = subprocess.Popen(
+            [
+                need("prometheus", "prometheus"), f"--config.file={folder}/prometheus.yml",
+                f"--storage.tsdb.path={data}", f"--web.listen-address=127.0.0.1:{port}",
+                "--storage.tsdb.retention.time=100d",
+            ],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+        )  # fmt: skip
+    try:
+        until(lambda: _is_ready(url), f"Prometheus is not ready, see {folder}/prometheus.log")
+        yield url
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _lines(series: Iterable[PastSeries], start: float, stop: float) -> Iterator[str]:
+    known: set[str] = set()
+    for name, labels, value in sorted(series, key=lambda each: each.name):
+        if name not in known:
+            known.add(name)
+            yield f"# TYPE {name} unknown\n"
+        text = ",".join(f'{key}="{entry}"' for key, entry in labels.items())
+        moment = start
+        while moment <= stop:
+            found = value(moment)
+            if found is not None:
+                yield f"{name}{{{text}}} {found:.17g} {moment:.0f}\n"
+            moment += SCRAPE_SECONDS
+
+
+def _is_ready(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{url}/-/ready", timeout=5) as answer:
+            return bool(answer.status == 200)
+    except (OSError, urllib.error.HTTPError):
+        return False

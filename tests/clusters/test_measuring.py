@@ -1,0 +1,220 @@
+"""What a real Prometheus has of an estate: loads, latencies, what GPUs did; what is missing has a sentence."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agents.talk.scraping import WANTED
+from cli.main import main
+from clusters.estate import Estate, WorkloadName
+from clusters.gpu_use import UseInterval
+from clusters.measuring import PrometheusReading, measure
+from clusters.objects import objects_of
+from clusters.prometheus import PrometheusServer
+from clusters.reading import read_estate
+from clusters.server_metrics import SERVERS
+from tests.clusters.history import PastSeries, buckets, counting, prometheus_with, steady
+from tests.clusters.made_up import Item, deployment, leader_worker_set, node, pod_spec
+
+pytestmark = pytest.mark.slow
+
+HOUR = 3600
+RANKER = WorkloadName("shop", "Deployment", "ranker")
+LLAMA = WorkloadName("chat", "LeaderWorkerSet", "llama")
+OCR, TAGGER = (WorkloadName("vision", "Deployment", name) for name in ("ocr", "tagger"))
+WEB = WorkloadName("shop", "Deployment", "web")
+
+
+def items() -> Iterator[Item]:
+    yield node("n1", 4, "NVIDIA-L40S", "g6e.12xlarge")
+    yield node("n3", 1, "NVIDIA-L4", "g6.xlarge")
+    yield node("n2", 1, "Tesla-T4", "g4dn.xlarge", replicas=10, sharing="mps")
+    yield from deployment("shop", "ranker", pod_spec("triton:1", 1), ["n1", "n1"])
+    yield from leader_worker_set("chat", "llama", pod_spec("vllm:1", 1), [["n1", "n1"]])
+    yield from deployment("shop", "web", pod_spec("web:1", 1), ["n3"])
+    yield from deployment("vision", "ocr", pod_spec("triton:1", 1), ["n2"])
+    yield from deployment("vision", "tagger", pod_spec("triton:1", 1), ["n2"])
+
+
+@pytest.fixture(scope="module")
+def estate() -> Estate:
+    return read_estate(objects_of(items()))
+
+
+def of_pods(estate: Estate, name: WorkloadName, prefix: str = "") -> list[dict[str, str]]:
+    return [{f"{prefix}namespace": pod.namespace, f"{prefix}pod": pod.name} for pod in estate.pods_of(name)]
+
+
+def past(estate: Estate, start: float) -> Iterator[PastSeries]:
+    """Two rankers that Prometheus labels itself, one llama group, GPUs alone and shared, and OpenCost's prices."""
+    for at, labels in enumerate(of_pods(estate, RANKER)):
+        rate = 30.0 + 10.0 * at
+        yield PastSeries("nv_inference_request_success", {**labels, "model": "m"}, counting(rate, start))
+        yield PastSeries("nv_inference_request_failure", {**labels, "model": "m"}, counting(rate / 10, start))
+        bounds = {"10": 0.5, "20": 0.98, "40": 1.0}
+        yield from buckets("nv_inference_first_response_histogram_ms", labels, rate, bounds)
+    gone = {"namespace": "shop", "pod": "ranker-5d4f7c9b8-zzzzz"}  # of an earlier rollout
+    yield PastSeries("nv_inference_request_success", gone, lambda at: at * 5 if at < start + HOUR else None)
+    leader = of_pods(estate, LLAMA, "exported_")[0] | {"namespace": "monitoring", "pod": "prometheus-agent-0"}
+    yield PastSeries("vllm:request_success_total", leader, counting(2.0, start))
+    yield PastSeries("vllm:prompt_tokens_total", leader, counting(2000.0, start))
+    yield PastSeries("vllm:generation_tokens_total", leader, counting(400.0, start))
+    yield from buckets("vllm:time_to_first_token_seconds", leader, 2.0, {"0.25": 0.98, "0.5": 1.0})
+    yield from buckets("vllm:request_time_per_output_token_seconds", leader, 2.0, {"0.02": 0.98, "0.04": 1.0})
+    for labels in of_pods(estate, TAGGER):  # Triton without its histogram
+        yield PastSeries("nv_inference_request_success", labels, counting(4.0, start))
+    mesh = {"reporter": "destination", "destination_workload": "web", "destination_workload_namespace": "shop"}
+    mesh |= of_pods(estate, WEB)[0]
+    yield PastSeries("istio_requests_total", mesh, counting(8.0, start))
+    yield PastSeries("istio_requests_total", {**mesh, "reporter": "source", "pod": "caller"}, counting(8.0, start))
+    yield from buckets("istio_request_duration_milliseconds", mesh, 8.0, {"5": 0.98, "10": 1.0})
+    yield from _gpus(estate)
+    yield PastSeries("node_total_hourly_cost", {"node": "n1", "instance": "n1"}, steady(9.25))
+
+
+def _gpus(estate: Estate) -> Iterator[PastSeries]:
+    holders = [*of_pods(estate, RANKER), *of_pods(estate, LLAMA)]
+    for at, labels in enumerate(holders):
+        # the scraper has labels of the exporter's own pod
+        gpu = {"UUID": f"GPU-{at}", "Hostname": "n1", "namespace": "gpu-operator", "pod": "dcgm-exporter-x"}
+        gpu |= {f"exported_{key}": value for key, value in labels.items()}
+        yield PastSeries("DCGM_FI_DEV_FB_USED", gpu, steady(1024.0 * (10 + at)))
+        yield PastSeries("DCGM_FI_PROF_SM_ACTIVE", gpu, steady(0.1 * (1 + at)))
+        yield PastSeries("DCGM_FI_DEV_GPU_UTIL", gpu, steady(90.0))
+    for name in (OCR, TAGGER):  # one GPU, which both share: a newer exporter repeats its figures
+        gpu = {"UUID": "GPU-9", "hostname": "n2", **of_pods(estate, name)[0]}
+        yield PastSeries("DCGM_FI_DEV_FB_USED_BYTES", gpu, steady(6.0 * 2**30))
+        yield PastSeries("DCGM_FI_DEV_GPU_UTIL_RATIO", gpu, steady(0.6))
+
+
+@pytest.fixture(scope="module")
+def measured(estate: Estate, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[PrometheusReading, str]]:
+    stop = time.time()
+    start = stop - 4 * HOUR
+    with prometheus_with(past(estate, start), tmp_path_factory.mktemp("prometheus"), start, stop) as url:
+        yield measure(estate, PrometheusServer(url, "", no_pause), 3 * HOUR, time.time(), {}), url
+
+
+def no_pause(seconds: float) -> None:
+    raise AssertionError(f"it asks for {seconds} s")
+
+
+def sentences(found: PrometheusReading) -> str:
+    return "\n".join(map(str, found.unknown))
+
+
+def test_rates_add_up_over_the_pods_of_a_workload_past_ones_too(measured: tuple[PrometheusReading, str]) -> None:
+    load = measured[0].loads.workloads[RANKER]
+    assert load.server == "triton"
+    assert len(load.rates_per_second) == 12
+    assert load.rates_per_second[-1] == pytest.approx(77.0, rel=0.01)
+    assert load.peaks_per_second[-1] == pytest.approx(77.0, rel=0.02)
+    assert load.ready_replicas[-1] == 2
+    assert load.latency_ms[-1] == pytest.approx(30.0, rel=0.01)  # half way between 20 and 40
+
+
+def test_tokens_and_their_times_are_read_by_labels_that_the_scraper_renamed(
+    measured: tuple[PrometheusReading, str],
+) -> None:
+    load = measured[0].loads.workloads[LLAMA]
+    assert (load.server, load.ready_replicas[-1]) == ("vllm", 1)
+    assert load.rates_per_second[-1] == pytest.approx(2.0, rel=0.01)
+    assert load.input_tokens[-1] == pytest.approx(1000, rel=0.01)
+    assert load.output_tokens[-1] == pytest.approx(200, rel=0.01)
+    assert load.first_token_ms[-1] == pytest.approx(375, rel=0.01)  # half way between two bounds
+    assert load.token_ms[-1] == pytest.approx(30, rel=0.01)
+    assert load.latency_ms == ()
+
+
+def test_what_no_server_counts_istio_does(measured: tuple[PrometheusReading, str]) -> None:
+    load = measured[0].loads.workloads[WEB]
+    assert (load.server, load.ready_replicas[-1]) == ("istio", 1)
+    assert load.rates_per_second[-1] == pytest.approx(8.0, rel=0.01)
+    assert load.latency_ms[-1] == pytest.approx(7.5, rel=0.01)
+
+
+def test_a_gpu_that_one_workload_holds_is_its_own_and_a_shared_one_is_an_interval(
+    measured: tuple[PrometheusReading, str],
+) -> None:
+    found = measured[0]
+    assert [(gpu.device, gpu.node, gpu.pods) for gpu in found.gpus] == [
+        ("GPU-0", "n1", 1), ("GPU-1", "n1", 1), ("GPU-2", "n1", 1), ("GPU-3", "n1", 1), ("GPU-9", "n2", 2),
+    ]  # fmt: skip
+    assert found.gpus[0].activity_metric == "DCGM_FI_PROF_SM_ACTIVE"
+    ranker = found.uses[RANKER]
+    assert ranker.activity is not None
+    assert ranker.activity.low == ranker.activity.high == pytest.approx(0.3)
+    assert ranker.memory_peak_gib == UseInterval(11.0, 11.0)
+    for name in (OCR, TAGGER):
+        assert found.uses[name].activity == UseInterval(0, 0.6)
+        assert found.uses[name].memory_peak_gib == UseInterval(0, 6.0)
+
+
+def test_prices_of_opencost_are_those_of_nodes(measured: tuple[PrometheusReading, str]) -> None:
+    assert measured[0].node_prices == {"n1": 9_250_000_000}
+
+
+def test_what_is_missing_has_a_sentence_each(measured: tuple[PrometheusReading, str]) -> None:
+    text = sentences(measured[0])
+    assert "workload vision/Deployment/ocr: Prometheus has no counters of vLLM" in text
+    assert "GPUs: DCGM_FI_DEV_GPU_UTIL says that something ran, not on how many SMs" in text
+    assert "GPUs: dcgm-exporter's metrics are of 5 GPUs, and the nodes have 6" in text
+    assert (
+        "workload vision/Deployment/tagger: no histogram of triton says which latency it keeps; run Triton with" in text
+    )
+    assert "ranker" not in text
+    assert "llama" not in text
+
+
+def test_a_longer_time_than_there_is_and_a_clock_that_is_off_are_said(
+    estate: Estate, measured: tuple[PrometheusReading, str]
+) -> None:
+    source = PrometheusServer(measured[1], "", no_pause)
+    found = measure(estate, source, 48 * HOUR, time.time() - 26 * HOUR, {RANKER: 95.0})
+    text = sentences(found)
+    assert "Prometheus: its clock is 26.0 hours ahead of this machine's" in text
+    assert "workload shop/Deployment/ranker: Prometheus has its load for 4.0 hours of 2.0 days" in text
+    assert found.loads.workloads[RANKER].latency_ms[-1] == pytest.approx(20.0, rel=0.1)
+
+
+def test_an_empty_prometheus_leaves_everything_unknown(estate: Estate, tmp_path: Path) -> None:
+    with prometheus_with([PastSeries("up", {}, steady(1))], tmp_path, time.time() - HOUR, time.time()) as url:
+        found = measure(estate, PrometheusServer(url, "", no_pause), HOUR, time.time(), {})
+    assert (found.loads.workloads, found.gpus, found.uses, found.node_prices) == ({}, (), {}, {})
+    assert "GPUs: Prometheus has no metrics of dcgm-exporter" in sentences(found)
+    assert sentences(found).count("Prometheus has no counters of vLLM") == 5
+
+
+def test_loads_and_use_stand_beside_the_bill(
+    measured: tuple[PrometheusReading, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "objects.json").write_text(json.dumps(list(items())))
+    words = ["assess", "-f", str(tmp_path / "objects.json"), "--prometheus", measured[1], "--from", "2h"]
+    assert main(words) == 0
+    out = capsys.readouterr().out
+    rows = {line.split()[0]: " ".join(line.split()[1:]) for line in out.partition("SERVING")[2].splitlines() if line}
+    assert rows["shop/Deployment/ranker"] == "triton 77 77 2 30 ms - - 0.3 of 2 11 GiB"
+    assert rows["chat/LeaderWorkerSet/llama"] == "vllm 2 2 1 - 375 ms 30 ms 0.7 of 2 13 GiB"
+    assert rows["vision/Deployment/ocr"] == "- - - - - - - 0..0.6 of 1 6 GiB shared"
+    assert "OpenCost" in out
+    assert main([*words, "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)["measured"]
+    assert (found["stepSeconds"], found["steps"], len(found["gpus"]), len(found["loads"])) == (900, 8, 5, 4)
+
+
+def test_a_url_that_is_none_and_a_prometheus_that_is_not_there_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["assess", "--demo", "--prometheus", "file:///etc/passwd"]) == 2
+    assert main(["assess", "--demo", "--prometheus", "http://127.0.0.1:9"]) == 4
+    assert "Prometheus at http://127.0.0.1:9: it cannot be reached" in capsys.readouterr().err
+
+
+def test_names_of_counters_are_those_that_agents_read() -> None:
+    for each in SERVERS:
+        names = [*each.requests, each.input_tokens, each.output_tokens]
+        names += [f"{histogram}_bucket" for histogram in (each.latency, each.first_token, *each.token) if histogram]
+        assert {name for name in names if name} <= WANTED[each.server]

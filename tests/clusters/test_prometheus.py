@@ -1,0 +1,92 @@
+"""A Prometheus that is busy, refuses or answers with something else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+import pytest
+
+from clusters.prometheus import PrometheusFailed, PrometheusServer
+
+TIME = {"status": "success", "data": {"resultType": "scalar", "result": [1.0, "1700000000"]}}
+
+
+class AnsweringServer(ThreadingHTTPServer):
+    """Answers each request with the next of `answers`: (status, headers, body)."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.answers: list[tuple[int, dict[str, str], bytes]] = []
+        self.tokens: list[str | None] = []
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: AnsweringServer
+
+    def do_GET(self) -> None:
+        self.server.tokens.append(self.headers.get("Authorization"))
+        status, headers, body = self.server.answers.pop(0)
+        self.send_response(status)
+        for name, value in {"Content-Length": str(len(body)), **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (a name of the standard library)
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[AnsweringServer]:
+    found = AnsweringServer()
+    thread = Thread(target=found.serve_forever, args=(0.01,))
+    thread.start()
+    yield found
+    found.shutdown()
+    thread.join()
+    found.server_close()
+
+
+def ask(server: AnsweringServer, pauses: list[float], *answers: tuple[int, dict[str, str], bytes]) -> PrometheusServer:
+    server.answers = list(answers)
+    return PrometheusServer(f"http://127.0.0.1:{server.server_address[1]}/", "a-token", pauses.append)
+
+
+def test_a_busy_server_is_asked_again_when_it_says(server: AnsweringServer) -> None:
+    pauses: list[float] = []
+    good = json.dumps(TIME).encode()
+    busy = [(429, {"Retry-After": "7"}, b""), (503, {"Retry-After": "999"}, b""), (503, {}, b"")]
+    assert ask(server, pauses, *busy, (200, {}, good)).now() == 1_700_000_000
+    assert pauses == [7.0, 60.0, 4.0]
+    assert set(server.tokens) == {"Bearer a-token"}
+
+
+@pytest.mark.parametrize(
+    ("answers", "message"),
+    [
+        ([(503, {}, b"")] * 4, "it stays busy"),
+        ([(422, {}, b'{"error": "query processing would load too many samples"}')], "422 query processing would load"),
+        ([(401, {}, b"sign in")], "it answered 401 Unauthorized"),
+        ([(200, {}, b"<html>")], "something else than JSON"),
+        ([(200, {}, b"[]")], "does not tell its time"),
+        ([(200, {}, b'{"data": {"result": [1, "NaN"]}}')], "does not tell its time"),
+    ],
+)
+def test_what_does_not_answer_has_a_sentence(
+    answers: list[tuple[int, dict[str, str], bytes]], message: str, server: AnsweringServer
+) -> None:
+    with pytest.raises(PrometheusFailed, match=message):
+        ask(server, [], *answers).now()
+
+
+def test_series_of_a_wrong_shape_are_left_out(server: AnsweringServer) -> None:
+    series = [{"metric": {"a": "b"}, "value": [1, "2.5"]}, {"metric": {}, "value": [1, "NaN"]}, {"value": 3}, 4]
+    body = json.dumps({"data": {"result": series}}).encode()
+    assert ask(server, [], (200, {}, body)).at("up", 1.0) == [({"a": "b"}, 2.5)]
+    body = json.dumps({"data": {"result": [{"values": [[900, "1"], [1800, "+Inf"], [2700], 5]}]}}).encode()
+    assert ask(server, [], (200, {}, body)).over("up", [900.0, 1800.0, 2700.0]) == {900.0: 1.0}
