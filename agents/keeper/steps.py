@@ -124,7 +124,7 @@ class Steps:
     def _end(self, copy: NodeCopy, alone: bool) -> Result:
         try:
             filled, now = self._filler.filled(copy), self._clock()
-            ended = stopping.stop_copy(copy, filled, self._drivers, now, alone, self._sent)
+            ended = stopping.stop_copy(copy, filled, self._drivers, now, self._sent, alone)
         except LaunchError as error:
             log.warning("%s could not save by its command: %s", copy.id, error)
             return do_nothing

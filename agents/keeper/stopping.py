@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from agents.host.stopping import TERM_SECONDS, StopSignal, due_signal
@@ -14,12 +15,15 @@ from agents.templates import Filled
 FREE_SECONDS = 10.0  # from the end of the process until its memory must be free
 NOTHING_HELD = (Trouble.DOWN, Trouble.FAULT, Trouble.LOST, Trouble.NO_DRIVER)  # no client there holds or loses anything
 
+log = logging.getLogger(__name__)
+
 
 class SentSignals:
     """The signals that copies got from this agent: a program that saves in its handler must not be interrupted."""
 
     def __init__(self) -> None:
         self._sent: set[tuple[str, str]] = set()
+        self._killed_at: dict[str, float] = {}
 
     def once(self, copy: str, what: str, send: Callable[[], object]) -> None:
         if (copy, what) not in self._sent:
@@ -29,8 +33,16 @@ class SentSignals:
     def has_sent(self, copy: str, what: str) -> bool:
         return (copy, what) in self._sent
 
+    def note_kill(self, copy: str, now: float) -> None:
+        self._killed_at.setdefault(copy, now)
+
+    def killed_seconds(self, copy: str, now: float) -> float | None:
+        """Returns how long ago the copy was first killed; None if it was not."""
+        return now - self._killed_at[copy] if copy in self._killed_at else None
+
     def forget(self, copy: str) -> None:
         self._sent.difference_update([key for key in tuple(self._sent) if key[0] == copy])  # others send meanwhile
+        self._killed_at.pop(copy, None)
 
 
 def stop_copy(
@@ -38,31 +50,32 @@ def stop_copy(
     filled: Filled | None,
     drivers: NodeDrivers,
     now: float,
+    sent: SentSignals,
     alone: bool = False,
-    sent: SentSignals | None = None,
 ) -> bool:
     """Takes the next step to end the process; returns whether it has ended and its memory is free.
 
-    Killing an MPS client with work in flight can harm all others. So it is drained first, then gets SIGTERM, then MPS
-    terminates its client, and only once MPS confirms that is it killed. Raises ClientStuck when MPS does not confirm.
-    A copy that is `alone` on a recycled GPU can harm no other and is killed at once.
+    NVIDIA does not say what an MPS client that is killed while it computes does to the others. So it is drained first,
+    then gets SIGTERM, then MPS terminates its client, and then it is killed. Raises ClientStuck if it holds its device
+    even then. A copy that is `alone` on a recycled GPU can harm no other and is killed at once.
     """
     running = copy.running
     if running is None:
         return True
-    sent = sent or SentSignals()
     patience = filled.drain_seconds if filled else 0.0
     save_seconds = filled.checkpoint_seconds if filled else 0.0
     waited = now - copy.since
     pids = drivers.runtime.pids(running)
     if not drivers.runtime.alive(running):
         if pids:  # its children outlive it, and no step above would stop them
-            _make(running, copy, pids, drivers, alone)
+            _make(copy, running, pids, drivers, sent, now, alone)
             return False
-        return _is_free(copy, drivers, waited > patience + save_seconds + TERM_SECONDS + FREE_SECONDS)
+        killed = sent.killed_seconds(copy.id, now)
+        waits = waited - patience - save_seconds - TERM_SECONDS if killed is None else killed
+        return _is_free(copy, drivers, waits > FREE_SECONDS)
     if not copy.served and drivers.runtime.stopped(running):
         if copy.ended_at is not None:  # it waits in host memory: it has saved, and going on would take its GPU again
-            _make(running, copy, pids, drivers, alone)
+            _make(copy, running, pids, drivers, sent, now, alone)
             return False
         drivers.runtime.tell(running, "SIGCONT")  # it still holds its GPU, and a stopped process takes no signal
     if copy.served and filled and filled.drain and waited <= patience:
@@ -78,13 +91,30 @@ def stop_copy(
         case StopSignal.ASK:
             sent.once(copy.id, "ask", lambda: drivers.runtime.end(running, force=False))
         case StopSignal.MAKE:
-            _make(running, copy, pids, drivers, alone)
+            _make(copy, running, pids, drivers, sent, now, alone)
     return False
 
 
-def _make(running: Running, copy: NodeCopy, pids: frozenset[int], drivers: NodeDrivers, alone: bool) -> None:
-    if not alone:
-        _terminate(copy, pids, drivers)
+def _make(
+    copy: NodeCopy,
+    running: Running,
+    pids: frozenset[int],
+    drivers: NodeDrivers,
+    sent: SentSignals,
+    now: float,
+    alone: bool,
+) -> None:
+    """Takes the next step to end the process by force: MPS terminates its client, and the step after that kills it.
+
+    MPS does not terminate a client that is stopped. It is killed all the same, which the others outlived on real GPUs;
+    a restart of the daemon would end them for certain.
+    """
+    if not alone and not sent.has_sent(copy.id, "terminate"):
+        sent.once(copy.id, "terminate", lambda: _terminate(copy, pids, drivers))
+        return
+    if (sent.killed_seconds(copy.id, now) or 0.0) > FREE_SECONDS:
+        raise ClientStuck(f"{copy.id} was killed and does not end")
+    sent.note_kill(copy.id, now)
     drivers.runtime.end(running, force=True)
 
 
@@ -94,10 +124,10 @@ def _terminate(copy: NodeCopy, pids: frozenset[int], drivers: NodeDrivers) -> No
     try:
         for pid in sorted(pids & drivers.mps.clients(copy.gpu)):
             if not drivers.mps.terminate(copy.gpu, pid):
-                raise ClientStuck(f"{copy.id} does not exit, and MPS did not terminate its client {pid}")
+                log.warning("MPS does not terminate client %d of %s, which is killed", pid, copy.id)
     except DeviceError as error:
         if error.trouble not in NOTHING_HELD:
-            raise ClientStuck(f"{copy.id} does not exit, and MPS does not answer: {error}") from error
+            log.warning("MPS does not terminate %s, which is killed: %s", copy.id, error)
 
 
 def _is_free(copy: NodeCopy, drivers: NodeDrivers, late: bool) -> bool:

@@ -16,7 +16,7 @@ from agents.keeper.copies import NodeCopy, Stage
 from agents.keeper.drivers import ClientStuck, CopyFailed
 from agents.keeper.ports import free_port
 from agents.keeper.starting import StartContext, start_copy
-from agents.keeper.stopping import stop_copy
+from agents.keeper.stopping import SentSignals, stop_copy
 from agents.profiling.closed_loop import LoopFailed
 from agents.profiling.example import ExampleRequest, parse_example
 from agents.profiling.seat import ProfilingSeat
@@ -119,10 +119,11 @@ def end_copy(copy: NodeCopy, filled: Filled | None, seat: ProfilingSeat) -> None
     if running is None:
         return
     ending = msgspec.structs.replace(copy.at(Stage.ENDING, clocks.seconds()), running=running)
+    sent = SentSignals()
     until = time.monotonic() + END_SECONDS
     while time.monotonic() < until:
         try:
-            if stop_copy(ending, filled, seat.drivers, clocks.seconds()):
+            if stop_copy(ending, filled, seat.drivers, clocks.seconds(), sent):
                 return
         except ClientStuck:
             seat.drivers.runtime.end(running, force=True)

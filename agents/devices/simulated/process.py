@@ -34,6 +34,7 @@ class Behaviour:
     ignores_drain: bool = False
     term_seconds: float = 0.2  # from SIGTERM to its exit
     ignores_term: bool = False
+    ignores_kill: bool = False  # it hangs in the kernel
     steps_per_second: float = 0.0  # of a job, once it answers
     swaps: bool = True  # on SIGTSTP it moves its memory to the host and stops, on SIGCONT back
 

@@ -59,7 +59,7 @@ class SimulatedRuntime:
 
     def end(self, running: Running, force: bool) -> None:
         process = self._process(running)
-        if process is None:
+        if process is None or (force and process.behaviour.ignores_kill):
             return
         if not force and (process.behaviour.ignores_term or process.swapped_gib is not None):
             return

@@ -238,7 +238,7 @@ def test_what_opens_the_device_without_mps_is_never_used(one: Machine) -> None:
 
 
 @pytest.mark.slow
-def test_case_15_a_client_that_does_not_hear_is_cut_off_and_only_then_killed(one: Machine) -> None:
+def test_case_15_a_client_that_does_not_hear_is_cut_off_or_killed_without_harm_to_its_neighbours(one: Machine) -> None:
     one.template("stubborn", STUBBORN)
     _, second = one.uuids
     with running(one) as node:
@@ -251,8 +251,7 @@ def test_case_15_a_client_that_does_not_hear_is_cut_off_and_only_then_killed(one
         node.offer(assigned(2, *others))
         until(lambda: copy_gone(node, before["deaf-0"]) and copy_gone(node, before["deaf-1"]), "both are gone")
         until(lambda: ready(node, "search-0", "search-1"), "their neighbours serve")
-        assert copy_of(node, "search-0").id == before["search-0"]
-        assert copy_of(node, "search-1").id != before["search-1"]  # its GPU was recycled
+        assert {copy.instance: copy.id for copy in node.keeper.copies()}.items() <= before.items()
         assert all_limited(one, node)
         assert len(one.copies()) == 2
 
