@@ -106,10 +106,11 @@ def _make(
 ) -> None:
     """Takes the next step to end the process by force: MPS terminates its client, and the step after that kills it.
 
-    MPS does not terminate a client that is stopped. It is killed all the same, which the others outlived on real GPUs;
-    a restart of the daemon would end them for certain.
+    A client that is stopped cannot be terminated, and the daemon that tries answers nobody else. It is killed, and so
+    is one that MPS does not terminate. The others outlived that on real GPUs; a restart of the daemon would end them.
     """
-    if not alone and not sent.has_sent(copy.id, "terminate"):
+    can_terminate = not alone and not drivers.runtime.stopped(running)
+    if can_terminate and not sent.has_sent(copy.id, "terminate"):
         sent.once(copy.id, "terminate", lambda: _terminate(copy, pids, drivers))
         return
     if (sent.killed_seconds(copy.id, now) or 0.0) > FREE_SECONDS:

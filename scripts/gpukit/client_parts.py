@@ -38,7 +38,7 @@ def _fault(step: Found) -> Iterator[str]:
 def _hung(step: Found) -> Iterator[str]:
     yield "### One of two clients is stopped while it computes\n"
     yield f"The other copy before: {step['before']}.\n"
-    held = ("held_by", "termination", "termination_seconds", "free_after_seconds", "used_gib")
+    held = ("held_by", "termination", "termination_seconds", "ending_seconds", "free_after_seconds", "used_gib")
     names = ("way", "states", "other", "third", *held, "after", "states_after")
     yield from table(names, ([_join(row.get(name)) for name in names] for row in step["rows"]))
 

@@ -6,9 +6,10 @@ import os
 import signal
 import threading
 import time
+from contextlib import suppress
 
 from agents.keeper.drivers import CopyFailed
-from agents.profiling.copy import WarmCopy
+from agents.profiling.copy import WarmCopy, end_copy
 from agents.seams.device import DeviceError
 from scripts.gpukit.clients import (
     PAUSE_SECONDS,
@@ -22,7 +23,8 @@ from scripts.gpukit.clients import (
 )
 from scripts.gpukit.stand import Stand
 
-WAYS = ("killed", "terminated by MPS, then killed")  # the second is the agent's
+TERMINATED, BY_THE_AGENT = "terminated by MPS, then killed", "ended by the agent"
+WAYS = ("killed", TERMINATED, BY_THE_AGENT)
 HANG_WATCH_SECONDS = 1.0
 FREE_SECONDS = 15.0
 
@@ -69,12 +71,12 @@ def hang_one_of_two(stand: Stand) -> dict[str, object]:
     rows = []
     with start_warm(stand, "kept", 1) as other:
         before = time_load(stand, other)
-        for number, way in enumerate(stand.time.take(WAYS[: 1 if stand.options.is_short else 2])):
-            rows.append({"way": way} | _hang(stand, other, 2 + 2 * number, is_terminated=way != WAYS[0]))
+        for number, way in enumerate(stand.time.take(WAYS[: 1 if stand.options.is_short else len(WAYS)])):
+            rows.append({"way": way} | _hang(stand, other, 2 + 2 * number, way))
     return {"before": before, "rows": rows}
 
 
-def _hang(stand: Stand, other: WarmCopy, sequence: int, is_terminated: bool) -> dict[str, object]:
+def _hang(stand: Stand, other: WarmCopy, sequence: int, way: str) -> dict[str, object]:
     used_gib = [_used_gib(stand)]
     with start_warm(stand, "hung", sequence) as copy:
         pid, busy = _pid(copy), _keep_busy(stand, copy)
@@ -87,10 +89,15 @@ def _hang(stand: Stand, other: WarmCopy, sequence: int, is_terminated: bool) -> 
                 "other": time_load(stand, other),
                 "third": start_next(stand, sequence + 1),
             }
-            if is_terminated:
+            if way == TERMINATED:
                 row |= _terminate(stand, pid)
+            elif way == BY_THE_AGENT:
+                began = time.monotonic()
+                end_copy(copy.copy, copy.filled, stand.seat)
+                row["ending_seconds"] = _since(began)
         finally:
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         row |= _wait_until_free(stand, pid)
         used_gib.append(_used_gib(stand))
         busy.join()

@@ -55,6 +55,15 @@ LEARNED = """\
 - **A copy that is killed while it computes harms nobody.** A copy that writes where it may not takes the contexts of
   all clients; MPS admits nobody until each of them has ended. `gpuwright-serve` answered 500 for ever then. It ends
   now, and the next copy serves.
+- **A copy that is stopped harms nobody either, and MPS cannot end it.** `terminate_client` waited for it in vain, and
+  the daemon answered nobody else meanwhile. A kill freed its memory within .06 s, and its neighbour went on. The agent
+  emptied the whole GPU then. It kills a stopped copy now, and one that MPS has not terminated after three seconds.
+- **Who runs outside MPS is seen.** NVML lists it, and the agent refuses it: it has all multiprocessors, and a batch of
+  a copy with 25 % took 13.6 instead of 8.7 ms beside it.
+- **Another owner's MPS is found from both sides**, and neither starts beside the other. A process that only has the
+  name of MPS's server keeps starts away, too.
+- **A full GPU says `CUDA error 2`**, from `cuDevicePrimaryCtxRetain` where a context has no room, and from
+  `cuMemAlloc_v2` later.
 - **A context's memory grows with its share**, from .15 GiB at 25 % to .51 GiB at 100 %: measure memory at the largest
   share that a plan may give.
 - **JSON hid the GPU.** 32 images took ResNet-50 1,022 ms at 25 %, nearly all of which was reading numbers out of

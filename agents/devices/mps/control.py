@@ -21,7 +21,7 @@ from agents.seams.device import DeviceError, MpsState, Trouble
 
 DEADLINE_SECONDS = 3.0
 START_SECONDS = 10.0
-TERMINATE_SECONDS = 10.0
+TERMINATE_SECONDS = 3.0  # it takes a moment, or for ever with a stopped client, and no one else is answered meanwhile
 QUIT_SECONDS = 2  # after which the daemon itself ends servers that still have clients
 PAUSE_SECONDS = 0.02
 
