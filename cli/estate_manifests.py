@@ -14,13 +14,15 @@ from cli.assessment import Assessment
 from cli.catalogue import Sheet, manifest, sheets
 from cli.output import as_yaml, plain
 from clusters.bill import NodePrice
-from clusters.estate import OURS, ClusterWorkload, GpuNode
-from clusters.promises import read_promise
+from clusters.estate import OURS, ClusterWorkload, GpuNode, WorkloadName
+from clusters.measured import MeasuredLoads, MeasuredSeries
+from clusters.promises import WorkloadPromise
 
 ONE_NODE = "kubernetes.io/hostname"
 HEAD = """\
 What stands in the cluster, at the prices of the assessment. Missing are the Profiles of models, without which nothing
-is planned (`gpuwright profile` measures them), and the rates of services (`ratePerSecond` is 1 if left out)."""
+is planned (`gpuwright profile` measures them). Without --prometheus the rates of services are missing, too:
+`ratePerSecond` is 1 if left out. With it, it is the highest of a quarter of an hour."""
 
 
 class PricedNode(NamedTuple):
@@ -40,7 +42,7 @@ class PricedNode(NamedTuple):
         return "reserved" if is_covered else self.node.purchase or "onDemand"
 
 
-def as_manifests(found: Assessment) -> str:
+def as_manifests(found: Assessment, promises: Mapping[WorkloadName, WorkloadPromise]) -> str:
     """Returns the file. What is a comment of it would be refused, and says what it lacks."""
     by_product = {product: sheet for sheet in sheets() for product in sheet.products}
     priced = [PricedNode(*each) for each in zip(found.estate.nodes, found.bill.nodes, strict=True)]
@@ -53,7 +55,7 @@ def as_manifests(found: Assessment) -> str:
         _comment(_node(each, names, "unknown"), f"no sheet of the catalogue is of {each.node.product or 'its GPUs'}")
         for each in unknown
     ]
-    documents += _services(found.estate.workloads)
+    documents += _services(found.estate.workloads, promises, found.reading.loads if found.reading else None)
     return _commented(HEAD) + "\n---\n".join(documents) + "\n"
 
 
@@ -98,31 +100,50 @@ def _node(each: PricedNode, names: Mapping[str, str], gpu_type: str) -> dict[str
     return {"apiVersion": API_VERSION, "kind": "Node", "metadata": {"name": names[node.name]}, "spec": spec}
 
 
-def _services(workloads: Iterable[ClusterWorkload]) -> Iterator[str]:
+def _services(
+    workloads: Iterable[ClusterWorkload],
+    promises: Mapping[WorkloadName, WorkloadPromise],
+    loads: MeasuredLoads | None,
+) -> Iterator[str]:
     """Yields the service of each workload that is scaled, and its model; a comment where no promise is known."""
     models: set[str] = set()
     scaled = [workload for workload in workloads if workload.is_scalable]
     taken: set[tuple[str, str]] = set()
     for workload in scaled:
-        model = workload.annotations.get(f"{OURS}model", "")
-        slo = read_promise(workload.annotations)
+        promise = promises[workload.name]
+        model, slo = promise.model, promise.slo
         document = _service(workload, model, slo)
         heading = document["metadata"]
         if (heading["tenant"], heading["name"]) in taken:  # of another kind with the same name
             heading["name"] = _name(f"{heading['name'][:40]}-{workload.name.kind}")
         taken.add((heading["tenant"], heading["name"]))
-        if not NAME.fullmatch(model) or not slo:
-            missing = [f"{OURS}model"] if not NAME.fullmatch(model) else []
-            missing += [f"{OURS}slo-p99-ms"] if not slo else []
+        rates = [] if loads is None else [rate for rate in _rates(loads, workload.name) if rate]
+        if rates:
+            document["spec"]["ratePerSecond"] = max(rates)
+        missing = [f"{OURS}model"] if not NAME.fullmatch(model) else []
+        missing += [f"{OURS}slo-p99-ms"] if not slo else []
+        if missing:
             yield _comment(document, f"annotate {workload.name} with {' and '.join(missing)}")
+            continue
+        if "ttftMs" in slo:
+            lengths = {"input": {"mean": "TOKENS", "p95": "TOKENS"}, "output": {"mean": "TOKENS", "p95": "TOKENS"}}
+            document["spec"]["tokens"] = lengths
+            yield _comment(
+                document, f"the lengths of requests of {workload.name} are missing, and its Model with `llm`"
+            )
             continue
         if model not in models:
             models.add(model)
-            variant = _word(workload.annotations.get(f"{OURS}variant", "")) or "served"
+            variant = _word(promise.variant) or "served"
             spec = {"variants": [{"name": variant, "accuracy": 1}]}
             declared = {"apiVersion": API_VERSION, "kind": "Model", "metadata": {"name": model}, "spec": spec}
             yield _commented("its accuracy matters only beside other variants") + as_yaml(declared)
         yield as_yaml(document)
+
+
+def _rates(loads: MeasuredLoads, name: WorkloadName) -> MeasuredSeries:
+    found = loads.workloads.get(name)
+    return found.rates_per_second if found else ()
 
 
 def _service(workload: ClusterWorkload, model: str, slo: Mapping[str, float]) -> dict[str, Any]:

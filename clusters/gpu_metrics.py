@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from clusters.estate import Estate, GpuPod, UnknownFigure, WorkloadName
 from clusters.gpu_use import MeasuredGpu, UseInterval, WorkloadUse
-from clusters.prometheus import Sample
+from clusters.prometheus import MetricSample
 
 # From 4.9 on, dcgm-exporter counts memory in bytes and activity as a ratio, and a name ends in its unit.
 MEMORY = ("DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_USED_BYTES")
@@ -22,7 +22,7 @@ SCALES = {"DCGM_FI_DEV_FB_USED": 1 / 1024, "DCGM_FI_DEV_FB_USED_BYTES": 2.0**-30
 NODE_LABELS = ("node", "Hostname", "hostname", "exported_node")
 SUBJECT = "GPUs"
 
-Ask = Callable[[str], list[Sample]]
+Ask = Callable[[str], list[MetricSample]]
 
 
 @dataclass(slots=True)
@@ -53,7 +53,7 @@ def read_gpus(estate: Estate, ask: Ask, window: str) -> tuple[tuple[MeasuredGpu,
 def _gather(
     devices: dict[str, GpuSeries],
     pods: Mapping[tuple[str, str], GpuPod],
-    samples: Iterable[Sample],
+    samples: Iterable[MetricSample],
     figure: str,
     scale: float,
 ) -> None:

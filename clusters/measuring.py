@@ -12,7 +12,7 @@ from clusters.estate import Estate, UnknownFigure, WorkloadName
 from clusters.gpu_metrics import read_gpus, uses_of
 from clusters.gpu_use import MeasuredGpu, WorkloadUse
 from clusters.measured import USUAL_PERCENTILE, MeasuredLoads, MeasuredSeries, WorkloadSeries
-from clusters.prometheus import MetricsSource, PrometheusFailed, Sample
+from clusters.prometheus import MetricSample, MetricsSource, PrometheusFailed
 from clusters.server_metrics import (
     ISTIO,
     MetricsOfWorkload,
@@ -78,7 +78,7 @@ class _Reader:
         self._source, self._ends, self._now, self._seconds = source, ends, now, seconds
         self._unknown = unknown
 
-    def samples(self, query: str) -> list[Sample]:
+    def samples(self, query: str) -> list[MetricSample]:
         try:
             return self._source.at(query, self._now)
         except PrometheusFailed as failed:

@@ -23,7 +23,7 @@ class PrometheusFailed(Exception):
     """A query has no answer; the message says why."""
 
 
-class Sample(NamedTuple):
+class MetricSample(NamedTuple):
     """The labels of a series and its value now."""
 
     labels: Mapping[str, str]
@@ -36,7 +36,7 @@ class MetricsSource(Protocol):
     def now(self) -> float:
         """Returns the source's own time, in seconds since 1970."""
 
-    def at(self, query: str, moment: float) -> list[Sample]:
+    def at(self, query: str, moment: float) -> list[MetricSample]:
         """Returns each series of the query at a moment."""
 
     def over(self, query: str, ends: Sequence[float]) -> dict[float, float]:
@@ -58,13 +58,13 @@ class PrometheusServer:
             raise PrometheusFailed("it does not tell its time")
         return value
 
-    def at(self, query: str, moment: float) -> list[Sample]:
+    def at(self, query: str, moment: float) -> list[MetricSample]:
         found = []
         for series in read_list({"result": self._ask("query", {"query": query, "time": f"{moment:.3f}"})}, "result"):
             pair = read_list(series, "value")
             value = _number(pair[1]) if len(pair) == 2 else None
             if value is not None:
-                found.append(Sample(read_mapping(series, "metric"), value))
+                found.append(MetricSample(read_mapping(series, "metric"), value))
         return found
 
     def over(self, query: str, ends: Sequence[float]) -> dict[float, float]:

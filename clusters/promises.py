@@ -1,32 +1,147 @@
-"""The SLOs that annotations of workloads promise."""
+"""What workloads are to keep: SLOs from a file of the user, else from annotations of the workloads."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
 
 from app.manifests.numbers import finite_number
-from clusters.estate import OURS, Estate, WorkloadName
-from clusters.measured import LatencyPromise
+from clusters.estate import OURS, ClusterWorkload, Estate, WorkloadName
+from clusters.measured import USUAL_PERCENTILE, LatencyPromise
 
-PROMISE = re.compile(rf"{OURS}slo-p(?P<percentile>[0-9]{{2}}(?:\.[0-9])?)-ms")
-TOKEN_PROMISES = {"slo-ttft-ms": "ttftMs", "slo-tpot-ms": "tpotMs"}
-DEFAULT_PERCENTILE = 99.0
+ANNOTATION = re.compile(rf"{OURS}slo-p(?P<percentile>[0-9]{{2}}(?:\.[0-9])?)-ms")
+TOKEN_ANNOTATIONS = {"slo-ttft-ms": "ttftMs", "slo-tpot-ms": "tpotMs"}
+LEAST_PERCENTILE, MOST_PERCENTILE = 50, 99.9
 MOST_MS = 1e12
+FIELDS = ("workload", "model", "variant", "latencyMs", "ttftMs", "tpotMs", "percentile")
 
 
-def read_promise(annotations: Mapping[str, str]) -> dict[str, float]:
-    """Returns the promised SLO: `slo-p99-ms`, or `slo-ttft-ms` with `slo-tpot-ms`; empty if there is none."""
+class PromisesRefused(Exception):
+    """A file of SLOs has faults: `faults` has a line for each."""
+
+    def __init__(self, faults: list[str]) -> None:
+        super().__init__(faults[0])
+        self.faults = faults
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadPromise:
+    """The SLO of a workload as a Service has it, and the model that it serves; each empty if nobody named it."""
+
+    slo: Mapping[str, float]
+    model: str
+    variant: str
+    source: str
+
+    @property
+    def latency(self) -> LatencyPromise | None:
+        """Returns the promise for whole requests; times of tokens are promised otherwise."""
+        if "latencyMs" not in self.slo:
+            return None
+        return LatencyPromise(self.slo["latencyMs"], self.source, self.slo["percentile"])
+
+
+def find_promises(estate: Estate, text: str = "", origin: str = "") -> dict[WorkloadName, WorkloadPromise]:
+    """Returns the promise of each workload; what the file says of one takes the place of its annotations.
+
+    PromisesRefused has every fault of the file, a workload that the cluster does not have among them.
+    """
+    found = {workload.name: _annotated(workload) for workload in estate.workloads}
+    faults: list[str] = []
+    for where, entry in _entries(text, origin, faults) if origin else ():
+        name = _workload(entry, estate, where, faults)
+        slo = _slo(entry, where, faults)
+        texts = [entry.get(key, "") for key in ("model", "variant")]
+        faults += [f"{where}: there is no field {key!r}" for key in entry if key not in FIELDS]
+        faults += [f"{where}: {each!r} is not text" for each in texts if not isinstance(each, str)]
+        if name is not None:
+            earlier = found[name]
+            model, variant = (str(text) for text in texts)
+            source = origin if slo else earlier.source
+            found[name] = WorkloadPromise(
+                slo or earlier.slo, model or earlier.model, variant or earlier.variant, source
+            )
+    if faults:
+        raise PromisesRefused(faults)
+    return found
+
+
+def _entries(text: str, origin: str, faults: list[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    import yaml
+
+    try:
+        found = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 (both are safe)
+    except (yaml.YAMLError, ValueError) as error:
+        faults.append(f"{origin} is not YAML: {' '.join(str(error).split())}")
+        return
+    if not isinstance(found, list):
+        faults.append(f"{origin} is not a list of entries with `workload`")
+        return
+    for index, entry in enumerate(found):
+        if isinstance(entry, dict):
+            yield f"{origin}[{index}]", entry
+        else:
+            faults.append(f"{origin}[{index}] is not a mapping")
+
+
+def _workload(entry: Mapping[str, Any], estate: Estate, where: str, faults: list[str]) -> WorkloadName | None:
+    """Returns the workload that `shop/ranker` or `shop/Deployment/ranker` names."""
+    text = entry.get("workload")
+    if not isinstance(text, str) or text.count("/") not in (1, 2):
+        faults.append(f"{where}: workload {text!r} is not like shop/ranker or shop/Deployment/ranker")
+        return None
+    known = [each.name for each in estate.workloads]
+    found = [name for name in known if text in (str(name), f"{name.namespace}/{name.name}")]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        faults.append(f"{where}: {text} is {' and '.join(map(str, found))}; name the kind, too")
+        return None
+    near = get_close_matches(text, [f"{name.namespace}/{name.name}" for name in known] + [*map(str, known)], n=1)
+    faults.append(f"{where}: no workload is {text}" + (f"; did you mean {near[0]}?" if near else ""))
+    return None
+
+
+def _slo(entry: Mapping[str, Any], where: str, faults: list[str]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for key, least, most in (
+        ("latencyMs", 0.0, MOST_MS), ("ttftMs", 0.0, MOST_MS), ("tpotMs", 0.0, MOST_MS),
+        ("percentile", LEAST_PERCENTILE, MOST_PERCENTILE),
+    ):  # fmt: skip
+        value = entry.get(key)
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most or not value:
+            faults.append(f"{where}: {key} {value!r} is outside {least:g}..{most:g}")
+        else:
+            found[key] = float(value)
+    times = found.keys() - {"percentile"}
+    if times and times not in ({"latencyMs"}, {"ttftMs", "tpotMs"}):
+        faults.append(f"{where} needs either latencyMs, or ttftMs and tpotMs")
+    return {**found, "percentile": found.get("percentile", USUAL_PERCENTILE)} if times else {}
+
+
+def _annotated(workload: ClusterWorkload) -> WorkloadPromise:
+    annotations = workload.annotations
+    model, variant = (annotations.get(OURS + key, "") for key in ("model", "variant"))
+    return WorkloadPromise(read_annotated(annotations), model, variant, f"annotation of {workload.name}")
+
+
+def read_annotated(annotations: Mapping[str, str]) -> dict[str, float]:
+    """Returns the SLO of annotations: `slo-p99-ms`, or `slo-ttft-ms` with `slo-tpot-ms`; empty if there is none."""
     tokens = {
         field: value
-        for key, field in TOKEN_PROMISES.items()
+        for key, field in TOKEN_ANNOTATIONS.items()
         if (value := _positive(annotations.get(OURS + key, ""))) is not None
     }
-    if len(tokens) == len(TOKEN_PROMISES):
-        return {**tokens, "percentile": DEFAULT_PERCENTILE}
+    if len(tokens) == len(TOKEN_ANNOTATIONS):
+        return {**tokens, "percentile": USUAL_PERCENTILE}
     for key, text in sorted(annotations.items()):
-        match, value = PROMISE.fullmatch(key), _positive(text)
-        if match and value is not None and 50 <= float(match["percentile"]) <= 99.9:
+        match, value = ANNOTATION.fullmatch(key), _positive(text)
+        if match and value is not None and LEAST_PERCENTILE <= float(match["percentile"]) <= MOST_PERCENTILE:
             return {"latencyMs": value, "percentile": float(match["percentile"])}
     return {}
 
@@ -34,20 +149,3 @@ def read_promise(annotations: Mapping[str, str]) -> dict[str, float]:
 def _positive(text: str) -> float | None:
     value = finite_number(text)
     return value if value is not None and 0 < value < MOST_MS else None
-
-
-def read_latency_promises(estate: Estate) -> dict[WorkloadName, LatencyPromise]:
-    """Returns what annotations promise for whole requests; times of tokens are promised otherwise."""
-    found = {}
-    for workload in estate.workloads:
-        promise = read_promise(workload.annotations)
-        if "latencyMs" in promise:
-            source = f"annotation of {workload.name}"
-            found[workload.name] = LatencyPromise(promise["latencyMs"], source, promise["percentile"])
-    return found
-
-
-def read_percentiles(estate: Estate) -> dict[WorkloadName, float]:
-    """Returns the percentile of each promise."""
-    promises = {workload.name: read_promise(workload.annotations) for workload in estate.workloads}
-    return {name: promise["percentile"] for name, promise in promises.items() if promise}

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from cli import exits, sources
@@ -15,10 +16,11 @@ from cli.exits import Failed
 from cli.output import as_json, plain, say
 
 if TYPE_CHECKING:
-    from clusters.estate import Estate
+    from clusters.estate import Estate, WorkloadName
     from clusters.measuring import PrometheusReading
     from clusters.objects import ClusterObjects
     from clusters.price_list import PriceList
+    from clusters.promises import WorkloadPromise
 
 EPILOG = """\
 Reads the cluster of the kubeconfig's context, or that of the pod that it runs in, by get and list alone: nothing is
@@ -43,6 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_file_arguments(parser, required=False)
     parser.add_argument("--demo", action="store_true", help="a recorded cluster of 60 GPUs")
     completes(parser.add_argument("--prices", metavar="FILE", help="what you pay (docs/assess.md)"), "files")
+    slo = parser.add_argument("--slo", metavar="FILE", help="what workloads are to keep, in place of annotations")
+    completes(slo, "files")
     prometheus = parser.add_argument_group("loads and use of GPUs")
     prometheus.add_argument("--prometheus", metavar="URL", help="a Prometheus server, or what speaks its API")
     token = prometheus.add_argument("--prometheus-token-file", metavar="FILE", help="file that holds a token for it")
@@ -66,7 +70,8 @@ def run(args: argparse.Namespace) -> int:
 
     objects, given = _read(args)
     estate = read_estate(objects)
-    reading = _measure(args, estate)
+    promises = _promises(args, estate)
+    reading = _measure(args, estate, promises)
     prices = reading.node_prices if reading else None
     found = Assessment(estate, draw_bill(estate, read_examples(), given, prices), reading)
     if args.output == "text":
@@ -74,15 +79,27 @@ def run(args: argparse.Namespace) -> int:
     elif args.output == "json":
         print(as_json(as_data(found)))
     else:
-        print(as_manifests(found), end="")
+        print(as_manifests(found, promises), end="")
     return exits.OK
 
 
-def _measure(args: argparse.Namespace, estate: Estate) -> PrometheusReading | None:
+def _promises(args: argparse.Namespace, estate: Estate) -> Mapping[WorkloadName, WorkloadPromise]:
+    """Returns what each workload is to keep, by the file of --slo and by annotations."""
+    from clusters.promises import PromisesRefused, find_promises
+
+    name, text = sources.read([args.slo])[0] if args.slo else ("", "")
+    try:
+        return find_promises(estate, text, name)
+    except PromisesRefused as refused:
+        raise Failed(f"{name} has faults", particulars=refused.faults) from None
+
+
+def _measure(
+    args: argparse.Namespace, estate: Estate, promises: Mapping[WorkloadName, WorkloadPromise]
+) -> PrometheusReading | None:
     """Returns what Prometheus has of the estate; None where none is named."""
     from clusters.measuring import measure
     from clusters.prometheus import PrometheusFailed, PrometheusServer
-    from clusters.promises import read_percentiles
 
     if not args.prometheus:
         return None
@@ -90,8 +107,9 @@ def _measure(args: argparse.Namespace, estate: Estate) -> PrometheusReading | No
         raise Failed(f"--prometheus {args.prometheus!r} is not allowed: a URL of http or https")
     token = sources.read([args.prometheus_token_file])[0][1].strip() if args.prometheus_token_file else ""
     server = PrometheusServer(args.prometheus, token, _pause)
+    percentiles = {name: promise.slo["percentile"] for name, promise in promises.items() if promise.slo}
     try:
-        return measure(estate, server, args.seconds, time.time(), read_percentiles(estate))
+        return measure(estate, server, args.seconds, time.time(), percentiles)
     except PrometheusFailed as failed:
         raise Failed(f"Prometheus at {args.prometheus}: {failed}", exits.UNREACHABLE) from None
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from agents.talk.scraping import WANTED
 from cli.main import main
@@ -204,6 +205,12 @@ def test_loads_and_use_stand_beside_the_bill(
     assert "OpenCost" in out
     assert main([*words, "-o", "json"]) == 0
     found = json.loads(capsys.readouterr().out)["measured"]
+    slo = tmp_path / "slo.yaml"
+    slo.write_text("- {workload: shop/ranker, model: ranker, latencyMs: 50}")
+    assert main([*words, "--slo", str(slo), "-o", "yaml"]) == 0
+    documents = list(filter(None, yaml.safe_load_all(capsys.readouterr().out)))
+    (service,) = [document["spec"] for document in documents if document["kind"] == "Service"]
+    assert service["ratePerSecond"] == pytest.approx(77, rel=0.01)
     assert (found["stepSeconds"], found["steps"], len(found["gpus"]), len(found["loads"])) == (900, 8, 5, 4)
 
 

@@ -11,7 +11,7 @@ import yaml
 
 from cli.assessment import cents_of
 from cli.main import main
-from clusters.promises import read_promise
+from clusters.promises import read_annotated
 from tests.clusters import demo
 from tests.clusters.made_up import deployment, node, pod_spec
 
@@ -163,7 +163,49 @@ def test_names_that_manifests_do_not_allow_are_changed_and_stay_apart(
     ],
 )
 def test_a_promise_is_read_from_annotations(annotations: dict[str, str], slo: dict[str, float]) -> None:
-    assert read_promise({f"gpuwright.io/{key}": value for key, value in annotations.items()}) == slo
+    assert read_annotated({f"gpuwright.io/{key}": value for key, value in annotations.items()}) == slo
+
+
+def test_a_file_of_slos_makes_services_of_workloads_without_annotations(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, estate = tmp_path / "slo.yaml", tmp_path / "estate.yaml"
+    file.write_text(
+        "- {workload: shop/ranker, latencyMs: 60, percentile: 95}\n"
+        "- {workload: chat/LeaderWorkerSet/llama-70b, model: llama, variant: fp8, ttftMs: 500, tpotMs: 40}\n"
+    )
+    _, out, _ = called(["--demo", "--slo", str(file), "-o", "yaml"], capsys)
+    estate.write_text(out)
+    assert main(["validate", "-f", str(estate)]) == 0
+    (service,) = [document for document in yaml.safe_load_all(out) if document and document["kind"] == "Service"]
+    assert service["spec"]["slo"] == {"latencyMs": 60, "percentile": 95}
+    assert "# the lengths of requests of chat/LeaderWorkerSet/llama-70b are missing, and its Model with `llm`:" in out
+    assert "#     ttftMs: 500.0" in out
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("- {workload: shop/rankr, latencyMs: 60}", "no workload is shop/rankr; did you mean shop/ranker?"),
+        ("- {workload: ranker, latencyMs: 60}", "workload 'ranker' is not like shop/ranker"),
+        ("- {workload: shop/ranker, latencyMs: 0}", "latencyMs 0 is outside 0..1e+12"),
+        ("- {workload: shop/ranker, percentile: 10, latencyMs: 5}", "percentile 10 is outside 50..99.9"),
+        ("- {workload: shop/ranker, ttftMs: 10}", "needs either latencyMs, or ttftMs and tpotMs"),
+        ("- {workload: shop/ranker, colour: red}", "there is no field 'colour'"),
+        ("- {workload: shop/ranker, model: 3}", "3 is not text"),
+        ("workload: shop/ranker", "is not a list"),
+        ("- 3", "[0] is not a mapping"),
+        ("{", "is not YAML"),
+    ],
+)
+def test_a_file_of_slos_is_refused_with_each_fault(
+    text: str, fault: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "slo.yaml"
+    file.write_text(text)
+    code, out, err = called(["--demo", "--slo", str(file)], capsys)
+    assert (code, out) == (2, "")
+    assert fault in err
 
 
 def test_cents_add_up_to_the_rounded_sum() -> None:
