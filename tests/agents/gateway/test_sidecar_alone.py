@@ -8,7 +8,7 @@ import logging
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -199,20 +199,25 @@ def test_a_caller_without_room_is_hung_up_on_and_a_slow_one_makes_room(
     def connect() -> socket.socket:
         return socket.create_connection(("127.0.0.1", site.port), timeout=patience())
 
-    first, second = connect(), connect()
-    for connection in (first, second):
-        connection.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
-        assert connection.recv(12) == b"HTTP/1.1 200"
-    with connect() as third:
-        assert third.recv(1) == b""
-    monkeypatch.setattr(answers, "REQUEST_SECONDS", -1.0)
-    with connect() as third:
-        assert third.recv(1) == b"", "it makes room for the next one"
-    while first.recv(4096):
-        pass
-    second.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
-    first.close()
-    second.close()
+    def asks(connection: http.client.HTTPConnection) -> int:
+        connection.request("GET", "/healthz")
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status
+
+    with ExitStack() as stack:
+        first, second = (
+            stack.enter_context(closing(http.client.HTTPConnection("127.0.0.1", site.port, timeout=patience())))
+            for _ in range(2)
+        )
+        assert [asks(first), asks(second)] == [200, 200]
+        with connect() as third:
+            assert third.recv(1) == b""
+        assert [asks(first), asks(second)] == [200, 200], "neither was slow"
+        monkeypatch.setattr(answers, "REQUEST_SECONDS", -1.0)
+        with connect() as third:
+            assert third.recv(1) == b"", "it makes room for the next one"
+        assert first.sock.recv(1) == b"", "by hanging up on the first"
 
 
 def test_a_client_speaks_for_its_source_and_goes_on_where_one_before_it_ended(site: Site, tmp_path: Path) -> None:

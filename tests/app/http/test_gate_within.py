@@ -68,6 +68,8 @@ def test_a_token_has_a_rate_and_a_node_that_reports_one_of_its_own() -> None:
         assert refused.headers["ratelimit-policy"] == '"default";q=3;w=3000'
         reports = Site({"report_rate_per_second": 4.0})
         assert await reports.statuses(12, "POST", "/api/v1/nodes/n1/report", "node") == [200] * 12
+        many = [await reports.ask("POST", "/api/v1/nodes/n1/report", "node") for _ in range(100)]
+        assert {each.headers["ratelimit-policy"] for each in many if each.status == 429} == {'"default";q=12;w=3'}
 
     run(story)
 
@@ -144,7 +146,10 @@ def test_an_address_without_a_token_has_few_bodies_arriving_at_once() -> None:
         slow.incoming.put_nowait({"type": "http.request", "body": b"x"})
         assert (await slow.over()).status == 200
         assert await site.statuses(2, "POST", "/api/v1/join", body=b"x") == [200, 200]
-        for call in tokens:
+        slow = site.call("POST", "/api/v1/join", body=b"")
+        await asyncio.sleep(0)
+        assert await site.statuses(1, "POST", "/api/v1/join", body=b"x") == [503], "it has no more than before"
+        for call in (*tokens, slow):
             call.incoming.put_nowait({"type": "http.disconnect"})
             assert (await call.over()).sent == [], "nobody is there to be answered"
         assert site.inside == 0
