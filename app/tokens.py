@@ -142,14 +142,13 @@ class Authenticator:
         if row.fresh:
             self._take_up(row)
         principal = Principal(row.id, Scope(row.scope), row.tenant, row.node, row.expires_at, row.gateway)
+        digest = hashlib.sha256(authorization.encode()).digest()
         with self._lock:
-            if era == self._era:  # no revocation came while we read
-                if len(self._cache) >= CACHE_SIZE:
-                    self._cache.clear()
-                    self._eras.clear()
-                self._eras[principal.id] = era
-                digest = hashlib.sha256(authorization.encode()).digest()
-                self._cache[digest] = (principal, time.monotonic() + CACHE_SECONDS, era)
+            if len(self._cache) >= CACHE_SIZE:
+                self._cache.clear()
+                self._eras.clear()
+            self._eras[principal.id] = era  # of before we read: a revocation since then makes it be read again
+            self._cache[digest] = (principal, time.monotonic() + CACHE_SECONDS, era)
         self._used[principal.id] = datetime.now(UTC)
         return principal
 

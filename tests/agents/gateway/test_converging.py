@@ -158,6 +158,8 @@ def test_an_old_process_gets_no_change_but_counts_with_its_requests(site: Site) 
     old.backends["gw-0002"] = {}
     old.waiting["gw-0002"] = 1
     assert len(site.converge(route("a"), route("b", 81)).idle_slots) == 62, "an old process still has a request in it"
+    del old.maps[str(site.remote.state / KEYS)]  # of another version
+    site.converge(route("a"), route("b", 81))
     site.remote.instead = lambda line: (
         "Out of memory.\n" if line.startswith(f"@!{old.pid} add server")
         else None

@@ -126,7 +126,9 @@ def test_a_refusal_is_kept_as_long_as_its_route_is_declared_and_leaves_out_no_ot
 
 
 def test_a_node_that_declares_nothing_is_spoken_for_and_its_weights_count_from_one_to_256() -> None:
-    followed = {f"{FOLLOWED}node-1": DeclaredRoutes(0, (route("f", weight=1e-9), route("g", weight=1e9)))}
+    elsewhere = RouteSpec("f", "a/b", "127.0.0.2:9001", 1e-9)
+    followed = {f"{FOLLOWED}node-1": DeclaredRoutes(0, (elsewhere, route("g", weight=1e9)))}
+    assert weights(with_slots(follow(said(route("x")), followed, {}), idle=())) == {"node-1:x": 256}
     state = with_slots(follow(declare(Desired(), "node-1", DeclaredRoutes(1)), followed, {}), idle=())
     assert weights(state) == {"_node-1:f": 1, "_node-1:g": 256}
     assert {server.most_open for server in replace(state, most_open={"_node-1:f": 7}).servers()} == {7, 512}
@@ -229,7 +231,7 @@ def test_each_slot_has_the_rule_of_its_place_and_all_it_needs() -> None:
     places = [[balance_of(slot) for slot in slots][at::FIRST_SLOTS] for at in range(FIRST_SLOTS)]
     assert places == [[Balance.IN_TURN] * 2] * 48 + [[Balance.LEAST_TOKENS] * 2] * 8 + [[Balance.PREFIX] * 2] * 8
     limits = {"a/prefix": ServiceLimit(tpot_ms=1.0, by_prefix=True), "a/tokens": ServiceLimit(tpot_ms=1.0)}
-    routes = (route("p", "a/prefix"), route("t", "a/tokens"), route("x", "a/z"))
+    routes = (route("p", "a/prefix"), route("q", "a/prefix"), route("t", "a/tokens"), route("x", "a/z"))
     state = with_slots(follow(declare(Desired(), "n", DeclaredRoutes(1, routes)), {}, limits), idle=())
     _, *backends = configuration.render_generated(state, Path("/f"), "127.0.0.1:1").split("\nbackend gw-0")
     assert len(backends) == FIRST_SLOTS
@@ -240,12 +242,16 @@ def test_each_slot_has_the_rule_of_its_place_and_all_it_needs() -> None:
             f"by_key_{number}" for number in range(1, 9)
         ]
         assert " if by_key_1 by_key_2 by_key_3 by_key_4 by_key_5 by_key_6 by_key_7 by_key_8\n" in text
-        assert ("x-gpuwright-prefix" in text) is (rule is Balance.PREFIX)
+        assert ("hash-balance-factor" in text) is (rule is Balance.PREFIX)
         assert ("gpuwright-choose" in text) is (rule is Balance.LEAST_TOKENS)
         for server in state.by_slot().get(slot, {}).values():
             (line,) = [line for line in text.splitlines() if f"    server {server.name} " in line]
             assert bool(re.search(r" id [1-9][0-9]*$", line)) is (rule is Balance.PREFIX)
     assert len(state.by_slot()) == 3
+    assert (
+        len({each.split(" id ")[1].split()[0] for text in backends for each in text.splitlines() if " id " in each})
+        == 2
+    )
     assert configuration.render_limit(ServiceLimit()) == configuration.NO_LIMIT == "0:2000000000:2:0"
 
 

@@ -203,6 +203,26 @@ def test_a_copy_that_the_plan_does_not_know_counts_by_its_weight() -> None:
     ready = {"a": ReadyCopy(4.0, 8), "b": ReadyCopy(2.0, 6), "old": ReadyCopy(3.0)}
     assert find_in_time(ready) == {"a": 8, "b": 6, "old": 7}
     assert find_in_time({"old": ReadyCopy(3.0)}) == {}
+    assert find_in_time({"a": ReadyCopy(4.0, 8), "small": ReadyCopy(0.01)}) == {"a": 8, "small": 1}
+
+
+def test_an_overload_begins_and_ends_at_the_looks_that_its_rules_say() -> None:
+    """Twenty times as many as are answered in time begin it after 1.5 seconds. Thirty might wait without a limit, and
+    ten of them are answered a second. Once all are in time, it ends after four times what it took to begin."""
+    pressure, limited = None, []
+    for look in range(40):
+        counted = ServiceLoad(0, 0, 200 if look < 4 else 0, {"a": ReadyCopy(1.0, 10)})
+        pressure = update_pressure(pressure, counted, ServiceTarget(1.0, 99.0), look * LOOK_SECONDS)
+        assert pressure.by_copy == ({"a": 10} if pressure.most_open else {})
+        limited.append(pressure.most_open)
+    assert limited == [0] * 3 + [10] * 16 + [0] * 21
+
+
+def test_a_look_at_the_same_moment_changes_nothing_and_without_an_slo_there_is_no_overload() -> None:
+    before = Pressure(1.0, 5, 0, 3, {"a": ReadyCopy(1.0, 10)}, over_seconds=1.0, most_open=10, by_copy={"a": 10})
+    counted = ServiceLoad(9, 0, 50, {"a": ReadyCopy(1.0, 10)})
+    assert update_pressure(before, counted, ServiceTarget(1.0), 1.0) is before
+    assert update_pressure(before, counted, ServiceTarget(0.0), 2.0) == Pressure(2.0, 9, 0, 50, counted.ready)
 
 
 def test_a_copy_that_comes_or_goes_changes_the_limit_at_the_next_look() -> None:

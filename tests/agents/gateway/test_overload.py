@@ -138,3 +138,15 @@ def test_a_gateway_that_starts_again_forgets_the_overload() -> None:
     counted = ServiceLoad(0, 0, 3, {"a": ReadyCopy(200.0)})
     restarted = update_pressure(pressure, counted, ServiceTarget(SLO), queue.at + LOOK)
     assert (restarted.most_open, restarted.capacity) == (0, 0.0)
+
+
+@pytest.mark.parametrize(("waiting", "expected"), [(16, [0] * 30), (17, [0] * 3 + [8] * 10 + [0] * 17)])
+def test_where_batches_are_unknown_it_begins_over_twice_the_least_limit_and_ends_after_five_calm_seconds(
+    waiting: int, expected: list[int]
+) -> None:
+    pressure, limited = None, []
+    for look in range(30):
+        counted = ServiceLoad(0, 0, waiting if look < 4 else 0, {"a": ReadyCopy(1.0)})
+        pressure = update_pressure(pressure, counted, ServiceTarget(1.0), look * LOOK)
+        limited.append(pressure.most_open)
+    assert limited == expected
