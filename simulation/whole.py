@@ -89,6 +89,10 @@ class WholeNode(LightNode):
                 self._looked_at = self._now
                 self.agent.watch.tick()
             self.agent.keeper.tick()
+        self.note_copies()
+
+    def note_copies(self) -> None:
+        """Takes over what copies the agent knows, each with its work."""
         there = {copy.id: copy for copy in self.agent.keeper.copies()}
         if there.keys() != self.copies.keys() or any(there[name].stage != self.copies[name].stage for name in there):
             self.news = True

@@ -66,7 +66,7 @@ def power_on(node: CampaignNode) -> None:
     node.memory.incarnation = max(node.memory.incarnation, earlier)
     node.version = node.memory.assignment.version if node.memory.assignment else 0
     node.restart()
-    node.copies = {copy.id: copy for copy in node.agent.keeper.copies()}
+    node.note_copies()
 
 
 def lose_state(folder: Path) -> None:
