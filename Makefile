@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install up test test-all lab-test soak net check types rules format openapi bench lock clean
+.PHONY: help install up test test-all lab-test soak net check types rules format openapi bench lock clean kubernetes kube-conformance
 
 PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3,$(shell command -v $(name))))
 BIN := .venv/bin
@@ -33,6 +33,12 @@ test-all: install ## all tests in their everyday form; fails a test that costs m
 
 lab-test: install ## the tests of lab/, which `make test` leaves out
 	@$(BIN)/pytest --workers=$(WORKERS) lab/tests $(ARGS)
+
+kubernetes: install ## an API server of Kubernetes and what belongs to it, built by Go into ~/.cache, for tests
+	@$(BIN)/python -m scripts.kubernetes
+
+kube-conformance: install ## the tests of tests/kubernetes that need no API server of their own, on the cluster of your KUBECONFIG, in namespaces of their own
+	@GPUWRIGHT_KUBE_CONFORMANCE=1 $(BIN)/pytest tests/kubernetes $(ARGS)
 
 soak: install ## the tests in their long forms
 	@GPUWRIGHT_SOAK=1 $(BIN)/pytest --timeout 3600 $(ARGS)

@@ -15,8 +15,11 @@ from typing import NoReturn
 
 import pytest
 
+from scripts.kubernetes.programs import find_program
+
 # Programs of Python packages first: they have the version that is pinned.
 FOLDERS = (str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin")
+WITHOUT_KUBERNETES = "GPUWRIGHT_WITHOUT_KUBERNETES"  # set by a CI that could not build it
 DRIVER = ("/dev/nvidiactl", "/proc/driver/nvidia/version")
 
 
@@ -31,6 +34,18 @@ def need(program: str | Path, package: str) -> str:
 def need_module(name: str, package: str) -> None:
     if find_spec(name) is None:
         skip_unless_ci(f"the Python package {package} is not installed (pip install {package})")
+
+
+def need_kubernetes(program: str) -> Path:
+    """Returns a program of a Kubernetes control plane."""
+    found = find_program(program)
+    if found is None:
+        if os.environ.get(WITHOUT_KUBERNETES):
+            skip_in_ci_too("CI could not build an API server of Kubernetes: no Go, no module proxy, or no time")
+        skip_unless_ci(
+            f"{program} is not here (make kubernetes builds it with Go; KUBEBUILDER_ASSETS may name its folder)"
+        )
+    return found
 
 
 def need_root(purpose: str) -> None:

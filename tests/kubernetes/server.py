@@ -1,0 +1,143 @@
+"""A real API server of Kubernetes over a real etcd, on loopback, with RBAC and an audit log; no kubelet runs."""
+
+from __future__ import annotations
+
+import base64
+import json
+import secrets
+import signal
+import ssl
+import subprocess
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from tests.kubernetes.audit import Audit
+from tests.kubernetes.certificates import make_certificate
+from tests.kubernetes.kubeconfig import write_kubeconfig
+from tests.support.needs import need_kubernetes
+from tests.support.patience import patience, until
+from tests.support.ports import free_port
+
+ADMIN = "admin"
+# Every request when it comes, and how it ended. What the server asks of itself is left out.
+AUDITED = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["ResponseStarted"],
+    "rules": [{"level": "None", "users": ["system:apiserver"]}, {"level": "Metadata"}],
+}
+# Of the controllers of Kubernetes, those whose work needs no kubelet.
+CONTROLLERS = (
+    "deployment-controller", "replicaset-controller", "statefulset-controller", "disruption-controller",
+    "garbage-collector-controller", "namespace-controller", "serviceaccount-controller",
+    "horizontal-pod-autoscaler-controller", "resourcequota-controller", "job-controller",
+)  # fmt: skip
+
+
+class ApiServer:
+    """Its processes, files and administrator."""
+
+    def __init__(self, folder: Path) -> None:
+        for name in ("etcd", "kube-apiserver"):
+            need_kubernetes(name)
+        self.folder = folder
+        self.log = folder / "server.log"
+        self.url = f"https://127.0.0.1:{free_port()}"
+        self.audit = Audit(folder / "audit.log")
+        self.admin = folder / "admin.kubeconfig"
+        self._files = make_certificate(folder)
+        self._token = secrets.token_urlsafe()
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._controls = False
+
+    def start(self) -> None:
+        self._start_etcd()
+        self._start_server()
+        write_kubeconfig(self.admin, self.url, self._files.certificate.read_text(), self._token)
+        until(self._is_ready, lambda: f"the API server is not ready: {self.log.read_text()[-3000:]}")
+
+    def start_controllers(self) -> None:
+        """Starts what makes the pods of deployments and counts those of budgets: once, however often it is asked."""
+        if self._controls:
+            return
+        self._controls = True
+        self._launch(
+            need_kubernetes("kube-controller-manager"), f"--kubeconfig={self.admin}", "--leader-elect=false",
+            "--secure-port=0", f"--service-account-private-key-file={self._files.key}",
+            f"--controllers={','.join(CONTROLLERS)}",
+        )  # fmt: skip
+
+    def forget_history(self) -> None:
+        """Forgets all versions but the last, as a cluster does every five minutes: who asks for an old one gets 410."""
+        found = self._ask_etcd("kv/range", {"key": base64.b64encode(b"/").decode(), "limit": 1})
+        self._ask_etcd("kv/compaction", {"revision": found["header"]["revision"], "physical": True})
+
+    def close(self) -> None:
+        """Ends all of it at once: nothing is worth keeping."""
+        for process in reversed(self._processes):
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+
+    def _start_etcd(self) -> None:
+        self._etcd = f"http://127.0.0.1:{free_port()}"
+        peers = f"http://127.0.0.1:{free_port()}"
+        self._launch(
+            need_kubernetes("etcd"), f"--data-dir={self.folder / 'etcd'}", "--unsafe-no-fsync", "--log-level=error",
+            f"--listen-client-urls={self._etcd}", f"--advertise-client-urls={self._etcd}",
+            f"--listen-peer-urls={peers}", f"--initial-advertise-peer-urls={peers}",
+            f"--initial-cluster=default={peers}",
+        )  # fmt: skip
+
+    def _start_server(self) -> None:
+        tokens, policy = self.folder / "tokens.csv", self.folder / "audit.json"
+        tokens.touch(mode=0o600)
+        tokens.write_text(f'{self._token},{ADMIN},{ADMIN},"system:masters"\n')
+        policy.write_text(json.dumps(AUDITED))
+        port = self.url.rsplit(":", 1)[1]
+        self._launch(
+            need_kubernetes("kube-apiserver"), f"--etcd-servers={self._etcd}",
+            "--bind-address=127.0.0.1", f"--secure-port={port}", "--advertise-address=127.0.0.1",
+            "--endpoint-reconciler-type=none", "--service-cluster-ip-range=10.0.0.0/24", "--allow-privileged",
+            f"--tls-cert-file={self._files.certificate}", f"--tls-private-key-file={self._files.key}",
+            f"--cert-dir={self.folder / 'certificates'}", f"--token-auth-file={tokens}", "--authorization-mode=RBAC",
+            # No kubelet renews what this would mount into pods, and without controllers there is no account to mount.
+            "--disable-admission-plugins=ServiceAccount",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-key-file={self._files.key}", f"--service-account-signing-key-file={self._files.key}",
+            f"--audit-policy-file={policy}", f"--audit-log-path={self.audit.path}", "--audit-log-mode=blocking",
+            # These come from etcd itself, so that what it forgets is gone.
+            "--watch-cache-sizes=pods#0,configmaps#0", "--profiling=false",
+        )  # fmt: skip
+
+    def _ask_etcd(self, path: str, asked: dict[str, object]) -> Any:
+        address = f"{self._etcd}/v3/{path}"
+        with urllib.request.urlopen(address, json.dumps(asked).encode(), timeout=patience()) as answer:
+            return json.load(answer)
+
+    def _launch(self, program: Path, *words: str) -> None:
+        """The kernel ends it with the process that runs the tests, however that ends."""
+        with self.log.open("ab") as log:
+            command = ["setpriv", "--pdeathsig", "KILL", str(program), *words]
+            self._processes.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log))
+
+    def _is_ready(self) -> bool:
+        ended = [process.args for process in self._processes if process.poll() is not None]
+        assert not ended, f"{ended} ended: {self.log.read_text()[-3000:]}"
+        asked = urllib.request.Request(f"{self.url}/readyz", headers={"Authorization": f"Bearer {self._token}"})
+        trusted = ssl.create_default_context(cafile=str(self._files.certificate))
+        with suppress(OSError), urllib.request.urlopen(asked, timeout=patience(), context=trusted) as answer:
+            return bool(answer.read() == b"ok")
+        return False
+
+
+@contextmanager
+def running_api_server(folder: Path) -> Iterator[ApiServer]:
+    server = ApiServer(folder)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.close()
