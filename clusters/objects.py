@@ -59,11 +59,11 @@ class ClusterObjects:
 
 
 def objects_of(items: Iterable[KubeObject]) -> ClusterObjects:
-    """Sorts objects of any kinds, as the `items` of a List, by kind."""
-    lists: dict[str, list[KubeObject]] = {kind.kind: [] for kind in KINDS}
+    """Sorts objects of any kinds, as the `items` of a List, by kind; of one that is given twice, the last counts."""
+    lists: dict[str, dict[tuple[str, str], KubeObject]] = {kind.kind: {} for kind in KINDS}
     for item in items:
-        lists.setdefault(str(item.get("kind", "")), []).append(item)
-    return ClusterObjects({kind: tuple(found) for kind, found in lists.items()})
+        lists.setdefault(str(item.get("kind", "")), {})[namespace_of(item), name_of(item)] = item
+    return ClusterObjects({kind: tuple(found.values()) for kind, found in lists.items()})
 
 
 def read_field(item: Any, *path: str) -> Any:

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from agents.talk.scraping import WANTED
 from cli.main import main
 from clusters.estate import Estate, WorkloadName
 from clusters.gpu_use import UseInterval
@@ -18,7 +17,6 @@ from clusters.measuring import PrometheusReading, measure
 from clusters.objects import objects_of
 from clusters.prometheus import PrometheusServer
 from clusters.reading import read_estate
-from clusters.server_metrics import SERVERS
 from tests.clusters.history import PastSeries, buckets, counting, prometheus_with, steady
 from tests.clusters.made_up import Item, deployment, leader_worker_set, node, pod_spec
 
@@ -212,16 +210,3 @@ def test_loads_and_use_stand_beside_the_bill(
     (service,) = [document["spec"] for document in documents if document["kind"] == "Service"]
     assert service["ratePerSecond"] == pytest.approx(77, rel=0.01)
     assert (found["stepSeconds"], found["steps"], len(found["gpus"]), len(found["loads"])) == (900, 8, 5, 4)
-
-
-def test_a_url_that_is_none_and_a_prometheus_that_is_not_there_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["assess", "--demo", "--prometheus", "file:///etc/passwd"]) == 2
-    assert main(["assess", "--demo", "--prometheus", "http://127.0.0.1:9"]) == 4
-    assert "Prometheus at http://127.0.0.1:9: it cannot be reached" in capsys.readouterr().err
-
-
-def test_names_of_counters_are_those_that_agents_read() -> None:
-    for each in SERVERS:
-        names = [*each.requests, each.input_tokens, each.output_tokens]
-        names += [f"{histogram}_bucket" for histogram in (each.latency, each.first_token, *each.token) if histogram]
-        assert {name for name in names if name} <= WANTED[each.server]

@@ -9,7 +9,10 @@ from threading import Thread
 
 import pytest
 
+from agents.talk.scraping import WANTED
+from cli.main import main
 from clusters.prometheus import PrometheusFailed, PrometheusServer
+from clusters.server_metrics import SERVERS
 
 TIME = {"status": "success", "data": {"resultType": "scalar", "result": [1.0, "1700000000"]}}
 
@@ -90,3 +93,16 @@ def test_series_of_a_wrong_shape_are_left_out(server: AnsweringServer) -> None:
     assert ask(server, [], (200, {}, body)).at("up", 1.0) == [({"a": "b"}, 2.5)]
     body = json.dumps({"data": {"result": [{"values": [[900, "1"], [1800, "+Inf"], [2700], 5]}]}}).encode()
     assert ask(server, [], (200, {}, body)).over("up", [900.0, 1800.0, 2700.0]) == {900.0: 1.0}
+
+
+def test_a_url_that_is_none_and_a_prometheus_that_is_not_there_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["assess", "--demo", "--prometheus", "file:///etc/passwd"]) == 2
+    assert main(["assess", "--demo", "--prometheus", "http://127.0.0.1:9"]) == 4
+    assert "Prometheus at http://127.0.0.1:9: it cannot be reached" in capsys.readouterr().err
+
+
+def test_names_of_counters_are_those_that_agents_read() -> None:
+    for each in SERVERS:
+        names = [*each.requests, each.input_tokens, each.output_tokens]
+        names += [f"{histogram}_bucket" for histogram in (each.latency, each.first_token, *each.token) if histogram]
+        assert {name for name in names if name} <= WANTED[each.server]

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
+from copy import deepcopy
 from fractions import Fraction
+from random import Random
 from typing import Any
 
 import pytest
 
+from cli.assessment import Assessment, as_data
+from cli.estate_manifests import as_manifests
 from clusters.amounts import read_amount, read_gib
+from clusters.bill import draw_bill
 from clusters.estate import ClusterWorkload, Estate, PodSpread, WorkloadName
 from clusters.objects import ClusterObjects, objects_of
+from clusters.price_list import read_examples
+from clusters.promises import find_promises
 from clusters.reading import read_estate
 from clusters.reading.requests import read_slots
+from clusters.trimming import trim
+from tests.clusters import demo
 from tests.clusters.made_up import (
     Item,
     apart,
@@ -27,6 +37,7 @@ from tests.clusters.made_up import (
     pod_spec,
     scaled_object,
 )
+from tests.support.soak import scaled
 
 L40S = node("n1", 4, "NVIDIA-L40S", "g6e.12xlarge")
 
@@ -242,13 +253,40 @@ def test_a_pod_on_a_node_that_was_not_read_holds_nothing_and_is_named() -> None:
     assert "it holds GPUs of node elsewhere, which was not read" in sentences(estate)
 
 
-@pytest.mark.parametrize("item", [{}, {"metadata": None}, {"spec": [], "status": 3}, {"metadata": {"labels": ["x"]}}])
-def test_objects_of_a_wrong_shape_are_read_as_far_as_they_go(item: Item) -> None:
-    kinds = ("Node", "Pod", "Deployment", "LeaderWorkerSet", "HorizontalPodAutoscaler", "ScaledObject", "ResourceSlice")
-    estate = read_estate(
-        objects_of([{"kind": kind, **item} for kind in (*kinds, "ResourceClaim", "PodDisruptionBudget")])
-    )
-    assert estate.nodes == ()
+def test_an_object_that_is_given_twice_counts_once() -> None:
+    ranker = list(deployment("shop", "ranker", pod_spec("r:1", 1), ["n1"]))
+    estate = estate_of(L40S, L40S, ranker, ranker)
+    assert (len(estate.nodes), the_workload(estate).gpus) == (1, Fraction(1))
+
+
+def test_objects_of_a_wrong_shape_are_read_as_far_as_they_go() -> None:
+    for seed in range(scaled(3000, 60, 10)):
+        random = Random(seed)
+        items = deepcopy(random.sample(list(demo.items()), 30))
+        for _ in range(random.randint(1, 10)):
+            spoil(random.choice(items), random)
+        for item in items:
+            trim(item["kind"], item)
+        estate = read_estate(objects_of(items))
+        bill = draw_bill(estate, read_examples())
+        found = Assessment(estate, bill)
+        json.dumps(as_data(found))
+        as_manifests(found, find_promises(estate))
+        assert bill.nano_per_hour == sum(price.nano_per_hour or 0 for price in bill.nodes), seed
+
+
+def spoil(item: Item, random: Random) -> None:
+    """Puts something else in the place of one part of the object, but its kind."""
+    place: Any = item
+    while True:
+        key = random.choice([key for key in (place if isinstance(place, dict) else range(len(place))) if key != "kind"])
+        if not place[key] or not isinstance(place[key], dict | list) or random.random() < 0.2:
+            place[key] = deepcopy(random.choice(JUNK))
+            return
+        place = place[key]
+
+
+JUNK = [None, 3, -1, "x", [], {}, [None], True, {"a": 1}, "1e999", "9" * 30, "99Gi", 1e308]
 
 
 @pytest.mark.parametrize(
