@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -190,8 +191,62 @@ def test_servers_and_loads_are_read_by_their_column_names() -> None:
         "3 gw-0001 1 n:a ::1 2 8 0 9001\n"
     )
     assert parsing.parse_servers(state) == {"gw-0001": {"n:a": ServerState("::1", 9001, 0, 8, 2)}}
-    stat = "# pxname,svname,qcur,qmax,scur,smax,slim\ngw-0001,n:a,1,0,4,9,\ngw-0001,BACKEND,2,0,6,9,\n"
-    assert parsing.parse_loads(stat) == {("gw-0001", "n:a"): ServerLoad(4, 1), ("gw-0001", "BACKEND"): ServerLoad(6, 2)}
+    rows = ("gw-0001,n:a,1,0,4,9,", "gw-0001,n:b,,0,0,9,512", "gw-0001,BACKEND,2,0,6,9,200")
+    assert parsing.parse_loads("\n".join(("# pxname,svname,qcur,qmax,scur,smax,slim", *rows, ""))) == {
+        ("gw-0001", "n:a"): ServerLoad(4, 1),
+        ("gw-0001", "n:b"): ServerLoad(0, 0, 512),
+        ("gw-0001", "BACKEND"): ServerLoad(6, 2),
+    }
+
+
+@pytest.mark.parametrize(
+    ("admin", "weight", "operational", "takes", "is_ready"),
+    [(0, 1, 2, True, True), (0, 0, 2, False, False), (8, 1, 2, False, False), (0, 1, 0, True, False)],
+)
+def test_a_server_is_ready_where_it_runs_and_takes_requests(
+    admin: int, weight: int, operational: int, takes: bool, is_ready: bool
+) -> None:
+    state = ServerState("10.0.0.1", 80, weight, admin, operational)
+    assert (state.takes_requests, state.ready) == (takes, is_ready)
+
+
+STATE = "1\n# be_name srv_name srv_addr srv_op_state srv_admin_state srv_uweight srv_port\n"
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "message"),
+    [
+        (parsing.parse_processes, f"{PROC}nobody\n", "show proc: 'nobody'"),
+        (parsing.parse_processes, PROC.replace("# workers", "# others"), "show proc: '#<PID>"),
+        (parsing.parse_processes, PROC.replace("#<PID>", "<PID>"), "show proc: '<PID>"),
+        (parsing.parse_servers, STATE + "gw-0001 n:a ::1 2 0 1\n", "show servers state: gw-0001 n:a"),
+        (parsing.parse_servers, STATE + "gw-0001 n:a ::1 2 0 1 80 9\n", "show servers state: gw-0001 n:a"),
+        (parsing.parse_servers, STATE + "gw-0001 n:a ::1 2 0 x 80\n", "show servers state: invalid literal"),
+        (parsing.parse_servers, STATE.replace("srv_port", "port"), "show servers state: 'srv_port' is not in list"),
+        (parsing.parse_servers, STATE.replace("1\n", "2\n", 1), "show servers state: '2"),
+        (parsing.parse_servers, STATE.replace("# be", "be"), "show servers state: '1"),
+        (parsing.parse_map, "x1 a/b gw-0001\n", "show map: 'x1"),
+        (parsing.parse_map, "0x1 a/b\n", "show map: '0x1 a/b'"),
+        (parsing.parse_map, "0x1 a/b gw-0001 more\n", "show map: '0x1"),
+        (parsing.parse_loads, "# pxname,svname,qcur,qmax,scur,smax\n", "show stat: '# pxname"),
+        (parsing.parse_loads, "# pxname,svname,qcur,qmax,scur,smax,slim\na,b,0,0,x,0,\n", "show stat: 'a,b"),
+        (parsing.parse_loads, "# pxname,svname,qcur,qmax,scur,smax,slim\na,b,0\n", "show stat: 'a,b,0'"),
+        (parsing.parse_info, "Name: HAProxy\n", "show info: 'Name"),
+    ],
+)
+def test_what_is_wrong_with_an_answer_is_quoted(read: Callable[[str], object], text: str, message: str) -> None:
+    with pytest.raises(HaproxyGarbled, match=f"^{re.escape(message)}"):
+        read(text)
+
+
+def test_what_is_right_with_an_answer_is_read() -> None:
+    assert parsing.parse_servers(STATE) == {}
+    assert parsing.parse_info("Name: HAProxy: x\nPid: 7\n\n") == {"Name": "HAProxy: x", "Pid": "7"}
+    assert parsing.parse_map("") == {}
+    programs = PROC + "44 program 0 0d00h00m00s -\n"
+    assert [process.pid for process in parsing.parse_processes(programs)] == [1271, 1233]
+    mapped = STATE + "gw-0001 n:a ::ffff:10.0.0.1 2 0 1 80\ngw-0001 n:b unresolved 0 0 1 80\n"
+    assert [server.host for server in parsing.parse_servers(mapped)["gw-0001"].values()] == ["10.0.0.1", "unresolved"]
 
 
 @pytest.mark.parametrize(

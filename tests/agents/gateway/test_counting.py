@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from agents.contract.fields import LATENCY_EDGES_MS
+from agents.contract.gateways import LengthTotals, TokenTotals
 from agents.gateway.desired import Desired, declare, servers_by_name, with_slots
 from agents.gateway.receiver import Receiver
 from agents.gateway.requests import KEPT_SECONDS, GatewayPromise, Tallies
@@ -101,6 +102,69 @@ def test_lines_that_are_none_are_refused_and_counted_and_fill_no_memory() -> Non
         known.add(LINE.replace(SERVER, b"node-1:x%d" % index))
     assert known.unknown == 1000
     assert counted(known) == [("c/1", 0, 0, 0), ("", 1000, 0, 1000)]
+
+
+@pytest.mark.parametrize(
+    ("status", "active_ms", "tokens", "is_counted"),
+    [
+        (-1, 0, "", True), (-2, 0, "", False), (999, 0, "", True), (1000, 0, "", False), (200, -1, "", True),
+        (200, -2, "", False), (200, 2**31, "", True), (200, 2**31 + 1, "", False), (200, 1, " -", True),
+        (200, 1, " -1:-1:0:0", True), (200, 1, " -2:-1:0:0", False), (200, 1, " -1:-2:0:0", False),
+        (200, 1, " -1:-1:-1:0", False), (200, 1, " -1:-1:0:-1", False),
+        (200, 1, f" {2**31}:{2**40}:{2**31}:{2**31}", True), (200, 1, f" {2**31 + 1}:0:0:0", False),
+        (200, 1, f" 0:{2**40 + 1}:0:0", False), (200, 1, f" 0:0:{2**31 + 1}:0", False),
+        (200, 1, f" 0:0:0:{2**31 + 1}", False), (200, 1, " 0:0:0:0 more", False),
+    ],
+)  # fmt: skip
+def test_figures_are_believed_as_far_as_they_can_be_true(
+    status: int, active_ms: int, tokens: str, is_counted: bool
+) -> None:
+    known = tallies()
+    known.add(f"gw1 77 shop/search node-1:c_2f1 {status} -- {active_ms} 0{tokens}".encode())
+    assert (known.lines, known.refused) == (1, int(not is_counted))
+    assert [one.requests for one in known.counted()] == [int(is_counted)] * 2
+
+
+def test_each_answer_is_counted_once_wherever_it_belongs() -> None:
+    known = Tallies()
+    servers = servers_by_name(KNOWN.servers())
+    known.track(servers, {**KNOWN.slots, "lab/chat": 49}, 0, {"lab/chat": GatewayPromise(50.0, 20.0)})
+    edges = len(LATENCY_EDGES_MS)
+    for status, end, active_ms in ((200, "--", 0), (499, "--", 10**9), (500, "--", 3), (503, "LR", 0), (503, "SC", 0)):
+        known.add(f"gw1 7 shop/search node-1:c_2f1 {status} {end} {active_ms} 0 1:1:1:1".encode())
+    copy, service, chat = known.counted()
+    for one in (copy, service):
+        assert (one.requests, one.errors, one.open, one.timed, one.late, one.tokens) == (5, 3, 0, 0, 0, None)
+        assert one.latency_counts == (1, *(0,) * (edges - 1), 1)
+    assert (copy.shed, service.shed, known.ended()["shop/search"]) == (0, 1, (5, 1))
+    assert (chat.requests, chat.latency_counts, chat.tokens, chat.lengths) == (0, (0,) * (edges + 1), None, None)
+    for tokens in ("50:20000:10:5", "51:20001:0:7", "51:-1:8:0", "-1:0:1:11"):
+        known.add(f"gw1 7 lab/chat <NOSRV> 200 -- 250 0 {tokens}".encode())
+    chat = known.counted()[2]
+    assert chat.tokens == TokenTotals(19, 23, 3, 1)
+    assert chat.lengths == LengthTotals(2, 11, 16)
+    assert (chat.requests, chat.timed, chat.late) == (4, 4, 2), "the last one's first token came after 50 ms"
+    assert known.counted("node-1") == (copy,)
+    assert known.counted("node-2") == ()
+
+
+def test_of_many_copies_that_are_gone_the_first_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agents.gateway.requests.MOST_GONE_COPIES", 2)
+    routes = tuple(RouteSpec(name, "shop/search", "127.0.0.1:9001") for name in "abcd")
+    state = with_slots(declare(Desired(), "n", DeclaredRoutes(1, routes)), idle=())
+    servers = servers_by_name(state.servers())
+    known = Tallies()
+    known.track(servers, state.slots, 0, {})
+    for at, name in enumerate("abcd", 1):
+        del servers[f"n:{name}"]
+        known.track(servers, state.slots, float(at), {})
+    assert [one.copy for one in known.counted()] == ["c", "d", ""]
+    known.track({}, {}, 5.0, {})
+    assert [one.copy for one in known.counted()] == ["c", "d"]
+    known.track({}, {}, 3.0 + KEPT_SECONDS, {})
+    assert [one.copy for one in known.counted()] == ["c", "d"]
+    known.track({}, {}, 3.1 + KEPT_SECONDS, {})
+    assert [one.copy for one in known.counted()] == ["d"]
 
 
 def test_a_copy_that_is_routed_no_more_is_told_of_for_a_while() -> None:

@@ -150,3 +150,11 @@ def test_where_batches_are_unknown_it_begins_over_twice_the_least_limit_and_ends
         pressure = update_pressure(pressure, counted, ServiceTarget(1.0), look * LOOK)
         limited.append(pressure.most_open)
     assert limited == expected
+
+
+def test_copies_that_are_all_replaced_are_taken_for_as_fast_as_those_before() -> None:
+    before = Pressure(1.0, 5, 0, 0, {"a": ReadyCopy(1.0)}, answered_rate=10.0, capacity=10.0)
+    after = update_pressure(before, ServiceLoad(10, 0, 0, {"b": ReadyCopy(9.0)}), ServiceTarget(1.0), 1.5)
+    assert (after.answered_rate, after.capacity) == pytest.approx((10.0, 10.0))
+    half = update_pressure(before, ServiceLoad(10, 0, 0, {"a": ReadyCopy(0.5)}), ServiceTarget(1.0), 1.5)
+    assert half.capacity == pytest.approx(10.0), "copies are the same"
