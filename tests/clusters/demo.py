@@ -112,9 +112,10 @@ def _research() -> Iterator[Item]:
     cron = heading("batch/v1", "CronJob", "research", "nightly-scores")
     for at in range(3):
         job = heading("batch/v1", "Job", "research", f"nightly-scores-2936{at}", cron)
+        spec = {**pod_spec("registry.example/research/scores:3", 1), "restartPolicy": "Never"}
+        job["spec"] = {"template": {"spec": spec}}
         yield job
         phase = "Succeeded" if at == 0 else "Running"
-        spec = pod_spec("registry.example/research/scores:3", 1)
         place = f"ip-10-0-3-{at}.ec2.internal"
         yield pod("research", f"nightly-scores-2936{at}-x", spec, place, job, phase=phase)
     cluster = heading("ray.io/v1", "RayCluster", "research", "sweep")

@@ -124,10 +124,14 @@ def deployment(
     for hashed, count in (("5d4f7c9b8", 0), ("7c6bd94f5f", len(places))):
         marked = {**labels, "pod-template-hash": hashed}
         replica_set = heading("apps/v1", "ReplicaSet", namespace, f"{name}-{hashed}", item, labels=marked)
-        replica_set["spec"] = {"replicas": count, "template": {"metadata": {"labels": marked}, "spec": spec}}
+        replica_set["spec"] = {
+            "replicas": count,
+            "selector": {"matchLabels": marked},
+            "template": {"metadata": {"labels": marked}, "spec": spec},
+        }
         yield replica_set
         for at, place in enumerate(places[:count]):
-            yield pod(namespace, f"{name}-{hashed}-{uid(name, str(at))[:5]}", spec, place, replica_set, marked)
+            yield pod(namespace, f"{name}-{hashed}-{at:05x}", spec, place, replica_set, marked)
 
 
 def leader_worker_set(namespace: str, name: str, spec: Item, groups: Sequence[Sequence[str]]) -> Iterator[Item]:
@@ -140,7 +144,7 @@ def leader_worker_set(namespace: str, name: str, spec: Item, groups: Sequence[Se
     item["spec"] = {"replicas": len(groups), "leaderWorkerTemplate": {"size": size, "workerTemplate": template}}
     yield item
     leaders = heading("apps/v1", "StatefulSet", namespace, name, item)
-    leaders["spec"] = {"replicas": len(groups), "template": template}
+    leaders["spec"] = {"replicas": len(groups), "selector": {"matchLabels": labels}, "template": template}
     yield leaders
     for group, places in enumerate(groups):
         marked = {**labels, "leaderworkerset.sigs.k8s.io/name": name}
@@ -148,7 +152,7 @@ def leader_worker_set(namespace: str, name: str, spec: Item, groups: Sequence[Se
         leader = pod(namespace, f"{name}-{group}", spec, places[0], leaders, marked)
         yield leader
         workers = heading("apps/v1", "StatefulSet", namespace, f"{name}-{group}", leader)
-        workers["spec"] = {"replicas": size - 1, "template": template}
+        workers["spec"] = {"replicas": size - 1, "selector": {"matchLabels": labels}, "template": template}
         yield workers
         for at, place in enumerate(places[1:], 1):
             yield pod(namespace, f"{name}-{group}-{at}", spec, place, workers, marked)
@@ -156,11 +160,12 @@ def leader_worker_set(namespace: str, name: str, spec: Item, groups: Sequence[Se
 
 def autoscaler(namespace: str, name: str, least: int, most: int, kind: str = "Deployment") -> Item:
     item = heading("autoscaling/v2", "HorizontalPodAutoscaler", namespace, name)
+    target = {"type": "AverageValue", "averageValue": "30"}
     item["spec"] = {
         "scaleTargetRef": {"apiVersion": "apps/v1", "kind": kind, "name": name},
         "minReplicas": least,
         "maxReplicas": most,
-        "metrics": [{"type": "Pods", "pods": {"metric": {"name": "requests_per_second"}}}],
+        "metrics": [{"type": "Pods", "pods": {"metric": {"name": "requests_per_second"}, "target": target}}],
     }
     return item
 
