@@ -38,7 +38,7 @@ FOREIGN = {"--gpu-reset", "--profile", "--strict"}
 
 CODE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 PATH = re.compile(rf"(?<![\w./$:-])(?:{'|'.join(TOPS)})/[\w./*-]*\w[\w*/]*")
-MADE = re.compile(r"kustomize/mine|deploy/gpuwright-api$")  # made by the reader; a name in Kubernetes
+MADE = re.compile(r"deploy/gpuwright-api$")  # a name in Kubernetes
 FILE = re.compile(r"^[a-z_][a-z0-9_]*(?:/[a-z0-9_]+)*\.py$")
 DOTTED = re.compile(rf"(?<![\w./])(?:{'|'.join(PRODUCT)}|tests)(?:\.(?!(?:md|yaml|json|py)\b)[A-Za-z_]\w*)+(?![\w/])")
 MODULE = re.compile(r"python -m ([\w.]+)([^\n`|#;&]*)")

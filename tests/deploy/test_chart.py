@@ -1,0 +1,221 @@
+"""The chart: it lints, every object fits the schemas of three releases, and containers are as hardened as they say."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from app.settings import PREFIX, UNPREFIXED, Settings
+from cli.verbs import db, gateway, planner, serve
+from scripts.kubernetes.programs import read_version
+from tests.support.helm import CHART, EVERYTHING, Resource, finish, render, run_helm
+
+pytestmark = pytest.mark.slow
+
+NEWEST = int(read_version().split(".")[1])
+VERSIONS = [f"1.{minor}" for minor in (NEWEST, NEWEST - 1, NEWEST - 2)]
+VERBS = {"serve": serve, "planner": planner, "db": db, "gateway": gateway}
+OF_OTHERS = ("monitoring.coreos.com/v1",)  # the Prometheus Operator's, for which Kubernetes has no schema
+MONITORING = CHART.parent / "monitoring"
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> list[Resource]:
+    """What an installation makes by itself."""
+    return render(tmp_path_factory.mktemp("helm"), {})
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> list[Resource]:
+    """With all that may be switched on."""
+    return render(tmp_path_factory.mktemp("helm"), EVERYTHING)
+
+
+def pods(resources: list[Resource]) -> Iterator[tuple[str, Resource]]:
+    for one in resources:
+        if one["kind"] in ("Deployment", "Job"):
+            yield one["metadata"]["name"], one["spec"]["template"]
+
+
+def containers(resources: list[Resource]) -> Iterator[Resource]:
+    for _, pod in pods(resources):
+        yield from pod["spec"].get("initContainers", ())
+        yield from pod["spec"]["containers"]
+
+
+def named(resources: list[Resource], kind: str) -> dict[str, Resource]:
+    return {one["metadata"]["name"]: one for one in resources if one["kind"] == kind}
+
+
+def test_helm_finds_nothing_to_complain_about(tmp_path: Path) -> None:
+    for values in ({}, EVERYTHING):
+        assert "0 chart(s) failed" in finish(run_helm(tmp_path, "lint", "--strict", str(CHART), values=values))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_object_fits_the_schemas_of_kubernetes(whole: list[Resource], version: str) -> None:
+    ours = [one for one in whole if one["apiVersion"] not in OF_OTHERS]
+    assert len(ours) >= 20
+    for one in ours:
+        kubernetes_validate.validate(one, version, strict=True)
+    wrong = next(iter(named(whole, "Deployment").values()))
+    wrong["spec"]["template"]["spec"]["containers"][0]["readOnlyRoot"] = True
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(wrong, version, strict=True)
+    del wrong["spec"]["template"]["spec"]["containers"][0]["readOnlyRoot"]
+
+
+def test_by_itself_it_makes_server_planner_and_migration_and_gives_no_rights(bare: list[Resource]) -> None:
+    assert sorted(name for name, _ in pods(bare)) == ["gpuwright-api", "gpuwright-migrate", "gpuwright-planner"]
+    kinds = {one["kind"] for one in bare}
+    assert kinds == {"Deployment", "Job", "NetworkPolicy", "PodDisruptionBudget", "Service"}
+
+
+def test_every_container_is_nobody_on_a_root_that_it_cannot_write(whole: list[Resource]) -> None:
+    for _, pod in pods(whole):
+        spec = pod["spec"]
+        assert spec["securityContext"]["runAsNonRoot"] is True
+        assert spec["securityContext"]["runAsUser"] > 0
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert spec["automountServiceAccountToken"] is False
+        assert "serviceAccountName" not in spec
+    found = list(containers(whole))
+    assert {one["name"] for one in found} == {"sidecar", "haproxy", "api", "planner", "migrate"}
+    for container in found:
+        secured = container["securityContext"]
+        assert secured["allowPrivilegeEscalation"] is False
+        assert secured["readOnlyRootFilesystem"] is True
+        assert secured["capabilities"] == {"drop": ["ALL"]}
+        assert "memory" in container["resources"]["limits"]
+        assert {"cpu", "memory"} <= container["resources"]["requests"].keys()
+        assert re.fullmatch(r"registry\.example\.org/gpuwright-[a-z]+:0\.1\.0", container["image"])
+
+
+def test_what_each_container_runs_is_a_verb_that_takes_these_words_and_settings_that_there_are(
+    whole: list[Resource],
+) -> None:
+    known = {
+        f.name.upper() if f.name in UNPREFIXED else PREFIX + f.name.upper() for f in dataclasses.fields(Settings)
+    } | {"XDG_CACHE_HOME"}
+    ran = set()
+    for container in containers(whole):
+        if "command" in container:
+            assert container["command"][0] == "haproxy"
+            continue
+        parser = argparse.ArgumentParser()
+        VERBS[container["args"][0]].add_arguments(parser)
+        parser.parse_args(container["args"][1:])
+        ran.add(container["args"][0])
+        assert {one["name"] for one in container.get("env", ())} <= known
+    assert ran == VERBS.keys()
+
+
+def test_every_volume_is_there_and_every_selector_finds_pods(whole: list[Resource]) -> None:
+    labelled = [pod["metadata"]["labels"] for _, pod in pods(whole)]
+    for _, pod in pods(whole):
+        mounted = {
+            mount["name"]
+            for one in [*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"]]
+            for mount in one.get("volumeMounts", ())
+        }
+        assert mounted == {volume["name"] for volume in pod["spec"]["volumes"]}
+    for one in whole:
+        match one["kind"]:
+            case "Service":
+                wanted = one["spec"]["selector"]
+            case "PodDisruptionBudget" | "Deployment":
+                wanted = one["spec"]["selector"]["matchLabels"]
+            case "NetworkPolicy":
+                wanted = one["spec"]["podSelector"]["matchLabels"]
+            case "ServiceMonitor":
+                wanted = one["spec"]["selector"]["matchLabels"]
+                [port] = [endpoint["port"] for endpoint in one["spec"]["endpoints"]]
+                [service] = [
+                    each
+                    for each in named(whole, "Service").values()
+                    if wanted.items() <= each["metadata"]["labels"].items()
+                ]
+                assert port in {each["name"] for each in service["spec"]["ports"]}
+            case _:
+                continue
+        assert any(wanted.items() <= labels.items() for labels in labelled), one["metadata"]["name"]
+
+
+def test_nothing_is_let_in_or_out_but_what_a_policy_names(whole: list[Resource]) -> None:
+    policies = {name: one["spec"] for name, one in named(whole, "NetworkPolicy").items()}
+    closed = policies["gpuwright-nothing-else"]
+    assert closed["policyTypes"] == ["Ingress", "Egress"] and not closed.keys() & {"ingress", "egress"}
+    assert not any("app.kubernetes.io/component" in label for label in closed["podSelector"]["matchLabels"])
+    ports = {port["port"] for rule in policies["gpuwright-database"]["egress"] for port in rule["ports"]}
+    assert ports == {5432, 6432}
+
+
+def test_the_secrets_that_are_asked_for_are_those_that_the_page_makes(bare: list[Resource]) -> None:
+    page = (CHART.parents[1] / "docs" / "deployment.md").read_text()
+    made = set(re.findall(r"--from-literal=([a-z-]+)=", page))
+    asked = [one["valueFrom"]["secretKeyRef"] for each in containers(bare) for one in each["env"] if "valueFrom" in one]
+    assert {one["key"] for one in asked} == made
+    names = {one["name"] for one in asked} | {
+        volume["secret"]["secretName"]
+        for _, pod in pods(bare)
+        for volume in pod["spec"]["volumes"]
+        if "secret" in volume
+    }
+    assert names == set(re.findall(r"create secret generic (\S+)", page))
+
+
+def test_the_gateways_haproxy_has_the_base_that_is_tested_for_a_user_without_rights(whole: list[Resource]) -> None:
+    base = (CHART.parent / "haproxy" / "haproxy.cfg").read_text()
+    written = named(whole, "ConfigMap")["gpuwright-gateway"]["data"]["haproxy.cfg"]
+    assert set(base.splitlines()) - set(written.splitlines()) == {
+        "    user haproxy",
+        "    group haproxy",
+        "    bind :80",
+    }
+    assert set(written.splitlines()) - set(base.splitlines()) == {"    bind :8000"}
+
+
+def test_alerts_and_dashboard_are_those_of_every_other_installation(whole: list[Resource]) -> None:
+    [rules] = named(whole, "PrometheusRule").values()
+    assert rules["spec"] == yaml.safe_load((MONITORING / "gpuwright.rules.yml").read_text())
+    shown = json.loads(named(whole, "ConfigMap")["gpuwright-dashboard"]["data"]["gpuwright.json"])
+    written = (MONITORING / "gpuwright-dashboard.json").read_text().replace("${DS_PROMETHEUS}", "prometheus")
+    assert shown == json.loads(written)
+
+
+def test_a_scaler_of_two_namespaces_has_its_rights_in_these_alone(tmp_path: Path) -> None:
+    made = render(tmp_path, {"roles": {"scaler": {"enabled": True, "namespaces": ["shop", "lab"]}}})
+    bound = {one["metadata"]["namespace"] for one in named_all(made, "RoleBinding")}
+    assert bound == {"shop", "lab"}
+    everywhere = [one["roleRef"]["name"] for one in named_all(made, "ClusterRoleBinding")]
+    assert everywhere == ["gpuwright-reader"]
+
+
+def named_all(resources: list[Resource], kind: str) -> list[Resource]:
+    return [one for one in resources if one["kind"] == kind]
+
+
+def test_every_value_that_is_documented_is_used_and_every_one_that_is_used_is_documented() -> None:
+    text = "\n".join(path.read_text() for path in sorted((CHART / "templates").iterdir()))
+    text = text.replace("$monitor.", ".Values.monitoring.serviceMonitor.")
+    used = set(re.findall(r"\.Values\.([A-Za-z.]+)", text)) - {"monitoring.serviceMonitor"}
+    documented = set(leaves(yaml.safe_load((CHART / "values.yaml").read_text())))
+    assert used == documented
+
+
+def leaves(value: Any, path: str = "") -> Iterator[str]:
+    """The paths of values; what an operator fills with names of his own is one value."""
+    if isinstance(value, dict) and value and not path.endswith(("labels", "resources")):
+        for key, inner in value.items():
+            yield from leaves(inner, f"{path}.{key}".lstrip("."))
+    else:
+        yield path

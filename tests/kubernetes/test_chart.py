@@ -1,0 +1,223 @@
+"""The chart on an API server: it installs and upgrades, and its roles may do what they say and nothing else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from clusters.objects import KINDS
+from tests.kubernetes.cluster import Cluster, Refused, User
+from tests.kubernetes.recorded import Recorder, define_kind
+from tests.kubernetes.server import ApiServer
+from tests.kubernetes.test_clients import deployment
+from tests.support.forked import ROOT
+from tests.support.helm import CHART, EVERYTHING, Values, finish, render, run_helm
+from tests.support.patience import patience, until
+
+pytestmark = pytest.mark.slow
+
+OPERATOR = "monitoring.coreos.com"
+SUCCEEDED = {
+    "startTime": "2026-01-01T00:00:00Z",
+    "completionTime": "2026-01-01T00:00:01Z",
+    "succeeded": 1,
+    "conditions": [
+        {"type": name, "status": "True", "lastTransitionTime": "2026-01-01T00:00:01Z"}
+        for name in ("SuccessCriteriaMet", "Complete")
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def kinds_of_others(api_server: ApiServer, cluster: Cluster) -> None:
+    """What operators define, of which the chart makes objects or names in its roles."""
+    Recorder(api_server.admin).put(
+        [
+            define_kind(OPERATOR, "v1", "ServiceMonitor", "servicemonitors"),
+            define_kind(OPERATOR, "v1", "PrometheusRule", "prometheusrules"),
+            define_kind(
+                "leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet", "leaderworkersets", scale=".spec.replicas"
+            ),
+            define_kind("keda.sh", "v1alpha1", "ScaledObject", "scaledobjects"),
+        ]
+    )
+    cluster.kubectl("wait", "--for=condition=Established", "crd", "--all")
+
+
+class Installed:
+    """A release of the chart in a namespace. Where no kubelet runs, the test says that the migration has succeeded."""
+
+    def __init__(self, cluster: Cluster, folder: Path, namespace: str) -> None:
+        self.cluster, self.folder, self.namespace = cluster, folder, namespace
+        self.name = namespace  # roles of all namespaces have the release's name
+
+    def run(self, verb: str, values: Values) -> None:
+        before = self._migration()
+        words = (verb, self.name, str(CHART), "--namespace", self.namespace)
+        helm = run_helm(self.folder, *words, values=values, KUBECONFIG=str(self.cluster.admin))
+        until(lambda: helm.poll() is not None or self._migration() not in ("", before), "the migration")
+        if helm.poll() is None:
+            job = f"job/{self.name}-migrate"
+            self.cluster.patch_status(self.namespace, job, SUCCEEDED)
+        finish(helm)
+
+    def _migration(self) -> str:
+        found = self.cluster.read("-n", self.namespace, "get", "jobs")["items"]
+        return found[0]["metadata"]["uid"] if found else ""
+
+    def user(self, role: str) -> User:
+        return self.cluster.log_in(self.namespace, f"{self.name}-{role}")
+
+    def remove(self) -> None:
+        helm = run_helm(
+            self.folder, "uninstall", self.name, "--namespace", self.namespace, KUBECONFIG=str(self.cluster.admin)
+        )
+        finish(helm)
+
+
+@pytest.fixture
+def installed(kinds_of_others: None, cluster: Cluster, tmp_path: Path, namespace: str) -> Iterator[Installed]:
+    made = Installed(cluster, tmp_path, namespace)
+    made.run("install", EVERYTHING)
+    yield made
+    made.remove()
+
+
+def test_it_is_installed_upgraded_and_removed_and_leaves_nothing(
+    kinds_of_others: None, cluster: Cluster, tmp_path: Path, namespace: str
+) -> None:
+    made = Installed(cluster, tmp_path, namespace)
+    made.run("install", EVERYTHING)
+    kinds = "deployments,services,networkpolicies,poddisruptionbudgets,configmaps,servicemonitors,prometheusrules"
+    found = cluster.read("-n", namespace, "get", kinds)["items"]
+    ours = sorted((one["kind"], one["metadata"]["name"].removeprefix(f"{namespace}-")) for one in found)
+    assert [name for kind, name in ours if kind == "Deployment"] == ["api", "gateway", "planner"]
+    assert [name for kind, name in ours if kind == "ServiceMonitor"] == ["api", "gateway", "planner"]
+
+    made.run("upgrade", {**EVERYTHING, "image": {"tag": "0.2.0"}, "gateway": {"enabled": False}})
+    [server] = [
+        one for one in cluster.read("-n", namespace, "get", "deployments")["items"] if "api" in one["metadata"]["name"]
+    ]
+    assert server["spec"]["template"]["spec"]["containers"][0]["image"].endswith("/gpuwright-api:0.2.0")
+    with pytest.raises(Refused, match="not found"):
+        cluster.read("-n", namespace, "get", f"deployment/{namespace}-gateway")
+
+    made.remove()
+    left = cluster.read("-n", namespace, "get", f"{kinds},serviceaccounts")["items"]
+    assert {one["metadata"]["name"] for one in left} <= {"default", "kube-root-ca.crt"}
+    cluster_wide = cluster.kubectl("get", "clusterroles,clusterrolebindings", "-o", "name")
+    assert namespace not in cluster_wide
+
+
+READ = tuple(kind.display_name for kind in KINDS)
+SCALED = ("deployments/scale.apps", "statefulsets/scale.apps", "leaderworkersets/scale.leaderworkerset.x-k8s.io")
+READING = {(verb, resource) for verb in ("get", "list", "watch") for resource in READ}
+SCALING = {(verb, resource) for verb in ("get", "patch", "update") for resource in SCALED}
+
+
+def test_every_pod_is_let_into_a_namespace_that_restricts_pods(
+    cluster: Cluster, tmp_path: Path, namespace: str
+) -> None:
+    cluster.kubectl("label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted")
+    templates = [
+        one["spec"]["template"] for one in render(tmp_path, EVERYTHING) if one["kind"] in ("Deployment", "Job")
+    ]
+    tried = [
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"pod-{place}"}, "spec": one["spec"]}
+        for place, one in enumerate(templates)
+    ]
+    admitting = ("-n", namespace, "create", "--dry-run=server", "-f", "-")
+    listed = {"apiVersion": "v1", "kind": "List", "items": tried}
+    assert cluster.kubectl(*admitting, given=listed).count("created") == 4
+    tried[0]["spec"]["containers"][0]["securityContext"]["allowPrivilegeEscalation"] = True
+    with pytest.raises(Refused, match='violates PodSecurity "restricted'):
+        cluster.kubectl(*admitting, given=tried[0])
+
+
+def test_a_reader_may_read_what_an_estate_is_made_of_and_write_nothing(
+    installed: Installed, api_server: ApiServer, cluster: Cluster
+) -> None:
+    reader, nobody = installed.user("reader"), cluster.add_user(installed.namespace, "nobody")
+    cluster.kubectl("-n", installed.namespace, "create", "-f", "-", given=deployment("chat", 2))
+    began = api_server.audit.mark()
+    for resource in READ:
+        cluster.kubectl("get", resource, "--all-namespaces", user=reader)
+    for resource in ("secrets", "configmaps", "serviceaccounts", "clusterroles"):
+        with pytest.raises(Refused, match="forbidden"):
+            cluster.kubectl("get", resource, "--all-namespaces", user=reader)
+    assert not api_server.audit.writes(reader.name, began)
+    for words in (
+        ("scale", "deployment/chat", "--replicas=3"),
+        ("label", "deployment/chat", "a=b"),
+        ("delete", "deployment/chat"),
+        ("create", "token", f"{installed.name}-scaler"),
+        ("create", "configmap", "made"),
+    ):
+        with pytest.raises(Refused, match="forbidden"):
+            cluster.kubectl("-n", installed.namespace, *words, user=reader)
+    tried = api_server.audit.writes(reader.name, began)
+    assert tried
+    until(
+        lambda: {one.status for one in api_server.audit.writes(reader.name, began)} == {403}, "the answers in the log"
+    )
+    assert cluster.list_rights(reader) - cluster.list_rights(nobody) == READING
+
+
+def test_a_reader_may_assess_the_cluster(installed: Installed, api_server: ApiServer) -> None:
+    reader, began = installed.user("reader"), api_server.audit.mark()
+    words = [sys.executable, "-m", "cli.main", "assess", "--kubeconfig", str(reader.kubeconfig)]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=patience())
+    assert done.returncode == 0, done.stderr
+    asked = api_server.audit.requests(reader.name, began)
+    assert {one.resource for one in asked if one.verb == "list"} == {kind.plural for kind in KINDS}
+    assert {one.status for one in asked} <= {200, 404}
+    assert not api_server.audit.writes(reader.name, began)
+
+
+def test_a_scaler_may_change_replicas_and_nothing_else_of_what_runs(installed: Installed, cluster: Cluster) -> None:
+    scaler, nobody = installed.user("scaler"), cluster.add_user(installed.namespace, "nobody")
+    place = ("-n", installed.namespace)
+    cluster.kubectl(*place, "create", "-f", "-", given=deployment("chat", 2))
+    cluster.kubectl(*place, "scale", "deployment/chat", "--replicas=3", user=scaler)
+    assert cluster.read(*place, "get", "deployment/chat", user=scaler)["spec"]["replicas"] == 3
+    for words in (
+        ("set", "image", "deployment/chat", "model=registry.example/other:1"),
+        ("label", "deployment/chat", "a=b"),
+        ("delete", "deployment/chat"),
+        ("delete", "pod/chat"),
+        ("run", "chat", "--image=registry.example/other:1"),
+        ("get", "secrets"),
+    ):
+        with pytest.raises(Refused, match="forbidden"):
+            cluster.kubectl(*place, *words, user=scaler)
+    assert cluster.list_rights(scaler) - cluster.list_rights(nobody) == READING | SCALING
+
+
+def test_a_scaler_of_one_namespace_changes_no_other(
+    kinds_of_others: None, cluster: Cluster, tmp_path: Path, namespace: str
+) -> None:
+    other = cluster.make_namespace("other")
+    made = Installed(cluster, tmp_path, namespace)
+    made.run("install", {"roles": {"scaler": {"enabled": True, "namespaces": [other]}}, "migrate": {"enabled": False}})
+    scaler = made.user("scaler")
+    for place in (namespace, other):
+        cluster.kubectl("-n", place, "create", "-f", "-", given=deployment("chat", 2))
+    cluster.kubectl("-n", other, "scale", "deployment/chat", "--replicas=3", user=scaler)
+    with pytest.raises(Refused, match="forbidden"):
+        cluster.kubectl("-n", namespace, "scale", "deployment/chat", "--replicas=3", user=scaler)
+    made.remove()
+    cluster.remove_namespace(other)
+
+
+def test_a_kubeconfig_of_nobody_installs_nothing(cluster: Cluster, tmp_path: Path, namespace: str) -> None:
+    user = cluster.add_user(namespace, "nobody")
+    helm = run_helm(
+        tmp_path, "install", "mine", str(CHART), "-n", namespace, values={}, KUBECONFIG=os.fspath(user.kubeconfig)
+    )
+    _, complained = helm.communicate()
+    assert helm.returncode and "forbidden" in complained
