@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from app.manifests.prices import NANO
 from cli.estate_loads import reading_data, show_loads
-from cli.output import OutputTable, number, plain
+from cli.estate_savings import savings_data, show_savings
+from cli.money import cents_of, count_of, gpus_text, money
+from cli.output import OutputTable, plain
 from clusters.bill import HOURS_A_MONTH, Bill, BillRow
 from clusters.estate import Autoscaler, ClusterWorkload, Estate, GpuNode, UnknownFigure
 from clusters.measuring import PrometheusReading
+from clusters.savings import Savings
 
-CENT_NANO = NANO // 100
 MOST_NAMED = 3  # of subjects in a sentence
 MOST_LINES = 40  # of sentences about what is unknown
+NOT_MEASURED = UnknownFigure("what can be saved", "no load was measured", "give --prometheus")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +29,13 @@ class Assessment:
     estate: Estate
     bill: Bill
     reading: PrometheusReading | None = None  # without a Prometheus
+    savings: Savings | None = None  # without a measured load
 
     @property
     def unknown(self) -> tuple[UnknownFigure, ...]:
-        return (*self.estate.unknown, *self.bill.unknown, *(self.reading.unknown if self.reading else ()))
+        found = (*self.estate.unknown, *self.bill.unknown, *(self.reading.unknown if self.reading else ()))
+        nothing = (NOT_MEASURED,) if self.estate.nodes else ()
+        return (*found, *(self.savings.unknown if self.savings else nothing))
 
 
 def show(found: Assessment) -> None:
@@ -47,6 +52,9 @@ def show(found: Assessment) -> None:
     if found.reading and (found.reading.loads.workloads or found.reading.uses):
         print()
         show_loads(estate, found.reading)
+    if found.savings and estate.nodes:
+        print()
+        show_savings(bill, found.savings)
     unknown = list(_sentences(found.unknown))
     if unknown:
         print("\nWhat is not known:")
@@ -146,29 +154,6 @@ def _sentences(unknown: Iterable[UnknownFigure]) -> Iterator[str]:
         yield f"{names}: {reason}; {remedy}"
 
 
-def cents_of(amounts: Sequence[int]) -> Iterator[int]:
-    """Rounds amounts to cents so that they add up to the rounded sum."""
-    total = shown = 0
-    for amount in amounts:
-        total += amount
-        cents = (2 * total + CENT_NANO) // (2 * CENT_NANO)
-        yield cents - shown
-        shown = cents
-
-
-def money(nano: int) -> str:
-    (cents,) = cents_of([nano])
-    return f"{cents / 100:,.2f}"
-
-
-def gpus_text(gpus: Fraction | int) -> str:
-    return number(round(float(gpus), 2))
-
-
-def count_of(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
 def as_data(found: Assessment) -> dict[str, Any]:
     """Returns the whole assessment as JSON's types; money is in billionths, as in the ledger."""
     estate, bill = found.estate, found.bill
@@ -213,6 +198,7 @@ def as_data(found: Assessment) -> dict[str, Any]:
             for figure in found.unknown
         ],
         **({"measured": reading_data(found.reading)} if found.reading else {}),
+        **({"savings": savings_data(found.savings)} if found.savings else {}),
     }  # fmt: skip
 
 

@@ -6,6 +6,8 @@ import gzip
 import json
 from importlib import resources
 
+from clusters.estate import WorkloadName
+from clusters.measured import MeasuredLoads, WorkloadSeries
 from clusters.objects import ClusterObjects, objects_of
 
 PRICES_NAME = "the demo's prices"
@@ -16,3 +18,26 @@ def read_demo() -> tuple[ClusterObjects, str]:
     packed = resources.files("clusters").joinpath("demo.json.gz").read_bytes()
     found = json.loads(gzip.decompress(packed))
     return objects_of(found["items"]), found["prices"]
+
+
+def read_demo_loads() -> MeasuredLoads:
+    """Returns a made-up week of the demo's workloads."""
+    packed = resources.files("clusters").joinpath("demo_load.json.gz").read_bytes()
+    found = json.loads(gzip.decompress(packed))
+    return MeasuredLoads(
+        start=found["start"],
+        step_seconds=found["stepSeconds"],
+        steps=found["steps"],
+        source="the demo's week",
+        workloads={
+            WorkloadName(*name.split("/")): WorkloadSeries(
+                rates_per_second=tuple(series["ratesPerSecond"]),
+                ready_replicas=tuple(series["readyReplicas"]),
+                latency_ms=tuple(series["latencyMs"]),
+                input_tokens=tuple(series.get("inputTokens", ())),
+                output_tokens=tuple(series.get("outputTokens", ())),
+            )
+            for name, series in found["workloads"].items()
+        },
+        passing_gpus={node: tuple(row) for node, row in found["passingGpus"].items()},
+    )

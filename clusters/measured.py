@@ -20,15 +20,18 @@ USUAL_PERCENTILE = 99.0
 
 @dataclass(frozen=True, slots=True)
 class LatencyPromise:
-    """What a workload is to keep: so many percent of its requests within this latency."""
+    """What a workload is to keep: so many percent of its requests within each of these times; None: no promise."""
 
-    latency_ms: float
-    source: str  # `annotation gpuwright.io/slo-p99-ms`, or the file's name
+    latency_ms: float | None
+    source: str  # `annotation of shop/Deployment/ranker`, or the file's name
     percentile: float = USUAL_PERCENTILE
+    first_token_ms: float | None = None
+    token_ms: float | None = None  # for each token after the first
 
     def __post_init__(self) -> None:
-        if not 0 < self.latency_ms < float("inf"):
-            raise ValueError(f"a latency of {self.latency_ms} ms cannot be kept")
+        given = [value for value in (self.latency_ms, self.first_token_ms, self.token_ms) if value is not None]
+        if not given or not all(0 < value < float("inf") for value in given):
+            raise ValueError(f"times of {given} ms cannot be kept")
         if not 0 < self.percentile < 100:
             raise ValueError(f"percentile {self.percentile} is outside 0..100")
 
@@ -40,7 +43,7 @@ class WorkloadSeries:
     rates_per_second: MeasuredSeries  # requests finished, on average over the step
     ready_replicas: MeasuredSeries  # the most that were ready in the step
     latency_ms: MeasuredSeries = ()  # at the promise's percentile, else at the usual one
-    shares_within: MeasuredSeries = ()  # of requests within the promise, 0..1; where known, it counts, not the latency
+    shares_within: MeasuredSeries = ()  # of requests within the promised latency, 0..1; where known, it counts
     input_tokens: MeasuredSeries = ()  # of a request, on average
     output_tokens: MeasuredSeries = ()
     server: str = ""  # whose counters these are: a model server's, or Istio's
@@ -58,6 +61,8 @@ class MeasuredLoads:
     steps: int
     source: str  # `Prometheus at http://...`
     workloads: Mapping[WorkloadName, WorkloadSeries]
+    # by node: GPUs that pods held which nothing scales, as of jobs and notebooks; all nodes, or those that are known
+    passing_gpus: Mapping[str, MeasuredSeries] = field(default_factory=dict)
     unknown: tuple[UnknownFigure, ...] = field(default=())
 
     def __post_init__(self) -> None:
@@ -71,3 +76,6 @@ class MeasuredLoads:
             ):  # fmt: skip
                 if series and len(series) != self.steps:
                     raise ValueError(f"a series of {name} has {len(series)} steps of {self.steps}")
+        for node, held in self.passing_gpus.items():
+            if len(held) != self.steps:
+                raise ValueError(f"the series of node {node} has {len(held)} steps of {self.steps}")

@@ -38,10 +38,13 @@ class WorkloadPromise:
 
     @property
     def latency(self) -> LatencyPromise | None:
-        """Returns the promise for whole requests; times of tokens are promised otherwise."""
-        if "latencyMs" not in self.slo:
+        """Returns the promise as what was measured is compared with it; None without one."""
+        if not self.slo:
             return None
-        return LatencyPromise(self.slo["latencyMs"], self.source, self.slo["percentile"])
+        return LatencyPromise(
+            self.slo.get("latencyMs"), self.source, self.slo["percentile"], first_token_ms=self.slo.get("ttftMs"),
+            token_ms=self.slo.get("tpotMs"),
+        )  # fmt: skip
 
 
 def find_promises(estate: Estate, text: str = "", origin: str = "") -> dict[WorkloadName, WorkloadPromise]:

@@ -65,15 +65,21 @@ def run(args: argparse.Namespace) -> int:
     from cli.assessment import Assessment, as_data, show
     from cli.estate_manifests import as_manifests
     from clusters.bill import draw_bill
+    from clusters.demo import read_demo_loads
     from clusters.price_list import read_examples
     from clusters.reading import read_estate
+    from clusters.savings import find_savings
 
     objects, given = _read(args)
     estate = read_estate(objects)
     promises = _promises(args, estate)
     reading = _measure(args, estate, promises)
     prices = reading.node_prices if reading else None
-    found = Assessment(estate, draw_bill(estate, read_examples(), given, prices), reading)
+    bill = draw_bill(estate, read_examples(), given, prices)
+    loads = read_demo_loads() if args.demo and not reading else reading and reading.loads
+    kept = {name: promise.latency for name, promise in promises.items() if promise.latency}
+    savings = find_savings(estate, bill, loads, kept) if loads else None
+    found = Assessment(estate, bill, reading, savings)
     if args.output == "text":
         show(found)
     elif args.output == "json":

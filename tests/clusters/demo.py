@@ -85,7 +85,8 @@ def _shop() -> Iterator[Item]:
     yield from deployment("shop", "ranker", ranker, _places(1, 6, 4), annotations=promise)
     yield autoscaler("shop", "ranker", 4, 10)
     yield budget("shop", "ranker", minAvailable="50%")
-    yield from deployment("shop", "embedder", pod_spec("registry.example/shop/embedder:1.9", 1), _places(1, 3, 4))
+    embedder, promise = pod_spec("registry.example/shop/embedder:1.9", 1), {"gpuwright.io/slo-p99-ms": "60"}
+    yield from deployment("shop", "embedder", embedder, _places(1, 3, 4), annotations=promise)
     yield from scaled_object("shop", "embedder", 2, 6)
     speech = apart(pod_spec("registry.example/shop/speech:0.7", 2), "speech")
     yield from deployment("shop", "speech", speech, _places(1, 4, 4)[2:], replicas=3)

@@ -196,7 +196,8 @@ def test_loads_and_use_stand_beside_the_bill(
     words = ["assess", "-f", str(tmp_path / "objects.json"), "--prometheus", measured[1], "--from", "2h"]
     assert main(words) == 0
     out = capsys.readouterr().out
-    rows = {line.split()[0]: " ".join(line.split()[1:]) for line in out.partition("SERVING")[2].splitlines() if line}
+    table = out.partition("SERVING")[2].partition("\n\n")[0]
+    rows = {line.split()[0]: " ".join(line.split()[1:]) for line in table.splitlines() if line}
     assert rows["shop/Deployment/ranker"] == "triton 77 77 2 30 ms - - 0.3 of 2 11 GiB"
     assert rows["chat/LeaderWorkerSet/llama"] == "vllm 2 2 1 - 375 ms 30 ms 0.7 of 2 13 GiB"
     assert rows["vision/Deployment/ocr"] == "- - - - - - - 0..0.6 of 1 6 GiB shared"

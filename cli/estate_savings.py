@@ -1,0 +1,103 @@
+"""What can be saved in a cluster, for people and as data: nodes and GPUs by level L0, and what no plan exceeds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cli.money import count_of, gpus_text, money
+from cli.output import OutputTable, number, plain
+from clusters.bill import HOURS_A_MONTH, Bill
+from clusters.savings import ReplicaSaving, Savings
+from clusters.savings.needs import LoadNeed
+
+SIGNIFICANT_DIGITS = 3
+ASSUMPTIONS = """\
+none serves more than the highest rate that one has served for a whole step of the data, minReplicas stay,
+and whatever has no measured load stays as it is."""
+
+
+def show_savings(bill: Bill, savings: Savings) -> None:
+    """Prints what the data shows, then the limit with what it takes for granted, then a row for each workload."""
+    nano, nodes = savings.nano_per_hour, len(savings.nodes)
+    print(
+        f"L0, shown by your own data of {_span(savings.hours)}: {money(nano)} {bill.currency} an hour can be saved,"
+        f" {_share(nano, bill)},"
+        f" {money(nano * HOURS_A_MONTH)} a month: {count_of(nodes, 'node')}"
+        + (f", after {count_of(savings.moves, 'move')} of pods." if nodes else ".")
+    )
+    if nodes:
+        print(plain(f"Nodes that can go: {', '.join(each.node for each in savings.nodes)}."))
+    if savings.more_nodes:
+        print(f"Another packing might free {savings.more_nodes} more, and not more than that.")
+    print(
+        f"GPUs of replicas beyond the load: {gpus_text(savings.gpus_freed)}. Then {gpus_text(savings.idle_gpus)} GPUs"
+        " are idle inside nodes that stay, which saves nothing yet."
+    )
+    print(
+        f"No plan saves more than {_share(savings.limit_nano_per_hour, bill)} under these assumptions: replicas keep"
+        f" their GPUs,\n{ASSUMPTIONS}\nOn the cheapest GPUs of this cluster it is not more than"
+        f" {_share(savings.wide_limit_nano_per_hour, bill)}.\n"
+    )
+    table = OutputTable(
+        ("WORKLOAD", "REPLICAS", "NEEDED", "GPUS FREED", "PEAK A SECOND", "SHOWN FOR EACH", "WHY NOT FEWER")
+    )
+    table.rows(
+        (
+            str(each.workload), str(each.now), str(each.needed), gpus_text(each.gpus_freed) if each.gpus_freed else "",
+            *_load_cells(each.need), "; ".join(each.reasons),
+        )
+        for each in sorted(savings.workloads, key=lambda each: (-each.gpus_freed, each.workload))
+        if each.now
+    )  # fmt: skip
+
+
+def _share(nano: int, bill: Bill) -> str:
+    return f"{100 * nano / bill.nano_per_hour:.1f} %" if bill.nano_per_hour else "0 %"
+
+
+def _load_cells(need: LoadNeed | str) -> tuple[str, str]:
+    if isinstance(need, str):
+        return "", ""
+    shown = need.shown
+    return _rate(need.peak_rate_per_second), _rate(shown.rate_per_second) if shown else ""
+
+
+def _rate(value: float) -> str:
+    return number(float(f"{value:.{SIGNIFICANT_DIGITS}g}"))
+
+
+def savings_data(savings: Savings) -> dict[str, Any]:
+    """Returns the savings as JSON's types; money is in billionths an hour."""
+    return {
+        "level": "L0", "nanoPerHour": savings.nano_per_hour,
+        "nodes": [{"name": each.node, "nanoPerHour": each.nano_per_hour} for each in savings.nodes],
+        "moreNodesAtMost": savings.more_nodes, "moves": savings.moves, "gpusFreed": float(savings.gpus_freed),
+        "idleGpus": float(savings.idle_gpus), "limitNanoPerHour": savings.limit_nano_per_hour,
+        "wideLimitNanoPerHour": savings.wide_limit_nano_per_hour,
+        "workloads": [_workload_data(each) for each in savings.workloads],
+    }  # fmt: skip
+
+
+def _workload_data(each: ReplicaSaving) -> dict[str, Any]:
+    need = each.need
+    return {
+        "workload": str(each.workload), "replicas": each.now, "needed": each.needed, "survivors": each.survivors,
+        "gpusFreed": float(each.gpus_freed), "reasons": list(each.reasons),
+        "load": None if isinstance(need, str) else {
+            "promise": {
+                "latencyMs": need.promise.latency_ms, "ttftMs": need.promise.first_token_ms,
+                "tpotMs": need.promise.token_ms, "percentile": need.promise.percentile, "source": need.promise.source,
+            },
+            "peakReplicas": need.peak_replicas, "peakStep": need.peak_step, "peakPerSecond": need.peak_rate_per_second,
+            "mostReady": need.most_ready, "meanReady": need.mean_ready, "meanNeeded": need.mean_needed,
+            "shown": need.shown and {
+                "ratePerSecond": need.shown.rate_per_second, "replicas": need.shown.replicas,
+                "inputTokens": need.shown.input_tokens, "outputTokens": need.shown.output_tokens,
+                "step": need.shown.step,
+            },
+        },
+    }  # fmt: skip
+
+
+def _span(hours: float) -> str:
+    return f"{hours / 24:.0f} days" if hours >= 48 else f"{hours:.0f} hours"

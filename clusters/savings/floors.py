@@ -1,0 +1,159 @@
+"""What keeps replicas where and as many as they are: bounds, budgets, spread, and kinds that cannot be moved."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
+
+from clusters.estate import ClusterWorkload, DisruptionBudget, Estate, GpuPod, WorkloadName
+from clusters.savings.needs import LoadNeed
+
+MOVABLE = ("Deployment", "ReplicaSet")
+IN_ORDER = ("StatefulSet", "LeaderWorkerSet")  # the last replica goes first
+HOST = "kubernetes.io/hostname"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaRules:
+    """How few replicas of a workload may stay, and how they may stand."""
+
+    name: WorkloadName
+    now: int  # that hold GPUs of a node
+    least: int  # that must stay; more than now if its autoscaler had more at its peak
+    survivors: int  # that must stay when any one node is lost
+    reasons: tuple[str, ...]  # why not fewer than `least`
+    is_movable: bool = False
+    is_in_order: bool = False  # the last replica goes first
+    most: int = 0  # that may stand at once
+    most_per_node: int | None = None
+    extra_room: int = 0  # replicas beyond those of now that cannot be packed freely and may come back
+
+
+def draw_rules(workload: ClusterWorkload, pods: Sequence[GpuPod], estate: Estate, need: LoadNeed | str) -> ReplicaRules:
+    """Returns the rules of a workload; where anything is unclear, it stays as it is."""
+    now, obstacle = len({pod.replica for pod in pods if pod.node}), _find_obstacle(workload, pods, estate)
+    may_be_evicted = all(_allowed(budget, now * workload.pods_per_replica) for budget in workload.budgets)
+    is_movable = not obstacle and workload.name.kind in MOVABLE and may_be_evicted
+    together = max(_per_node(pods).values(), default=0)
+    scaler = workload.autoscaler
+    if obstacle or isinstance(need, str):
+        reason = obstacle or f"{need}"
+        most = scaler.most if scaler else now
+        if scaler and not isinstance(need, str):
+            most = min(most, need.most_ready)
+        if not workload.waiting_pods:  # what is declared and missing may come
+            most = max(most, workload.replicas or 0)
+        return ReplicaRules(
+            workload.name, now, now, now - together, (reason,), is_movable, most=now,
+            most_per_node=_most_per_node(workload), extra_room=max(0, most - now),
+        )  # fmt: skip
+    most = max(now, min(need.most_ready, scaler.most)) if scaler else now
+    floors = [(need.peak_replicas, _peak_reason(need, now)), (1, "one stays")]
+    if scaler:
+        floors.append((scaler.least, f"minReplicas of {scaler.kind} {scaler.name}"))
+    floors += list(_budget_floors(workload, now))
+    wanted = max(count for count, _ in floors)
+    least = min(wanted, most if is_movable else now)
+    survivors_today = most - ceil(most * Fraction(together, now)) if now else 0
+    return ReplicaRules(
+        name=workload.name,
+        now=now,
+        least=least if now else 0,
+        survivors=min(max(need.peak_replicas, 1), survivors_today),
+        reasons=tuple(dict.fromkeys(reason for count, reason in floors if count >= least)),
+        is_movable=is_movable,
+        is_in_order=workload.name.kind in IN_ORDER,
+        most=most,
+        most_per_node=_most_per_node(workload),
+        extra_room=min(wanted, most) - (least if now else 0),
+    )
+
+
+def _peak_reason(need: LoadNeed, now: int) -> str:
+    if need.peak_replicas > now:
+        return f"by what is shown its peak would need {need.peak_replicas}"
+    if need.shown is None and need.peak_rate_per_second:
+        return "no 15 minutes show that fewer serve its peak"
+    return "its peak needs them"
+
+
+def _find_obstacle(workload: ClusterWorkload, pods: Sequence[GpuPod], estate: Estate) -> str:
+    """Returns why no replica of a workload may go or move; empty: nothing speaks against it."""
+    if not workload.is_scalable or workload.name.kind not in MOVABLE + IN_ORDER:
+        return f"a {workload.name.kind} is not scaled by replicas"
+    if workload.replicas is None:
+        return "its object could not be read"
+    if workload.ready != workload.replicas or workload.running != workload.replicas or workload.waiting_pods:
+        return f"{workload.ready} of {workload.replicas} replicas are ready"
+    if any(pod.devices for pod in pods):
+        return "it holds GPUs by claims"
+    if any(rule.topology != HOST for rule in workload.spread):
+        return "it is spread over more than nodes"
+    if any(pod.node not in estate.by_node for pod in pods):
+        return "it stands on nodes that were not read"
+    if len({class_key(estate, pod.node) for pod in pods}) > 1:
+        return "it stands on several kinds of nodes"
+    if any(
+        slots.sharing in ("timeSlicing", "mps") and slots.resource in pod.slots
+        for pod in pods
+        for slots in estate.by_node[pod.node].offers
+    ):
+        return "it shares GPUs, and how it does beside others is not shown"
+    if workload.autoscaler and workload.autoscaler.is_paused:
+        return f"{workload.autoscaler.kind} {workload.autoscaler.name} is paused"
+    return ""
+
+
+def class_key(estate: Estate, node: str) -> tuple[object, ...]:
+    """Returns what two nodes have in common if a pod of one may stand on the other; unknown nodes are like no other."""
+    found = estate.by_node.get(node)
+    if found is None:
+        return (node,)
+    return (
+        found.pool, found.instance_type, found.product, found.memory_gib, found.region, found.purchase == "spot",
+        found.gpus, found.offers,
+    )  # fmt: skip
+
+
+def _most_per_node(workload: ClusterWorkload) -> int | None:
+    """Returns how many replicas may share a node; the emptiest node is taken to have none of them."""
+    caps = [rule.max_skew or 1 for rule in workload.spread if rule.topology == HOST]
+    return min(caps, default=None)
+
+
+def _per_node(pods: Sequence[GpuPod]) -> dict[str, int]:
+    touched: dict[str, set[str]] = {}
+    for pod in pods:
+        if pod.node:
+            touched.setdefault(pod.node, set()).add(pod.replica)
+    return {node: len(replicas) for node, replicas in touched.items()}
+
+
+def _budget_floors(workload: ClusterWorkload, now: int) -> Iterator[tuple[int, str]]:
+    """Gives the fewest replicas with which each budget lets a pod go, if it lets one go today."""
+    size = workload.pods_per_replica
+    for budget in workload.budgets:
+        if not _allowed(budget, now * size):
+            yield now, f"PodDisruptionBudget {budget.name} lets none go"
+            continue
+        least = next(count for count in range(1, now + 1) if _allowed(budget, count * size))
+        if least > 1:
+            yield least, f"PodDisruptionBudget {budget.name}"
+
+
+def _allowed(budget: DisruptionBudget, pods: int) -> int:
+    """Returns how many of so many pods may go at once; what cannot be read allows none."""
+    if budget.max_unavailable:
+        return min(pods, _pods_of(budget.max_unavailable, pods, otherwise=0))
+    return max(0, pods - _pods_of(budget.min_available, pods, otherwise=pods))
+
+
+def _pods_of(text: str, pods: int, *, otherwise: int) -> int:
+    """Returns a number of pods; a percent of them is rounded up, as Kubernetes does."""
+    match = re.fullmatch(r"(\d{1,9})(%?)", text)
+    if match is None:
+        return otherwise
+    return ceil(Fraction(int(match[1]) * pods, 100)) if match[2] else int(match[1])

@@ -1,0 +1,91 @@
+"""How many replicas a workload needs, step by step, by the rates that its replicas have been seen to keep."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from clusters.measured import LatencyPromise, WorkloadSeries
+from clusters.savings.shown import ShownRate, find_kept_steps, find_promise, find_shown_rates, value_at
+
+LEAST_HOURS = 24  # a day has a peak
+KNOWN_SHARE = 0.9  # of the steps
+
+
+@dataclass(frozen=True, slots=True)
+class LoadNeed:
+    """What a workload's load needs. `peak_replicas` serve every step as it was served."""
+
+    promise: LatencyPromise
+    peak_replicas: int
+    peak_step: int
+    peak_rate_per_second: float
+    shown: ShownRate | None  # what serves the peak; None: nothing shows that fewer do than stood there
+    most_ready: int
+    mean_ready: float
+    mean_needed: float
+    highest_rate_per_second: float  # of a replica in any step, kept or not
+    rates_per_second: tuple[float, ...]  # gaps count as no load: for what no plan can go below
+
+
+def find_need(series: WorkloadSeries, promise: LatencyPromise | None, step_seconds: int) -> LoadNeed | str:
+    """Returns what the load needs, or why the data does not show it."""
+    steps = range(len(series.rates_per_second))
+    known = [
+        step for step in steps if series.rates_per_second[step] is not None and series.ready_replicas[step] is not None
+    ]
+    hours = len(steps) * step_seconds / 3600
+    if hours < LEAST_HOURS:
+        return f"{hours:.0f} hours were measured, and a day is needed"
+    if len(known) < KNOWN_SHARE * len(steps):
+        return f"only {100 * len(known) / len(steps):.0f} % of the time was measured"
+    promise = promise or find_promise(series)
+    if promise is None:
+        if any(series.rates_per_second):
+            return "its latency was not measured"
+        promise = LatencyPromise(1.0, "no request came")  # nothing to keep
+    kept = find_kept_steps(series, promise)
+    shown = find_shown_rates(series, kept, step_seconds)
+    needs = {step: _need_at(series, kept, shown, step) for step in known}
+    peak = max(needs, key=lambda step: (needs[step][0], _rate_at(series, step)))
+    ready = {step: series.ready_replicas[step] or 0.0 for step in known}
+    return LoadNeed(
+        promise=promise,
+        peak_replicas=needs[peak][0],
+        peak_step=peak,
+        peak_rate_per_second=_rate_at(series, peak),
+        shown=needs[peak][1],
+        most_ready=int(max(ready.values())),
+        mean_ready=sum(ready.values()) / len(ready),
+        mean_needed=sum(count for count, _ in needs.values()) / len(needs),
+        highest_rate_per_second=max(
+            ((series.rates_per_second[step] or 0.0) / ready[step] for step in known if ready[step]), default=0.0
+        ),
+        rates_per_second=tuple(rate or 0.0 for rate in series.rates_per_second),
+    )
+
+
+def _rate_at(series: WorkloadSeries, step: int) -> float:
+    """Returns the rate that replicas must serve: the highest within the step, where it was measured."""
+    return max(series.rates_per_second[step] or 0.0, value_at(series.peaks_per_second, step) or 0.0)
+
+
+def _need_at(
+    series: WorkloadSeries, kept: Sequence[bool | None], shown: Sequence[ShownRate], step: int
+) -> tuple[int, ShownRate | None]:
+    """Returns the replicas needed and what shows it. Where nothing does, those that were ready are needed."""
+    rate, ready = _rate_at(series, step), max(1, int(series.ready_replicas[step] or 0))
+    if not rate:
+        return 0, None
+    lengths = value_at(series.input_tokens, step), value_at(series.output_tokens, step)
+    are_known = all(bool(tokens) == (length is not None) for tokens, length in zip(
+        (series.input_tokens, series.output_tokens), lengths, strict=True
+    ))  # fmt: skip
+    fitting = [window for window in shown if window.covers(*lengths)] if are_known else []
+    best = min(fitting, key=lambda window: window.replicas_for(rate), default=None)
+    if best is None:
+        return ready, None
+    count = best.replicas_for(rate)
+    if kept[step] is None or (kept[step] is False and count < ready) or (kept[step] and count > ready):
+        return ready, None
+    return count, best

@@ -1,0 +1,222 @@
+"""Which nodes of one kind come free: replicas that are not needed go, and the others are packed again."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import ceil
+
+from clusters.estate import GpuPod, WorkloadName
+from clusters.savings.floors import ReplicaRules
+
+Slots = Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class PackedNode:
+    """A node of the kind: what it offers, and whether it may come free and may take more."""
+
+    name: str
+    slots: Slots
+    nano_per_hour: int  # that its end saves
+    may_go: bool
+    takes_pods: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AlikeNodes:
+    """Nodes between which pods may move, with all that stands on them and all that waits for room on them."""
+
+    nodes: tuple[PackedNode, ...]
+    pods: tuple[GpuPod, ...]  # with a node
+    waiting: tuple[GpuPod, ...]  # that would take a place here
+    rules: Mapping[WorkloadName, ReplicaRules]
+    sizes: Mapping[WorkloadName, Slots]  # of a replica that may move
+
+
+@dataclass(slots=True)
+class Arrangement:
+    """How replicas stand once some nodes are gone."""
+
+    free: dict[str, Counter[str]]
+    replicas: dict[WorkloadName, dict[str, frozenset[str]]]  # workload -> replica -> the nodes that it needs
+    added: int = 0
+
+    def count(self, workload: WorkloadName) -> int:
+        return len(self.replicas[workload])
+
+    def on_node(self, workload: WorkloadName) -> Counter[str]:
+        return Counter(node for nodes in self.replicas.get(workload, {}).values() for node in nodes)
+
+    def survivors(self, workload: WorkloadName) -> int:
+        """Returns how many replicas stay when the node that matters most to them is lost."""
+        return self.count(workload) - max(self.on_node(workload).values(), default=0)
+
+
+def arrange(kind: AlikeNodes, gone: frozenset[str]) -> Arrangement | None:
+    """Returns how the kind's pods stand without these nodes; None if no way was found by which every rule holds."""
+    return _arrange(kind, gone, afresh=False) or _arrange(kind, gone, afresh=True)
+
+
+def _arrange(kind: AlikeNodes, gone: frozenset[str], *, afresh: bool) -> Arrangement | None:
+    """Lets replicas stay where they are, or places `afresh` all that may move."""
+    found = Arrangement(
+        {node.name: Counter(node.slots) for node in kind.nodes if node.name not in gone}, defaultdict(dict)
+    )
+    taken: dict[WorkloadName, list[str]] = defaultdict(list)
+    held: dict[tuple[WorkloadName, str], list[GpuPod]] = defaultdict(list)
+    for pod in kind.pods:
+        held[pod.workload, pod.replica].append(pod)
+    for name in {name for name, _ in held}:
+        found.replicas[name] = {}
+    order = sorted(held, key=lambda key: (key[0], _index(key[1]), key[1]))
+    for name, replica in order:
+        if (afresh and kind.rules[name].is_movable) or any(pod.node in gone for pod in held[name, replica]):
+            taken[name].append(replica)
+            continue
+        found.replicas[name][replica] = frozenset(pod.node for pod in held[name, replica])
+        for pod in held[name, replica]:
+            found.free[pod.node].subtract(pod.slots)
+    for name in sorted(found.replicas):
+        if not _leave(found, kind.rules[name], taken[name], held):
+            return None
+    takers = [node.name for node in kind.nodes if node.takes_pods and node.name not in gone]
+    by_size = sorted(found.replicas, key=lambda name: (-max(kind.sizes.get(name, {}).values(), default=0), name))
+    beside: dict[WorkloadName, Counter[str]] = {}
+    for pod in sorted(kind.waiting, key=lambda pod: (-sum(pod.slots.values()), pod.namespace, pod.name)):
+        on_node = beside.setdefault(pod.workload, found.on_node(pod.workload))
+        place = _put(found.free, takers, pod.slots, on_node, kind.rules[pod.workload].most_per_node)
+        if place is None:
+            return None
+        on_node[place] += 1
+    if all(_settle(found, kind.rules[name], kind.sizes.get(name), takers) for name in by_size):
+        return found
+    return None
+
+
+def _index(replica: str) -> int:
+    digits = replica[len(replica.rstrip("0123456789")) :]
+    return int(digits) if digits else 0
+
+
+def _leave(
+    found: Arrangement,
+    rules: ReplicaRules,
+    taken: Sequence[str],
+    held: Mapping[tuple[WorkloadName, str], list[GpuPod]],
+) -> bool:
+    """Lets replicas go that are not needed; returns False if one would have to move that cannot."""
+    here = found.replicas[rules.name]
+    if rules.is_in_order:  # the last one goes first, so those behind a replica of a node that goes must go as well
+        first = min(map(_index, taken), default=None)
+        while here and ((first is not None and _index(_last(here)) > first) or _may_leave(found, rules, _last(here))):
+            _remove(found, rules.name, _last(here), held)
+        return True
+    if taken and not rules.is_movable:
+        return False
+    while found.count(rules.name) > rules.least:
+        on_node = found.on_node(rules.name)
+        place = max(on_node, key=lambda node: (on_node[node], -sum(found.free[node].values()), node))
+        leaving = next(replica for replica in sorted(here) if place in here[replica])
+        if not _may_leave(found, rules, leaving):
+            return True
+        _remove(found, rules.name, leaving, held)
+    return True
+
+
+def _last(replicas: Iterable[str]) -> str:
+    return max(replicas, key=_index)
+
+
+def _may_leave(found: Arrangement, rules: ReplicaRules, leaving: str) -> bool:
+    here = found.replicas[rules.name]
+    rest = {replica: nodes for replica, nodes in here.items() if replica != leaving}
+    lost = max(Counter(node for nodes in rest.values() for node in nodes).values(), default=0)
+    return len(rest) >= rules.least and len(rest) - lost >= rules.survivors
+
+
+def _remove(
+    found: Arrangement, name: WorkloadName, replica: str, held: Mapping[tuple[WorkloadName, str], list[GpuPod]]
+) -> None:
+    del found.replicas[name][replica]
+    for pod in held[name, replica]:
+        found.free[pod.node].update(pod.slots)
+
+
+def _settle(found: Arrangement, rules: ReplicaRules, size: Slots | None, takers: Sequence[str]) -> bool:
+    """Places replicas until enough stand, also with any one node lost."""
+    while found.count(rules.name) < rules.least or found.survivors(rules.name) < rules.survivors:
+        if not rules.is_movable or size is None or found.count(rules.name) >= rules.most:
+            return False
+        on_node = found.on_node(rules.name)
+        place = _put(found.free, takers, size, on_node, rules.most_per_node)
+        if place is None:
+            return False
+        found.replicas[rules.name][f"new-{found.added}"] = frozenset({place})
+        found.added += 1
+    return True
+
+
+def _put(
+    free: dict[str, Counter[str]], takers: Sequence[str], slots: Slots, on_node: Counter[str], cap: int | None
+) -> str | None:
+    """Takes the place with the fewest of its kind, and of those the fullest; None: there is no room."""
+    fitting = [
+        node
+        for node in takers
+        if all(free[node][resource] >= count for resource, count in slots.items())
+        and (cap is None or on_node[node] < cap)
+    ]
+    place = min(fitting, key=lambda node: (on_node[node], sum(free[node].values()), node), default=None)
+    if place is not None:
+        free[place].subtract(slots)
+    return place
+
+
+def free_nodes(kind: AlikeNodes) -> tuple[frozenset[str], Arrangement | None]:
+    """Returns the nodes that can go, and how the rest stands; None: nothing may change here, not even the numbers."""
+    best, arrangement = frozenset[str](), arrange(kind, frozenset())
+    if arrangement is None:  # what waits finds no room even now, and would take whatever comes free
+        return best, arrange(replace(kind, waiting=()), frozenset())
+    held = Counter(pod.node for pod in kind.pods for _ in range(sum(pod.slots.values())))
+    orders = (
+        lambda node: (held[node.name], -node.nano_per_hour, node.name),
+        lambda node: (-node.nano_per_hour, held[node.name], node.name),
+    )
+    most = bound_freed_nodes(kind)
+    saved = 0
+    prices = {node.name: node.nano_per_hour for node in kind.nodes}
+    for order in orders:
+        gone, without = frozenset[str](), arrange(kind, frozenset())
+        for node in sorted((node for node in kind.nodes if node.may_go), key=order):
+            if len(gone) >= most:
+                break
+            tried = arrange(kind, gone | {node.name})
+            if tried is not None:
+                gone, without = gone | {node.name}, tried
+        worth = sum(prices[name] for name in gone)
+        if worth > saved or (worth == saved and len(gone) > len(best)):
+            best, arrangement, saved = gone, without, worth
+    return best, arrangement
+
+
+def bound_freed_nodes(kind: AlikeNodes) -> int:
+    """Returns how many nodes can go at most: what must stay needs so many nodes' slots, however it is packed."""
+    needed: Counter[str] = Counter()
+    standing: dict[WorkloadName, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
+    for pod in kind.pods:
+        standing[pod.workload][pod.replica].update(pod.slots)
+    for name, replicas in standing.items():
+        smallest = min(sum(slots.values()) for slots in replicas.values())
+        sample = next(slots for slots in replicas.values() if sum(slots.values()) == smallest)
+        for resource, count in sample.items():
+            needed[resource] += count * min(kind.rules[name].least, len(replicas))
+    for pod in kind.waiting:
+        needed.update(pod.slots)
+    fewest = 0
+    for resource, count in needed.items():
+        per_node = max((node.slots.get(resource, 0) for node in kind.nodes), default=0)
+        fewest = max(fewest, ceil(count / per_node) if per_node else 0)
+    going = sum(node.may_go for node in kind.nodes)
+    return min(going, len(kind.nodes) - fewest)

@@ -1,0 +1,156 @@
+"""The rates that one replica has been seen to keep: at least 15 minutes within its promise, at known lengths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import ceil
+
+from clusters.measured import USUAL_PERCENTILE, LatencyPromise, MeasuredSeries, WorkloadSeries
+
+WINDOW_SECONDS = 900
+LIKE_SHARE = 0.95  # lengths are alike if the requests of a window were no more than 5 % shorter
+MISSED_SHARE = 0.5  # of a window's steps: then the window shows a rate that is too much
+USUAL_SHARE = 0.95  # without a promise, the latency kept in so many of the steps counts as the promise
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class ShownRate:
+    """A window in which each replica served at least `rate_per_second` within the promise, beside the others ready.
+
+    Requests queue less where more replicas stand behind one queue. So what few replicas kept, more will keep, at the
+    same rate each; and nothing is shown for fewer than `replicas`.
+    """
+
+    rate_per_second: float  # of each replica, in the worst step
+    replicas: int  # the most that were ready
+    input_tokens: float | None  # the shortest mean in a step; None: lengths were not measured
+    output_tokens: float | None
+    step: int  # where the window begins
+
+    def covers(self, input_tokens: float | None, output_tokens: float | None) -> bool:
+        """Returns whether requests were at least about as long as these."""
+        return _reaches(self.input_tokens, input_tokens) and _reaches(self.output_tokens, output_tokens)
+
+    def replicas_for(self, rate_per_second: float) -> int:
+        return max(self.replicas, ceil(rate_per_second / self.rate_per_second - ROUNDING))
+
+
+def _reaches(shown: float | None, asked: float | None) -> bool:
+    if asked is None:
+        return shown is None
+    return shown is not None and shown >= LIKE_SHARE * asked
+
+
+def value_at(series: MeasuredSeries, step: int) -> float | None:
+    return series[step] if series else None
+
+
+def find_promise(series: WorkloadSeries) -> LatencyPromise | None:
+    """Returns what the workload keeps today: the latency of all but the slowest steps."""
+    whole, first = (
+        sorted(
+            value
+            for value, rate in zip(values, series.rates_per_second, strict=False)
+            if value is not None and value > 0 and rate
+        )
+        for values in (series.latency_ms, series.first_token_ms)
+    )
+    source = "what it keeps today"
+    if whole:
+        return LatencyPromise(_usual(whole), source, USUAL_PERCENTILE)
+    return LatencyPromise(None, source, USUAL_PERCENTILE, first_token_ms=_usual(first)) if first else None
+
+
+def _usual(ascending: Sequence[float]) -> float:
+    return ascending[ceil(USUAL_SHARE * len(ascending)) - 1]
+
+
+def find_kept_steps(series: WorkloadSeries, promise: LatencyPromise) -> list[bool | None]:
+    """Returns for each step whether the promise was kept; None where that is unknown or nothing was asked."""
+    promised = (
+        (promise.latency_ms, series.latency_ms),
+        (promise.first_token_ms, series.first_token_ms),
+        (promise.token_ms, series.token_ms),
+    )
+    kept: list[bool | None] = []
+    for step, rate in enumerate(series.rates_per_second):
+        share = value_at(series.shares_within, step) if promise.latency_ms else None
+        answers = [
+            None if (value := value_at(values, step)) is None else value <= limit
+            for limit, values in promised[1 if share is not None else 0 :]
+            if limit is not None
+        ]
+        if share is not None:
+            answers.append(share >= promise.percentile / 100)
+        kept.append(None if not rate or (None in answers and False not in answers) else all(answers))
+    return kept
+
+
+def find_shown_rates(series: WorkloadSeries, kept: Sequence[bool | None], step_seconds: int) -> list[ShownRate]:
+    """Returns the windows that show most, without those that a window with a missed promise contradicts.
+
+    A window contradicts if it missed the promise with as many replicas or more, at no higher rate and no greater
+    lengths.
+    """
+    length = ceil(WINDOW_SECONDS / step_seconds)
+    good, bad = [], []
+    for first in range(len(kept) - length + 1):
+        steps = range(first, first + length)
+        if all(kept[step] for step in steps):
+            good += list(_window(series, steps, is_kept=True))
+        elif sum(kept[step] is False for step in steps) >= MISSED_SHARE * length:
+            bad += list(_window(series, steps, is_kept=False))
+    missed = _extremes(bad, worst=True)
+    sound = [shown for shown in good if not any(_contradicts(window, shown) for window in missed)]
+    return _extremes(sound, worst=False)
+
+
+def _window(series: WorkloadSeries, steps: range, *, is_kept: bool) -> Iterator[ShownRate]:
+    """Gives what the window shows, read so that it shows least: of a kept one its lows, of a missed one its means."""
+    rates, ready = [], []
+    for step in steps:
+        rate, replicas = series.rates_per_second[step], series.ready_replicas[step]
+        if not rate or not replicas:
+            return
+        rates.append(rate / replicas)
+        ready.append(int(replicas))
+    lengths = [
+        [value_at(tokens, step) for step in steps] if tokens else None
+        for tokens in (series.input_tokens, series.output_tokens)
+    ]
+    ends: list[float | None] = []
+    for values in lengths:
+        known = [value for value in values or () if value is not None]
+        if values is not None and len(known) < len(values):
+            return
+        ends.append((min(known) if is_kept else max(known)) if known else None)
+    rate = min(rates) if is_kept else sum(rates) / len(rates)
+    yield ShownRate(rate, max(ready) if is_kept else min(ready), ends[0], ends[1], steps[0])
+
+
+def _contradicts(missed: ShownRate, shown: ShownRate) -> bool:
+    return (
+        missed.replicas >= shown.replicas
+        and missed.rate_per_second <= shown.rate_per_second
+        and shown.covers(missed.input_tokens, missed.output_tokens)
+    )
+
+
+def _extremes(windows: Sequence[ShownRate], *, worst: bool) -> list[ShownRate]:
+    """Returns the windows that no other one makes superfluous: the best of kept ones, the worst of missed ones."""
+    sign = -1 if worst else 1
+
+    def merits(window: ShownRate) -> tuple[float, ...]:
+        return (
+            sign * window.rate_per_second, -sign * window.replicas, sign * (window.input_tokens or 0),
+            sign * (window.output_tokens or 0),
+        )  # fmt: skip
+
+    front: list[tuple[tuple[float, ...], ShownRate]] = []
+    for window in sorted(windows, key=merits, reverse=True):
+        mine = merits(window)
+        if not any(all(its >= own for its, own in zip(other, mine, strict=True)) for other, _ in front):
+            front.append((mine, window))
+    return [window for _, window in front]
