@@ -419,6 +419,7 @@ def test_lines_that_do_not_fit_are_lost_and_counted(monkeypatch: pytest.MonkeyPa
     assert (named.overflowed(), named.address) == (0, str(tmp_path / "lines"))
     for each in (receiver, other, named):
         each.close()
+        assert not each._thread.is_alive()
 
 
 def test_a_token_allows_one_source_or_all(site: Site) -> None:
