@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec import structs
 
 from agents.gateway.configuration import NO_LIMIT, render_limit
 from agents.gateway.desired import FOLLOWED, MOST_OPEN, Desired
+from agents.gateway.haproxy import ObservedHaproxy
+from agents.gateway.parsing import ServerState
 from agents.gateway.relief import Relief, list_drained
 from agents.gateway.wire import DeclaredRoutes, RouteSpec, ServiceLimit
 
@@ -72,3 +75,44 @@ def test_what_a_drained_copy_still_holds_keeps_no_other_from_requests() -> None:
     assert relief.look(state, None, {}, {1: 1}, {}, 2.0)
     assert relief.applied(state).limits[SERVICE].queue_limit == 16
     assert not relief.look(state, None, {}, {1: 3}, {1: 3}, 2.5), "a few do not matter"
+
+
+def test_only_copies_that_get_requests_and_run_count_as_ready() -> None:
+    routes = tuple(structs.replace(route(name, 8), drained=name == "a") for name in "abcd")
+    running, failed = ServerState("10.0.0.1", 80, 256, 0, 2), ServerState("10.0.0.1", 80, 256, 0, 0)
+    observed = ObservedHaproxy((), {"_n1:a": running, "_n1:b": failed, "_n1:c": running}, {}, frozenset(), 0)
+    relief = Relief()
+    assert relief.look(desired(__n1=routes), observed, {}, {}, {}, 1.0)
+    assert relief.by_server == {"_n1:c": 8, "_n1:d": 8}, "of one that is added it is not known yet"
+    assert relief.most_open == {SERVICE: 16}
+
+
+@pytest.mark.parametrize(
+    ("change", "is_limited"),
+    [
+        ({}, True),
+        ({"slo_ms": 0.5}, True),
+        ({"slo_ms": 0.0}, False),
+        ({"queue_limit": 0}, False),
+        ({"tpot_ms": 9}, False),
+    ],
+)
+def test_services_with_a_promise_of_whole_answers_and_a_limit_are_looked_at(
+    change: dict[str, float], is_limited: bool
+) -> None:
+    relief = Relief()
+    state = desired(structs.replace(LIMIT, **change), __n1=(route("a", 8),))
+    assert relief.look(state, None, {SERVICE: (7, 1)}, {1: 3}, {}, 1.0) is is_limited
+    assert relief.most_open == ({SERVICE: 8} if is_limited else {})
+    assert (relief.applied(state) == state) is not is_limited
+    assert relief.open == {SERVICE: 3}
+
+
+def test_no_room_is_made_where_nothing_leaves() -> None:
+    relief = Relief()
+    state = desired(ServiceLimit(4, 0.0, 7, slo_ms=500.0), n1=(route("a"),))
+    assert not relief.look(state, None, {}, {}, {}, 1.0)
+    assert (relief.leaving, relief.open, relief.applied(state)) == ({}, {SERVICE: 0}, state)
+    assert relief.look(state, None, {}, {1: 1}, {1: 1}, 1.5)
+    assert relief.leaving == {SERVICE: 1}
+    assert render_limit(relief.applied(state).limits[SERVICE]) == "0:5:7:0"
