@@ -26,6 +26,12 @@ STEP_SECONDS = 900
 WINDOW = f"{STEP_SECONDS}s"
 PEAK_WINDOW, PEAK_STEP = "2m", "1m"
 MOST_SKEW_SECONDS = 300
+# What pods hold that neither a Deployment nor a StatefulSet, nor what is built of them, has made.
+HOLDS = 'kube_pod_container_resource_requests{resource=~"nvidia_com_.*"}'
+UNSCALED = 'max by (namespace, pod) (kube_pod_owner{owner_kind!~"ReplicaSet|StatefulSet"})'
+ALIVE = 'max by (namespace, pod) (kube_pod_status_phase{phase=~"Pending|Running"} == 1)'
+JOINED = "* on (namespace, pod) group_left ()"
+PASSING = f"max_over_time((sum by (node) ({HOLDS} {JOINED} {UNSCALED} {JOINED} {ALIVE}))[{WINDOW}:{PEAK_STEP}])"
 WHOLE_SHARE = 0.9  # of the steps
 SUBJECT = "Prometheus"
 
@@ -65,7 +71,8 @@ def measure(
             unknown.append(UnknownFigure(f"workload {workload.name}", reason, "let Prometheus scrape its servers"))
     unknown += _lacking(found, len(ends))
     gpus, problems = read_gpus(estate, reader.samples, f"{seconds:.0f}s")
-    loads = MeasuredLoads(round(ends[0]) - STEP_SECONDS, STEP_SECONDS, len(ends), SUBJECT, found)
+    passing = reader.passing_gpus(estate)
+    loads = MeasuredLoads(round(ends[0]) - STEP_SECONDS, STEP_SECONDS, len(ends), SUBJECT, found, passing)
     return PrometheusReading(loads, gpus, uses_of(estate, gpus), reader.node_prices(), (*unknown, *problems))
 
 
@@ -87,13 +94,18 @@ class _Reader:
 
     def _over(self, query: str, scale: float = 1.0) -> MeasuredSeries:
         """Returns the values of all steps; nothing where Prometheus has none of them."""
+        by_moment = self._by_label(query, "").get("", {})
+        if not by_moment:
+            return ()
+        return tuple(None if (value := by_moment.get(round(end))) is None else value * scale for end in self._ends)
+
+    def _by_label(self, query: str, label: str) -> dict[str, dict[int, float]]:
         try:
-            found = self._source.over(query, self._ends)
+            found = self._source.over(query, self._ends, label)
         except PrometheusFailed as failed:
             self._failed(query, failed)
-            return ()
-        by_moment = {round(moment): value * scale for moment, value in found.items()}
-        return tuple(by_moment.get(round(end)) for end in self._ends) if by_moment else ()
+            return {}
+        return {name: {round(moment): value for moment, value in values.items()} for name, values in found.items()}
 
     def _failed(self, query: str, failed: PrometheusFailed) -> None:
         name = next(iter(re.findall(r"[a-zA-Z_:]+(?=[{\[])", query)), query[:40])
@@ -164,6 +176,26 @@ class _Reader:
 
     def _mean(self, series: MetricsOfWorkload, counter: str) -> MeasuredSeries:
         return self._over(series.mean(counter, WINDOW)) if counter else ()
+
+    def passing_gpus(self, estate: Estate) -> dict[str, MeasuredSeries]:
+        """Returns the most GPUs of each node that pods held at once which nothing scales, by kube-state-metrics.
+
+        A step without kube-state-metrics is a gap. It knows nothing of claims, so nodes of a DRA driver are left out.
+        """
+        is_seen = self._over("count(kube_pod_owner)")
+        if not is_seen:
+            return {}
+        found = self._by_label(PASSING, "node")
+        held = {}
+        for node in estate.nodes:
+            if node.offers:
+                part = float(max(offer.gpus_per_slot for offer in node.offers))
+                values = found.get(node.name, {})
+                held[node.name] = tuple(
+                    None if seen is None else values.get(round(end), 0.0) * part
+                    for end, seen in zip(self._ends, is_seen, strict=True)
+                )
+        return held
 
     def node_prices(self) -> dict[str, int]:
         """Returns OpenCost's price of each node, in billionths an hour."""

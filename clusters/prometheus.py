@@ -39,8 +39,8 @@ class MetricsSource(Protocol):
     def at(self, query: str, moment: float) -> list[MetricSample]:
         """Returns each series of the query at a moment."""
 
-    def over(self, query: str, ends: Sequence[float]) -> dict[float, float]:
-        """Returns the values of a query of one series at moments that are equally far apart."""
+    def over(self, query: str, ends: Sequence[float], label: str = "") -> dict[str, dict[float, float]]:
+        """Returns each series' values, by one of its labels, at moments that are equally far apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +67,16 @@ class PrometheusServer:
                 found.append(MetricSample(read_mapping(series, "metric"), value))
         return found
 
-    def over(self, query: str, ends: Sequence[float]) -> dict[float, float]:
+    def over(self, query: str, ends: Sequence[float], label: str = "") -> dict[str, dict[float, float]]:
         step = ends[1] - ends[0] if len(ends) > 1 else 1.0
         asked = {"query": query, "start": f"{ends[0]:.3f}", "end": f"{ends[-1]:.3f}", "step": f"{step:.3f}"}
-        found: dict[float, float] = {}
+        found: dict[str, dict[float, float]] = {}
         for series in read_list({"result": self._ask("query_range", asked)}, "result"):
+            values = found.setdefault(read_text(series, "metric", label), {})
             for pair in read_list(series, "values"):
                 value = _number(pair[1]) if isinstance(pair, list) and len(pair) == 2 else None
                 if value is not None:
-                    found[float(pair[0])] = value
+                    values[float(pair[0])] = value
         return found
 
     def _ask(self, path: str, parameters: Mapping[str, str]) -> Any:

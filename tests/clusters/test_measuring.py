@@ -72,8 +72,30 @@ def past(estate: Estate, start: float) -> Iterator[PastSeries]:
     yield PastSeries("istio_requests_total", mesh, counting(8.0, start))
     yield PastSeries("istio_requests_total", {**mesh, "reporter": "source", "pod": "caller"}, counting(8.0, start))
     yield from buckets("istio_request_duration_milliseconds", mesh, 8.0, {"5": 0.98, "10": 1.0})
+    yield from _jobs(start)
     yield from _gpus(estate)
     yield PastSeries("node_total_hourly_cost", {"node": "n1", "instance": "n1"}, steady(9.25))
+
+
+def _jobs(start: float) -> Iterator[PastSeries]:
+    """A job that ran for an hour on a GPU that four share, and a Deployment's pod beside it."""
+    for pod, owner, place, until in (
+        ("nightly-1-x", "Job", "n2", start + 2 * HOUR),
+        ("ranker-7c6bd94f5f-00000", "ReplicaSet", "n1", start + 9 * HOUR),
+    ):
+        labels = {"namespace": "shop", "pod": pod}
+
+        def is_there(at: float, until: float = until) -> float | None:
+            return 1.0 if at <= until else None
+
+        def is_done(at: float, until: float = until) -> float:
+            return 1.0 if at > until else 0.0
+
+        asked = {**labels, "node": place, "resource": "nvidia_com_gpu", "container": "main"}
+        yield PastSeries("kube_pod_container_resource_requests", asked, steady(1.0))
+        yield PastSeries("kube_pod_owner", {**labels, "owner_kind": owner, "owner_name": "x"}, steady(1.0))
+        yield PastSeries("kube_pod_status_phase", {**labels, "phase": "Running"}, is_there)
+        yield PastSeries("kube_pod_status_phase", {**labels, "phase": "Succeeded"}, is_done)
 
 
 def _gpus(estate: Estate) -> Iterator[PastSeries]:
@@ -152,6 +174,13 @@ def test_a_gpu_that_one_workload_holds_is_its_own_and_a_shared_one_is_an_interva
     for name in (OCR, TAGGER):
         assert found.uses[name].activity == UseInterval(0, 0.6)
         assert found.uses[name].memory_peak_gib == UseInterval(0, 6.0)
+
+
+def test_gpus_that_jobs_held_are_known_by_node_and_step(measured: tuple[PrometheusReading, str]) -> None:
+    held = measured[0].loads.passing_gpus
+    assert held["n1"] == held["n3"] == (0.0,) * 12  # what a Deployment holds does not pass
+    assert held["n2"][0] == pytest.approx(0.1)  # a slot of ten
+    assert held["n2"][-1] == 0
 
 
 def test_prices_of_opencost_are_those_of_nodes(measured: tuple[PrometheusReading, str]) -> None:

@@ -92,7 +92,7 @@ def test_series_of_a_wrong_shape_are_left_out(server: AnsweringServer) -> None:
     body = json.dumps({"data": {"result": series}}).encode()
     assert ask(server, [], (200, {}, body)).at("up", 1.0) == [({"a": "b"}, 2.5)]
     body = json.dumps({"data": {"result": [{"values": [[900, "1"], [1800, "+Inf"], [2700], 5]}]}}).encode()
-    assert ask(server, [], (200, {}, body)).over("up", [900.0, 1800.0, 2700.0]) == {900.0: 1.0}
+    assert ask(server, [], (200, {}, body)).over("up", [900.0, 1800.0, 2700.0]) == {"": {900.0: 1.0}}
 
 
 def test_a_url_that_is_none_and_a_prometheus_that_is_not_there_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
