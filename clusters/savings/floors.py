@@ -75,7 +75,7 @@ def draw_rules(workload: ClusterWorkload, pods: Sequence[GpuPod], estate: Estate
 def _peak_reason(need: LoadNeed, now: int) -> str:
     if need.peak_replicas > now:
         return f"by what is shown its peak would need {need.peak_replicas}"
-    if need.shown is None and need.peak_rate_per_second:
+    if need.peak_rate_per_second and (need.shown is None or need.shown.replicas >= need.peak_replicas):
         return "no 15 minutes show that fewer serve its peak"
     return "its peak needs them"
 
