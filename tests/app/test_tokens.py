@@ -254,6 +254,7 @@ def test_a_token_that_comes_again_after_its_successor_is_told_once_a_minute(
     comes(spent[0])
     assert told() == [id_of(spent[0])]
     comes(spent[1])
+    comes(spent[0])
     assert sorted(told()) == sorted(map(id_of, spent))
     monkeypatch.setattr(tokens, "MOST_ALARMED", 2)
     third = bearer(database, 3600, "node-3")
@@ -331,5 +332,15 @@ def test_a_token_of_a_node_is_forgotten_with_all_of_that_node(database: Database
     authenticator.forget(token_id=who[2].id)
     assert [authenticator.cached(header) is not None for header in headers] == [False, False, False, True]
     revoke(database, headers[0])
-    assert not authenticator.live(who[0])
-    assert authenticator.live(who[1])
+    assert authenticator.live(who[0]) is False
+    assert authenticator.live(who[1]) is True
+
+
+def test_what_is_known_needs_no_database(database: Database) -> None:
+    authenticator, header = Authenticator(database), bearer(database)
+    authenticator.refresh()
+    who = authenticator.principal(header)
+    authenticator._database = SimpleNamespace()  # type: ignore[assignment]
+    assert authenticator.live(who)
+    assert authenticator.principal(header) == who
+    Authenticator(authenticator._database).refresh()  # of nothing

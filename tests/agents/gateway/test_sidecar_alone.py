@@ -284,8 +284,9 @@ def test_trouble_is_told_and_logged_once_and_so_is_its_end(site: Site, caplog: p
     site.sidecar.declare("node-1", declared(1, spec()))
     assert site.sidecar.condition().trouble == ""
     site.remote.instead = lambda line: ""
-    with pytest.raises(HaproxyAway):
-        site.sidecar.declare("node-1", declared(2, spec("b")))
+    for sequence, name in enumerate("bc", 2):
+        with pytest.raises(HaproxyAway):
+            site.sidecar.declare("node-1", declared(sequence, spec(name, service=f"shop/{name}")))
     assert site.sidecar.condition().failures >= 1
     until(lambda: site.sidecar.condition().trouble == "the master closed the connection", "the watcher sees it")
     looks = site.count_looks()

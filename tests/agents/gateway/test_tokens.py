@@ -44,6 +44,7 @@ def counted(tallies: Tallies) -> CountedRequests:
     ("tokens", "late", "totals"),
     [
         ("40:15000:100:20", 0, TokenTotals(100, 20, 1, 0)),
+        ("0:15000:100:20", 0, TokenTotals(100, 20, 1, 0)),
         ("60:15000:100:20", 1, TokenTotals(100, 20, 1, 0)),
         ("40:25000:100:20", 0, TokenTotals(100, 20, 1, 1)),
         ("40:-1:100:1", 0, TokenTotals(100, 1, 0, 0)),
