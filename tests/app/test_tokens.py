@@ -143,6 +143,7 @@ def test_case_24_a_request_that_waits_is_looked_at_after_any_revocation(database
     assert authenticator.is_current(ended)
     database.write(lambda connection: rows.revoke(connection, ended.id))
     authenticator.changed()
+    assert authenticator.is_current(who), "all are looked up at once"
     assert authenticator.live(who)
     assert not authenticator.is_current(ended)
     assert not authenticator.live(ended)
@@ -334,6 +335,16 @@ def test_a_token_of_a_node_is_forgotten_with_all_of_that_node(database: Database
     revoke(database, headers[0])
     assert authenticator.live(who[0]) is False
     assert authenticator.live(who[1]) is True
+
+
+def test_a_revocation_that_nobody_told_of_is_found_when_all_are_looked_up(database: Database) -> None:
+    authenticator, header, other = Authenticator(database), bearer(database), bearer(database)
+    assert authenticator.principal(header)
+    assert authenticator.principal(other)
+    revoke(database, header)
+    assert authenticator.cached(header) is not None
+    authenticator.refresh()
+    assert (authenticator.cached(header), authenticator.cached(other) is not None) == (None, True)
 
 
 def test_what_is_known_needs_no_database(database: Database) -> None:
