@@ -11,7 +11,7 @@ from clusters.estate import NOTHING, Estate, WorkloadName
 from clusters.savings.floors import ReplicaRules
 from clusters.savings.needs import LoadNeed
 
-MILLION = 10**6
+CERTAIN_SHARE = 1 - 1e-9  # what rounding of floats leaves of a sum
 
 
 def bound_nano_per_hour(
@@ -45,11 +45,11 @@ def bound_nano_per_hour(
     fixed, loads = _demands(estate, rules, needs, is_type_kept=is_type_kept)
     total = Fraction(committed)
     for pool, price_of_gpu in cheapest.items():
-        hours = NOTHING
-        for step in range(steps):
-            asked = fixed[pool] + sum((load.gpus_at(step) for load in loads[pool]), NOTHING)
-            hours += max(NOTHING, asked - covered[pool])
-        total += price_of_gpu * hours / steps
+        beyond = float(covered[pool] - fixed[pool])
+        needed = [load.gpus_by_step(steps) for load in loads[pool]]
+        needed.append([0.0] * steps)  # so that there is a column for each step
+        hours = sum(max(0.0, sum(asked) - beyond) for asked in zip(*needed, strict=True))
+        total += price_of_gpu * Fraction(hours * CERTAIN_SHARE) / steps
     return int(total)
 
 
@@ -57,12 +57,13 @@ class LeastLoad:
     """The GPUs that a workload needs at least, at each step; whole replicas are not asked for."""
 
     def __init__(self, gpus_per_replica: Fraction, least: int, need: LoadNeed) -> None:
-        self._gpus, self._least, self._rates = gpus_per_replica, least, need.rates_per_second
+        self._gpus, self._least, self._rates = float(gpus_per_replica), least, need.rates_per_second
         self._highest = need.highest_rate_per_second
 
-    def gpus_at(self, step: int) -> Fraction:
-        replicas = self._rates[step] / self._highest if self._highest else 0.0
-        return self._gpus * max(Fraction(self._least), Fraction(int(replicas * MILLION), MILLION))
+    def gpus_by_step(self, steps: int) -> list[float]:
+        if not self._highest:
+            return [self._gpus * self._least] * steps
+        return [self._gpus * max(self._least, rate / self._highest) for rate in self._rates]
 
 
 def _demands(
