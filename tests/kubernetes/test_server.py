@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from lightkube import ApiError, Client, KubeConfig
+from lightkube import ApiError
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import ConfigMap, Node, Pod
 
@@ -11,6 +11,7 @@ from scripts.kubernetes.programs import read_version
 from tests.kubernetes.cluster import Cluster, Refused, Resource
 from tests.kubernetes.recorded import Recorder, define_kind
 from tests.kubernetes.server import ApiServer
+from tests.kubernetes.test_clients import client_of
 from tests.support.patience import until
 
 pytestmark = pytest.mark.slow
@@ -55,7 +56,7 @@ def test_nodes_and_pods_are_as_they_were_recorded(
     recorder.put([owner])
     recorder.put([running_pod(f"chat-{place}", namespace, "gpu-a", owner) for place in range(2)])
 
-    with Client(KubeConfig.from_file(api_server.admin)) as client:
+    with client_of(api_server.admin) as client:
         nodes = [one for one in client.list(Node) if one.metadata and one.metadata.name in ("gpu-a", "gpu-b")]
         assert [one.status.allocatable[GPU] for one in nodes if one.status and one.status.allocatable] == ["8", "4"]
         pods = list(client.list(Pod, namespace=namespace))
@@ -76,7 +77,7 @@ def test_the_audit_log_has_each_request_of_a_user_by_its_verb(
     user = cluster.add_user(namespace, "watched")
     cluster.grant(user, [("", "pods", "get,list")])
     until(lambda: cluster.may(user, "list", "pods"), "rights")
-    with Client(KubeConfig.from_file(user.kubeconfig)) as client:
+    with client_of(user.kubeconfig) as client:
         for _ in range(3):
             list(client.list(Pod))
         assert not api_server.audit.writes(user.name, began)
@@ -92,7 +93,7 @@ def test_the_audit_log_has_each_request_of_a_user_by_its_verb(
 def test_who_asks_for_a_version_that_is_forgotten_is_told_that_it_is_gone(
     api_server: ApiServer, cluster: Cluster, namespace: str
 ) -> None:
-    with Client(KubeConfig.from_file(api_server.admin), namespace=namespace) as client:
+    with client_of(api_server.admin, namespace) as client:
         first = client.create(ConfigMap(metadata=ObjectMeta(name="first")))
         for place in range(3):
             client.create(ConfigMap(metadata=ObjectMeta(name=f"next-{place}")))
@@ -136,7 +137,7 @@ def test_a_pod_is_evicted_unless_its_budget_forbids_it(cluster: Cluster, recorde
 
 
 @pytest.mark.usefixtures("controllers")
-def test_a_deployment_has_the_pods_that_its_scale_says(cluster: Cluster, namespace: str, api_server: ApiServer) -> None:
+def test_a_deployment_has_the_pods_that_its_scale_says(cluster: Cluster, namespace: str) -> None:
     cluster.kubectl("-n", namespace, "create", "deployment", "chat", "--image=registry.example/model:1", "--replicas=2")
 
     def pods() -> int:
