@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from app.manifests.heading import NAME
 from app.manifests.model import API_VERSION
 from app.manifests.prices import NANO
 from cli.assessment import Assessment
@@ -120,7 +119,7 @@ def _services(
         rates = [] if loads is None else [rate for rate in _rates(loads, workload.name) if rate]
         if rates:
             document["spec"]["ratePerSecond"] = max(rates)
-        missing = [f"{OURS}model"] if not NAME.fullmatch(model) else []
+        missing = [f"{OURS}model"] if model != _name(model) else []
         missing += [f"{OURS}slo-p99-ms"] if not slo else []
         if missing:
             yield _comment(document, f"annotate {workload.name} with {' and '.join(missing)}")

@@ -57,6 +57,7 @@ def test_the_client_needs_nothing_but_yaml(server: RunningServer, tmp_path: Path
         ["catalogue", "list"],
         ["completion", "bash"],
         ["assess", "--demo"],
+        ["assess", "--demo", "-o", "yaml"],
         ["delete", "-f", str(file), "--yes"],
     ):
         done = bare(tmp_path, *words, **env)
