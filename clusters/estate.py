@@ -148,9 +148,14 @@ class Estate:
     nodes_without_gpus: int = 0
     unknown: tuple[UnknownFigure, ...] = ()
     by_node: Mapping[str, GpuNode] = field(init=False, repr=False, compare=False)
+    by_workload: Mapping[WorkloadName, list[GpuPod]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "by_node", {node.name: node for node in self.nodes})
+        by_workload: dict[WorkloadName, list[GpuPod]] = {}
+        for pod in self.pods:
+            by_workload.setdefault(pod.workload, []).append(pod)
+        object.__setattr__(self, "by_workload", by_workload)
 
     def pods_of(self, workload: WorkloadName) -> list[GpuPod]:
-        return [pod for pod in self.pods if pod.workload == workload]
+        return self.by_workload.get(workload, [])

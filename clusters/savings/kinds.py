@@ -33,6 +33,7 @@ def draw_kinds(
     sizes = {each.name: each.slots_per_replica for each in estate.workloads}
     for members in groups.values():
         kept = _kept_for_passing([node for node, _ in members], pods, scaled, passing_gpus)
+        here = {node.name for node, _ in members}
         offered = [{slots.resource: slots.slots for slots in node.offers} for node, _ in members]
         yield AlikeNodes(
             nodes=tuple(
@@ -46,30 +47,25 @@ def draw_kinds(
                 for (node, price), slots in zip(members, offered, strict=True)
             ),
             pods=tuple(pod for node, _ in members for pod in pods[node.name]),
-            waiting=tuple(
-                pod
-                for pod in (*pods[""], *coming)
-                if _may_come([node for node, _ in members], pod, places[pod.workload], offered)
-            ),
-            rules={name: _rules_here(rule, members, places[name], pods) for name, rule in rules.items()},
+            waiting=tuple(pod for pod in (*pods[""], *coming) if _may_come(here, pod, places[pod.workload], offered)),
+            rules={name: _rules_here(rule, here, places[name], pods) for name, rule in rules.items()},
             sizes=sizes,
         )
 
 
-def _may_come(nodes: Sequence[GpuNode], pod: GpuPod, places: set[str], offered: Sequence[Mapping[str, int]]) -> bool:
+def _may_come(here: set[str], pod: GpuPod, places: set[str], offered: Sequence[Mapping[str, int]]) -> bool:
     """Returns whether a pod that waits would take a place here: beside its like, or anywhere if it has none."""
     fits = any(all(slots.get(resource, 0) >= count for resource, count in pod.slots.items()) for slots in offered)
-    return bool(pod.slots) and fits and (not places or any(node.name in places for node in nodes))
+    return bool(pod.slots) and fits and (not places or bool(places & here))
 
 
 def _rules_here(
     rule: ReplicaRules,
-    members: Sequence[tuple[GpuNode, NodePrice]],
+    here: set[str],
     places: set[str],
     pods: Mapping[str, Sequence[GpuPod]],
 ) -> ReplicaRules:
     """Returns a workload's rules among these nodes; of one that stands on others as well, all replicas stay here."""
-    here = {node.name for node, _ in members}
     if places <= here:
         return rule
     count = len({pod.replica for node in places & here for pod in pods[node] if pod.workload == rule.name})

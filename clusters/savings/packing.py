@@ -11,7 +11,8 @@ from clusters.estate import GpuPod, WorkloadName
 from clusters.savings.floors import ReplicaRules
 
 Slots = Mapping[str, int]
-PODS_PLACED, LEAST_TRIES = 40_000, 16  # work in an order of nodes, so that many pods take no longer
+# Limits of the work, so that many pods take no longer: for an order of nodes, and to place all pods once.
+PODS_PLACED, LEAST_TRIES, PLACES_TRIED = 40_000, 16, 200_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,10 @@ class Arrangement:
 
 def arrange(kind: AlikeNodes, gone: frozenset[str]) -> Arrangement | None:
     """Returns how the kind's pods stand without these nodes; None if no way was found by which every rule holds."""
-    return _arrange(kind, gone, afresh=False) or _arrange(kind, gone, afresh=True)
+    found = _arrange(kind, gone, afresh=False)
+    if found is None and len(kind.pods) * len(kind.nodes) <= PLACES_TRIED:
+        found = _arrange(kind, gone, afresh=True)
+    return found
 
 
 def _arrange(kind: AlikeNodes, gone: frozenset[str], *, afresh: bool) -> Arrangement | None:
@@ -166,7 +170,12 @@ def _put(
     wanted, best = list(slots.items()), None
     for node in takers:
         here, beside = free[node], on_node[node]
-        if (cap is None or beside < cap) and all(here[resource] >= count for resource, count in wanted):
+        if cap is not None and beside >= cap:
+            continue
+        for resource, count in wanted:
+            if here[resource] < count:
+                break
+        else:
             merit = beside, sum(here.values()), node
             best = merit if best is None or merit < best else best
     if best is None:
