@@ -293,8 +293,9 @@ def test_trouble_is_told_and_logged_once_and_so_is_its_end(site: Site, caplog: p
     until(lambda: site.sidecar.condition().trouble == "the master closed the connection", "the watcher sees it")
     looks = site.count_looks()
     until(lambda: site.count_looks() > looks + 5, "it looks again and again")
-    assert site.sidecar.in_force("node-1")
-    assert not site.sidecar.in_force("node-1").routes[0].ready  # type: ignore[union-attr]
+    in_force = site.sidecar.in_force("node-1")
+    assert in_force
+    assert [(route.copy, route.ready, route.open_requests) for route in in_force.routes] == [("c", False, 0)]
     site.remote.instead = lambda line: None
     until(lambda: site.sidecar.condition().in_force, "it is over")
     until(lambda: "HAProxy has everything in force again" in caplog.text, "that is logged")
