@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import math
 import urllib.error
@@ -11,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+from clusters.addresses import show_origin
 from clusters.objects import read_field, read_list, read_mapping, read_text
 
 REQUEST_SECONDS = 120.0
@@ -21,6 +23,16 @@ BUSY = (429, 502, 503, 504)
 
 class PrometheusFailed(Exception):
     """A query has no answer; the message says why."""
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect: the token is for the server that the user named."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+_OPENER = urllib.request.build_opener(_NoRedirect)
 
 
 class MetricSample(NamedTuple):
@@ -64,7 +76,8 @@ class PrometheusServer:
             pair = read_list(series, "value")
             value = _number(pair[1]) if len(pair) == 2 else None
             if value is not None:
-                found.append(MetricSample(read_mapping(series, "metric"), value))
+                labels = {key: text for key, text in read_mapping(series, "metric").items() if isinstance(text, str)}
+                found.append(MetricSample(labels, value))
         return found
 
     def over(self, query: str, ends: Sequence[float], label: str = "") -> dict[str, dict[float, float]]:
@@ -74,30 +87,37 @@ class PrometheusServer:
         for series in read_list({"result": self._ask("query_range", asked)}, "result"):
             values = found.setdefault(read_text(series, "metric", label), {})
             for pair in read_list(series, "values"):
-                value = _number(pair[1]) if isinstance(pair, list) and len(pair) == 2 else None
-                if value is not None:
-                    values[float(pair[0])] = value
+                moment, value = map(_number, pair if isinstance(pair, list) and len(pair) == 2 else (None, None))
+                if moment is not None and value is not None:
+                    values[moment] = value
         return found
 
     def _ask(self, path: str, parameters: Mapping[str, str]) -> Any:
         url = f"{self.url.rstrip('/')}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
         headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
-        request = urllib.request.Request(url, headers=headers)  # noqa: S310 (the verb admits http and https alone)
+        request = urllib.request.Request(url, headers=headers)  # noqa: S310 (check_address admits http and https alone)
         reason = ""
         for attempt in range(RETRIES):
             if attempt:
                 self.pause(min(LONGEST_PAUSE_SECONDS, 2.0 ** (attempt - 1)) if not reason.isdigit() else float(reason))
             try:
-                with urllib.request.urlopen(request, timeout=REQUEST_SECONDS) as answer:  # noqa: S310 (as above)
+                with _OPENER.open(request, timeout=REQUEST_SECONDS) as answer:
                     return read_field(json.load(answer), "data", "result")
             except urllib.error.HTTPError as error:
+                if error.code < 400:
+                    place = show_origin(error.headers.get("Location", "")) or "another path"
+                    raise PrometheusFailed(f"it redirects to {place}; give --prometheus the last URL") from None
                 reason = f"{error.code} {_message(error)}"
                 if error.code not in BUSY:
                     raise PrometheusFailed(f"it answered {reason}") from None
                 asked = error.headers.get("Retry-After", "")
                 if asked.isdigit():
                     reason = str(min(int(asked), int(LONGEST_PAUSE_SECONDS)))
-            except ValueError:
+            except http.client.IncompleteRead:
+                raise PrometheusFailed("its answer was cut off") from None
+            except http.client.HTTPException:
+                raise PrometheusFailed("it does not speak HTTP") from None
+            except (ValueError, RecursionError):
                 raise PrometheusFailed("it answered with something else than JSON") from None
             except OSError as error:
                 raise PrometheusFailed(f"it cannot be reached: {error}") from None
@@ -107,7 +127,7 @@ class PrometheusServer:
 def _message(error: urllib.error.HTTPError) -> str:
     try:
         return read_text(json.load(error), "error") or error.reason
-    except (ValueError, OSError):
+    except (ValueError, RecursionError, OSError, http.client.HTTPException):
         return error.reason
 
 

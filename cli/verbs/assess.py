@@ -104,20 +104,34 @@ def _measure(
     args: argparse.Namespace, estate: Estate, promises: Mapping[WorkloadName, WorkloadPromise]
 ) -> PrometheusReading | None:
     """Returns what Prometheus has of the estate; None where none is named."""
+    from clusters.addresses import AddressRefused, check_address
     from clusters.measuring import measure
     from clusters.prometheus import PrometheusFailed, PrometheusServer
 
     if not args.prometheus:
+        if args.prometheus_token_file:
+            raise Failed("--prometheus-token-file is for --prometheus, which is missing")
         return None
-    if not args.prometheus.startswith(("http://", "https://")):
-        raise Failed(f"--prometheus {args.prometheus!r} is not allowed: a URL of http or https")
-    token = sources.read([args.prometheus_token_file])[0][1].strip() if args.prometheus_token_file else ""
-    server = PrometheusServer(args.prometheus, token, _pause)
+    try:
+        check_address(args.prometheus)
+    except AddressRefused as refused:
+        raise Failed(f"--prometheus is not allowed: {refused}") from None
+    server = PrometheusServer(args.prometheus, _token(args.prometheus_token_file), _pause)
     percentiles = {name: promise.slo["percentile"] for name, promise in promises.items() if promise.slo}
     try:
         return measure(estate, server, args.seconds, time.time(), percentiles)
     except PrometheusFailed as failed:
         raise Failed(f"Prometheus at {args.prometheus}: {failed}", exits.UNREACHABLE) from None
+
+
+def _token(file: str | None) -> str:
+    """Returns the token in a file; one that no header can carry is not repeated."""
+    if not file:
+        return ""
+    token = sources.read([file])[0][1].strip()
+    if not token or not token.isascii() or not token.isprintable() or " " in token:
+        raise Failed(f"{file} does not hold one token: a line of ASCII without spaces")
+    return token
 
 
 def _read(args: argparse.Namespace) -> tuple[ClusterObjects, PriceList | None]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
 
 import pytest
@@ -78,6 +80,8 @@ def test_a_busy_server_is_asked_again_when_it_says(server: AnsweringServer) -> N
         ([(200, {}, b"<html>")], "something else than JSON"),
         ([(200, {}, b"[]")], "does not tell its time"),
         ([(200, {}, b'{"data": {"result": [1, "NaN"]}}')], "does not tell its time"),
+        ([(200, {}, b"[" * 100_000)], "something else than JSON"),
+        ([(200, {"Content-Length": "999"}, b'{"data": ')], "its answer was cut off"),
     ],
 )
 def test_what_does_not_answer_has_a_sentence(
@@ -87,16 +91,71 @@ def test_what_does_not_answer_has_a_sentence(
         ask(server, [], *answers).now()
 
 
+def test_a_token_follows_no_redirect(server: AnsweringServer) -> None:
+    elsewhere = f"http://bob:secret@localhost:{server.server_address[1]}/x?token=secret"
+    with pytest.raises(PrometheusFailed, match=r"^it redirects to http://localhost:[0-9]+; give --prometheus"):
+        ask(server, [], (302, {"Location": elsewhere}, b""), (200, {}, json.dumps(TIME).encode())).now()
+    assert len(server.tokens) == 1
+
+
+def test_a_port_that_speaks_something_else_has_a_sentence() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def greet() -> None:
+            with listener.accept()[0] as connection:
+                connection.recv(4096)
+                connection.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")
+
+        thread = Thread(target=greet)
+        thread.start()
+        with pytest.raises(PrometheusFailed, match="it does not speak HTTP"):
+            PrometheusServer(f"http://127.0.0.1:{listener.getsockname()[1]}", "", print).now()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://h:abc", "http://h/a b", "http://[::1", "http://", "h:9090", "http://a..b", "file:///etc/passwd",
+        "http://bob:hunter2@h", "bob:hunter2@h", "http://h/?token=hunter2", "http://h:99999",
+    ],
+)  # fmt: skip
+def test_a_url_that_cannot_be_asked_is_refused_and_not_repeated(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["assess", "--demo", "--prometheus", url]) == 2
+    said = capsys.readouterr().err
+    assert "--prometheus is not allowed: " in said
+    assert "hunter2" not in said
+
+
+@pytest.mark.parametrize("text", ["", "a\nsecret", "a secret", "sécret"])
+def test_a_file_without_a_token_is_named_and_not_repeated(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "token"
+    file.write_text(text)
+    words = ["assess", "--demo", "--prometheus-token-file", str(file)]
+    assert main([*words, "--prometheus", "http://127.0.0.1:9"]) == 2
+    said = capsys.readouterr().err
+    assert f"{file} does not hold one token" in said
+    assert "cret" not in said
+    assert main(words) == 2
+    assert "--prometheus-token-file is for --prometheus" in capsys.readouterr().err
+
+
 def test_series_of_a_wrong_shape_are_left_out(server: AnsweringServer) -> None:
-    series = [{"metric": {"a": "b"}, "value": [1, "2.5"]}, {"metric": {}, "value": [1, "NaN"]}, {"value": 3}, 4]
+    series: list[object] = [
+        {"metric": {"a": "b", "pod": ["p"]}, "value": [1, "2.5"]},
+        {"metric": {}, "value": [1, "NaN"]},
+        {"value": 3},
+        4,
+    ]
     body = json.dumps({"data": {"result": series}}).encode()
     assert ask(server, [], (200, {}, body)).at("up", 1.0) == [({"a": "b"}, 2.5)]
-    body = json.dumps({"data": {"result": [{"values": [[900, "1"], [1800, "+Inf"], [2700], 5]}]}}).encode()
+    body = json.dumps({"data": {"result": [{"values": [[900, "1"], [1800, "+Inf"], [2700], 5, ["x", "1"]]}]}}).encode()
     assert ask(server, [], (200, {}, body)).over("up", [900.0, 1800.0, 2700.0]) == {"": {900.0: 1.0}}
 
 
-def test_a_url_that_is_none_and_a_prometheus_that_is_not_there_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["assess", "--demo", "--prometheus", "file:///etc/passwd"]) == 2
+def test_a_prometheus_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["assess", "--demo", "--prometheus", "http://127.0.0.1:9"]) == 4
     assert "Prometheus at http://127.0.0.1:9: it cannot be reached" in capsys.readouterr().err
 
