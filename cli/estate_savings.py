@@ -12,8 +12,11 @@ from clusters.savings.needs import LoadNeed
 
 SIGNIFICANT_DIGITS = 3
 ASSUMPTIONS = """\
-none serves more than the highest rate that one has served for a whole step of the data, minReplicas stay,
-and whatever has no measured load stays as it is."""
+- machines and prices are those of this cluster, and replicas keep their GPUs; what is committed is paid anyway;
+- a replica serves no more than one can have served here: the highest rate of its workload, of two minutes or of a
+  step, by the fewest replicas that were there in that step, as if load was even among them;
+- minReplicas of autoscalers stay; a workload that is scaled by hand may go to none while nothing is asked of it;
+- whatever has no measured load stays as it is."""
 
 
 def show_savings(bill: Bill, savings: Savings) -> None:
@@ -36,8 +39,8 @@ def show_savings(bill: Bill, savings: Savings) -> None:
         " are idle inside nodes that stay, which saves nothing yet."
     )
     print(
-        f"No plan saves more than {_share(savings.limit_nano_per_hour, bill)} under these assumptions: replicas keep"
-        f" their GPUs,\n{ASSUMPTIONS}\nOn the cheapest GPUs of this cluster it is not more than"
+        f"No plan saves more than {_share(savings.limit_nano_per_hour, bill)} under these assumptions:\n{ASSUMPTIONS}\n"
+        "If the cheapest GPUs of this cluster served as much as those of each replica, it is not more than"
         f" {_share(savings.wide_limit_nano_per_hour, bill)}.\n"
     )
     table = OutputTable(

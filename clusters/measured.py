@@ -1,7 +1,8 @@
 """What was measured of workloads: series in equal steps, with gaps, and the latency that each is to keep.
 
 A reader of metrics fills these types, and `clusters.savings` reads them. Where a step may be read in two ways, give
-what promises less: the most replicas that were ready in it, the longest lengths, the worst latency.
+what promises less: the most replicas that were ready in it, the longest lengths, the worst latency. What no plan can
+exceed is the other way round, so it has the fewest replicas.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ class WorkloadSeries:
     peaks_per_second: MeasuredSeries = ()  # the highest rate of two minutes in the step
     first_token_ms: MeasuredSeries = ()  # as the latency
     token_ms: MeasuredSeries = ()  # for each token after the first
+    fewest_replicas: MeasuredSeries = ()  # that were ready at once in the step; empty: they did not change within one
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ class MeasuredLoads:
             for series in (
                 found.rates_per_second, found.ready_replicas, found.latency_ms, found.shares_within,
                 found.input_tokens, found.output_tokens, found.peaks_per_second, found.first_token_ms,
-                found.token_ms,
+                found.token_ms, found.fewest_replicas,
             ):  # fmt: skip
                 if series and len(series) != self.steps:
                     raise ValueError(f"a series of {name} has {len(series)} steps of {self.steps}")

@@ -157,6 +157,7 @@ class _Reader:
         return WorkloadSeries(
             rates_per_second=self._over(series.rate(WINDOW)),
             ready_replicas=self._over(f"max_over_time(({series.replicas})[{WINDOW}:{PEAK_STEP}])"),
+            fewest_replicas=self._over(f"min_over_time(({series.replicas})[{WINDOW}:{PEAK_STEP}])"),
             latency_ms=self._quantile(series, percentile, (metrics.latency,)),
             input_tokens=self._mean(series, metrics.input_tokens),
             output_tokens=self._mean(series, metrics.output_tokens),

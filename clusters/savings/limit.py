@@ -25,10 +25,10 @@ def bound_nano_per_hour(
 ) -> int:
     """Returns a bill that no plan goes below, rounded down.
 
-    A plan may give any replica to any part of a node, at any time of the range. A replica serves no more than the
-    highest rate per replica of any step, holds as many GPUs as now, and minimum replicas stay. What was not measured
-    holds what it holds. GPUs that are committed, and those without a known price, cost nothing more. `is_type_kept`:
-    each GPU stays of its type, else it is of the cheapest type of the estate.
+    A plan may give any replica to any part of a node, at any time of the range. A replica serves no more than one can
+    have served in any step, holds as many GPUs as now, and minimum replicas of autoscalers stay; without an autoscaler
+    none stays. What was not measured holds what it holds. GPUs that are committed, and those without a known price,
+    cost nothing more. `is_type_kept`: each GPU stays of its type, else it is of the cheapest type of the estate.
     """
     prices = {node.node: node for node in bill.nodes}
     committed = sum(node.nano_per_hour or 0 for node in bill.nodes if node.is_committed)
@@ -86,7 +86,7 @@ def _demands(
         pools = {estate.by_node[pod.node].product if is_type_kept else "" for pod in pods}
         if len(pools) != 1:  # it may go wherever its GPUs cost least, so nothing is certain
             continue
-        least = workload.autoscaler.least if workload.autoscaler else 1
+        least = workload.autoscaler.least if workload.autoscaler else 0
         size = sum((pod.gpus for pod in pods), NOTHING) / rule.now
-        loads[pools.pop()].append(LeastLoad(size, min(rule.now, max(1, least)), need))
+        loads[pools.pop()].append(LeastLoad(size, min(rule.now, least), need))
     return fixed, loads

@@ -24,7 +24,7 @@ class LoadNeed:
     most_ready: int
     mean_ready: float
     mean_needed: float
-    highest_rate_per_second: float  # of a replica in any step, kept or not
+    highest_rate_per_second: float  # that a replica can have served in any step, kept or not, if load was even
     rates_per_second: tuple[float, ...]  # gaps count as no load: for what no plan can go below
 
 
@@ -58,9 +58,7 @@ def find_need(series: WorkloadSeries, promise: LatencyPromise | None, step_secon
         most_ready=int(max(ready.values())),
         mean_ready=sum(ready.values()) / len(ready),
         mean_needed=sum(count for count, _ in needs.values()) / len(needs),
-        highest_rate_per_second=max(
-            ((series.rates_per_second[step] or 0.0) / ready[step] for step in known if ready[step]), default=0.0
-        ),
+        highest_rate_per_second=max(_rate_at(series, step) / _fewest_at(series, step) for step in known),
         rates_per_second=tuple(rate or 0.0 for rate in series.rates_per_second),
     )
 
@@ -68,6 +66,12 @@ def find_need(series: WorkloadSeries, promise: LatencyPromise | None, step_secon
 def _rate_at(series: WorkloadSeries, step: int) -> float:
     """Returns the rate that replicas must serve: the highest within the step, where it was measured."""
     return max(series.rates_per_second[step] or 0.0, value_at(series.peaks_per_second, step) or 0.0)
+
+
+def _fewest_at(series: WorkloadSeries, step: int) -> float:
+    """Returns the fewest replicas that can have served at once in the step."""
+    fewest = value_at(series.fewest_replicas, step) if series.fewest_replicas else series.ready_replicas[step]
+    return max(1.0, fewest or 0.0)
 
 
 def _need_at(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import combinations, product
 from math import ceil
 from random import Random
@@ -10,7 +11,7 @@ from random import Random
 import pytest
 
 from clusters.measured import WorkloadSeries
-from tests.clusters.made_up import pod, pod_spec
+from tests.clusters.made_up import pod, pod_spec, scaled_object
 from tests.clusters.savings.fleets import STEPS, assessed, day, nodes, of_workload, savings_of, served
 from tests.support.soak import scaled
 
@@ -130,9 +131,31 @@ def saved_by_the_hour(days: dict[str, WorkloadSeries], count: int, gpus: int, pi
         for series in days.values():
             loads = zip(series.rates_per_second, series.ready_replicas, strict=True)
             highest = max((rate or 0.0) / (ready or 1) for rate, ready in loads)
-            held += max(1, ceil((series.rates_per_second[step] or 0.0) / highest - 1e-9))
+            held += max(0, ceil((series.rates_per_second[step] or 0.0) / highest - 1e-9))
         cost += ceil(held / gpus) * PRICE_NANO / STEPS
     return count * PRICE_NANO - cost - 1
+
+
+def test_the_limit_lets_go_of_all_that_no_rule_keeps() -> None:
+    items = [*nodes(1, 4), *served("search", ["n0"], 4)]
+    nothing = day([0.0] * STEPS, [1] * STEPS, [None] * STEPS)
+    assert savings_of(items, {"search": nothing}).limit_nano_per_hour == PRICE_NANO
+    seldom = day([10.0, *[0.0] * 7] * 12, [1] * STEPS, [50.0, *[None] * 7] * 12)
+    for least, share in ((0, 7 / 8), (1, 0)):
+        savings = savings_of([*items, *scaled_object("shop", "search", least, 4)], {"search": seldom})
+        assert savings.limit_nano_per_hour == pytest.approx(PRICE_NANO * share, abs=100)
+
+
+def test_the_limit_takes_the_highest_rate_that_one_replica_can_have_served() -> None:
+    items = [*nodes(4, 1), *served("search", ["n0", "n1", "n2", "n3"])]
+    steady = day([40.0] * STEPS, [4] * STEPS, [50.0] * STEPS)
+    assert savings_of(items, {"search": steady}).limit_nano_per_hour < 100
+    for change in (
+        {"fewest_replicas": (1,) + (4,) * 95},  # for most of a step one may have served it all
+        {"fewest_replicas": (2,) * STEPS, "peaks_per_second": (80.0,) + (40.0,) * 95},
+    ):
+        savings = savings_of(items, {"search": replace(steady, **change)})
+        assert savings.limit_nano_per_hour == pytest.approx(30 * 10**9, abs=100)
 
 
 def test_another_price_and_what_is_committed_move_the_limit_but_never_above_the_bill() -> None:
