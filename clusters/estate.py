@@ -147,6 +147,7 @@ class Estate:
     pods: tuple[GpuPod, ...]
     nodes_without_gpus: int = 0
     unknown: tuple[UnknownFigure, ...] = ()
+    unread_kinds: frozenset[str] = frozenset()  # of objects, whose lists were not read
     by_node: Mapping[str, GpuNode] = field(init=False, repr=False, compare=False)
     by_workload: Mapping[WorkloadName, list[GpuPod]] = field(init=False, repr=False, compare=False)
 

@@ -46,6 +46,8 @@ KINDS = (
     ),
 )
 
+RULES = ("HorizontalPodAutoscaler", "ScaledObject", "PodDisruptionBudget")  # that keep replicas
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterObjects:
@@ -64,6 +66,19 @@ def objects_of(items: Iterable[KubeObject]) -> ClusterObjects:
     for item in items:
         lists.setdefault(str(item.get("kind", "")), {})[namespace_of(item), name_of(item)] = item
     return ClusterObjects({kind: tuple(found.values()) for kind, found in lists.items()})
+
+
+def name_absent(objects: ClusterObjects) -> ClusterObjects:
+    """Adds a sentence on rules of which a file has no object: the cluster may have none, or nobody asked for them."""
+    absent = [resource for resource in KINDS if resource.kind in RULES and not objects.of(resource.kind)]
+    if not absent or not objects.of("Node"):
+        return objects
+    figure = UnknownFigure(
+        f"list of {', '.join(resource.display_name for resource in absent)}",
+        "the objects given have none, and savings take for granted that the cluster has none",
+        f"give kubectl get {','.join(resource.plural for resource in absent)} as well",
+    )
+    return ClusterObjects(objects.lists, (*objects.unread, figure))
 
 
 def read_field(item: Any, *path: str) -> Any:

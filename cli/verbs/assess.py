@@ -137,7 +137,7 @@ def _token(file: str | None) -> str:
 def _read(args: argparse.Namespace) -> tuple[ClusterObjects, PriceList | None]:
     """Returns the objects of the cluster, and the prices that its owner gives."""
     from clusters.demo import PRICES_NAME, read_demo
-    from clusters.objects import objects_of
+    from clusters.objects import name_absent, objects_of
 
     if sum((bool(args.demo), bool(args.files), bool(args.context or args.kubeconfig))) > 1:
         raise Failed("give one of --demo, -f, or --context and --kubeconfig: each is a cluster")
@@ -147,7 +147,7 @@ def _read(args: argparse.Namespace) -> tuple[ClusterObjects, PriceList | None]:
         return objects, prices or _prices(PRICES_NAME, text)
     if args.files:
         files = sources.read(args.files, recursive=args.recursive)
-        return objects_of(item for name, text in files for item in _items(name, text)), prices
+        return name_absent(objects_of(item for name, text in files for item in _items(name, text))), prices
     return _read_cluster(args), prices
 
 

@@ -7,7 +7,16 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 from clusters.estate import NOTHING, ClusterWorkload, Estate, GpuNode, GpuPod, UnknownFigure, WorkloadName
-from clusters.objects import ClusterObjects, KubeObject, name_of, namespace_of, read_list, read_mapping, read_text
+from clusters.objects import (
+    KINDS,
+    ClusterObjects,
+    KubeObject,
+    name_of,
+    namespace_of,
+    read_list,
+    read_mapping,
+    read_text,
+)
 from clusters.reading.autoscalers import read_autoscalers
 from clusters.reading.gpu_nodes import read_node
 from clusters.reading.owners import REPLICA_LABEL, OwnedPod, OwnerIndex
@@ -67,6 +76,7 @@ def read_estate(objects: ClusterObjects) -> Estate:
             *_unknown_holders(nodes, held),
             *(found for each in workloads for found in _unknown_scale(each)),
         ),
+        unread_kinds=frozenset(resource.kind for resource in KINDS if resource.kind not in objects.lists),
     )
 
 

@@ -30,7 +30,7 @@ def read_autoscalers(objects: ClusterObjects) -> dict[WorkloadName, Autoscaler]:
         found[_target(item, "Deployment")] = Autoscaler(
             "ScaledObject" if keda else "HorizontalPodAutoscaler",
             keda or name_of(item),
-            _bound(item, "minReplicas", 1),
+            _least_by_hpa(item, is_of_keda=bool(keda)),
             _bound(item, "maxReplicas", 1),
             tuple(_metrics(item)),
         )
@@ -45,6 +45,12 @@ def read_autoscalers(objects: ClusterObjects) -> dict[WorkloadName, Autoscaler]:
             is_paused=any(annotations.get(pause) not in (None, "", "false") for pause in PAUSES),
         )
     return found
+
+
+def _least_by_hpa(item: KubeObject, *, is_of_keda: bool) -> int:
+    """Returns the lower bound. No HPA of KEDA's says less than 1: where its ScaledObject is not read, it may say 0."""
+    least = _bound(item, "minReplicas", 1)
+    return 0 if is_of_keda and least == 1 else least
 
 
 def _target(item: KubeObject, usual: str) -> WorkloadName:

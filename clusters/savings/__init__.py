@@ -14,7 +14,7 @@ from fractions import Fraction
 from clusters.bill import Bill
 from clusters.estate import NOTHING, Estate, UnknownFigure, WorkloadName
 from clusters.measured import LatencyPromise, MeasuredLoads
-from clusters.savings.floors import ReplicaRules, draw_rules
+from clusters.savings.floors import ReplicaRules, draw_rules, find_unread
 from clusters.savings.kinds import draw_kinds
 from clusters.savings.limit import bound_nano_per_hour
 from clusters.savings.needs import LoadNeed, find_need
@@ -139,7 +139,7 @@ def find_savings(
         moves=packed.moves,
         limit_nano_per_hour=limits[0],
         wide_limit_nano_per_hour=max(limits),
-        unknown=(*measured.unknown, *_unknown(workloads), *_unknown_nodes(estate, measured)),
+        unknown=(*measured.unknown, *_unknown_rules(estate), *_unknown(workloads), *_unknown_nodes(estate, measured)),
     )
 
 
@@ -180,6 +180,12 @@ def _unknown(workloads: tuple[ReplicaSaving, ...]) -> list[UnknownFigure]:
         for each in workloads
         if isinstance(each.need, str) and each.now
     ]
+
+
+def _unknown_rules(estate: Estate) -> list[UnknownFigure]:
+    unread = find_unread(estate)
+    reason = f"not read, and they may keep replicas: {unread}; so all replicas and nodes stay"
+    return [UnknownFigure("what can be saved", reason, "allow `get` and `list` of them")] if unread else []
 
 
 def _unknown_nodes(estate: Estate, measured: MeasuredLoads) -> list[UnknownFigure]:

@@ -13,6 +13,11 @@ from clusters.savings.needs import LoadNeed
 
 MOVABLE = ("Deployment", "ReplicaSet")
 IN_ORDER = ("StatefulSet", "LeaderWorkerSet")  # the last replica goes first
+# What must be read before a replica may go or move.
+NEEDED_KINDS = (
+    "Pod", "Deployment", "StatefulSet", "LeaderWorkerSet", "HorizontalPodAutoscaler", "ScaledObject",
+    "PodDisruptionBudget",
+)  # fmt: skip
 HOST = "kubernetes.io/hostname"
 
 
@@ -30,6 +35,11 @@ class ReplicaRules:
     most: int = 0  # that may stand at once
     most_per_node: int | None = None
     extra_room: int = 0  # replicas beyond those of now that cannot be packed freely and may come back
+
+
+def find_unread(estate: Estate) -> str:
+    """Returns which lists are missing that may keep any replica or node; empty: none."""
+    return ", ".join(kind for kind in NEEDED_KINDS if kind in estate.unread_kinds)
 
 
 def draw_rules(workload: ClusterWorkload, pods: Sequence[GpuPod], estate: Estate, need: LoadNeed | str) -> ReplicaRules:
@@ -86,6 +96,8 @@ def _find_obstacle(workload: ClusterWorkload, pods: Sequence[GpuPod], estate: Es
         return f"a {workload.name.kind} is not scaled by replicas"
     if workload.replicas is None:
         return "its object could not be read"
+    if unread := find_unread(estate):
+        return f"not read: {unread}"
     if workload.ready != workload.replicas or workload.running != workload.replicas or workload.waiting_pods:
         return f"{workload.ready} of {workload.replicas} replicas are ready"
     if any(pod.devices for pod in pods):

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from clusters.bill import NodePrice
 from clusters.estate import NOTHING, Estate, GpuNode, GpuPod, WorkloadName
 from clusters.measured import MeasuredSeries
-from clusters.savings.floors import ReplicaRules, class_key
+from clusters.savings.floors import ReplicaRules, class_key, find_unread
 from clusters.savings.packing import AlikeNodes, PackedNode
 
 
@@ -31,6 +31,7 @@ def draw_kinds(
     coming = list(_coming(estate, rules))
     scaled = {each.name for each in estate.workloads if each.is_scalable}
     sizes = {each.name: each.slots_per_replica for each in estate.workloads}
+    are_rules_read = not find_unread(estate)
     for members in groups.values():
         kept = _kept_for_passing([node for node, _ in members], pods, scaled, passing_gpus)
         here = {node.name for node, _ in members}
@@ -41,7 +42,12 @@ def draw_kinds(
                     name=node.name,
                     slots=slots,
                     nano_per_hour=price.nano_per_hour or 0,
-                    may_go=bool(price.nano_per_hour) and not price.is_committed and node.name not in kept,
+                    may_go=(
+                        are_rules_read
+                        and bool(price.nano_per_hour)
+                        and not price.is_committed
+                        and node.name not in kept
+                    ),
                     takes_pods=node.is_ready and not node.is_cordoned and node.name not in kept,
                 )
                 for (node, price), slots in zip(members, offered, strict=True)

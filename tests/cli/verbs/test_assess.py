@@ -50,6 +50,17 @@ def test_objects_as_kubectl_writes_them_are_assessed(tmp_path: Path, capsys: pyt
     assert [line.split() for line in out.splitlines()[:24]] == [line.split() for line in shown.splitlines()[:24]]
 
 
+def test_rules_of_which_a_file_has_no_object_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "objects.json"
+    rules = ("PodDisruptionBudget", "ScaledObject")
+    file.write_text(json.dumps([item for item in demo.items() if item["kind"] not in rules]))
+    _, out, _ = called(["-f", str(file)], capsys)
+    assert (
+        "- list of scaledobjects.keda.sh, poddisruptionbudgets.policy: the objects given have none, and savings" in out
+    )
+    assert "give kubectl get scaledobjects,poddisruptionbudgets as well" in out
+
+
 def test_what_is_unknown_is_said_once_for_all_nodes_alike(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "objects.json"
     nodes = [node(f"n{at}", 8, "NVIDIA-L4", "own") for at in range(5)]

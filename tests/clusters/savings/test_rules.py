@@ -6,11 +6,26 @@ from typing import Any
 
 import pytest
 
+from clusters.bill import draw_bill
 from clusters.measured import LatencyPromise, MeasuredLoads
+from clusters.objects import ClusterObjects, objects_of
+from clusters.price_list import read_examples, read_prices
+from clusters.reading import read_estate
 from clusters.savings import find_savings
 from clusters.savings.floors import class_key
 from tests.clusters.made_up import apart, autoscaler, budget, deployment, leader_worker_set, node, pod, pod_spec
-from tests.clusters.savings.fleets import STEPS, assessed, day, even, nodes, of_workload, savings_of, served
+from tests.clusters.savings.fleets import (
+    PRICES,
+    STEPS,
+    assessed,
+    day,
+    even,
+    named,
+    nodes,
+    of_workload,
+    savings_of,
+    served,
+)
 
 # Ten a second is served by one of four for an hour: so one is enough, and two with a node lost.
 ONE_IS_ENOUGH = even(10.0, 4, few=dict.fromkeys(range(40, 44), 1))
@@ -141,3 +156,16 @@ def test_nodes_of_another_pool_take_no_pods() -> None:
     assert class_key(estate, "a0") != class_key(estate, "b0")
     items += [*served("search", ["a0"]), *served("ranker", ["b0"])]
     assert not savings_of(items, {"search": even(1.0, 1), "ranker": even(1.0, 1)}).nodes
+
+
+@pytest.mark.parametrize("kind", ["HorizontalPodAutoscaler", "ScaledObject", "PodDisruptionBudget", "Pod"])
+def test_all_stays_where_a_list_that_may_keep_it_was_not_read(kind: str) -> None:
+    lists = objects_of([*nodes(4, 2), *served("search", SPREAD), *served("ranker", ["n0"])]).lists
+    estate = read_estate(ClusterObjects({name: found for name, found in lists.items() if name != kind}))
+    bill = draw_bill(estate, read_examples(), read_prices(PRICES, "prices.yaml"))
+    passing = {each.name: (0.0,) * STEPS for each in estate.nodes}
+    loads = {named("search"): ONE_IS_ENOUGH, named("ranker"): even(10.0, 1)}
+    measured = MeasuredLoads(0.0, 900, STEPS, "test", loads, passing)
+    savings = find_savings(estate, bill, measured, {})
+    assert (savings.nano_per_hour, savings.gpus_freed) == (0, 0)
+    assert f"they may keep replicas: {kind}; so all replicas and nodes stay" in str(savings.unknown[0])
