@@ -1,24 +1,20 @@
-"""Lists the objects of a cluster from its API server, by GET alone; the only module that knows the Kubernetes client.
+"""Lists the objects of a cluster from its API server, by GET alone.
 
 A list that fails leaves the others alone: it is missing from what is returned, with a sentence that says why.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
 import httpx2
-import msgspec
-import yaml
-from lightkube.config.client_adapter import Client, ConnectionParams
-from lightkube.config.kubeconfig import DEFAULT_KUBECONFIG, SERVICE_ACCOUNT, KubeConfig, SingleConfig
+from lightkube.config.kubeconfig import SingleConfig
 from lightkube.core.exceptions import ConfigError
 
+from clusters.addresses import show_origin
 from clusters.estate import UnknownFigure
+from clusters.kubeconfigs import ClusterUnreachable, connect
 from clusters.objects import (
     KINDS,
     ClusterObjects,
@@ -29,34 +25,26 @@ from clusters.objects import (
     read_text,
     read_whole,
 )
+from clusters.plugin_tokens import TokenFailed
 from clusters.trimming import trim
 
 PAGE_OBJECTS = 500
-REQUEST_SECONDS = 60.0
 RESTARTS = 3  # of a list whose continuation has expired
 RETRIES = 6  # of one page
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0  # whatever the server asks for
 
-# What lightkube and its parsers raise on a kubeconfig of another shape.
-UNUSABLE = (
-    ConfigError, OSError, yaml.YAMLError, msgspec.MsgspecError, ValueError, LookupError, TypeError, AttributeError,
-)  # fmt: skip
-
 Pause = Callable[[float], None]
 Progress = Callable[[str, int, int | None], None]  # kind, objects read, objects left if known
-
-
-class ClusterUnreachable(Exception):
-    """Nothing of the cluster can be read; the message says why and what to do."""
 
 
 class NotListed(Exception):
     """One list cannot be read: `reason`, and what it takes."""
 
-    def __init__(self, reason: str, remedy: str, *, is_absent: bool = False) -> None:
+    def __init__(self, reason: str, remedy: str, *, is_absent: bool = False, is_last: bool = False) -> None:
         super().__init__(reason)
         self.reason, self.remedy, self.is_absent = reason, remedy, is_absent
+        self.is_last = is_last  # no other list can be read either
 
 
 class ListedPage(NamedTuple):
@@ -67,80 +55,28 @@ class ListedPage(NamedTuple):
     left: int | None
 
 
-def choose_cluster(context: str | None, kubeconfig: str | None, environment: Mapping[str, str]) -> SingleConfig:
-    """Returns the cluster of the context in the kubeconfig, else of the pod that this process runs in."""
-    named = kubeconfig or environment.get("KUBECONFIG") or ""
-    paths = [kubeconfig] if kubeconfig else [path for path in named.split(os.pathsep) if path] or [DEFAULT_KUBECONFIG]
-    files = [path for path in map(str, paths) if Path(path).expanduser().is_file()]
-    if kubeconfig and not files:
-        raise ClusterUnreachable(f"there is no kubeconfig {kubeconfig}")
-    try:
-        if not files and Path(SERVICE_ACCOUNT).is_dir() and not context:
-            return _of(KubeConfig.from_service_account(), None)
-        configs = [KubeConfig.from_file(path) for path in files]
-        config = next((each for each in configs if _has(each, context)), None)
-        if config is not None:
-            return _of(config, context)
-    except (
-        ConfigError,
-        OSError,
-        yaml.YAMLError,
-        msgspec.MsgspecError,
-        ValueError,
-        LookupError,
-        TypeError,
-        AttributeError,
-    ) as error:
-        raise ClusterUnreachable(f"the kubeconfig cannot be used: {_one_line(error)}") from None
-    if not files:
-        raise ClusterUnreachable(
-            f"there is no kubeconfig ({', '.join(map(str, paths))}), and this process runs in no pod of a cluster; "
-            "give one with --kubeconfig, or objects with -f"
-        )
-    known = sorted({name for each in configs for name in each.contexts})
-    wanted = f"no context {context!r}" if context else "no current context"
-    raise ClusterUnreachable(f"{', '.join(files)} has {wanted}; it has {', '.join(known) or 'none'}")
-
-
-def _has(config: KubeConfig, context: str | None) -> bool:
-    return context in config.contexts if context else config.current_context in config.contexts
-
-
-def _of(config: KubeConfig, context: str | None) -> SingleConfig:
-    found = config.get(context)
-    if found is None:
-        raise ConfigError("it names no cluster")
-    return found
-
-
 def read_cluster(config: SingleConfig, pause: Pause, progress: Progress) -> ClusterObjects:
-    """Reads every list that an estate is made of, one after the other."""
+    """Reads every list that an estate is made of, one after the other, until the server cannot be reached."""
     lists: dict[str, tuple[KubeObject, ...]] = {}
     unread: list[UnknownFigure] = []
-    try:
-        client = Client(config, ConnectionParams(timeout=httpx2.Timeout(REQUEST_SECONDS)))
-    except (ConfigError, OSError, ValueError) as error:
-        raise ClusterUnreachable(f"the kubeconfig cannot be used: {_one_line(error)}") from None
-    with client:
+    last: NotListed | None = None
+    with connect(config) as client:
         for resource in KINDS:
             try:
+                if last:
+                    raise last
                 lists[resource.kind] = _read_list(client, resource, pause, progress)
             except NotListed as failed:
                 if failed.is_absent:  # such objects do not exist in this cluster
                     lists[resource.kind] = ()
                     continue
+                last = failed if failed.is_last else None
                 reason = f"{failed.reason}, so it is unknown {resource.needed_for}"
                 unread.append(UnknownFigure(f"list of {resource.display_name}", reason, failed.remedy))
     if not any(lists.values()):
         reasons = unread[0] if unread else "it has neither nodes nor pods"
-        raise ClusterUnreachable(f"nothing could be read of {_address(config)}: {reasons}")
+        raise ClusterUnreachable(f"nothing could be read of {show_origin(config.cluster.server)}: {reasons}")
     return ClusterObjects(lists, tuple(unread))
-
-
-def _address(config: SingleConfig) -> str:
-    """Returns the server's address without what a URL may hold besides."""
-    parts = urlsplit(config.cluster.server)
-    return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}"
 
 
 def _read_list(
@@ -195,13 +131,15 @@ def _page(client: httpx2.Client, path: str, continuation: str, pause: Pause) -> 
             pause(seconds)
         try:
             response = client.get(path, params=parameters)
-        except ConfigError as error:
-            raise NotListed(f"no token: {_one_line(error)}", "sign in to the cluster again") from None
-        except (httpx2.HTTPError, OSError) as error:
-            reason, seconds = _one_line(error), min(LONGEST_PAUSE_SECONDS, 2.0**attempt)
-            if isinstance(error, httpx2.ConnectError):
-                break  # nobody is there, or somebody with another certificate
-            continue
+        except TokenFailed as failed:
+            raise NotListed(f"no token: {failed.reason}", failed.remedy, is_last=True) from None
+        except httpx2.LocalProtocolError:  # its text repeats the token
+            raise NotListed("no header can carry the token", "sign in to the cluster again", is_last=True) from None
+        except httpx2.HTTPError as error:  # nobody is there, or somebody with another certificate or protocol
+            reason = f"the server did not answer: {_one_line(error)}"
+            raise NotListed(reason, "try again when it can be reached", is_last=True) from None
+        except (ConfigError, OSError, ValueError):
+            raise NotListed("the token's file cannot be read", "sign in to the cluster again", is_last=True) from None
         if response.status_code == 200:
             return _read_page(response)
         if response.status_code == 410 and continuation:
@@ -216,7 +154,7 @@ def _page(client: httpx2.Client, path: str, continuation: str, pause: Pause) -> 
 def _read_page(response: httpx2.Response) -> ListedPage:
     try:
         found = response.json()
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     items = read_field(found, "items")
     if not isinstance(items, list):
@@ -230,7 +168,7 @@ def _read_page(response: httpx2.Response) -> ListedPage:
 def _refusal(response: httpx2.Response) -> str:
     try:
         said: Any = response.json()
-    except ValueError:
+    except (ValueError, RecursionError):
         said = None
     return f"{response.status_code} {read_text(said, 'message') or response.reason_phrase}".strip()
 

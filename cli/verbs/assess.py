@@ -152,7 +152,8 @@ def _read(args: argparse.Namespace) -> tuple[ClusterObjects, PriceList | None]:
 
 
 def _read_cluster(args: argparse.Namespace) -> ClusterObjects:
-    from clusters.api_server import ClusterUnreachable, choose_cluster, read_cluster
+    from clusters.api_server import read_cluster
+    from clusters.kubeconfigs import ClusterUnreachable, choose_cluster
 
     try:
         config = choose_cluster(args.context, args.kubeconfig, os.environ)

@@ -29,6 +29,7 @@ PLURALS = {
     "ResourceClaim": "/apis/resource.k8s.io/v1beta1/resourceclaims",
 }
 TOKEN = "a-token"
+HANG_UP = -1  # in place of a status
 
 
 class ListServer(ThreadingHTTPServer):
@@ -81,6 +82,9 @@ class _Handler(BaseHTTPRequestHandler):
             return self._status(401, {}, "Unauthorized")
         if self.server.answers[parts.path]:
             status, headers, message = self.server.answers[parts.path].pop(0)
+            if status == HANG_UP:
+                self.close_connection = True
+                return None
             if status:  # 0: this one is answered as usual
                 return self._status(status, headers, message)
         found = self.server.lists.get(parts.path)

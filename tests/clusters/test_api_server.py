@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
 from cli.main import main
-from clusters.api_server import PAGE_OBJECTS, ClusterUnreachable, choose_cluster, read_cluster
+from clusters.api_server import PAGE_OBJECTS, read_cluster
+from clusters.kubeconfigs import ClusterUnreachable, choose_cluster
 from clusters.objects import ClusterObjects, objects_of
 from clusters.reading import read_estate
 from tests.clusters import demo
-from tests.clusters.list_server import ListServer, serving
+from tests.clusters.list_server import HANG_UP, ListServer, serving
 from tests.clusters.made_up import deployment, node, pod_spec
 
 PODS = "/api/v1/pods"
@@ -151,31 +154,30 @@ def test_a_cluster_is_assessed_by_its_context(
     assert captured.err == ""
 
 
-A_CONTEXT = '"contexts": [{"name": "a", "context": {"cluster": "c"}}]'
+def test_a_server_that_speaks_something_else_is_asked_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with serving([]) as server, socket.create_server(("127.0.0.1", 0)) as listener:
+        file = server.kubeconfig(tmp_path, url=f"http://127.0.0.1:{listener.getsockname()[1]}")
+        greeted = Thread(target=_greet, args=(listener,))
+        greeted.start()
+        assert main(["assess", "--kubeconfig", str(file)]) == 4  # a second request would wait for an answer
+        greeted.join()
+    said = capsys.readouterr().err
+    assert "list of nodes: the server did not answer: RemoteProtocolError" in said
+    assert said.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("text", "context", "message"),
-    [
-        ('{"clusters": [], "contexts": []}', None, "has no current context; it has none"),
-        (f'{{"clusters": [], {A_CONTEXT}}}', "b", "no context 'b'; it has a"),
-        (f'{{"current-context": "a", "clusters": [], {A_CONTEXT}}}', None, "the kubeconfig cannot be used"),
-        ('{"clusters": [{"name": "c", "cluster": 3}]}', None, "the kubeconfig cannot be used"),
-        ("3", None, "the kubeconfig cannot be used"),
-        ("{", None, "the kubeconfig cannot be used"),
-    ],
-)
-def test_a_kubeconfig_that_names_no_cluster_is_refused(
-    text: str, context: str | None, message: str, tmp_path: Path
-) -> None:
-    file = tmp_path / "kubeconfig"
-    file.write_text(text)
-    with pytest.raises(ClusterUnreachable, match=message):
-        choose_cluster(context, str(file), {})
+def _greet(listener: socket.socket) -> None:
+    with listener.accept()[0] as connection:
+        listener.close()
+        connection.recv(4096)
+        connection.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")
 
 
-def test_without_a_kubeconfig_the_verb_says_what_to_give(tmp_path: Path) -> None:
-    with pytest.raises(ClusterUnreachable, match="give one with --kubeconfig, or objects with -f"):
-        choose_cluster(None, None, {"KUBECONFIG": str(tmp_path / "absent")})
-    with pytest.raises(ClusterUnreachable, match="there is no kubeconfig absent"):
-        choose_cluster(None, "absent", {})
+def test_lists_after_one_that_no_server_answers_are_not_asked_for(tmp_path: Path) -> None:
+    with serving([node("n1", 4, "NVIDIA-L4", "own")]) as server:
+        server.answers[PODS] = [(HANG_UP, {}, "")]
+        found = Reading(server, tmp_path)
+        assert [path.split("?")[0] for _, path in server.requests] == ["/api/v1/nodes", PODS]
+    assert len(found.objects.of("Node")) == 1
+    assert len(found.unread) == 11
+    assert found.pauses == []

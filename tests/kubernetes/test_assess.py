@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from cli.main import main
-from clusters.api_server import PAGE_OBJECTS, choose_cluster, read_cluster
+from clusters.api_server import PAGE_OBJECTS, read_cluster
 from clusters.estate import Estate
+from clusters.kubeconfigs import choose_cluster
 from clusters.objects import ClusterObjects, objects_of
 from clusters.reading import read_estate
 from tests.clusters import demo

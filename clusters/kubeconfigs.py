@@ -1,0 +1,108 @@
+"""Finds the cluster that a kubeconfig names and connects to it; faults name the file and never repeat its text."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import httpx2
+import msgspec
+import yaml
+from lightkube.config.client_adapter import Client, ConnectionParams
+from lightkube.config.kubeconfig import DEFAULT_KUBECONFIG, SERVICE_ACCOUNT, KubeConfig, SingleConfig
+from lightkube.config.models import User
+from lightkube.core.exceptions import ConfigError
+
+from clusters.addresses import AddressRefused, check_address
+from clusters.plugin_tokens import PluginToken, is_token
+
+REQUEST_SECONDS = 60.0
+CONNECT_SECONDS = 10.0
+
+
+class ClusterUnreachable(Exception):
+    """Nothing of the cluster can be read; the message says why and what to do."""
+
+
+def choose_cluster(context: str | None, kubeconfig: str | None, environment: Mapping[str, str]) -> SingleConfig:
+    """Returns the cluster of the context in the kubeconfig, else of the pod that this process runs in."""
+    named = kubeconfig or environment.get("KUBECONFIG") or ""
+    paths = [kubeconfig] if kubeconfig else [path for path in named.split(os.pathsep) if path] or [DEFAULT_KUBECONFIG]
+    files = [path for path in map(str, paths) if Path(path).expanduser().is_file()]
+    if kubeconfig and not files:
+        raise ClusterUnreachable(f"there is no kubeconfig {kubeconfig}")
+    if not files and Path(SERVICE_ACCOUNT).is_dir() and not context:
+        try:
+            return _of(KubeConfig.from_service_account(), "default", SERVICE_ACCOUNT)
+        except (ConfigError, OSError, LookupError, ValueError):
+            raise ClusterUnreachable(f"the service account in {SERVICE_ACCOUNT} cannot be used") from None
+    if not files:
+        raise ClusterUnreachable(
+            f"there is no kubeconfig ({', '.join(map(str, paths))}), and this process runs in no pod of a cluster; "
+            "give one with --kubeconfig, or objects with -f"
+        )
+    configs = [_load(path) for path in files]
+    for file, config in zip(files, configs, strict=True):
+        name = context or config.current_context
+        if name in config.contexts:
+            return _of(config, name, file)
+    known = sorted({name for each in configs for name in each.contexts})
+    wanted = f"no context {context!r}" if context else "no current context"
+    raise ClusterUnreachable(f"{', '.join(files)} has {wanted}; it has {', '.join(known) or 'none'}")
+
+
+def _load(file: str) -> KubeConfig:
+    try:
+        return KubeConfig.from_file(file)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise ClusterUnreachable(f"the kubeconfig {file} is not YAML{place}") from None
+    except OSError as error:
+        raise ClusterUnreachable(f"the kubeconfig {file} cannot be read: {error.strerror}") from None
+    except msgspec.ValidationError as error:
+        raise ClusterUnreachable(f"the kubeconfig {file} has an entry of another shape: {error}") from None
+    except (ConfigError, yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        shape = "lists of clusters, contexts and users, each entry with its name"
+        raise ClusterUnreachable(f"the kubeconfig {file} cannot be used: it needs {shape}") from None
+
+
+def _of(config: KubeConfig, name: str, file: str) -> SingleConfig:
+    """Returns the cluster of a context; whatever it names is there."""
+    chosen = config.contexts[name]
+    for kind, entry, known in (("cluster", chosen.cluster, config.clusters), ("user", chosen.user, config.users)):
+        if entry and entry not in known:
+            raise ClusterUnreachable(f"the context {name} of {file} names the {kind} {entry!r}, which {file} lacks")
+    found = config.get(name)
+    if found is None:
+        raise ClusterUnreachable(f"the context {name} of {file} names no cluster")
+    user = found.user or User()
+    try:
+        check_address(found.cluster.server)
+    except AddressRefused as refused:
+        raise ClusterUnreachable(f"the cluster {chosen.cluster} of {file} has no usable server: {refused}") from None
+    for path in filter(None, (found.cluster.certificate_auth, user.client_cert, user.client_key, user.token_file)):
+        if not Path(found.abs_file(path)).is_file():
+            raise ClusterUnreachable(f"{file} names the file {path}, which does not exist")
+    if user.token and not is_token(user.token):
+        raise ClusterUnreachable(f"the token of the user {chosen.user} of {file} is not a line of ASCII without spaces")
+    return found._replace(user=user)
+
+
+def connect(config: SingleConfig) -> httpx2.Client:
+    """Returns a client that sends what the cluster's user has."""
+    where = config.fname or SERVICE_ACCOUNT
+    try:
+        timeout = httpx2.Timeout(REQUEST_SECONDS, connect=CONNECT_SECONDS)
+        client = Client(config, ConnectionParams(timeout=timeout))
+    except ConfigError as error:
+        raise ClusterUnreachable(f"the kubeconfig {where} cannot be used: {error}") from None
+    except (OSError, ValueError, TypeError):
+        raise ClusterUnreachable(f"the certificates that {where} names cannot be used") from None
+    except httpx2.InvalidURL:
+        raise ClusterUnreachable(f"the server of {where}, or a proxy of the environment, is no URL") from None
+    user = config.user or User()
+    if user.exec and not user.token and not user.token_file:
+        client.auth = PluginToken(config, user.exec)
+    return client
