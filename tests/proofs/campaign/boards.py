@@ -59,6 +59,21 @@ def put_boards(node: CampaignNode, boards: Sequence[Board]) -> None:
     node.lost.clear()
 
 
+def order_boards(node: CampaignNode) -> None:
+    """Orders a node's boards by the indexes that its agent must give them by what its folder knows.
+
+    An index stays at its place, else with its board; what is left is ordered by place. Only an older folder on a bus
+    that was renumbered since makes this another order than that of the places.
+    """
+    boards, known = boards_of(node), node.folder.node_record().gpus
+    at = {board.pci: board.uuid for board in boards}
+    order = {index: at[gpu.place] for index, gpu in known.items() if gpu.place in at}
+    left = {board.uuid for board in boards} - set(order.values())
+    order |= {index: gpu.uuid for index, gpu in known.items() if index not in order and gpu.uuid in left}
+    rest = iter([board.uuid for board in boards if board.uuid not in order.values()])
+    node.uuids = tuple(order[index] if index in order else next(rest) for index in range(len(boards)))
+
+
 def power_on(node: CampaignNode) -> None:
     """Starts the agent from what is in the folder, under a number above every earlier one, as clocks give it."""
     earlier = node.memory.incarnation

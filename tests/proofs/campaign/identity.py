@@ -1,7 +1,7 @@
 """Faults of identity: other UUIDs or places of GPUs, a lost or an older state folder, a name used again, another boot.
 
 Each strikes while the node is off. Invariant I9: a node that is heard knows every device that is there by its place,
-and the control plane knows it as the node does.
+or by its board if its folder knows no place any more, and the control plane knows it as the node does.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from tests.proofs.campaign.boards import (
     boards_of,
     change_boot,
     lose_state,
+    order_boards,
     other_board,
     power_off,
     power_on,
@@ -128,9 +129,10 @@ class IdentityFaults(CampaignFaults):
             self._snapshots[node.name] = take_snapshot(node)
         power_off(node)
         put_boards(node, boards)
+        change(node.folder.path)
+        order_boards(node)
         for gpu in gone:
             node.lose(gpu)
-        change(node.folder.path)
         power_on(node)
         self._marks.pop(node.name, None)  # an older folder does not know what the agent has seen
         self.simulation.post.silence([node.name], self.simulation.post.lines[node.name].how)
