@@ -14,11 +14,12 @@ from fractions import Fraction
 from clusters.bill import Bill
 from clusters.estate import NOTHING, Estate, UnknownFigure, WorkloadName
 from clusters.measured import LatencyPromise, MeasuredLoads
+from clusters.savings.arrangement import AlikeNodes, Arrangement
 from clusters.savings.floors import ReplicaRules, draw_rules, find_unread
 from clusters.savings.kinds import draw_kinds
 from clusters.savings.limit import bound_nano_per_hour
 from clusters.savings.needs import LoadNeed, find_need
-from clusters.savings.packing import AlikeNodes, Arrangement, bound_freed_nodes, free_nodes
+from clusters.savings.packing import bound_freed_nodes, free_nodes
 
 MEASURE = "give --prometheus, which has its requests, latency and ready replicas"
 

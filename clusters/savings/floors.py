@@ -34,6 +34,7 @@ class ReplicaRules:
     is_in_order: bool = False  # the last replica goes first
     most: int = 0  # that may stand at once
     most_per_node: int | None = None
+    serving: int = 0  # that serve its peak, or all where that is unknown; 0: nothing restarts them
     extra_room: int = 0  # replicas beyond those of now that cannot be packed freely and may come back
 
 
@@ -58,7 +59,8 @@ def draw_rules(workload: ClusterWorkload, pods: Sequence[GpuPod], estate: Estate
             most = max(most, workload.replicas or 0)
         return ReplicaRules(
             workload.name, now, now, now - together, (reason,), is_movable, most=now,
-            most_per_node=_most_per_node(workload), extra_room=max(0, most - now),
+            most_per_node=_most_per_node(workload), serving=now if workload.is_scalable else 0,
+            extra_room=max(0, most - now),
         )  # fmt: skip
     most = max(now, min(need.most_ready, scaler.most)) if scaler else now
     floors = [(need.peak_replicas, _peak_reason(need, now)), (1, "one stays")]
@@ -78,6 +80,7 @@ def draw_rules(workload: ClusterWorkload, pods: Sequence[GpuPod], estate: Estate
         is_in_order=workload.name.kind in IN_ORDER,
         most=most,
         most_per_node=_most_per_node(workload),
+        serving=max(need.peak_replicas, 1),
         extra_room=min(wanted, most) - (least if now else 0),
     )
 

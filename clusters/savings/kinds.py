@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from clusters.bill import NodePrice
 from clusters.estate import NOTHING, Estate, GpuNode, GpuPod, WorkloadName
 from clusters.measured import MeasuredSeries
+from clusters.savings.arrangement import AlikeNodes, PackedNode
 from clusters.savings.floors import ReplicaRules, class_key, find_unread
-from clusters.savings.packing import AlikeNodes, PackedNode
 
 
 def draw_kinds(
@@ -75,7 +75,7 @@ def _rules_here(
     if places <= here:
         return rule
     count = len({pod.replica for node in places & here for pod in pods[node] if pod.workload == rule.name})
-    return ReplicaRules(rule.name, count, count, 0, rule.reasons, most_per_node=rule.most_per_node)
+    return ReplicaRules(rule.name, count, count, 0, rule.reasons, most_per_node=rule.most_per_node, serving=count)
 
 
 def _coming(estate: Estate, rules: Mapping[WorkloadName, ReplicaRules]) -> Iterator[GpuPod]:

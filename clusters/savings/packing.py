@@ -4,56 +4,16 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil
 
 from clusters.estate import GpuPod, WorkloadName
+from clusters.savings.arrangement import AlikeNodes, Arrangement, PackedNode, Slots, find_place
 from clusters.savings.floors import ReplicaRules
+from clusters.savings.node_loss import count_after_loss, keeps_serving
 
-Slots = Mapping[str, int]
 # Limits of the work, so that many pods take no longer: for an order of nodes, and to place all pods once.
 PODS_PLACED, LEAST_TRIES, PLACES_TRIED = 40_000, 16, 200_000
-
-
-@dataclass(frozen=True, slots=True)
-class PackedNode:
-    """A node of the kind: what it offers, and whether it may come free and may take more."""
-
-    name: str
-    slots: Slots
-    nano_per_hour: int  # that its end saves
-    may_go: bool
-    takes_pods: bool
-
-
-@dataclass(frozen=True, slots=True)
-class AlikeNodes:
-    """Nodes between which pods may move, with all that stands on them and all that waits for room on them."""
-
-    nodes: tuple[PackedNode, ...]
-    pods: tuple[GpuPod, ...]  # with a node
-    waiting: tuple[GpuPod, ...]  # that would take a place here
-    rules: Mapping[WorkloadName, ReplicaRules]
-    sizes: Mapping[WorkloadName, Slots]  # of a replica that may move
-
-
-@dataclass(slots=True)
-class Arrangement:
-    """How replicas stand once some nodes are gone."""
-
-    free: dict[str, Counter[str]]
-    replicas: dict[WorkloadName, dict[str, frozenset[str]]]  # workload -> replica -> the nodes that it needs
-    added: int = 0
-
-    def count(self, workload: WorkloadName) -> int:
-        return len(self.replicas[workload])
-
-    def on_node(self, workload: WorkloadName) -> Counter[str]:
-        return Counter(node for nodes in self.replicas.get(workload, {}).values() for node in nodes)
-
-    def survivors(self, workload: WorkloadName) -> int:
-        """Returns how many replicas stay when the node that matters most to them is lost."""
-        return self.count(workload) - max(self.on_node(workload).values(), default=0)
 
 
 def arrange(kind: AlikeNodes, gone: frozenset[str]) -> Arrangement | None:
@@ -88,16 +48,15 @@ def _arrange(kind: AlikeNodes, gone: frozenset[str], *, afresh: bool) -> Arrange
             return None
     takers = [node.name for node in kind.nodes if node.takes_pods and node.name not in gone]
     by_size = sorted(found.replicas, key=lambda name: (-max(kind.sizes.get(name, {}).values(), default=0), name))
-    beside: dict[WorkloadName, Counter[str]] = {}
     for pod in sorted(kind.waiting, key=lambda pod: (-sum(pod.slots.values()), pod.namespace, pod.name)):
-        on_node = beside.setdefault(pod.workload, found.on_node(pod.workload))
-        place = _put(found.free, takers, pod.slots, on_node, kind.rules[pod.workload].most_per_node)
+        taken_already = found.waiting.setdefault(pod.workload, Counter())
+        on_node = found.on_node(pod.workload) + taken_already
+        place = find_place(found.free, takers, pod.slots, on_node, kind.rules[pod.workload].most_per_node)
         if place is None:
             return None
-        on_node[place] += 1
-    if all(_settle(found, kind.rules[name], kind.sizes.get(name), takers) for name in by_size):
-        return found
-    return None
+        taken_already[place] += 1
+    are_enough = all(_settle(found, kind.rules[name], kind.sizes.get(name), takers) for name in by_size)
+    return found if are_enough and keeps_serving(kind, found) else None
 
 
 def _index(replica: str) -> int:
@@ -155,7 +114,7 @@ def _settle(found: Arrangement, rules: ReplicaRules, size: Slots | None, takers:
         if not rules.is_movable or size is None or found.count(rules.name) >= rules.most:
             return False
         on_node = found.on_node(rules.name)
-        place = _put(found.free, takers, size, on_node, rules.most_per_node)
+        place = find_place(found.free, takers, size, on_node, rules.most_per_node)
         if place is None:
             return False
         found.replicas[rules.name][f"new-{found.added}"] = frozenset({place})
@@ -163,29 +122,9 @@ def _settle(found: Arrangement, rules: ReplicaRules, size: Slots | None, takers:
     return True
 
 
-def _put(
-    free: dict[str, Counter[str]], takers: Sequence[str], slots: Slots, on_node: Counter[str], cap: int | None
-) -> str | None:
-    """Takes the place with the fewest of its kind, and of those the fullest; None: there is no room."""
-    wanted, best = list(slots.items()), None
-    for node in takers:
-        here, beside = free[node], on_node[node]
-        if cap is not None and beside >= cap:
-            continue
-        for resource, count in wanted:
-            if here[resource] < count:
-                break
-        else:
-            merit = beside, sum(here.values()), node
-            best = merit if best is None or merit < best else best
-    if best is None:
-        return None
-    free[best[2]].subtract(slots)
-    return best[2]
-
-
 def free_nodes(kind: AlikeNodes) -> tuple[frozenset[str], Arrangement | None]:
     """Returns the nodes that can go, and how the rest stands; None: nothing may change here, not even the numbers."""
+    kind = replace(kind, after_loss=count_after_loss(kind))
     best, arrangement = frozenset[str](), arrange(kind, frozenset())
     if arrangement is None:  # what waits finds no room even now, and would take whatever comes free
         return best, arrange(replace(kind, waiting=()), frozenset())

@@ -61,15 +61,32 @@ def spreads(count: int, places: int, most: int) -> Iterator[tuple[int, ...]]:
     yield from (each for each in product(range(most + 1), repeat=places) if sum(each) == count)
 
 
-def fits_some_way(places: int, gpus: Sequence[int], rules: Sequence[tuple[int, int, int]]) -> bool:
-    """Whether workloads of (now, least, survivors) fit on nodes with so many free GPUs, by trying everything."""
-    if not rules:
-        return True
-    now, least, survivors = rules[0]
+Rules = tuple[int, int, int, int]  # now, least, those of other nodes when any is lost, and with those that restart
+
+
+def left_after_loss(lost: int, gpus: Sequence[int], stands: Sequence[Sequence[int]]) -> Iterator[int]:
+    """Gives the replicas of each workload that stand once a node is lost and free GPUs elsewhere took what they can."""
+    room = sum(gpus) - gpus[lost]
+    for spread in stands:
+        back = min(room, spread[lost])
+        room -= back
+        yield sum(spread) - spread[lost] + back
+
+
+def fits_some_way(
+    places: int, gpus: Sequence[int], rules: Sequence[Rules], stands: Sequence[tuple[int, ...]] = ()
+) -> bool:
+    """Whether workloads fit on nodes with so many free GPUs, beside those that stand, by trying everything."""
+    if len(stands) == len(rules):
+        losses = [left_after_loss(lost, gpus, stands) for lost in range(places)]
+        return all(left >= rule[3] for loss in losses for left, rule in zip(loss, rules, strict=True))
+    now, least, survivors, _ = rules[len(stands)]
     return any(
         count - max(spread) >= survivors
         and all(taken <= free for taken, free in zip(spread, gpus, strict=True))
-        and fits_some_way(places, [free - taken for taken, free in zip(spread, gpus, strict=True)], rules[1:])
+        and fits_some_way(
+            places, [free - taken for taken, free in zip(spread, gpus, strict=True)], rules, [*stands, spread]
+        )
         for count in range(least, now + 1)
         for spread in spreads(count, places, max(gpus))
     )  # fmt: skip
@@ -93,20 +110,24 @@ def test_l0_frees_what_rules_allow_and_no_plan_passes_the_limit() -> None:
         items += [pod("lab", "notebook", pod_spec("image:1", 1), f"n{at}") for at in pinned]
         savings = savings_of(items, days)
         needs = {name: plain_need(days[name]) for name in days}
-        rules = []
-        for name, stands in places.items():
-            now, together = len(stands), max(stands.count(at) for at in stands)
-            least = min(now, max(1, needs[name]))
-            rules.append((now, least, min(max(needs[name], 1), now - together)))
-            saved = of_workload(savings, name)
-            assert least <= saved.needed <= now, f"{name} of draw {seed}"
-            assert saved.survivors is not None and saved.survivors >= rules[-1][2], f"{name} of draw {seed}"
         standing = [at for stands in places.values() for at in stands]
 
         def room(at: int, pinned: Sequence[int] = pinned, standing: Sequence[int] = standing, gpus: int = gpus) -> int:
             """GPUs of a node that replicas may hold: where a notebook stands, no more come."""
             return standing.count(at) if at in pinned else gpus
 
+        idle = [room(at) - standing.count(at) for at in range(count)]
+        today = [[places[name].count(at) for at in range(count)] for name in sorted(places)]
+        lost = [list(left_after_loss(at, idle, today)) for at in range(count)]
+        rules: list[Rules] = []
+        for name, stands in sorted(places.items()):
+            now, together = len(stands), max(stands.count(at) for at in stands)
+            least = min(now, max(1, needs[name]))
+            after = min(max(needs[name], 1), *(each[len(rules)] for each in lost))
+            rules.append((now, least, min(max(needs[name], 1), now - together), after))
+            saved = of_workload(savings, name)
+            assert least <= saved.needed <= now, f"{name} of draw {seed}"
+            assert saved.survivors is not None and saved.survivors >= rules[-1][2], f"{name} of draw {seed}"
         most = max(
             size
             for size in range(count + 1)

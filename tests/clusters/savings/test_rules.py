@@ -95,10 +95,10 @@ def test_the_highest_minutes_of_a_step_need_replicas_too() -> None:
     assert of_workload(savings, "search").needed == 4  # three, and one for a lost node
 
 
-def test_a_replica_that_must_stand_apart_needs_a_node_of_its_own() -> None:
-    for spec, freed in ((pod_spec("image:1", 1), 2), (apart(pod_spec("image:1", 1), "search"), 1)):
+def test_replicas_that_must_stand_apart_need_nodes_of_their_own() -> None:
+    for spec, freed in ((pod_spec("image:1", 1), 2), (apart(pod_spec("image:1", 1), "search"), 0)):
         labels = {"app": "search"}
-        items = [*nodes(4, 2), *deployment("shop", "search", spec, ["n0", "n1"], replicas=3)]
+        items = [*nodes(4, 4), *deployment("shop", "search", spec, ["n0", "n1"], replicas=3)]
         owner = next(item for item in items if item["kind"] == "ReplicaSet" and item["spec"]["replicas"])
         items.append(pod("shop", "search-waits", spec, "", owner, labels))
         assert len(savings_of(items, {"search": even(10.0, 2)}).nodes) == freed
@@ -131,13 +131,22 @@ def test_shared_gpus_bare_pods_and_replicas_that_are_not_ready_stay() -> None:
 def test_an_empty_node_stays_while_others_may_need_it() -> None:
     items = [*nodes(4, 2), *served("search", ["n0", "n0"])]
     few = {"search": even(10.0, 2)}
-    assert len(savings_of(items, few).nodes) == 3
+    assert len(savings_of(items, few).nodes) == 2  # on the third they restart if theirs is lost
     assert not savings_of(items, few, passing=1.0).nodes  # jobs stood on all of them at once
     unknown = savings_of(items, few, passing=None)
     assert not unknown.nodes
     assert "whether jobs or people use it" in str(unknown.unknown[0])
     waits = pod("lab", "notebook", pod_spec("image:1", 2), "")
-    assert len(savings_of([*items, waits], few).nodes) == 2
+    assert len(savings_of([*items, waits], few).nodes) == 1
+
+
+@pytest.mark.parametrize(("idle", "freed"), [(1, 0), (2, 1)])
+def test_room_in_which_replicas_of_a_lost_node_restart_stays(idle: int, freed: int) -> None:
+    items = [*nodes(1 + idle, 4), *served("search", ["n0"] * 4)]
+    savings = savings_of(items, {"search": even(40.0, 4)})
+    assert len(savings.nodes) == freed
+    groups = [*nodes(2 + idle, 2), *leader_worker_set("shop", "chat", pod_spec("image:1", 2), [["n0", "n1"]])]
+    assert len(savings_of(groups, {}).nodes) == freed
 
 
 def test_an_autoscaler_finds_room_for_its_peak() -> None:
@@ -167,5 +176,5 @@ def test_all_stays_where_a_list_that_may_keep_it_was_not_read(kind: str) -> None
     loads = {named("search"): ONE_IS_ENOUGH, named("ranker"): even(10.0, 1)}
     measured = MeasuredLoads(0.0, 900, STEPS, "test", loads, passing)
     savings = find_savings(estate, bill, measured, {})
-    assert (savings.nano_per_hour, savings.gpus_freed) == (0, 0)
+    assert (savings.nano_per_hour, float(savings.gpus_freed)) == (0, 0.0)
     assert f"they may keep replicas: {kind}; so all replicas and nodes stay" in str(savings.unknown[0])

@@ -1,0 +1,77 @@
+"""How replicas stand on nodes of one kind, and where one more finds room."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from clusters.estate import GpuPod, WorkloadName
+from clusters.savings.floors import ReplicaRules
+
+Slots: TypeAlias = Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class PackedNode:
+    """A node of the kind: what it offers, and whether it may come free and may take more."""
+
+    name: str
+    slots: Slots
+    nano_per_hour: int  # that its end saves
+    may_go: bool
+    takes_pods: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AlikeNodes:
+    """Nodes between which pods may move, with all that stands on them and all that waits for room on them."""
+
+    nodes: tuple[PackedNode, ...]
+    pods: tuple[GpuPod, ...]  # with a node
+    waiting: tuple[GpuPod, ...]  # that would take a place here
+    rules: Mapping[WorkloadName, ReplicaRules]
+    sizes: Mapping[WorkloadName, Slots]  # of a replica that may move
+    after_loss: Mapping[WorkloadName, int] = field(default_factory=dict)  # that must stand when any node is lost
+
+
+@dataclass(slots=True)
+class Arrangement:
+    """How replicas stand once some nodes are gone."""
+
+    free: dict[str, Counter[str]]
+    replicas: dict[WorkloadName, dict[str, frozenset[str]]]  # workload -> replica -> the nodes that it needs
+    added: int = 0
+    waiting: dict[WorkloadName, Counter[str]] = field(default_factory=dict)  # nodes that pods took which wait now
+
+    def count(self, workload: WorkloadName) -> int:
+        return len(self.replicas[workload])
+
+    def on_node(self, workload: WorkloadName) -> Counter[str]:
+        return Counter(node for nodes in self.replicas.get(workload, {}).values() for node in nodes)
+
+    def survivors(self, workload: WorkloadName) -> int:
+        """Returns how many replicas stay when the node that matters most to them is lost."""
+        return self.count(workload) - max(self.on_node(workload).values(), default=0)
+
+
+def find_place(
+    free: dict[str, Counter[str]], takers: Sequence[str], slots: Slots, on_node: Counter[str], cap: int | None
+) -> str | None:
+    """Takes the place with the fewest of its kind, and of those the fullest; None: there is no room."""
+    wanted, best = list(slots.items()), None
+    for node in takers:
+        here, beside = free[node], on_node[node]
+        if cap is not None and beside >= cap:
+            continue
+        for resource, count in wanted:
+            if here[resource] < count:
+                break
+        else:
+            merit = beside, sum(here.values()), node
+            best = merit if best is None or merit < best else best
+    if best is None:
+        return None
+    free[best[2]].subtract(slots)
+    return best[2]

@@ -1,0 +1,107 @@
+"""What stands once any one node is lost: replicas on other nodes, and those that find free room there again."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias
+
+from clusters.estate import WorkloadName
+from clusters.savings.arrangement import AlikeNodes, Arrangement, Slots, find_place
+from clusters.savings.floors import ReplicaRules
+
+Replica: TypeAlias = tuple[WorkloadName, str]
+
+
+def count_after_loss(kind: AlikeNodes) -> dict[WorkloadName, int]:
+    """Returns how many replicas serve today whichever node is lost, up to those that serve the peak."""
+    found = Arrangement({node.name: Counter(node.slots) for node in kind.nodes}, defaultdict(dict))
+    nodes: dict[Replica, set[str]] = defaultdict(set)
+    for pod in kind.pods:
+        nodes[pod.workload, pod.replica].add(pod.node)
+        found.free[pod.node].subtract(pod.slots)
+    for (name, replica), places in nodes.items():
+        found.replicas[name][replica] = frozenset(places)
+    takers = [node.name for node in kind.nodes if node.takes_pods]
+    for pod in kind.waiting:
+        find_place(found.free, takers, pod.slots, Counter(), None)
+    least = {name: min(kind.rules[name].serving, found.count(name)) for name in found.replicas}
+    for counts in _losses(kind, found):
+        for name, count in counts.items():
+            least[name] = min(least[name], count)
+    return least
+
+
+def keeps_serving(kind: AlikeNodes, found: Arrangement) -> bool:
+    """Returns whether as many replicas stand as must, whichever node is lost."""
+    return all(
+        count >= kind.after_loss.get(name, 0) for counts in _losses(kind, found) for name, count in counts.items()
+    )
+
+
+def _losses(kind: AlikeNodes, found: Arrangement) -> Iterator[dict[WorkloadName, int]]:
+    """Gives for each node the replicas of the workloads that stand there, once it is lost and they were restarted.
+
+    All restart at once, the largest first: whatever stood there competes for the same room.
+    """
+    asks, standing = _ask(kind, found)
+    takers = {node.name for node in kind.nodes if node.takes_pods and node.name in found.free}
+    roomy = [node for node in sorted(takers) if any(count > 0 for count in found.free[node].values())]
+    for lost, going in standing.items():
+        free = {node: Counter(found.free[node]) for node in roomy if node != lost}
+        counts = {name: found.count(name) for name, _ in going}
+        beside = {
+            name: found.on_node(name) + found.waiting.get(name, Counter())
+            for name in counts
+            if kind.rules[name].most_per_node is not None
+        }
+        for key in going:
+            counts[key[0]] -= 1
+            for node, slots in asks[key]:
+                if node in takers and node != lost:
+                    free.setdefault(node, Counter(found.free[node])).update(slots)
+                if key[0] in beside:
+                    beside[key[0]][node] -= 1
+        for name, replica in sorted(going, key=lambda key: (-_size(asks[key]), key)):
+            rules = kind.rules[name]
+            if rules.serving and _restarts(free, asks[name, replica], beside.get(name, Counter()), rules):
+                counts[name] += 1
+        yield counts
+
+
+def _ask(
+    kind: AlikeNodes, found: Arrangement
+) -> tuple[dict[Replica, list[tuple[str, Slots]]], dict[str, list[Replica]]]:
+    """Returns the pods of each replica, as nodes and slots, and the replicas that need each node."""
+    asks: dict[Replica, list[tuple[str, Slots]]] = defaultdict(list)
+    for pod in kind.pods:
+        asks[pod.workload, pod.replica].append((pod.node, pod.slots))
+    standing: dict[str, list[Replica]] = defaultdict(list)
+    for name, replicas in found.replicas.items():
+        for replica, nodes in replicas.items():
+            if (name, replica) not in asks:  # it was placed anew, as one pod
+                asks[name, replica].append((next(iter(nodes)), kind.sizes[name]))
+            for node in nodes:
+                standing[node].append((name, replica))
+    return asks, standing
+
+
+def _size(pods: Sequence[tuple[str, Slots]]) -> int:
+    return sum(sum(slots.values()) for _, slots in pods)
+
+
+def _restarts(
+    free: dict[str, Counter[str]], pods: Sequence[tuple[str, Slots]], on_node: Counter[str], rules: ReplicaRules
+) -> bool:
+    """Places all pods of a replica, or none; returns whether there was room."""
+    placed: list[tuple[str, Slots]] = []
+    for _, slots in pods:
+        place = find_place(free, list(free), slots, on_node, rules.most_per_node)
+        if place is None:
+            for node, taken in placed:
+                free[node].update(taken)
+                on_node[node] -= 1
+            return False
+        placed.append((place, slots))
+        on_node[place] += 1
+    return True
