@@ -11,7 +11,7 @@ from typing import Literal
 
 from app.ledger.division import Shares, divide
 from clusters.estate import NOTHING, Estate, GpuNode, GpuPod, UnknownFigure, WorkloadName
-from clusters.price_list import ListedPrice, PriceList, ReservedMachines
+from clusters.price_list import CURRENCY, ListedPrice, PriceList, ReservedMachines
 
 HOURS_A_MONTH = 730
 
@@ -72,7 +72,7 @@ def draw_bill(
         if listed and given:
             is_committed = node.purchase in ("owned", "reserved") or listed.purchase in ("owned", "reserved")
             prices.append(NodePrice(node.name, _of_node(listed, node), given.origin, is_committed))
-        elif measured and node.name in measured:
+        elif measured and node.name in measured and currency == CURRENCY:  # OpenCost's, unless it is told another
             prices.append(NodePrice(node.name, measured[node.name], "OpenCost", node.purchase == "reserved"))
         elif currency == examples.currency and (listed := examples.price_of(node)):
             source = f"{examples.origin}, {listed.as_of}"

@@ -23,39 +23,43 @@ class ServerMetrics:
     """What a kind of server counts; a histogram's name is without `_bucket`, and an empty name is not counted."""
 
     server: str
-    requests: tuple[str, ...]  # counters that add up to requests
+    requests: str  # counts those that were answered
     latency: str
     latency_unit_ms: float
     first_token: str = ""
     token: tuple[str, ...] = ()  # the first that there is
     input_tokens: str = ""
     output_tokens: str = ""
+    served: str = ""  # labels of those that were answered as asked, where failures count, too
 
 
 SERVERS = (
     ServerMetrics(
-        "vllm", ("vllm:request_success_total",), "vllm:e2e_request_latency_seconds", 1000.0,
+        "vllm", "vllm:request_success_total", "vllm:e2e_request_latency_seconds", 1000.0,
         "vllm:time_to_first_token_seconds", ("vllm:request_time_per_output_token_seconds",),
         "vllm:prompt_tokens_total", "vllm:generation_tokens_total",
+        'finished_reason!~"abort|error"',
     ),
     ServerMetrics(
-        "sglang", ("sglang:num_requests_total",), "sglang:e2e_request_latency_seconds", 1000.0,
+        "sglang", "sglang:num_requests_total", "sglang:e2e_request_latency_seconds", 1000.0,
         "sglang:time_to_first_token_seconds",
         ("sglang:request_time_per_output_token_seconds", "sglang:inter_token_latency_seconds"),
         "sglang:prompt_tokens_total", "sglang:generation_tokens_total",
     ),
     ServerMetrics(
-        "tgi", ("tgi_request_success", "tgi_request_failure"), "tgi_request_duration", 1000.0,
+        "tgi", "tgi_request_success", "tgi_request_duration", 1000.0,
         "", ("tgi_request_mean_time_per_token_duration",),
         "tgi_request_input_length_sum", "tgi_request_generated_tokens_sum",
     ),
     ServerMetrics(
-        "triton", ("nv_inference_request_success", "nv_inference_request_failure"),
-        "nv_inference_first_response_histogram_ms", 1.0,
+        "triton", "nv_inference_request_success", "nv_inference_first_response_histogram_ms", 1.0,
     ),
-    ServerMetrics("gpuwright", ("gpuwright_serve_requests_total",), "gpuwright_serve_request_seconds", 1000.0),
+    ServerMetrics("gpuwright", "gpuwright_serve_requests_total", "gpuwright_serve_request_seconds", 1000.0),
 )  # fmt: skip
-ISTIO = ServerMetrics("istio", ("istio_requests_total",), "istio_request_duration_milliseconds", 1.0)
+ISTIO = ServerMetrics(
+    "istio", "istio_requests_total", "istio_request_duration_milliseconds", 1.0,
+    served='response_code=~"[23]..",grpc_response_status=~"0?"',
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +70,21 @@ class MetricsOfWorkload:
     selector: str
     by_pod: str  # the label that names its pods
 
+    @property
+    def served(self) -> str:
+        """Returns the labels of what was served: a quick refusal is neither load that was carried nor a latency."""
+        return f"{self.selector[:-1]},{self.metrics.served}}}" if self.metrics.served else self.selector
+
     def rate(self, window: str) -> str:
-        first, *others = (f"sum(rate({name}{self.selector}[{window}]))" for name in self.metrics.requests)
-        return " + ".join([first, *(f"({other} or 0 * {first})" for other in others)])
+        return f"sum(rate({self.metrics.requests}{self.served}[{window}]))"
 
     @property
     def replicas(self) -> str:
-        return f"count(count by ({self.by_pod}) ({self.metrics.requests[0]}{self.selector}))"
+        return f"count(count by ({self.by_pod}) ({self.metrics.requests}{self.selector}))"
 
     def quantile(self, percentile: float, histogram: str, window: str) -> str:
-        buckets = f"sum by (le) (rate({histogram}_bucket{self.selector}[{window}]))"
+        chosen = self.served if self.metrics is ISTIO else self.selector  # histograms of servers have other labels
+        buckets = f"sum by (le) (rate({histogram}_bucket{chosen}[{window}]))"
         return f"histogram_quantile({percentile / 100:g}, {buckets})"
 
     def mean(self, counter: str, window: str) -> str:
@@ -102,5 +111,4 @@ def istio_selector(name: WorkloadName) -> str:
 
 def known_counters() -> Iterator[tuple[str, ServerMetrics]]:
     for metrics in SERVERS:
-        for name in metrics.requests:
-            yield name, metrics
+        yield metrics.requests, metrics

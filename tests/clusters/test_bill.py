@@ -153,6 +153,7 @@ def test_examples_in_another_currency_are_not_mixed_in() -> None:
         ("prices: 3", "prices is not a list"),
         ("currency: euro\nprices: [{gpu: x, perHour: 1}]", "currency 'euro' is not an ISO 4217 code"),
         ("prices: [{gpu: x, perHour: -1}]", "prices[0]: perHour -1 is outside 0..1e+08"),
+        ("prices: [{gpu: x, perHour: 1e3}]", "prices[0]: perHour '1e3' is text in YAML; write it as 1000 or 1.0e+3"),
         ("prices: [{gpu: x}]", "prices[0] needs either perHour, of the node, or perGpuHour"),
         ("prices: [{perHour: 1}]", "prices[0] names no nodes"),
         ("prices: [{gpu: x, perHour: 1, colour: red}]", "prices[0]: there is no field 'colour'"),
@@ -165,3 +166,12 @@ def test_a_file_of_prices_is_refused_with_each_fault(text: str, fault: str) -> N
     with pytest.raises(PricesRefused) as refused:
         read_prices(text, "prices.yaml")
     assert fault in "\n".join(refused.value.faults)
+
+
+def test_a_price_of_opencost_is_not_added_to_those_of_another_currency() -> None:
+    estate = read_estate(objects_of([node("n1", 1, "NVIDIA-L4", "own"), node("n2", 1, "NVIDIA-L4", "own")]))
+    for currency, found in (("USD", [1, 7]), ("EUR", [1, None])):
+        given = read_prices(f"currency: {currency}\nprices: [{{node: n1, perHour: 1.0e-9}}]", "prices.yaml")
+        bill = draw_bill(estate, read_examples(), given, {"n1": 5, "n2": 7})
+        assert [price.nano_per_hour for price in bill.nodes] == found
+        assert bill.currency == currency

@@ -61,7 +61,10 @@ def past(estate: Estate, start: float) -> Iterator[PastSeries]:
     gone = {"namespace": "shop", "pod": "ranker-5d4f7c9b8-zzzzz"}  # of an earlier rollout
     yield PastSeries("nv_inference_request_success", gone, lambda at: at * 5 if at < start + HOUR else None)
     leader = of_pods(estate, LLAMA, "exported_")[0] | {"namespace": "monitoring", "pod": "prometheus-agent-0"}
-    yield PastSeries("vllm:request_success_total", leader, counting(2.0, start))
+    for reason, per_second in (("stop", 1.5), ("length", 0.5), ("abort", 1.0)):
+        yield PastSeries(
+            "vllm:request_success_total", {**leader, "finished_reason": reason}, counting(per_second, start)
+        )
     yield PastSeries("vllm:prompt_tokens_total", leader, counting(2000.0, start))
     yield PastSeries("vllm:generation_tokens_total", leader, counting(400.0, start))
     yield from buckets("vllm:time_to_first_token_seconds", leader, 2.0, {"0.25": 0.98, "0.5": 1.0})
@@ -70,9 +73,14 @@ def past(estate: Estate, start: float) -> Iterator[PastSeries]:
         yield PastSeries("nv_inference_request_success", labels, counting(4.0, start))
     mesh = {"reporter": "destination", "destination_workload": "web", "destination_workload_namespace": "shop"}
     mesh |= of_pods(estate, WEB)[0]
-    yield PastSeries("istio_requests_total", mesh, counting(8.0, start))
-    yield PastSeries("istio_requests_total", {**mesh, "reporter": "source", "pod": "caller"}, counting(8.0, start))
-    yield from buckets("istio_request_duration_milliseconds", mesh, 8.0, {"5": 0.98, "10": 1.0})
+    answered, refused = {**mesh, "response_code": "200"}, {**mesh, "response_code": "503"}
+    failed = {**answered, "grpc_response_status": "14"}
+    yield PastSeries("istio_requests_total", answered, counting(8.0, start))
+    yield PastSeries("istio_requests_total", {**answered, "reporter": "source", "pod": "caller"}, counting(8.0, start))
+    yield from buckets("istio_request_duration_milliseconds", answered, 8.0, {"5": 0.98, "10": 1.0})
+    for quick in (refused, failed):
+        yield PastSeries("istio_requests_total", quick, counting(500.0, start))
+        yield from buckets("istio_request_duration_milliseconds", quick, 500.0, {"5": 1.0, "10": 1.0})
     yield from _jobs(start)
     yield from _gpus(estate)
     yield PastSeries("node_total_hourly_cost", {"node": "n1", "instance": "n1"}, steady(9.25))
@@ -130,12 +138,14 @@ def sentences(found: PrometheusReading) -> str:
     return "\n".join(map(str, found.unknown))
 
 
-def test_rates_add_up_over_the_pods_of_a_workload_past_ones_too(measured: tuple[PrometheusReading, str]) -> None:
+def test_rates_of_what_was_served_add_up_over_the_pods_of_a_workload_past_ones_too(
+    measured: tuple[PrometheusReading, str],
+) -> None:
     load = measured[0].loads.workloads[RANKER]
     assert load.server == "triton"
     assert len(load.rates_per_second) == 12
-    assert load.rates_per_second[-1] == pytest.approx(77.0, rel=0.01)
-    assert load.peaks_per_second[-1] == pytest.approx(77.0, rel=0.02)
+    assert load.rates_per_second[-1] == pytest.approx(70.0, rel=0.01)
+    assert load.peaks_per_second[-1] == pytest.approx(70.0, rel=0.02)
     assert load.ready_replicas[-1] == 2
     assert load.latency_ms[-1] == pytest.approx(30.0, rel=0.01)  # half way between 20 and 40
 
@@ -153,7 +163,7 @@ def test_tokens_and_their_times_are_read_by_labels_that_the_scraper_renamed(
     assert load.latency_ms == ()
 
 
-def test_what_no_server_counts_istio_does(measured: tuple[PrometheusReading, str]) -> None:
+def test_what_no_server_counts_istio_does_without_quick_refusals(measured: tuple[PrometheusReading, str]) -> None:
     load = measured[0].loads.workloads[WEB]
     assert (load.server, load.ready_replicas[-1]) == ("istio", 1)
     assert load.rates_per_second[-1] == pytest.approx(8.0, rel=0.01)
@@ -229,7 +239,7 @@ def test_loads_and_use_stand_beside_the_bill(
     out = capsys.readouterr().out
     table = out.partition("SERVING")[2].partition("\n\n")[0]
     rows = {line.split()[0]: " ".join(line.split()[1:]) for line in table.splitlines() if line}
-    assert rows["shop/Deployment/ranker"] == "triton 77 77 2 30 ms - - 0.3 of 2 11 GiB"
+    assert rows["shop/Deployment/ranker"] == "triton 70 70 2 30 ms - - 0.3 of 2 11 GiB"
     assert rows["chat/LeaderWorkerSet/llama"] == "vllm 2 2 1 - 375 ms 30 ms 0.7 of 2 13 GiB"
     assert rows["vision/Deployment/ocr"] == "- - - - - - - 0..0.6 of 1 6 GiB shared"
     assert "OpenCost" in out
@@ -240,5 +250,5 @@ def test_loads_and_use_stand_beside_the_bill(
     assert main([*words, "--slo", str(slo), "-o", "yaml"]) == 0
     documents = list(filter(None, yaml.safe_load_all(capsys.readouterr().out)))
     (service,) = [document["spec"] for document in documents if document["kind"] == "Service"]
-    assert service["ratePerSecond"] == pytest.approx(77, rel=0.01)
+    assert service["ratePerSecond"] == pytest.approx(70, rel=0.01)
     assert (found["stepSeconds"], found["steps"], len(found["gpus"]), len(found["loads"])) == (900, 8, 5, 4)

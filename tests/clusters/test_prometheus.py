@@ -162,6 +162,6 @@ def test_a_prometheus_that_is_not_there_is_named(capsys: pytest.CaptureFixture[s
 
 def test_names_of_counters_are_those_that_agents_read() -> None:
     for each in SERVERS:
-        names = [*each.requests, each.input_tokens, each.output_tokens]
+        names = [each.requests, each.input_tokens, each.output_tokens]
         names += [f"{histogram}_bucket" for histogram in (each.latency, each.first_token, *each.token) if histogram]
         assert {name for name in names if name} <= WANTED[each.server]
