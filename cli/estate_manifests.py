@@ -45,8 +45,8 @@ def as_manifests(found: Assessment, promises: Mapping[WorkloadName, WorkloadProm
     """Returns the file. What is a comment of it would be refused, and says what it lacks."""
     by_product = {product: sheet for sheet in sheets() for product in sheet.products}
     priced = [PricedNode(*each) for each in zip(found.estate.nodes, found.bill.nodes, strict=True)]
-    known = [each for each in priced if each.node.product in by_product]
-    unknown = [each for each in priced if each.node.product not in by_product]
+    known = [each for each in priced if each.node.gpus and each.node.product in by_product]
+    unknown = [each for each in priced if each.node.gpus and each.node.product not in by_product]
     names = _distinct([each.node.name for each in priced])
     documents = [*_gpu_types(known, by_product)]
     documents += [as_yaml(_node(each, names, by_product[each.node.product].name)) for each in known]

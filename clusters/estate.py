@@ -132,11 +132,6 @@ class ClusterWorkload:
     images: tuple[str, ...]
     annotations: Mapping[str, str]  # those of gpuwright.io alone
 
-    @property
-    def gpus_per_replica(self) -> Fraction | None:
-        """Returns the GPUs that a replica holds on average; None while none runs."""
-        return self.gpus / self.running if self.running else None
-
 
 @dataclass(frozen=True, slots=True)
 class Estate:

@@ -9,6 +9,7 @@ from typing import Any
 
 from app.manifests.prices import HIGHEST, nano_per_hour
 from clusters.estate import GpuNode, NodePurchase
+from clusters.yaml_text import YamlRefused, load_yaml, say_outside
 
 CURRENCY = "USD"  # of a file that names none, as of the examples
 PURCHASES = ("owned", "reserved", "onDemand", "spot")
@@ -85,12 +86,10 @@ def read_examples() -> PriceList:
 
 def read_prices(text: str, origin: str) -> PriceList:
     """Reads a file of prices; refuses it with every fault that it has."""
-    import yaml
-
     try:
-        found = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 (both are safe)
-    except (yaml.YAMLError, ValueError) as error:
-        raise PricesRefused([f"{origin} is not YAML: {' '.join(str(error).split())}"]) from None
+        found = load_yaml(text)
+    except YamlRefused as refused:
+        raise PricesRefused([f"{origin} is not YAML: {refused}"]) from None
     if not isinstance(found, dict):
         raise PricesRefused([f"{origin} is not a mapping with `prices`"])
     faults = [
@@ -163,6 +162,6 @@ def _reservation(entry: Mapping[str, Any], where: str, faults: list[str]) -> Res
 def _nano(entry: Mapping[str, Any], field: str, where: str, faults: list[str]) -> int | None:
     value = entry.get(field)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= HIGHEST:
-        faults.append(f"{where}: {field} {value!r} is outside 0..{HIGHEST:g}")
+        faults.append(f"{where}: {field} {say_outside(value, f'0..{HIGHEST:g}')}")
         return None
     return nano_per_hour(value)

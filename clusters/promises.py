@@ -11,6 +11,7 @@ from typing import Any
 from app.manifests.numbers import finite_number
 from clusters.estate import OURS, ClusterWorkload, Estate, WorkloadName
 from clusters.measured import USUAL_PERCENTILE, LatencyPromise
+from clusters.yaml_text import YamlRefused, load_yaml, say_outside
 
 ANNOTATION = re.compile(rf"{OURS}slo-p(?P<percentile>[0-9]{{2}}(?:\.[0-9])?)-ms")
 TOKEN_ANNOTATIONS = {"slo-ttft-ms": "ttftMs", "slo-tpot-ms": "tpotMs"}
@@ -54,13 +55,17 @@ def find_promises(estate: Estate, text: str = "", origin: str = "") -> dict[Work
     """
     found = {workload.name: _annotated(workload) for workload in estate.workloads}
     faults: list[str] = []
+    entries: dict[WorkloadName, str] = {}
     for where, entry in _entries(text, origin, faults) if origin else ():
         name = _workload(entry, estate, where, faults)
         slo = _slo(entry, where, faults)
         texts = [entry.get(key, "") for key in ("model", "variant")]
         faults += [f"{where}: there is no field {key!r}" for key in entry if key not in FIELDS]
         faults += [f"{where}: {each!r} is not text" for each in texts if not isinstance(each, str)]
-        if name is not None:
+        if name in entries:
+            faults.append(f"{where}: {name} has an entry already, {entries[name]}")
+        elif name is not None:
+            entries[name] = where
             earlier = found[name]
             model, variant = (str(text) for text in texts)
             source = origin if slo else earlier.source
@@ -73,12 +78,10 @@ def find_promises(estate: Estate, text: str = "", origin: str = "") -> dict[Work
 
 
 def _entries(text: str, origin: str, faults: list[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    import yaml
-
     try:
-        found = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 (both are safe)
-    except (yaml.YAMLError, ValueError) as error:
-        faults.append(f"{origin} is not YAML: {' '.join(str(error).split())}")
+        found = load_yaml(text)
+    except YamlRefused as refused:
+        faults.append(f"{origin} is not YAML: {refused}")
         return
     if not isinstance(found, list):
         faults.append(f"{origin} is not a list of entries with `workload`")
@@ -110,6 +113,7 @@ def _workload(entry: Mapping[str, Any], estate: Estate, where: str, faults: list
 
 def _slo(entry: Mapping[str, Any], where: str, faults: list[str]) -> dict[str, float]:
     found: dict[str, float] = {}
+    before = len(faults)
     for key, least, most in (
         ("latencyMs", 0.0, MOST_MS), ("ttftMs", 0.0, MOST_MS), ("tpotMs", 0.0, MOST_MS),
         ("percentile", LEAST_PERCENTILE, MOST_PERCENTILE),
@@ -118,10 +122,12 @@ def _slo(entry: Mapping[str, Any], where: str, faults: list[str]) -> dict[str, f
         if value is None:
             continue
         if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most or not value:
-            faults.append(f"{where}: {key} {value!r} is outside {least:g}..{most:g}")
+            faults.append(f"{where}: {key} {say_outside(value, f'{least:g}..{most:g}')}")
         else:
             found[key] = float(value)
     times = found.keys() - {"percentile"}
+    if "percentile" in found and not times and len(faults) == before:
+        faults.append(f"{where}: a percentile is of latencyMs, or of ttftMs and tpotMs, and neither is given")
     if times and times not in ({"latencyMs"}, {"ttftMs", "tpotMs"}):
         faults.append(f"{where} needs either latencyMs, or ttftMs and tpotMs")
     return {**found, "percentile": found.get("percentile", USUAL_PERCENTILE)} if times else {}

@@ -185,6 +185,8 @@ def _clear_progress() -> None:
 def _items(name: str, text: str) -> list[dict[str, object]]:
     try:
         found = json.loads(text)
+    except RecursionError:
+        raise Failed(f"{name} is nested too deeply") from None
     except ValueError as error:
         raise Failed(f"{name} is not JSON: {error}; write it with: kubectl get ... -A -o json") from None
     items = found.get("items", [found]) if isinstance(found, dict) else found

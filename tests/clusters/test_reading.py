@@ -63,7 +63,6 @@ def test_a_pod_of_a_deployment_is_counted_to_it_past_its_replica_set() -> None:
     found = the_workload(estate_of(deployment("shop", "ranker", pod_spec("ranker:1", 2), ["n1", "n1"], replicas=3)))
     assert found.name == WorkloadName("shop", "Deployment", "ranker")
     assert (found.replicas, found.running, found.ready, found.gpus) == (3, 2, 2, Fraction(4))
-    assert found.gpus_per_replica == 2
 
 
 def test_a_deployment_that_something_else_owns_is_still_what_is_scaled() -> None:
@@ -114,7 +113,7 @@ def test_jobs_of_one_cron_job_are_one_workload_and_finished_pods_hold_nothing() 
 
 def test_a_workload_that_is_scaled_to_nothing_is_still_listed() -> None:
     found = the_workload(estate_of(deployment("chat", "drafts", pod_spec("v", 2), [], replicas=0)))
-    assert (found.replicas, found.running, found.gpus_per_replica) == (0, 0, None)
+    assert (found.replicas, found.running, found.gpus) == (0, 0, Fraction(0))
     assert found.slots_per_replica == {"nvidia.com/gpu": 2}
 
 

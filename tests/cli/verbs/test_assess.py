@@ -202,6 +202,12 @@ def test_a_file_of_slos_makes_services_of_workloads_without_annotations(
         ("- {workload: shop/ranker, latencyMs: 0}", "latencyMs 0 is outside 0..1e+12"),
         ("- {workload: shop/ranker, percentile: 10, latencyMs: 5}", "percentile 10 is outside 50..99.9"),
         ("- {workload: shop/ranker, ttftMs: 10}", "needs either latencyMs, or ttftMs and tpotMs"),
+        ("- {workload: shop/ranker, percentile: 99.9}", "a percentile is of latencyMs, or of ttftMs and tpotMs, and"),
+        ("- {workload: shop/ranker, latencyMs: 1e2}", "latencyMs '1e2' is text in YAML"),
+        (
+            "- {workload: shop/ranker, latencyMs: 60}\n- {workload: shop/Deployment/ranker, latencyMs: 80}",
+            "[1]: shop/Deployment/ranker has an entry already,",
+        ),
         ("- {workload: shop/ranker, colour: red}", "there is no field 'colour'"),
         ("- {workload: shop/ranker, model: 3}", "3 is not text"),
         ("workload: shop/ranker", "is not a list"),
@@ -223,3 +229,27 @@ def test_cents_add_up_to_the_rounded_sum() -> None:
     third = 3_333_333_333
     assert list(cents_of([third, third, third])) == [333, 334, 333]
     assert sum(cents_of([15_000_000, 15_000_000])) == 3
+
+
+def test_a_node_that_offers_no_gpu_that_can_be_counted_is_no_manifest(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, prices = tmp_path / "objects.json", tmp_path / "prices.yaml"
+    odd = node("n1", 1, "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", "p4d.24xlarge")
+    del odd["metadata"]["labels"]["nvidia.com/gpu.count"]
+    odd["status"] = {"capacity": {"nvidia.com/foo": "1"}}
+    file.write_text(json.dumps([odd]))
+    prices.write_text("prices: [{node: n1, perHour: 5}]")
+    code, out, _ = called(["-f", str(file), "--prices", str(prices), "-o", "yaml"], capsys)
+    assert (code, list(filter(None, yaml.safe_load_all(out)))) == (0, [])
+
+
+@pytest.mark.parametrize("words", [["-f"], ["--demo", "--prices"], ["--demo", "--slo"]])
+def test_a_file_that_is_nested_deeply_is_refused(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "deep"
+    file.write_text("[" * (100_000 if words == ["-f"] else 2_000))
+    code, out, err = called([*words, str(file)], capsys)
+    assert (code, out) == (2, "")
+    assert "is nested too deeply" in err
