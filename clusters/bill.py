@@ -72,7 +72,7 @@ def draw_bill(
         if listed and given:
             is_committed = node.purchase in ("owned", "reserved") or listed.purchase in ("owned", "reserved")
             prices.append(NodePrice(node.name, _of_node(listed, node), given.origin, is_committed))
-        elif measured and node.name in measured and currency == CURRENCY:  # OpenCost's, unless it is told another
+        elif measured and node.name in measured and currency == CURRENCY:  # OpenCost has its prices in it, too
             prices.append(NodePrice(node.name, measured[node.name], "OpenCost", node.purchase == "reserved"))
         elif currency == examples.currency and (listed := examples.price_of(node)):
             source = f"{examples.origin}, {listed.as_of}"
