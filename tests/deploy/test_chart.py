@@ -18,6 +18,7 @@ from app.settings import PREFIX, UNPREFIXED, Settings
 from cli.verbs import db, gateway, planner, serve
 from scripts.kubernetes.programs import read_version
 from tests.support.helm import CHART, EVERYTHING, Resource, finish, render, run_helm
+from tests.support.patience import patience
 
 pytestmark = pytest.mark.slow
 
@@ -157,6 +158,20 @@ def test_nothing_is_let_in_or_out_but_what_a_policy_names(whole: list[Resource])
     assert not any("app.kubernetes.io/component" in label for label in closed["podSelector"]["matchLabels"])
     ports = {port["port"] for rule in policies["gpuwright-database"]["egress"] for port in rule["ports"]}
     assert ports == {5432, 6432}
+    [names] = policies["gpuwright-names"]["egress"]
+    assert {port["port"] for port in names["ports"]} == {53}
+    assert names["to"][0]["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": "kube-system"}
+
+
+def test_a_database_and_names_at_other_ports_are_reached(tmp_path: Path) -> None:
+    made = render(tmp_path, {"network": {"databasePorts": [15432], "names": {"namespace": "", "ports": [5353]}}})
+    policies = {name: one["spec"] for name, one in named(made, "NetworkPolicy").items()}
+    assert policies["gpuwright-database"]["egress"] == [{"ports": [{"port": 15432, "protocol": "TCP"}]}]
+    both = [{"port": 5353, "protocol": protocol} for protocol in ("UDP", "TCP")]
+    assert policies["gpuwright-names"]["egress"] == [{"ports": both}]
+    # a rule without ports would let everything out
+    helm = run_helm(tmp_path, "template", "gpuwright", str(CHART), values={"network": {"databasePorts": []}})
+    assert "network.databasePorts names no port" in helm.communicate(timeout=patience())[1]
 
 
 def test_the_secrets_that_are_asked_for_are_those_that_the_page_makes(bare: list[Resource]) -> None:
