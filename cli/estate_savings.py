@@ -31,7 +31,7 @@ def show_savings(bill: Bill, savings: Savings) -> None:
     if nodes:
         print(plain(f"Nodes that can go: {', '.join(each.node for each in savings.nodes)}."))
     if savings.moves:
-        print("What the pods that move ask for in CPU, memory and volumes was not compared with their new nodes.")
+        print("Not compared with the new nodes of pods that move: CPU, memory, ports, and soft rules of place.")
     if savings.more_nodes:
         print(f"Another packing might free {savings.more_nodes} more, and not more than that.")
     print(

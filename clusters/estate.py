@@ -131,6 +131,8 @@ class ClusterWorkload:
     spread: tuple[PodSpread, ...]
     images: tuple[str, ...]
     annotations: Mapping[str, str]  # those of gpuwright.io alone
+    barred_nodes: frozenset[str] = frozenset()  # with GPUs, on which its pods may not stand
+    is_tied: bool = False  # to volumes or to pods of other workloads, so that its pods cannot move
 
 
 @dataclass(frozen=True, slots=True)

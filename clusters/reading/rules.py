@@ -28,10 +28,11 @@ def selects(selector: object, labels: Mapping[str, Any]) -> bool:
         return False
     if any(labels.get(key) != value for key, value in read_mapping(selector, "matchLabels").items()):
         return False
-    return all(_holds(rule, labels) for rule in read_list(selector, "matchExpressions"))
+    return all(holds(rule, labels) for rule in read_list(selector, "matchExpressions"))
 
 
-def _holds(rule: object, labels: Mapping[str, Any]) -> bool:
+def holds(rule: object, labels: Mapping[str, Any]) -> bool:
+    """Returns whether one of matchExpressions takes these labels."""
     key, operator, values = read_text(rule, "key"), read_text(rule, "operator"), read_list(rule, "values")
     if operator == "In":
         return labels.get(key) in values

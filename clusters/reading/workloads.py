@@ -28,6 +28,7 @@ from clusters.objects import (
     read_whole,
 )
 from clusters.reading.owners import OwnedPod
+from clusters.reading.placement import find_barred
 from clusters.reading.requests import read_slots
 from clusters.reading.rules import read_budgets, read_spread
 
@@ -97,6 +98,9 @@ def workload_of(
     declared: Declared,
     autoscaler: Autoscaler | None,
     budgets: Sequence[KubeObject],
+    nodes: Sequence[KubeObject],
+    *,
+    is_tied: bool,
 ) -> ClusterWorkload:
     """Joins what is declared with the pods that hold GPUs."""
     groups: dict[str, list[GpuPod]] = defaultdict(list)
@@ -120,6 +124,8 @@ def workload_of(
         spread=_spread(templates),
         images=_images(templates),
         annotations=declared.annotations,
+        barred_nodes=find_barred([item for _, item in held[:1]] or templates, nodes),
+        is_tied=is_tied,
     )
 
 

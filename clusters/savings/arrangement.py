@@ -57,13 +57,13 @@ class Arrangement:
 
 
 def find_place(
-    free: dict[str, Counter[str]], takers: Sequence[str], slots: Slots, on_node: Counter[str], cap: int | None
+    free: dict[str, Counter[str]], takers: Sequence[str], slots: Slots, on_node: Counter[str], rules: ReplicaRules
 ) -> str | None:
     """Takes the place with the fewest of its kind, and of those the fullest; None: there is no room."""
-    wanted, best = list(slots.items()), None
+    wanted, best, cap, barred = list(slots.items()), None, rules.most_per_node, rules.barred_nodes
     for node in takers:
         here, beside = free[node], on_node[node]
-        if cap is not None and beside >= cap:
+        if (cap is not None and beside >= cap) or node in barred:
             continue
         for resource, count in wanted:
             if here[resource] < count:

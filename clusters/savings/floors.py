@@ -35,6 +35,7 @@ class ReplicaRules:
     most: int = 0  # that may stand at once
     most_per_node: int | None = None
     serving: int = 0  # that serve its peak, or all where that is unknown; 0: nothing restarts them
+    barred_nodes: frozenset[str] = frozenset()
     extra_room: int = 0  # replicas beyond those of now that cannot be packed freely and may come back
 
 
@@ -47,7 +48,7 @@ def draw_rules(workload: ClusterWorkload, pods: Sequence[GpuPod], estate: Estate
     """Returns the rules of a workload; where anything is unclear, it stays as it is."""
     now, obstacle = len({pod.replica for pod in pods if pod.node}), _find_obstacle(workload, pods, estate)
     may_be_evicted = all(_allowed(budget, now * workload.pods_per_replica) for budget in workload.budgets)
-    is_movable = not obstacle and workload.name.kind in MOVABLE and may_be_evicted
+    is_movable = not obstacle and not workload.is_tied and workload.name.kind in MOVABLE and may_be_evicted
     together = max(_per_node(pods).values(), default=0)
     scaler = workload.autoscaler
     if obstacle or isinstance(need, str):
@@ -60,7 +61,7 @@ def draw_rules(workload: ClusterWorkload, pods: Sequence[GpuPod], estate: Estate
         return ReplicaRules(
             workload.name, now, now, now - together, (reason,), is_movable, most=now,
             most_per_node=_most_per_node(workload), serving=now if workload.is_scalable else 0,
-            extra_room=max(0, most - now),
+            barred_nodes=workload.barred_nodes, extra_room=max(0, most - now),
         )  # fmt: skip
     most = max(now, min(need.most_ready, scaler.most)) if scaler else now
     floors = [(need.peak_replicas, _peak_reason(need, now)), (1, "one stays")]
@@ -81,6 +82,7 @@ def draw_rules(workload: ClusterWorkload, pods: Sequence[GpuPod], estate: Estate
         most=most,
         most_per_node=_most_per_node(workload),
         serving=max(need.peak_replicas, 1),
+        barred_nodes=workload.barred_nodes,
         extra_room=min(wanted, most) - (least if now else 0),
     )
 

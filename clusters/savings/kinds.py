@@ -53,7 +53,11 @@ def draw_kinds(
                 for (node, price), slots in zip(members, offered, strict=True)
             ),
             pods=tuple(pod for node, _ in members for pod in pods[node.name]),
-            waiting=tuple(pod for pod in (*pods[""], *coming) if _may_come(here, pod, places[pod.workload], offered)),
+            waiting=tuple(
+                pod
+                for pod in (*pods[""], *coming)
+                if _may_come(here - rules[pod.workload].barred_nodes, pod, places[pod.workload], offered)
+            ),
             rules={name: _rules_here(rule, here, places[name], pods) for name, rule in rules.items()},
             sizes=sizes,
         )
@@ -62,7 +66,7 @@ def draw_kinds(
 def _may_come(here: set[str], pod: GpuPod, places: set[str], offered: Sequence[Mapping[str, int]]) -> bool:
     """Returns whether a pod that waits would take a place here: beside its like, or anywhere if it has none."""
     fits = any(all(slots.get(resource, 0) >= count for resource, count in pod.slots.items()) for slots in offered)
-    return bool(pod.slots) and fits and (not places or bool(places & here))
+    return bool(pod.slots and here) and fits and (not places or bool(places & here))
 
 
 def _rules_here(
@@ -75,7 +79,10 @@ def _rules_here(
     if places <= here:
         return rule
     count = len({pod.replica for node in places & here for pod in pods[node] if pod.workload == rule.name})
-    return ReplicaRules(rule.name, count, count, 0, rule.reasons, most_per_node=rule.most_per_node, serving=count)
+    return ReplicaRules(
+        rule.name, count, count, 0, rule.reasons, most_per_node=rule.most_per_node, serving=count,
+        barred_nodes=rule.barred_nodes,
+    )  # fmt: skip
 
 
 def _coming(estate: Estate, rules: Mapping[WorkloadName, ReplicaRules]) -> Iterator[GpuPod]:

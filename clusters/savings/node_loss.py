@@ -24,7 +24,7 @@ def count_after_loss(kind: AlikeNodes) -> dict[WorkloadName, int]:
         found.replicas[name][replica] = frozenset(places)
     takers = [node.name for node in kind.nodes if node.takes_pods]
     for pod in kind.waiting:
-        find_place(found.free, takers, pod.slots, Counter(), None)
+        find_place(found.free, takers, pod.slots, Counter(), kind.rules[pod.workload])
     least = {name: min(kind.rules[name].serving, found.count(name)) for name in found.replicas}
     for counts in _losses(kind, found):
         for name, count in counts.items():
@@ -96,7 +96,7 @@ def _restarts(
     """Places all pods of a replica, or none; returns whether there was room."""
     placed: list[tuple[str, Slots]] = []
     for _, slots in pods:
-        place = find_place(free, list(free), slots, on_node, rules.most_per_node)
+        place = find_place(free, list(free), slots, on_node, rules)
         if place is None:
             for node, taken in placed:
                 free[node].update(taken)

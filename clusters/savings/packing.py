@@ -51,7 +51,7 @@ def _arrange(kind: AlikeNodes, gone: frozenset[str], *, afresh: bool) -> Arrange
     for pod in sorted(kind.waiting, key=lambda pod: (-sum(pod.slots.values()), pod.namespace, pod.name)):
         taken_already = found.waiting.setdefault(pod.workload, Counter())
         on_node = found.on_node(pod.workload) + taken_already
-        place = find_place(found.free, takers, pod.slots, on_node, kind.rules[pod.workload].most_per_node)
+        place = find_place(found.free, takers, pod.slots, on_node, kind.rules[pod.workload])
         if place is None:
             return None
         taken_already[place] += 1
@@ -114,7 +114,7 @@ def _settle(found: Arrangement, rules: ReplicaRules, size: Slots | None, takers:
         if not rules.is_movable or size is None or found.count(rules.name) >= rules.most:
             return False
         on_node = found.on_node(rules.name)
-        place = find_place(found.free, takers, size, on_node, rules.most_per_node)
+        place = find_place(found.free, takers, size, on_node, rules)
         if place is None:
             return False
         found.replicas[rules.name][f"new-{found.added}"] = frozenset({place})

@@ -149,6 +149,48 @@ def test_room_in_which_replicas_of_a_lost_node_restart_stays(idle: int, freed: i
     assert len(savings_of(groups, {}).nodes) == freed
 
 
+HOST_VOLUME = {"name": "data", "hostPath": {"path": "/data"}}
+AWAY = {"requiredDuringSchedulingIgnoredDuringExecution": [
+    {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "ranker"}}}
+]}  # fmt: skip
+ONLY_HERE = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+    {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["n1", "n2"]}]}
+]}}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("more", "freed"),
+    [
+        ({}, ["n0"]),
+        ({"nodeSelector": {"kubernetes.io/hostname": "n0"}}, []),
+        ({"affinity": {"nodeAffinity": ONLY_HERE}}, []),
+        ({"affinity": {"podAntiAffinity": AWAY}}, []),
+        ({"volumes": [HOST_VOLUME]}, []),
+        ({"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}, []),
+        ({"volumes": [{"name": "data", "emptyDir": {}}]}, ["n0"]),
+    ],
+)
+def test_a_pod_that_is_bound_to_its_place_keeps_its_node(more: dict[str, Any], freed: list[str]) -> None:
+    spec = {**pod_spec("image:1", 1), **more}
+    items = [*nodes(3, 4), *deployment("shop", "search", spec, ["n0"])]
+    items += deployment("shop", "ranker", {**pod_spec("image:1", 1), "volumes": [HOST_VOLUME]}, ["n1", "n1", "n2"])
+    savings = savings_of(items, {"search": even(10.0, 1), "ranker": even(30.0, 3)})
+    assert [each.node for each in savings.nodes] == freed
+
+
+def test_pods_move_to_no_node_whose_taint_they_do_not_tolerate() -> None:
+    tolerated = {"tolerations": [{"key": "team", "operator": "Exists"}]}
+    for more, freed in (({}, 0), (tolerated, 1)):
+        items = nodes(3, 4)
+        for tainted in items[1:]:
+            tainted["spec"]["taints"] = [{"key": "team", "value": "ranker", "effect": "NoSchedule"}]
+        items += deployment("shop", "search", {**pod_spec("image:1", 1), **more}, ["n0"])
+        bound = {**pod_spec("image:1", 1), **tolerated, "volumes": [HOST_VOLUME]}
+        items += deployment("shop", "ranker", bound, ["n1", "n1", "n2"])
+        savings = savings_of(items, {"search": even(10.0, 1), "ranker": even(30.0, 3)})
+        assert len(savings.nodes) == freed
+
+
 def test_an_autoscaler_finds_room_for_its_peak() -> None:
     items = [*nodes(4, 1), *served("search", ["n0"]), autoscaler("shop", "search", 1, 9)]
     series = day([2.0] * 48 + [30.0] * 48, [1] * 48 + [3] * 48, [50.0] * STEPS)
