@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -56,7 +57,13 @@ def _kept(values: MeasuredSeries) -> str:
     known = sorted(_known(values))
     if not known:
         return ""
-    return f"{number(_rounded(known[min(len(known) - 1, int(MOST_QUARTERS * len(known)))]))} ms"
+    kept = known[min(len(known) - 1, int(MOST_QUARTERS * len(known)))]
+    return f"{number(_rounded(kept))} ms" if math.isfinite(kept) else "above all buckets"
+
+
+def _finite(values: MeasuredSeries) -> MeasuredSeries:
+    """Returns the values as JSON can say them."""
+    return tuple(None if value is None or math.isinf(value) else value for value in values)
 
 
 def _known(values: MeasuredSeries) -> list[float]:
@@ -76,8 +83,8 @@ def reading_data(reading: PrometheusReading) -> dict[str, Any]:
             {
                 "workload": str(name), "server": load.server, "ratesPerSecond": list(load.rates_per_second),
                 "peaksPerSecond": list(load.peaks_per_second), "readyReplicas": list(load.ready_replicas),
-                "latencyMs": list(load.latency_ms), "firstTokenMs": list(load.first_token_ms),
-                "tokenMs": list(load.token_ms), "inputTokens": list(load.input_tokens),
+                "latencyMs": list(_finite(load.latency_ms)), "firstTokenMs": list(_finite(load.first_token_ms)),
+                "tokenMs": list(_finite(load.token_ms)), "inputTokens": list(load.input_tokens),
                 "outputTokens": list(load.output_tokens),
             }
             for name, load in loads.workloads.items()

@@ -7,8 +7,9 @@ from typing import Any
 from cli.money import count_of, gpus_text, money
 from cli.output import OutputTable, number, plain
 from clusters.bill import HOURS_A_MONTH, Bill
+from clusters.measured import LatencyPromise
 from clusters.savings import ReplicaSaving, Savings
-from clusters.savings.needs import LoadNeed
+from clusters.savings.needs import NOTHING_CAME, LoadNeed
 
 SIGNIFICANT_DIGITS = 3
 ASSUMPTIONS = """\
@@ -44,7 +45,7 @@ def show_savings(bill: Bill, savings: Savings) -> None:
         f" {_share(savings.wide_limit_nano_per_hour, bill)}.\n"
     )
     table = OutputTable(
-        ("WORKLOAD", "REPLICAS", "NEEDED", "GPUS FREED", "PEAK A SECOND", "SHOWN FOR EACH", "WHY NOT FEWER")
+        ("WORKLOAD", "REPLICAS", "NEEDED", "GPUS FREED", "PEAK A SECOND", "SHOWN FOR EACH", "SLO", "WHY NOT FEWER")
     )
     table.rows(
         (
@@ -60,11 +61,20 @@ def _share(nano: int, bill: Bill) -> str:
     return f"{100 * nano / bill.nano_per_hour:.1f} %" if bill.nano_per_hour else "0 %"
 
 
-def _load_cells(need: LoadNeed | str) -> tuple[str, str]:
+def _load_cells(need: LoadNeed | str) -> tuple[str, str, str]:
     if isinstance(need, str):
-        return "", ""
+        return "", "", ""
     shown = need.shown
-    return _rate(need.peak_rate_per_second), _rate(shown.rate_per_second) if shown else ""
+    return _rate(need.peak_rate_per_second), _rate(shown.rate_per_second) if shown else "", _promise_cell(need.promise)
+
+
+def _promise_cell(promise: LatencyPromise) -> str:
+    """Returns what is to be kept, and who says so."""
+    if promise.source == NOTHING_CAME:
+        return NOTHING_CAME
+    times = (("", promise.latency_ms), ("first token ", promise.first_token_ms), ("a token ", promise.token_ms))
+    kept = ", ".join(f"{label}{_rate(value)} ms" for label, value in times if value is not None)
+    return f"p{promise.percentile:g} {kept}: {promise.source.partition(' of ')[0]}"
 
 
 def _rate(value: float) -> str:

@@ -43,8 +43,9 @@ class WorkloadSeries:
 
     rates_per_second: MeasuredSeries  # requests finished, on average over the step
     ready_replicas: MeasuredSeries  # the most that were ready in the step
-    latency_ms: MeasuredSeries = ()  # at the promise's percentile, else at the usual one
-    shares_within: MeasuredSeries = ()  # of requests within the promised latency, 0..1; where known, it counts
+    # At the promise's percentile, else at the usual one, and at most so: of a histogram the bucket's upper bound,
+    # infinity above all bounds.
+    latency_ms: MeasuredSeries = ()
     input_tokens: MeasuredSeries = ()  # of a request, on average
     output_tokens: MeasuredSeries = ()
     server: str = ""  # whose counters these are: a model server's, or Istio's
@@ -72,7 +73,7 @@ class MeasuredLoads:
             raise ValueError(f"{self.steps} steps of {self.step_seconds} s are no range")
         for name, found in self.workloads.items():
             for series in (
-                found.rates_per_second, found.ready_replicas, found.latency_ms, found.shares_within,
+                found.rates_per_second, found.ready_replicas, found.latency_ms,
                 found.input_tokens, found.output_tokens, found.peaks_per_second, found.first_token_ms,
                 found.token_ms, found.fewest_replicas,
             ):  # fmt: skip

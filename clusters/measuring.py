@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from app.manifests.numbers import finite_number
 from app.manifests.prices import NANO
 from clusters.estate import Estate, UnknownFigure, WorkloadName
 from clusters.gpu_metrics import read_gpus, uses_of
@@ -32,6 +34,7 @@ UNSCALED = 'max by (namespace, pod) (kube_pod_owner{owner_kind!~"ReplicaSet|Stat
 ALIVE = 'max by (namespace, pod) (kube_pod_status_phase{phase=~"Pending|Running"} == 1)'
 JOINED = "* on (namespace, pod) group_left ()"
 PASSING = f"max_over_time((sum by (node) ({HOLDS} {JOINED} {UNSCALED} {JOINED} {ALIVE}))[{WINDOW}:{PEAK_STEP}])"
+ROUNDING = 1e-6  # of what Prometheus computes
 WHOLE_SHARE = 0.9  # of the steps
 SUBJECT = "Prometheus"
 
@@ -83,6 +86,7 @@ class _Reader:
         self, source: MetricsSource, ends: Sequence[float], now: float, seconds: float, unknown: list[UnknownFigure]
     ) -> None:
         self._source, self._ends, self._now, self._seconds = source, ends, now, seconds
+        self._span = f"{seconds:.0f}s"
         self._unknown = unknown
 
     def samples(self, query: str) -> list[MetricSample]:
@@ -168,11 +172,18 @@ class _Reader:
         )
 
     def _quantile(self, series: MetricsOfWorkload, percentile: float, histograms: Sequence[str]) -> MeasuredSeries:
-        """Returns the quantile of the first of these histograms that has samples; nothing where none has."""
+        """Returns the quantile of the first of these histograms that has samples; nothing where none has.
+
+        What Prometheus gives lies between the bounds of a bucket as if its requests were spread evenly. All that is
+        sure is the upper bound, which is returned; infinity for a quantile above all bounds.
+        """
+        unit = series.metrics.latency_unit_ms
         for histogram in filter(None, histograms):
-            found = self._over(series.quantile(percentile, histogram, WINDOW), series.metrics.latency_unit_ms)
+            found = self._over(series.quantile(percentile, histogram, WINDOW))
             if found:
-                return found
+                labels = [each.labels.get("le", "") for each in self.samples(series.bounds(histogram, self._span))]
+                bounds = sorted(bound for label in labels if (bound := finite_number(label)) is not None)
+                return tuple(None if value is None else unit * _bound_above(value, bounds) for value in found)
         return ()
 
     def _mean(self, series: MetricsOfWorkload, counter: str) -> MeasuredSeries:
@@ -206,6 +217,13 @@ class _Reader:
             for each in samples
             if each.labels.get("node") and each.value > 0
         }
+
+
+def _bound_above(value: float, bounds: Sequence[float]) -> float:
+    """Returns the upper bound of the bucket that has this value. What is above all of them is clipped to the last."""
+    if not bounds or value >= bounds[-1] * (1 - ROUNDING):
+        return math.inf
+    return next(bound for bound in bounds if bound * (1 + ROUNDING) >= value)
 
 
 def _step_ends(now: float, seconds: float) -> list[float]:

@@ -83,9 +83,15 @@ class MetricsOfWorkload:
         return f"count(count by ({self.by_pod}) ({self.metrics.requests}{self.selector}))"
 
     def quantile(self, percentile: float, histogram: str, window: str) -> str:
-        chosen = self.served if self.metrics is ISTIO else self.selector  # histograms of servers have other labels
-        buckets = f"sum by (le) (rate({histogram}_bucket{chosen}[{window}]))"
+        buckets = f"sum by (le) (rate({self._buckets(histogram)}[{window}]))"
         return f"histogram_quantile({percentile / 100:g}, {buckets})"
+
+    def bounds(self, histogram: str, window: str) -> str:
+        return f"count by (le) (last_over_time({self._buckets(histogram)}[{window}]))"
+
+    def _buckets(self, histogram: str) -> str:
+        chosen = self.served if self.metrics is ISTIO else self.selector  # histograms of servers have other labels
+        return f"{histogram}_bucket{chosen}"
 
     def mean(self, counter: str, window: str) -> str:
         return f"sum(rate({counter}{self.selector}[{window}])) / ({self.rate(window)} > 0)"

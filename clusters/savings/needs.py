@@ -9,6 +9,7 @@ from clusters.measured import LatencyPromise, WorkloadSeries
 from clusters.savings.shown import ShownRate, find_kept_steps, find_promise, find_shown_rates, value_at
 
 LEAST_HOURS = 24  # a day has a peak
+NOTHING_CAME = "no request came"
 KNOWN_SHARE = 0.9  # of the steps
 
 
@@ -42,8 +43,8 @@ def find_need(series: WorkloadSeries, promise: LatencyPromise | None, step_secon
     promise = promise or find_promise(series)
     if promise is None:
         if any(series.rates_per_second):
-            return "its latency was not measured"
-        promise = LatencyPromise(1.0, "no request came")  # nothing to keep
+            return "its latency was not measured, or is above all buckets"
+        promise = LatencyPromise(1.0, NOTHING_CAME)  # nothing to keep
     kept = find_kept_steps(series, promise)
     shown = find_shown_rates(series, kept, step_seconds)
     needs = {step: _need_at(series, kept, shown, step) for step in known}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, inf
 
 from clusters.measured import USUAL_PERCENTILE, LatencyPromise, MeasuredSeries, WorkloadSeries
 
@@ -50,21 +50,21 @@ def value_at(series: MeasuredSeries, step: int) -> float | None:
 def find_promise(series: WorkloadSeries) -> LatencyPromise | None:
     """Returns what the workload keeps today: the latency of all but the slowest steps."""
     whole, first = (
-        sorted(
-            value
-            for value, rate in zip(values, series.rates_per_second, strict=False)
-            if value is not None and value > 0 and rate
-        )
-        for values in (series.latency_ms, series.first_token_ms)
+        _find_usual(values, series.rates_per_second) for values in (series.latency_ms, series.first_token_ms)
     )
     source = "what it keeps today"
     if whole:
-        return LatencyPromise(_usual(whole), source, USUAL_PERCENTILE)
-    return LatencyPromise(None, source, USUAL_PERCENTILE, first_token_ms=_usual(first)) if first else None
+        return LatencyPromise(whole, source, USUAL_PERCENTILE)
+    return LatencyPromise(None, source, USUAL_PERCENTILE, first_token_ms=first) if first else None
 
 
-def _usual(ascending: Sequence[float]) -> float:
-    return ascending[ceil(USUAL_SHARE * len(ascending)) - 1]
+def _find_usual(values: MeasuredSeries, rates: MeasuredSeries) -> float | None:
+    """Returns the latency of all but the slowest steps; None where it is not known, or above all buckets."""
+    known = sorted(
+        value for value, rate in zip(values, rates, strict=False) if value is not None and value > 0 and rate
+    )
+    usual = known[ceil(USUAL_SHARE * len(known)) - 1] if known else inf
+    return usual if usual < inf else None
 
 
 def find_kept_steps(series: WorkloadSeries, promise: LatencyPromise) -> list[bool | None]:
@@ -76,14 +76,11 @@ def find_kept_steps(series: WorkloadSeries, promise: LatencyPromise) -> list[boo
     )
     kept: list[bool | None] = []
     for step, rate in enumerate(series.rates_per_second):
-        share = value_at(series.shares_within, step) if promise.latency_ms else None
         answers = [
             None if (value := value_at(values, step)) is None else value <= limit
-            for limit, values in promised[1 if share is not None else 0 :]
+            for limit, values in promised
             if limit is not None
         ]
-        if share is not None:
-            answers.append(share >= promise.percentile / 100)
         kept.append(None if not rate or (None in answers and False not in answers) else all(answers))
     return kept
 
