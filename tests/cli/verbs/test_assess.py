@@ -249,7 +249,7 @@ def test_a_file_that_is_nested_deeply_is_refused(
     words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "deep"
-    file.write_text("[" * (100_000 if words == ["-f"] else 2_000))
+    file.write_text("[" * (100_000 if words == ["-f"] else 500))
     code, out, err = called([*words, str(file)], capsys)
     assert (code, out) == (2, "")
     assert "is nested too deeply" in err
