@@ -85,7 +85,7 @@ def _of(config: KubeConfig, name: str, file: str) -> SingleConfig:
     for path in filter(None, (found.cluster.certificate_auth, user.client_cert, user.client_key, user.token_file)):
         if not Path(found.abs_file(path)).is_file():
             raise ClusterUnreachable(f"{file} names the file {path}, which does not exist")
-    if user.token and not is_token(user.token):
+    if user.token and not user.token_file and not is_token(user.token):  # the file comes first
         raise ClusterUnreachable(f"the token of the user {chosen.user} of {file} is not a line of ASCII without spaces")
     return found._replace(user=user)
 

@@ -137,6 +137,20 @@ def test_a_context_without_a_user_is_asked_as_nobody(server: ListServer, tmp_pat
         read_cluster(choose_cluster(None, str(file), {}), print, lambda *_: None)
 
 
+def test_the_token_of_a_file_comes_before_that_beside_it_as_in_a_pod(server: ListServer, tmp_path: Path) -> None:
+    file, token = server.kubeconfig(tmp_path), tmp_path / "token"
+    token.write_text(f"{TOKEN}\n")
+    found = json.loads(file.read_text())
+    found["users"][0]["user"] = {"token": f"{TOKEN}\n", "tokenFile": str(token)}
+    file.write_text(json.dumps(found))
+    config = choose_cluster(None, str(file), {})
+    assert read_estate(read_cluster(config, print, lambda *_: None)) == read_estate(objects_of(demo.items()))
+    token.write_text("SE\nCRET")
+    with pytest.raises(ClusterUnreachable, match="no header can carry the token") as refused:
+        read_cluster(config, print, lambda *_: None)
+    assert "CRET" not in str(refused.value)
+
+
 def test_without_a_kubeconfig_the_verb_says_what_to_give(tmp_path: Path) -> None:
     with pytest.raises(ClusterUnreachable, match="give one with --kubeconfig, or objects with -f"):
         choose_cluster(None, None, {"KUBECONFIG": str(tmp_path / "absent")})
