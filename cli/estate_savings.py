@@ -33,6 +33,9 @@ def show_savings(bill: Bill, savings: Savings) -> None:
         print(plain(f"Nodes that can go: {', '.join(each.node for each in savings.nodes)}."))
     if savings.moves:
         print("Not compared with the new nodes of pods that move: CPU, memory, ports, and soft rules of place.")
+    if savings.stuck_rollouts:
+        names = ", ".join(map(str, savings.stuck_rollouts))
+        print(plain(f"No room is left then for the pod that a rollout starts first: {names}."))
     if savings.more_nodes:
         print(f"Another packing might free {savings.more_nodes} more, and not more than that.")
     print(
@@ -89,6 +92,7 @@ def savings_data(savings: Savings) -> dict[str, Any]:
         "moreNodesAtMost": savings.more_nodes, "moves": savings.moves, "gpusFreed": float(savings.gpus_freed),
         "idleGpus": float(savings.idle_gpus), "limitNanoPerHour": savings.limit_nano_per_hour,
         "wideLimitNanoPerHour": savings.wide_limit_nano_per_hour,
+        "stuckRollouts": list(map(str, savings.stuck_rollouts)),
         "workloads": [_workload_data(each) for each in savings.workloads],
     }  # fmt: skip
 

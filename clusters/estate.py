@@ -132,6 +132,7 @@ class ClusterWorkload:
     images: tuple[str, ...]
     annotations: Mapping[str, str]  # those of gpuwright.io alone
     barred_nodes: frozenset[str] = frozenset()  # with GPUs, on which its pods may not stand
+    surge_below: int = 0  # with fewer replicas than this, a rollout starts a pod more before it ends one
     is_tied: bool = False  # to volumes or to pods of other workloads, so that its pods cannot move
 
 

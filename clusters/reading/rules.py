@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
+from math import ceil
 from typing import Any
 
 from clusters.estate import DisruptionBudget, PodSpread
 from clusters.objects import KubeObject, name_of, read_field, read_list, read_mapping, read_text, read_whole
+
+ALWAYS = 10**9  # replicas, more than any workload has
 
 
 def read_budgets(budgets: Iterable[KubeObject], labels: Mapping[str, Any]) -> tuple[DisruptionBudget, ...]:
@@ -43,6 +47,20 @@ def holds(rule: object, labels: Mapping[str, Any]) -> bool:
 
 def _number_or_percent(value: object) -> str:
     return "" if value is None else str(value)
+
+
+def read_surge(deployment: KubeObject) -> int:
+    """Returns below how many replicas a rollout may end no pod before another one is ready; percents round down."""
+    strategy = read_mapping(deployment, "spec", "strategy")
+    rule = read_mapping(strategy, "rollingUpdate")
+    surge, unavailable = (_number_or_percent(rule.get(key, "25%")) for key in ("maxSurge", "maxUnavailable"))
+    if read_text(strategy, "type") == "Recreate" or surge in ("0", "0%"):
+        return 0
+    match = re.fullmatch(r"(\d{1,9})(%?)", unavailable)
+    count = int(match[1]) if match else 0
+    if not count:
+        return ALWAYS
+    return ceil(100 / count) if match and match[2] else 0
 
 
 def read_spread(spec: KubeObject, labels: Mapping[str, Any]) -> tuple[PodSpread, ...]:

@@ -30,7 +30,7 @@ from clusters.objects import (
 from clusters.reading.owners import OwnedPod
 from clusters.reading.placement import find_barred
 from clusters.reading.requests import read_slots
-from clusters.reading.rules import read_budgets, read_spread
+from clusters.reading.rules import read_budgets, read_spread, read_surge
 
 GROUPED = "LeaderWorkerSet"
 DECLARED = ("Deployment", "StatefulSet", "ReplicaSet", GROUPED)
@@ -47,6 +47,7 @@ class Declared:
     owners: tuple[str, ...]
     templates: tuple[KubeObject, ...]  # of its pods, a group's leader first
     annotations: Mapping[str, str]
+    surge_below: int = 0
 
     @classmethod
     def by_pods(cls, pods: Sequence[KubeObject]) -> Declared:
@@ -74,7 +75,10 @@ def _declared(item: KubeObject, kind: str, owners: tuple[str, ...]) -> Declared:
     if kind != GROUPED:
         template = read_mapping(item, "spec", "template")
         slots = read_slots(read_mapping(template, "spec"))
-        return Declared(replicas, 1, 1, slots, owners, (template,), _ours(item) | _ours(template))
+        return Declared(
+            replicas, 1, 1, slots, owners, (template,), _ours(item) | _ours(template),
+            read_surge(item) if kind == "Deployment" else 0,
+        )  # fmt: skip
     group = read_mapping(item, "spec", "leaderWorkerTemplate")
     size = read_whole(group, "size") or 1
     worker = read_mapping(group, "workerTemplate")
@@ -126,6 +130,7 @@ def workload_of(
         annotations=declared.annotations,
         barred_nodes=find_barred([item for _, item in held[:1]] or templates, nodes),
         is_tied=is_tied,
+        surge_below=declared.surge_below,
     )
 
 

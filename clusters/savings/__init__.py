@@ -14,7 +14,7 @@ from fractions import Fraction
 from clusters.bill import Bill
 from clusters.estate import NOTHING, Estate, UnknownFigure, WorkloadName
 from clusters.measured import LatencyPromise, MeasuredLoads
-from clusters.savings.arrangement import AlikeNodes, Arrangement
+from clusters.savings.arrangement import AlikeNodes, Arrangement, find_rollable, stand_today
 from clusters.savings.floors import ReplicaRules, draw_rules, find_unread
 from clusters.savings.kinds import draw_kinds
 from clusters.savings.limit import bound_nano_per_hour
@@ -58,6 +58,7 @@ class Savings:
     # The most that any plan saves an hour: with each replica on its GPU type, and on the cheapest one of the estate.
     limit_nano_per_hour: int
     wide_limit_nano_per_hour: int
+    stuck_rollouts: tuple[WorkloadName, ...]  # which find room for the pod that they start first today, and then none
     unknown: tuple[UnknownFigure, ...]
 
     @property
@@ -80,6 +81,7 @@ class PackedEstate:
     more_nodes: int = 0
     moves: int = 0
     idle_gpus: Fraction = NOTHING
+    stuck_rollouts: set[WorkloadName] = field(default_factory=set)
 
     def add(self, estate: Estate, kind: AlikeNodes) -> None:
         gone, arrangement = free_nodes(kind)
@@ -88,6 +90,7 @@ class PackedEstate:
         if arrangement is None:
             self.blocked |= {pod.workload for pod in kind.pods}
             return
+        self.stuck_rollouts |= find_rollable(kind, stand_today(kind)) - find_rollable(kind, arrangement)
         for name in arrangement.replicas:
             before, after = _count_by_node(kind, name), arrangement.on_node(name)
             standing = len({pod.replica for pod in kind.pods if pod.workload == name})
@@ -140,6 +143,7 @@ def find_savings(
         moves=packed.moves,
         limit_nano_per_hour=limits[0],
         wide_limit_nano_per_hour=max(limits),
+        stuck_rollouts=tuple(sorted(packed.stuck_rollouts)),
         unknown=(*measured.unknown, *_unknown_rules(estate), *_unknown(workloads), *_unknown_nodes(estate, measured)),
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -54,6 +54,37 @@ class Arrangement:
     def survivors(self, workload: WorkloadName) -> int:
         """Returns how many replicas stay when the node that matters most to them is lost."""
         return self.count(workload) - max(self.on_node(workload).values(), default=0)
+
+
+def stand_today(kind: AlikeNodes) -> Arrangement:
+    """Returns how all stands now, with what waits where it finds room."""
+    found = Arrangement({node.name: Counter(node.slots) for node in kind.nodes}, defaultdict(dict))
+    nodes: dict[tuple[WorkloadName, str], set[str]] = defaultdict(set)
+    for pod in kind.pods:
+        nodes[pod.workload, pod.replica].add(pod.node)
+        found.free[pod.node].subtract(pod.slots)
+    for (name, replica), places in nodes.items():
+        found.replicas[name][replica] = frozenset(places)
+    takers = [node.name for node in kind.nodes if node.takes_pods]
+    for pod in kind.waiting:
+        find_place(found.free, takers, pod.slots, Counter(), kind.rules[pod.workload])
+    return found
+
+
+def find_rollable(kind: AlikeNodes, found: Arrangement) -> frozenset[WorkloadName]:
+    """Returns the workloads whose rollouts go on: they may end a pod first, or one more finds room."""
+    takers = [node.name for node in kind.nodes if node.takes_pods and node.name in found.free]
+    rollable = set()
+    for name in found.replicas:
+        rules, on_node = kind.rules[name], found.on_node(name) + found.waiting.get(name, Counter())
+        if found.count(name) >= rules.surge_below or any(
+            node not in rules.barred_nodes
+            and (rules.most_per_node is None or on_node[node] < rules.most_per_node)
+            and all(found.free[node][resource] >= count for resource, count in kind.sizes[name].items())
+            for node in takers
+        ):
+            rollable.add(name)
+    return frozenset(rollable)
 
 
 def find_place(

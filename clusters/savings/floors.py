@@ -36,6 +36,7 @@ class ReplicaRules:
     most_per_node: int | None = None
     serving: int = 0  # that serve its peak, or all where that is unknown; 0: nothing restarts them
     barred_nodes: frozenset[str] = frozenset()
+    surge_below: int = 0  # with fewer replicas a rollout needs room for one more
     extra_room: int = 0  # replicas beyond those of now that cannot be packed freely and may come back
 
 
@@ -61,7 +62,7 @@ def draw_rules(workload: ClusterWorkload, pods: Sequence[GpuPod], estate: Estate
         return ReplicaRules(
             workload.name, now, now, now - together, (reason,), is_movable, most=now,
             most_per_node=_most_per_node(workload), serving=now if workload.is_scalable else 0,
-            barred_nodes=workload.barred_nodes, extra_room=max(0, most - now),
+            barred_nodes=workload.barred_nodes, surge_below=workload.surge_below, extra_room=max(0, most - now),
         )  # fmt: skip
     most = max(now, min(need.most_ready, scaler.most)) if scaler else now
     floors = [(need.peak_replicas, _peak_reason(need, now)), (1, "one stays")]
@@ -83,6 +84,7 @@ def draw_rules(workload: ClusterWorkload, pods: Sequence[GpuPod], estate: Estate
         most_per_node=_most_per_node(workload),
         serving=max(need.peak_replicas, 1),
         barred_nodes=workload.barred_nodes,
+        surge_below=workload.surge_below,
         extra_room=min(wanted, most) - (least if now else 0),
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 from clusters.estate import WorkloadName
-from clusters.savings.arrangement import AlikeNodes, Arrangement, Slots, find_place
+from clusters.savings.arrangement import AlikeNodes, Arrangement, Slots, find_place, stand_today
 from clusters.savings.floors import ReplicaRules
 
 Replica: TypeAlias = tuple[WorkloadName, str]
@@ -15,16 +15,7 @@ Replica: TypeAlias = tuple[WorkloadName, str]
 
 def count_after_loss(kind: AlikeNodes) -> dict[WorkloadName, int]:
     """Returns how many replicas serve today whichever node is lost, up to those that serve the peak."""
-    found = Arrangement({node.name: Counter(node.slots) for node in kind.nodes}, defaultdict(dict))
-    nodes: dict[Replica, set[str]] = defaultdict(set)
-    for pod in kind.pods:
-        nodes[pod.workload, pod.replica].add(pod.node)
-        found.free[pod.node].subtract(pod.slots)
-    for (name, replica), places in nodes.items():
-        found.replicas[name][replica] = frozenset(places)
-    takers = [node.name for node in kind.nodes if node.takes_pods]
-    for pod in kind.waiting:
-        find_place(found.free, takers, pod.slots, Counter(), kind.rules[pod.workload])
+    found = stand_today(kind)
     least = {name: min(kind.rules[name].serving, found.count(name)) for name in found.replicas}
     for counts in _losses(kind, found):
         for name, count in counts.items():

@@ -191,6 +191,26 @@ def test_pods_move_to_no_node_whose_taint_they_do_not_tolerate() -> None:
         assert len(savings.nodes) == freed
 
 
+@pytest.mark.parametrize(
+    ("strategy", "stuck"),
+    [
+        ({}, True),  # a quarter of two is none
+        ({"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}, True),
+        ({"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 1}}, False),
+        ({"rollingUpdate": {"maxSurge": 1, "maxUnavailable": "50%"}}, False),
+        ({"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}, False),
+        ({"type": "Recreate"}, False),
+    ],
+)
+def test_a_rollout_that_finds_no_room_for_its_next_pod_is_named(strategy: dict[str, Any], stuck: bool) -> None:
+    items = [*nodes(3, 1), *served("search", ["n0", "n1"])]
+    next(item for item in items if item["kind"] == "Deployment")["spec"]["strategy"] = strategy
+    # its peak is served by one, and both restart nowhere else
+    savings = savings_of(items, {"search": even(10.0, 2, few=dict.fromkeys(range(40, 44), 1))})
+    assert [each.node for each in savings.nodes] == ["n2"]
+    assert savings.stuck_rollouts == ((named("search"),) if stuck else ())
+
+
 def test_an_autoscaler_finds_room_for_its_peak() -> None:
     items = [*nodes(4, 1), *served("search", ["n0"]), autoscaler("shop", "search", 1, 9)]
     series = day([2.0] * 48 + [30.0] * 48, [1] * 48 + [3] * 48, [50.0] * STEPS)
