@@ -70,7 +70,7 @@ def _ask(
     standing: dict[str, list[Replica]] = defaultdict(list)
     for name, replicas in found.replicas.items():
         for replica, nodes in replicas.items():
-            if (name, replica) not in asks:  # it was placed anew, as one pod
+            if (name, replica) not in asks:  # it found another place, as one pod
                 asks[name, replica].append((next(iter(nodes)), kind.sizes[name]))
             for node in nodes:
                 standing[node].append((name, replica))

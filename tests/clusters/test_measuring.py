@@ -147,7 +147,7 @@ def test_rates_of_what_was_served_add_up_over_the_pods_of_a_workload_past_ones_t
     assert len(load.rates_per_second) == 12
     assert load.rates_per_second[-1] == pytest.approx(70.0, rel=0.01)
     assert load.peaks_per_second[-1] == pytest.approx(70.0, rel=0.02)
-    assert load.ready_replicas[-1] == 2
+    assert load.ready_replicas[-1] == load.fewest_replicas[-1] == 2
     assert load.latency_ms[-1] == 40.0  # all that is sure of half way between 20 and 40
 
 
