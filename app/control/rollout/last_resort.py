@@ -38,8 +38,8 @@ def gives_way(scene: Scene, among: Collection[str] | None = None) -> InstanceCha
     """Returns the change that takes room from a service, leaving it too little, for a more important one that lacks it.
 
     An order was found before the plan was recorded, so this happens only if capacity was lost since. The service that
-    gives way has the lower priority or, at the same priority, the larger part of what it needs, and if the other still
-    serves, even afterwards. `among` are the instances that count, if not all.
+    gives way has the lower priority or, at the same priority, the larger part of what it needs, even afterwards if the
+    other still serves or if its own next copy is on its way. `among` are the instances that count, if not all.
     """
     todo = [change for change in scene.todo.values() if among is None or change.id in among]
     waiting = [change for change in todo if change.takes_room and change.instance.service]
@@ -70,8 +70,17 @@ def _may(change: InstanceChange, first: InstanceChange, scene: Scene) -> bool:
     if obstacle is None or obstacle.reason != Reason.CAPACITY_AT_RISK or change.owner == first.owner:
         return False
     its = scene.ledger.share(first.owner)
-    mine = scene.ledger.share(change.owner, _loss(change, scene) if scene.ledger.serves(first.owner) else 0.0)
+    keeps_some = scene.ledger.serves(first.owner) or _awaits_another(change, scene)
+    mine = scene.ledger.share(change.owner, _loss(change, scene) if keeps_some else 0.0)
     return (change.instance.priority, -mine) < (first.instance.priority, -its)
+
+
+def _awaits_another(change: InstanceChange, scene: Scene) -> bool:
+    """Returns whether another copy of the service is assigned and does not serve yet: the change waits for it."""
+    copies = (instance for wanted in scene.assigned.values() for instance in wanted.instances)
+    return any(
+        copy.owner == change.owner and copy.id != change.id and scene.ledger.now.get(copy.id) is None for copy in copies
+    )
 
 
 def _loss(change: InstanceChange, scene: Scene) -> float:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from app.control.domain.desired import Desired
 from app.control.rollout import Advance, RolloutState, begin
 from app.control.rollout.rules import Leaving, PendingStep
@@ -86,6 +88,21 @@ def test_no_service_gives_its_last_copy_to_one_of_its_priority_that_still_serves
     step = at(0, assigned, target, RolloutState())
     assert step.state.stuck_since == NOW.timestamp()
     assert at(15, assigned, target, step.state).made == ()
+
+
+@pytest.mark.parametrize(("priority", "gives"), [(100, ()), (10, ("spare-1",))])
+def test_no_service_gives_its_last_copy_to_one_of_its_priority_while_its_next_copy_starts(
+    priority: float, gives: tuple[str, ...]
+) -> None:
+    first, following = (
+        an_instance(name, "spare", sm=90, rate=80, priority=priority) for name in ("spare-1", "spare-2")
+    )
+    assigned = {"n1": a_node(first), "n2": a_node(following)}
+    target = {"n1": a_node(an_instance("usual-1", "usual", sm=50)), "n2": a_node(following)}
+    observed = all_serve({"n1": a_node(first), "n2": a_node()})
+    step = advance(target, assigned, observed, RolloutState(), rules(), NOW)
+    step = advance(target, assigned, observed, step.state, rules(), NOW + timedelta(seconds=16))
+    assert step.made == gives
 
 
 def test_a_service_gives_a_copy_that_leaves_it_more_than_the_other_has() -> None:
