@@ -1,7 +1,7 @@
 """Builds etcd, an API server of Kubernetes and what belongs to it, with Go, unless they are there: for tests.
 
 Usage: .venv/bin/python -m scripts.kubernetes
-It ends with 3 where Go or its module proxy is missing, and with 1 where a program cannot be built.
+It ends with 1 where Go or its module proxy is missing, or a program cannot be built.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 
 from scripts.kubernetes.programs import ASSETS, MODULE, PACKAGES, find_cache, find_program, read_version
 
-CANNOT = 3
+CANNOT = 1
 GO = ("/usr/local/go/bin", "/usr/lib/go/bin")
 
 
@@ -43,7 +43,7 @@ def main() -> int:
                 subprocess.run(words_of(go, name, Path(made)), cwd=MODULE.parent, env=environment(), check=True)
             except subprocess.CalledProcessError as failed:
                 print(f"{name} could not be built: {failed}", file=sys.stderr)
-                return 1
+                return CANNOT
         folder.mkdir(exist_ok=True)
         for path in Path(made).iterdir():
             path.replace(folder / path.name)

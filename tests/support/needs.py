@@ -41,7 +41,7 @@ def need_kubernetes(program: str) -> Path:
     found = find_program(program)
     if found is None:
         if os.environ.get(WITHOUT_KUBERNETES):
-            skip_in_ci_too("CI could not build an API server of Kubernetes: no Go, no module proxy, or no time")
+            skip_in_ci_too("CI could not build Kubernetes: it takes Go, its module proxy, memory, disk and time")
         skip_unless_ci(
             f"{program} is not here (make kubernetes builds it with Go; KUBEBUILDER_ASSETS may name its folder)"
         )
