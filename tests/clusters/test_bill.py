@@ -77,6 +77,7 @@ def test_rows_add_up_to_nodes_and_each_workload_pays_for_what_it_holds() -> None
     ]
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.tuples(st.integers(1, 10), st.integers(1, 12), st.integers(0, 9)), min_size=1, max_size=6))
 def test_rows_add_up_to_the_last_billionth_however_gpus_are_shared(shapes: list[tuple[int, int, int]]) -> None:

@@ -207,6 +207,7 @@ def test_what_goes_wrong_is_told_and_logged_once_and_tried_again(site: Site, cap
     assert "ZeroDivisionError" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_gateway_with_the_name_of_another_says_so_and_goes_on_above_it(
     site: Site, caplog: pytest.LogCaptureFixture
 ) -> None:
