@@ -50,10 +50,9 @@ class Program:
 
     def launch(self, uuid: str, seconds: float) -> None:
         """Starts a daemon, which need not answer yet."""
-        environment = self._environment(uuid) | {"CUDA_VISIBLE_DEVICES": uuid}
         printed = self.logs(uuid) / "start.txt"
         with self._bounded(uuid):
-            status = detach([self._program, "-d"], environment, printed, seconds)
+            status = detach([self._program, "-d"], self._environment(uuid), printed, seconds)
         if status != 0:
             output = read_start(printed, 200).decode("ascii", "replace").strip()
             raise DeviceError(Trouble.DOWN, uuid, f"the MPS daemon does not start: {output or status}")
@@ -70,19 +69,21 @@ class Program:
             raise DeviceError(Trouble.UNKNOWN, uuid, f"{self._program}: {error}") from error
 
     def _environment(self, uuid: str) -> dict[str, str]:
+        """Returns what daemon and commands are started with; by it others see which GPU they are for."""
         folders = {processes.PIPE: self.pipe(uuid), processes.LOGS: self.logs(uuid)}
-        return _plain_environment() | {name: str(folder) for name, folder in folders.items()}
+        return _plain_environment(uuid) | {name: str(folder) for name, folder in folders.items()}
 
 
 def has_newer_protocol(program: str, seconds: float) -> bool:
     """Returns whether the program speaks the newer protocol, by the help that it prints for it; it starts nothing."""
     try:
-        printed = run([program, "--protocol", str(NEWER_PROTOCOL), "--help"], b"", _plain_environment(), seconds)
+        printed = run([program, "--protocol", str(NEWER_PROTOCOL), "--help"], b"", _plain_environment(""), seconds)
     except (TooLate, OSError):
         return False
     return printed.status == 0 and b"namespace" in printed.output
 
 
-def _plain_environment() -> dict[str, str]:
+def _plain_environment(devices: str) -> dict[str, str]:
     """Returns our environment without CUDA's variables: limits there would apply to the daemon and its clients."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(("CUDA_", "NVIDIA_"))}
+    ours = {name: value for name, value in os.environ.items() if not name.startswith(("CUDA_", "NVIDIA_"))}
+    return ours | {processes.DEVICES: devices}

@@ -352,3 +352,17 @@ def test_a_program_says_by_its_help_whether_it_has_the_newer_protocol(
     program.chmod(0o755)
     assert has_newer_protocol(str(program), 0.1 if "sleep" in does else 10) is is_newer
     assert not has_newer_protocol(str(tmp_path / "absent"), 1)
+
+
+def test_a_question_to_a_daemon_is_no_daemon_that_may_use_other_gpus(
+    mps: MpsControl, pipe: Path, tmp_path: Path
+) -> None:
+    mps.start(UUID)
+    fake_mps.switch(pipe, "hang")
+    asking = threading.Thread(target=lambda: mps.state(UUID))
+    running = len(processes.all_of(pipe))
+    asking.start()
+    until(lambda: len(processes.all_of(pipe)) > running, "it asks")
+    assert MpsControl(tmp_path / "others", fake_mps.program()).find_foreign("GPU-7") == []
+    fake_mps.switch(pipe, "hang", None)
+    asking.join(patience())
