@@ -23,6 +23,7 @@ from app.store.database import clock
 from app.store.database import partitions as partition_tables
 from app.store.money import packed_minutes, usage
 from app.world.declare import declare
+from tests.support.patience import until
 from tests.support.reports import report
 from tests.support.world import gpu_type, node
 
@@ -40,6 +41,9 @@ def context(database_url: str) -> Iterator[Context]:
 
 @pytest.fixture
 def housekeeping(context: Context) -> Housekeeping:
+    """Begins past a midnight that is near: tables of days are made and dropped by the database's own date."""
+    same_day = "(now() AT TIME ZONE 'UTC')::date = ((now() + interval '1 minute') AT TIME ZONE 'UTC')::date"
+    until(lambda: run(context, f"SELECT {same_day}")[0][0], "it is past midnight")
     return Housekeeping(context)
 
 
