@@ -55,6 +55,16 @@ def run(context: Context, sql: str) -> list[Any]:
     return context.database.write(execute)
 
 
+# The last day whose minutes are packed: 25 hours after its end, so in the first hour of a day it is another one.
+FINAL_DAY = "(date_trunc('day', now() - interval '25 hours', 'UTC') - interval '1 day')"
+
+
+def read_days_since(context: Context) -> int:
+    """Returns how many days ago the last day was whose minutes are packed."""
+    ((seconds,),) = run(context, f"SELECT extract(epoch FROM date_trunc('day', now(), 'UTC') - {FINAL_DAY})")
+    return round(float(seconds) / 86_400)
+
+
 def partitions(context: Context) -> set[str]:
     rows = run(context, "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'gpu_minute'::regclass")
     return {row[0] for row in rows}
@@ -103,8 +113,8 @@ def test_telemetry_beyond_the_retention_is_dropped(context: Context, housekeepin
 
 def test_minutes_of_past_days_are_packed_and_read_as_before(context: Context, housekeeping: Housekeeping) -> None:
     housekeeping.make_partitions()
-    context.database.write(lambda c: partition_tables.ensure(c, [clock.now(c) - timedelta(days=2)]))
-    day = "date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC' - interval '2 days'"
+    since, day = read_days_since(context), FINAL_DAY
+    context.database.write(lambda c: partition_tables.ensure(c, [clock.now(c) - timedelta(days=since)]))
     run(
         context,
         f"INSERT INTO gpu_minute SELECT {day} + n * interval '1 minute', 'node-1', g, 1, 'ok', n, 1, 100, 150, "
@@ -132,7 +142,7 @@ def test_minutes_of_past_days_are_packed_and_read_as_before(context: Context, ho
     )
     assert not context.database.write(lambda c: packed_minutes.drop(c, hour.replace(hour=0)))
     assert read_minutes(context) == before, "not all of the day are packed yet"
-    assert partitions(context) == days(context, -2, -1, 0, 1, 2)
+    assert partitions(context) == days(context, -since, -1, 0, 1, 2)
     housekeeping.pack_minutes()
     assert run(context, "SELECT FROM gpu_minute") == run(context, "SELECT FROM instance_minute") == []
     assert partitions(context) == days(context, -1, 0, 1, 2)
@@ -146,12 +156,12 @@ def test_minutes_outlive_later_days_until_both_their_tables_are_packed(
     context: Context, housekeeping: Housekeeping
 ) -> None:
     housekeeping.make_partitions()
+    since = read_days_since(context)
     made = context.database.write(
-        lambda c: partition_tables.ensure(c, [clock.now(c) - timedelta(days=n) for n in (2, 3)])
+        lambda c: partition_tables.ensure(c, [clock.now(c) - timedelta(days=n) for n in (since, since + 1)])
     )
     assert made
-    day = "date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'"
-    (hour, next_day), *_ = run(context, f"SELECT {day} - interval '3 days', {day} - interval '2 days'")
+    (hour, next_day), *_ = run(context, f"SELECT {FINAL_DAY} - interval '1 day', {FINAL_DAY}")
     run(context, f"INSERT INTO gpu_minute SELECT '{hour}', 'node-1', 0, 1, 'ok', 0, 1, 90, 90, 1000, 60, 1400, '{{}}'")
     run(
         context,
@@ -160,7 +170,7 @@ def test_minutes_outlive_later_days_until_both_their_tables_are_packed(
     )
     context.database.write(lambda c: c.execute(packed_minutes.PACKS[0], {"hour": hour, "nodes": ["node-1"]}))
     assert not context.database.write(lambda c: packed_minutes.drop(c, next_day)), "the day before is not packed"
-    assert days(context, -3, -2) <= partitions(context)
+    assert days(context, -since - 1, -since) <= partitions(context)
     housekeeping.pack_minutes()
     for table in ("gpu_hour_minutes", "instance_hour_minutes"):
         assert run(context, f"SELECT node, hour FROM {table}") == [("node-1", hour)]
@@ -179,9 +189,7 @@ def read_energy(context: Context) -> list[Any]:
 
 def read_minutes(context: Context) -> list[list[dict[str, Any]]]:
     """Returns what there is of a stretch that begins and ends within hours."""
-    day = run(context, "SELECT date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC' - interval '2 days'")[0][
-        0
-    ]
+    (day,) = run(context, f"SELECT {FINAL_DAY}")[0]
     start, stop = day + timedelta(minutes=95), day + timedelta(minutes=1111)
     reads = (packed_minutes.gpu_minutes, packed_minutes.instance_minutes)
     words: dict[str, Any] = {"node": "node-1", "start": start, "stop": stop, "limit": 10_000}
