@@ -147,7 +147,7 @@ def _page(client: httpx2.Client, path: str, continuation: str, pause: Pause) -> 
         reason = _refusal(response)
         if response.status_code != 429 and response.status_code < 500:
             raise _not_listed(response, reason)
-        seconds = _asked_seconds(response, min(LONGEST_PAUSE_SECONDS, 2.0**attempt))
+        seconds = _read_retry_seconds(response, min(LONGEST_PAUSE_SECONDS, 2.0**attempt))
     raise NotListed(f"the server did not answer: {reason}", "try again when it can be reached")
 
 
@@ -183,7 +183,7 @@ def _not_listed(response: httpx2.Response, reason: str) -> NotListed:
     return NotListed(f"the server refused it ({reason})", "see the server's log")
 
 
-def _asked_seconds(response: httpx2.Response, usual: float) -> float:
+def _read_retry_seconds(response: httpx2.Response, usual: float) -> float:
     asked = read_whole({"seconds": response.headers.get("retry-after", "")}, "seconds")
     return usual if asked is None else min(LONGEST_PAUSE_SECONDS, float(asked))
 

@@ -71,19 +71,19 @@ def draw_bill(
         listed = given.price_of(node) if given else None
         if listed and given:
             is_committed = node.purchase in ("owned", "reserved") or listed.purchase in ("owned", "reserved")
-            prices.append(NodePrice(node.name, _of_node(listed, node), given.origin, is_committed))
+            prices.append(NodePrice(node.name, _price_node(listed, node), given.origin, is_committed))
         elif measured and node.name in measured and currency == CURRENCY:  # OpenCost has its prices in it, too
             prices.append(NodePrice(node.name, measured[node.name], "OpenCost", node.purchase == "reserved"))
         elif currency == examples.currency and (listed := examples.price_of(node)):
             source = f"{examples.origin}, {listed.as_of}"
-            prices.append(NodePrice(node.name, _of_node(listed, node), source))
+            prices.append(NodePrice(node.name, _price_node(listed, node), source))
         else:
             prices.append(NodePrice(node.name, None, "unknown"))
     rows = _rows(estate, {price.node: price.nano_per_hour for price in prices})
     return Bill(currency, tuple(prices), (*rows, *unused), tuple(_unknown(estate, prices)))
 
 
-def _of_node(listed: ListedPrice, node: GpuNode) -> int:
+def _price_node(listed: ListedPrice, node: GpuNode) -> int:
     return listed.nano_per_hour * node.gpus if listed.is_per_gpu else listed.nano_per_hour
 
 

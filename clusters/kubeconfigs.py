@@ -34,7 +34,7 @@ def choose_cluster(context: str | None, kubeconfig: str | None, environment: Map
         raise ClusterUnreachable(f"there is no kubeconfig {kubeconfig}")
     if not files and Path(SERVICE_ACCOUNT).is_dir() and not context:
         try:
-            return _of(KubeConfig.from_service_account(), "default", SERVICE_ACCOUNT)
+            return _read_single(KubeConfig.from_service_account(), "default", SERVICE_ACCOUNT)
         except (ConfigError, OSError, LookupError, ValueError):
             raise ClusterUnreachable(f"the service account in {SERVICE_ACCOUNT} cannot be used") from None
     if not files:
@@ -46,7 +46,7 @@ def choose_cluster(context: str | None, kubeconfig: str | None, environment: Map
     for file, config in zip(files, configs, strict=True):
         name = context or config.current_context
         if name in config.contexts:
-            return _of(config, name, file)
+            return _read_single(config, name, file)
     known = sorted({name for each in configs for name in each.contexts})
     wanted = f"no context {context!r}" if context else "no current context"
     raise ClusterUnreachable(f"{', '.join(files)} has {wanted}; it has {', '.join(known) or 'none'}")
@@ -68,7 +68,7 @@ def _load(file: str) -> KubeConfig:
         raise ClusterUnreachable(f"the kubeconfig {file} cannot be used: it needs {shape}") from None
 
 
-def _of(config: KubeConfig, name: str, file: str) -> SingleConfig:
+def _read_single(config: KubeConfig, name: str, file: str) -> SingleConfig:
     """Returns the cluster of a context; whatever it names is there."""
     chosen = config.contexts[name]
     for kind, entry, known in (("cluster", chosen.cluster, config.clusters), ("user", chosen.user, config.users)):

@@ -98,12 +98,12 @@ class _Reader:
 
     def _over(self, query: str, scale: float = 1.0) -> MeasuredSeries:
         """Returns the values of all steps; nothing where Prometheus has none of them."""
-        by_moment = self._by_label(query, "").get("", {})
+        by_moment = self._read_by_label(query, "").get("", {})
         if not by_moment:
             return ()
         return tuple(None if (value := by_moment.get(round(end))) is None else value * scale for end in self._ends)
 
-    def _by_label(self, query: str, label: str) -> dict[str, dict[int, float]]:
+    def _read_by_label(self, query: str, label: str) -> dict[str, dict[int, float]]:
         try:
             found = self._source.over(query, self._ends, label)
         except PrometheusFailed as failed:
@@ -197,7 +197,7 @@ class _Reader:
         is_seen = self._over("count(kube_pod_owner)")
         if not is_seen:
             return {}
-        found = self._by_label(PASSING, "node")
+        found = self._read_by_label(PASSING, "node")
         held = {}
         for node in estate.nodes:
             if node.offers:

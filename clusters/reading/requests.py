@@ -17,11 +17,11 @@ def read_slots(spec: KubeObject) -> dict[str, int]:
     """
     held: Counter[str] = Counter()
     for container in read_list(spec, "containers"):
-        held.update(_asked(container))
+        held.update(_count_asked(container))
     sidecars: Counter[str] = Counter()
     peaks: list[Mapping[str, int]] = []
     for container in read_list(spec, "initContainers"):
-        asked = _asked(container)
+        asked = _count_asked(container)
         if read_text(container, "restartPolicy") == "Always":
             sidecars.update(asked)
         else:
@@ -33,7 +33,7 @@ def read_slots(spec: KubeObject) -> dict[str, int]:
     return {resource: held[resource] for resource in sorted(held) if held[resource]}
 
 
-def _asked(container: KubeObject) -> Counter[str]:
+def _count_asked(container: KubeObject) -> Counter[str]:
     limits, requests = read_mapping(container, "resources", "limits"), read_mapping(container, "resources", "requests")
     return Counter(
         {

@@ -53,13 +53,13 @@ def read_slices(slices: Iterable[KubeObject]) -> dict[str, SlicedGpus]:
 
 
 def _gpus(devices: Iterable[Mapping[str, object]]) -> SlicedGpus:
-    gpus = [device for device in devices if _attribute(device, "type") in ("gpu", "")]
-    product = next((text.replace(" ", "-") for device in gpus if (text := _attribute(device, "productName"))), "")
+    gpus = [device for device in devices if _read_attribute(device, "type") in ("gpu", "")]
+    product = next((text.replace(" ", "-") for device in gpus if (text := _read_attribute(device, "productName"))), "")
     sizes = [read_gib(_capacity(device, "memory")) for device in gpus]
     return SlicedGpus(len(gpus), product, next((size for size in sizes if size is not None), None))
 
 
-def _attribute(device: Mapping[str, object], name: str) -> str:
+def _read_attribute(device: Mapping[str, object], name: str) -> str:
     """Returns an attribute; before v1 of the API they stood under `basic`."""
     return read_text(device, "attributes", name, "string") or read_text(device, "basic", "attributes", name, "string")
 
@@ -98,7 +98,7 @@ def _mig_profiles(slices: Iterable[KubeObject]) -> dict[tuple[str, str], Fractio
     for item in slices:
         pool = read_text(item, "spec", "pool", "name")
         for device in read_list(item, "spec", "devices"):
-            profile = _attribute(device, "profile") if isinstance(device, Mapping) else ""
+            profile = _read_attribute(device, "profile") if isinstance(device, Mapping) else ""
             if profile[:1].isdigit() and profile[1:2] == "g":
                 found[pool, read_text(device, "name")] = Fraction(int(profile[0]), MIG_SLICES)
     return found
