@@ -33,6 +33,7 @@ KINDS = (
     KubeResource("StatefulSet", "apps", ("v1",), "statefulsets", "how many replicas are declared"),
     KubeResource("Job", "batch", ("v1",), "jobs", "to which CronJob or queue a job belongs"),
     KubeResource("LeaderWorkerSet", "leaderworkerset.x-k8s.io", ("v1",), "leaderworkersets", "groups and their size"),
+    KubeResource("Rollout", "argoproj.io", ("v1alpha1",), "rollouts", "how many replicas are declared"),
     KubeResource(
         "HorizontalPodAutoscaler", "autoscaling", ("v2",), "horizontalpodautoscalers", "who sets replicas, and bounds"
     ),

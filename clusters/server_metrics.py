@@ -10,6 +10,7 @@ from clusters.estate import WorkloadName
 
 SUFFIXES = {  # of a pod's name after its workload's
     "Deployment": "-[a-z0-9]+-[a-z0-9]{5}",
+    "Rollout": "-[a-z0-9]+-[a-z0-9]{5}",
     "ReplicaSet": "-[a-z0-9]{5}",
     "StatefulSet": "-[0-9]+",
     "LeaderWorkerSet": "-[0-9]+(-[0-9]+)?",

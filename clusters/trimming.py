@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from clusters.objects import KubeObject, read_field, read_list, read_mapping, read_text
 from clusters.reading.owners import GROUP_LABEL
-from clusters.reading.requests import asks_by_claim, read_slots
+from clusters.reading.requests import asks_by_claim, read_slots, shares_by_annotation
 
 
 def trim(kind: str, item: KubeObject) -> KubeObject | None:
@@ -23,4 +23,6 @@ def trim(kind: str, item: KubeObject) -> KubeObject | None:
 def _may_matter(pod: KubeObject) -> bool:
     """A leader without GPUs still says to which group its workers belong."""
     spec = read_mapping(pod, "spec")
-    return bool(read_slots(spec)) or asks_by_claim(spec) or bool(read_text(pod, "metadata", "labels", GROUP_LABEL))
+    if read_slots(spec) or asks_by_claim(spec) or shares_by_annotation(pod):
+        return True
+    return bool(read_text(pod, "metadata", "labels", GROUP_LABEL))

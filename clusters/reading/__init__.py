@@ -18,10 +18,10 @@ from clusters.objects import (
     read_text,
 )
 from clusters.reading.autoscalers import read_autoscalers
-from clusters.reading.gpu_nodes import read_node
+from clusters.reading.gpu_nodes import name_accelerators, read_node
 from clusters.reading.owners import REPLICA_LABEL, OwnedPod, OwnerIndex
 from clusters.reading.placement import find_ties
-from clusters.reading.requests import asks_by_claim, read_slots
+from clusters.reading.requests import asks_by_claim, read_slots, shares_by_annotation
 from clusters.reading.slices import ClaimedGpus, read_claims, read_slices
 from clusters.reading.workloads import Declared, read_declared, workload_of
 
@@ -48,6 +48,7 @@ def read_estate(objects: ClusterObjects) -> Estate:
                 reason = "it holds devices by claims that could not be read, perhaps GPUs"
                 subject = f"pod {namespace_of(item)}/{name_of(item)}"
                 unknown.append(UnknownFigure(subject, reason, "allow `list` of resourceclaims.resource.k8s.io"))
+            unknown += _unknown_part(item)
             continue
         owner = index.owned(item)
         owned.setdefault(owner.workload, owner)
@@ -94,6 +95,7 @@ def _read_nodes(objects: ClusterObjects) -> tuple[tuple[GpuNode, ...], list[Unkn
     found: list[GpuNode] = []
     unknown: list[UnknownFigure] = []
     for item in objects.of("Node"):
+        unknown += name_accelerators(item)
         node, open_figures = read_node(item, slices.get(name_of(item)))
         if node is not None:
             found.append(node)
@@ -119,6 +121,15 @@ def _pod(
     replica = read_text(item, "metadata", "labels", REPLICA_LABEL) or name_of(item)
     held = gpus + claimed.gpus if node else Fraction(0)
     return GpuPod(namespace_of(item), name_of(item), workload, place, slots, claimed.devices, held, replica, ready)
+
+
+def _unknown_part(item: KubeObject) -> list[UnknownFigure]:
+    """Returns a sentence if the pod shares a GPU that another pod reserves."""
+    if not shares_by_annotation(item):
+        return []
+    reason = "it shares a GPU by an annotation of KAI's scheduler, and that GPU is counted to the pod that reserves it"
+    subject = f"pod {namespace_of(item)}/{name_of(item)}"
+    return [UnknownFigure(subject, reason, "look for the reservation among the workloads")]
 
 
 def _unknown_place(pod: GpuPod, nodes: Mapping[str, GpuNode]) -> list[UnknownFigure]:

@@ -17,6 +17,9 @@ WHOLE_GPU = "nvidia.com/gpu"
 NO_DEVICES = frozenset(
     {"nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores", "nvidia.com/priority"}
 )
+OTHER_ACCELERATORS = re.compile(
+    r"amd\.com/gpu|gpu\.intel\.com/(i915|xe)|habana\.ai/gaudi|google\.com/tpu|aws\.amazon\.com/neuron\w*|huawei\.com/Ascend\w+"
+)
 MIG = re.compile(r"mig-(\d)g\.(\d+)gb.*")
 MIG_PRODUCT = re.compile(r"(?P<gpu>.+)-MIG-(?P<slices>\d)g\.(?P<memory>\d+)gb.*")
 PRODUCT_MEMORY = re.compile(r"(\d+)GB\b")
@@ -88,6 +91,16 @@ def read_node(node: KubeObject, sliced: SlicedGpus | None) -> tuple[GpuNode | No
         source=source,
     )
     return found, _unknown(found, amounts)
+
+
+def name_accelerators(node: KubeObject) -> list[UnknownFigure]:
+    """Returns a sentence if the node has accelerators of other makers, which are in no sum."""
+    capacity = read_mapping(node, "status", "capacity")
+    names = sorted(key for key, value in capacity.items() if OTHER_ACCELERATORS.fullmatch(key) and read_count(value))
+    if not names:
+        return []
+    reason = f"what it has of {', '.join(names)} is not assessed and in no sum"
+    return [UnknownFigure(f"node {name_of(node)}", reason, "only GPUs of NVIDIA are")]
 
 
 def _offers(

@@ -9,6 +9,8 @@ from clusters.amounts import read_count
 from clusters.objects import KubeObject, read_list, read_mapping, read_text
 from clusters.reading.gpu_nodes import NO_DEVICES, NVIDIA
 
+PART_ANNOTATIONS = ("gpu-fraction", "gpu-memory")  # of KAI's scheduler
+
 
 def read_slots(spec: KubeObject) -> dict[str, int]:
     """Returns how many slots of each resource a pod with this spec takes from its node.
@@ -46,3 +48,9 @@ def _count_asked(container: KubeObject) -> Counter[str]:
 
 def asks_by_claim(spec: KubeObject) -> bool:
     return bool(read_list(spec, "resourceClaims"))
+
+
+def shares_by_annotation(pod: KubeObject) -> bool:
+    """Returns whether KAI's scheduler gives the pod a part of a GPU, which another pod reserves."""
+    annotations = read_mapping(pod, "metadata", "annotations")
+    return any(name in annotations for name in PART_ANNOTATIONS)

@@ -49,10 +49,12 @@ def _number_or_percent(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def read_surge(deployment: KubeObject) -> int:
+def read_surge(item: KubeObject, kind: str) -> int:
     """Returns below how many replicas a rollout may end no pod before another one is ready; percents round down."""
-    strategy = read_mapping(deployment, "spec", "strategy")
-    rule = read_mapping(strategy, "rollingUpdate")
+    strategy = read_mapping(item, "spec", "strategy")
+    if "blueGreen" in strategy:
+        return ALWAYS
+    rule = read_mapping(strategy, "rollingUpdate" if kind == "Deployment" else "canary")
     surge, unavailable = (_number_or_percent(rule.get(key, "25%")) for key in ("maxSurge", "maxUnavailable"))
     if read_text(strategy, "type") == "Recreate" or surge in ("0", "0%"):
         return 0

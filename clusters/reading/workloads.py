@@ -33,7 +33,7 @@ from clusters.reading.requests import read_slots
 from clusters.reading.rules import read_budgets, read_spread, read_surge
 
 GROUPED = "LeaderWorkerSet"
-DECLARED = ("Deployment", "StatefulSet", "ReplicaSet", GROUPED)
+DECLARED = ("Deployment", "StatefulSet", "ReplicaSet", "Rollout", GROUPED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +57,15 @@ class Declared:
 
 
 def read_declared(objects: ClusterObjects) -> dict[WorkloadName, Declared]:
-    """Returns what every Deployment, StatefulSet, ReplicaSet and LeaderWorkerSet declares that nothing else owns."""
+    """Returns what each object declares that has replicas and that nothing else owns."""
     found = {}
     for kind in DECLARED:
         for item in objects.of(kind):
             owners = [owner for owner in read_list(item, "metadata", "ownerReferences") if isinstance(owner, Mapping)]
             if any(read_text(owner, "kind") in (*DECLARED, "Pod") for owner in owners):
                 continue
+            if kind == "Rollout" and not read_mapping(item, "spec", "template"):
+                continue  # it takes the pods of a Deployment, which its pods show
             names = tuple(f"{read_text(owner, 'kind')} {read_text(owner, 'name')}" for owner in owners)
             found[WorkloadName(namespace_of(item), kind, name_of(item))] = _declared(item, kind, names)
     return found
@@ -77,7 +79,7 @@ def _declared(item: KubeObject, kind: str, owners: tuple[str, ...]) -> Declared:
         slots = read_slots(read_mapping(template, "spec"))
         return Declared(
             replicas, 1, 1, slots, owners, (template,), _ours(item) | _ours(template),
-            read_surge(item) if kind == "Deployment" else 0,
+            read_surge(item, kind) if kind in ("Deployment", "Rollout") else 0,
         )  # fmt: skip
     group = read_mapping(item, "spec", "leaderWorkerTemplate")
     size = read_whole(group, "size") or 1

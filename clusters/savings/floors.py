@@ -11,7 +11,7 @@ from math import ceil
 from clusters.estate import ClusterWorkload, DisruptionBudget, Estate, GpuPod, WorkloadName
 from clusters.savings.needs import LoadNeed
 
-MOVABLE = ("Deployment", "ReplicaSet")
+MOVABLE = ("Deployment", "ReplicaSet", "Rollout")
 IN_ORDER = ("StatefulSet", "LeaderWorkerSet")  # the last replica goes first
 # What must be read before a replica may go or move.
 NEEDED_KINDS = (

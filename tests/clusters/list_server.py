@@ -24,10 +24,12 @@ PLURALS = {
     "HorizontalPodAutoscaler": "/apis/autoscaling/v2/horizontalpodautoscalers",
     "PodDisruptionBudget": "/apis/policy/v1/poddisruptionbudgets",
     "LeaderWorkerSet": "/apis/leaderworkerset.x-k8s.io/v1/leaderworkersets",
+    "Rollout": "/apis/argoproj.io/v1alpha1/rollouts",
     "ScaledObject": "/apis/keda.sh/v1alpha1/scaledobjects",
     "ResourceSlice": "/apis/resource.k8s.io/v1beta1/resourceslices",  # an older server
     "ResourceClaim": "/apis/resource.k8s.io/v1beta1/resourceclaims",
 }
+DEFINED_BY_USERS = ("LeaderWorkerSet", "Rollout", "ScaledObject")
 TOKEN = "a-token"
 HANG_UP = -1  # in place of a status
 
@@ -40,7 +42,7 @@ class ListServer(ThreadingHTTPServer):
     def __init__(self, items: Iterable[Item], *, custom: bool = True) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.lists: dict[str, list[Item]] = {
-            path: [] for kind, path in PLURALS.items() if custom or kind not in ("LeaderWorkerSet", "ScaledObject")
+            path: [] for kind, path in PLURALS.items() if custom or kind not in DEFINED_BY_USERS
         }
         for item in items:
             # lists of a server name their kind once, and its objects none

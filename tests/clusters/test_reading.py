@@ -252,6 +252,37 @@ def test_a_pod_on_a_node_that_was_not_read_holds_nothing_and_is_named() -> None:
     assert "it holds GPUs of node elsewhere, which was not read" in sentences(estate)
 
 
+def test_what_is_no_gpu_of_nvidia_is_named_and_in_no_sum() -> None:
+    others = node("n2", 0, "", "other", resources={"amd.com/gpu": 8, "cpu": 8})
+    estate = estate_of(L40S, others)
+    assert [each.name for each in estate.nodes] == ["n1"]
+    assert "node n2: what it has of amd.com/gpu is not assessed and in no sum" in sentences(estate)
+
+
+def test_a_pod_for_which_another_reserves_a_gpu_is_named() -> None:
+    part = pod("lab", "half", pod_spec("v:1", 0), "n1")
+    part["metadata"]["annotations"] = {"gpu-fraction": "0.5"}
+    kept = trim("Pod", part)
+    assert kept is not None
+    assert "pod lab/half: it shares a GPU by an annotation" in sentences(estate_of(dict(kept)))
+
+
+@pytest.mark.parametrize(
+    ("spec", "surge_below"),
+    [({"canary": {"maxSurge": 0}}, 0), ({"canary": {}}, 4), ({"blueGreen": {}}, 10**9)],
+)
+def test_a_rollout_of_argo_is_scaled_as_a_deployment(spec: dict[str, Any], surge_below: int) -> None:
+    items = list(deployment("shop", "ranker", pod_spec("r:1", 1), ["n1", "n1"]))
+    items[0] |= {"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout"}
+    items[0]["spec"]["strategy"] = spec
+    for item in items[1:]:
+        for owner in item["metadata"]["ownerReferences"]:
+            owner["kind"] = owner["kind"].replace("Deployment", "Rollout")
+    workload = the_workload(estate_of(items))
+    assert (str(workload.name), workload.is_scalable, workload.replicas) == ("shop/Rollout/ranker", True, 2)
+    assert workload.surge_below == surge_below
+
+
 def test_an_object_that_is_given_twice_counts_once() -> None:
     ranker = list(deployment("shop", "ranker", pod_spec("r:1", 1), ["n1"]))
     estate = estate_of(L40S, L40S, ranker, ranker)

@@ -34,6 +34,7 @@ ALL_LISTS: list[Rule] = [
     ("policy", "poddisruptionbudgets", READS),
     ("leaderworkerset.x-k8s.io", "leaderworkersets", READS),
     ("keda.sh", "scaledobjects", READS),
+    ("argoproj.io", "rollouts", READS),
     ("resource.k8s.io", "resourceslices,resourceclaims", READS),
 ]
 DEFINED = (  # group, version, kind, plural
