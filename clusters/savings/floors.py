@@ -40,6 +40,56 @@ class ReplicaRules:
     extra_room: int = 0  # replicas beyond those of now that cannot be packed freely and may come back
 
 
+@dataclass(frozen=True, slots=True)
+class ReplicaBounds:
+    """Between which numbers a workload may be scaled while it runs, and what the loss of a node takes of it."""
+
+    least: int
+    least_reason: str
+    most: int | None = None  # None: nobody says
+    most_reason: str = ""
+    survivors: int = 0  # that would stay today when any one node is lost
+    lost_share: Fraction = Fraction(0)  # of the replicas, that stand on the node with most of them
+
+    def apply(self, needed: int) -> tuple[int, list[str]]:
+        """Returns how many there must be for so many to serve, and what makes it another number.
+
+        Whichever node is lost, as many serve as are needed, or as many as would serve today.
+        """
+        count, reasons = needed, []
+        while count - ceil(count * self.lost_share) < min(needed, self.survivors):
+            count += 1
+        if count > needed:
+            reasons.append(f"{'one' if count == needed + 1 else count - needed} more for a lost node")
+        if count < self.least:
+            count = self.least
+            reasons.append(f"{count} by {self.least_reason}")
+        if self.most is not None and count > self.most:
+            count = self.most
+            reasons.append(f"{count} by {self.most_reason}")
+        return count, reasons
+
+
+def draw_bounds(workload: ClusterWorkload, pods: Sequence[GpuPod], estate: Estate) -> ReplicaBounds | str:
+    """Returns the bounds of a workload, or why its number stays as it is."""
+    if obstacle := _find_lasting_obstacle(workload, pods, estate):
+        return obstacle
+    now, scaler = len({pod.replica for pod in pods if pod.node}), workload.autoscaler
+    floors = [(1, "the rule that one stays"), *_budget_floors(workload, now)]
+    if scaler:
+        floors.append((scaler.least, f"minReplicas of {scaler.kind} {scaler.name}"))
+    least, reason = max(floors, key=lambda floor: floor[0])
+    together = max(_per_node(pods).values(), default=0)
+    return ReplicaBounds(
+        least=least,
+        least_reason=reason,
+        most=max(scaler.most, least) if scaler else None,
+        most_reason=f"maxReplicas of {scaler.kind} {scaler.name}" if scaler else "",
+        survivors=now - together,
+        lost_share=Fraction(together, now) if now else Fraction(0),
+    )
+
+
 def find_unread(estate: Estate) -> str:
     """Returns which lists are missing that may keep any replica or node; empty: none."""
     return ", ".join(kind for kind in NEEDED_KINDS if kind in estate.unread_kinds)
@@ -99,14 +149,22 @@ def _peak_reason(need: LoadNeed, now: int) -> str:
 
 def _find_obstacle(workload: ClusterWorkload, pods: Sequence[GpuPod], estate: Estate) -> str:
     """Returns why no replica of a workload may go or move; empty: nothing speaks against it."""
+    are_missing = workload.ready != workload.replicas or workload.running != workload.replicas or workload.waiting_pods
+    obstacle = _find_lasting_obstacle(workload, pods, estate)
+    if are_missing and not obstacle:
+        return f"{workload.ready} of {workload.replicas} replicas are ready"
+    return obstacle
+
+
+def _find_lasting_obstacle(workload: ClusterWorkload, pods: Sequence[GpuPod], estate: Estate) -> str:
+    """Returns why a workload stays as it is, also once all its replicas are ready; empty: nothing says so."""
     if not workload.is_scalable or workload.name.kind not in MOVABLE + IN_ORDER:
         return f"a {workload.name.kind} is not scaled by replicas"
     if workload.replicas is None:
         return "its object could not be read"
     if unread := find_unread(estate):
         return f"not read: {unread}"
-    if workload.ready != workload.replicas or workload.running != workload.replicas or workload.waiting_pods:
-        return f"{workload.ready} of {workload.replicas} replicas are ready"
+    pods = [pod for pod in pods if pod.node]
     if any(pod.devices for pod in pods):
         return "it holds GPUs by claims"
     if any(rule.topology != HOST for rule in workload.spread):

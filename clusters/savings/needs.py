@@ -48,25 +48,26 @@ def find_need(series: WorkloadSeries, promise: LatencyPromise | None, step_secon
     kept = find_kept_steps(series, promise)
     shown = find_shown_rates(series, kept, step_seconds)
     needs = {step: _need_at(series, kept, shown, step) for step in known}
-    peak = max(needs, key=lambda step: (needs[step][0], _rate_at(series, step)))
+    peak = max(needs, key=lambda step: (needs[step][0], highest_rate(series, step) or 0.0))
     ready = {step: series.ready_replicas[step] or 0.0 for step in known}
     return LoadNeed(
         promise=promise,
         peak_replicas=needs[peak][0],
         peak_step=peak,
-        peak_rate_per_second=_rate_at(series, peak),
+        peak_rate_per_second=highest_rate(series, peak) or 0.0,
         shown=needs[peak][1],
         most_ready=int(max(ready.values())),
         mean_ready=sum(ready.values()) / len(ready),
         mean_needed=sum(count for count, _ in needs.values()) / len(needs),
-        highest_rate_per_second=max(_rate_at(series, step) / _fewest_at(series, step) for step in known),
+        highest_rate_per_second=max((highest_rate(series, step) or 0.0) / _fewest_at(series, step) for step in known),
         rates_per_second=tuple(rate or 0.0 for rate in series.rates_per_second),
     )
 
 
-def _rate_at(series: WorkloadSeries, step: int) -> float:
-    """Returns the rate that replicas must serve: the highest within the step, where it was measured."""
-    return max(series.rates_per_second[step] or 0.0, value_at(series.peaks_per_second, step) or 0.0)
+def highest_rate(series: WorkloadSeries, step: int) -> float | None:
+    """Returns the rate that replicas must serve: the highest within the step, where it was measured; None: a gap."""
+    rate = series.rates_per_second[step]
+    return None if rate is None else max(rate, value_at(series.peaks_per_second, step) or 0.0)
 
 
 def _fewest_at(series: WorkloadSeries, step: int) -> float:
@@ -79,7 +80,7 @@ def _need_at(
     series: WorkloadSeries, kept: Sequence[bool | None], shown: Sequence[ShownRate], step: int
 ) -> tuple[int, ShownRate | None]:
     """Returns the replicas needed and what shows it. Where nothing does, those that were ready are needed."""
-    rate, ready = _rate_at(series, step), max(1, int(series.ready_replicas[step] or 0))
+    rate, ready = highest_rate(series, step), max(1, int(series.ready_replicas[step] or 0))
     if not rate:
         return 0, None
     lengths = value_at(series.input_tokens, step), value_at(series.output_tokens, step)

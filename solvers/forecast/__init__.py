@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import Protocol
 
-from solvers.forecast.peaks import DEFAULT, Forecast, Reason, expect
+from solvers.forecast.peaks import DEFAULT, Forecast, Reason, expect, expect_most
 from solvers.forecast.samples import Sample
 from solvers.forecast.settings import ForecastTuning
 
-__all__ = ["Forecast", "ForecastTuning", "Forecaster", "Reason", "Sample", "expect"]
+__all__ = ["Forecast", "ForecastTuning", "Forecaster", "Reason", "Sample", "expect", "expect_most"]
 
 
 class Forecaster(Protocol):

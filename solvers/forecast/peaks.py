@@ -90,6 +90,19 @@ def expect(
     return Forecast(rate, low, high, reason, observed, noise)
 
 
+def expect_most(samples: Sequence[Sample], ahead_seconds: float, settings: ForecastTuning = DEFAULT) -> float:
+    """Forecasts the highest rate until `ahead_seconds` after the newest sample, whatever is planned now.
+
+    It is the peak of late with the headroom, and the trend until then; 0 without samples or without requests.
+    """
+    known = usable(samples)
+    if not known:
+        return 0.0
+    calm = without_lone_leaps(known, settings.leap, settings.witness_seconds)
+    need = _need(calm, calm[-1].at, settings.recall_seconds, 0.0, settings)
+    return need + _trend(calm, noise_share(known, settings), ahead_seconds, settings)
+
+
 def _confident(
     calm: Sequence[Sample], now: float, noise: float, is_moving: bool, settings: ForecastTuning
 ) -> tuple[float, float]:

@@ -1,0 +1,147 @@
+"""How many replicas a workload should have, by what is known until now: its load, shown rates, bounds and what stands.
+
+Pure, and without a look into the future. `gpuwright assess --backtest` measures what these decisions are worth, and a
+scaler carries them out. It goes up at once, to a forecast with headroom for the time that a replica needs to start; it
+comes down to what half an hour needed, and not while anything else changed in that time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from clusters.measured import LatencyPromise, WorkloadSeries
+from clusters.savings.floors import ReplicaBounds
+from clusters.savings.needs import LEAST_HOURS, highest_rate
+from clusters.savings.shown import ShownRate, find_kept_steps, find_promise, find_shown_rates, value_at
+from solvers.forecast import ForecastTuning, Sample, expect_most
+
+START_SECONDS = 600.0  # from the decision until a replica serves
+CALM_SECONDS = 1800.0  # without need and without a change, before replicas go
+RECENT_SECONDS = 6 * 3600  # of load that a forecast looks at
+SIGNIFICANT_DIGITS = 3
+TUNING = ForecastTuning(
+    cooldown_seconds=CALM_SECONDS, recall_seconds=CALM_SECONDS, noise_seconds=RECENT_SECONDS, trend_seconds=2700.0
+)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownLoad:
+    """What is known of a workload's load until now."""
+
+    rates_per_second: Sequence[float | None]  # the highest of each step; the last step ends now, None is a gap
+    step_seconds: int
+    shown: Sequence[ShownRate]  # by all that was measured until now
+    input_tokens: float | None = None  # of a request of late, on average; None: lengths are not measured
+    output_tokens: float | None = None
+    was_missed: bool = False  # the SLO, in the newest step
+
+
+@dataclass(frozen=True, slots=True)
+class StandingReplicas:
+    """The replicas that a workload has: as declared, and how many of them are ready."""
+
+    declared: int
+    ready: int
+    unchanged_seconds: float = math.inf  # since the number last changed, by whomever
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaDecision:
+    """How many replicas there should be, and why, as a sentence."""
+
+    replicas: int
+    reason: str
+    expected_per_second: float | None = None  # None: the load is not known
+
+
+def know_load(series: WorkloadSeries, promise: LatencyPromise | None, step_seconds: int) -> KnownLoad | str:
+    """Returns what a series that ends now says of the load, or why it does not say enough."""
+    steps = len(series.rates_per_second)
+    hours = steps * step_seconds / 3600
+    if hours < LEAST_HOURS:
+        return f"its load was measured for {hours:.0f} hours, and a day is needed"
+    promise = promise or find_promise(series)
+    if promise is None:
+        return "its latency was not measured, or is above all buckets"
+    kept = find_kept_steps(series, promise)
+    return recent_load(series, steps, step_seconds, find_shown_rates(series, kept, step_seconds), kept[-1])
+
+
+def recent_load(
+    series: WorkloadSeries, end: int, step_seconds: int, shown: Sequence[ShownRate], is_kept: bool | None
+) -> KnownLoad:
+    """Returns what was known when the step before `end` was over."""
+    first = max(0, end - max(1, RECENT_SECONDS // step_seconds))
+    return KnownLoad(
+        rates_per_second=[highest_rate(series, step) for step in range(first, end)],
+        step_seconds=step_seconds,
+        shown=shown,
+        input_tokens=value_at(series.input_tokens, end - 1),
+        output_tokens=value_at(series.output_tokens, end - 1),
+        was_missed=is_kept is False,
+    )
+
+
+def decide_replicas(
+    load: KnownLoad | str, bounds: ReplicaBounds | str, standing: StandingReplicas, start_seconds: float = START_SECONDS
+) -> ReplicaDecision:
+    """Returns how many replicas there should be now. A load or bounds that are not known have a sentence instead."""
+    now = standing.declared
+    for missing in (bounds, load):
+        if isinstance(missing, str):
+            return _keep(now, missing)
+    assert isinstance(bounds, ReplicaBounds) and isinstance(load, KnownLoad)
+    if load.rates_per_second[-1] is None:
+        return _keep(now, f"its load of the last {_spell_time(load.step_seconds)} is not known")
+    ahead = start_seconds + load.step_seconds
+    expected = expect_most(_samples(load), ahead, TUNING)
+    text = f"peak of {_rate(expected)}/s in the next {_spell_time(ahead)}"
+    needed, best = 0, None
+    if expected:
+        fitting = [shown for shown in load.shown if shown.covers(load.input_tokens, load.output_tokens)]
+        best = min(fitting, key=lambda shown: (shown.replicas_for(expected), -shown.rate_per_second), default=None)
+        if best is None:
+            return _keep(now, f"{text}, and no rate is shown within its SLO at such lengths", expected)
+        needed = best.replicas_for(expected)
+        text += f", {_rate(best.rate_per_second)}/s shown for each: {needed}"
+    wanted, reasons = bounds.apply(needed)
+    text = "; ".join((text, *reasons))
+    if wanted < now and (obstacle := _find_obstacle(load, standing)):
+        return ReplicaDecision(now, f"{text}; {now} stay, as {obstacle}", expected)
+    return ReplicaDecision(wanted, text, expected)
+
+
+def _keep(now: int, reason: str, expected: float | None = None) -> ReplicaDecision:
+    return ReplicaDecision(now, f"{reason}, so {now} {'stays' if now == 1 else 'stay'}", expected)
+
+
+def _find_obstacle(load: KnownLoad, standing: StandingReplicas) -> str:
+    """Returns why no replica goes yet; empty: nothing speaks against it."""
+    if standing.unchanged_seconds < CALM_SECONDS:
+        return f"the number changed less than {_spell_time(CALM_SECONDS)} ago"
+    if standing.ready < standing.declared:
+        return f"{standing.ready} of {standing.declared} are ready"
+    known = load.rates_per_second[-max(1, math.ceil(CALM_SECONDS / load.step_seconds)) :]
+    if None in known or len(known) * load.step_seconds < CALM_SECONDS:
+        return f"its load of the last {_spell_time(CALM_SECONDS)} has gaps"
+    return "its SLO was missed just now" if load.was_missed else ""
+
+
+def _samples(load: KnownLoad) -> list[Sample]:
+    seconds = load.step_seconds
+    return [
+        Sample(at=(index + 1) * seconds, seconds=seconds, requests=rate * seconds)
+        for index, rate in enumerate(load.rates_per_second)
+        if rate is not None
+    ]
+
+
+def _rate(value: float) -> str:
+    digits = max(0, SIGNIFICANT_DIGITS - 1 - math.floor(math.log10(value))) if value > 0 else 0
+    return f"{value:.{digits}f}"
+
+
+def _spell_time(seconds: float) -> str:
+    return f"{seconds:.0f} seconds" if seconds < 120 else f"{seconds / 60:.0f} minutes"
