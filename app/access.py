@@ -52,6 +52,7 @@ class Noun(StrEnum):
     MONEY = "Money"
     CAMPAIGN = "Campaign"
     SIGN_IN_LINK = "SignInLink"
+    SCALE = "Scale"
 
 
 class Reach(StrEnum):
@@ -123,6 +124,7 @@ _READ_ALL: Grants = {
     (Noun.MONEY, AccessVerb.READ): Reach.ALL,
     (Noun.OVERVIEW, AccessVerb.READ): Reach.ALL,
     (Noun.CAMPAIGN, AccessVerb.READ): Reach.ALL,
+    (Noun.SCALE, AccessVerb.READ): Reach.ALL,
     (Noun.SIGN_IN_LINK, AccessVerb.WRITE): Reach.OWN,  # its session has the rights of the token
 }
 _OPERATE: Grants = {
@@ -130,6 +132,7 @@ _OPERATE: Grants = {
     **{(kind, AccessVerb.WRITE): Reach.ALL for kind in _KINDS if kind is not Kind.TENANT},
     (Noun.CAMPAIGN, AccessVerb.WRITE): Reach.ALL,
     (Noun.PLAN, AccessVerb.WRITE): Reach.ALL,  # approve, reject, pause, resume, abort, rollback
+    (Noun.SCALE, AccessVerb.WRITE): Reach.ALL,  # approve, reject
     (Noun.WHAT_IF, AccessVerb.WRITE): Reach.ALL,  # it changes nothing, and keeps a core busy
     (Noun.CORDON, AccessVerb.WRITE): Reach.ALL,
 }
@@ -143,6 +146,7 @@ _TENANT_READ: Grants = {
     (Noun.ATTAINMENT, AccessVerb.READ): Reach.OWN,
     (Noun.OVERVIEW, AccessVerb.READ): Reach.OWN,
     (Noun.MONEY, AccessVerb.READ): Reach.OWN,
+    (Noun.SCALE, AccessVerb.READ): Reach.OWN,  # of the namespace of its name
     (Kind.GPU_TYPE, AccessVerb.READ): Reach.ALL,
     (Kind.MODEL, AccessVerb.READ): Reach.ADMITTED,
     (Kind.PROFILE, AccessVerb.READ): Reach.ADMITTED,

@@ -28,6 +28,7 @@ from app.api import (
     plans,
     reports,
     rotation,
+    scale,
     sign_in_links,
     slo,
     tokens,
@@ -136,7 +137,20 @@ def _route(app: FastAPI) -> None:
         ),
         *(
             m.router
-            for m in (plans, explain, explain_places, whatif, cordons, campaigns, logs, events, slo, overview, reports)
+            for m in (
+                plans,
+                explain,
+                explain_places,
+                whatif,
+                cordons,
+                campaigns,
+                logs,
+                events,
+                slo,
+                overview,
+                reports,
+                scale,
+            )
         ),
     ):
         app.include_router(router, dependencies=[Depends(known_parameters), Depends(audited_overreach)])

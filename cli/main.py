@@ -67,6 +67,9 @@ VERBS = (
         "solvers",
     ),
     CommandVerb("plan", "cli.verbs.plan", "Plan", "decisions: history, diff, show; approve, reject, pause, roll back"),
+    CommandVerb(
+        "scale", "cli.verbs.scale", "Plan", "replicas of workloads in a Kubernetes cluster: show, approve, reject"
+    ),
     CommandVerb("what-if", "cli.verbs.whatif", "Plan", "what a change would cost and move, without making it"),
     CommandVerb(
         "assess", "cli.verbs.assess", "Look", "what a Kubernetes cluster's GPUs cost, by reading alone", "kubernetes"
@@ -96,7 +99,6 @@ VERBS = (
 HIDDEN = (CommandVerb("__names", "cli.verbs.names", "", "names for shell completion"),)
 BY_NAME = {verb.name: verb for verb in VERBS + HIDDEN}
 USED_ELSEWHERE = {  # verbs of other command lines, with what does it here
-    "scale": "instances follow rate and SLO; change them with: gpuwright edit service TENANT/NAME",
     "rollback": "use: gpuwright plan rollback",
     "rollout": "use: gpuwright plan history, plan pause, plan resume, plan rollback",
     "create": "use: gpuwright apply -f FILE",

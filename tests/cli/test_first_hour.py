@@ -40,7 +40,7 @@ def test_https_to_a_server_that_speaks_http_is_answered_with_the_right_address(p
 
 @pytest.mark.parametrize(
     ("word", "said"),
-    [("scale", "gpuwright edit service"), ("rollback", "gpuwright plan rollback")],
+    [("rollback", "gpuwright plan rollback")],
 )
 def test_a_verb_of_another_command_line_is_answered_with_what_does_it_here(run: Run, word: str, said: str) -> None:
     done = run(word, "deployment/x")

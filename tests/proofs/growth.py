@@ -75,7 +75,7 @@ def _objects(f: GrowingFleet) -> float:
 
 GROWTH = (
     TableGrowth("version", "a row for each stream", lambda f: 7),
-    TableGrowth("lease", "a row for each kind of leader", lambda f: 1),
+    TableGrowth("lease", "a row for each kind of leader", lambda f: 2),
     TableGrowth("object", "10,000 services and jobs a tenant; the others are declared by operators", _objects),
     TableGrowth("reference", "a few rows for each object", lambda f: 2 * _objects(f)),
     TableGrowth(
@@ -121,6 +121,8 @@ GROWTH = (
     TableGrowth("campaign_measurement", "with its campaign; at most 256 in one", lambda f: f.nodes * 4 * 16),
     TableGrowth("reclaim_notice", "two rows for each node under notice, until it is withdrawn", lambda f: f.nodes / 10),
     TableGrowth("plan", "30 days, at most 2,048 MB with its pieces", lambda f: f.last(30) * f.plans_a_day),
+    TableGrowth("scale_plan", "30 days; a row for each change of what a scaler wants", lambda f: f.last(30) * 500),
+    TableGrowth("scale_decision", "as long as its plan; a row for each adopted workload", lambda f: f.last(30) * 1e4),
     TableGrowth("own_plan", "as long as its plan", lambda f: f.last(30) * f.plans_a_day * 3),
     TableGrowth("piece", "as long as a plan or cycle needs it", lambda f: f.last(30) * f.plans_a_day * 4),
     TableGrowth("cycle", "30 days", lambda f: f.last(30) * 2880),

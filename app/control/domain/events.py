@@ -250,6 +250,10 @@ class Reason(StrEnum):
     CAMPAIGN_DONE = "campaign_done", "info", "A model was measured; plans use the GPU again."
     CAMPAIGN_ENDED = "campaign_ended", "warning", "A campaign ended before its measurements were complete."
 
+    # Replicas of workloads in a Kubernetes cluster.
+    REPLICAS_APPROVED = "replicas_approved", "info", "A person approved other replicas of a workload."
+    REPLICAS_REJECTED = "replicas_rejected", "info", "A person rejected other replicas of a workload."
+
     # Gateways.
     GATEWAY_SILENT = "gateway_silent", "warning", "A gateway no longer reports its counts."
     GATEWAY_BACK = "gateway_back", "info", "A gateway reports its counts again."

@@ -69,7 +69,32 @@ INSTANCE: Mapping[str, Schema] = {
 }
 ACTED: Mapping[str, Schema] = {"generation": WHOLE, "state": TEXT}
 
+SCALED: Mapping[str, Schema] = {
+    **dict.fromkeys(("namespace", "kind", "name", "service", "mode"), TEXT),
+    **dict.fromkeys(("replicas", "wanted"), nullable(WHOLE)),
+    **dict.fromkeys(("why", "hold", "state"), TEXT),
+    "since": WHOLE,
+    "decidedBy": nullable(TEXT),
+    "decidedAt": nullable(MOMENT),
+    "resourceVersion": nullable(TEXT),
+    **dict.fromkeys(("writtenAt", "settledAt"), nullable(MOMENT)),
+    "outcome": TEXT,
+}
+
 PLANS: Mapping[str, Schema] = {
+    "ScalePlan": record(
+        "A plan for replicas of workloads in a cluster; at `confirmedAt` a scaler decided the same again",
+        {
+            "kind": {"const": "ScalePlan"},
+            "generation": WHOLE,
+            "at": MOMENT,
+            "confirmedAt": MOMENT,
+            "items": array("ScaledWorkload"),
+        },
+    ),
+    "ScaledWorkload": record(
+        "The replicas that a workload has and should have; `since` is the first plan that said so", SCALED
+    ),
     "PlanHead": record("A plan as lists show it", HEAD, HEAD_OF_FLEET),
     "PlanList": listing("PlanList", "PlanHead"),
     "Plan": record(

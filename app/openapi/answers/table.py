@@ -11,6 +11,7 @@ from app.openapi.answers.parts import PARTS, component
 from app.openapi.answers.plans import PLANS
 from app.openapi.answers.records import RECORDS
 
+SCALE_ACTIONS = ("approve", "reject")
 PLAN_ACTIONS = ("approve", "reject", "pause", "resume", "abort")
 ANSWERS: Mapping[str, tuple[int, str]] = {
     "apply": (200, "Applied"),
@@ -47,6 +48,7 @@ ANSWERS: Mapping[str, tuple[int, str]] = {
     "planRecord": (200, "PlanRecord"),
     "readCampaign": (200, "CampaignDetail"),
     "readReport": (200, "MoneyReport"),
+    "readScalePlan": (200, "ScalePlan"),
     "readyz": (200, "Readiness"),
     "reclaim": (200, "Cordon"),
     "revokeJoinToken": (200, "JoinToken"),
@@ -61,6 +63,7 @@ ANSWERS: Mapping[str, tuple[int, str]] = {
     "whoami": (200, "Whoami"),
     "withdrawReclaim": (200, "Cordon"),
     **{f"{verb}Plan": (200, "PlanAction") for verb in PLAN_ACTIONS},
+    **{f"{verb}Scale": (200, "ScalePlan") for verb in SCALE_ACTIONS},
 }
 ALSO: Mapping[str, Mapping[str, Any]] = {  # other media types of the same answer
     "readReport": {"text/csv": {"schema": {"type": "string"}}},

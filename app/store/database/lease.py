@@ -11,6 +11,7 @@ from app.store.database.database import TRANSACTION_IDENTITY, note_transaction, 
 from app.store.database.versions import LEAP_BY  # by as much: a plan's generation is also the version of its stream
 
 PLANNER = "planner"
+SCALER = "scaler"
 
 # A holder that was paused past its expiry and was not replaced continues under its own epoch. A lease renewed in the
 # future comes from a clock that was set back since: no candidate waits for that time to come again.
@@ -33,6 +34,7 @@ HELD = statement(
     "lease_held",
     f"SELECT {TRANSACTION_IDENTITY} FROM lease WHERE name = :name AND epoch = :epoch FOR SHARE",
 )
+SHARED = statement("share_lease", "SELECT FROM lease WHERE name = :name FOR SHARE")
 NEXT = statement(
     "next_generation",
     f"""
@@ -62,37 +64,42 @@ class Lease:
     held: bool
 
 
-def take(connection: Connection, holder: str, seconds: float) -> int | None:
+def take(connection: Connection, holder: str, seconds: float, name: str = PLANNER) -> int | None:
     """Takes or renews the lease and returns its epoch; None while another process holds it."""
-    epoch = connection.execute(TAKE, {"name": PLANNER, "holder": holder, "seconds": seconds}).scalar()
+    epoch = connection.execute(TAKE, {"name": name, "holder": holder, "seconds": seconds}).scalar()
     return None if epoch is None else int(epoch)
 
 
-def release(connection: Connection, holder: str) -> None:
+def release(connection: Connection, holder: str, name: str = PLANNER) -> None:
     """Gives the lease up, so that the next leader need not wait for its expiry."""
-    connection.execute(RELEASE, {"name": PLANNER, "holder": holder})
+    connection.execute(RELEASE, {"name": name, "holder": holder})
 
 
-def is_newest(connection: Connection, epoch: int) -> bool:
+def is_newest(connection: Connection, epoch: int, name: str = PLANNER) -> bool:
     """Returns True if this is the newest epoch; no other begins before the transaction ends."""
-    row = connection.execute(HELD, {"name": PLANNER, "epoch": epoch}).one_or_none()
+    row = connection.execute(HELD, {"name": name, "epoch": epoch}).one_or_none()
     if row is not None:
         note_transaction(connection, row.xid, row.checkpoint)
     return row is not None
 
 
-def next_generation(connection: Connection, epoch: int) -> int | None:
+def hold(connection: Connection, name: str) -> None:
+    """Lets no decision of this name be recorded before the transaction ends."""
+    connection.execute(SHARED, {"name": name})
+
+
+def next_generation(connection: Connection, epoch: int, name: str = PLANNER) -> int | None:
     """Returns the next generation of decisions; None if a newer epoch won: then nothing may be written (I1)."""
-    row = connection.execute(NEXT, {"name": PLANNER, "epoch": epoch}).one_or_none()
+    row = connection.execute(NEXT, {"name": name, "epoch": epoch}).one_or_none()
     if row is None:
         return None
     note_transaction(connection, row.xid, row.checkpoint)
     return int(row.generation)
 
 
-def current(connection: Connection) -> Lease | None:
+def current(connection: Connection, name: str = PLANNER) -> Lease | None:
     """Returns the lease of the present leader, or else of the last."""
-    row = connection.execute(LEASE, {"name": PLANNER}).one_or_none()
+    row = connection.execute(LEASE, {"name": name}).one_or_none()
     return None if row is None else Lease(*row)
 
 

@@ -71,9 +71,12 @@ NOUNS: dict[str, Kind | Noun] = {
     "/api/v1/slo": Noun.ATTAINMENT,
     "/api/v1/overview": Noun.OVERVIEW,
     "/api/v1/sign-in-links": Noun.SIGN_IN_LINK,
+    "/api/v1/scale": Noun.SCALE,
+    **{f"/api/v1/scale/{{generation}}/{verb}": Noun.SCALE for verb in ("approve", "reject")},
     "/api/v1/reports": Noun.MONEY,
     "/api/v1/reports/{name}": Noun.MONEY,
 }
+SCALED = {"workloads": ["shop/Deployment/search"]}
 CANARY = "canary"  # part of every name of the other tenant's things
 LAST = "told-last"
 OF_A_TENANT = (Role.TENANT_VIEWER, Role.TENANT_OPERATOR)
@@ -323,7 +326,11 @@ def sample(method: str, path: str) -> tuple[bytes, ...]:
     if path == "/api/v1/sign-in-links":
         return ()
     if method == "POST":
-        right = {"/api/v1/tokens": {"scope": "viewer"}, "/api/v1/campaigns": {"model": "search", "node": "node-1"}}
+        right: dict[str, object] = {
+            "/api/v1/tokens": {"scope": "viewer"},
+            "/api/v1/campaigns": {"model": "search", "node": "node-1"},
+            **dict.fromkeys(map("/api/v1/scale/{{generation}}/{}".format, ("approve", "reject")), SCALED),
+        }
         return (json.dumps(right.get(path, {})).encode(),)
     if path == "/api/v1/gateways/{name}/counts":
         return (b'{"began": "now", "sequence": 1}',)

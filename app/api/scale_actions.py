@@ -1,0 +1,119 @@
+"""What operators say to plans for replicas: all workloads that they name are approved or rejected, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection
+
+from app.access import AccessVerb, Noun, require
+from app.control.domain.events import Reason, event_of
+from app.problem import HttpProblem
+from app.store.plans import scale_plans
+from app.store.plans.scale_rows import ScalePlan, ScaleRow, ScaleState
+from app.store.world import audit, events
+from app.store.world.objects import rfc3339
+from app.world.write import Actor
+
+KIND = "Scale"  # of events and entries of the audit
+NO_PLAN = "no scaler has made a plan yet"
+
+
+class ScaleAction(NamedTuple):
+    """An action of an operator on proposed replicas, and the state that it leads to."""
+
+    verb: str
+    summary: str
+    to: ScaleState
+    reason: Reason
+
+
+ACTIONS = (
+    ScaleAction(
+        "approve", "Approve replicas of workloads that wait for it", ScaleState.APPROVED, Reason.REPLICAS_APPROVED
+    ),
+    ScaleAction(
+        "reject", "Reject replicas of workloads that wait for approval", ScaleState.REJECTED, Reason.REPLICAS_REJECTED
+    ),
+)
+
+
+def act(
+    connection: Connection, by: Actor, generation: int, names: Sequence[str], action: ScaleAction
+) -> dict[str, Any]:
+    """Carries the action out for every named workload; refuses with the reason of each that does not allow it."""
+    require(by.principal, Noun.SCALE, AccessVerb.WRITE)
+    scale_plans.lock_plans(connection)
+    newest, named = scale_plans.read_plan(connection), scale_plans.read_plan(connection, generation)
+    if newest is None or named is None:
+        detail = f"plan {generation} for replicas does not exist or is no longer kept" if newest else NO_PLAN
+        raise HttpProblem("not-found", detail)
+    known = {str(row.target): row for row in newest.rows}
+    faults = [fault for name in names if (fault := _find_fault(named, newest, known.get(name), name, action))]
+    if faults:
+        raise HttpProblem("conflict", "; ".join(faults))
+    for row in (known[name] for name in dict.fromkeys(names)):
+        if not scale_plans.decide(connection, row, action.to, by.principal.id):
+            raise HttpProblem("conflict", f"{row.target} was decided by another just now")
+        change, (namespace, *parts) = f"{row.replicas} -> {row.wanted}", row.target
+        entry = by.entry(
+            action.verb, KIND, tenant=namespace, name="/".join(parts), detail=f"plan {row.generation}: {change}"
+        )
+        audit.record(connection, [entry])
+        message = f"{row.target}: {change} replicas, by plan {row.generation}"
+        events.record(connection, [event_of(action.reason, message, kind=KIND, name=str(row.target))])
+    found = scale_plans.read_plan(connection, newest.generation)
+    assert found is not None
+    return plan_wire(found, names)
+
+
+def _find_fault(named: ScalePlan, newest: ScalePlan, row: ScaleRow | None, name: str, action: ScaleAction) -> str:
+    """Returns why the action does not apply to a workload; what decides it is the newest plan."""
+    if row is None:
+        if name in {str(each.target) for each in named.rows}:
+            return f"{name} is no longer adopted in plan {newest.generation}"
+        return f"plan {named.generation} has no workload {name}"
+    if row.since > named.generation:
+        wants = f"which wants {row.wanted} replicas" if row.wanted is not None else "which wants none"
+        return f"plan {named.generation} is overtaken for {name} by plan {row.since}, {wants} and is {row.state}"
+    if row.state is not ScaleState.PROPOSED:
+        return f"{name} is {row.state} in plan {newest.generation}; only what is proposed can be {action.to}"
+    return ""
+
+
+def plan_wire(plan: ScalePlan, names: Sequence[str] | None = None, namespace: str = "") -> dict[str, Any]:
+    """Returns a plan as the API spells it: all of it, the workloads that are named, or those of one namespace."""
+    return {
+        "kind": "ScalePlan",
+        "generation": plan.generation,
+        "at": rfc3339(plan.at),
+        "confirmedAt": rfc3339(plan.confirmed_at),
+        "items": [
+            _row_wire(row)
+            for row in plan.rows
+            if (names is None or str(row.target) in names) and namespace in ("", row.target.namespace)
+        ],
+    }
+
+
+def _row_wire(row: ScaleRow) -> dict[str, Any]:
+    return {
+        "namespace": row.target.namespace,
+        "kind": row.target.kind,
+        "name": row.target.name,
+        "service": row.service,
+        "mode": row.mode,
+        "replicas": row.replicas,
+        "wanted": row.wanted,
+        "why": row.why,
+        "hold": row.hold,
+        "state": row.state,
+        "since": row.since,
+        "decidedBy": row.decided_by or None,
+        "decidedAt": rfc3339(row.decided_at) if row.decided_at else None,
+        "resourceVersion": row.resource_version or None,
+        "writtenAt": rfc3339(row.written_at) if row.written_at else None,
+        "settledAt": rfc3339(row.settled_at) if row.settled_at else None,
+        "outcome": row.outcome,
+    }

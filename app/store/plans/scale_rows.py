@@ -1,0 +1,85 @@
+"""A plan for replicas and its rows, one for each workload that is adopted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Literal, NamedTuple
+
+ScaleMode = Literal["advisory", "approve", "auto"]
+
+
+class ScaleState(StrEnum):
+    """What has become of a decision about a workload's replicas."""
+
+    STEADY = "steady"  # it has the replicas that it should have
+    HELD = "held"  # another owns its replicas, or changed them lately
+    ADVISED = "advised"
+    PROPOSED = "proposed"  # waits for a person
+    REJECTED = "rejected"
+    APPROVED = "approved"  # by a person, or by the mode auto
+    WRITING = "writing"  # the cluster may have been asked
+    WRITTEN = "written"
+    REFUSED = "refused"  # by the cluster
+    OVERTAKEN = "overtaken"  # by a newer plan, or by another's change in the cluster
+
+
+class ScaleTarget(NamedTuple):
+    """What is scaled: `shop/Deployment/ranker`."""
+
+    namespace: str
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return "/".join(self)
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleDraft:
+    """What a scaler decides for one workload; `hold` says who keeps it from being written."""
+
+    target: ScaleTarget
+    service: str
+    mode: ScaleMode
+    replicas: int | None  # unknown where it was not read
+    wanted: int | None  # unknown where its load was not measured, and never written then
+    why: str
+    hold: str = ""
+    object_generation: int = 0  # of the workload's metadata, when it was read
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleRow:
+    """A decision as it is stored. `since` is the first plan that decided so."""
+
+    generation: int
+    target: ScaleTarget
+    since: int
+    service: str
+    mode: ScaleMode
+    replicas: int | None
+    wanted: int | None
+    why: str
+    hold: str
+    object_generation: int
+    state: ScaleState
+    decided_by: str
+    decided_at: datetime | None
+    resource_version: str
+    written_at: datetime | None
+    settled_at: datetime | None
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScalePlan:
+    """A plan with its rows. It was decided at first at `at`, and once more, with the same result, at `confirmed_at`."""
+
+    generation: int
+    epoch: int
+    at: datetime
+    confirmed_at: datetime
+    read_at: datetime
+    rows: tuple[ScaleRow, ...]

@@ -1,0 +1,74 @@
+"""`gpuwright scale`: how many replicas workloads of a Kubernetes cluster should have, and what operators say of it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cli import exits
+from cli.arguments import add_connection_arguments, whole
+from cli.client import ApiClient
+from cli.contexts import resolve
+from cli.exits import Failed
+from cli.output import OutputTable, age, number, print_data, say, shortened
+
+EPILOG = """\
+A scaler (gpuwright scaler) decides for each workload that annotations adopt. Its mode says what follows: advisory
+shows the number, approve waits for you, auto writes it. Several workloads are approved together, or none of them.
+
+Examples:
+  gpuwright scale
+  gpuwright scale approve 12 shop/Deployment/ranker shop/Deployment/search
+  gpuwright scale reject 12 shop/Deployment/ranker
+"""
+MOST = 2**53
+LONGEST_WHY = 100  # characters, in a table
+ACTIONS = ("approve", "reject")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EPILOG
+    parser.add_argument(
+        "action", nargs="?", choices=ACTIONS, help="what to say of WORKLOADs; without it: the newest plan"
+    )
+    parser.add_argument(
+        "generation", nargs="?", type=whole(1, MOST), metavar="PLAN", help="the number of the plan that you have seen"
+    )
+    parser.add_argument(
+        "workloads", nargs="*", metavar="WORKLOAD", help="NAMESPACE/KIND/NAME, such as shop/Deployment/ranker"
+    )
+    parser.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text")
+    add_connection_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.action and not args.workloads:
+        raise Failed(f"name the plan and the workloads: gpuwright scale {args.action} PLAN NAMESPACE/KIND/NAME")
+    with ApiClient(resolve(args)) as client:
+        if args.action is None:
+            plan = client.get("/api/v1/scale")
+        else:
+            path = f"/api/v1/scale/{args.generation}/{args.action}"
+            plan = client.send("POST", path, body=json.dumps({"workloads": args.workloads}).encode()).json()
+    if not print_data(plan, args.output):
+        show(plan)
+    return exits.OK
+
+
+def show(plan: Mapping[str, Any]) -> None:
+    """Prints the plan as a table."""
+    say(f"plan {plan['generation']}, made {age(plan['at'])} ago, confirmed {age(plan['confirmedAt'])} ago")
+    if not plan["items"]:
+        say("no workload is adopted; adopt one: kubectl annotate deployment NAME gpuwright.io/service=NAME")
+        return
+    table = OutputTable(("WORKLOAD", "SERVICE", "MODE", "REPLICAS", "WANTED", "STATE", "WHY"))
+    table.rows(_cells(row) for row in plan["items"])
+
+
+def _cells(row: Mapping[str, Any]) -> Sequence[str]:
+    name = "/".join((row["namespace"], row["kind"], row["name"]))
+    why = shortened(row["hold"] or row["outcome"] or row["why"], LONGEST_WHY)
+    counts = number(row["replicas"]), number(row["wanted"])
+    return (name, row["service"], row["mode"], *counts, row["state"], why)

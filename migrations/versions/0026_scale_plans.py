@@ -1,0 +1,61 @@
+"""Plans for replicas of workloads in a Kubernetes cluster, and what became of each write."""
+
+from __future__ import annotations
+
+from alembic import op
+
+revision = "0026"
+down_revision = "0025"
+branch_labels = None
+depends_on = None
+SERVES = "0008"
+
+UP = [
+    """
+    CREATE TABLE scale_plan (
+        generation bigint PRIMARY KEY,
+        epoch bigint NOT NULL,
+        at timestamptz NOT NULL,
+        confirmed_at timestamptz NOT NULL
+    ) WITH (fillfactor = 50)
+    """,
+    "CREATE INDEX scale_plan_at ON scale_plan (at)",
+    """
+    CREATE TABLE scale_decision (
+        generation bigint NOT NULL REFERENCES scale_plan ON DELETE CASCADE,
+        namespace text COLLATE "C" NOT NULL,
+        kind text COLLATE "C" NOT NULL,
+        name text COLLATE "C" NOT NULL,
+        since bigint NOT NULL,
+        service text NOT NULL,
+        mode text NOT NULL CHECK (mode IN ('advisory', 'approve', 'auto')),
+        replicas int,
+        wanted int,
+        why text NOT NULL,
+        hold text NOT NULL DEFAULT '',
+        object_generation bigint NOT NULL,
+        state text NOT NULL CHECK (state IN (
+            'steady', 'held', 'advised', 'proposed', 'rejected', 'approved', 'writing', 'written', 'refused',
+            'overtaken')),
+        decided_by text NOT NULL DEFAULT '',
+        decided_at timestamptz,
+        resource_version text NOT NULL DEFAULT '',
+        written_at timestamptz,
+        settled_at timestamptz,
+        outcome text NOT NULL DEFAULT '',
+        PRIMARY KEY (generation, namespace, kind, name)
+    )
+    """,
+    # A workload has one write at most whose outcome is unknown.
+    "CREATE UNIQUE INDEX scale_decision_writing ON scale_decision (namespace, kind, name) WHERE state = 'writing'",
+    "CREATE INDEX scale_decision_open ON scale_decision (generation) WHERE state IN ('proposed', 'approved')",
+]
+
+
+def upgrade() -> None:
+    for sql in UP:
+        op.execute(sql)
+
+
+def downgrade() -> None:
+    op.execute("DROP TABLE scale_decision, scale_plan")

@@ -1,0 +1,150 @@
+"""Scale plans in Postgres: what is recorded, what stays of it, and which write may begin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from app.store.plans import scale_plans
+from app.store.plans.scale_rows import ScaleDraft, ScalePlan, ScaleState
+from tests.support.scaling import BEGAN, ScalerStore, draft
+
+
+@pytest.fixture
+def store(database_url: str) -> Iterator[ScalerStore]:
+    made = ScalerStore(database_url)
+    yield made
+    made.database.close()
+
+
+def states(plan: ScalePlan) -> list[str]:
+    return [row.state.value for row in plan.rows]
+
+
+@pytest.mark.parametrize(
+    ("made", "state"),
+    [
+        (draft(5, mode="advisory"), "advised"),
+        (draft(5, mode="approve"), "proposed"),
+        (draft(5), "approved"),
+        (draft(4), "steady"),
+        (draft(None), "steady"),
+        (draft(5, hold="HPA shop/ranker owns it"), "held"),
+    ],
+)
+def test_a_row_begins_in_the_state_that_its_mode_allows(store: ScalerStore, made: ScaleDraft, state: str) -> None:
+    assert states(store.record(store.lead("a"), made)) == [state]
+
+
+def test_what_stays_the_same_is_confirmed_and_what_changes_is_a_newer_plan(store: ScalerStore) -> None:
+    epoch = store.lead("a")
+    first = store.record(epoch, draft(5, mode="approve"))
+    store.now += timedelta(seconds=30)
+    again = store.record(epoch, draft(5, mode="approve"))
+    assert (again.generation, again.at, again.confirmed_at) == (first.generation, BEGAN, store.now)
+    newer = store.record(epoch, draft(6, mode="approve"))
+    assert newer.generation > first.generation
+    assert states(store.read(first.generation)) == ["overtaken"]
+    assert "took its place" in store.read(first.generation).rows[0].outcome
+
+
+def test_an_epoch_begins_with_a_plan_of_its_own_and_ends_all_writes_of_the_one_before(store: ScalerStore) -> None:
+    old = store.lead("a")
+    [row] = store.record(old, draft(5)).rows
+    store.now += timedelta(seconds=11)
+    epoch = store.lead("b")
+    assert not store.begin(old, row)
+    assert store.database.write(lambda c: scale_plans.record(c, old, [draft(9)])) is None
+    newer = store.record(epoch, draft(5))
+    assert newer.generation > row.generation
+    assert not store.begin(epoch, row), "an older plan is not written after a newer one was recorded"
+    assert store.begin(epoch, newer.rows[0])
+
+
+def test_a_write_is_of_the_workload_as_it_was_read(store: ScalerStore) -> None:
+    epoch = store.lead("a")
+    first = store.record(epoch, draft(5, mode="approve"))
+    later = store.record(epoch, replace(draft(5, mode="approve"), object_generation=2))
+    assert (later.generation > first.generation, later.rows[0].since) == (True, first.generation)
+    assert later.rows[0].object_generation == 2
+
+
+def test_what_a_person_said_counts_for_later_plans_that_decide_the_same(store: ScalerStore) -> None:
+    epoch = store.lead("a")
+    first = store.record(epoch, draft(5, mode="approve"), draft(5, mode="approve", name="search"))
+    assert store.decide(first.rows[0], ScaleState.APPROVED)
+    assert not store.decide(first.rows[0], ScaleState.REJECTED), "it is no longer proposed"
+    later = store.record(epoch, draft(5, mode="approve"), draft(7, mode="approve", name="search"))
+    assert states(later) == ["approved", "proposed"]
+    assert [row.since for row in later.rows] == [first.generation, later.generation]
+    assert later.rows[0].decided_by == "ines"
+
+
+def test_a_write_in_doubt_keeps_its_workload_until_it_is_settled(store: ScalerStore) -> None:
+    epoch = store.lead("a")
+    [row] = store.record(epoch, draft(5)).rows
+    assert store.begin(epoch, row, "812")
+    later = store.record(epoch, draft(9), draft(3, name="search"))
+    assert states(later) == ["held", "approved"]
+    assert later.rows[0].wanted == 5, "no newer plan wants another number than what may still be written"
+    assert "resource version 812" in later.rows[0].hold
+    assert store.settle(epoch, row, ScaleState.WRITTEN, "read back")
+    assert states(store.record(epoch, draft(9, replicas=5), draft(3, name="search"))) == ["approved", "approved"]
+    assert store.read(row.generation).rows[0].outcome == "read back"
+
+
+def test_a_write_is_settled_by_whoever_leads(store: ScalerStore) -> None:
+    epoch = store.lead("a")
+    [row] = store.record(epoch, draft(5)).rows
+    assert store.begin(epoch, row)
+    assert store.begin(epoch, row, "8"), "the same write, at the version that has come since"
+    store.now += timedelta(seconds=11)
+    newer = store.lead("b")
+    assert not store.settle(epoch, row, ScaleState.WRITTEN), "the next leader reads the cluster back"
+    assert [found.target for found in store.database.read(scale_plans.find_writing)] == [row.target]
+    assert store.settle(newer, row, ScaleState.WRITTEN)
+    assert store.database.read(scale_plans.find_writing) == []
+
+
+def test_a_written_number_is_the_replicas_that_the_next_decision_begins_from(store: ScalerStore) -> None:
+    epoch = store.lead("a")
+    first = store.record(epoch, draft(5))
+    store.begin(epoch, first.rows[0])
+    store.settle(epoch, first.rows[0], ScaleState.WRITTEN)
+    assert store.record(epoch, draft(5, replicas=5)).generation == first.generation
+    assert states(store.record(epoch, draft(5, replicas=4))) == ["approved"], "another has taken it back"
+
+
+def test_a_refused_write_is_tried_again_after_minutes_and_one_overtaken_at_once(store: ScalerStore) -> None:
+    epoch = store.lead("a")
+    [row] = store.record(epoch, draft(5)).rows
+    store.settle(epoch, row, ScaleState.REFUSED, "403 forbidden")
+    assert states(store.record(epoch, draft(5))) == ["refused"]
+    store.now += scale_plans.RETRY_AFTER
+    [again] = store.record(epoch, draft(5)).rows
+    assert again.state == "approved"
+    store.settle(epoch, again, ScaleState.OVERTAKEN, "another changed it")
+    assert states(store.record(epoch, draft(5))) == ["approved"]
+
+
+def test_old_plans_go_and_the_newest_and_a_write_in_doubt_stay(store: ScalerStore) -> None:
+    epoch = store.lead("a")
+    plans = [store.record(epoch, draft(number)) for number in (5, 6, 7)]
+    [doubt] = store.record(epoch, draft(8)).rows
+    store.begin(epoch, doubt)
+    store.now += timedelta(days=31)
+    newest = store.record(epoch, draft(8, name="search"))
+    store.now += timedelta(days=31)
+    assert store.database.write(lambda c: scale_plans.forget(c, 30.0, 2)) == 2
+    assert store.database.write(lambda c: scale_plans.forget(c, 30.0, 2)) == 1
+    assert store.database.write(lambda c: scale_plans.forget(c, 30.0, 2)) == 0
+    made = [plan.generation for plan in plans] + [doubt.generation, newest.generation]
+    kept = [
+        generation
+        for generation in made
+        if store.database.read(lambda c, g=generation: scale_plans.read_plan(c, g))  # type: ignore[misc]
+    ]
+    assert kept == made[-2:]
