@@ -6,6 +6,7 @@ A list that fails leaves the others alone: it is missing from what is returned, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from typing import Any, NamedTuple
 
 import httpx2
@@ -26,6 +27,7 @@ from clusters.objects import (
     read_whole,
 )
 from clusters.plugin_tokens import TokenFailed
+from clusters.server_dates import read_dates
 from clusters.trimming import trim
 
 PAGE_OBJECTS = 500
@@ -60,7 +62,9 @@ def read_cluster(config: SingleConfig, pause: Pause, progress: Progress) -> Clus
     lists: dict[str, tuple[KubeObject, ...]] = {}
     unread: list[UnknownFigure] = []
     last: NotListed | None = None
+    dates: list[datetime] = []
     with connect(config) as client:
+        client.event_hooks = {"response": [lambda response: dates.extend(read_dates(response.headers.get("date", "")))]}
         for resource in KINDS:
             try:
                 if last:
@@ -76,7 +80,7 @@ def read_cluster(config: SingleConfig, pause: Pause, progress: Progress) -> Clus
     if not any(lists.values()):
         reasons = unread[0] if unread else "it has neither nodes nor pods"
         raise ClusterUnreachable(f"nothing could be read of {show_origin(config.cluster.server)}: {reasons}")
-    return ClusterObjects(lists, tuple(unread))
+    return ClusterObjects(lists, tuple(unread), min(dates, default=None))
 
 
 def _read_list(

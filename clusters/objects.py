@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, NamedTuple, TypeAlias
 
 from clusters.estate import UnknownFigure
@@ -56,6 +57,7 @@ class ClusterObjects:
 
     lists: Mapping[str, tuple[KubeObject, ...]]
     unread: tuple[UnknownFigure, ...] = ()
+    server_time: datetime | None = None  # by the API server's clock, when they began to be read
 
     def of(self, kind: str) -> tuple[KubeObject, ...]:
         return self.lists.get(kind, ())
@@ -79,7 +81,7 @@ def name_absent(objects: ClusterObjects) -> ClusterObjects:
         "the objects given have none, and savings take for granted that the cluster has none",
         f"give kubectl get {','.join(resource.plural for resource in absent)} as well",
     )
-    return ClusterObjects(objects.lists, (*objects.unread, figure))
+    return replace(objects, unread=(*objects.unread, figure))
 
 
 def read_field(item: Any, *path: str) -> Any:

@@ -144,17 +144,18 @@ def read_annotated(annotations: Mapping[str, str]) -> dict[str, float]:
     tokens = {
         field: value
         for key, field in TOKEN_ANNOTATIONS.items()
-        if (value := _positive(annotations.get(OURS + key, ""))) is not None
+        if (value := read_positive(annotations.get(OURS + key, ""))) is not None
     }
     if len(tokens) == len(TOKEN_ANNOTATIONS):
         return {**tokens, "percentile": USUAL_PERCENTILE}
     for key, text in sorted(annotations.items()):
-        match, value = ANNOTATION.fullmatch(key), _positive(text)
+        match, value = ANNOTATION.fullmatch(key), read_positive(text)
         if match and value is not None and LEAST_PERCENTILE <= float(match["percentile"]) <= MOST_PERCENTILE:
             return {"latencyMs": value, "percentile": float(match["percentile"])}
     return {}
 
 
-def _positive(text: str) -> float | None:
+def read_positive(text: str) -> float | None:
+    """Returns a time in milliseconds; None if the text states none that can be promised."""
     value = finite_number(text)
     return value if value is not None and 0 < value < MOST_MS else None

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from clusters.estate import OURS
 from clusters.objects import KubeObject, read_field, read_list, read_mapping, read_text
 from clusters.reading.owners import GROUP_LABEL
 from clusters.reading.requests import asks_by_claim, read_slots, shares_by_annotation
+from clusters.reading.workloads import SCALED
 
 
 def trim(kind: str, item: KubeObject) -> KubeObject | None:
@@ -12,6 +16,8 @@ def trim(kind: str, item: KubeObject) -> KubeObject | None:
     if kind == "Pod" and not _may_matter(item):
         return None
     metadata = {key: value for key, value in read_mapping(item, "metadata").items() if key != "managedFields"}
+    if kind in SCALED and any(key.startswith(OURS) for key in read_mapping(metadata, "annotations")):
+        metadata["managedFields"] = trim_managers(read_list(item, "metadata", "managedFields"))
     kept = {**item, "kind": kind, "metadata": metadata}
     if kind == "Node":
         kept["status"] = {key: read_field(item, "status", key) for key in ("capacity", "allocatable", "conditions")}
@@ -26,3 +32,15 @@ def _may_matter(pod: KubeObject) -> bool:
     if read_slots(spec) or asks_by_claim(spec) or shares_by_annotation(pod):
         return True
     return bool(read_text(pod, "metadata", "labels", GROUP_LABEL))
+
+
+def trim_managers(entries: list[Any]) -> list[KubeObject]:
+    """Returns who wrote what is declared; of the fields, only whether replicas are among them."""
+    found: list[KubeObject] = []
+    for entry in entries:
+        if read_text(entry, "subresource") == "status":
+            continue
+        has_replicas = read_field(entry, "fieldsV1", "f:spec", "f:replicas") is not None
+        fields: KubeObject = {"f:spec": {"f:replicas": {}}} if has_replicas else {}
+        found.append({key: value for key, value in entry.items() if key != "fieldsV1"} | {"fieldsV1": fields})
+    return found

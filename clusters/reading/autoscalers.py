@@ -27,7 +27,7 @@ def read_autoscalers(objects: ClusterObjects) -> dict[WorkloadName, Autoscaler]:
     for item in objects.of("HorizontalPodAutoscaler"):
         made_by = [owner for owner in read_list(item, "metadata", "ownerReferences") if read_text(owner, "kind")]
         keda = next((read_text(owner, "name") for owner in made_by if read_text(owner, "kind") == "ScaledObject"), "")
-        found[_target(item, "Deployment")] = Autoscaler(
+        found[target_of(item)] = Autoscaler(
             "ScaledObject" if keda else "HorizontalPodAutoscaler",
             keda or name_of(item),
             _least_by_hpa(item, is_of_keda=bool(keda)),
@@ -36,7 +36,7 @@ def read_autoscalers(objects: ClusterObjects) -> dict[WorkloadName, Autoscaler]:
         )
     for item in objects.of("ScaledObject"):
         annotations = read_mapping(item, "metadata", "annotations")
-        found[_target(item, "Deployment")] = Autoscaler(
+        found[target_of(item)] = Autoscaler(
             "ScaledObject",
             name_of(item),
             _bound(item, "minReplicaCount", 0),
@@ -53,7 +53,8 @@ def _least_by_hpa(item: KubeObject, *, is_of_keda: bool) -> int:
     return 0 if is_of_keda and least == 1 else least
 
 
-def _target(item: KubeObject, usual: str) -> WorkloadName:
+def target_of(item: KubeObject, usual: str = "Deployment") -> WorkloadName:
+    """Returns the workload that an autoscaler scales."""
     reference = read_mapping(item, "spec", "scaleTargetRef")
     return WorkloadName(namespace_of(item), read_text(reference, "kind") or usual, read_text(reference, "name"))
 

@@ -33,6 +33,7 @@ from clusters.reading.requests import read_slots
 from clusters.reading.rules import read_budgets, read_spread, read_surge
 
 GROUPED = "LeaderWorkerSet"
+SCALED = ("Deployment", "StatefulSet", GROUPED)  # whose replicas may be written
 DECLARED = ("Deployment", "StatefulSet", "ReplicaSet", "Rollout", GROUPED)
 
 

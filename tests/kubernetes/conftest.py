@@ -10,6 +10,7 @@ import pytest
 
 from tests.kubernetes.cluster import Cluster
 from tests.kubernetes.recorded import Recorder
+from tests.kubernetes.scaled import ScalingServer
 from tests.kubernetes.server import ApiServer, running_api_server
 from tests.support.needs import skip_unless_ci
 
@@ -23,6 +24,15 @@ def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
         skip_unless_ci("it needs an API server of its own, and not your cluster")
     with running_api_server(tmp_path_factory.mktemp("kubernetes")) as server:
         yield server
+
+
+@pytest.fixture(scope="package")
+def scaling_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScalingServer]:
+    """Ours, with kinds of autoscalers, controllers, and a user with the chart's role `scaler`."""
+    if os.environ.get(CONFORMANCE):
+        skip_unless_ci("it needs an API server of its own, and not your cluster")
+    with running_api_server(tmp_path_factory.mktemp("scaling")) as server:
+        yield ScalingServer(server)
 
 
 @pytest.fixture(scope="package")

@@ -1,0 +1,105 @@
+"""Finds the workloads that annotations adopt, with who decides on them and what holds them back."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from clusters.estate import Estate, WorkloadName
+from clusters.objects import ClusterObjects, KubeObject, name_of, namespace_of, read_mapping, read_whole
+from clusters.promises import WorkloadPromise
+from clusters.reading.workloads import SCALED
+from clusters.scaling.annotations import Adoption, AnnotatedBounds, ScaleMode, read_adoption
+from clusters.scaling.ownership import find_owner, find_recent_change
+from clusters.scaling.sightings import Sighting, generation_of, uid_of
+from clusters.scaling.steps import bound_replicas
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptedWorkload:
+    """A workload whose replicas may be decided here, unless something holds it."""
+
+    name: WorkloadName
+    service: str
+    mode: ScaleMode
+    replicas: int
+    bounds: AnnotatedBounds
+    generation: int  # of its metadata: with another specification a decision no longer counts
+    promise: WorkloadPromise | None
+    hold: str  # why nothing is written, whatever the mode; empty: nothing holds it
+
+    def bound(self, replicas: int) -> WantedReplicas:
+        """Returns the next write on the way to so many replicas, within bounds and one step."""
+        return WantedReplicas(self, bound_replicas(self.replicas, replicas, self.bounds))
+
+
+@dataclass(frozen=True, slots=True)
+class WantedReplicas:
+    """A change that was decided: how many replicas a workload is to have that is as it was read."""
+
+    adopted: AdoptedWorkload
+    replicas: int
+
+
+def find_adopted(
+    objects: ClusterObjects,
+    estate: Estate,
+    promises: Mapping[WorkloadName, WorkloadPromise],
+    seen: Mapping[str, Sighting],
+) -> list[AdoptedWorkload]:
+    """Returns the adopted workloads by name; `seen` is what `note_sightings` has returned for these objects."""
+    known = {workload.name for workload in estate.workloads}
+    found = []
+    for kind in SCALED:
+        for item in objects.of(kind):
+            adoption = read_adoption(read_mapping(item, "metadata", "annotations"))
+            if adoption:
+                name = WorkloadName(namespace_of(item), kind, name_of(item))
+                hold = find_hold(item, kind, adoption, objects, seen.get(uid_of(item)))
+                if not hold and name not in known:
+                    hold = "none of its pods asks for GPUs, so nothing is known of what they serve"
+                found.append(adopted_workload(item, name, adoption, promises.get(name), hold))
+    return _hold_rivals(sorted(found, key=lambda workload: workload.name))
+
+
+def find_hold(
+    item: KubeObject, kind: str, adoption: Adoption, objects: ClusterObjects, sighting: Sighting | None
+) -> str:
+    """Returns the sentence on what keeps a workload from being written; empty if nothing does."""
+    if adoption.faults:
+        return "; ".join(adoption.faults)
+    owner = find_owner(item, kind, objects)
+    if owner or objects.server_time is None:
+        return owner or "the API server has not said what time it is"
+    return find_recent_change(item, objects.server_time, sighting)
+
+
+def adopted_workload(
+    item: KubeObject, name: WorkloadName, adoption: Adoption, promise: WorkloadPromise | None, hold: str
+) -> AdoptedWorkload:
+    return AdoptedWorkload(
+        name, adoption.service, adoption.mode, replicas_of(item), adoption.bounds, generation_of(item), promise, hold
+    )
+
+
+def replicas_of(item: KubeObject) -> int:
+    """Returns the declared replicas, which are one where nothing is declared."""
+    found = read_whole(item, "spec", "replicas")
+    return 1 if found is None else found
+
+
+def _hold_rivals(found: list[AdoptedWorkload]) -> list[AdoptedWorkload]:
+    """Holds workloads that claim one service of a namespace: its load would be counted to each."""
+    claims: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for workload in found:
+        claims[workload.name.namespace, workload.service].append(str(workload.name))
+    held = []
+    for workload in found:
+        rivals = claims[workload.name.namespace, workload.service]
+        if workload.service and len(rivals) > 1 and not workload.hold:
+            sentence = f"{' and '.join(rivals)} claim the service {workload.service}; one may"
+            held.append(replace(workload, hold=sentence))
+        else:
+            held.append(workload)
+    return held

@@ -1,0 +1,212 @@
+"""Writes the replicas of one workload, and says for certain what became of it wherever that can be known.
+
+Why no older plan is written over a newer one, with rights to `scale` alone and no annotation of ours:
+
+1. A write carries the resourceVersion at which the workload was read and judged. The server refuses it once anything
+   of the workload has changed: replicas, annotations, who owns a field. So of all writes at one version, one is done.
+2. Right before, the database is asked by `may_write(version)`, which records the version with the plan's generation
+   and refuses a planner that no longer leads. One that is paused after that and wakes sends its write at an old
+   version. Where a newer plan has written since, the version is newer, and the server refuses.
+3. A newer plan that keeps the number writes nothing, so the version may still be the old one. `settle_write` closes
+   this: it takes the version of a write that has no recorded answer, reads the workload back, and if that still is at
+   the version makes a newer one with the same replicas (a server-side apply by a manager of its own). From then on the
+   old write is refused. A new leader settles what is open before the first plan of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal, TypeAlias
+
+from clusters.estate import WorkloadName
+from clusters.objects import ClusterObjects, KubeObject, read_list, read_mapping, read_text
+from clusters.scaling.adoption import WantedReplicas, find_hold, replicas_of
+from clusters.scaling.annotations import read_adoption
+from clusters.scaling.field_writers import is_ours
+from clusters.scaling.ownership import SCALERS, read_writers
+from clusters.scaling.server import AnswerLost, NotSent, ScaleAnswer, ScaleServer
+from clusters.scaling.sightings import Sighting, generation_of, uid_of
+from clusters.scaling.steps import bound_replicas
+
+ATTEMPTS = 4
+FIRST_PAUSE_SECONDS = 1.0
+LONGEST_PAUSE_SECONDS = 30.0  # whatever the server asks for
+CHANGED = (409, 410)  # statuses of a workload that has changed since it was read
+PASSING = (*CHANGED, 429)
+AGES_AGO = datetime.min.replace(tzinfo=UTC)
+AGAIN = "decided again next time"
+
+WriteState: TypeAlias = Literal["written", "not written", "unknown"]
+MayWrite: TypeAlias = Callable[[str], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOutcome:
+    """What became of a write: its state, and a sentence that says why if it is not written."""
+
+    state: WriteState
+    reason: str = ""
+    version: str = ""  # the resourceVersion at which it was last tried
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """A workload as it is now, its version, and the autoscalers of its namespace."""
+
+    item: KubeObject
+    version: str
+    objects: ClusterObjects
+
+
+class _Unread(Exception):
+    """A workload, or whatever says who owns it, could not be read; the message says why."""
+
+
+def write_replicas(cluster: ScaleServer, wanted: WantedReplicas, may_write: MayWrite) -> WriteOutcome:
+    """Writes the wanted replicas once, unless something holds the workload or it is not as it was decided on."""
+    return _Write(cluster, wanted, may_write).run()
+
+
+class _Write:
+    """One write, tried a few times: before each, the workload is read and judged again."""
+
+    def __init__(self, cluster: ScaleServer, wanted: WantedReplicas, may_write: MayWrite) -> None:
+        self._cluster, self._wanted, self._may_write = cluster, wanted, may_write
+        self._version = self._reason = ""  # of the last try
+        self._open_version = ""  # of a try whose answer was lost
+
+    def run(self) -> WriteOutcome:
+        for attempt in range(ATTEMPTS):
+            outcome = self._try(min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2**attempt))
+            if outcome is not None:
+                break
+        else:
+            outcome = WriteOutcome("not written", f"{self._reason}, {ATTEMPTS} times; {AGAIN}", self._version)
+        if outcome.state != "written" and self._open_version:
+            return settle_write(self._cluster, self._wanted, self._open_version)
+        return outcome
+
+    def _try(self, pause_seconds: float) -> WriteOutcome | None:
+        try:
+            reading = _read(self._cluster, self._wanted.adopted.name)
+        except _Unread as unread:
+            return WriteOutcome("not written", str(unread))
+        if self._open_version:
+            landed = _compare(reading, self._wanted, self._open_version)
+            if landed is not None or reading.version != self._open_version:
+                self._open_version = ""  # it can no longer be done
+            if landed is not None:
+                return landed
+        self._version = reading.version
+        hold = _hold(reading, self._wanted)
+        if not hold and not self._may_write(reading.version):
+            hold = "another planner leads, or a newer plan has come"
+        return WriteOutcome("not written", hold, reading.version) if hold else self._send(reading, pause_seconds)
+
+    def _send(self, reading: _Reading, pause_seconds: float) -> WriteOutcome | None:
+        """Returns what became of it; None if it is to be read again, and perhaps tried again."""
+        name, version = self._wanted.adopted.name, reading.version
+        try:
+            answer = self._cluster.put_scale(name, uid_of(reading.item), version, self._wanted.replicas)
+        except NotSent as failed:
+            return WriteOutcome("not written", f"the API server cannot be reached: {failed}", version)
+        except AnswerLost as lost:
+            self._open_version, self._reason = version, f"the answer was lost ({lost})"
+            return None
+        if answer.status < 300:
+            return WriteOutcome("written", version=version)
+        self._reason = answer.reason
+        if answer.is_refusal and answer.status not in PASSING:
+            return WriteOutcome("not written", f"the API server refused it: {answer.reason}", version)
+        if not answer.is_refusal:
+            self._open_version = version
+        if answer.status not in CHANGED:
+            asked = pause_seconds if answer.retry_seconds is None else answer.retry_seconds
+            self._cluster.pause(min(LONGEST_PAUSE_SECONDS, asked))
+        return None
+
+
+def settle_write(cluster: ScaleServer, wanted: WantedReplicas, version: str) -> WriteOutcome:
+    """Says what became of a write at the version that has no answer; it is not done later than this says so."""
+    name = wanted.adopted.name
+    try:
+        reading = _read(cluster, name)
+        landed = _compare(reading, wanted, version)
+        if landed is not None:
+            return landed
+        if reading.version == version:
+            answer = cluster.settle_scale(name, version, replicas_of(reading.item))
+            if answer.status < 300 and read_text(answer.body, "metadata", "resourceVersion") != version:
+                return WriteOutcome(
+                    "not written", f"its answer was lost, and it can no longer be done; {AGAIN}", version
+                )
+            reading = _read(cluster, name)  # perhaps it was done meanwhile
+            landed = _compare(reading, wanted, version)
+            if landed is not None:
+                return landed
+        if reading.version != version:
+            return WriteOutcome("not written", f"its answer was lost, and it was not done; {AGAIN}", version)
+        return WriteOutcome("unknown", f"its answer was lost, and it may yet be done: {answer.reason}", version)
+    except (_Unread, AnswerLost, NotSent) as failed:
+        return WriteOutcome("unknown", f"its answer was lost, and it cannot be read back: {failed}", version)
+
+
+def _read(cluster: ScaleServer, name: WorkloadName) -> _Reading:
+    """Reads the workload, then who might scale it: of all that decides, this is what no version guards."""
+    found = _ask(lambda: cluster.read(name), f"{name} could not be read")
+    version = read_text(found.body, "metadata", "resourceVersion")
+    if not version:
+        raise _Unread(f"{name} could not be read: the server answered with something else")
+    lists = {kind: _list(cluster, kind, name.namespace) for kind in SCALERS}
+    return _Reading(found.body, version, ClusterObjects(lists, server_time=found.server_time))
+
+
+def _list(cluster: ScaleServer, kind: str, namespace: str) -> tuple[KubeObject, ...]:
+    listed = _ask(lambda: cluster.list_autoscalers(kind, namespace), f"{kind}s could not be read", absent=404)
+    return tuple(read_list(listed.body, "items"))
+
+
+def _ask(ask: Callable[[], ScaleAnswer], failure: str, absent: int = 0) -> ScaleAnswer:
+    try:
+        answer = ask()
+    except (AnswerLost, NotSent) as failed:
+        raise _Unread(f"{failure}: {failed}") from None
+    if answer.status not in (200, absent):
+        raise _Unread(f"{failure}: {answer.reason}")
+    return answer
+
+
+def _hold(reading: _Reading, wanted: WantedReplicas) -> str:
+    """Returns why nothing may be written to the workload as it is now."""
+    adopted, item = wanted.adopted, reading.item
+    if adopted.hold:
+        return adopted.hold
+    now = read_adoption(read_mapping(item, "metadata", "annotations"))
+    if now is None or (now.service, now.mode, now.bounds) != (adopted.service, adopted.mode, adopted.bounds):
+        return f"its annotations have changed; {AGAIN}"
+    if now.mode == "advisory":
+        return "its mode is advisory"
+    if generation_of(item) != adopted.generation or replicas_of(item) != adopted.replicas:
+        return f"it has changed since it was decided; {AGAIN}"
+    if bound_replicas(adopted.replicas, wanted.replicas, adopted.bounds) != wanted.replicas:
+        return f"{adopted.replicas} to {wanted.replicas} replicas is beyond its bounds or one step"
+    # At the generation of the decision, whatever changed replicas at an unknown time is as old as it was then.
+    sighting = Sighting(adopted.generation, AGES_AGO)
+    return find_hold(item, adopted.name.kind, now, reading.objects, sighting)
+
+
+def _compare(reading: _Reading, wanted: WantedReplicas, version: str) -> WriteOutcome | None:
+    """Returns what became of a write at the version by what is there now; None if it has not been done."""
+    raised = generation_of(reading.item) - wanted.adopted.generation
+    if raised == 0:
+        return None
+    holders = [writer for writer in read_writers(reading.item) if writer.has_replicas]
+    is_there = replicas_of(reading.item) == wanted.replicas
+    if is_there and holders and all(is_ours(writer.manager) for writer in holders):
+        return WriteOutcome("written", version=version)
+    others = ", ".join(writer.manager for writer in holders) or "somebody"
+    if raised == 1:  # one change alone, which was not this one
+        return WriteOutcome("not written", f"{others} changed it at the same time; {AGAIN}", version)
+    return WriteOutcome("unknown", f"{others} has changed it since; {AGAIN}", version)
