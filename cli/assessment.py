@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from cli.estate_backtest import backtest_data, show_backtest
 from cli.estate_loads import reading_data, show_loads
 from cli.estate_savings import savings_data, show_savings
 from cli.money import cents_of, count_of, gpus_text, money
 from cli.output import OutputTable, plain
+from clusters.backtesting import Backtest
 from clusters.bill import HOURS_A_MONTH, Bill, BillRow
 from clusters.estate import Autoscaler, ClusterWorkload, Estate, GpuNode, UnknownFigure
 from clusters.measuring import PrometheusReading
@@ -30,11 +32,13 @@ class Assessment:
     bill: Bill
     reading: PrometheusReading | None = None  # without a Prometheus
     savings: Savings | None = None  # without a measured load
+    backtest: Backtest | None = None  # unless it was asked for
 
     @property
     def unknown(self) -> tuple[UnknownFigure, ...]:
         found = (*self.estate.unknown, *self.bill.unknown, *(self.reading.unknown if self.reading else ()))
         nothing = (NOT_MEASURED,) if self.estate.nodes else ()
+        found = (*found, *(self.backtest.unknown if self.backtest else ()))
         return (*found, *(self.savings.unknown if self.savings else nothing))
 
 
@@ -55,6 +59,9 @@ def show(found: Assessment) -> None:
     if found.savings and estate.nodes:
         print()
         show_savings(bill, found.savings)
+    if found.backtest and found.backtest.hours:
+        print()
+        show_backtest(found.backtest, bill.currency)
     unknown = list(_sentences(found.unknown))
     if unknown:
         print("\nWhat is not known:")
@@ -199,6 +206,7 @@ def as_data(found: Assessment) -> dict[str, Any]:
         ],
         **({"measured": reading_data(found.reading)} if found.reading else {}),
         **({"savings": savings_data(found.savings)} if found.savings else {}),
+        **(backtest_data(found.backtest) if found.backtest else {}),
     }  # fmt: skip
 
 

@@ -49,9 +49,10 @@ class StandingReplicas:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaDecision:
-    """How many replicas there should be, and why, as a sentence."""
+    """How many replicas there should be, how many of them on one node at most, and why, as a sentence."""
 
     replicas: int
+    most_per_node: int
     reason: str
     expected_per_second: float | None = None  # None: the load is not known
 
@@ -91,30 +92,32 @@ def decide_replicas(
     now = standing.declared
     for missing in (bounds, load):
         if isinstance(missing, str):
-            return _keep(now, missing)
+            return _keep(now, bounds, missing)
     assert isinstance(bounds, ReplicaBounds) and isinstance(load, KnownLoad)
     if load.rates_per_second[-1] is None:
-        return _keep(now, f"its load of the last {_spell_time(load.step_seconds)} is not known")
+        return _keep(now, bounds, f"its load of the last {_spell_time(load.step_seconds)} is not known")
     ahead = start_seconds + load.step_seconds
     expected = expect_most(_samples(load), ahead, TUNING)
     text = f"peak of {_rate(expected)}/s in the next {_spell_time(ahead)}"
-    needed, best = 0, None
+    needed = must_survive = 0
     if expected:
         fitting = [shown for shown in load.shown if shown.covers(load.input_tokens, load.output_tokens)]
         best = min(fitting, key=lambda shown: (shown.replicas_for(expected), -shown.rate_per_second), default=None)
         if best is None:
-            return _keep(now, f"{text}, and no rate is shown within its SLO at such lengths", expected)
-        needed = best.replicas_for(expected)
-        text += f", {_rate(best.rate_per_second)}/s shown for each: {needed}"
-    wanted, reasons = bounds.apply(needed)
+            return _keep(now, bounds, f"{text}, and no rate is shown within its SLO at such lengths", expected)
+        needed, must_survive = best.replicas_for(expected), best.replicas_by_rate(expected)
+        text += f", {_rate(best.rate_per_second)}/s shown for each: {must_survive}"
+        text += f"; {needed}, as fewer have not been seen to serve it" if needed > must_survive else ""
+    wanted, most_per_node, reasons = bounds.apply(needed, must_survive)
     text = "; ".join((text, *reasons))
     if wanted < now and (obstacle := _find_obstacle(load, standing)):
-        return ReplicaDecision(now, f"{text}; {now} stay, as {obstacle}", expected)
-    return ReplicaDecision(wanted, text, expected)
+        return ReplicaDecision(now, most_per_node, f"{text}; {now} stay, as {obstacle}", expected)
+    return ReplicaDecision(wanted, most_per_node, text, expected)
 
 
-def _keep(now: int, reason: str, expected: float | None = None) -> ReplicaDecision:
-    return ReplicaDecision(now, f"{reason}, so {now} {'stays' if now == 1 else 'stay'}", expected)
+def _keep(now: int, bounds: ReplicaBounds | str, reason: str, expected: float | None = None) -> ReplicaDecision:
+    together = bounds.together if isinstance(bounds, ReplicaBounds) else max(1, now)
+    return ReplicaDecision(now, together, f"{reason}, so {now} {'stays' if now == 1 else 'stay'}", expected)
 
 
 def _find_obstacle(load: KnownLoad, standing: StandingReplicas) -> str:

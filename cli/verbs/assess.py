@@ -33,6 +33,7 @@ Examples:
   gpuwright assess --demo
   gpuwright assess --context production --prices prices.yaml --prometheus http://127.0.0.1:9090
   kubectl get nodes,pods,rs,deploy,sts,jobs,hpa,pdb -A -o json | gpuwright assess -f - --prices prices.yaml
+  gpuwright assess --demo --backtest 7d
   gpuwright assess -o json
 """
 
@@ -56,6 +57,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how far to look back; default 7d",
     )  # fmt: skip
     parser.add_argument(
+        "--backtest", type=duration, metavar="TIME", default=0,
+        help="what replicas by load would have cost and kept in that time, with what was known then: 7d",
+    )  # fmt: skip
+    parser.add_argument(
         "-o", "--output", choices=("text", "json", "yaml"), default="text",
         help="yaml: as manifests, for validate, solve, size, simulate and apply",
     )  # fmt: skip
@@ -64,6 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from cli.assessment import Assessment, as_data, show
     from cli.estate_manifests import as_manifests
+    from clusters.backtesting import run_backtest
     from clusters.bill import draw_bill
     from clusters.demo import read_demo_loads
     from clusters.price_list import read_examples
@@ -79,7 +85,10 @@ def run(args: argparse.Namespace) -> int:
     loads = read_demo_loads() if args.demo and not reading else reading and reading.loads
     kept = {name: promise.latency for name, promise in promises.items() if promise.latency}
     savings = find_savings(estate, bill, loads, kept) if loads else None
-    found = Assessment(estate, bill, reading, savings)
+    if args.backtest and not loads:
+        raise Failed("--backtest is of loads that were measured: give --prometheus, or --demo")
+    backtest = run_backtest(estate, bill, loads, kept, args.backtest) if loads and args.backtest else None
+    found = Assessment(estate, bill, reading, savings, backtest)
     if args.output == "text":
         show(found)
     elif args.output == "json":
@@ -119,7 +128,7 @@ def _measure(
     server = PrometheusServer(args.prometheus, _token(args.prometheus_token_file), _pause)
     percentiles = {name: promise.slo["percentile"] for name, promise in promises.items() if promise.slo}
     try:
-        return measure(estate, server, args.seconds, time.time(), percentiles)
+        return measure(estate, server, max(args.seconds, args.backtest), time.time(), percentiles)
     except PrometheusFailed as failed:
         raise Failed(f"Prometheus at {args.prometheus}: {failed}", exits.UNREACHABLE) from None
 

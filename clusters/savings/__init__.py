@@ -104,12 +104,7 @@ def find_savings(
     estate: Estate, bill: Bill, measured: MeasuredLoads, promises: Mapping[WorkloadName, LatencyPromise]
 ) -> Savings:
     """Returns what the data shows can be saved; `promises` are those that people gave."""
-    needs: dict[WorkloadName, LoadNeed | str] = {}
-    for each in estate.workloads:
-        series = measured.workloads.get(each.name)
-        needs[each.name] = (
-            find_need(series, promises.get(each.name), measured.step_seconds) if series else "no load was measured"
-        )
+    needs = find_needs(estate, measured, promises)
     rules = {
         each.name: draw_rules(each, estate.pods_of(each.name), estate, needs[each.name]) for each in estate.workloads
     }
@@ -146,6 +141,19 @@ def find_savings(
         stuck_rollouts=tuple(sorted(packed.stuck_rollouts)),
         unknown=(*measured.unknown, *_unknown_rules(estate), *_unknown(workloads), *_unknown_nodes(estate, measured)),
     )
+
+
+def find_needs(
+    estate: Estate, measured: MeasuredLoads, promises: Mapping[WorkloadName, LatencyPromise]
+) -> dict[WorkloadName, LoadNeed | str]:
+    """Returns what the load of each workload needs, or why the data does not show it."""
+    needs: dict[WorkloadName, LoadNeed | str] = {}
+    for each in estate.workloads:
+        series = measured.workloads.get(each.name)
+        needs[each.name] = (
+            find_need(series, promises.get(each.name), measured.step_seconds) if series else "no load was measured"
+        )
+    return needs
 
 
 def _count_by_node(kind: AlikeNodes, name: WorkloadName) -> Counter[str]:

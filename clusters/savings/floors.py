@@ -49,16 +49,17 @@ class ReplicaBounds:
     most: int | None = None  # None: nobody says
     most_reason: str = ""
     survivors: int = 0  # that would stay today when any one node is lost
-    lost_share: Fraction = Fraction(0)  # of the replicas, that stand on the node with most of them
+    together: int = 1  # on the node that has most of them today
 
-    def apply(self, needed: int) -> tuple[int, list[str]]:
-        """Returns how many there must be for so many to serve, and what makes it another number.
+    def apply(self, needed: int, must_survive: int) -> tuple[int, int, list[str]]:
+        """Returns how many there must be for so many to serve, how many of them on one node at most, and why.
 
-        Whichever node is lost, as many serve as are needed, or as many as would serve today.
+        Whichever node is lost, as many stay as must survive, or as many as would stay today. They stand on as few
+        nodes as that takes, at most as many together as today.
         """
-        count, reasons = needed, []
-        while count - ceil(count * self.lost_share) < min(needed, self.survivors):
-            count += 1
+        must, reasons = min(must_survive, self.survivors), list[str]()
+        lost = ceil(must / ceil(must / self.together)) if must else 0
+        count = max(needed, must + lost)
         if count > needed:
             reasons.append(f"{'one' if count == needed + 1 else count - needed} more for a lost node")
         if count < self.least:
@@ -67,7 +68,7 @@ class ReplicaBounds:
         if self.most is not None and count > self.most:
             count = self.most
             reasons.append(f"{count} by {self.most_reason}")
-        return count, reasons
+        return count, count - must if count > must else self.together, reasons
 
 
 def draw_bounds(workload: ClusterWorkload, pods: Sequence[GpuPod], estate: Estate) -> ReplicaBounds | str:
@@ -86,7 +87,7 @@ def draw_bounds(workload: ClusterWorkload, pods: Sequence[GpuPod], estate: Estat
         most=max(scaler.most, least) if scaler else None,
         most_reason=f"maxReplicas of {scaler.kind} {scaler.name}" if scaler else "",
         survivors=now - together,
-        lost_share=Fraction(together, now) if now else Fraction(0),
+        together=max(1, together),
     )
 
 

@@ -64,6 +64,25 @@ def find_need(series: WorkloadSeries, promise: LatencyPromise | None, step_secon
     )
 
 
+def find_needed_by_step(series: WorkloadSeries, promise: LatencyPromise, step_seconds: int) -> list[int | None]:
+    """Returns the replicas that serve each step by all that the series shows; None where its load is not known.
+
+    Where the promise was missed, one more than stood there is the least that can be enough.
+    """
+    kept = find_kept_steps(series, promise)
+    shown = find_shown_rates(series, kept, step_seconds)
+    needed: list[int | None] = []
+    for step, rate in enumerate(series.rates_per_second):
+        ready = series.ready_replicas[step]
+        if rate is None or ready is None:
+            needed.append(None)
+        elif kept[step] is False:
+            needed.append(max(_need_at(series, kept, shown, step)[0], int(ready) + 1))
+        else:
+            needed.append(_need_at(series, kept, shown, step)[0])
+    return needed
+
+
 def highest_rate(series: WorkloadSeries, step: int) -> float | None:
     """Returns the rate that replicas must serve: the highest within the step, where it was measured; None: a gap."""
     rate = series.rates_per_second[step]

@@ -35,7 +35,7 @@ def _arrange(kind: AlikeNodes, gone: frozenset[str], *, afresh: bool) -> Arrange
         held[pod.workload, pod.replica].append(pod)
     for name in {name for name, _ in held}:
         found.replicas[name] = {}
-    order = sorted(held, key=lambda key: (key[0], _read_index(key[1]), key[1]))
+    order = sorted(held, key=lambda key: (key[0], read_index(key[1]), key[1]))
     for name, replica in order:
         if (afresh and kind.rules[name].is_movable) or any(pod.node in gone for pod in held[name, replica]):
             taken[name].append(replica)
@@ -59,7 +59,7 @@ def _arrange(kind: AlikeNodes, gone: frozenset[str], *, afresh: bool) -> Arrange
     return found if are_enough and keeps_serving(kind, found) else None
 
 
-def _read_index(replica: str) -> int:
+def read_index(replica: str) -> int:
     digits = replica[len(replica.rstrip("0123456789")) :]
     return int(digits) if digits else 0
 
@@ -73,9 +73,9 @@ def _leave(
     """Lets replicas go that are not needed; returns False if one would have to move that cannot."""
     here = found.replicas[rules.name]
     if rules.is_in_order:  # the last one goes first, so those behind a replica of a node that goes must go as well
-        first = min(map(_read_index, taken), default=None)
+        first = min(map(read_index, taken), default=None)
         while here and (
-            (first is not None and _read_index(_last(here)) > first) or _may_leave(found, rules, _last(here))
+            (first is not None and read_index(_last(here)) > first) or _may_leave(found, rules, _last(here))
         ):
             _remove(found, rules.name, _last(here), held)
         return True
@@ -92,7 +92,7 @@ def _leave(
 
 
 def _last(replicas: Iterable[str]) -> str:
-    return max(replicas, key=_read_index)
+    return max(replicas, key=read_index)
 
 
 def _may_leave(found: Arrangement, rules: ReplicaRules, leaving: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil, inf
+from typing import TypeAlias
 
 from clusters.measured import USUAL_PERCENTILE, LatencyPromise, MeasuredSeries, WorkloadSeries
 
@@ -34,7 +35,15 @@ class ShownRate:
         return _reaches(self.input_tokens, input_tokens) and _reaches(self.output_tokens, output_tokens)
 
     def replicas_for(self, rate_per_second: float) -> int:
-        return max(self.replicas, ceil(rate_per_second / self.rate_per_second - ROUNDING))
+        return max(self.replicas, self.replicas_by_rate(rate_per_second))
+
+    def replicas_by_rate(self, rate_per_second: float) -> int:
+        """Returns how many would do if fewer than stood there served as much each."""
+        return ceil(rate_per_second / self.rate_per_second - ROUNDING)
+
+
+# Windows that no other one makes superfluous, with what they are compared by.
+_Front: TypeAlias = list[tuple[tuple[float, ...], ShownRate]]
 
 
 def _reaches(shown: float | None, asked: float | None) -> bool:
@@ -86,22 +95,50 @@ def find_kept_steps(series: WorkloadSeries, promise: LatencyPromise) -> list[boo
 
 
 def find_shown_rates(series: WorkloadSeries, kept: Sequence[bool | None], step_seconds: int) -> list[ShownRate]:
-    """Returns the windows that show most, without those that a window with a missed promise contradicts.
+    """Returns the windows that show most, without those that a window with a missed promise contradicts."""
+    found = ShownSoFar(series, kept, step_seconds)
+    for step in range(len(kept)):
+        found.add(step)
+    return found.sound()
 
-    A window contradicts if it missed the promise with as many replicas or more, at no higher rate and no greater
-    lengths.
+
+class ShownSoFar:
+    """The windows that show most, as one step after the other ends.
+
+    A window with a missed promise contradicts those with no more replicas, at no lower rate and no smaller lengths.
     """
-    length = ceil(WINDOW_SECONDS / step_seconds)
-    good, bad = [], []
-    for first in range(len(kept) - length + 1):
-        steps = range(first, first + length)
-        if all(kept[step] for step in steps):
-            good += list(_window(series, steps, is_kept=True))
-        elif sum(kept[step] is False for step in steps) >= MISSED_SHARE * length:
-            bad += list(_window(series, steps, is_kept=False))
-    missed = _extremes(bad, worst=True)
-    sound = [shown for shown in good if not any(_contradicts(window, shown) for window in missed)]
-    return _extremes(sound, worst=False)
+
+    def __init__(self, series: WorkloadSeries, kept: Sequence[bool | None], step_seconds: int) -> None:
+        self._series, self._kept = series, kept
+        self._length = ceil(WINDOW_SECONDS / step_seconds)
+        self._good: list[ShownRate] = []  # any may count again, once a better one is contradicted
+        self._bad: _Front = []
+        self._best: _Front = []
+
+    def add(self, step: int) -> None:
+        """Takes the window that ends with this step."""
+        steps = range(step - self._length + 1, step + 1)
+        if steps.start < 0:
+            return
+        kept = [self._kept[each] for each in steps]
+        if all(kept):
+            for window in _window(self._series, steps, is_kept=True):
+                self._good.append(window)
+                self._keep_sound(window)
+        elif kept.count(False) >= MISSED_SHARE * self._length:
+            for window in _window(self._series, steps, is_kept=False):
+                if _keep_extremes(self._bad, window, worst=True):
+                    self._best = []
+                    for good in self._good:
+                        self._keep_sound(good)
+
+    def _keep_sound(self, window: ShownRate) -> None:
+        if not any(_contradicts(missed, window) for _, missed in self._bad):
+            _keep_extremes(self._best, window, worst=False)
+
+    def sound(self) -> list[ShownRate]:
+        """Returns the best windows until now that none contradicts, the highest rate first."""
+        return [window for _, window in sorted(self._best, key=lambda entry: entry[0], reverse=True)]
 
 
 def _window(series: WorkloadSeries, steps: range, *, is_kept: bool) -> Iterator[ShownRate]:
@@ -135,19 +172,18 @@ def _contradicts(missed: ShownRate, shown: ShownRate) -> bool:
     )
 
 
-def _extremes(windows: Sequence[ShownRate], *, worst: bool) -> list[ShownRate]:
-    """Returns the windows that no other one makes superfluous: the best of kept ones, the worst of missed ones."""
+def _keep_extremes(front: _Front, window: ShownRate, *, worst: bool) -> bool:
+    """Adds a window unless another makes it superfluous, and drops those that it makes so: the best, or the worst.
+
+    Returns whether it was added.
+    """
     sign = -1 if worst else 1
-
-    def merits(window: ShownRate) -> tuple[float, ...]:
-        return (
-            sign * window.rate_per_second, -sign * window.replicas, sign * (window.input_tokens or 0),
-            sign * (window.output_tokens or 0),
-        )  # fmt: skip
-
-    front: list[tuple[tuple[float, ...], ShownRate]] = []
-    for window in sorted(windows, key=merits, reverse=True):
-        mine = merits(window)
-        if not any(all(its >= own for its, own in zip(other, mine, strict=True)) for other, _ in front):
-            front.append((mine, window))
-    return [window for _, window in front]
+    mine = (
+        sign * window.rate_per_second, -sign * window.replicas, sign * (window.input_tokens or 0),
+        sign * (window.output_tokens or 0),
+    )  # fmt: skip
+    if any(all(its >= own for its, own in zip(other, mine, strict=True)) for other, _ in front):
+        return False
+    front[:] = [entry for entry in front if not all(own >= its for its, own in zip(entry[0], mine, strict=True))]
+    front.append((mine, window))
+    return True

@@ -28,7 +28,7 @@ def bare(folder: Path, *words: str, **env: str) -> subprocess.CompletedProcess[s
         installed = Path(yaml.__file__).parent
         for name in ("yaml", "_yaml"):
             (library / name).symlink_to(installed.parent / name)
-        for name in ("app", "agents", "cli", "clusters", "migrations"):
+        for name in ("app", "agents", "cli", "clusters", "migrations", "solvers"):
             (library / name).symlink_to(ROOT / name)
     program = PROGRAM.format(paths=[str(library)], words=list(words))
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("GPUWRIGHT_", "PYTHON"))}
@@ -57,6 +57,7 @@ def test_the_client_needs_nothing_but_yaml(server: RunningServer, tmp_path: Path
         ["catalogue", "list"],
         ["completion", "bash"],
         ["assess", "--demo"],
+        ["assess", "--demo", "--backtest", "7d"],
         ["assess", "--demo", "-o", "yaml"],
         ["delete", "-f", str(file), "--yes"],
     ):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from fractions import Fraction
 from itertools import pairwise
 
 import pytest
@@ -79,7 +78,7 @@ def test_what_is_not_known_or_not_calm_keeps_the_number(known: KnownLoad | str, 
 
 
 def test_bounds_and_the_loss_of_a_node_have_their_words() -> None:
-    bounds = ReplicaBounds(4, "minReplicas of HPA a", 6, "maxReplicas of HPA a", survivors=4, lost_share=Fraction(1, 5))
+    bounds = ReplicaBounds(4, "minReplicas of HPA a", 6, "maxReplicas of HPA a", survivors=4)
     assert [(found.replicas, found.reason.partition(": ")[2]) for found in (
         decided(load(*[rate] * 8), 5, bounds) for rate in (10.0, 45.0, 60.0, 200.0)
     )] == [
@@ -98,7 +97,7 @@ def test_bounds_are_read_from_the_estate() -> None:
         (workload,) = estate.workloads
         bounds = draw_bounds(workload, estate.pods_of(named("search")), estate)
         assert isinstance(bounds, ReplicaBounds)
-        assert (bounds.least, bounds.most, bounds.survivors, bounds.lost_share) == (least, most, 3, Fraction(1, 4))
+        assert (bounds.least, bounds.most, bounds.survivors, bounds.together) == (least, most, 3, 1)
 
 
 def test_a_series_is_known_once_it_has_a_day_and_only_by_what_it_showed_until_then() -> None:
@@ -125,10 +124,10 @@ def test_a_number_is_within_its_bounds_and_serves_the_last_step(
     rates: list[float], now: int, least: int, more: int, together: int, nodes: int
 ) -> None:
     standing = together * nodes
-    bounds = ReplicaBounds(least, "least", least + more, "most", standing - together, Fraction(together, standing))
+    bounds = ReplicaBounds(least, "least", least + more, "most", standing - together, together)
     found = decided(load(*rates), now, bounds)
     assert least <= found.replicas <= max(least + more, now)
-    left = found.replicas - -(-found.replicas * together // standing)
+    left = found.replicas - found.most_per_node
     needed = rates[-1] / SHOWN.rate_per_second
     assert found.replicas >= min(needed, least + more) - 1e-9
     assert found.replicas >= bounds.most or left >= min(needed, bounds.survivors) - 1e-9  # type: ignore[operator]
@@ -143,3 +142,17 @@ def test_a_load_that_scatters_about_a_boundary_does_not_flap() -> None:
         now = found.replicas
         counts.append(now)
     assert sum(before != after for before, after in pairwise(counts)) <= 1
+
+
+def test_a_rate_counts_again_once_a_better_one_is_contradicted() -> None:
+    rates = (*[10.0] * 10, *[20.0] * 10, 18.0, *[10.0] * 75)
+    latencies = (*[50.0] * 20, 400.0, *[50.0] * 75)
+    series = WorkloadSeries(rates, (2.0,) * 96, latencies)
+    promise = LatencyPromise(100.0, "test")
+    before, after = (know_load(cut(replaced, 96), promise, STEP) for replaced in (
+        replace(series, latency_ms=(50.0,) * 96), series
+    ))  # fmt: skip
+    assert isinstance(before, KnownLoad)
+    assert isinstance(after, KnownLoad)
+    assert [shown.rate_per_second for shown in before.shown] == [10.0]
+    assert [shown.rate_per_second for shown in after.shown] == [5.0]

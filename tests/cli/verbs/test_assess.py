@@ -39,6 +39,30 @@ def test_a_machine_reads_the_same_sums(capsys: pytest.CaptureFixture[str]) -> No
     assert {each["name"] for each in found["workloads"]} >= {"ranker", "llama-70b", "detector"}
 
 
+def test_the_page_shows_what_the_demos_backtest_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = called(["--demo", "--backtest", "7d"], capsys)
+    assert (code, err) == (0, "")
+    part = out[out.index("Backtest of ") : out.index("\nWhat is not known:")]
+    assert f"$ gpuwright assess --demo --backtest 7d\n...\n{part}```" in PAGE.read_text()
+
+
+def test_a_machine_reads_the_backtest_hour_by_hour(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = called(["--demo", "--backtest", "2d", "-o", "json"], capsys)
+    hours = json.loads(out)["hours"]
+    assert (code, len(hours)) == (0, 48)
+    assert hours[0]["start"] == "2025-11-15T00:00:00Z"
+    assert all(hour["paid"] == 166.070084 for hour in hours)
+    assert all(hour["paid"] - hour["planned"] <= hour["upperLimit"] and hour["attainment"] == 1 for hour in hours)
+
+
+def test_a_backtest_without_loads_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "objects.json"
+    file.write_text("[]")
+    code, out, err = called(["-f", str(file), "--backtest", "7d"], capsys)
+    assert (code, out) == (2, "")
+    assert "--backtest is of loads that were measured: give --prometheus, or --demo" in err
+
+
 def test_objects_as_kubectl_writes_them_are_assessed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file, prices = tmp_path / "objects.json", tmp_path / "prices.yaml"
     file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(demo.items())}))

@@ -1,0 +1,244 @@
+"""What replicas by load would have cost and kept in the measured time, hour by hour, with what was known then.
+
+Pure: from an estate, its bill and what was measured, the same hours. The estate is that of now, and its past loads run
+through it; whatever is not decided stays as it is now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from clusters.backtesting.decisions import DecidedReplicas, first_decision, replay_decisions
+from clusters.backtesting.judging import JudgedRequests, judge_steps
+from clusters.backtesting.node_use import NodeUse, ReplicaTarget
+from clusters.bill import Bill
+from clusters.estate import ClusterWorkload, Estate, UnknownFigure, WorkloadName
+from clusters.measured import LatencyPromise, MeasuredLoads
+from clusters.savings import find_needs
+from clusters.savings.floors import ReplicaBounds, ReplicaRules, draw_bounds, draw_rules
+from clusters.savings.kinds import draw_kinds
+from clusters.savings.limit import bound_nano_per_hour
+from clusters.savings.needs import LoadNeed, find_needed_by_step
+
+HOUR_SECONDS = 3600
+NOTHING_JUDGED = JudgedRequests()
+
+
+@dataclass(frozen=True, slots=True)
+class BacktestHour:
+    """One hour of the past. Money is an hour's, in billionths."""
+
+    start: float  # Unix seconds
+    seconds: int  # of it that were measured
+    paid_nano: int
+    planned_nano: int
+    least_nano: int  # no plan that serves the load goes below
+    judged: JudgedRequests
+    judged_then: JudgedRequests  # the same requests, by what stood there
+    changes: int  # of a workload's number, by decisions
+    changes_then: int  # by whatever scaled it
+
+    @property
+    def limit_nano(self) -> int:
+        """Returns the most that any plan saves of this hour."""
+        return max(0, self.paid_nano - self.least_nano)
+
+
+@dataclass(frozen=True, slots=True)
+class BacktestWorkload:
+    """One workload in all hours: what stood there, what was decided; or why nothing was."""
+
+    name: WorkloadName
+    why_not: str = ""
+    mean_then: float = 0.0
+    mean_decided: float = 0.0
+    most_decided: int = 0
+    changes: int = 0
+    judged: JudgedRequests = NOTHING_JUDGED
+    judged_then: JudgedRequests = NOTHING_JUDGED
+    last_reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Backtest:
+    """All hours from the first decision on, and what was decided for each workload that is scaled."""
+
+    hours: tuple[BacktestHour, ...]
+    workloads: tuple[BacktestWorkload, ...]
+    moves: int  # pods that move so that nodes come free
+    added_nodes: int  # beyond those that stand now
+    unknown: tuple[UnknownFigure, ...]
+
+
+def run_backtest(
+    estate: Estate,
+    bill: Bill,
+    measured: MeasuredLoads,
+    promises: Mapping[WorkloadName, LatencyPromise],
+    seconds: float,
+) -> Backtest:
+    """Returns the hours of the last `seconds` but for the first day measured, which is what the first decision knows.
+
+    Before these hours what stood there stands.
+    """
+    first = max(first_decision(measured.step_seconds), measured.steps - int(seconds // measured.step_seconds))
+    needs = find_needs(estate, measured, promises)
+    rules = {
+        each.name: draw_rules(each, estate.pods_of(each.name), estate, needs[each.name]) for each in estate.workloads
+    }
+    whys: dict[WorkloadName, str] = {}
+    decided: dict[WorkloadName, DecidedReplicas] = {}
+    for each in estate.workloads:
+        found = _find_bounds(each, estate, needs[each.name], rules[each.name])
+        if isinstance(found, str):
+            whys[each.name] = found
+            continue
+        need = needs[each.name]
+        assert isinstance(need, LoadNeed)
+        decided[each.name] = replay_decisions(
+            measured.workloads[each.name], need.promise, found, rules[each.name].now, measured.step_seconds, first
+        )
+    return _Replay(estate, bill, measured, needs, rules, decided).run(whys, first)
+
+
+def _find_bounds(
+    workload: ClusterWorkload, estate: Estate, need: LoadNeed | str, rules: ReplicaRules
+) -> ReplicaBounds | str:
+    """Returns between which numbers a workload is decided, or why it stays as it is."""
+    bounds = draw_bounds(workload, estate.pods_of(workload.name), estate)
+    if isinstance(bounds, str):
+        return bounds
+    if isinstance(need, str):
+        return need
+    return bounds if rules.now else "it has no replica now, so where one would stand is not known"
+
+
+class _Replay:
+    """Runs decisions through the nodes, step by step."""
+
+    def __init__(
+        self, estate: Estate, bill: Bill, measured: MeasuredLoads, needs: Mapping[WorkloadName, LoadNeed | str],
+        rules: Mapping[WorkloadName, ReplicaRules], decided: Mapping[WorkloadName, DecidedReplicas],
+    ) -> None:  # fmt: skip
+        self._estate, self._bill, self._measured, self._needs, self._rules = estate, bill, measured, needs, rules
+        self._decided = decided
+        kinds = draw_kinds(estate, bill.nodes, rules, measured.passing_gpus)
+        self._uses = [NodeUse(kind, frozenset(decided)) for kind in kinds]
+        self._rest = sum(row.nano_per_hour for row in bill.rows if row.kind == "notRunning")
+        self._needed: dict[WorkloadName, list[int | None]] = {}
+        for name in decided:
+            need = needs[name]
+            assert isinstance(need, LoadNeed)
+            self._needed[name] = find_needed_by_step(measured.workloads[name], need.promise, measured.step_seconds)
+
+    def run(self, whys: Mapping[WorkloadName, str], first: int) -> Backtest:
+        step_seconds, steps = self._measured.step_seconds, self._measured.steps
+        span = max(1, HOUR_SECONDS // step_seconds)
+        serving = {name: list(found.serving) for name, found in self._decided.items()}
+        planned = [self._settle(step, serving) for step in range(steps)]
+        judged, judged_then = (self._judge(counts) for counts in (serving, self._then()))
+        hours = tuple(
+            self._hour(range(start, min(start + span, steps)), planned, judged, judged_then)
+            for start in range(first, steps, span)
+        )
+        return Backtest(
+            hours=hours,
+            workloads=tuple(
+                self._workload(each.name, whys.get(each.name, ""), first, judged, judged_then)
+                for each in self._estate.workloads
+                if each.is_scalable
+            ),
+            moves=sum(use.moves for use in self._uses),
+            added_nodes=sum(use.added_nodes for use in self._uses),
+            unknown=tuple(self._unknown(hours)),
+        )
+
+    def _settle(self, step: int, serving: Mapping[WorkloadName, list[int]]) -> int:
+        """Lets what was decided stand, and returns what is paid an hour; what finds no room does not serve."""
+        targets = {
+            name: ReplicaTarget(found.held[step], found.most_per_node[step]) for name, found in self._decided.items()
+        }
+        for use in self._uses:
+            use.settle({name: target for name, target in targets.items() if name in use.workloads})
+            for name in use.workloads & serving.keys():
+                serving[name][step] = min(serving[name][step], use.count(name))
+        return self._rest + sum(use.nano_per_hour() for use in self._uses)
+
+    def _then(self) -> dict[WorkloadName, Sequence[float | None]]:
+        return {name: self._measured.workloads[name].ready_replicas for name in self._decided}
+
+    def _judge(self, counts: Mapping[WorkloadName, Sequence[float | None]]) -> dict[WorkloadName, list[JudgedRequests]]:
+        return {
+            name: judge_steps(
+                self._measured.workloads[name].rates_per_second, self._needed[name], found, self._measured.step_seconds
+            )
+            for name, found in counts.items()
+        }
+
+    def _hour(
+        self,
+        steps: range,
+        planned: Sequence[int],
+        judged: Mapping[WorkloadName, Sequence[JudgedRequests]],
+        judged_then: Mapping[WorkloadName, Sequence[JudgedRequests]],
+    ) -> BacktestHour:
+        seconds = self._measured.step_seconds
+        needs = {
+            name: need if isinstance(need, str) else replace(
+                need, rates_per_second=need.rates_per_second[steps.start : steps.stop]
+            )
+            for name, need in self._needs.items()
+        }  # fmt: skip
+        return BacktestHour(
+            start=self._measured.start + steps.start * seconds,
+            seconds=len(steps) * seconds,
+            paid_nano=self._bill.nano_per_hour,
+            planned_nano=sum(planned[step] for step in steps) // len(steps),
+            least_nano=bound_nano_per_hour(
+                self._estate, self._bill, self._rules, needs, len(steps), is_type_kept=True
+            ),
+            judged=sum((found[step] for found in judged.values() for step in steps), NOTHING_JUDGED),
+            judged_then=sum((found[step] for found in judged_then.values() for step in steps), NOTHING_JUDGED),
+            changes=sum(bool(found.changes[step]) for found in self._decided.values() for step in steps),
+            changes_then=sum(count_changes(found, steps) for found in self._then().values()),
+        )  # fmt: skip
+
+    def _workload(
+        self,
+        name: WorkloadName,
+        why_not: str,
+        first: int,
+        judged: Mapping[WorkloadName, Sequence[JudgedRequests]],
+        judged_then: Mapping[WorkloadName, Sequence[JudgedRequests]],
+    ) -> BacktestWorkload:
+        found = self._decided.get(name)
+        if found is None or not found.decisions:
+            return BacktestWorkload(name, why_not or "a day is what the first decision knows")
+        counts = found.decided[first:]
+        ready = [count for count in self._then()[name][first:] if count is not None]
+        return BacktestWorkload(
+            name=name,
+            mean_then=sum(ready) / len(ready) if ready else 0.0,
+            mean_decided=sum(counts) / len(counts),
+            most_decided=max(counts),
+            changes=sum(map(bool, found.changes[first:])),
+            judged=sum(judged[name][first:], NOTHING_JUDGED),
+            judged_then=sum(judged_then[name][first:], NOTHING_JUDGED),
+            last_reason=found.decisions[-1].reason,
+        )
+
+    def _unknown(self, hours: Sequence[BacktestHour]) -> list[UnknownFigure]:
+        subject = "the backtest"
+        if not hours:
+            return [UnknownFigure(subject, "a day or less was measured, and its first day is what it learns from",
+                                  "ask for more with --backtest")]  # fmt: skip
+        return []
+
+
+def count_changes(counts: Sequence[float | None], steps: range) -> int:
+    """Returns in how many steps another number stood than in the step before; gaps are no changes."""
+    return sum(
+        step > 0 and None not in (counts[step - 1], counts[step]) and counts[step - 1] != counts[step]
+        for step in steps
+    )  # fmt: skip
