@@ -46,11 +46,14 @@ def steady(value: float) -> Callable[[float], float | None]:
 def prometheus_with(series: Iterable[PastSeries], folder: Path, start: float, stop: float) -> Iterator[str]:
     """Yields the URL of a Prometheus that has seen the series from `start` to `stop`."""
     file, data, port = folder / "past.txt", folder / "data", free_port()
-    file.write_text("".join(_lines(series, start, stop)) + "# EOF\n")
+    with file.open("w") as text:
+        text.writelines(_lines(series, start, stop))
+        text.write("# EOF\n")
     promtool = need("promtool", "prometheus")
     done = subprocess.run(
-        [promtool, "tsdb", "create-blocks-from", "openmetrics", str(file), str(data)], capture_output=True, text=True
-    )
+        [promtool, "tsdb", "create-blocks-from", "--max-block-duration=1000h", "openmetrics", str(file), str(data)],
+        capture_output=True, text=True,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     (folder / "prometheus.yml").write_text("{}\n")
     url = f"http://127.0.0.1:{port}"

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.kubernetes.cluster import Cluster
+from tests.kubernetes.filling import RecordedCluster
 from tests.kubernetes.recorded import Recorder
 from tests.kubernetes.scaled import ScalingServer
 from tests.kubernetes.server import ApiServer, running_api_server
@@ -33,6 +34,15 @@ def scaling_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scaling
         skip_unless_ci("it needs an API server of its own, and not your cluster")
     with running_api_server(tmp_path_factory.mktemp("scaling")) as server:
         yield ScalingServer(server)
+
+
+@pytest.fixture(scope="package")
+def recorded_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RecordedCluster]:
+    """One that no controller changes: it holds what each test puts into it."""
+    if os.environ.get(CONFORMANCE):
+        skip_unless_ci("it needs an API server of its own, and not your cluster")
+    with running_api_server(tmp_path_factory.mktemp("recorded")) as server:
+        yield RecordedCluster(server)
 
 
 @pytest.fixture(scope="package")

@@ -33,6 +33,7 @@ class Recorder:
         }
         self._plural = cache(self._look_up)
         self._uids: dict[tuple[str, str, str], str] = {}
+        self._paths: set[str] = set()  # of the lists in which it has put something
 
     def put(self, objects: Iterable[Resource]) -> None:
         """Makes all of them, in no order; each has the status that it says, and owners that were put before."""
@@ -42,10 +43,19 @@ class Recorder:
         with ThreadPoolExecutor(AT_ONCE) as threads:
             list(threads.map(self._put_in_turn, parts))
 
+    def remove_all(self) -> None:
+        """Empties all lists in which it has put something, at once: nothing waits for a kubelet."""
+        connection = self._connect()
+        for path in sorted(self._paths):
+            now = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
+            self._request(connection, "DELETE", path, {"kind": "DeleteOptions", "apiVersion": "v1", **now})
+        connection.close()
+
     def _put_in_turn(self, objects: list[Resource]) -> None:
         connection = self._connect()
         for one in objects:
             path, metadata = self._path(one), one["metadata"]
+            self._paths.add(path)
             place = metadata.get("namespace", "")
             for owner in metadata.get("ownerReferences", ()):
                 owner["uid"] = self._uids[owner["kind"], place, owner["name"]]
