@@ -15,7 +15,7 @@ PREFIX = "GPUWRIGHT_"
 UNPREFIXED = {"database_url", "database_listen_url"}
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 SHORTEST_AUDIT_DAYS = 90
-MAY_BE_ZERO = {"planner_metrics_port", "port", "slow_query_ms"}
+MAY_BE_ZERO = {"planner_metrics_port", "port", "scaler_metrics_port", "slow_query_ms"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +52,14 @@ class Settings:
     solver_cores: int = 1  # cores that the solver's process may use
     planner_metrics_port: int = 0  # the planner's /metrics; 0: none
     planner_metrics_host: str = "127.0.0.1"  # the address of the planner's /metrics, which needs no token
+    prometheus_url: str = ""  # where a scaler reads the load of workloads
+    prometheus_token_file: Path | None = None  # a bearer token for it
+    kube_context: str = ""  # a scaler's cluster in the kubeconfig; empty: the current one, else the pod's own
+    scale_seconds: float = 30.0  # between two looks of a scaler at the cluster and its load
+    scale_days: float = 7.0  # of load from which a scaler takes the rates that replicas have shown
+    scale_namespaces: str = ""  # namespaces whose workloads a scaler may adopt, comma-separated; empty: all
+    scaler_metrics_port: int = 0  # the scaler's /metrics; 0: none
+    scaler_metrics_host: str = "127.0.0.1"  # the address of the scaler's /metrics, which needs no token
     plan_retention_days: float = 30.0  # how long decisions and their snapshots are kept
     plan_retention_mb: int = 2048  # the most space that they may take
     currency: str = "EUR"  # currency of all prices, an ISO 4217 code

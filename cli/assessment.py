@@ -9,10 +9,10 @@ from fractions import Fraction
 from typing import Any
 
 from cli.estate_backtest import backtest_data, show_backtest
-from cli.estate_loads import reading_data, write_loads
+from cli.estate_loads import reading_data, show_loads
 from cli.estate_savings import savings_data, show_savings
 from cli.money import cents_of, count_of, gpus_text, money
-from cli.output import TableText, plain
+from cli.output import OutputTable, plain
 from clusters.backtesting import Backtest
 from clusters.bill import HOURS_A_MONTH, Bill, BillRow
 from clusters.estate import Autoscaler, ClusterWorkload, Estate, GpuNode, UnknownFigure
@@ -48,21 +48,21 @@ def show(found: Assessment) -> None:
     if not estate.nodes:
         print("No node of this cluster shows GPUs.")
     else:
-        print(plain(summarize_bill(estate, bill)))
+        print(plain(_summary(estate, bill)))
         print()
-        write_rows(estate, bill).show()
+        _show_rows(estate, bill)
         print()
-        write_machines(estate, bill).show()
+        _show_machines(estate, bill)
     if found.reading and (found.reading.loads.workloads or found.reading.uses):
         print()
-        write_loads(estate, found.reading).show()
+        show_loads(estate, found.reading)
     if found.savings and estate.nodes:
         print()
         show_savings(bill, found.savings)
     if found.backtest and found.backtest.hours:
         print()
         show_backtest(found.backtest, bill.currency)
-    unknown = list(join_unknown(found.unknown))
+    unknown = list(_sentences(found.unknown))
     if unknown:
         print("\nWhat is not known:")
         for line in unknown[:MOST_LINES]:
@@ -71,7 +71,7 @@ def show(found: Assessment) -> None:
             print(f"- and {len(unknown) - MOST_LINES} more: -o json has all")
 
 
-def summarize_bill(estate: Estate, bill: Bill) -> str:
+def _summary(estate: Estate, bill: Bill) -> str:
     gpus, unpriced = sum(node.gpus for node in estate.nodes), sum(row.unpriced_gpus for row in bill.rows)
     month = f"{money(bill.nano_per_hour * HOURS_A_MONTH)} a month of {HOURS_A_MONTH} hours"
     text = f"Paid now: {money(bill.nano_per_hour)} {bill.currency} an hour, {month},"
@@ -79,12 +79,12 @@ def summarize_bill(estate: Estate, bill: Bill) -> str:
     return text + (f", without the price of {gpus_text(unpriced)} of them." if unpriced else ".")
 
 
-def write_rows(estate: Estate, bill: Bill) -> TableText:
-    """Returns who holds what, and what is paid for it."""
+def _show_rows(estate: Estate, bill: Bill) -> None:
     workloads = {each.name: each for each in estate.workloads}
     order = sorted(bill.rows, key=lambda row: (row.kind != "workload", -row.nano_per_hour, row.label))
     cents = list(cents_of([row.nano_per_hour for row in order]))
-    lines: list[tuple[str, ...]] = []
+    table = OutputTable(("WORKLOAD", "GPUS", "REPLICAS", "SCALED BY", "AN HOUR", "SHARE"))
+    lines = []
     for row, amount in zip(order, cents, strict=True):
         workload = workloads[row.workload] if row.workload else None
         lines.append(
@@ -100,7 +100,7 @@ def write_rows(estate: Estate, bill: Bill) -> TableText:
     lines.append(
         ("all", gpus_text(sum((row.gpus for row in order), Fraction(0))), "", "", f"{sum(cents) / 100:,.2f}", "")
     )
-    return TableText(("WORKLOAD", "GPUS", "REPLICAS", "SCALED BY", "AN HOUR", "SHARE"), lines)
+    table.rows(lines)
 
 
 def _amount(row: BillRow, cents: int) -> str:
@@ -129,16 +129,15 @@ def autoscaler_text(scaler: Autoscaler) -> str:
     return f"{name} {scaler.least}..{scaler.most}" + (", paused" if scaler.is_paused else "")
 
 
-def write_machines(estate: Estate, bill: Bill) -> TableText:
-    """Returns the nodes that are alike, what they cost, and where that is from."""
+def _show_machines(estate: Estate, bill: Bill) -> None:
     groups: dict[tuple[str, ...], list[tuple[GpuNode, int | None]]] = defaultdict(list)
     for node, price in zip(estate.nodes, bill.nodes, strict=True):
         place = ", ".join(filter(None, (node.region, PURCHASE_WORDS[node.purchase])))
         each = "unknown" if price.nano_per_hour is None else money(price.nano_per_hour)
         key = (node.instance_type, f"{node.gpus} {node.product}", _sharing(node), place, each, price.source)
         groups[key].append((node, price.nano_per_hour))
-    headings = ("NODES", "MACHINE", "GPUS", "SHARED", "PAID", "EACH AN HOUR", "PRICE FROM")
-    return TableText(headings, [(str(len(members)), *key) for key, members in sorted(groups.items())])
+    table = OutputTable(("NODES", "MACHINE", "GPUS", "SHARED", "PAID", "EACH AN HOUR", "PRICE FROM"))
+    table.rows((str(len(members)), *key) for key, members in sorted(groups.items()))
 
 
 PURCHASE_WORDS = {"": "", "owned": "owned", "reserved": "reserved", "onDemand": "on demand", "spot": "spot"}
@@ -151,7 +150,7 @@ def _sharing(node: GpuNode) -> str:
     )  # fmt: skip
 
 
-def join_unknown(unknown: Iterable[UnknownFigure]) -> Iterator[str]:
+def _sentences(unknown: Iterable[UnknownFigure]) -> Iterator[str]:
     """Joins figures that are missing for the same reason."""
     alike: dict[tuple[str, str], list[str]] = defaultdict(list)
     for figure in unknown:

@@ -33,6 +33,7 @@ VERBS = (
     ),
     CommandVerb("serve", "cli.verbs.serve", "Start", "run the server on the database of DATABASE_URL", "server"),
     CommandVerb("planner", "cli.verbs.planner", "Start", "plan the fleet of the database of DATABASE_URL", "solvers"),
+    CommandVerb("scaler", "cli.verbs.scaler", "Start", "scale workloads in a Kubernetes cluster", "server,kubernetes"),
     CommandVerb("agent", "cli.verbs.agent", "Start", "run or join the agent of a GPU node", "agent"),
     CommandVerb("gateway", "cli.verbs.gateway", "Start", "run the sidecar of an HAProxy", "agent"),
     CommandVerb("db", "cli.verbs.db", "Start", "migrate, check, back up and restore the database", "server"),
@@ -67,9 +68,7 @@ VERBS = (
         "solvers",
     ),
     CommandVerb("plan", "cli.verbs.plan", "Plan", "decisions: history, diff, show; approve, reject, pause, roll back"),
-    CommandVerb(
-        "scale", "cli.verbs.scale", "Plan", "replicas of workloads in a Kubernetes cluster: show, approve, reject"
-    ),
+    CommandVerb("scale", "cli.verbs.scale", "Plan", "replicas of workloads in Kubernetes: show, approve, reject"),
     CommandVerb("what-if", "cli.verbs.whatif", "Plan", "what a change would cost and move, without making it"),
     CommandVerb(
         "assess", "cli.verbs.assess", "Look", "what a Kubernetes cluster's GPUs cost, by reading alone", "kubernetes"

@@ -62,21 +62,24 @@ def measure(
     if abs(now - here) > MOST_SKEW_SECONDS:
         reason = f"its clock is {_span(now - here)} {'ahead of' if now > here else 'behind'} this machine's"
         unknown.append(UnknownFigure(SUBJECT, reason, "times are counted back from its clock; set one of the two"))
-    ends = _step_ends(now, seconds)
+    ends = _step_ends(now - now % STEP_SECONDS, seconds)  # the last step is over
     reader = _Reader(source, ends, now, seconds, unknown)
-    servers = reader.find_servers(estate)
-    found = {}
-    for workload in estate.workloads:
-        if workload.is_scalable and workload.name in servers:
-            found[workload.name] = reader.load(servers[workload.name], percentiles.get(workload.name, USUAL_PERCENTILE))
-        elif workload.is_scalable and workload.gpus:
-            reason = "Prometheus has no counters of vLLM, SGLang, TGI, Triton, gpuwright-serve or Istio of its pods"
-            unknown.append(UnknownFigure(f"workload {workload.name}", reason, "let Prometheus scrape its servers"))
-    unknown += _lacking(found, len(ends))
+    found = reader.loads(estate, percentiles)
     gpus, problems = read_gpus(estate, reader.samples, f"{seconds:.0f}s")
     passing = reader.passing_gpus(estate)
     loads = MeasuredLoads(round(ends[0]) - STEP_SECONDS, STEP_SECONDS, len(ends), SUBJECT, found, passing)
     return PrometheusReading(loads, gpus, uses_of(estate, gpus), reader.node_prices(), (*unknown, *problems))
+
+
+def measure_loads(
+    estate: Estate, source: MetricsSource, seconds: float, percentiles: Mapping[WorkloadName, float]
+) -> MeasuredLoads:
+    """Returns the loads of the last `seconds` until this moment; PrometheusFailed where there is no answer at all."""
+    now, unknown = source.now(), list[UnknownFigure]()
+    ends = _step_ends(now, seconds)
+    found = _Reader(source, ends, now, seconds, unknown).loads(estate, percentiles)
+    start = round(ends[0]) - STEP_SECONDS
+    return MeasuredLoads(start, STEP_SECONDS, len(ends), SUBJECT, found, unknown=tuple(unknown))
 
 
 class _Reader:
@@ -156,6 +159,20 @@ class _Reader:
                 found[name] = MetricsOfWorkload(ISTIO, istio_selector(name), "pod")
         return found
 
+    def loads(self, estate: Estate, percentiles: Mapping[WorkloadName, float]) -> dict[WorkloadName, WorkloadSeries]:
+        """Returns the load of each workload that can be scaled, as far as there are counters of it."""
+        servers = self.find_servers(estate)
+        found = {}
+        for workload in estate.workloads:
+            name = workload.name
+            if workload.is_scalable and name in servers:
+                found[name] = self.load(servers[name], percentiles.get(name, USUAL_PERCENTILE))
+            elif workload.is_scalable and workload.gpus:
+                reason = "Prometheus has no counters of vLLM, SGLang, TGI, Triton, gpuwright-serve or Istio of its pods"
+                self._unknown.append(UnknownFigure(f"workload {name}", reason, "let Prometheus scrape its servers"))
+        self._unknown += _lacking(found, len(self._ends))
+        return found
+
     def load(self, series: MetricsOfWorkload, percentile: float) -> WorkloadSeries:
         metrics = series.metrics
         return WorkloadSeries(
@@ -226,9 +243,8 @@ def _bound_above(value: float, bounds: Sequence[float]) -> float:
     return next(bound for bound in bounds if bound * (1 + ROUNDING) >= value)
 
 
-def _step_ends(now: float, seconds: float) -> list[float]:
-    """Returns the ends of whole steps, the last of which is over."""
-    last = now - now % STEP_SECONDS
+def _step_ends(last: float, seconds: float) -> list[float]:
+    """Returns the ends of steps until the last end."""
     count = max(1, int(seconds // STEP_SECONDS))
     return [last - STEP_SECONDS * back for back in reversed(range(count))]
 

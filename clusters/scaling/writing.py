@@ -49,6 +49,8 @@ class WriteOutcome:
     state: WriteState
     reason: str = ""
     version: str = ""  # the resourceVersion at which it was last tried
+    is_open: bool = False  # it may yet be done: `settle_write` asks again
+    is_refused: bool = False  # by the server, for a reason that stays until somebody changes something
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,10 @@ class _Reading:
 
 class _Unread(Exception):
     """A workload, or whatever says who owns it, could not be read; the message says why."""
+
+
+class _Gone(_Unread):
+    """There is no such workload any more."""
 
 
 def write_replicas(cluster: ScaleServer, wanted: WantedReplicas, may_write: MayWrite) -> WriteOutcome:
@@ -119,7 +125,7 @@ class _Write:
             return WriteOutcome("written", version=version)
         self._reason = answer.reason
         if answer.is_refusal and answer.status not in PASSING:
-            return WriteOutcome("not written", f"the API server refused it: {answer.reason}", version)
+            return WriteOutcome("not written", f"the API server refused it: {answer.reason}", version, is_refused=True)
         if not answer.is_refusal:
             self._open_version = version
         if answer.status not in CHANGED:
@@ -148,9 +154,13 @@ def settle_write(cluster: ScaleServer, wanted: WantedReplicas, version: str) -> 
                 return landed
         if reading.version != version:
             return WriteOutcome("not written", f"its answer was lost, and it was not done; {AGAIN}", version)
-        return WriteOutcome("unknown", f"its answer was lost, and it may yet be done: {answer.reason}", version)
+        reason = f"its answer was lost, and it may yet be done: {answer.reason}"
+        return WriteOutcome("unknown", reason, version, is_open=True)
+    except _Gone:  # and no write reaches another of its name, which has another uid
+        return WriteOutcome("unknown", "its answer was lost, and the workload is gone", version)
     except (_Unread, AnswerLost, NotSent) as failed:
-        return WriteOutcome("unknown", f"its answer was lost, and it cannot be read back: {failed}", version)
+        reason = f"its answer was lost, and it cannot be read back: {failed}"
+        return WriteOutcome("unknown", reason, version, is_open=True)
 
 
 def _read(cluster: ScaleServer, name: WorkloadName) -> _Reading:
@@ -174,7 +184,7 @@ def _ask(ask: Callable[[], ScaleAnswer], failure: str, absent: int = 0) -> Scale
     except (AnswerLost, NotSent) as failed:
         raise _Unread(f"{failure}: {failed}") from None
     if answer.status not in (200, absent):
-        raise _Unread(f"{failure}: {answer.reason}")
+        raise (_Gone if answer.status == 404 else _Unread)(f"{failure}: {answer.reason}")
     return answer
 
 

@@ -251,8 +251,17 @@ class Reason(StrEnum):
     CAMPAIGN_ENDED = "campaign_ended", "warning", "A campaign ended before its measurements were complete."
 
     # Replicas of workloads in a Kubernetes cluster.
+    REPLICAS_PROPOSED = "replicas_proposed", "info", "Other replicas of a workload wait for approval."
     REPLICAS_APPROVED = "replicas_approved", "info", "A person approved other replicas of a workload."
     REPLICAS_REJECTED = "replicas_rejected", "info", "A person rejected other replicas of a workload."
+
+    REPLICAS_WRITTEN = "replicas_written", "info", "A scaler set the replicas of a workload."
+    REPLICAS_REFUSED = "replicas_refused", "warning", "The cluster refused to set the replicas of a workload."
+    REPLICAS_OVERTAKEN = (
+        "replicas_overtaken",
+        "info",
+        "Another changed a workload before its replicas were written, so it is decided again.",
+    )
 
     # Gateways.
     GATEWAY_SILENT = "gateway_silent", "warning", "A gateway no longer reports its counts."

@@ -1,0 +1,139 @@
+"""Reads the cluster and its load as they are now, and decides how many replicas each adopted workload should have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple
+
+from app.store.plans.scale_rows import ScaleDraft, ScaleTarget
+from clusters.deciding import KnownLoad, StandingReplicas, decide_replicas, know_load, recent_load
+from clusters.estate import ClusterWorkload, Estate, WorkloadName
+from clusters.measured import MeasuredLoads
+from clusters.objects import ClusterObjects, name_of, namespace_of
+from clusters.promises import find_promises
+from clusters.reading import read_estate
+from clusters.reading.workloads import SCALED
+from clusters.savings.floors import draw_bounds
+from clusters.savings.shown import find_kept_steps, find_promise
+from clusters.scaling.adoption import AdoptedWorkload, find_adopted
+from clusters.scaling.sightings import Sighting, note_sightings, uid_of
+
+RECENT_SECONDS = 6 * 3600.0  # of load, read at each look until that moment
+HISTORY_SECONDS = 900.0  # between two readings of the days from which shown rates come
+NEEDED = (*SCALED, "Pod", "Node")
+
+Percentiles = Mapping[WorkloadName, float]
+MeasureLoads = Callable[[Estate, float, Percentiles], MeasuredLoads]  # of the last so many seconds
+
+
+class LookFailed(Exception):
+    """The cluster or its load cannot be read now, so that nothing is decided; the message says why."""
+
+    def __init__(self, what: Literal["cluster", "prometheus"], reason: str) -> None:
+        super().__init__(reason)
+        self.what = what
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterLook:
+    """What was decided at one moment, and of which workloads as they were then."""
+
+    drafts: tuple[ScaleDraft, ...]
+    adopted: Mapping[ScaleTarget, AdoptedWorkload]
+
+
+class LoadOfDays(NamedTuple):
+    """The load of days, of the workloads that were adopted then."""
+
+    read_at: float  # seconds of a clock that only goes forward
+    names: frozenset[WorkloadName]
+    loads: MeasuredLoads
+
+
+@dataclass(slots=True)
+class ClusterWatch:
+    """What a scaler remembers between two looks: since when workloads are as they are, and the load of days."""
+
+    read_objects: Callable[[], ClusterObjects]
+    measure: MeasureLoads
+    clock: Callable[[], float]
+    days: float
+    namespaces: Collection[str] = ()  # whose workloads may be adopted; none: all
+    _seen: Mapping[str, Sighting] = field(default_factory=dict)
+    _history: LoadOfDays | None = None
+
+    def look(self) -> ClusterLook:
+        """Decides by what the cluster and its metrics say now; LookFailed where one of them does not answer."""
+        objects = self.read_objects()
+        unread = [kind for kind in NEEDED if kind not in objects.lists]
+        if unread:
+            raise LookFailed("cluster", "; ".join(map(str, objects.unread)))
+        estate = read_estate(objects)
+        self._seen = note_sightings(objects, self._seen)
+        found = [
+            each
+            for each in find_adopted(objects, estate, find_promises(estate), self._seen)
+            if not self.namespaces or each.name.namespace in self.namespaces
+        ]
+        loads = self._read_loads(estate, found)
+        ages = self._find_ages(objects)
+        workloads = {each.name: each for each in estate.workloads}
+        drafts = tuple(_draft(each, workloads.get(each.name), estate, loads, ages) for each in found)
+        return ClusterLook(drafts, {ScaleTarget(*each.name): each for each in found})
+
+    def _read_loads(self, estate: Estate, adopted: Sequence[AdoptedWorkload]) -> dict[WorkloadName, KnownLoad | str]:
+        """Returns the load of each workload until now, with the rates that its replicas have shown in days."""
+        names = frozenset(each.name for each in adopted)
+        promises = {each.name: each.promise.latency for each in adopted if each.promise and each.promise.latency}
+        percentiles = {name: promise.percentile for name, promise in promises.items()}
+        watched = replace(estate, workloads=tuple(each for each in estate.workloads if each.name in names))
+        if not watched.workloads:
+            return {}
+        history = self._history
+        if history is None or not names <= history.names or self.clock() >= history.read_at + HISTORY_SECONDS:
+            history = LoadOfDays(self.clock(), names, self.measure(watched, self.days * 86_400, percentiles))
+            self._history = history
+        recent = self.measure(watched, RECENT_SECONDS, percentiles)
+        found: dict[WorkloadName, KnownLoad | str] = {}
+        for name in names:
+            past, present = history.loads.workloads.get(name), recent.workloads.get(name)
+            if past is None or present is None:
+                found[name] = "no load was measured"
+                continue
+            promise = promises.get(name) or find_promise(past)
+            load = know_load(past, promise, history.loads.step_seconds)
+            if isinstance(load, KnownLoad) and promise:
+                steps, kept = len(present.rates_per_second), find_kept_steps(present, promise)
+                load = recent_load(present, steps, recent.step_seconds, load.shown, kept[-1])
+            found[name] = load
+        return found
+
+    def _find_ages(self, objects: ClusterObjects) -> dict[WorkloadName, float]:
+        """Returns for how many seconds each workload is known to be as it is."""
+        now = objects.server_time
+        return {
+            WorkloadName(namespace, kind, name): (now - self._seen[uid].since).total_seconds()
+            for kind in SCALED
+            for item in objects.of(kind)
+            if now and (uid := uid_of(item)) in self._seen
+            for namespace, name in [(namespace_of(item), name_of(item))]
+        }
+
+
+def _draft(
+    adopted: AdoptedWorkload, workload: ClusterWorkload | None, estate: Estate,
+    loads: Mapping[WorkloadName, KnownLoad | str], ages: Mapping[WorkloadName, float],
+) -> ScaleDraft:  # fmt: skip
+    """Returns how many replicas a workload should have, as a row of a plan."""
+    target, wanted, why = ScaleTarget(*adopted.name), None, "nothing is known of what it serves"
+    if workload is not None:
+        bounds = draw_bounds(workload, estate.pods_of(adopted.name), estate)
+        standing = StandingReplicas(adopted.replicas, workload.ready, ages.get(adopted.name, 0.0))
+        decision = decide_replicas(loads.get(adopted.name, "no load was measured"), bounds, standing)
+        wanted, why = adopted.bound(decision.replicas).replicas, decision.reason
+        if wanted != decision.replicas:
+            why += f"; {wanted} by the annotations' bounds and one step at a time"
+    return ScaleDraft(
+        target, adopted.service, adopted.mode, adopted.replicas, wanted, why, adopted.hold, adopted.generation
+    )

@@ -1,0 +1,135 @@
+"""The scaler's process: its schedule, its connections, and its end."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+from prometheus_client import start_http_server
+
+from app import garbage
+from app.clockwork import Clockwork
+from app.http.metrics import REGISTRY
+from app.settings import Settings
+from app.store.database.database import Database, Unavailable
+from cli.scaler.looking import ClusterWatch, LookFailed, Percentiles
+from cli.scaler.measures import LOOKS_FAILED, DesiredReplicas
+from cli.scaler.scale_store import ScaleStore
+from cli.scaler.scaler import Scaler
+from clusters.api_server import read_cluster
+from clusters.estate import Estate
+from clusters.kubeconfigs import ClusterUnreachable, choose_cluster
+from clusters.measured import MeasuredLoads
+from clusters.measuring import measure_loads
+from clusters.objects import ClusterObjects
+from clusters.prometheus import PrometheusFailed, PrometheusServer
+from clusters.scaling.server import ScaleServer, open_server
+
+STEP_SECONDS = 1.0  # between two looks for what people have approved
+AWAY_SECONDS = 2.0  # after the database did not answer
+
+log = logging.getLogger(__name__)
+
+
+class ScalerProcess:
+    """A scaler that leads or waits for the lease until `stop`."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._database = Database(
+            settings.database_url, pool_size=4, direct=settings.database_direct, slow_query_ms=settings.slow_query_ms
+        )
+        self._ended = threading.Event()
+        holder = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+        namespaces = [name for name in settings.scale_namespaces.replace(",", " ").split() if name]
+        watch = ClusterWatch(self._read_objects, self._measure, time.monotonic, settings.scale_days, namespaces)
+        store = ScaleStore(self._database, holder, settings.lease_seconds)
+        self._scaler = Scaler(store, watch, self._open_cluster, time.monotonic, settings.scale_seconds)
+        self._scheduler = Clockwork(4)
+        self._away_until = 0.0
+
+    def start(self) -> None:
+        REGISTRY.register(DesiredReplicas(self._database))
+        if self._settings.scaler_metrics_port:
+            start_http_server(self._settings.scaler_metrics_port, self._settings.scaler_metrics_host, REGISTRY)
+        jobs: tuple[tuple[Callable[[], object], float], ...] = (
+            (self._scaler.lead, self._settings.lease_seconds / 3),
+            (self._scaler.step, STEP_SECONDS),
+            (self._forget, 300.0),
+        )
+        now = datetime.now(UTC)
+        for job, every in jobs:
+            self._scheduler.add_job(self._guarded(job), "interval", seconds=every, next_run_time=now, id=job.__name__)
+        garbage.settle()
+        self._scheduler.start()
+
+    def stop(self) -> None:
+        """Ends its current work, and lets another scaler lead at once."""
+        self._ended.set()
+        self._scheduler.shutdown(wait=True)
+        try:
+            self._scaler.store.step_down()
+        except Unavailable:
+            log.warning("lease_not_released")
+        self._database.close()
+
+    def _forget(self) -> None:
+        self._scaler.store.forget(self._settings.plan_retention_days)
+
+    def _read_objects(self) -> ClusterObjects:
+        try:
+            config = choose_cluster(self._settings.kube_context or None, None, os.environ)
+            return read_cluster(config, self._pause, lambda *_: None)
+        except ClusterUnreachable as error:
+            raise LookFailed("cluster", str(error)) from None
+
+    def _measure(self, estate: Estate, seconds: float, percentiles: Percentiles) -> MeasuredLoads:
+        server = PrometheusServer(self._settings.prometheus_url, self._token(), self._pause)
+        try:
+            return measure_loads(estate, server, seconds, percentiles)
+        except PrometheusFailed as failed:
+            raise LookFailed("prometheus", str(failed)) from None
+
+    @contextmanager
+    def _open_cluster(self) -> Iterator[ScaleServer]:
+        try:
+            config = choose_cluster(self._settings.kube_context or None, None, os.environ)
+            with open_server(config, self._pause) as server:
+                yield server
+        except ClusterUnreachable as error:
+            raise LookFailed("cluster", str(error)) from None
+
+    def _token(self) -> str:
+        """Returns Prometheus' token, which may be renewed while we run."""
+        file = self._settings.prometheus_token_file
+        try:
+            return file.read_text().strip() if file else ""
+        except OSError as error:
+            raise LookFailed("prometheus", f"its token's file {file} cannot be read: {error.strerror}") from None
+
+    def _pause(self, seconds: float) -> None:
+        self._ended.wait(seconds)
+
+    def _guarded(self, job: Callable[[], object]) -> Callable[[], None]:
+        """Runs a job so that its failure ends no other job. While the database is away, jobs pause."""
+
+        def run() -> None:
+            if time.monotonic() < self._away_until:
+                return
+            try:
+                job()
+            except Unavailable as error:
+                self._away_until = time.monotonic() + AWAY_SECONDS
+                LOOKS_FAILED.labels("database").inc()
+                log.warning("database_away", extra={"job": job.__name__, "error": str(error)})
+            except Exception:
+                log.exception("scaler_failed", extra={"job": job.__name__})
+
+        return run

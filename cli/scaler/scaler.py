@@ -1,0 +1,136 @@
+"""One scaler, possibly of several: whichever holds the lease settles what is in doubt, decides, records and writes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+
+from app.control.domain.leading import Deposed
+from app.store.plans.scale_rows import ScalePlan, ScaleRow, ScaleState
+from cli.scaler.looking import ClusterLook, ClusterWatch, LookFailed
+from cli.scaler.measures import LOOKS_FAILED, WRITES
+from cli.scaler.scale_store import ScaleStore
+from clusters.estate import WorkloadName
+from clusters.scaling.adoption import AdoptedWorkload, WantedReplicas
+from clusters.scaling.annotations import AnnotatedBounds
+from clusters.scaling.server import ScaleServer
+from clusters.scaling.writing import WriteOutcome, settle_write, write_replicas
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Scaler:
+    """What a scaler does in turn. Only the holder of the lease acts."""
+
+    store: ScaleStore
+    watch: ClusterWatch
+    open_cluster: Callable[[], AbstractContextManager[ScaleServer]]
+    clock: Callable[[], float]
+    seconds: float  # between two cycles
+    _look: ClusterLook | None = None
+    _plan: int = 0  # the generation that was made of this look
+    _epoch: int = 0  # of the last cycle
+    _cycled_at: float = float("-inf")
+    _away: str = ""  # what did not answer at the last look
+
+    def lead(self) -> bool:
+        """Takes or renews the lease."""
+        before = self.store.epoch
+        leads = self.store.lead()
+        if self.store.epoch != before:
+            log.info("leader" if leads else "standing_by", extra={"epoch": self.store.epoch})
+        return leads
+
+    def step(self) -> None:
+        """Runs a cycle if one is due, as it is at once under a new lease; else writes what was approved meanwhile."""
+        epoch = self.store.epoch
+        is_due = epoch != self._epoch or self.clock() >= self._cycled_at + self.seconds
+        if epoch != self._epoch:
+            self._look = None
+        self._epoch = epoch
+        if not epoch:
+            return
+        try:
+            if is_due:
+                self._cycled_at = self.clock()
+                self._cycle(epoch)
+            elif self._look:
+                plan = self.store.read()
+                if plan and plan.generation == self._plan:
+                    self._carry_out(epoch, plan, self._look)
+        except LookFailed as failed:
+            self._look = None
+            LOOKS_FAILED.labels(failed.what).inc()
+            if self._away != failed.what:
+                log.warning(f"{failed.what}_away", extra={"error": str(failed)})
+            self._away = failed.what
+        except Deposed as deposed:
+            log.warning("deposed", extra={"reason": str(deposed)})
+            self.store.epoch, self._look = 0, None
+
+    def _cycle(self, epoch: int) -> None:
+        """Settles writes in doubt, decides by what is there now, records it, and writes what may be written."""
+        self._settle_doubts(epoch)
+        self._look = self._decide()
+        plan = self.store.record(epoch, self._look.drafts)
+        if plan.generation != self._plan:
+            log.info("scale_plan", extra={"generation": plan.generation, "workloads": len(plan.rows)})
+        self._plan = plan.generation
+        self._carry_out(epoch, plan, self._look)
+
+    def _decide(self) -> ClusterLook:
+        look = self.watch.look()
+        if self._away:
+            log.info(f"{self._away}_back")
+        self._away = ""
+        return look
+
+    def _carry_out(self, epoch: int, plan: ScalePlan, look: ClusterLook) -> None:
+        approved = [row for row in plan.rows if row.state is ScaleState.APPROVED]
+        if not approved:
+            return
+        with self.open_cluster() as cluster:
+            for row in approved:
+                wanted = WantedReplicas(look.adopted[row.target], row.wanted or 0)
+                outcome = write_replicas(cluster, wanted, partial(self.store.begin_write, epoch, row))
+                self._settle(epoch, row, outcome)
+
+    def _settle_doubts(self, epoch: int) -> None:
+        """Says what became of writes without a recorded answer, those of an earlier leader among them."""
+        doubts = self.store.find_writing()
+        if not doubts:
+            return
+        with self.open_cluster() as cluster:
+            for row in doubts:
+                self._settle(epoch, row, settle_write(cluster, _wanted(row), row.resource_version))
+
+    def _settle(self, epoch: int, row: ScaleRow, outcome: WriteOutcome) -> None:
+        state = _settled_state(outcome)
+        WRITES.labels("in doubt" if outcome.is_open else state).inc()
+        log.info(
+            "replicas", extra={
+                "workload": str(row.target), "generation": row.generation, "from": row.replicas, "to": row.wanted,
+                "version": outcome.version, "outcome": outcome.state, "reason": outcome.reason,
+            },
+        )  # fmt: skip
+        if not outcome.is_open:
+            self.store.settle(epoch, row, state, outcome.reason)
+
+
+def _settled_state(outcome: WriteOutcome) -> ScaleState:
+    if outcome.state == "written":
+        return ScaleState.WRITTEN
+    return ScaleState.REFUSED if outcome.is_refused else ScaleState.OVERTAKEN
+
+
+def _wanted(row: ScaleRow) -> WantedReplicas:
+    """Returns a write as it was decided, by what was recorded of it."""
+    adopted = AdoptedWorkload(
+        WorkloadName(*row.target), row.service, row.mode, row.replicas or 0, AnnotatedBounds(), row.object_generation,
+        None, "",
+    )  # fmt: skip
+    return WantedReplicas(adopted, row.wanted or 0)
