@@ -16,12 +16,12 @@ from prometheus_client import start_http_server
 
 from app import garbage
 from app.clockwork import Clockwork
+from app.control.record.scale_store import ScaleStore
 from app.http.metrics import REGISTRY
 from app.settings import Settings
 from app.store.database.database import Database, Unavailable
 from cli.scaler.looking import ClusterWatch, LookFailed, Percentiles
 from cli.scaler.measures import LOOKS_FAILED, DesiredReplicas
-from cli.scaler.scale_store import ScaleStore
 from cli.scaler.scaler import Scaler
 from clusters.api_server import read_cluster
 from clusters.estate import Estate

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from app.control.domain.leading import Deposed
+from app.control.record.scale_store import ScaleStore
 from app.store.plans.scale_rows import ScalePlan, ScaleRow, ScaleState
 from cli.scaler.looking import ClusterLook, ClusterWatch, LookFailed
 from cli.scaler.measures import LOOKS_FAILED, WRITES
-from cli.scaler.scale_store import ScaleStore
 from clusters.estate import WorkloadName
 from clusters.scaling.adoption import AdoptedWorkload, WantedReplicas
 from clusters.scaling.annotations import AnnotatedBounds
