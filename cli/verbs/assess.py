@@ -8,6 +8,8 @@ import os
 import sys
 import time
 from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cli import exits, sources
@@ -16,6 +18,7 @@ from cli.exits import Failed
 from cli.output import as_json, plain, say
 
 if TYPE_CHECKING:
+    from cli.assessment import Assessment
     from clusters.estate import Estate, WorkloadName
     from clusters.measuring import PrometheusReading
     from clusters.objects import ClusterObjects
@@ -33,7 +36,7 @@ Examples:
   gpuwright assess --demo
   gpuwright assess --context production --prices prices.yaml --prometheus http://127.0.0.1:9090
   kubectl get nodes,pods,rs,deploy,sts,jobs,hpa,pdb -A -o json | gpuwright assess -f - --prices prices.yaml
-  gpuwright assess --demo --backtest 7d
+  gpuwright assess --demo --backtest 7d --html page.html
   gpuwright assess -o json
 """
 
@@ -60,6 +63,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--backtest", type=duration, metavar="TIME", default=0,
         help="what replicas by load would have cost and kept in that time, with what was known then: 7d",
     )  # fmt: skip
+    page = parser.add_argument("--html", metavar="FILE", help="write one page as well, to show to others")
+    completes(page, "files")
     parser.add_argument(
         "-o", "--output", choices=("text", "json", "yaml"), default="text",
         help="yaml: as manifests, for validate, solve, size, simulate and apply",
@@ -89,6 +94,8 @@ def run(args: argparse.Namespace) -> int:
         raise Failed("--backtest is of loads that were measured: give --prometheus, or --demo")
     backtest = run_backtest(estate, bill, loads, kept, args.backtest) if loads and args.backtest else None
     found = Assessment(estate, bill, reading, savings, backtest)
+    if args.html:
+        _write_page(args, found)
     if args.output == "text":
         show(found)
     elif args.output == "json":
@@ -96,6 +103,18 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(as_manifests(found, promises), end="")
     return exits.OK
+
+
+def _write_page(args: argparse.Namespace, found: Assessment) -> None:
+    from cli.estate_page import write_page
+
+    origin = "a recorded cluster" if args.demo else args.context or "this cluster"
+    text = write_page(found, origin, datetime.now(UTC))
+    try:
+        Path(args.html).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise Failed(f"{args.html} cannot be written: {error.strerror}") from None
+    say(f"written: {args.html}")
 
 
 def _promises(args: argparse.Namespace, estate: Estate) -> Mapping[WorkloadName, WorkloadPromise]:

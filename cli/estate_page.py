@@ -1,0 +1,174 @@
+"""An assessment as one page that people show: it holds its style and its pictures, runs nothing and fetches nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from importlib import resources
+
+from cli.assessment import Assessment, join_unknown, summarize_bill, write_machines, write_rows
+from cli.estate_backtest import (
+    TAKEN_FOR_GRANTED,
+    attainment_text,
+    share_text,
+    sum_up,
+    summarize_backtest,
+    write_decisions,
+    write_hours,
+)
+from cli.estate_loads import write_loads
+from cli.estate_pictures import SavedPart, draw_backtest, draw_levels
+from cli.estate_savings import ASSUMPTIONS, share_of, summarize_limits, summarize_savings, write_savings
+from cli.html_text import HtmlPart, HtmlText, element, join
+from cli.money import count_of, money
+from cli.output import TableText
+from clusters.bill import HOURS_A_MONTH
+
+NUMBER = re.compile(r"(-?[0-9][0-9,.]*( %)?)?")
+POLICY = "default-src 'none'; style-src 'unsafe-inline'"  # of what a browser may load: nothing but the style below
+
+
+def write_page(found: Assessment, origin: str, now: datetime) -> str:
+    """Returns the page; `origin` names the cluster."""
+    title = f"What the GPUs of {origin} cost"
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=POLICY),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("title", title),
+        HtmlText(f"<style>\n{resources.files('cli').joinpath('estate_page.css').read_text()}</style>"),
+    )
+    body = element(
+        "body",
+        element(
+            "header",
+            element("h1", title),
+            element(
+                "p", f"{now:%Y-%m-%d %H:%M} UTC, by gpuwright assess, which read and wrote nothing", class_="quiet"
+            ),
+        ),
+        element("main", *_sections(found)),
+    )
+    return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
+
+
+def _sections(found: Assessment) -> Iterator[HtmlText]:
+    estate, bill = found.estate, found.bill
+    if not estate.nodes:
+        yield _section("bill", "What is paid", ["No node of this cluster shows GPUs."])
+    else:
+        yield _section("bill", "What is paid, and what can be saved", [summarize_bill(estate, bill)], *_overview(found))
+    if found.backtest and found.backtest.hours:
+        yield _section(
+            "backtest",
+            "What replicas by load would have done",
+            summarize_backtest(found.backtest, bill.currency),
+            draw_backtest(found.backtest, bill.currency),
+            _table(write_hours(found.backtest), "The backtest by time", is_summed=True),
+            _table(write_decisions(found.backtest), "The backtest by workload"),
+            element("p", "Taken for granted:"),
+            _list(TAKEN_FOR_GRANTED),
+        )
+    if found.savings and estate.nodes:
+        yield _section(
+            "savings",
+            "What your own data shows",
+            summarize_savings(bill, found.savings),
+            _table(write_savings(found.savings), "Replicas by workload"),
+        )
+        limit, wide = summarize_limits(bill, found.savings)
+        yield _section("limit", "The limit", [limit], _list(ASSUMPTIONS), element("p", wide))
+    if estate.nodes:
+        rows = _table(write_rows(estate, bill), "What is paid by workload", is_summed=True)
+        yield _section("rows", "Who holds the GPUs", [], rows)
+        machines = _table(write_machines(estate, bill), "Machines and their prices")
+        yield _section("machines", "Machines, and where prices are from", [], machines)
+    if found.reading and (found.reading.loads.workloads or found.reading.uses):
+        loads = _table(write_loads(estate, found.reading), "Loads of workloads and use of GPUs")
+        yield _section("loads", "Loads, and what GPUs do", [], loads)
+    unknown = list(join_unknown(found.unknown))
+    if unknown:
+        yield _section("unknown", "What is not known", [], _list(unknown))
+
+
+def _overview(found: Assessment) -> Iterator[HtmlText]:
+    """Gives the figures that matter most, and the bill as a bar."""
+    bill, savings = found.bill, found.savings
+    month = f"an hour; {money(bill.nano_per_hour * HOURS_A_MONTH)} a month of {HOURS_A_MONTH} hours"
+    tiles = [_tile("paid", "Paid now", f"{money(bill.nano_per_hour)} {bill.currency}", month)]
+    parts = []
+    if savings:
+        nano = savings.nano_per_hour
+        text = f"{money(nano)} an hour, {money(nano * HOURS_A_MONTH)} a month: {count_of(len(savings.nodes), 'node')}"
+        tiles.append(_tile("shown", "Can be saved, shown by your own data (L0)", share_of(nano, bill), text))
+        tiles.append(
+            _tile("limit", "No plan saves more than", share_of(savings.limit_nano_per_hour, bill),
+                  f"{money(savings.limit_nano_per_hour)} an hour, under the assumptions below")
+        )  # fmt: skip
+        parts.append(
+            SavedPart("shown", f"L0, shown by your own data: {share_of(nano, bill)}", 0.0, _share(nano, found))
+        )
+    else:
+        tiles.append(_tile("shown", "Can be saved", "not known", "no load was measured: give --prometheus"))
+    if found.backtest and found.backtest.hours:
+        whole = sum_up("all", found.backtest.hours)
+        saved = share_text(whole.paid_nano - whole.planned_nano, whole.paid_nano)
+        text = f"saved by replicas that follow the load, in {count_of(len(found.backtest.hours), 'hour')} of the past; "
+        text += f"enough replicas for {attainment_text(whole.judged)} of requests, instead of "
+        tiles.append(_tile("planned", "Backtest", saved, f"{text}{attainment_text(whole.judged_then)}"))
+    yield element("div", *tiles, class_="tiles")
+    if savings and bill.nano_per_hour:
+        yield draw_levels(parts, _share(savings.limit_nano_per_hour, found))
+
+
+def _share(nano: int, found: Assessment) -> float:
+    return nano / found.bill.nano_per_hour if found.bill.nano_per_hour else 0.0
+
+
+def _tile(look: str, name: str, figure: str, text: str) -> HtmlText:
+    return element(
+        "dl", element("dt", name), element("dd", element("strong", figure), text), class_=f"tile {look}"
+    )  # fmt: skip
+
+
+def _section(name: str, title: str, sentences: Sequence[str] | Iterator[str], *parts: HtmlPart) -> HtmlText:
+    words = [element("p", sentence) for sentence in sentences]
+    heading = element("h2", title, id=f"{name}-title")
+    return element("section", heading, *words, *parts, aria_labelledby=f"{name}-title")
+
+
+def _list(texts: Sequence[str]) -> HtmlText:
+    return element("ul", *(element("li", " ".join(text.split())) for text in texts))
+
+
+def _table(table: TableText, name: str, *, is_summed: bool = False) -> HtmlText:
+    """Returns a table whose columns of numbers are set right; the last row may be the sum of the others."""
+    columns = list(zip(*table.rows, strict=True))
+    are_numbers = [all(NUMBER.fullmatch(cell) or cell == "unknown" for cell in column) for column in columns]
+    are_words = [max(map(len, column)) > 40 for column in columns]
+    looks = [
+        "n" if numbers else "words" if words else None for numbers, words in zip(are_numbers, are_words, strict=True)
+    ]
+    headings = zip(table.headings, looks or [None] * len(table.headings), strict=True)
+    head = element("tr", *(element("th", word, scope="col", class_=look) for word, look in headings))
+    rows = []
+    for index, row in enumerate(table.rows):
+        first, *rest = (cell or "\N{EN DASH}" for cell in row)
+        cells = [element("td", cell, class_=look) for cell, look in zip(rest, looks[1:], strict=True)]
+        is_sum = is_summed and index == len(table.rows) - 1
+        rows.append(
+            element("tr", element("th", *_breakable(first), scope="row"), *cells, class_="sum" if is_sum else None)
+        )
+    whole = element("table", element("thead", head), element("tbody", join(rows)))
+    return element("div", whole, class_="scroll", tabindex="0", role="region", aria_label=name)
+
+
+def _breakable(name: str) -> Iterator[HtmlPart]:
+    """Gives a name that may break after each slash."""
+    for part in name.split("/")[:-1]:
+        yield f"{part}/"
+        yield element("wbr")
+    yield name.rpartition("/")[2]
