@@ -14,10 +14,9 @@ from app.store.plans.scale_rows import ScalePlan, ScaleRow, ScaleState
 from cli.scaler.looking import ClusterLook, ClusterWatch, LookFailed
 from cli.scaler.measures import LOOKS_FAILED, WRITES
 from clusters.estate import WorkloadName
-from clusters.scaling.adoption import AdoptedWorkload, WantedReplicas
-from clusters.scaling.annotations import AnnotatedBounds
+from clusters.scaling.adoption import WantedReplicas
 from clusters.scaling.server import ScaleServer
-from clusters.scaling.writing import WriteOutcome, settle_write, write_replicas
+from clusters.scaling.writing import OpenWrite, WriteOutcome, settle_write, write_replicas
 
 log = logging.getLogger(__name__)
 
@@ -106,7 +105,7 @@ class Scaler:
             return
         with self.open_cluster() as cluster:
             for row in doubts:
-                self._settle(epoch, row, settle_write(cluster, _wanted(row), row.resource_version))
+                self._settle(epoch, row, settle_write(cluster, _open_write(row)))
 
     def _settle(self, epoch: int, row: ScaleRow, outcome: WriteOutcome) -> None:
         state = _settled_state(outcome)
@@ -127,10 +126,6 @@ def _settled_state(outcome: WriteOutcome) -> ScaleState:
     return ScaleState.REFUSED if outcome.is_refused else ScaleState.OVERTAKEN
 
 
-def _wanted(row: ScaleRow) -> WantedReplicas:
-    """Returns a write as it was decided, by what was recorded of it."""
-    adopted = AdoptedWorkload(
-        WorkloadName(*row.target), row.service, row.mode, row.replicas or 0, AnnotatedBounds(), row.object_generation,
-        None, "",
-    )  # fmt: skip
-    return WantedReplicas(adopted, row.wanted or 0)
+def _open_write(row: ScaleRow) -> OpenWrite:
+    """Returns a write by what was recorded of it before it was sent."""
+    return OpenWrite(WorkloadName(*row.target), row.object_generation, row.resource_version, row.wanted or 0)

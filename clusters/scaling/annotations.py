@@ -43,7 +43,7 @@ def read_adoption(annotations: Mapping[str, Any]) -> Adoption | None:
     ours = {key: value for key, value in annotations.items() if key.startswith(OURS)}
     if not ours.keys() & {SERVICE, MODE, LEAST, MOST}:
         return None
-    bounds = AnnotatedBounds(_count(ours, LEAST, 1), _count(ours, MOST, None))
+    bounds = AnnotatedBounds(_count(ours, LEAST, 0, 1), _count(ours, MOST, 1, None))
     mode: ScaleMode = next((mode for mode in MODES if mode == ours.get(MODE)), "advisory")
     return Adoption(str(ours.get(SERVICE, "")), mode, bounds, tuple(_faults(ours, mode, bounds)))
 
@@ -80,8 +80,8 @@ def _fault(key: str, value: Any) -> str:
     return f"{key} is no annotation of ours" + (f"; did you mean {near[0]}?" if near else "")
 
 
-def _count(ours: Mapping[str, Any], key: str, usual: Any) -> Any:
-    found = _whole(ours.get(key), 0)
+def _count(ours: Mapping[str, Any], key: str, least: int, usual: Any) -> Any:
+    found = _whole(ours.get(key), least)
     return usual if found is None else found
 
 

@@ -91,7 +91,7 @@ def find_recent_change(item: KubeObject, now: datetime, sighting: Sighting | Non
         if since is None:
             is_known = sighting is not None and sighting.generation == generation_of(item)
             since = sighting.since if sighting and is_known else now
-        if now - since < QUIET:
+        if now - since <= QUIET:  # both are whole seconds
             when = f"at {since:%H:%M:%S}" if writer.written_at else f"at an unknown time before {since:%H:%M:%S}"
             return (
                 f"{writer.manager} set its replicas {when} by the API server's clock, "

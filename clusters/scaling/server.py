@@ -22,8 +22,8 @@ from clusters.plugin_tokens import TokenFailed
 from clusters.scaling.field_writers import MANAGER, SETTLED
 from clusters.server_dates import read_dates
 
-WRITE_SECONDS = 10  # the server gives up a write after as long
-READ_SECONDS = 10.0
+WRITE_SECONDS = 10  # after which the server gives up a write
+ANSWER_SECONDS = 20.0
 NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.LocalProtocolError)
 APPLY = "application/apply-patch+yaml"  # JSON is YAML
 
@@ -103,10 +103,12 @@ class ScaleServer:
 
 
 @contextmanager
-def open_server(config: SingleConfig, pause: Callable[[float], None]) -> Iterator[ScaleServer]:
-    """Opens a connection for writes: each answer is waited for a little longer than the server works on it."""
+def open_server(
+    config: SingleConfig, pause: Callable[[float], None], answer_seconds: float = ANSWER_SECONDS
+) -> Iterator[ScaleServer]:
+    """Opens a connection that waits so long for each answer."""
     with connect(config) as client:
-        client.timeout = httpx2.Timeout(WRITE_SECONDS + READ_SECONDS)
+        client.timeout = httpx2.Timeout(answer_seconds)
         yield ScaleServer(client, pause)
 
 

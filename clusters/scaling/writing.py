@@ -54,6 +54,16 @@ class WriteOutcome:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenWrite:
+    """A write without an answer: of which workload at which generation and version, and to how many replicas."""
+
+    workload: WorkloadName
+    generation: int
+    version: str
+    replicas: int
+
+
+@dataclass(frozen=True, slots=True)
 class _Reading:
     """A workload as it is now, its version, and the autoscalers of its namespace."""
 
@@ -81,7 +91,7 @@ class _Write:
     def __init__(self, cluster: ScaleServer, wanted: WantedReplicas, may_write: MayWrite) -> None:
         self._cluster, self._wanted, self._may_write = cluster, wanted, may_write
         self._version = self._reason = ""  # of the last try
-        self._open_version = ""  # of a try whose answer was lost
+        self._open: OpenWrite | None = None  # a try whose answer was lost
 
     def run(self) -> WriteOutcome:
         for attempt in range(ATTEMPTS):
@@ -90,8 +100,8 @@ class _Write:
                 break
         else:
             outcome = WriteOutcome("not written", f"{self._reason}, {ATTEMPTS} times; {AGAIN}", self._version)
-        if outcome.state != "written" and self._open_version:
-            return settle_write(self._cluster, self._wanted, self._open_version)
+        if outcome.state != "written" and self._open:
+            return settle_write(self._cluster, self._open)
         return outcome
 
     def _try(self, pause_seconds: float) -> WriteOutcome | None:
@@ -99,10 +109,10 @@ class _Write:
             reading = _read(self._cluster, self._wanted.adopted.name)
         except _Unread as unread:
             return WriteOutcome("not written", str(unread))
-        if self._open_version:
-            landed = _compare(reading, self._wanted, self._open_version)
-            if landed is not None or reading.version != self._open_version:
-                self._open_version = ""  # it can no longer be done
+        if self._open:
+            landed = _compare(reading, self._open)
+            if landed is not None or reading.version != self._open.version:
+                self._open = None  # it can no longer be done
             if landed is not None:
                 return landed
         self._version = reading.version
@@ -114,12 +124,13 @@ class _Write:
     def _send(self, reading: _Reading, pause_seconds: float) -> WriteOutcome | None:
         """Returns what became of it; None if it is to be read again, and perhaps tried again."""
         name, version = self._wanted.adopted.name, reading.version
+        tried = OpenWrite(name, self._wanted.adopted.generation, version, self._wanted.replicas)
         try:
             answer = self._cluster.put_scale(name, uid_of(reading.item), version, self._wanted.replicas)
         except NotSent as failed:
             return WriteOutcome("not written", f"the API server cannot be reached: {failed}", version)
         except AnswerLost as lost:
-            self._open_version, self._reason = version, f"the answer was lost ({lost})"
+            self._open, self._reason = tried, f"the answer was lost ({lost})"
             return None
         if answer.status < 300:
             return WriteOutcome("written", version=version)
@@ -127,40 +138,36 @@ class _Write:
         if answer.is_refusal and answer.status not in PASSING:
             return WriteOutcome("not written", f"the API server refused it: {answer.reason}", version, is_refused=True)
         if not answer.is_refusal:
-            self._open_version = version
+            self._open = tried
         if answer.status not in CHANGED:
             asked = pause_seconds if answer.retry_seconds is None else answer.retry_seconds
             self._cluster.pause(min(LONGEST_PAUSE_SECONDS, asked))
         return None
 
 
-def settle_write(cluster: ScaleServer, wanted: WantedReplicas, version: str) -> WriteOutcome:
-    """Says what became of a write at the version that has no answer; it is not done later than this says so."""
-    name = wanted.adopted.name
+def settle_write(cluster: ScaleServer, tried: OpenWrite) -> WriteOutcome:
+    """Says what became of a write that has no answer; unless it is unknown, it is not done later than this says so."""
+    name, version = tried.workload, tried.version
     try:
         reading = _read(cluster, name)
-        landed = _compare(reading, wanted, version)
-        if landed is not None:
-            return landed
-        if reading.version == version:
+        landed = _compare(reading, tried)
+        if landed is None and reading.version == version:
             answer = cluster.settle_scale(name, version, replicas_of(reading.item))
             if answer.status < 300 and read_text(answer.body, "metadata", "resourceVersion") != version:
-                return WriteOutcome(
-                    "not written", f"its answer was lost, and it can no longer be done; {AGAIN}", version
-                )
+                reason = f"its answer was lost, and it can no longer be done; {AGAIN}"
+                return WriteOutcome("not written", reason, version)
             reading = _read(cluster, name)  # perhaps it was done meanwhile
-            landed = _compare(reading, wanted, version)
-            if landed is not None:
-                return landed
-        if reading.version != version:
-            return WriteOutcome("not written", f"its answer was lost, and it was not done; {AGAIN}", version)
-        reason = f"its answer was lost, and it may yet be done: {answer.reason}"
-        return WriteOutcome("unknown", reason, version, is_open=True)
+            landed = _compare(reading, tried)
     except _Gone:  # and no write reaches another of its name, which has another uid
         return WriteOutcome("unknown", "its answer was lost, and the workload is gone", version)
     except (_Unread, AnswerLost, NotSent) as failed:
         reason = f"its answer was lost, and it cannot be read back: {failed}"
         return WriteOutcome("unknown", reason, version, is_open=True)
+    if landed is not None:
+        return landed
+    if reading.version != version:
+        return WriteOutcome("not written", f"its answer was lost, and it was not done; {AGAIN}", version)
+    return WriteOutcome("unknown", f"its answer was lost, and it may yet be done; {AGAIN}", version, is_open=True)
 
 
 def _read(cluster: ScaleServer, name: WorkloadName) -> _Reading:
@@ -207,16 +214,18 @@ def _hold(reading: _Reading, wanted: WantedReplicas) -> str:
     return find_hold(item, adopted.name.kind, now, reading.objects, sighting)
 
 
-def _compare(reading: _Reading, wanted: WantedReplicas, version: str) -> WriteOutcome | None:
-    """Returns what became of a write at the version by what is there now; None if it has not been done."""
-    raised = generation_of(reading.item) - wanted.adopted.generation
+def _compare(reading: _Reading, tried: OpenWrite) -> WriteOutcome | None:
+    """Returns what became of a write by what is there now; None if it has not been done."""
+    raised = generation_of(reading.item) - tried.generation
     if raised == 0:
         return None
+    if raised < 0:
+        return WriteOutcome("not written", f"it has been made again; {AGAIN}", tried.version)
     holders = [writer for writer in read_writers(reading.item) if writer.has_replicas]
-    is_there = replicas_of(reading.item) == wanted.replicas
+    is_there = replicas_of(reading.item) == tried.replicas
     if is_there and holders and all(is_ours(writer.manager) for writer in holders):
-        return WriteOutcome("written", version=version)
+        return WriteOutcome("written", version=tried.version)
     others = ", ".join(writer.manager for writer in holders) or "somebody"
     if raised == 1:  # one change alone, which was not this one
-        return WriteOutcome("not written", f"{others} changed it at the same time; {AGAIN}", version)
-    return WriteOutcome("unknown", f"{others} has changed it since; {AGAIN}", version)
+        return WriteOutcome("not written", f"{others} changed it at the same time; {AGAIN}", tried.version)
+    return WriteOutcome("unknown", f"{others} has changed it since; {AGAIN}", tried.version)

@@ -18,7 +18,7 @@ from clusters.objects import ClusterObjects
 from clusters.promises import find_promises
 from clusters.reading import read_estate
 from clusters.scaling.adoption import AdoptedWorkload, find_adopted
-from clusters.scaling.server import ScaleServer, open_server
+from clusters.scaling.server import ANSWER_SECONDS, ScaleServer, open_server
 from clusters.scaling.sightings import Sighting, note_sightings
 from tests.clusters.made_up import pod_spec
 from tests.kubernetes.cluster import Cluster
@@ -67,7 +67,6 @@ class ScalingServer:
         self.server, self.cluster = server, Cluster(server.admin, server.folder)
         Recorder(server.admin).put([define_kind(*words) for words in DEFINED])
         self.cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
-        server.start_controllers()
         self.cluster.kubectl("create", "namespace", HOME)
         values = {"roles": {"reader": {"enabled": True}, "scaler": {"enabled": True}}}
         helm = run_helm(server.folder, "template", HOME, str(CHART), "--namespace", HOME, values=values)
@@ -133,8 +132,8 @@ class Scaler:
         }
 
     @contextmanager
-    def server(self) -> Iterator[ScaleServer]:
-        with open_server(self.config, self.pauses.append) as found:
+    def server(self, answer_seconds: float = ANSWER_SECONDS) -> Iterator[ScaleServer]:
+        with open_server(self.config, self.pauses.append, answer_seconds) as found:
             yield found
 
 

@@ -1,0 +1,54 @@
+"""Annotations adopt a workload; each that says something else is named with what is allowed."""
+
+from __future__ import annotations
+
+import pytest
+
+from clusters.estate import OURS
+from clusters.scaling.annotations import AnnotatedBounds, read_adoption
+
+ADOPTED = {"service": "ranker", "mode": "auto", "max-replicas": "40"}
+
+
+def annotated(**given: str | None) -> dict[str, str]:
+    """Returns the annotations of an adopted workload with other values; None takes one away."""
+    named = {**ADOPTED, **{key.replace("_", "-"): value for key, value in given.items()}}
+    return {OURS + key: value for key, value in named.items() if value is not None} | {"team": "search"}
+
+
+def test_a_workload_is_adopted_with_its_mode_and_bounds() -> None:
+    found = read_adoption(annotated(min_replicas="2", model="ranker", variant="fp16", slo_p99_ms="80"))
+    assert found and (found.service, found.mode, found.faults) == ("ranker", "auto", ())
+    assert found.bounds == AnnotatedBounds(2, 40)
+
+
+def test_without_a_mode_a_workload_is_advised_on_and_has_no_upper_bound() -> None:
+    found = read_adoption(annotated(mode=None, max_replicas=None))
+    assert found and (found.mode, found.bounds, found.faults) == ("advisory", AnnotatedBounds(1, None), ())
+
+
+def test_what_only_describes_a_workload_adopts_it_not() -> None:
+    assert read_adoption({OURS + "model": "ranker", OURS + "slo-p99-ms": "80"}) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"service": "Ranker!"}, "gpuwright.io/service 'Ranker!' is not a DNS label"),
+        ({"service": None}, "gpuwright.io/service is missing, which names the service that it serves"),
+        ({"model": ""}, "gpuwright.io/model '' is not a DNS label"),
+        ({"mode": "Auto"}, "gpuwright.io/mode 'Auto' is not one of advisory, approve, auto"),
+        ({"min_replicas": "-1"}, "gpuwright.io/min-replicas '-1' is outside 0..10000"),
+        ({"max_replicas": "0"}, "gpuwright.io/max-replicas '0' is outside 1..10000"),
+        ({"max_replicas": "1e3"}, "gpuwright.io/max-replicas '1e3' is outside 1..10000"),
+        ({"min_replicas": "50"}, "gpuwright.io/min-replicas 50 is above gpuwright.io/max-replicas 40"),
+        ({"max_replicas": None}, "gpuwright.io/mode auto needs gpuwright.io/max-replicas"),
+        ({"slo_p99_ms": "fast"}, "gpuwright.io/slo-p99-ms 'fast' is outside 0..1e+12"),
+        ({"slo_p10_ms": "80"}, "gpuwright.io/slo-p10-ms names a percentile outside 50..99.9"),
+        ({"sevice": "x"}, "gpuwright.io/sevice is no annotation of ours; did you mean gpuwright.io/service?"),
+    ],
+)
+def test_each_bad_annotation_is_named_with_what_is_allowed(given: dict[str, str | None], sentence: str) -> None:
+    found = read_adoption(annotated(**given))
+    assert found and len(found.faults) == 1
+    assert found.faults[0].startswith(sentence)
