@@ -13,7 +13,9 @@ from typing import Any
 
 from app.store.database.database import Database
 from app.store.plans import scale_plans
-from app.store.plans.scale_rows import ScalePlan, ScaleRow
+from app.store.plans.scale_rows import ScalePlan, ScaleRow, ScaleState
+from app.store.world import events
+from app.store.world.events import EventFilter, RecordedEvent
 from tests.kubernetes.scaled import Item, ScalingServer
 from tests.support.forked import ROOT, Forked
 from tests.support.patience import patience
@@ -73,7 +75,7 @@ class ScaledPlace:
     """A namespace with adopted workloads, a database, and the scalers that share them."""
 
     def __init__(self, server: ScalingServer, namespace: str, database_url: str, prometheus: str, folder: Path) -> None:
-        self.server, self.namespace, self.folder = server, namespace, folder
+        self.server, self.namespace, self.folder, self.url = server, namespace, folder, database_url
         self.database = Database(database_url, pool_size=2, direct=True)
         self._environment = {
             "DATABASE_URL": database_url,
@@ -98,7 +100,7 @@ class ScaledPlace:
         for item in items:
             self._change(item, {"managedFields": [{**MADE_LONG_AGO, "apiVersion": item["apiVersion"]}]})
 
-    def annotate(self, item: Item, **annotations: str) -> None:
+    def annotate(self, item: Item, **annotations: str | None) -> None:
         """Changes what the annotations of a workload say, as its owner would."""
         given = {f"gpuwright.io/{key.replace('_', '-')}": text for key, text in annotations.items()}
         self._change(item, {"annotations": given})
@@ -114,6 +116,18 @@ class ScaledPlace:
         """Returns the rows of the newest plan by name."""
         plan = self.plan()
         return {row.target.name: row for row in plan.rows} if plan else {}
+
+    def states(self, generation: int | None = None) -> dict[str, str]:
+        """Returns the state of each row of a plan, by default of the newest."""
+        plan = self.database.read(lambda connection: scale_plans.read_plan(connection, generation))
+        return {row.target.name: row.state.value for row in plan.rows} if plan else {}
+
+    def approve(self, name: str) -> None:
+        row = self.rows()[name]
+        assert self.database.write(lambda c: scale_plans.decide(c, row, ScaleState.APPROVED, "ines"))
+
+    def events(self) -> list[RecordedEvent]:
+        return self.database.read(lambda connection: events.recent(connection, EventFilter(kind="Scale")))
 
     def replicas(self, name: str) -> int:
         return self.server.replicas(self.namespace, f"deployment/{name}")

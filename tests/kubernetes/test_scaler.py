@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from app.store.plans.scale_rows import ScaleState
+from app.store.plans.scale_rows import ScaleDraft, ScaleState, ScaleTarget
+from clusters.estate import WorkloadName
+from clusters.kubeconfigs import choose_cluster
+from clusters.scaling.server import open_server
 from tests.clusters.history import prometheus_with
+from tests.kubernetes.fault_proxy import Fault, faulty_proxy
 from tests.kubernetes.scaled import ScalingServer, adopted_deployment
 from tests.kubernetes.scalers import ScaledPlace, scaled_place
 from tests.support.patience import until
+from tests.support.ports import free_port
+from tests.support.scaling import ScalerStore
 
 pytestmark = pytest.mark.slow
 
@@ -44,3 +52,109 @@ def test_advice_is_recorded_and_shown_and_nothing_is_written(place: ScaledPlace)
     assert scaler.end() == 0
     assert place.server.server.audit.writes(place.server.user.name, began) == []
     assert place.replicas("ranker") == 2
+
+
+def test_what_is_proposed_is_written_once_a_person_approves_it_and_what_is_automatic_at_once(
+    place: ScaledPlace,
+) -> None:
+    began = place.server.server.audit.mark()
+    asked, automatic = adopted_deployment("asked", 2, mode="approve", min_replicas="4"), adopted_deployment("own", 5)
+    place.put(asked, automatic)
+    scaler = place.start()
+    until(lambda: "asked" in place.rows(), lambda: f"a plan: {scaler.lines()}")
+    place.annotate(automatic, min_replicas="7")
+    until(lambda: place.states() == {"asked": "proposed", "own": "written"}, place.states)
+    assert place.replicas("asked") == 2
+    place.approve("asked")
+    until(lambda: place.states()["asked"] == "written", place.states)
+    until(lambda: set(scaler.gauge().items()) == {("asked", 4.0), ("own", 7.0)}, "the gauge")
+    assert (place.replicas("asked"), place.replicas("own")) == (4, 7)
+    wrote = place.server.server.audit.writes(place.server.user.name, began)
+    assert [(each.verb, each.resource, each.status) for each in wrote] == [("update", "deployments/scale", 200)] * 2
+    assert 'gpuwright_scale_writes_total{outcome="written"} 2.0' in scaler.metrics()
+    assert {event.reason for event in place.events()} == {"replicas_proposed", "replicas_written"}
+    place.annotate(automatic, service=None, mode=None, max_replicas=None, min_replicas=None)
+    until(lambda: scaler.gauge() == {"asked": 4.0}, "what is not adopted any more is not in the gauge")
+
+
+def test_what_another_changes_is_held_and_the_gauge_still_says_what_it_needs(place: ScaledPlace) -> None:
+    place.put(adopted_deployment("ranker", 3))
+    place.server.scale(place.namespace, "deployment/ranker", 2)
+    scaler = place.start()
+    until(lambda: "ranker" in place.rows(), lambda: f"a plan: {scaler.lines()}")
+    place.annotate(adopted_deployment("ranker", 3), min_replicas="3")
+    until(lambda: place.rows()["ranker"].wanted == 3, place.states)
+    row = place.rows()["ranker"]
+    assert (row.state, row.hold.split(" set its")[0]) == (ScaleState.HELD, "kubectl")
+    until(lambda: scaler.gauge() == {"ranker": 3.0}, "the gauge")
+    assert place.replicas("ranker") == 2
+
+
+@pytest.mark.parametrize("is_done", [False, True])
+def test_a_write_that_a_killed_scaler_left_is_settled_by_the_next_leader_before_it_decides(
+    place: ScaledPlace, is_done: bool
+) -> None:
+    ranker = adopted_deployment("ranker", 3)
+    place.put(ranker)
+    store, found = (
+        ScalerStore(place.url, is_simulated=False),
+        place.server.cluster.read("-n", place.namespace, "get", "deployment/ranker"),
+    )
+    epoch, target = store.lead("dead"), ScaleTarget(place.namespace, "Deployment", "ranker")
+    version, generation = found["metadata"]["resourceVersion"], found["metadata"]["generation"]
+    dead = store.record(epoch, ScaleDraft(target, "ranker", "auto", 3, 5, "its load", "", generation)).rows[0]
+    assert store.begin(epoch, dead, version)
+    name = WorkloadName(*target)
+    uid = found["metadata"]["uid"]
+    with open_server(choose_cluster(None, str(place.server.user.kubeconfig), {}), time.sleep) as cluster:
+        if is_done:
+            assert cluster.put_scale(name, uid, version, 5).status == 200
+        store.expire()
+        scaler = place.start()
+        until(lambda: place.rows()["ranker"].generation > dead.generation, lambda: f"a plan: {scaler.lines()}")
+        assert place.states(dead.generation) == {"ranker": "written" if is_done else "overtaken"}
+        assert place.replicas("ranker") == (5 if is_done else 3)
+        assert cluster.put_scale(name, uid, version, 5).status == 409, "what is sent late is refused"
+    store.database.close()
+
+
+def test_a_leader_that_was_paused_past_its_lease_stands_by_when_it_wakes(place: ScaledPlace) -> None:
+    ranker = adopted_deployment("ranker", 3)
+    place.put(ranker)
+    first = place.start()
+    until(lambda: "ranker" in place.rows(), lambda: f"a plan: {first.lines()}")
+    first.send(signal.SIGSTOP)
+    second = place.start()
+    place.annotate(ranker, min_replicas="4")
+    until(lambda: place.states() == {"ranker": "written"}, place.states)
+    first.send(signal.SIGCONT)
+    until(lambda: "standing_by" in first.events() or "deposed" in first.events(), "the first has noticed")
+    place.annotate(ranker, min_replicas="5")
+    until(lambda: place.replicas("ranker") == 5, place.states)
+    assert first.gauge() == second.gauge() == {"ranker": 5.0}
+    assert second.end() == 0
+    place.annotate(ranker, min_replicas="6")
+    until(lambda: place.replicas("ranker") == 6, place.states)
+
+
+def test_while_the_cluster_or_prometheus_is_away_nothing_is_decided_and_then_it_goes_on(
+    place: ScaledPlace, prometheus: str
+) -> None:
+    ranker = adopted_deployment("ranker", 3)
+    place.put(ranker)
+    with faulty_proxy(place.server.server.admin) as proxy:
+        token = json.loads(place.server.user.kubeconfig.read_text())["users"][0]["user"]["token"]
+        scaler = place.start(proxy.kubeconfig(place.folder / "proxied.kubeconfig", token))
+        until(lambda: "ranker" in place.rows(), lambda: f"a plan: {scaler.lines()}")
+        proxy.choose = lambda method, path: Fault.CUT_BEFORE
+        until(lambda: "cluster_away" in scaler.events(), "it says so")
+        place.annotate(ranker, min_replicas="4")
+        plan = place.plan()
+        proxy.choose = lambda method, path: None
+        until(lambda: "cluster_back" in scaler.events(), "it goes on")
+        until(lambda: place.replicas("ranker") == 4, place.states)
+        assert plan and plan.rows[0].replicas == 3
+        assert scaler.end() == 0
+    away = place.start(GPUWRIGHT_PROMETHEUS_URL=f"http://127.0.0.1:{free_port()}")
+    until(lambda: "prometheus_away" in away.events(), lambda: f"it says so: {away.lines()}")
+    assert "ranker" in place.rows()

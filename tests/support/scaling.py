@@ -15,9 +15,9 @@ BEGAN = datetime(2026, 6, 1, tzinfo=UTC)
 class ScalerStore:
     """Postgres as a scaler uses it, at a time that the test sets."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, is_simulated: bool = True) -> None:
         self.now = BEGAN
-        self.database = Database(url, direct=True, moment=lambda: self.now)
+        self.database = Database(url, direct=True, moment=(lambda: self.now) if is_simulated else None)
 
     def lead(self, holder: str) -> int:
         epoch = self.database.write(lambda c: lease.take(c, holder, 10.0, lease.SCALER))
@@ -37,6 +37,10 @@ class ScalerStore:
 
     def decide(self, row: ScaleRow, state: ScaleState) -> bool:
         return self.database.write(lambda c: scale_plans.decide(c, row, state, "ines"))
+
+    def expire(self) -> None:
+        """Lets the lease run out, as that of a scaler that was killed."""
+        self.database.write(lambda c: lease.release(c, "dead", lease.SCALER))
 
     def read(self, generation: int | None = None) -> ScalePlan:
         found = self.database.read(lambda c: scale_plans.read_plan(c, generation))

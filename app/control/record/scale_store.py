@@ -57,7 +57,7 @@ class ScaleStore:
 
         def write(connection: Connection) -> ScalePlan | None:
             plan = scale_plans.record(connection, epoch, drafts)
-            if plan and plan.at == plan.confirmed_at:
+            if plan and plan.is_new:
                 events.record(connection, [_propose(row) for row in plan.rows if _is_newly_proposed(row)])
             return plan
 

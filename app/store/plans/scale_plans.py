@@ -28,7 +28,8 @@ _THIS = "generation = :generation AND namespace = :namespace AND kind = :kind AN
 INSERT_PLAN = statement(
     "insert_scale_plan",
     """
-    INSERT INTO scale_plan (generation, epoch, at, confirmed_at) VALUES (:generation, :epoch, moment(), moment())
+    WITH made AS MATERIALIZED (SELECT moment() AS at)
+    INSERT INTO scale_plan (generation, epoch, at, confirmed_at) SELECT :generation, :epoch, at, at FROM made
     """,
 )
 INSERT_ROWS = statement(

@@ -83,3 +83,8 @@ class ScalePlan:
     confirmed_at: datetime
     read_at: datetime
     rows: tuple[ScaleRow, ...]
+
+    @property
+    def is_new(self) -> bool:
+        """Returns whether nobody has decided the same again since it was made."""
+        return self.at == self.confirmed_at
