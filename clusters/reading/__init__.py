@@ -20,7 +20,7 @@ from clusters.objects import (
 from clusters.reading.autoscalers import read_autoscalers
 from clusters.reading.gpu_nodes import name_accelerators, read_node
 from clusters.reading.owners import REPLICA_LABEL, OwnedPod, OwnerIndex
-from clusters.reading.placement import find_ties
+from clusters.reading.placement import find_ties, read_place
 from clusters.reading.requests import asks_by_claim, read_slots, shares_by_annotation
 from clusters.reading.slices import ClaimedGpus, read_claims, read_slices
 from clusters.reading.workloads import Declared, read_declared, workload_of
@@ -62,7 +62,7 @@ def read_estate(objects: ClusterObjects) -> Estate:
     budgets: dict[str, list[KubeObject]] = defaultdict(list)
     for item in objects.of("PodDisruptionBudget"):
         budgets[namespace_of(item)].append(item)
-    gpu_nodes = [item for item in objects.of("Node") if name_of(item) in by_name]
+    places = [read_place(item) for item in objects.of("Node") if name_of(item) in by_name]
     samples = {
         name: [item for _, item in found] or (list(declared[name].templates) if name in declared else [])
         for name, found in held.items()
@@ -73,7 +73,7 @@ def read_estate(objects: ClusterObjects) -> Estate:
         known = declared.get(name) or Declared.by_pods([item for _, item in held[name]])
         rules = budgets.get(name.namespace, [])
         workloads.append(
-            workload_of(owned[name], held[name], known, autoscalers.get(name), rules, gpu_nodes, is_tied=name in ties)
+            workload_of(owned[name], held[name], known, autoscalers.get(name), rules, places, is_tied=name in ties)
         )
     return Estate(
         nodes=nodes,

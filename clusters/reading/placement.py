@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from clusters.estate import WorkloadName
 from clusters.objects import KubeObject, name_of, read_field, read_list, read_mapping, read_text
@@ -14,27 +14,52 @@ KEPT_EFFECTS = ("NoSchedule", "NoExecute")
 PASSING_TAINTS = "node.kubernetes.io/"  # of the node's state, which its conditions and its cordon say as well
 
 
-def find_barred(pods: Sequence[KubeObject], nodes: Iterable[KubeObject]) -> frozenset[str]:
-    """Returns the nodes on which one of these pods may not stand, by selectors, node affinity and taints."""
-    specs = [read_mapping(pod, "spec") for pod in pods]
-    return frozenset(name_of(node) for node in nodes if not all(_may_stand(spec, node) for spec in specs))
+class PodPlace(NamedTuple):
+    """A node with GPUs as pods see it: its labels, and the taints that keep pods away."""
+
+    name: str
+    labels: Mapping[str, Any]
+    taints: tuple[object, ...]
 
 
-def _may_stand(spec: KubeObject, node: KubeObject) -> bool:
-    labels = read_mapping(node, "metadata", "labels")
-    if any(labels.get(key) != value for key, value in read_mapping(spec, "nodeSelector").items()):
-        return False
-    affinity = read_mapping(spec, "affinity", "nodeAffinity", REQUIRED)
-    if affinity and not any(
-        _term_holds(term, labels, name_of(node)) for term in read_list(affinity, "nodeSelectorTerms")
-    ):
-        return False
-    taints = [
+def read_place(node: KubeObject) -> PodPlace:
+    taints = tuple(
         taint
         for taint in read_list(node, "spec", "taints")
         if read_text(taint, "effect") in KEPT_EFFECTS and not read_text(taint, "key").startswith(PASSING_TAINTS)
-    ]
-    return all(any(_tolerates(each, taint) for each in read_list(spec, "tolerations")) for taint in taints)
+    )
+    return PodPlace(name_of(node), read_mapping(node, "metadata", "labels"), taints)
+
+
+def find_barred(pods: Sequence[KubeObject], places: Iterable[PodPlace]) -> frozenset[str]:
+    """Returns the nodes on which one of these pods may not stand, by selectors, node affinity and taints."""
+    rules = [_read_rules(read_mapping(pod, "spec")) for pod in pods]
+    return frozenset(place.name for place in places if not all(rule.admits(place) for rule in rules))
+
+
+class PlaceRules(NamedTuple):
+    """What a pod's spec says of the nodes on which it may stand."""
+
+    selector: Mapping[str, Any]
+    terms: tuple[object, ...] | None  # of node affinity; None: there is none
+    tolerations: tuple[object, ...]
+
+    def admits(self, place: PodPlace) -> bool:
+        labels = place.labels
+        if any(labels.get(key) != value for key, value in self.selector.items()):
+            return False
+        if self.terms is not None and not any(_term_holds(term, labels, place.name) for term in self.terms):
+            return False
+        return all(any(_tolerates(each, taint) for each in self.tolerations) for taint in place.taints)
+
+
+def _read_rules(spec: Mapping[str, Any]) -> PlaceRules:
+    affinity = read_mapping(spec, "affinity", "nodeAffinity", REQUIRED)
+    return PlaceRules(
+        read_mapping(spec, "nodeSelector"),
+        tuple(read_list(affinity, "nodeSelectorTerms")) if affinity else None,
+        tuple(read_list(spec, "tolerations")),
+    )
 
 
 def _term_holds(term: object, labels: Mapping[str, Any], name: str) -> bool:

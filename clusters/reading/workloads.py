@@ -28,7 +28,7 @@ from clusters.objects import (
     read_whole,
 )
 from clusters.reading.owners import OwnedPod
-from clusters.reading.placement import find_barred
+from clusters.reading.placement import PodPlace, find_barred
 from clusters.reading.requests import read_slots
 from clusters.reading.rules import read_budgets, read_spread, read_surge
 
@@ -105,7 +105,7 @@ def workload_of(
     declared: Declared,
     autoscaler: Autoscaler | None,
     budgets: Sequence[KubeObject],
-    nodes: Sequence[KubeObject],
+    places: Sequence[PodPlace],
     *,
     is_tied: bool,
 ) -> ClusterWorkload:
@@ -131,7 +131,7 @@ def workload_of(
         spread=_spread(templates),
         images=_images(templates),
         annotations=declared.annotations,
-        barred_nodes=find_barred([item for _, item in held[:1]] or templates, nodes),
+        barred_nodes=find_barred([item for _, item in held[:1]] or templates, places),
         is_tied=is_tied,
         surge_below=declared.surge_below,
     )

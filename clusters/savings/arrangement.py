@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -65,9 +67,9 @@ def stand_today(kind: AlikeNodes) -> Arrangement:
         found.free[pod.node].subtract(pod.slots)
     for (name, replica), places in nodes.items():
         found.replicas[name][replica] = frozenset(places)
-    takers = [node.name for node in kind.nodes if node.takes_pods]
+    room = NodeRoom(found.free, [node.name for node in kind.nodes if node.takes_pods])
     for pod in kind.waiting:
-        find_place(found.free, takers, pod.slots, Counter(), kind.rules[pod.workload])
+        room.take(pod.slots, Counter(), kind.rules[pod.workload])
     return found
 
 
@@ -87,22 +89,65 @@ def find_rollable(kind: AlikeNodes, found: Arrangement) -> frozenset[WorkloadNam
     return frozenset(rollable)
 
 
+class NodeRoom:
+    """Free slots of nodes, in the order in which pods take them, so that few nodes are looked at for each pod."""
+
+    def __init__(self, free: dict[str, Counter[str]], takers: Iterable[str]) -> None:
+        self._free = free  # is changed, too
+        self._order = sorted((sum(free[node].values()), node) for node in takers)  # the fullest first
+        self._takers = frozenset(node for _, node in self._order)
+        self._changed: dict[str, Counter[str]] | None = None  # of a copy: what differs
+
+    def without(self, lost: str) -> NodeRoom:
+        """Returns a copy, in which this node takes nothing. It changes nothing of the original."""
+        found = copy(self)
+        found._order = [*self._order]
+        found._changed = {}
+        if lost in self._takers:
+            found._forget(lost)
+            found._takers = self._takers - {lost}
+        return found
+
+    def take(self, slots: Slots, on_node: Counter[str], rules: ReplicaRules) -> str | None:
+        """Takes the place with the fewest of its kind, and of those the fullest; None: there is no room."""
+        wanted, best, cap, barred = list(slots.items()), None, rules.most_per_node, rules.barred_nodes
+        for at in range(bisect_left(self._order, (sum(slots.values()), "")), len(self._order)):
+            node = self._order[at][1]
+            here, beside = self._read(node), on_node[node]
+            if (cap is not None and beside >= cap) or node in barred or (best is not None and beside >= best[0]):
+                continue
+            if all(here[resource] >= count for resource, count in wanted):
+                best = beside, node
+                if not beside:
+                    break
+        if best is None:
+            return None
+        self._change(best[1], {resource: -count for resource, count in wanted})
+        return best[1]
+
+    def give(self, node: str, slots: Slots) -> None:
+        """Adds what a pod leaves on a node that takes pods."""
+        if node in self._takers:
+            self._change(node, slots)
+
+    def _read(self, node: str) -> Counter[str]:
+        found = self._changed.get(node) if self._changed else None
+        return self._free[node] if found is None else found
+
+    def _change(self, node: str, slots: Slots) -> None:
+        self._forget(node)
+        here = self._read(node)
+        if self._changed is not None:
+            here = self._changed[node] = Counter(here)
+        here.update(slots)
+        insort(self._order, (sum(here.values()), node))
+
+    def _forget(self, node: str) -> None:
+        del self._order[bisect_left(self._order, (sum(self._read(node).values()), node))]
+
+
 def find_place(
     free: dict[str, Counter[str]], takers: Sequence[str], slots: Slots, on_node: Counter[str], rules: ReplicaRules
 ) -> str | None:
-    """Takes the place with the fewest of its kind, and of those the fullest; None: there is no room."""
-    wanted, best, cap, barred = list(slots.items()), None, rules.most_per_node, rules.barred_nodes
-    for node in takers:
-        here, beside = free[node], on_node[node]
-        if (cap is not None and beside >= cap) or node in barred:
-            continue
-        for resource, count in wanted:
-            if here[resource] < count:
-                break
-        else:
-            merit = beside, sum(here.values()), node
-            best = merit if best is None or merit < best else best
-    if best is None:
-        return None
-    free[best[2]].subtract(slots)
-    return best[2]
+    """Takes the first place for one pod; None: there is no room."""
+    return NodeRoom(free, takers).take(slots, on_node, rules)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 from clusters.estate import WorkloadName
-from clusters.savings.arrangement import AlikeNodes, Arrangement, Slots, find_place, stand_today
+from clusters.savings.arrangement import AlikeNodes, Arrangement, NodeRoom, Slots, stand_today
 from clusters.savings.floors import ReplicaRules
 
 Replica: TypeAlias = tuple[WorkloadName, str]
@@ -36,10 +36,9 @@ def _losses(kind: AlikeNodes, found: Arrangement) -> Iterator[dict[WorkloadName,
     All restart at once, the largest first: whatever stood there competes for the same room.
     """
     asks, standing = _ask(kind, found)
-    takers = {node.name for node in kind.nodes if node.takes_pods and node.name in found.free}
-    roomy = [node for node in sorted(takers) if any(count > 0 for count in found.free[node].values())]
+    room = NodeRoom(found.free, [node.name for node in kind.nodes if node.takes_pods and node.name in found.free])
     for lost, going in standing.items():
-        free = {node: Counter(found.free[node]) for node in roomy if node != lost}
+        rest = room.without(lost)
         counts = {name: found.count(name) for name, _ in going}
         beside = {
             name: found.on_node(name) + found.waiting.get(name, Counter())
@@ -49,13 +48,12 @@ def _losses(kind: AlikeNodes, found: Arrangement) -> Iterator[dict[WorkloadName,
         for key in going:
             counts[key[0]] -= 1
             for node, slots in asks[key]:
-                if node in takers and node != lost:
-                    free.setdefault(node, Counter(found.free[node])).update(slots)
+                rest.give(node, slots)
                 if key[0] in beside:
                     beside[key[0]][node] -= 1
         for name, replica in sorted(going, key=lambda key: (-_size(asks[key]), key)):
             rules = kind.rules[name]
-            if rules.serving and _restarts(free, asks[name, replica], beside.get(name, Counter()), rules):
+            if rules.serving and _restarts(rest, asks[name, replica], beside.get(name, Counter()), rules):
                 counts[name] += 1
         yield counts
 
@@ -81,16 +79,14 @@ def _size(pods: Sequence[tuple[str, Slots]]) -> int:
     return sum(sum(slots.values()) for _, slots in pods)
 
 
-def _restarts(
-    free: dict[str, Counter[str]], pods: Sequence[tuple[str, Slots]], on_node: Counter[str], rules: ReplicaRules
-) -> bool:
+def _restarts(room: NodeRoom, pods: Sequence[tuple[str, Slots]], on_node: Counter[str], rules: ReplicaRules) -> bool:
     """Places all pods of a replica, or none; returns whether there was room."""
     placed: list[tuple[str, Slots]] = []
     for _, slots in pods:
-        place = find_place(free, list(free), slots, on_node, rules)
+        place = room.take(slots, on_node, rules)
         if place is None:
             for node, taken in placed:
-                free[node].update(taken)
+                room.give(node, taken)
                 on_node[node] -= 1
             return False
         placed.append((place, slots))

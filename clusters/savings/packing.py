@@ -8,7 +8,7 @@ from dataclasses import replace
 from math import ceil
 
 from clusters.estate import GpuPod, WorkloadName
-from clusters.savings.arrangement import AlikeNodes, Arrangement, PackedNode, Slots, find_place
+from clusters.savings.arrangement import AlikeNodes, Arrangement, NodeRoom, PackedNode, Slots
 from clusters.savings.floors import ReplicaRules
 from clusters.savings.node_loss import count_after_loss, keeps_serving
 
@@ -46,16 +46,16 @@ def _arrange(kind: AlikeNodes, gone: frozenset[str], *, afresh: bool) -> Arrange
     for name in sorted(found.replicas):
         if not _leave(found, kind.rules[name], taken[name], held):
             return None
-    takers = [node.name for node in kind.nodes if node.takes_pods and node.name not in gone]
+    room = NodeRoom(found.free, [node.name for node in kind.nodes if node.takes_pods and node.name not in gone])
     by_size = sorted(found.replicas, key=lambda name: (-max(kind.sizes.get(name, {}).values(), default=0), name))
     for pod in sorted(kind.waiting, key=lambda pod: (-sum(pod.slots.values()), pod.namespace, pod.name)):
         taken_already = found.waiting.setdefault(pod.workload, Counter())
         on_node = found.on_node(pod.workload) + taken_already
-        place = find_place(found.free, takers, pod.slots, on_node, kind.rules[pod.workload])
+        place = room.take(pod.slots, on_node, kind.rules[pod.workload])
         if place is None:
             return None
         taken_already[place] += 1
-    are_enough = all(_settle(found, kind.rules[name], kind.sizes.get(name), takers) for name in by_size)
+    are_enough = all(_settle(found, kind.rules[name], kind.sizes.get(name), room) for name in by_size)
     return found if are_enough and keeps_serving(kind, found) else None
 
 
@@ -110,13 +110,13 @@ def _remove(
         found.free[pod.node].update(pod.slots)
 
 
-def _settle(found: Arrangement, rules: ReplicaRules, size: Slots | None, takers: Sequence[str]) -> bool:
+def _settle(found: Arrangement, rules: ReplicaRules, size: Slots | None, room: NodeRoom) -> bool:
     """Places replicas until enough stand, also with any one node lost."""
     while found.count(rules.name) < rules.least or found.survivors(rules.name) < rules.survivors:
         if not rules.is_movable or size is None or found.count(rules.name) >= rules.most:
             return False
         on_node = found.on_node(rules.name)
-        place = find_place(found.free, takers, size, on_node, rules)
+        place = room.take(size, on_node, rules)
         if place is None:
             return False
         found.replicas[rules.name][f"new-{found.added}"] = frozenset({place})
