@@ -11,6 +11,7 @@ from typing import Any
 from cli.estate_backtest import backtest_data, show_backtest
 from cli.estate_loads import reading_data, show_loads
 from cli.estate_savings import savings_data, show_savings
+from cli.estate_sharing import sharing_data, show_sharing
 from cli.money import cents_of, count_of, gpus_text, money
 from cli.output import OutputTable, plain
 from clusters.backtesting import Backtest
@@ -18,6 +19,7 @@ from clusters.bill import HOURS_A_MONTH, Bill, BillRow
 from clusters.estate import Autoscaler, ClusterWorkload, Estate, GpuNode, UnknownFigure
 from clusters.measuring import PrometheusReading
 from clusters.savings import Savings
+from clusters.sharing import SharingEstimate
 
 MOST_NAMED = 3  # of subjects in a sentence
 MOST_LINES = 40  # of sentences about what is unknown
@@ -33,6 +35,7 @@ class Assessment:
     reading: PrometheusReading | None = None  # without a Prometheus
     savings: Savings | None = None  # without a measured load
     backtest: Backtest | None = None  # unless it was asked for
+    sharing: SharingEstimate | None = None  # without a measured load
 
     @property
     def unknown(self) -> tuple[UnknownFigure, ...]:
@@ -59,6 +62,9 @@ def show(found: Assessment) -> None:
     if found.savings and estate.nodes:
         print()
         show_savings(bill, found.savings)
+    if found.sharing and estate.nodes:
+        print()
+        show_sharing(bill, found.sharing)
     if found.backtest and found.backtest.hours:
         print()
         show_backtest(found.backtest, bill.currency)
@@ -207,6 +213,7 @@ def as_data(found: Assessment) -> dict[str, Any]:
         **({"measured": reading_data(found.reading)} if found.reading else {}),
         **({"savings": savings_data(found.savings)} if found.savings else {}),
         **(backtest_data(found.backtest) if found.backtest else {}),
+        **({"sharing": sharing_data(found.sharing)} if found.sharing else {}),
     }  # fmt: skip
 
 

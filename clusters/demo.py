@@ -7,6 +7,8 @@ import json
 from importlib import resources
 
 from clusters.estate import WorkloadName
+from clusters.gpu_metrics import ACTIVITIES
+from clusters.gpu_use import MeasuredGpu
 from clusters.measured import MeasuredLoads, WorkloadSeries
 from clusters.objects import ClusterObjects, objects_of
 
@@ -20,11 +22,18 @@ def read_demo() -> tuple[ClusterObjects, str]:
     return objects_of(found["items"]), found["prices"]
 
 
-def read_demo_loads() -> MeasuredLoads:
-    """Returns a made-up week of the demo's workloads."""
+def read_demo_loads() -> tuple[MeasuredLoads, tuple[MeasuredGpu, ...]]:
+    """Returns a made-up week of the demo's workloads, and what their GPUs did in it."""
     packed = resources.files("clusters").joinpath("demo_load.json.gz").read_bytes()
     found = json.loads(gzip.decompress(packed))
-    return MeasuredLoads(
+    gpus = tuple(
+        MeasuredGpu(
+            each["device"], each["node"], tuple(WorkloadName(*name.split("/")) for name in each["holders"]),
+            each["pods"], each["memoryPeakGib"], each["activityMean"], each["activityP95"], ACTIVITIES[0][0],
+        )
+        for each in found["gpus"]
+    )  # fmt: skip
+    loads = MeasuredLoads(
         start=found["start"],
         step_seconds=found["stepSeconds"],
         steps=found["steps"],
@@ -41,3 +50,4 @@ def read_demo_loads() -> MeasuredLoads:
         },
         passing_gpus={node: tuple(row) for node, row in found["passingGpus"].items()},
     )
+    return loads, gpus

@@ -80,6 +80,7 @@ def run(args: argparse.Namespace) -> int:
     from clusters.price_list import read_examples
     from clusters.reading import read_estate
     from clusters.savings import find_savings
+    from clusters.sharing import estimate_sharing
 
     objects, given = _read(args)
     estate = read_estate(objects)
@@ -87,13 +88,14 @@ def run(args: argparse.Namespace) -> int:
     reading = _measure(args, estate, promises)
     prices = reading.node_prices if reading else None
     bill = draw_bill(estate, read_examples(), given, prices)
-    loads = read_demo_loads() if args.demo and not reading else reading and reading.loads
+    loads, gpus = (reading.loads, reading.gpus) if reading else read_demo_loads() if args.demo else (None, ())
     kept = {name: promise.latency for name, promise in promises.items() if promise.latency}
     savings = find_savings(estate, bill, loads, kept) if loads else None
     if args.backtest and not loads:
         raise Failed("--backtest is of loads that were measured: give --prometheus, or --demo")
     backtest = run_backtest(estate, bill, loads, kept, args.backtest) if loads and args.backtest else None
-    found = Assessment(estate, bill, reading, savings, backtest)
+    sharing = estimate_sharing(estate, bill, loads, savings.needs, gpus) if loads and savings else None
+    found = Assessment(estate, bill, reading, savings, backtest, sharing)
     if args.html:
         _write_page(args, found)
     if args.output == "text":

@@ -66,6 +66,11 @@ class Savings:
         return sum(node.nano_per_hour for node in self.nodes)
 
     @property
+    def needs(self) -> dict[WorkloadName, LoadNeed | str]:
+        """Returns what the load of each workload that is scaled needs, or why the data does not show it."""
+        return {each.workload: each.need for each in self.workloads}
+
+    @property
     def gpus_freed(self) -> Fraction:
         return sum((each.gpus_freed for each in self.workloads), NOTHING)
 

@@ -76,7 +76,7 @@ def draw_bounds(workload: ClusterWorkload, pods: Sequence[GpuPod], estate: Estat
     if obstacle := _find_lasting_obstacle(workload, pods, estate):
         return obstacle
     now, scaler = len({pod.replica for pod in pods if pod.node}), workload.autoscaler
-    floors = [(1, "the rule that one stays"), *_budget_floors(workload, now)]
+    floors = [(1, "the rule that one stays"), *budget_floors(workload, now)]
     if scaler:
         floors.append((scaler.least, f"minReplicas of {scaler.kind} {scaler.name}"))
     least, reason = max(floors, key=lambda floor: floor[0])
@@ -98,9 +98,8 @@ def find_unread(estate: Estate) -> str:
 
 def draw_rules(workload: ClusterWorkload, pods: Sequence[GpuPod], estate: Estate, need: LoadNeed | str) -> ReplicaRules:
     """Returns the rules of a workload; where anything is unclear, it stays as it is."""
-    now, obstacle = len({pod.replica for pod in pods if pod.node}), _find_obstacle(workload, pods, estate)
-    may_be_evicted = all(_allowed(budget, now * workload.pods_per_replica) for budget in workload.budgets)
-    is_movable = not obstacle and not workload.is_tied and workload.name.kind in MOVABLE and may_be_evicted
+    now, obstacle = len({pod.replica for pod in pods if pod.node}), find_obstacle(workload, pods, estate)
+    is_movable = not obstacle and may_move(workload, now)
     together = max(_per_node(pods).values(), default=0)
     scaler = workload.autoscaler
     if obstacle or isinstance(need, str):
@@ -119,7 +118,7 @@ def draw_rules(workload: ClusterWorkload, pods: Sequence[GpuPod], estate: Estate
     floors = [(need.peak_replicas, _peak_reason(need, now)), (1, "one stays")]
     if scaler:
         floors.append((scaler.least, f"minReplicas of {scaler.kind} {scaler.name}"))
-    floors += list(_budget_floors(workload, now))
+    floors += list(budget_floors(workload, now))
     wanted = max(count for count, _ in floors)
     least = min(wanted, most if is_movable else now)
     survivors_today = most - ceil(most * Fraction(together, now)) if now else 0
@@ -148,16 +147,27 @@ def _peak_reason(need: LoadNeed, now: int) -> str:
     return "its peak needs them"
 
 
-def _find_obstacle(workload: ClusterWorkload, pods: Sequence[GpuPod], estate: Estate) -> str:
-    """Returns why no replica of a workload may go or move; empty: nothing speaks against it."""
+def may_move(workload: ClusterWorkload, now: int) -> bool:
+    """Returns whether pods of a workload may end here and start elsewhere, if nothing else speaks against it."""
+    may_be_evicted = all(_allowed(budget, now * workload.pods_per_replica) for budget in workload.budgets)
+    return workload.name.kind in MOVABLE and not workload.is_tied and may_be_evicted
+
+
+def find_obstacle(workload: ClusterWorkload, pods: Sequence[GpuPod], estate: Estate, *, may_share: bool = False) -> str:
+    """Returns why no replica of a workload may go or move; empty: nothing speaks against it.
+
+    `may_share`: one that shares GPUs may.
+    """
     are_missing = workload.ready != workload.replicas or workload.running != workload.replicas or workload.waiting_pods
-    obstacle = _find_lasting_obstacle(workload, pods, estate)
+    obstacle = _find_lasting_obstacle(workload, pods, estate, may_share=may_share)
     if are_missing and not obstacle:
         return f"{workload.ready} of {workload.replicas} replicas are ready"
     return obstacle
 
 
-def _find_lasting_obstacle(workload: ClusterWorkload, pods: Sequence[GpuPod], estate: Estate) -> str:
+def _find_lasting_obstacle(
+    workload: ClusterWorkload, pods: Sequence[GpuPod], estate: Estate, *, may_share: bool = False
+) -> str:
     """Returns why a workload stays as it is, also once all its replicas are ready; empty: nothing says so."""
     if not workload.is_scalable or workload.name.kind not in MOVABLE + IN_ORDER:
         return f"a {workload.name.kind} is not scaled by replicas"
@@ -174,7 +184,7 @@ def _find_lasting_obstacle(workload: ClusterWorkload, pods: Sequence[GpuPod], es
         return "it stands on nodes that were not read"
     if len({class_key(estate, pod.node) for pod in pods}) > 1:
         return "it stands on several kinds of nodes"
-    if any(
+    if not may_share and any(
         slots.sharing in ("timeSlicing", "mps") and slots.resource in pod.slots
         for pod in pods
         for slots in estate.by_node[pod.node].offers
@@ -210,7 +220,7 @@ def _per_node(pods: Sequence[GpuPod]) -> dict[str, int]:
     return {node: len(replicas) for node, replicas in touched.items()}
 
 
-def _budget_floors(workload: ClusterWorkload, now: int) -> Iterator[tuple[int, str]]:
+def budget_floors(workload: ClusterWorkload, now: int) -> Iterator[tuple[int, str]]:
     """Gives the fewest replicas with which each budget lets a pod go, if it lets one go today."""
     size = workload.pods_per_replica
     for budget in workload.budgets:

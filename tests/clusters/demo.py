@@ -103,9 +103,10 @@ def _chat() -> Iterator[Item]:
 
 
 def _vision() -> Iterator[Item]:
-    for name, count in (("detector", 24), ("ocr", 12), ("tagger", 8)):
-        yield from deployment("vision", name, pod_spec(TRITON, 1), _places(2, count, 4))
-    yield autoscaler("vision", "detector", 12, 40)
+    for name, count, slo_ms in (("detector", 24, 120), ("ocr", 12, 300), ("tagger", 8, 80)):
+        promise = {"gpuwright.io/slo-p99-ms": str(slo_ms)}
+        yield from deployment("vision", name, pod_spec(TRITON, 1), _places(2, count, 4), annotations=promise)
+    yield autoscaler("vision", "detector", 3, 40)
     yield budget("vision", "detector", maxUnavailable=2)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from math import ceil, exp, pi, sin
 from pathlib import Path
 from random import Random
@@ -79,12 +79,44 @@ def recorded_load() -> dict[str, Any]:
         "vision/Deployment/detector": _series(
             5, lambda step: 700 * _day(step, peak_hour=12), lambda step, load: max(12, ceil(load / 27)), 60.0, 24.0
         ),
+        "vision/Deployment/ocr": _series(
+            6, lambda step: 90 * _day(step, peak_hour=11), lambda step, load: 12, 25.0, 61.0
+        ),
+        "vision/Deployment/tagger": _series(7, lambda step: 130 * _day(step), lambda step, load: 8, 60.0, 14.0),
     }  # fmt: skip
     nodes = [item["metadata"]["name"] for item in demo.items() if item["kind"] == "Node"]
     return {
         "start": START, "stepSeconds": STEP_SECONDS, "steps": STEPS, "workloads": workloads,
-        "passingGpus": {name: _passing(name) for name in nodes},
+        "passingGpus": {name: _passing(name) for name in nodes}, "gpus": list(_gpus()),
     }  # fmt: skip
+
+
+# Of each workload: its node, how many GPUs of it, the most memory of one in GiB, and how active they are on average.
+USES = (
+    (("shop/Deployment/ranker",), "1-0", 2, 7.4, 0.16), (("shop/Deployment/ranker",), "1-1", 2, 7.3, 0.17),
+    (("shop/Deployment/ranker",), "1-2", 1, 7.4, 0.16), (("shop/Deployment/ranker",), "1-3", 1, 7.4, 0.15),
+    (("shop/Deployment/embedder",), "1-0", 1, 3.1, 0.11), (("shop/Deployment/embedder",), "1-1", 1, 3.1, 0.12),
+    (("shop/Deployment/embedder",), "1-2", 1, 3.0, 0.11),
+    (("shop/Deployment/speech",), "1-2", 2, 9.8, 0.31), (("shop/Deployment/speech",), "1-3", 2, 9.8, 0.29),
+    (("chat/LeaderWorkerSet/llama-70b",), "4-0", 8, 36.2, 0.52),
+    (("chat/Deployment/mistral-7b-predictor",), "4-1", 3, 36.0, 0.44),
+    *(
+        (("vision/Deployment/detector", "vision/Deployment/ocr", "vision/Deployment/tagger"), f"2-{at}", 4, 8.6, 0.09)
+        for at in range(4)
+    ),
+)  # fmt: skip
+PODS_OF_SHARED_GPU = 3
+
+
+def _gpus() -> Iterator[dict[str, Any]]:
+    """What dcgm-exporter had of the GPUs that services hold."""
+    for holders, place, count, memory, active in USES:
+        for at in range(count):
+            yield {
+                "device": f"GPU-{place}-{holders[0].split('/')[-1]}-{at}", "node": f"ip-10-0-{place}.ec2.internal",
+                "holders": list(holders), "pods": PODS_OF_SHARED_GPU if len(holders) > 1 else 1,
+                "memoryPeakGib": memory, "activityMean": active, "activityP95": round(2.1 * active, 2),
+            }  # fmt: skip
 
 
 def _passing(node: str) -> list[float]:

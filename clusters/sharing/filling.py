@@ -1,0 +1,66 @@
+"""How much of a kind of nodes is kept for what sharers need, all together: at least, and at most."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import ceil, sqrt
+
+from clusters.gpu_use import UseInterval
+from clusters.sharing.demand import ShareDemand
+from clusters.sharing.rooms import OpenKind, keep_for_loss, order_nodes
+
+COMMON_SHARE = 0.1  # of all demands together: what is wrong for one workload may be wrong for all
+ROUNDING = 1e-9
+
+
+def keep_nodes(kind: OpenKind, demands: Sequence[ShareDemand]) -> UseInterval:
+    """Returns what stays to be paid for nodes, at least and at most, in billionths an hour."""
+    gpus, memory = _add_up(demands), _add_up_memory(kind, demands)
+    low, high = max(gpus.low, memory.low), max(gpus.high, memory.high)
+    return UseInterval(_price(kind, low), _price(kind, max(low, high)))
+
+
+def _add_up(demands: Iterable[ShareDemand]) -> UseInterval:
+    """Adds demands up. Where they are likely in the middle, they are not all high, or all low, at once."""
+    low = high = likely = below = above = 0.0
+    for demand in demands:
+        if demand.likely_gpus is None:
+            low, high = low + demand.gpus.low, high + demand.gpus.high
+            continue
+        likely += demand.likely_gpus
+        below += (demand.likely_gpus - demand.gpus.low) ** 2
+        above += (demand.gpus.high - demand.likely_gpus) ** 2
+    common = COMMON_SHARE * likely
+    return UseInterval(low + max(0.0, likely - sqrt(below) - common), high + likely + sqrt(above) + common)
+
+
+def _add_up_memory(kind: OpenKind, demands: Sequence[ShareDemand]) -> UseInterval:
+    """Returns how many GPUs the memory of the replicas that must stay fills."""
+    low = high = 0.0
+    for sharer, demand in zip(kind.sharers, demands, strict=True):
+        low, high = low + sharer.least * demand.memory_gib.low, high + sharer.least * demand.memory_gib.high
+    return UseInterval(low / kind.memory_gib, high / kind.memory_gib) if kind.memory_gib else UseInterval(0.0, 0.0)
+
+
+def _price(kind: OpenKind, gpus: float) -> int:
+    """Returns what the nodes cost that stay if so many of their GPUs are in use."""
+    apart = max((sharer.least if sharer.is_apart else 1 for sharer in kind.sharers), default=0)
+    least = max((sharer.least for sharer in kind.sharers), default=0)  # replicas of one model have a GPU each
+    most = sum(node.gpus for node in kind.nodes)
+    rest, used = max(least, ceil(min(gpus, float(most)) - ROUNDING)), dict[str, int]()
+    for node in order_nodes(kind.nodes):
+        if rest <= 0 and len(used) >= apart:
+            break
+        used[node.name] = max(1, min(node.gpus, rest))
+        rest -= node.gpus
+    kept = keep_for_loss(kind, _level(used))
+    return sum(node.nano_per_hour for node in kind.nodes if node.name in kept)
+
+
+def _level(used: Mapping[str, int]) -> dict[str, int]:
+    """Returns the same number of GPUs in use, as evenly as whole GPUs allow: the least that a node's loss takes."""
+    total, left, found = sum(used.values()), len(used), {}
+    for name in sorted(used, key=lambda name: used[name]):
+        found[name] = min(used[name], total // left)
+        total, left = total - found[name], left - 1
+    return found
