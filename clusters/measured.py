@@ -66,6 +66,8 @@ class MeasuredLoads:
     workloads: Mapping[WorkloadName, WorkloadSeries]
     # by node: GPUs that pods held which nothing scales, as of jobs and notebooks; all nodes, or those that are known
     passing_gpus: Mapping[str, MeasuredSeries] = field(default_factory=dict)
+    # by node with GPUs, the share of the step for which it stood, of those that are gone as well; empty: unknown
+    standing_nodes: Mapping[str, MeasuredSeries] = field(default_factory=dict)
     unknown: tuple[UnknownFigure, ...] = field(default=())
 
     def __post_init__(self) -> None:
@@ -79,6 +81,6 @@ class MeasuredLoads:
             ):  # fmt: skip
                 if series and len(series) != self.steps:
                     raise ValueError(f"a series of {name} has {len(series)} steps of {self.steps}")
-        for node, held in self.passing_gpus.items():
+        for node, held in (*self.passing_gpus.items(), *self.standing_nodes.items()):
             if len(held) != self.steps:
                 raise ValueError(f"the series of node {node} has {len(held)} steps of {self.steps}")

@@ -34,6 +34,9 @@ UNSCALED = 'max by (namespace, pod) (kube_pod_owner{owner_kind!~"ReplicaSet|Stat
 ALIVE = 'max by (namespace, pod) (kube_pod_status_phase{phase=~"Pending|Running"} == 1)'
 JOINED = "* on (namespace, pod) group_left ()"
 PASSING = f"max_over_time((sum by (node) ({HOLDS} {JOINED} {UNSCALED} {JOINED} {ALIVE}))[{WINDOW}:{PEAK_STEP}])"
+STANDING = (
+    f'max_over_time((max by (node) (kube_node_status_capacity{{resource=~"nvidia_com_.*"}}))[{WINDOW}:{PEAK_STEP}])'
+)
 ROUNDING = 1e-6  # of what Prometheus computes
 WHOLE_SHARE = 0.9  # of the steps
 SUBJECT = "Prometheus"
@@ -66,8 +69,8 @@ def measure(
     reader = _Reader(source, ends, now, seconds, unknown)
     found = reader.loads(estate, percentiles)
     gpus, problems = read_gpus(estate, reader.samples, f"{seconds:.0f}s")
-    passing = reader.passing_gpus(estate)
-    loads = MeasuredLoads(round(ends[0]) - STEP_SECONDS, STEP_SECONDS, len(ends), SUBJECT, found, passing)
+    passing, standing = reader.passing_gpus(estate), reader.standing_nodes()
+    loads = MeasuredLoads(round(ends[0]) - STEP_SECONDS, STEP_SECONDS, len(ends), SUBJECT, found, passing, standing)
     return PrometheusReading(loads, gpus, uses_of(estate, gpus), reader.node_prices(), (*unknown, *problems))
 
 
@@ -225,6 +228,17 @@ class _Reader:
                     for end, seen in zip(self._ends, is_seen, strict=True)
                 )
         return held
+
+    def standing_nodes(self) -> dict[str, MeasuredSeries]:
+        """Returns of each node with GPUs for how much of each step it stood; without kube-state-metrics it is a gap."""
+        found = self._read_by_label(STANDING, "node")
+        moments = [round(end) for end in self._ends]
+        seen = {moment for values in found.values() for moment in values}
+        return {
+            node: tuple(min(1.0, values.get(moment, 0.0)) if moment in seen else None for moment in moments)
+            for node, values in found.items()
+            if node
+        }
 
     def node_prices(self) -> dict[str, int]:
         """Returns OpenCost's price of each node, in billionths an hour."""

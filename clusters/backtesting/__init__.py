@@ -6,7 +6,7 @@ through it; whatever is not decided stays as it is now.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from clusters.backtesting.decisions import DecidedReplicas, first_decision, replay_decisions
@@ -126,6 +126,12 @@ class _Replay:
         kinds = draw_kinds(estate, bill.nodes, rules, measured.passing_gpus)
         self._uses = [NodeUse(kind, frozenset(decided)) for kind in kinds]
         self._rest = sum(row.nano_per_hour for row in bill.rows if row.kind == "notRunning")
+        committed = {node.node for node in bill.nodes if node.is_committed}
+        self._stood = {
+            node.name: measured.standing_nodes[node.name]
+            for node in estate.nodes
+            if node.name in measured.standing_nodes and node.name not in committed
+        }
         self._needed: dict[WorkloadName, list[int | None]] = {}
         for name in decided:
             need = needs[name]
@@ -163,7 +169,16 @@ class _Replay:
             use.settle({name: target for name, target in targets.items() if name in use.workloads})
             for name in use.workloads & serving.keys():
                 serving[name][step] = min(serving[name][step], use.count(name))
-        return self._rest + sum(use.nano_per_hour() for use in self._uses)
+        absent = frozenset(name for name, stood in self._stood.items() if stood[step] == 0)
+        return self._rest + sum(use.nano_per_hour(absent) for use in self._uses)
+
+    def _paid(self, step: int) -> int:
+        """Returns what was paid an hour for the nodes of now, as long as each stood, and for what is committed."""
+        prices = {node.node: node.nano_per_hour or 0 for node in self._bill.nodes}
+        shares = ((name, stood[step]) for name, stood in self._stood.items())
+        return self._bill.nano_per_hour - sum(
+            round(prices[name] * (1 - share)) for name, share in shares if share is not None
+        )
 
     def _then(self) -> dict[WorkloadName, Sequence[float | None]]:
         return {name: self._measured.workloads[name].ready_replicas for name in self._decided}
@@ -193,16 +208,26 @@ class _Replay:
         return BacktestHour(
             start=self._measured.start + steps.start * seconds,
             seconds=len(steps) * seconds,
-            paid_nano=self._bill.nano_per_hour,
+            paid_nano=sum(self._paid(step) for step in steps) // len(steps),
             planned_nano=sum(planned[step] for step in steps) // len(steps),
             least_nano=bound_nano_per_hour(
-                self._estate, self._bill, self._rules, needs, len(steps), is_type_kept=True
+                self._stood_through(steps), self._bill, self._rules, needs, len(steps), is_type_kept=True
             ),
             judged=sum((found[step] for found in judged.values() for step in steps), NOTHING_JUDGED),
             judged_then=sum((found[step] for found in judged_then.values() for step in steps), NOTHING_JUDGED),
-            changes=sum(bool(found.changes[step]) for found in self._decided.values() for step in steps),
+            changes=sum(count_changes(found.decided, steps) for found in self._decided.values()),
             changes_then=sum(count_changes(found, steps) for found in self._then().values()),
         )  # fmt: skip
+
+    def _stood_through(self, steps: range) -> Estate:
+        """Returns the estate without what stays as it is on nodes that did not stand in all of these steps."""
+        absent = {name for name, stood in self._stood.items() if any((stood[step] or 0) < 1 for step in steps)}
+        if not absent:
+            return self._estate
+        fixed = {name for name, need in self._needs.items() if isinstance(need, str)}
+        fixed |= {each.name for each in self._estate.workloads if not each.is_scalable}
+        pods = (pod for pod in self._estate.pods if pod.node not in absent or pod.workload not in fixed)
+        return replace(self._estate, pods=tuple(pods))
 
     def _workload(
         self,
@@ -222,18 +247,29 @@ class _Replay:
             mean_then=sum(ready) / len(ready) if ready else 0.0,
             mean_decided=sum(counts) / len(counts),
             most_decided=max(counts),
-            changes=sum(map(bool, found.changes[first:])),
+            changes=count_changes(found.decided, range(first, self._measured.steps)),
             judged=sum(judged[name][first:], NOTHING_JUDGED),
             judged_then=sum(judged_then[name][first:], NOTHING_JUDGED),
             last_reason=found.decisions[-1].reason,
         )
 
-    def _unknown(self, hours: Sequence[BacktestHour]) -> list[UnknownFigure]:
+    def _unknown(self, hours: Sequence[BacktestHour]) -> Iterator[UnknownFigure]:
         subject = "the backtest"
         if not hours:
-            return [UnknownFigure(subject, "a day or less was measured, and its first day is what it learns from",
-                                  "ask for more with --backtest")]  # fmt: skip
-        return []
+            reason = "a day or less was measured, and its first day is what it learns from"
+            yield UnknownFigure(subject, reason, "ask for more with --backtest")
+        elif not self._measured.standing_nodes:
+            reason = "when nodes stood was not measured, so those of now count as paid all the time"
+            yield UnknownFigure(subject, reason, "let Prometheus scrape kube-state-metrics")
+        elif gone := self._measured.standing_nodes.keys() - self._estate.by_node.keys():
+            reason = f"nodes with GPUs that stood and are gone are not in what was paid: {len(gone)}"
+            yield UnknownFigure(subject, reason, "no price is known of them")
+        for name in self._decided:
+            known = sum(each is not None for each in self._needed[name])
+            if hours and known < len(self._needed[name]):
+                share = 100 * known / len(self._needed[name])
+                reason = f"its load is known for {share:.0f} % of the steps; others count for nothing"
+                yield UnknownFigure(f"the backtest of {name}", reason, "let Prometheus scrape its servers all the time")
 
 
 def count_changes(counts: Sequence[float | None], steps: range) -> int:

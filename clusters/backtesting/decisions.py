@@ -25,13 +25,6 @@ class DecidedReplicas:
     held: tuple[int, ...]  # what goes is paid for as long as a replica takes to start
     decisions: tuple[ReplicaDecision, ...]  # from the first that was one
 
-    @property
-    def changes(self) -> list[int]:
-        """Returns for each step by how many replicas the decision differs from that before it."""
-        return [
-            0, *(abs(after - before) for before, after in zip(self.decided, self.decided[1:], strict=False))
-        ]  # fmt: skip
-
 
 def first_decision(step_seconds: int) -> int:
     """Returns the step at whose beginning enough was measured to decide."""

@@ -33,7 +33,7 @@ class NodeUse:
     def __init__(self, kind: AlikeNodes, decided: frozenset[WorkloadName]) -> None:
         self._nodes = {node.name: node for node in kind.nodes}
         self._free = {node.name: Counter(node.slots) for node in kind.nodes}
-        self._rules = dict(kind.rules)
+        self._rules, self._decided = dict(kind.rules), decided
         self._own_limits = {name: rule.most_per_node for name, rule in kind.rules.items()}
         self._fixed: Counter[str] = Counter()  # pods that stay where they are
         self._here: dict[str, set[Replica]] = defaultdict(set)
@@ -65,9 +65,17 @@ class NodeUse:
     def count(self, name: WorkloadName) -> int:
         return len(self._replicas[name])
 
-    def nano_per_hour(self) -> int:
-        """Returns what the nodes cost that are needed, or paid anyway."""
-        return sum(node.nano_per_hour for node in self._nodes.values() if self._is_paid(node))
+    def nano_per_hour(self, absent: frozenset[str]) -> int:
+        """Returns what the nodes cost that are needed, or paid anyway.
+
+        Of nodes that were absent only those count that replicas need whose number is decided.
+        """
+        return sum(
+            node.nano_per_hour
+            for node in self._nodes.values()
+            if self._is_paid(node)
+            and (node.name not in absent or any(name in self._decided for name, _ in self._here[node.name]))
+        )
 
     def settle(self, targets: Mapping[WorkloadName, ReplicaTarget]) -> None:
         """Removes and adds replicas until as many stand as are wanted, or no more finds room."""

@@ -6,7 +6,7 @@ import json
 import math
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -83,8 +83,20 @@ def past(estate: Estate, start: float) -> Iterator[PastSeries]:
         yield PastSeries("istio_requests_total", quick, counting(500.0, start))
         yield from buckets("istio_request_duration_milliseconds", quick, 500.0, {"5": 1.0, "10": 1.0})
     yield from _jobs(start)
+    for name, begins, ends in (
+        ("n1", start, math.inf),
+        ("n3", start + 2.5 * HOUR, math.inf),
+        ("old", start, start + 2 * HOUR),
+    ):
+        labels = {"node": name, "resource": "nvidia_com_gpu", "unit": "integer"}
+        yield PastSeries("kube_node_status_capacity", labels, _between(begins, ends))
+    yield PastSeries("kube_node_status_capacity", {"node": "cpu", "resource": "cpu", "unit": "core"}, steady(64.0))
     yield from _gpus(estate)
     yield PastSeries("node_total_hourly_cost", {"node": "n1", "instance": "n1"}, steady(9.25))
+
+
+def _between(begins: float, ends: float) -> Callable[[float], float | None]:
+    return lambda at: 4.0 if begins <= at <= ends else None
 
 
 def _jobs(start: float) -> Iterator[PastSeries]:
@@ -193,6 +205,16 @@ def test_gpus_that_jobs_held_are_known_by_node_and_step(measured: tuple[Promethe
     assert held["n1"] == held["n3"] == (0.0,) * 12  # what a Deployment holds does not pass
     assert held["n2"][0] == pytest.approx(0.1)  # a slot of ten
     assert held["n2"][-1] == 0
+
+
+def test_nodes_are_known_while_they_stood_those_that_are_gone_too(measured: tuple[PrometheusReading, str]) -> None:
+    found = measured[0].loads.standing_nodes
+    stood = {name: [share or 0.0 for share in shares] for name, shares in found.items()}
+    assert stood.keys() == {"n1", "n3", "old"}
+    assert min(stood["n1"][1:]) > 0.9
+    assert stood["n3"][0] == stood["old"][-1] == 0
+    assert 0.9 < stood["n3"][-1] <= 1
+    assert 0.9 < stood["old"][1] <= 1
 
 
 def test_prices_of_opencost_are_those_of_nodes(measured: tuple[PrometheusReading, str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import ceil
 from random import Random
@@ -11,10 +11,10 @@ import pytest
 
 from clusters.backtesting import Backtest, run_backtest
 from clusters.backtesting.decisions import first_decision, replay_decisions
-from clusters.measured import LatencyPromise, MeasuredLoads, WorkloadSeries
+from clusters.measured import LatencyPromise, MeasuredLoads, MeasuredSeries, WorkloadSeries
 from clusters.savings.floors import ReplicaBounds, draw_bounds
 from tests.clusters.backtesting.truth import TrueWorkload, cheapest, draw_workload, simulate
-from tests.clusters.made_up import Item, autoscaler, leader_worker_set, node, pod_spec
+from tests.clusters.made_up import Item, autoscaler, leader_worker_set, node, pod, pod_spec
 from tests.clusters.savings.fleets import STEP_SECONDS, assessed, named, nodes, served
 
 DAY_STEPS = 96
@@ -34,12 +34,19 @@ def measured(workload: TrueWorkload) -> WorkloadSeries:
     )
 
 
-def backtest(items: Sequence[Item], loads: dict[str, WorkloadSeries], prices: str, seconds: float = WHOLE) -> Backtest:
+def backtest(
+    items: Sequence[Item],
+    loads: dict[str, WorkloadSeries],
+    prices: str,
+    seconds: float = WHOLE,
+    standing: Mapping[str, MeasuredSeries] | None = None,
+) -> Backtest:
     estate, bill = assessed(items, prices)
     steps = max(len(series.rates_per_second) for series in loads.values())
     passing = {each.name: (0.0,) * steps for each in estate.nodes}
     found = MeasuredLoads(
-        0.0, STEP_SECONDS, steps, "test", {named(name): each for name, each in loads.items()}, passing
+        0.0, STEP_SECONDS, steps, "test", {named(name): each for name, each in loads.items()}, passing,
+        standing or {},
     )  # fmt: skip
     return run_backtest(estate, bill, found, {each.name: PROMISE for each in estate.workloads}, seconds)
 
@@ -167,6 +174,33 @@ def test_a_shorter_time_shows_its_last_hours_and_what_stood_until_then_stands() 
     found = backtest(items, {"a": falling(6, 2)}, HOURLY, 3 * 3600)
     assert hourly(found) == [22.5, 20.0, 20.0]
     assert found.hours[0].start == (DAY_STEPS + 36) * STEP_SECONDS
+
+
+def test_a_node_is_paid_for_as_long_as_it_stood_and_one_that_is_gone_is_named() -> None:
+    items = [*nodes(4, 2), *served("a", ["n0", "n0", "n1", "n1", "n2", "n2"])]
+    items.append(pod("shop", "notebook", pod_spec("image:1", 1), "n3"))
+    always = (1.0,) * (DAY_STEPS + 48)
+    late = tuple(0.0 if step < DAY_STEPS + 5 else 0.5 if step == DAY_STEPS + 5 else 1.0 for step in range(len(always)))
+    standing = {"n0": always, "n1": always, "n2": always, "n3": late, "old": late}
+    found = backtest(items, {"a": falling(6, 2)}, HOURLY, standing=standing)
+    assert [hour.paid_nano / 1e9 for hour in found.hours[:3]] == [30.0, 30 + 10 * 2.5 / 4, 40.0]
+    assert hourly(found)[:3] == [22.5, 20 + 10 * 3 / 4, 30.0]  # what stays as it is keeps its node once it stands
+    assert all(hour.paid_nano - hour.planned_nano <= hour.limit_nano for hour in found.hours)
+    assert "nodes with GPUs that stood and are gone are not in what was paid: 1" in str(found.unknown[0])
+    unknown = backtest(items, {"a": falling(6, 2)}, HOURLY)
+    assert [hour.paid_nano / 1e9 for hour in unknown.hours[:3]] == [40.0] * 3
+    assert "those of now count as paid all the time" in str(unknown.unknown[0])
+
+
+def test_gaps_in_a_load_keep_the_number_and_are_said() -> None:
+    whole = falling(6, 2)
+    gap = DAY_STEPS - 1, DAY_STEPS + 7
+    rates = tuple(None if gap[0] <= step < gap[1] else rate for step, rate in enumerate(whole.rates_per_second))
+    items = [*nodes(3, 2), *served("a", ["n0", "n0", "n1", "n1", "n2", "n2"])]
+    found = backtest(items, {"a": replace(whole, rates_per_second=rates)}, HOURLY)
+    assert hourly(found)[:4] == [30.0, 30.0, 25.0, 20.0]  # two hours are not known; then half an hour must be calm
+    assert [hour.judged.attainment for hour in found.hours[:3]] == [None, 1.0, 1.0]
+    assert "its load is known for 94 % of the steps" in str(found.unknown[-1])
 
 
 def test_groups_of_several_pods_come_and_go_as_one_the_last_first() -> None:
