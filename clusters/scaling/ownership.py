@@ -145,11 +145,9 @@ def _hpa(found: KubeObject) -> str:
 def _keda(found: KubeObject) -> str:
     annotations = read_mapping(found, "metadata", "annotations")
     name = f"KEDA's ScaledObject {namespace_of(found)}/{name_of(found)}"
-    kept = annotations.get(PAUSED_REPLICAS)
-    if kept not in (None, ""):
-        return (
-            f"{name} is paused at {kept} replicas and keeps them; replace {PAUSED_REPLICAS} by {PAUSED}, or delete it"
-        )
+    if PAUSED_REPLICAS in annotations:
+        kept = f"{name} is paused at {annotations[PAUSED_REPLICAS]} replicas and keeps them"
+        return f"{kept}; replace {PAUSED_REPLICAS} by {PAUSED}, or delete it"
     if str(annotations.get(PAUSED, "")).lower() in ("true", "1", "t"):
         return ""  # KEDA has deleted its HPA and writes nothing
     return (

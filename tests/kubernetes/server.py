@@ -67,7 +67,7 @@ class ApiServer:
         self._launch(
             need_kubernetes("kube-controller-manager"), f"--kubeconfig={self.admin}", "--leader-elect=false",
             "--secure-port=0", f"--service-account-private-key-file={self._files.key}",
-            f"--controllers={','.join(CONTROLLERS)}",
+            f"--controllers={','.join(CONTROLLERS)}", "--horizontal-pod-autoscaler-sync-period=1s",
         )  # fmt: skip
 
     def forget_history(self) -> None:

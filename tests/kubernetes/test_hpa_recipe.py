@@ -1,0 +1,98 @@
+"""An HPA of Kubernetes' own controller follows the desired replicas of `gpuwright scaler`, with a tolerance of 0."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from app.store.plans.scale_rows import ScaleState
+from tests.clusters.history import prometheus_with
+from tests.kubernetes.metrics_adapter import serving_metrics
+from tests.kubernetes.scaled import ScalingServer, adopted_deployment
+from tests.kubernetes.scalers import scaled_place
+from tests.support.forked import ROOT
+from tests.support.patience import until
+
+pytestmark = pytest.mark.slow
+
+
+def recipe(kind: str, name: str) -> dict[str, Any]:
+    """Returns the object of that kind that the page shows, for a workload of another name."""
+    page = (ROOT / "docs" / "scale.md").read_text().replace("ranker", name)
+    blocks = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    [found] = [item for block in blocks for item in yaml.safe_load_all(block) if item and item.get("kind") == kind]
+    assert isinstance(found, dict)
+    return found
+
+
+def make_as_keda(scaled: dict[str, Any]) -> dict[str, Any]:
+    """Returns the HPA that KEDA makes of a ScaledObject with one trigger, by its documentation."""
+    name, spec = scaled["metadata"]["name"], scaled["spec"]
+    [trigger] = spec["triggers"]
+    metric = {"name": "s0-prometheus", "selector": {"matchLabels": {"scaledobject.keda.sh/name": name}}}
+    target = {"type": "AverageValue", "averageValue": trigger["metadata"]["threshold"]}
+    return {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": f"keda-hpa-{name}"},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", **spec["scaleTargetRef"]},
+            "minReplicas": spec["minReplicaCount"],
+            "maxReplicas": spec["maxReplicaCount"],
+            "metrics": [{"type": "External", "external": {"metric": metric, "target": target}}],
+            "behavior": spec["advanced"]["horizontalPodAutoscalerConfig"]["behavior"],
+        },
+    }
+
+
+@pytest.fixture(scope="module")
+def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """One that has seen nothing."""
+    now = time.time()
+    with prometheus_with([], tmp_path_factory.mktemp("prometheus"), now - 60, now) as url:
+        yield url
+
+
+def test_twelve_become_thirteen_by_the_recipes_for_hpa_and_keda_and_not_without_their_tolerance(
+    scaling_server: ScalingServer, database_url: str, prometheus: str, tmp_path: Path
+) -> None:
+    scaling_server.server.start_controllers()
+    hpas = [recipe("HorizontalPodAutoscaler", "ranker"), make_as_keda(recipe("ScaledObject", "tagger"))]
+    with scaled_place(scaling_server, database_url, prometheus, tmp_path) as place:
+        names = ("ranker", "tagger")
+        place.put(*(adopted_deployment(name, 12, mode="advisory", min_replicas="13") for name in names))
+        scaler = place.start()
+        until(lambda: set(place.rows()) == set(names), scaler.lines)
+        until(lambda: scaler.gauge() == dict.fromkeys(names, 13.0), scaler.lines)
+
+        def read(what: str) -> dict[str, Any]:
+            found: dict[str, Any] = scaling_server.cluster.read("-n", place.namespace, "get", what)["status"]
+            return found
+
+        def has_read(hpa: dict[str, Any]) -> bool:
+            """Returns whether the HPA's controller has seen 13 for 12 replicas."""
+            [metric] = read(f"hpa/{hpa['metadata']['name']}").get("currentMetrics") or [{}]
+            return bool(metric.get("external", {}).get("current", {}).get("averageValue") == "1084m")
+
+        with serving_metrics(scaling_server.cluster, tmp_path, scaler.metrics) as adapter:
+            until(lambda: all(read(f"deployment/{name}").get("replicas") == 12 for name in names), "pods")
+            for hpa in hpas:
+                hpa["metadata"]["namespace"] = place.namespace
+                place.server.put(place.namespace, {**hpa, "spec": {**hpa["spec"], "behavior": {}}})
+            until(lambda: all(map(has_read, hpas)), "the HPAs have read their metric")
+            before = adapter.asked
+            until(lambda: adapter.asked >= before + 6, "three more rounds of the HPAs' controller")
+            assert [place.replicas(name) for name in names] == [12, 12]  # 13 is within a tenth of 12
+            until(lambda: {row.state for row in place.rows().values()} == {ScaleState.HELD}, "the HPAs own them")
+            assert all(row.hold.startswith("HPA ") for row in place.rows().values())
+            assert scaler.gauge() == dict.fromkeys(names, 13.0)
+
+            for hpa in hpas:
+                scaling_server.cluster.kubectl("replace", "-f", "-", given=hpa)
+            until(lambda: [place.replicas(name) for name in names] == [13, 13], "thirteen of both")
