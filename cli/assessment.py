@@ -9,11 +9,11 @@ from fractions import Fraction
 from typing import Any
 
 from cli.estate_backtest import backtest_data, show_backtest
-from cli.estate_loads import reading_data, show_loads
+from cli.estate_loads import reading_data, write_loads
 from cli.estate_savings import savings_data, show_savings
 from cli.estate_sharing import sharing_data, show_sharing
 from cli.money import cents_of, count_of, gpus_text, money
-from cli.output import OutputTable, plain
+from cli.output import TableText, plain
 from clusters.backtesting import Backtest
 from clusters.bill import HOURS_A_MONTH, Bill, BillRow
 from clusters.estate import Autoscaler, ClusterWorkload, Estate, GpuNode, UnknownFigure
@@ -51,14 +51,14 @@ def show(found: Assessment) -> None:
     if not estate.nodes:
         print("No node of this cluster shows GPUs.")
     else:
-        print(plain(_summary(estate, bill)))
+        print(plain(summarize_bill(estate, bill)))
         print()
-        _show_rows(estate, bill)
+        write_rows(estate, bill).show()
         print()
-        _show_machines(estate, bill)
+        write_machines(estate, bill).show()
     if found.reading and (found.reading.loads.workloads or found.reading.uses):
         print()
-        show_loads(estate, found.reading)
+        write_loads(estate, found.reading).show()
     if found.savings and estate.nodes:
         print()
         show_savings(bill, found.savings)
@@ -68,7 +68,7 @@ def show(found: Assessment) -> None:
     if found.backtest and found.backtest.hours:
         print()
         show_backtest(found.backtest, bill.currency)
-    unknown = list(_sentences(found.unknown))
+    unknown = list(join_unknown(found.unknown))
     if unknown:
         print("\nWhat is not known:")
         for line in unknown[:MOST_LINES]:
@@ -77,7 +77,7 @@ def show(found: Assessment) -> None:
             print(f"- and {len(unknown) - MOST_LINES} more: -o json has all")
 
 
-def _summary(estate: Estate, bill: Bill) -> str:
+def summarize_bill(estate: Estate, bill: Bill) -> str:
     gpus, unpriced = sum(node.gpus for node in estate.nodes), sum(row.unpriced_gpus for row in bill.rows)
     month = f"{money(bill.nano_per_hour * HOURS_A_MONTH)} a month of {HOURS_A_MONTH} hours"
     text = f"Paid now: {money(bill.nano_per_hour)} {bill.currency} an hour, {month},"
@@ -85,12 +85,12 @@ def _summary(estate: Estate, bill: Bill) -> str:
     return text + (f", without the price of {gpus_text(unpriced)} of them." if unpriced else ".")
 
 
-def _show_rows(estate: Estate, bill: Bill) -> None:
+def write_rows(estate: Estate, bill: Bill) -> TableText:
+    """Returns who holds what, and what is paid for it."""
     workloads = {each.name: each for each in estate.workloads}
     order = sorted(bill.rows, key=lambda row: (row.kind != "workload", -row.nano_per_hour, row.label))
     cents = list(cents_of([row.nano_per_hour for row in order]))
-    table = OutputTable(("WORKLOAD", "GPUS", "REPLICAS", "SCALED BY", "AN HOUR", "SHARE"))
-    lines = []
+    lines: list[tuple[str, ...]] = []
     for row, amount in zip(order, cents, strict=True):
         workload = workloads[row.workload] if row.workload else None
         lines.append(
@@ -106,7 +106,7 @@ def _show_rows(estate: Estate, bill: Bill) -> None:
     lines.append(
         ("all", gpus_text(sum((row.gpus for row in order), Fraction(0))), "", "", f"{sum(cents) / 100:,.2f}", "")
     )
-    table.rows(lines)
+    return TableText(("WORKLOAD", "GPUS", "REPLICAS", "SCALED BY", "AN HOUR", "SHARE"), lines)
 
 
 def _amount(row: BillRow, cents: int) -> str:
@@ -135,15 +135,16 @@ def autoscaler_text(scaler: Autoscaler) -> str:
     return f"{name} {scaler.least}..{scaler.most}" + (", paused" if scaler.is_paused else "")
 
 
-def _show_machines(estate: Estate, bill: Bill) -> None:
+def write_machines(estate: Estate, bill: Bill) -> TableText:
+    """Returns the nodes that are alike, what they cost, and where that is from."""
     groups: dict[tuple[str, ...], list[tuple[GpuNode, int | None]]] = defaultdict(list)
     for node, price in zip(estate.nodes, bill.nodes, strict=True):
         place = ", ".join(filter(None, (node.region, PURCHASE_WORDS[node.purchase])))
         each = "unknown" if price.nano_per_hour is None else money(price.nano_per_hour)
         key = (node.instance_type, f"{node.gpus} {node.product}", _sharing(node), place, each, price.source)
         groups[key].append((node, price.nano_per_hour))
-    table = OutputTable(("NODES", "MACHINE", "GPUS", "SHARED", "PAID", "EACH AN HOUR", "PRICE FROM"))
-    table.rows((str(len(members)), *key) for key, members in sorted(groups.items()))
+    headings = ("NODES", "MACHINE", "GPUS", "SHARED", "PAID", "EACH AN HOUR", "PRICE FROM")
+    return TableText(headings, [(str(len(members)), *key) for key, members in sorted(groups.items())])
 
 
 PURCHASE_WORDS = {"": "", "owned": "owned", "reserved": "reserved", "onDemand": "on demand", "spot": "spot"}
@@ -156,7 +157,7 @@ def _sharing(node: GpuNode) -> str:
     )  # fmt: skip
 
 
-def _sentences(unknown: Iterable[UnknownFigure]) -> Iterator[str]:
+def join_unknown(unknown: Iterable[UnknownFigure]) -> Iterator[str]:
     """Joins figures that are missing for the same reason."""
     alike: dict[tuple[str, str], list[str]] = defaultdict(list)
     for figure in unknown:

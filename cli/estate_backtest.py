@@ -10,16 +10,16 @@ from typing import Any
 
 from app.manifests.prices import NANO
 from cli.money import count_of, money
-from cli.output import OutputTable, number, plain
+from cli.output import TableText, number
 from clusters.backtesting import HOUR_SECONDS, Backtest, BacktestHour
 from clusters.backtesting.judging import JudgedRequests
 
 MOST_HOURS = 48  # shown as rows; more are shown by day
 TAKEN_FOR_GRANTED = (
-    "the nodes of now stood all the time; what is not decided stays as it is now",
-    "an added replica serves after 10 minutes; one that goes is paid for 10 minutes more, and then empty nodes end",
-    "nodes are added like those that are paid by the hour; pods of Deployments move where that empties a node",
-    "replicas are enough where each has been seen to serve as much within its SLO, at any time of the range",
+    "prices are those of now; what is not decided stays as it is now;",
+    "an added replica serves after 10 minutes; one that goes is paid for 10 minutes more, and then empty nodes end;",
+    "nodes are added like those that are paid by the hour; pods of Deployments move where that empties a node;",
+    "replicas are enough where each has been seen to serve as much within its SLO, at any time of the range.",
 )
 
 
@@ -65,7 +65,7 @@ def sum_up(label: str, hours: Sequence[BacktestHour]) -> BacktestRow:
     )
 
 
-def summarize(found: Backtest, currency: str) -> Iterator[str]:
+def summarize_backtest(found: Backtest, currency: str) -> Iterator[str]:
     """Gives what all hours come to, as sentences."""
     whole = sum_up("all", found.hours)
     change = whole.paid_nano - whole.planned_nano
@@ -86,38 +86,45 @@ def summarize(found: Backtest, currency: str) -> Iterator[str]:
 
 def show_backtest(found: Backtest, currency: str) -> None:
     """Prints the sums, a row for each day or hour, and a row for each workload."""
-    for line in summarize(found, currency):
+    for line in summarize_backtest(found, currency):
         print(line)
     print("Taken for granted:")
     for text in TAKEN_FOR_GRANTED:
-        print(f"- {text};" if text != TAKEN_FOR_GRANTED[-1] else f"- {text}.")
+        print(f"- {text}")
     print()
-    rows = rows_of(found.hours)
-    table = OutputTable((
-        "DAY" if len(found.hours) > MOST_HOURS else "HOUR", "PAID", "PLANNED", "SAVED", "AT MOST", "ENOUGH", "BEFORE",
-        "CHANGES AN HOUR", "BEFORE",
-    ))  # fmt: skip
-    table.rows(
+    write_hours(found).show()
+    print()
+    write_decisions(found).show()
+
+
+def write_hours(found: Backtest) -> TableText:
+    """Returns a row for each day or hour, and one for all."""
+    time = "DAY" if len(found.hours) > MOST_HOURS else "HOUR"
+    headings = (time, "PAID", "PLANNED", "SAVED", "AT MOST", "ENOUGH", "BEFORE", "CHANGES AN HOUR", "BEFORE")
+    return TableText(headings, [
         (
             row.label, money(row.paid_nano), money(row.planned_nano),
-            percent_text(row.paid_nano - row.planned_nano, row.paid_nano), percent_text(row.limit_nano, row.paid_nano),
+            share_text(row.paid_nano - row.planned_nano, row.paid_nano), share_text(row.limit_nano, row.paid_nano),
             attainment_text(row.judged), attainment_text(row.judged_then), number(round(row.changes, 2)),
             number(round(row.changes_then, 2)),
         )
-        for row in [*rows, sum_up("all", found.hours)]
-    )  # fmt: skip
-    print()
+        for row in [*rows_of(found.hours), sum_up("all", found.hours)]
+    ])  # fmt: skip
+
+
+def write_decisions(found: Backtest) -> TableText:
+    """Returns a row for each workload that is scaled."""
     headings = ("WORKLOAD", "REPLICAS BEFORE", "DECIDED", "MOST", "ENOUGH", "BEFORE", "CHANGES", "LAST DECISION")
-    OutputTable(headings).rows(
+    return TableText(headings, [
         (
             str(each.name), number(round(each.mean_then, 2)), number(round(each.mean_decided, 2)),
             str(each.most_decided), attainment_text(each.judged), attainment_text(each.judged_then), str(each.changes),
-            plain(each.last_reason),
+            each.last_reason,
         )
         if not each.why_not
         else (str(each.name), "", "", "", "", "", "", f"not decided: {each.why_not}")
         for each in found.workloads
-    )  # fmt: skip
+    ])  # fmt: skip
 
 
 def attainment_text(judged: JudgedRequests) -> str:
@@ -126,11 +133,7 @@ def attainment_text(judged: JudgedRequests) -> str:
 
 
 def share_text(nano: int, whole: int) -> str:
-    return f"{100 * nano / whole:.1f} %" if whole else "0 %"
-
-
-def percent_text(nano: int, whole: int) -> str:
-    """Returns a share that may be below nothing."""
+    """Returns a share, which may be below nothing."""
     return f"{100 * nano / whole + 0.0:.1f} %" if whole else ""
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from cli.output import OutputTable, gib, number
+from cli.output import TableText, gib, number
 from clusters.estate import Estate
 from clusters.gpu_use import UseInterval, WorkloadUse
 from clusters.measured import MeasuredSeries, WorkloadSeries
@@ -16,14 +16,14 @@ LOAD_HEADINGS = ("SERVER", "A SECOND", "PEAK", "SERVING", "LATENCY", "FIRST TOKE
 MOST_QUARTERS = 0.95  # that keep the times shown
 
 
-def show_loads(estate: Estate, reading: PrometheusReading) -> None:
-    """Prints a row for each workload that was seen."""
-    rows = []
+def write_loads(estate: Estate, reading: PrometheusReading) -> TableText:
+    """Returns a row for each workload that was seen."""
+    rows: list[tuple[str, ...]] = []
     for workload in estate.workloads:
         load, use = reading.loads.workloads.get(workload.name), reading.uses.get(workload.name)
         if load or use:
             rows.append((str(workload.name), *_load_cells(load), *_use_cells(use)))
-    OutputTable(("WORKLOAD", *LOAD_HEADINGS, "GPUS BUSY", "MEMORY")).rows(rows)
+    return TableText(("WORKLOAD", *LOAD_HEADINGS, "GPUS BUSY", "MEMORY"), rows)
 
 
 def _load_cells(load: WorkloadSeries | None) -> tuple[str, ...]:

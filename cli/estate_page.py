@@ -20,6 +20,14 @@ from cli.estate_backtest import (
 from cli.estate_loads import write_loads
 from cli.estate_pictures import SavedPart, draw_backtest, draw_levels
 from cli.estate_savings import ASSUMPTIONS, share_of, summarize_limits, summarize_savings, write_savings
+from cli.estate_sharing import (
+    L1_ASSUMPTIONS,
+    L1_BASIS,
+    spell_range,
+    stay_sentences,
+    summarize_sharing,
+    write_sharing,
+)
 from cli.html_text import HtmlPart, HtmlText, element, join
 from cli.money import count_of, money
 from cli.output import TableText
@@ -79,8 +87,18 @@ def _sections(found: Assessment) -> Iterator[HtmlText]:
             summarize_savings(bill, found.savings),
             _table(write_savings(found.savings), "Replicas by workload"),
         )
+    if found.sharing and estate.nodes:
+        yield _section(
+            "sharing",
+            "What sharing GPUs could save",
+            [summarize_sharing(bill, found.sharing), " ".join(L1_BASIS.split())],
+            _list(L1_ASSUMPTIONS),
+            *(element("p", sentence) for sentence in stay_sentences(found.sharing.staying)),
+            _table(write_sharing(found.sharing), "Workloads that could share GPUs"),
+        )
+    if found.savings and estate.nodes:
         limit, wide = summarize_limits(bill, found.savings)
-        yield _section("limit", "The limit", [limit], _list(ASSUMPTIONS), element("p", wide))
+        yield _section("limit", "What no plan exceeds", [limit], _list(ASSUMPTIONS), element("p", wide))
     if estate.nodes:
         rows = _table(write_rows(estate, bill), "What is paid by workload", is_summed=True)
         yield _section("rows", "Who holds the GPUs", [], rows)
@@ -104,14 +122,19 @@ def _overview(found: Assessment) -> Iterator[HtmlText]:
         nano = savings.nano_per_hour
         text = f"{money(nano)} an hour, {money(nano * HOURS_A_MONTH)} a month: {count_of(len(savings.nodes), 'node')}"
         tiles.append(_tile("shown", "Can be saved, shown by your own data (L0)", share_of(nano, bill), text))
+        label = f"L0, shown by your own data: {share_of(nano, bill)}"
+        parts.append(SavedPart("shown", label, nano, limit_nano=savings.limit_nano_per_hour))
+    if found.sharing:
+        low, high = found.sharing.low_nano_per_hour, found.sharing.high_nano_per_hour
+        text = f"{money(low)} to {money(high)} an hour; an interval, not certified, from what is paid now"
+        tiles.append(_tile("honest", "Sharing GPUs could save, too (L1)", spell_range(low, high, bill), text))
+        parts.append(SavedPart("honest", f"L1, by sharing GPUs: {spell_range(low, high, bill)}", high, low))
+    if savings:
         tiles.append(
-            _tile("limit", "No plan saves more than", share_of(savings.limit_nano_per_hour, bill),
+            _tile("limit", "No plan of L0 saves more than", share_of(savings.limit_nano_per_hour, bill),
                   f"{money(savings.limit_nano_per_hour)} an hour, under the assumptions below")
         )  # fmt: skip
-        parts.append(
-            SavedPart("shown", f"L0, shown by your own data: {share_of(nano, bill)}", 0.0, _share(nano, found))
-        )
-    else:
+    elif not found.sharing:
         tiles.append(_tile("shown", "Can be saved", "not known", "no load was measured: give --prometheus"))
     if found.backtest and found.backtest.hours:
         whole = sum_up("all", found.backtest.hours)
@@ -120,12 +143,8 @@ def _overview(found: Assessment) -> Iterator[HtmlText]:
         text += f"enough replicas for {attainment_text(whole.judged)} of requests, instead of "
         tiles.append(_tile("planned", "Backtest", saved, f"{text}{attainment_text(whole.judged_then)}"))
     yield element("div", *tiles, class_="tiles")
-    if savings and bill.nano_per_hour:
-        yield draw_levels(parts, _share(savings.limit_nano_per_hour, found))
-
-
-def _share(nano: int, found: Assessment) -> float:
-    return nano / found.bill.nano_per_hour if found.bill.nano_per_hour else 0.0
+    if parts and bill.nano_per_hour:
+        yield draw_levels(parts, bill)
 
 
 def _tile(look: str, name: str, figure: str, text: str) -> HtmlText:

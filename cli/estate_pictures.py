@@ -9,45 +9,61 @@ from datetime import UTC, datetime, timedelta
 from app.console.charts.drawing import BOTTOM, LEFT, RIGHT, TimeChart, TimeSeries, draw_chart
 from app.manifests.prices import NANO
 from cli.estate_backtest import attainment_text, sum_up
+from cli.estate_savings import share_of
 from cli.html_text import HtmlText, element
 from cli.money import money
 from clusters.backtesting import HOUR_SECONDS, Backtest
+from clusters.bill import Bill
 
-WIDTH, BAR_HEIGHT = 1100.0, 30.0
+WIDTH, BAR_HEIGHT, GAP = 1100.0, 24.0, 7.0
 
 
 @dataclass(frozen=True, slots=True)
 class SavedPart:
-    """A part of the bill that can be saved, from one share of it to another."""
+    """What a level saves of the bill: an amount, or from `least_nano` up to it; and what no plan of it exceeds."""
 
     look: str
     label: str
-    begins: float
-    ends: float
+    nano: int
+    least_nano: int | None = None
+    limit_nano: int | None = None
 
 
-def draw_levels(parts: Sequence[SavedPart], limit: float) -> HtmlText:
-    """Draws the bill as a bar: what each level saves of it from the left, and a mark where no plan gets beyond."""
-    shapes = [element("rect", class_="fill paid", x=0, y=0, width=WIDTH, height=BAR_HEIGHT, rx=2)]
-    for part in parts:
-        left, right = (WIDTH * min(1.0, max(0.0, share)) for share in (part.begins, part.ends))
-        shapes.append(element("rect", class_=f"fill {part.look}", x=_short(left), y=0, width=_short(right - left),
-                              height=BAR_HEIGHT))  # fmt: skip
-    mark = SavedPart("limit", f"no plan saves more: {100 * limit:.1f} %", limit, limit)
-    at = WIDTH * min(1.0, max(0.0, limit))
-    shapes.append(element("path", class_="mark", d=f"M{_short(at)} -5v{BAR_HEIGHT + 10:g}"))
-    words = "; ".join(part.label for part in [*parts, mark])
+def draw_levels(parts: Sequence[SavedPart], bill: Bill) -> HtmlText:
+    """Draws the bill as a bar for each level, with what it saves from the left, and marks that no plan passes."""
+    shapes, legend = list[HtmlText](), list[HtmlText]()
+    for row, part in enumerate(parts):
+        top, width = row * (BAR_HEIGHT + GAP), _place(part.nano, bill)
+        least = width if part.least_nano is None else _place(part.least_nano, bill)
+        shapes += [_bar("paid", 0, top, WIDTH), _bar(part.look, 0, top, least)]
+        shapes.append(_bar(f"{part.look} maybe", least, top, width - least))
+        legend.append(_legend_line(part.look, part.label))
+        if part.limit_nano is not None:
+            at = _short(_place(part.limit_nano, bill))
+            shapes.append(element("path", class_="mark", d=f"M{at} {top - 3:g}v{BAR_HEIGHT + 6:g}"))
+            legend.append(_legend_line("limit", f"no plan of this level saves more: {share_of(part.limit_nano, bill)}"))
+    words = "; ".join(part.label for part in parts)
+    height = len(parts) * (BAR_HEIGHT + GAP) - GAP
     drawing = element(
-        "svg", element("title", words), *shapes, viewBox=f"-2 -7 {WIDTH + 4:g} {BAR_HEIGHT + 14:g}", role="img",
+        "svg", element("title", words), *shapes, viewBox=f"-2 -4 {WIDTH + 4:g} {height + 8:g}", role="img",
         aria_label=words,
     )  # fmt: skip
-    legend = [
-        element("li", element("svg", element("rect", class_=f"fill {part.look}", width=20, height=8),
-                              viewBox="0 0 20 8", aria_hidden="true"), part.label)
-        for part in [*parts, mark]
-    ]  # fmt: skip
-    caption = element("figcaption", "Of what is paid, from left to right what can be saved")
+    caption = element("figcaption", "The bill, and what each level saves of it")
     return element("figure", caption, drawing, element("ul", *legend, class_="key"))
+
+
+def _legend_line(look: str, words: str) -> HtmlText:
+    square = element("rect", class_=f"fill {look}", width=20, height=8)
+    return element("li", element("svg", square, viewBox="0 0 20 8", aria_hidden="true"), words)
+
+
+def _bar(look: str, left: float, top: float, width: float) -> HtmlText:
+    return element("rect", class_=f"fill {look}", x=_short(left), y=top, width=_short(width), height=BAR_HEIGHT)
+
+
+def _place(nano: int, bill: Bill) -> float:
+    """Returns where an amount ends in a bar that is the whole bill."""
+    return WIDTH * min(1.0, max(0.0, nano / bill.nano_per_hour))
 
 
 def draw_backtest(found: Backtest, currency: str) -> HtmlText:

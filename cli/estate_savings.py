@@ -2,65 +2,94 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from cli.money import count_of, gpus_text, money
-from cli.output import OutputTable, number, plain
+from cli.output import TableText, number, plain
 from clusters.bill import HOURS_A_MONTH, Bill
 from clusters.measured import LatencyPromise
 from clusters.savings import ReplicaSaving, Savings
 from clusters.savings.needs import NOTHING_CAME, LoadNeed
 
 SIGNIFICANT_DIGITS = 3
-ASSUMPTIONS = """\
-- machines and prices are those of this cluster, and replicas keep their GPUs; what is committed is paid anyway;
-- a replica serves no more than one can have served here: the highest rate of its workload, of two minutes or of a
-  step, by the fewest replicas that were there in that step, as if load was even among them;
-- minReplicas of autoscalers stay; a workload that is scaled by hand may go to none while nothing is asked of it;
-- whatever has no measured load stays as it is."""
+ASSUMPTIONS = (
+    "machines and prices are those of this cluster, and replicas keep their GPUs; what is committed is paid anyway;",
+    "a replica serves no more than one can have served here: the highest rate of its workload, of two minutes or of a\n"
+    "  step, by the fewest replicas that were there in that step, as if load was even among them;",
+    "minReplicas of autoscalers stay; a workload that is scaled by hand may go to none while nothing is asked of it;",
+    "whatever has no measured load stays as it is.",
+)
 
 
 def show_savings(bill: Bill, savings: Savings) -> None:
     """Prints what the data shows, then the limit with what it takes for granted, then a row for each workload."""
+    for line in summarize_savings(bill, savings):
+        print(plain(line))
+    limit, wide = summarize_limits(bill, savings)
+    print(limit)
+    for text in ASSUMPTIONS:
+        print(f"- {text}")
+    print(f"{wide}\n")
+    write_savings(savings).show()
+
+
+def summarize_savings(bill: Bill, savings: Savings) -> Iterator[str]:
+    """Gives what the data shows, as sentences."""
     nano, nodes = savings.nano_per_hour, len(savings.nodes)
-    print(
+    yield (
         f"L0, shown by your own data of {_span(savings.hours)}: {money(nano)} {bill.currency} an hour can be saved,"
-        f" {_share(nano, bill)},"
+        f" {share_of(nano, bill)},"
         f" {money(nano * HOURS_A_MONTH)} a month: {count_of(nodes, 'node')}"
         + (f", after {count_of(savings.moves, 'move')} of pods." if nodes else ".")
     )
     if nodes:
-        print(plain(f"Nodes that can go: {', '.join(each.node for each in savings.nodes)}."))
+        yield f"Nodes that can go: {', '.join(each.node for each in savings.nodes)}."
     if savings.moves:
-        print("Not compared with the new nodes of pods that move: CPU, memory, ports, and soft rules of place.")
+        yield "Not compared with the new nodes of pods that move: CPU, memory, ports, and soft rules of place."
     if savings.stuck_rollouts:
         names = ", ".join(map(str, savings.stuck_rollouts))
-        print(plain(f"No room is left then for the pod that a rollout starts first: {names}."))
+        yield f"No room is left then for the pod that a rollout starts first: {names}."
     if savings.more_nodes:
-        print(f"Another packing might free {savings.more_nodes} more, and not more than that.")
-    print(
+        yield f"Another packing might free {savings.more_nodes} more, and not more than that."
+    yield (
         f"GPUs of replicas beyond the load: {gpus_text(savings.gpus_freed)}. Then {gpus_text(savings.idle_gpus)} GPUs"
         " are idle inside nodes that stay, which saves nothing yet."
     )
-    print(
-        f"No plan saves more than {_share(savings.limit_nano_per_hour, bill)} under these assumptions:\n{ASSUMPTIONS}\n"
+
+
+def summarize_limits(bill: Bill, savings: Savings) -> tuple[str, str]:
+    """Returns what no plan exceeds under the assumptions, and what none exceeds on the cheapest GPUs."""
+    return (
+        f"No plan saves more than {share_of(savings.limit_nano_per_hour, bill)} under these assumptions:",
         "If the cheapest GPUs of this cluster served as much as those of each replica, it is not more than"
-        f" {_share(savings.wide_limit_nano_per_hour, bill)}.\n"
+        f" {share_of(savings.wide_limit_nano_per_hour, bill)}.",
     )
-    table = OutputTable(
-        ("WORKLOAD", "REPLICAS", "NEEDED", "GPUS FREED", "PEAK A SECOND", "SHOWN FOR EACH", "SLO", "WHY NOT FEWER")
+
+
+def write_savings(savings: Savings) -> TableText:
+    """Returns a row for each workload that has replicas."""
+    headings = (
+        "WORKLOAD",
+        "REPLICAS",
+        "NEEDED",
+        "GPUS FREED",
+        "PEAK A SECOND",
+        "SHOWN FOR EACH",
+        "SLO",
+        "WHY NOT FEWER",
     )
-    table.rows(
+    return TableText(headings, [
         (
             str(each.workload), str(each.now), str(each.needed), gpus_text(each.gpus_freed) if each.gpus_freed else "",
             *_load_cells(each.need), "; ".join(each.reasons),
         )
         for each in sorted(savings.workloads, key=lambda each: (-each.gpus_freed, each.workload))
         if each.now
-    )  # fmt: skip
+    ])  # fmt: skip
 
 
-def _share(nano: int, bill: Bill) -> str:
+def share_of(nano: int, bill: Bill) -> str:
     return f"{100 * nano / bill.nano_per_hour:.1f} %" if bill.nano_per_hour else "0 %"
 
 

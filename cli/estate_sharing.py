@@ -7,43 +7,59 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cli.money import money
-from cli.output import OutputTable, gib, number, plain
+from cli.output import TableText, gib, number, plain
 from clusters.bill import HOURS_A_MONTH, Bill
 from clusters.estate import WorkloadName
 from clusters.gpu_use import UseInterval
 from clusters.sharing import SharingEstimate
 
 MOST_NAMED = 3  # workloads in a sentence
-L1_ASSUMPTIONS = """\
-- replicas share GPUs of the kind that they hold now, with memory and SMs of their own, as MPS gives them;
-- work is what SM activity shows, at the highest load measured; batches and neighbours are taken to be usual ones;
-- minReplicas, PodDisruptionBudgets and spread stay, and free GPUs for what the loss of any one node ends;
-- CPU, host memory and ports of pods are not compared."""
+L1_BASIS = """\
+It is counted from what is paid now, and nothing of L0 is added to it. It rests on what GPUs did, on rates
+and on latency, and takes for granted:"""
+L1_ASSUMPTIONS = (
+    "replicas share GPUs of the kind that they hold now, with memory and SMs of their own, as MPS gives them;",
+    "work is what SM activity shows, at the highest load measured; batches and neighbours are taken to be usual ones;",
+    "minReplicas, PodDisruptionBudgets and spread stay, and free GPUs for what the loss of any one node ends;",
+    "CPU, host memory and ports of pods are not compared.",
+)
 
 
 def show_sharing(bill: Bill, found: SharingEstimate) -> None:
     """Prints the interval, what it takes for granted, and a row for each workload that could share."""
-    low, high = found.low_nano_per_hour, found.high_nano_per_hour
-    month = _between(low * HOURS_A_MONTH, high * HOURS_A_MONTH)
-    print(
-        f"L1, an interval and not certified: {spell_range(low, high, bill)} could be saved by sharing GPUs, too:"
-        f" {_between(low, high)} {bill.currency} an hour, {month} a month.\n"
-        "It is counted from what is paid now, and nothing of L0 is added to it. It rests on what GPUs did, on rates\n"
-        f"and on latency, and takes for granted:\n{L1_ASSUMPTIONS}"
-    )
+    print(summarize_sharing(bill, found))
+    print(L1_BASIS)
+    for text in L1_ASSUMPTIONS:
+        print(f"- {text}")
     for sentence in stay_sentences(found.staying):
         print(plain(sentence))
-    rows = [
+    table = write_sharing(found)
+    if table.rows:
+        print()
+        table.show()
+
+
+def summarize_sharing(bill: Bill, found: SharingEstimate) -> str:
+    """Returns the interval as a sentence."""
+    low, high = found.low_nano_per_hour, found.high_nano_per_hour
+    month = _between(low * HOURS_A_MONTH, high * HOURS_A_MONTH)
+    return (
+        f"L1, an interval and not certified: {spell_range(low, high, bill)} could be saved by sharing GPUs, too:"
+        f" {_between(low, high)} {bill.currency} an hour, {month} a month."
+    )
+
+
+def write_sharing(found: SharingEstimate) -> TableText:
+    """Returns a row for each workload that could share."""
+    headings = ("WORKLOAD", "GPUS NOW", "SHARED, AT ITS PEAK", "MEMORY OF A REPLICA", "WIDE, BECAUSE")
+    return TableText(headings, [
         (
             str(demand.workload), number(round(sharer.gpus_per_replica * sharer.replicas, 2)), _gpus_cell(demand.gpus),
             _memory_cell(demand.memory_gib), demand.missing,
         )
         for each in found.kinds
         for sharer, demand in zip(each.kind.sharers, each.demands, strict=True)
-    ]  # fmt: skip
-    if rows:
-        print()
-        OutputTable(("WORKLOAD", "GPUS NOW", "SHARED, AT ITS PEAK", "MEMORY OF A REPLICA", "WIDE, BECAUSE")).rows(rows)
+    ])  # fmt: skip
 
 
 def spell_range(low: int, high: int, bill: Bill) -> str:

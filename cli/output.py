@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 COLOURS = {"red": "31", "green": "32", "yellow": "33", "bold": "1", "dim": "2"}
 
@@ -28,6 +28,17 @@ def coloured(stream: TextIO) -> bool:
 def colour(text: str, name: str, stream: TextIO | None = None) -> str:
     """`text` in a colour, if the stream (stdout) shows colours."""
     return f"\x1b[{COLOURS[name]}m{text}\x1b[0m" if coloured(stream or sys.stdout) else text
+
+
+class TableText(NamedTuple):
+    """A whole table in words: its headings, and its rows with as many cells."""
+
+    headings: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+
+    def show(self) -> None:
+        """Prints it."""
+        OutputTable(self.headings).rows(self.rows)
 
 
 class OutputTable:
