@@ -37,6 +37,7 @@ PASSING = f"max_over_time((sum by (node) ({HOLDS} {JOINED} {UNSCALED} {JOINED} {
 STANDING = (
     f'max_over_time((max by (node) (kube_node_status_capacity{{resource=~"nvidia_com_.*"}}))[{WINDOW}:{PEAK_STEP}])'
 )
+MILLISECONDS = 1e-3  # in a microsecond
 ROUNDING = 1e-6  # of what Prometheus computes
 WHOLE_SHARE = 0.9  # of the steps
 SUBJECT = "Prometheus"
@@ -182,7 +183,7 @@ class _Reader:
             rates_per_second=self._over(series.rate(WINDOW)),
             ready_replicas=self._over(f"max_over_time(({series.replicas})[{WINDOW}:{PEAK_STEP}])"),
             fewest_replicas=self._over(f"min_over_time(({series.replicas})[{WINDOW}:{PEAK_STEP}])"),
-            latency_ms=self._quantile(series, percentile, (metrics.latency,)),
+            latency_ms=self._summary(series, percentile) or self._quantile(series, percentile, (metrics.latency,)),
             input_tokens=self._mean(series, metrics.input_tokens),
             output_tokens=self._mean(series, metrics.output_tokens),
             server=metrics.server,
@@ -205,6 +206,15 @@ class _Reader:
                 bounds = sorted(bound for label in labels if (bound := finite_number(label)) is not None)
                 return tuple(None if value is None else unit * _bound_above(value, bounds) for value in found)
         return ()
+
+    def _summary(self, series: MetricsOfWorkload, percentile: float) -> MeasuredSeries:
+        """Returns the highest of the quantiles that replicas computed themselves; nothing where they do not."""
+        if not series.metrics.summary:
+            return ()
+        labels = [each.labels.get("quantile", "") for each in self.samples(series.quantiles(self._span))]
+        known = {value: label for label in labels if (value := finite_number(label)) is not None}
+        enough = min((value for value in known if value * 100 >= percentile * (1 - ROUNDING)), default=None)
+        return () if enough is None else self._over(series.worst(known[enough], WINDOW), MILLISECONDS)
 
     def _mean(self, series: MetricsOfWorkload, counter: str) -> MeasuredSeries:
         return self._over(series.mean(counter, WINDOW)) if counter else ()
@@ -273,10 +283,10 @@ def _lacking(loads: Mapping[WorkloadName, WorkloadSeries], steps: int) -> list[U
             reason = f"Prometheus has its load for {_span(known * STEP_SECONDS)} of {_span(steps * STEP_SECONDS)}"
             found.append(UnknownFigure(subject, reason, "what is shown is of that time alone"))
         if any(load.rates_per_second) and not load.latency_ms and not load.first_token_ms:
-            remedy = "let Prometheus scrape its histogram"
+            remedy = "let Prometheus scrape its latencies"
             if load.server == "triton":
-                remedy = "run Triton with --metrics-config histogram_latencies=true"
-            found.append(UnknownFigure(subject, f"no histogram of {load.server} says which latency it keeps", remedy))
+                remedy = "run Triton with --metrics-config summary_latencies=true"
+            found.append(UnknownFigure(subject, f"no metric of {load.server} says which latency it keeps", remedy))
     return found
 
 

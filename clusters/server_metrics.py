@@ -32,6 +32,7 @@ class ServerMetrics:
     input_tokens: str = ""
     output_tokens: str = ""
     served: str = ""  # labels of those that were answered as asked, where failures count, too
+    summary: str = ""  # of latencies by `quantile`, which each replica computes of its last minute, in microseconds
 
 
 SERVERS = (
@@ -54,6 +55,7 @@ SERVERS = (
     ),
     ServerMetrics(
         "triton", "nv_inference_request_success", "nv_inference_first_response_histogram_ms", 1.0,
+        "nv_inference_first_response_histogram_ms", summary="nv_inference_request_summary_us",
     ),
     ServerMetrics("gpuwright", "gpuwright_serve_requests_total", "gpuwright_serve_request_seconds", 1000.0),
 )  # fmt: skip
@@ -86,6 +88,14 @@ class MetricsOfWorkload:
     def quantile(self, percentile: float, histogram: str, window: str) -> str:
         buckets = f"sum by (le) (rate({self._buckets(histogram)}[{window}]))"
         return f"histogram_quantile({percentile / 100:g}, {buckets})"
+
+    def quantiles(self, window: str) -> str:
+        return f"count by (quantile) (last_over_time({self.metrics.summary}{self.selector}[{window}]))"
+
+    def worst(self, quantile: str, window: str) -> str:
+        """Returns the highest quantile of a replica and minute: of all requests together, no more were slower."""
+        chosen = f'{self.metrics.summary}{self.selector[:-1]},quantile="{quantile}"}}'
+        return f"max(max_over_time({chosen}[{window}]))"
 
     def bounds(self, histogram: str, window: str) -> str:
         return f"count by (le) (last_over_time({self._buckets(histogram)}[{window}]))"

@@ -28,6 +28,7 @@ HOUR = 3600
 RANKER = WorkloadName("shop", "Deployment", "ranker")
 LLAMA = WorkloadName("chat", "LeaderWorkerSet", "llama")
 OCR, TAGGER = (WorkloadName("vision", "Deployment", name) for name in ("ocr", "tagger"))
+SCORER = WorkloadName("shop", "Deployment", "scorer")
 WEB = WorkloadName("shop", "Deployment", "web")
 
 
@@ -38,6 +39,7 @@ def items() -> Iterator[Item]:
     yield from deployment("shop", "ranker", pod_spec("triton:1", 1), ["n1", "n1"])
     yield from leader_worker_set("chat", "llama", pod_spec("vllm:1", 1), [["n1", "n1"]])
     yield from deployment("shop", "web", pod_spec("web:1", 1), ["n3"])
+    yield from deployment("shop", "scorer", pod_spec("triton:1", 1), ["n2", "n2"])
     yield from deployment("vision", "ocr", pod_spec("triton:1", 1), ["n2"])
     yield from deployment("vision", "tagger", pod_spec("triton:1", 1), ["n2"])
 
@@ -70,7 +72,13 @@ def past(estate: Estate, start: float) -> Iterator[PastSeries]:
     yield PastSeries("vllm:generation_tokens_total", leader, counting(400.0, start))
     yield from buckets("vllm:time_to_first_token_seconds", leader, 2.0, {"0.25": 0.98, "0.5": 1.0})
     yield from buckets("vllm:request_time_per_output_token_seconds", leader, 2.0, {"0.01": 0.5, "0.02": 0.98})
-    for labels in of_pods(estate, TAGGER):  # Triton without its histogram
+    for at, labels in enumerate(of_pods(estate, SCORER)):  # Triton with its summary, which is NaN while nothing comes
+        yield PastSeries("nv_inference_request_success", {**labels, "model": "m"}, counting(3.0, start))
+        for quantile, micros in (("0.5", 9000.0), ("0.99", 33_000.0 + 1000 * at), ("0.999", 90_000.0)):
+            name = "nv_inference_request_summary_us"
+            yield PastSeries(name, {**labels, "model": "m", "quantile": quantile}, steady(micros))
+            yield PastSeries(name, {**labels, "model": "idle", "quantile": quantile}, steady(math.nan))
+    for labels in of_pods(estate, TAGGER):  # Triton without latencies
         yield PastSeries("nv_inference_request_success", labels, counting(4.0, start))
     mesh = {"reporter": "destination", "destination_workload": "web", "destination_workload_namespace": "shop"}
     mesh |= of_pods(estate, WEB)[0]
@@ -163,6 +171,10 @@ def test_rates_of_what_was_served_add_up_over_the_pods_of_a_workload_past_ones_t
     assert load.latency_ms[-1] == 40.0  # all that is sure of half way between 20 and 40
 
 
+def test_quantiles_that_replicas_compute_count_as_the_slowest_of_them(measured: tuple[PrometheusReading, str]) -> None:
+    assert measured[0].loads.workloads[SCORER].latency_ms[-1] == 34.0
+
+
 def test_tokens_and_their_times_are_read_by_labels_that_the_scraper_renamed(
     measured: tuple[PrometheusReading, str],
 ) -> None:
@@ -226,9 +238,7 @@ def test_what_is_missing_has_a_sentence_each(measured: tuple[PrometheusReading, 
     assert "workload vision/Deployment/ocr: Prometheus has no counters of vLLM" in text
     assert "GPUs: DCGM_FI_DEV_GPU_UTIL says that something ran, not on how many SMs" in text
     assert "GPUs: dcgm-exporter's metrics are of 5 GPUs, and the nodes have 6" in text
-    assert (
-        "workload vision/Deployment/tagger: no histogram of triton says which latency it keeps; run Triton with" in text
-    )
+    assert "workload vision/Deployment/tagger: no metric of triton says which latency it keeps; run Triton with" in text
     assert "ranker" not in text
     assert "llama" not in text
 
@@ -250,7 +260,7 @@ def test_an_empty_prometheus_leaves_everything_unknown(estate: Estate, tmp_path:
         found = measure(estate, PrometheusServer(url, "", no_pause), HOUR, time.time(), {})
     assert (found.loads.workloads, found.gpus, found.uses, found.node_prices) == ({}, (), {}, {})
     assert "GPUs: Prometheus has no metrics of dcgm-exporter" in sentences(found)
-    assert sentences(found).count("Prometheus has no counters of vLLM") == 5
+    assert sentences(found).count("Prometheus has no counters of vLLM") == 6
 
 
 def test_loads_and_use_stand_beside_the_bill(
@@ -262,7 +272,7 @@ def test_loads_and_use_stand_beside_the_bill(
     out = capsys.readouterr().out
     table = out.partition("SERVING")[2].partition("\n\n")[0]
     rows = {line.split()[0]: " ".join(line.split()[1:]) for line in table.splitlines() if line}
-    assert rows["shop/Deployment/ranker"] == "triton 70 70 2 40 ms - - 0.3 of 2 11 GiB"
+    assert rows["shop/Deployment/ranker"] == "triton 70 70 2 40 ms 40 ms - 0.3 of 2 11 GiB"
     assert rows["chat/LeaderWorkerSet/llama"] == "vllm 2 2 1 - 500 ms above all buckets 0.7 of 2 13 GiB"
     assert rows["vision/Deployment/ocr"] == "- - - - - - - 0..0.6 of 1 6 GiB shared"
     assert "OpenCost" in out
