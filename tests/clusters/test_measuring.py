@@ -285,4 +285,4 @@ def test_loads_and_use_stand_beside_the_bill(
     (service,) = [document["spec"] for document in documents if document["kind"] == "Service"]
     assert service["ratePerSecond"] == pytest.approx(70, rel=0.01)
     assert {value for load in found["loads"] for value in load["tokenMs"]} == {None}
-    assert (found["stepSeconds"], found["steps"], len(found["gpus"]), len(found["loads"])) == (900, 8, 5, 4)
+    assert (found["stepSeconds"], found["steps"], len(found["gpus"]), len(found["loads"])) == (900, 8, 5, 5)
