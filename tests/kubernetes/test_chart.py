@@ -44,6 +44,7 @@ def kinds_of_others(api_server: ApiServer, cluster: Cluster) -> None:
                 "leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet", "leaderworkersets", scale=".spec.replicas"
             ),
             define_kind("keda.sh", "v1alpha1", "ScaledObject", "scaledobjects"),
+            define_kind("argoproj.io", "v1alpha1", "Rollout", "rollouts"),
         ]
     )
     cluster.kubectl("wait", "--for=condition=Established", "crd", "--all")
