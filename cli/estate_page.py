@@ -127,8 +127,9 @@ def _overview(found: Assessment) -> Iterator[HtmlText]:
     if found.sharing:
         low, high = found.sharing.low_nano_per_hour, found.sharing.high_nano_per_hour
         text = f"{money(low)} to {money(high)} an hour; an interval, not certified, from what is paid now"
-        tiles.append(_tile("honest", "Sharing GPUs could save, too (L1)", spell_range(low, high, bill), text))
-        parts.append(SavedPart("honest", f"L1, by sharing GPUs: {spell_range(low, high, bill)}", high, low))
+        span = spell_range(low, high, bill).removeprefix("from ")
+        tiles.append(_tile("honest", "Sharing GPUs could save, too (L1)", span, text))
+        parts.append(SavedPart("honest", f"L1, by sharing GPUs: {span}", high, low))
     if savings:
         tiles.append(
             _tile("limit", "No plan of L0 saves more than", share_of(savings.limit_nano_per_hour, bill),

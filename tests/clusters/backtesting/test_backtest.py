@@ -192,6 +192,17 @@ def test_a_node_is_paid_for_as_long_as_it_stood_and_one_that_is_gone_is_named() 
     assert "those of now count as paid all the time" in str(unknown.unknown[0])
 
 
+def test_what_is_added_serves_only_once_it_has_started() -> None:
+    low = falling(6, 2)
+    jump = DAY_STEPS + 14
+    series = replace(low, rates_per_second=(*low.rates_per_second[:jump], *[54.0] * (DAY_STEPS + 48 - jump)))
+    found = backtest([*nodes(3, 2), *served("a", ["n0", "n0", "n1", "n1", "n2", "n2"])], {"a": series}, HOURLY)
+    # Two steps at 14 a second; one that brings the load, and one in which what it calls for starts.
+    assert [hour.judged.attainment for hour in found.hours[2:5]] == [1.0, pytest.approx(28 / (28 + 108)), 1.0]
+    assert {hour.judged_then.attainment for hour in found.hours} == {1.0}
+    assert found.hours[3].changes == 1
+
+
 def test_gaps_in_a_load_keep_the_number_and_are_said() -> None:
     whole = falling(6, 2)
     gap = DAY_STEPS - 1, DAY_STEPS + 7
