@@ -3,44 +3,31 @@
 from __future__ import annotations
 
 import math
-import re
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from app.manifests.numbers import finite_number
 from app.manifests.prices import NANO
+from clusters.asking import SUBJECT, MetricsReader
 from clusters.estate import Estate, UnknownFigure, WorkloadName
+from clusters.finding_servers import find_servers
 from clusters.gpu_metrics import read_gpus, uses_of
 from clusters.gpu_use import MeasuredGpu, WorkloadUse
 from clusters.measured import USUAL_PERCENTILE, MeasuredLoads, MeasuredSeries, WorkloadSeries
-from clusters.prometheus import MetricSample, MetricsSource, PrometheusFailed
-from clusters.server_metrics import (
-    ISTIO,
-    MetricsOfWorkload,
-    istio_selector,
-    known_counters,
-    pod_pattern,
-    pods_selector,
-)
+from clusters.passing_gpus import read_passing_gpus
+from clusters.prometheus import MetricsSource, PrometheusFailed
+from clusters.server_metrics import MetricsOfWorkload
+from clusters.standing_nodes import read_standing_nodes
 
 STEP_SECONDS = 900
 WINDOW = f"{STEP_SECONDS}s"
 PEAK_WINDOW, PEAK_STEP = "2m", "1m"
 MOST_SKEW_SECONDS = 300
-# What pods hold that neither a Deployment nor a StatefulSet, nor what is built of them, has made.
-HOLDS = 'kube_pod_container_resource_requests{resource=~"nvidia_com_.*"}'
-UNSCALED = 'max by (namespace, pod) (kube_pod_owner{owner_kind!~"ReplicaSet|StatefulSet"})'
-ALIVE = 'max by (namespace, pod) (kube_pod_status_phase{phase=~"Pending|Running"} == 1)'
-JOINED = "* on (namespace, pod) group_left ()"
-PASSING = f"max_over_time((sum by (node) ({HOLDS} {JOINED} {UNSCALED} {JOINED} {ALIVE}))[{WINDOW}:{PEAK_STEP}])"
-STANDING = (
-    f'max_over_time((max by (node) (kube_node_status_capacity{{resource=~"nvidia_com_.*"}}))[{WINDOW}:{PEAK_STEP}])'
-)
 MILLISECONDS = 1e-3  # in a microsecond
 ROUNDING = 1e-6  # of what Prometheus computes
 WHOLE_SHARE = 0.9  # of the steps
-SUBJECT = "Prometheus"
+QUERIES_AT_ONCE = 4  # a Prometheus of one core takes as long, and one of many is not overrun
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +54,17 @@ def measure(
         reason = f"its clock is {_span(now - here)} {'ahead of' if now > here else 'behind'} this machine's"
         unknown.append(UnknownFigure(SUBJECT, reason, "times are counted back from its clock; set one of the two"))
     ends = _step_ends(now - now % STEP_SECONDS, seconds)  # the last step is over
-    reader = _Reader(source, ends, now, seconds, unknown)
-    found = reader.loads(estate, percentiles)
-    gpus, problems = read_gpus(estate, reader.samples, f"{seconds:.0f}s")
-    passing, standing = reader.passing_gpus(estate), reader.standing_nodes()
+    reader = MetricsReader(source, ends, now, seconds)
+    found = _read_loads(estate, reader, percentiles, unknown)
+    gpus, problems = _read_gpus(estate, reader)
+    passing = _read_by_node(
+        reader, "GPUs that jobs and people held at other times",
+        lambda: read_passing_gpus(estate, reader, WINDOW, PEAK_STEP),
+    )  # fmt: skip
+    standing = _read_by_node(reader, "how long each node stood", lambda: read_standing_nodes(reader, WINDOW, PEAK_STEP))
+    prices = _read_node_prices(reader)
     loads = MeasuredLoads(round(ends[0]) - STEP_SECONDS, STEP_SECONDS, len(ends), SUBJECT, found, passing, standing)
-    return PrometheusReading(loads, gpus, uses_of(estate, gpus), reader.node_prices(), (*unknown, *problems))
+    return PrometheusReading(loads, gpus, uses_of(estate, gpus), prices, (*unknown, *reader.failures, *problems))
 
 
 def measure_loads(
@@ -81,183 +73,125 @@ def measure_loads(
     """Returns the loads of the last `seconds` until this moment; PrometheusFailed where there is no answer at all."""
     now, unknown = source.now(), list[UnknownFigure]()
     ends = _step_ends(now, seconds)
-    found = _Reader(source, ends, now, seconds, unknown).loads(estate, percentiles)
+    reader = MetricsReader(source, ends, now, seconds)
+    found = _read_loads(estate, reader, percentiles, unknown)
     start = round(ends[0]) - STEP_SECONDS
+    unknown += reader.failures
     return MeasuredLoads(start, STEP_SECONDS, len(ends), SUBJECT, found, unknown=tuple(unknown))
 
 
-class _Reader:
-    """Asks one source; a query that fails is a sentence, once, and its figure is missing."""
+def _read_by_node(
+    reader: MetricsReader, subject: str, read: Callable[[], dict[str, MeasuredSeries]]
+) -> dict[str, MeasuredSeries]:
+    try:
+        return read()
+    except PrometheusFailed as failed:
+        reader.tell(subject, failed)
+        return {}
 
-    def __init__(
-        self, source: MetricsSource, ends: Sequence[float], now: float, seconds: float, unknown: list[UnknownFigure]
-    ) -> None:
-        self._source, self._ends, self._now, self._seconds = source, ends, now, seconds
-        self._span = f"{seconds:.0f}s"
-        self._unknown = unknown
 
-    def samples(self, query: str) -> list[MetricSample]:
+def _read_loads(
+    estate: Estate,
+    reader: MetricsReader,
+    percentiles: Mapping[WorkloadName, float],
+    unknown: list[UnknownFigure],
+) -> dict[WorkloadName, WorkloadSeries]:
+    """Returns the load of each workload that can be scaled, as far as there are counters of it.
+
+    A load is read whole or not at all: without its peaks or its lengths it would promise too much.
+    """
+    try:
+        servers = find_servers(estate, reader)
+    except PrometheusFailed as failed:
+        reader.tell("loads of workloads", failed)
+        return {}
+
+    def read(name: WorkloadName) -> WorkloadSeries | None:
         try:
-            return self._source.at(query, self._now)
+            return _read_load(reader, servers[name], percentiles.get(name, USUAL_PERCENTILE))
         except PrometheusFailed as failed:
-            self._failed(query, failed)
-            return []
+            reader.tell(f"load of {name}", failed)
+            return None
 
-    def _over(self, query: str, scale: float = 1.0) -> MeasuredSeries:
-        """Returns the values of all steps; nothing where Prometheus has none of them."""
-        by_moment = self._read_by_label(query, "").get("", {})
-        if not by_moment:
-            return ()
-        return tuple(None if (value := by_moment.get(round(end))) is None else value * scale for end in self._ends)
+    names = [each.name for each in estate.workloads if each.is_scalable and each.name in servers]
+    with ThreadPoolExecutor(QUERIES_AT_ONCE) as threads:
+        found = {name: load for name, load in zip(names, threads.map(read, names), strict=True) if load}
+    reason = "Prometheus has no counters of vLLM, SGLang, TGI, Triton, gpuwright-serve or Istio of its pods"
+    unknown += [
+        UnknownFigure(f"workload {each.name}", reason, "let Prometheus scrape its servers")
+        for each in estate.workloads
+        if each.is_scalable and each.gpus and each.name not in servers
+    ]
+    unknown += _lacking(found, len(reader.ends))
+    return found
 
-    def _read_by_label(self, query: str, label: str) -> dict[str, dict[int, float]]:
-        try:
-            found = self._source.over(query, self._ends, label)
-        except PrometheusFailed as failed:
-            self._failed(query, failed)
-            return {}
-        return {name: {round(moment): value for moment, value in values.items()} for name, values in found.items()}
 
-    def _failed(self, query: str, failed: PrometheusFailed) -> None:
-        name = next(iter(re.findall(r"[a-zA-Z_:]+(?=[{\[])", query)), query[:40])
-        figure = UnknownFigure(f"query of {name}", str(failed), "ask for a shorter time with --from, or later")
-        if figure not in self._unknown:
-            self._unknown.append(figure)
+def _read_load(reader: MetricsReader, series: MetricsOfWorkload, percentile: float) -> WorkloadSeries:
+    metrics = series.metrics
+    return WorkloadSeries(
+        rates_per_second=reader.read_steps(series.rate(WINDOW)),
+        ready_replicas=reader.read_steps(f"max_over_time(({series.replicas})[{WINDOW}:{PEAK_STEP}])"),
+        fewest_replicas=reader.read_steps(f"min_over_time(({series.replicas})[{WINDOW}:{PEAK_STEP}])"),
+        latency_ms=(
+            _read_summary(reader, series, percentile) or _read_quantile(reader, series, percentile, (metrics.latency,))
+        ),
+        input_tokens=_read_mean(reader, series, metrics.input_tokens),
+        output_tokens=_read_mean(reader, series, metrics.output_tokens),
+        server=metrics.server,
+        peaks_per_second=reader.read_steps(f"max_over_time(({series.rate(PEAK_WINDOW)})[{WINDOW}:{PEAK_STEP}])"),
+        first_token_ms=_read_quantile(reader, series, percentile, (metrics.first_token,)),
+        token_ms=_read_quantile(reader, series, percentile, metrics.token),
+    )
 
-    def find_servers(self, estate: Estate) -> dict[WorkloadName, MetricsOfWorkload]:
-        """Returns whose counters tell of each workload: those of its pods, else Istio's."""
-        counters = dict(known_counters())
-        names = "|".join(counters)
-        labels = "__name__,namespace,pod,exported_namespace,exported_pod"
-        query = f'count by ({labels}) (last_over_time({{__name__=~"{names}"}}[{self._seconds:.0f}s]))'
-        patterns: dict[str, list[tuple[re.Pattern[str], WorkloadName]]] = defaultdict(list)
-        for workload in estate.workloads:
-            patterns[workload.name.namespace].append((re.compile(pod_pattern(workload.name)), workload.name))
-        found: dict[WorkloadName, MetricsOfWorkload] = {}
-        for sample in self.samples(query):
-            for prefix in ("exported_", ""):
-                pod, namespace = (sample.labels.get(f"{prefix}{label}", "") for label in ("pod", "namespace"))
-                name = next((name for pattern, name in patterns[namespace] if pattern.fullmatch(pod)), None)
-                metrics = counters.get(sample.labels.get("__name__", ""))
-                if name and metrics:
-                    found[name] = MetricsOfWorkload(metrics, pods_selector(name, prefix), f"{prefix}pod")
-                    break
-        return self._with_istio(estate, found)
 
-    def _with_istio(
-        self, estate: Estate, found: dict[WorkloadName, MetricsOfWorkload]
-    ) -> dict[WorkloadName, MetricsOfWorkload]:
-        missing = [each.name for each in estate.workloads if each.is_scalable and each.name not in found]
-        if not missing:
-            return found
-        seen = self.samples(
-            "count by (destination_workload,destination_workload_namespace) "
-            f'(last_over_time(istio_requests_total{{reporter="destination"}}[{self._seconds:.0f}s]))'
-        )
-        known = {
-            (each.labels.get("destination_workload_namespace", ""), each.labels.get("destination_workload", ""))
-            for each in seen
-        }
-        for name in missing:
-            if (name.namespace, name.name) in known:
-                found[name] = MetricsOfWorkload(ISTIO, istio_selector(name), "pod")
-        return found
+def _read_quantile(
+    reader: MetricsReader, series: MetricsOfWorkload, percentile: float, histograms: Sequence[str]
+) -> MeasuredSeries:
+    """Returns the quantile of the first of these histograms that has samples; nothing where none has.
 
-    def loads(self, estate: Estate, percentiles: Mapping[WorkloadName, float]) -> dict[WorkloadName, WorkloadSeries]:
-        """Returns the load of each workload that can be scaled, as far as there are counters of it."""
-        servers = self.find_servers(estate)
-        found = {}
-        for workload in estate.workloads:
-            name = workload.name
-            if workload.is_scalable and name in servers:
-                found[name] = self.load(servers[name], percentiles.get(name, USUAL_PERCENTILE))
-            elif workload.is_scalable and workload.gpus:
-                reason = "Prometheus has no counters of vLLM, SGLang, TGI, Triton, gpuwright-serve or Istio of its pods"
-                self._unknown.append(UnknownFigure(f"workload {name}", reason, "let Prometheus scrape its servers"))
-        self._unknown += _lacking(found, len(self._ends))
-        return found
+    What Prometheus gives lies between the bounds of a bucket as if its requests were spread evenly. All that is
+    sure is the upper bound, which is returned; infinity for a quantile above all bounds.
+    """
+    unit = series.metrics.latency_unit_ms
+    for histogram in filter(None, histograms):
+        found = reader.read_steps(series.quantile(percentile, histogram, WINDOW))
+        if found:
+            labels = [each.labels.get("le", "") for each in reader.read_samples(series.bounds(histogram, reader.span))]
+            bounds = sorted(bound for label in labels if (bound := finite_number(label)) is not None)
+            return tuple(None if value is None else unit * _bound_above(value, bounds) for value in found)
+    return ()
 
-    def load(self, series: MetricsOfWorkload, percentile: float) -> WorkloadSeries:
-        metrics = series.metrics
-        return WorkloadSeries(
-            rates_per_second=self._over(series.rate(WINDOW)),
-            ready_replicas=self._over(f"max_over_time(({series.replicas})[{WINDOW}:{PEAK_STEP}])"),
-            fewest_replicas=self._over(f"min_over_time(({series.replicas})[{WINDOW}:{PEAK_STEP}])"),
-            latency_ms=self._summary(series, percentile) or self._quantile(series, percentile, (metrics.latency,)),
-            input_tokens=self._mean(series, metrics.input_tokens),
-            output_tokens=self._mean(series, metrics.output_tokens),
-            server=metrics.server,
-            peaks_per_second=self._over(f"max_over_time(({series.rate(PEAK_WINDOW)})[{WINDOW}:{PEAK_STEP}])"),
-            first_token_ms=self._quantile(series, percentile, (metrics.first_token,)),
-            token_ms=self._quantile(series, percentile, metrics.token),
-        )
 
-    def _quantile(self, series: MetricsOfWorkload, percentile: float, histograms: Sequence[str]) -> MeasuredSeries:
-        """Returns the quantile of the first of these histograms that has samples; nothing where none has.
-
-        What Prometheus gives lies between the bounds of a bucket as if its requests were spread evenly. All that is
-        sure is the upper bound, which is returned; infinity for a quantile above all bounds.
-        """
-        unit = series.metrics.latency_unit_ms
-        for histogram in filter(None, histograms):
-            found = self._over(series.quantile(percentile, histogram, WINDOW))
-            if found:
-                labels = [each.labels.get("le", "") for each in self.samples(series.bounds(histogram, self._span))]
-                bounds = sorted(bound for label in labels if (bound := finite_number(label)) is not None)
-                return tuple(None if value is None else unit * _bound_above(value, bounds) for value in found)
+def _read_summary(reader: MetricsReader, series: MetricsOfWorkload, percentile: float) -> MeasuredSeries:
+    """Returns the highest of the quantiles that replicas computed themselves; nothing where they do not."""
+    if not series.metrics.summary:
         return ()
+    labels = [each.labels.get("quantile", "") for each in reader.read_samples(series.quantiles(reader.span))]
+    known = {value: label for label in labels if (value := finite_number(label)) is not None}
+    enough = min((value for value in known if value * 100 >= percentile * (1 - ROUNDING)), default=None)
+    if enough is None:
+        return ()
+    worst = reader.read_steps(series.worst(known[enough], WINDOW))
+    return tuple(None if value is None else value * MILLISECONDS for value in worst)
 
-    def _summary(self, series: MetricsOfWorkload, percentile: float) -> MeasuredSeries:
-        """Returns the highest of the quantiles that replicas computed themselves; nothing where they do not."""
-        if not series.metrics.summary:
-            return ()
-        labels = [each.labels.get("quantile", "") for each in self.samples(series.quantiles(self._span))]
-        known = {value: label for label in labels if (value := finite_number(label)) is not None}
-        enough = min((value for value in known if value * 100 >= percentile * (1 - ROUNDING)), default=None)
-        return () if enough is None else self._over(series.worst(known[enough], WINDOW), MILLISECONDS)
 
-    def _mean(self, series: MetricsOfWorkload, counter: str) -> MeasuredSeries:
-        return self._over(series.mean(counter, WINDOW)) if counter else ()
+def _read_mean(reader: MetricsReader, series: MetricsOfWorkload, counter: str) -> MeasuredSeries:
+    return reader.read_steps(series.mean(counter, WINDOW)) if counter else ()
 
-    def passing_gpus(self, estate: Estate) -> dict[str, MeasuredSeries]:
-        """Returns the most GPUs of each node that pods held at once which nothing scales, by kube-state-metrics.
 
-        A step without kube-state-metrics is a gap. It knows nothing of claims, so nodes of a DRA driver are left out.
-        """
-        is_seen = self._over("count(kube_pod_owner)")
-        if not is_seen:
-            return {}
-        found = self._read_by_label(PASSING, "node")
-        held = {}
-        for node in estate.nodes:
-            if node.offers:
-                part = float(max(offer.gpus_per_slot for offer in node.offers))
-                values = found.get(node.name, {})
-                held[node.name] = tuple(
-                    None if seen is None else values.get(round(end), 0.0) * part
-                    for end, seen in zip(self._ends, is_seen, strict=True)
-                )
-        return held
+def _read_gpus(estate: Estate, reader: MetricsReader) -> tuple[tuple[MeasuredGpu, ...], list[UnknownFigure]]:
+    """Returns what GPUs did. No metric counts as missing where a query had no answer, which has a sentence already."""
+    before = reader.failures
+    gpus, problems = read_gpus(estate, reader.find_samples, reader.span)
+    return gpus, problems if reader.failures == before and not reader.is_over else []
 
-    def standing_nodes(self) -> dict[str, MeasuredSeries]:
-        """Returns of each node with GPUs for how much of each step it stood; without kube-state-metrics it is a gap."""
-        found = self._read_by_label(STANDING, "node")
-        moments = [round(end) for end in self._ends]
-        seen = {moment for values in found.values() for moment in values}
-        return {
-            node: tuple(min(1.0, values.get(moment, 0.0)) if moment in seen else None for moment in moments)
-            for node, values in found.items()
-            if node
-        }
 
-    def node_prices(self) -> dict[str, int]:
-        """Returns OpenCost's price of each node, in billionths an hour."""
-        samples = self.samples("avg by (node) (node_total_hourly_cost)")
-        return {
-            each.labels["node"]: round(each.value * NANO)
-            for each in samples
-            if each.labels.get("node") and each.value > 0
-        }
+def _read_node_prices(reader: MetricsReader) -> dict[str, int]:
+    """Returns OpenCost's price of each node, in billionths an hour."""
+    samples = reader.find_samples("avg by (node) (node_total_hourly_cost)")
+    return {
+        each.labels["node"]: round(each.value * NANO) for each in samples if each.labels.get("node") and each.value > 0
+    }
 
 
 def _bound_above(value: float, bounds: Sequence[float]) -> float:

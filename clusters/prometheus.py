@@ -15,14 +15,18 @@ from typing import Any, NamedTuple, Protocol
 from clusters.addresses import show_origin
 from clusters.objects import read_field, read_list, read_mapping, read_text
 
-REQUEST_SECONDS = 120.0
+REQUEST_SECONDS = 150.0  # Prometheus itself gives up after two minutes, and says so
 RETRIES = 4
 LONGEST_PAUSE_SECONDS = 60.0
 BUSY = (429, 502, 503, 504)
 
 
 class PrometheusFailed(Exception):
-    """A query has no answer; the message says why."""
+    """A query has no answer; the message says why. `is_last`: no other query will have one either."""
+
+    def __init__(self, reason: str, *, is_last: bool = False) -> None:
+        super().__init__(reason)
+        self.is_last = is_last
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -107,28 +111,33 @@ class PrometheusServer:
                 if error.code < 400:
                     place = show_origin(error.headers.get("Location", "")) or "another path"
                     raise PrometheusFailed(f"it redirects to {place}; give --prometheus the last URL") from None
-                reason = f"{error.code} {_message(error)}"
-                if error.code not in BUSY:
+                kind, message = _read_error(error)
+                reason = f"{error.code} {message}"
+                if error.code not in BUSY or kind == "timeout":
                     raise PrometheusFailed(f"it answered {reason}") from None
                 asked = error.headers.get("Retry-After", "")
                 if asked.isdigit():
                     reason = str(min(int(asked), int(LONGEST_PAUSE_SECONDS)))
             except http.client.IncompleteRead:
                 raise PrometheusFailed("its answer was cut off") from None
+            except http.client.RemoteDisconnected:
+                raise PrometheusFailed("it hung up") from None
             except http.client.HTTPException:
                 raise PrometheusFailed("it does not speak HTTP") from None
             except (ValueError, RecursionError):
                 raise PrometheusFailed("it answered with something else than JSON") from None
             except OSError as error:
-                raise PrometheusFailed(f"it cannot be reached: {error}") from None
+                raise PrometheusFailed(f"it cannot be reached: {error}", is_last=True) from None
         raise PrometheusFailed("it stays busy")
 
 
-def _message(error: urllib.error.HTTPError) -> str:
+def _read_error(error: urllib.error.HTTPError) -> tuple[str, str]:
+    """Returns the kind and the message that Prometheus gives, or the status in words."""
     try:
-        return read_text(json.load(error), "error") or error.reason
+        found = json.load(error)
     except (ValueError, RecursionError, OSError, http.client.HTTPException):
-        return error.reason
+        found = None
+    return read_text(found, "errorType"), read_text(found, "error") or error.reason
 
 
 def _number(text: Any) -> float | None:

@@ -72,6 +72,7 @@ class MetricsOfWorkload:
     metrics: ServerMetrics
     selector: str
     by_pod: str  # the label that names its pods
+    has_one_series: bool = False  # of the counter, for each pod: then there is nothing to add up
 
     @property
     def served(self) -> str:
@@ -83,6 +84,8 @@ class MetricsOfWorkload:
 
     @property
     def replicas(self) -> str:
+        if self.has_one_series:
+            return f"count({self.metrics.requests}{self.selector})"
         return f"count(count by ({self.by_pod}) ({self.metrics.requests}{self.selector}))"
 
     def quantile(self, percentile: float, histogram: str, window: str) -> str:

@@ -6,7 +6,8 @@ import json
 import math
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from clusters.estate import Estate, WorkloadName
 from clusters.gpu_use import UseInterval
 from clusters.measuring import STEP_SECONDS, PrometheusReading, measure
 from clusters.objects import objects_of
-from clusters.prometheus import PrometheusServer
+from clusters.prometheus import MetricSample, PrometheusFailed, PrometheusServer
 from clusters.reading import read_estate
 from tests.clusters.history import PastSeries, buckets, counting, prometheus_with, steady
 from tests.clusters.made_up import Item, deployment, leader_worker_set, node, pod_spec
@@ -286,3 +287,44 @@ def test_loads_and_use_stand_beside_the_bill(
     assert service["ratePerSecond"] == pytest.approx(70, rel=0.01)
     assert {value for load in found["loads"] for value in load["tokenMs"]} == {None}
     assert (found["stepSeconds"], found["steps"], len(found["gpus"]), len(found["loads"])) == (900, 8, 5, 5)
+
+
+class SourceThatEnds:
+    """Answers some queries of a real Prometheus, and is gone then."""
+
+    def __init__(self, url: str, answers: int) -> None:
+        self._source, self._answers = PrometheusServer(url, "", no_pause), count()
+        self._most = answers
+
+    def _check(self) -> None:
+        if next(self._answers) >= self._most:
+            raise PrometheusFailed("it cannot be reached: Connection refused", is_last=True)
+
+    def now(self) -> float:
+        return self._source.now()
+
+    def at(self, query: str, moment: float) -> list[MetricSample]:
+        self._check()
+        return self._source.at(query, moment)
+
+    def over(self, query: str, ends: Sequence[float], label: str = "") -> dict[str, dict[float, float]]:
+        self._check()
+        return self._source.over(query, ends, label)
+
+
+def test_of_a_prometheus_that_ends_in_the_middle_what_was_read_whole_stands(
+    estate: Estate, measured: tuple[PrometheusReading, str]
+) -> None:
+    whole, url = measured
+    for answers in range(0, 36, 5):
+        found = measure(estate, SourceThatEnds(url, answers), 3 * HOUR, time.time(), {})
+        assert set(found.loads.workloads) <= set(whole.loads.workloads)
+        for load in found.loads.workloads.values():
+            assert load.peaks_per_second and load.fewest_replicas and load.ready_replicas
+        ended = [str(figure) for figure in found.unknown if "what had not been read by then is missing" in str(figure)]
+        assert ended == [
+            "Prometheus: it cannot be reached: Connection refused; what had not been read by then is missing;"
+            " run it again when it can be reached"
+        ]
+        assert found.loads.passing_gpus in ({}, whole.loads.passing_gpus)
+        assert "no metrics of dcgm-exporter" not in sentences(found)

@@ -36,7 +36,9 @@ class EstateKind:
 
 KINDS = {
     "deployments": EstateKind("shop", "Deployment", "g6e.12xlarge", "NVIDIA-L40S", 4, 1, ((1, 1), (1, 1), (2, 1))),
-    "groups": EstateKind("chat", "LeaderWorkerSet", "p5.48xlarge", "NVIDIA-H100-80GB-HBM3", 8, 1, ((2, 2), (4, 2))),
+    "groups": EstateKind(
+        "chat", "LeaderWorkerSet", "p5.48xlarge", "NVIDIA-H100-80GB-HBM3", 8, 1, ((1, 2), (1, 2), (2, 2))
+    ),
     "shared": EstateKind("vision", "Deployment", "g4dn.12xlarge", "Tesla-T4", 4, 4, ((1, 1),)),
 }
 
@@ -83,7 +85,7 @@ def draw_estate(name: str, gpus: int, seed: int, minutes: int, shapes: Sequence[
         left = int(sum(places.values()) * random.uniform(0.7, 0.9))
         while left > 0:
             size = random.choice(kind.sizes)
-            most = max(1, min(left // (size[0] * size[1]), random.randrange(3, 9) * (3 if kind.shared_by > 1 else 1)))
+            most = max(1, min(left // (size[0] * size[1]), random.randrange(4, 10) * (3 if kind.shared_by > 1 else 1)))
             place = kind.namespace, kind.workload, f"{'model' if size[1] > 1 else 'ranker'}-{len(placed)}"
             shape = random.choice(shapes) if shapes else draw_days(random)
             service = draw_service(random, place, size, most, shape, minutes)

@@ -65,7 +65,7 @@ def draw_one_at_a_time(random: Random) -> tuple[OneAtATime, float, dict[str, flo
 def draw_language_model(random: Random) -> tuple[LanguageModel, float, dict[str, float]]:
     slots, token_ms, slower_ms = random.choice((8, 16)), random.uniform(20, 40), random.uniform(0.5, 2.0)
     truth = LanguageModel(
-        slots, random.uniform(100, 400), token_ms, slower_ms, random.uniform(300, 2000), random.uniform(150, 400)
+        slots, random.uniform(100, 400), token_ms, slower_ms, random.uniform(300, 2000), random.uniform(60, 250)
     )
     full_ms = token_ms + slower_ms * slots
     slo_ms = {"first_token": random.uniform(1000, 6000), "token": full_ms * random.uniform(0.8, 1.3)}
@@ -89,7 +89,7 @@ def draw_service(
     else:
         counts = np.full(minutes, replicas, np.int64)
     if replicas > 1 and random.random() < 0.8:
-        counts = _break_down(random, counts, np.ceil(rates / most / random.uniform(0.5, 1.0)).astype(np.int64))
+        counts = _break_down(random, counts, np.ceil(rates / most / random.uniform(0.4, 0.9)).astype(np.int64))
     return DrawnService(
         *place, *kind, truth, rates, counts, {} if random.random() < 0.2 else slo_ms, bounds, random.randrange(2**32)
     )

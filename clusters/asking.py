@@ -1,0 +1,88 @@
+"""Asks one source of metrics for an estate. What it does not answer is a sentence; once it is gone, nobody asks it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from threading import Lock
+
+from clusters.estate import UnknownFigure
+from clusters.measured import MeasuredSeries
+from clusters.prometheus import MetricSample, MetricsSource, PrometheusFailed
+
+SUBJECT = "Prometheus"
+LATER = "ask for a shorter time with --from, or later"
+
+
+class MetricsReader:
+    """Reads moments and steps of one range, for several threads at once."""
+
+    def __init__(self, source: MetricsSource, ends: Sequence[float], now: float, seconds: float) -> None:
+        self._source, self.ends, self._now = source, ends, now
+        self.span = f"{seconds:.0f}s"
+        self._lock = Lock()
+        self._failures: dict[UnknownFigure, None] = {}
+        self._end: PrometheusFailed | None = None
+
+    @property
+    def failures(self) -> tuple[UnknownFigure, ...]:
+        """Returns a sentence for each query without an answer; in the order of names, as threads come in any order."""
+        return tuple(sorted(self._failures))
+
+    @property
+    def is_over(self) -> bool:
+        """Returns whether the source is gone."""
+        return self._end is not None
+
+    def read_samples(self, query: str) -> list[MetricSample]:
+        """Returns each series now; PrometheusFailed if there is no answer."""
+        self._check()
+        try:
+            return self._source.at(query, self._now)
+        except PrometheusFailed as failed:
+            raise self._note(failed) from None
+
+    def find_samples(self, query: str) -> list[MetricSample]:
+        """Returns each series now, or none and a sentence if there is no answer."""
+        try:
+            return self.read_samples(query)
+        except PrometheusFailed as failed:
+            self.tell(f"query of {name_query(query)}", failed)
+            return []
+
+    def read_steps(self, query: str) -> MeasuredSeries:
+        """Returns the values of all steps, nothing where there are none; PrometheusFailed if there is no answer."""
+        by_moment = self.read_by_label(query, "").get("", {})
+        return tuple(by_moment.get(round(end)) for end in self.ends) if by_moment else ()
+
+    def read_by_label(self, query: str, label: str) -> dict[str, dict[int, float]]:
+        self._check()
+        try:
+            found = self._source.over(query, self.ends, label)
+        except PrometheusFailed as failed:
+            raise self._note(failed) from None
+        return {name: {round(moment): value for moment, value in values.items()} for name, values in found.items()}
+
+    def tell(self, subject: str, failed: PrometheusFailed) -> None:
+        """Adds a sentence on what is missing; of all that a source misses once it is gone, there is one."""
+        figure = UnknownFigure(subject, str(failed), LATER)
+        if failed.is_last:
+            reason = f"{failed}; what had not been read by then is missing"
+            figure = UnknownFigure(SUBJECT, reason, "run it again when it can be reached")
+        with self._lock:
+            self._failures[figure] = None
+
+    def _check(self) -> None:
+        if self._end:
+            raise self._end
+
+    def _note(self, failed: PrometheusFailed) -> PrometheusFailed:
+        with self._lock:
+            if failed.is_last and self._end is None:
+                self._end = failed
+        return self._end or failed
+
+
+def name_query(query: str) -> str:
+    """Returns the first metric that a query names."""
+    return next(iter(re.findall(r"[a-zA-Z_:]+(?=[{\[])", query)), query[:40])

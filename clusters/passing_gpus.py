@@ -1,0 +1,44 @@
+"""GPUs that jobs and people held at other times, by kube-state-metrics: what nothing scales may come back."""
+
+from __future__ import annotations
+
+from clusters.asking import MetricsReader
+from clusters.estate import Estate
+from clusters.measured import MeasuredSeries
+
+# What pods hold that neither a Deployment nor a StatefulSet, nor what is built of them, has made.
+HOLDS = 'kube_pod_container_resource_requests{resource=~"nvidia_com_.*"'
+OWNERS = 'kube_pod_owner{owner_kind!~"ReplicaSet|StatefulSet"'
+PHASES = 'kube_pod_status_phase{phase=~"Pending|Running"'
+BY_POD = "max by (namespace, pod)"
+JOINED = "* on (namespace, pod) group_left ()"
+SEEN = "count(kube_pod_owner)"
+
+
+def read_passing_gpus(estate: Estate, reader: MetricsReader, window: str, every: str) -> dict[str, MeasuredSeries]:
+    """Returns the most GPUs of each node that pods held at once which nothing scales; PrometheusFailed without answers.
+
+    A step without kube-state-metrics is a gap. It knows nothing of claims, so nodes of a DRA driver are left out.
+    """
+    is_seen = reader.read_steps(SEEN)
+    if not is_seen:
+        return {}
+    # A join of all pods at every minute takes long, so namespaces come first in which such pods ever held a GPU.
+    ever = f"last_over_time({HOLDS}}}[{reader.span}]) {JOINED} {BY_POD} (last_over_time({OWNERS}}}[{reader.span}]))"
+    spaces = sorted(
+        {each.labels.get("namespace", "") for each in reader.read_samples(f"count by (namespace) ({ever})")}
+    )
+    chosen = f'namespace=~"{"|".join(spaces)}"'
+    owned, alive = f"{BY_POD} ({OWNERS},{chosen}}})", f"{BY_POD} ({PHASES},{chosen}}} == 1)"
+    held = f"sum by (node) ({HOLDS},{chosen}}} {JOINED} {owned} {JOINED} {alive})"
+    found = reader.read_by_label(f"max_over_time(({held})[{window}:{every}])", "node") if spaces else {}
+    passing = {}
+    for node in estate.nodes:
+        if node.offers:
+            part = float(max(offer.gpus_per_slot for offer in node.offers))
+            values = found.get(node.name, {})
+            passing[node.name] = tuple(
+                None if seen is None else values.get(round(end), 0.0) * part
+                for end, seen in zip(reader.ends, is_seen, strict=True)
+            )
+    return passing
