@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
-from prometheus_client import start_http_server
-
 from app import garbage
 from app.clockwork import Clockwork
 from app.control.record.scale_store import ScaleStore
@@ -23,6 +21,7 @@ from app.store.database.database import Database, Unavailable
 from cli.scaler.looking import ClusterWatch, LookFailed, Percentiles
 from cli.scaler.measures import LOOKS_FAILED, DesiredReplicas
 from cli.scaler.scaler import Scaler
+from cli.scaler.serving import serve_metrics
 from clusters.api_server import read_cluster
 from clusters.estate import Estate
 from clusters.kubeconfigs import ClusterUnreachable, choose_cluster
@@ -56,9 +55,10 @@ class ScalerProcess:
         self._away_until = 0.0
 
     def start(self) -> None:
-        REGISTRY.register(DesiredReplicas(self._database))
+        replicas = DesiredReplicas(self._database)
+        REGISTRY.register(replicas)
         if self._settings.scaler_metrics_port:
-            start_http_server(self._settings.scaler_metrics_port, self._settings.scaler_metrics_host, REGISTRY)
+            serve_metrics(self._settings.scaler_metrics_port, self._settings.scaler_metrics_host, replicas)
         jobs: tuple[tuple[Callable[[], object], float], ...] = (
             (self._scaler.lead, self._settings.lease_seconds / 3),
             (self._scaler.step, STEP_SECONDS),

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 
 import pytest
 import yaml
@@ -29,6 +30,10 @@ def recipe(kind: str, name: str) -> dict[str, Any]:
     [found] = [item for block in blocks for item in yaml.safe_load_all(block) if item and item.get("kind") == kind]
     assert isinstance(found, dict)
     return found
+
+
+def read_samples(text: str) -> list[str]:
+    return [line for line in text.splitlines() if not line.startswith("#")]
 
 
 def make_as_keda(scaled: dict[str, Any]) -> dict[str, Any]:
@@ -92,6 +97,10 @@ def test_twelve_become_thirteen_by_the_recipes_for_hpa_and_keda_and_not_without_
             until(lambda: {row.state for row in place.rows().values()} == {ScaleState.HELD}, "the HPAs own them")
             assert all(row.hold.startswith("HPA ") for row in place.rows().values())
             assert scaler.gauge() == dict.fromkeys(names, 13.0)
+            [line] = read_samples(scaler.metrics(f"/metrics/{place.namespace}/Deployment/ranker"))  # as AIBrix reads it
+            assert line.startswith("gpuwright_desired_replicas{") and line.endswith("} 13.0")
+            with pytest.raises(HTTPError, match="404"):
+                scaler.metrics(f"/metrics/{place.namespace}/StatefulSet/ranker")
 
             for hpa in hpas:
                 scaling_server.cluster.kubectl("replace", "-f", "-", given=hpa)

@@ -259,7 +259,7 @@ def test_no_update_is_lost_no_older_plan_is_written_and_nobody_is_disturbed_what
         scaling_server.put(place, adopted_deployment("ranker", 3, max_replicas=str(MOST)))
         history = ObjectHistory(scaling_server.server.admin, place, "ranker")
         fleet = Fleet(scaling_server, place, proxy, tmp_path, seed=50)
-        fleet.run(scaled(soak=3000, everyday=150, fast=150))
+        fleet.run(scaled(soak=1000, everyday=150, fast=150))
         fleet.others.delete()
         history.close()
         counts = judge(history.versions, fleet)

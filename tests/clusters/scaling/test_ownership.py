@@ -1,0 +1,106 @@
+"""Who sets replicas, in objects as they are read: what is unknown holds, and what is over does not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from clusters.estate import OURS, UnknownFigure
+from clusters.objects import ClusterObjects, objects_of
+from clusters.promises import find_promises
+from clusters.reading import read_estate
+from clusters.scaling.adoption import find_adopted
+from clusters.scaling.sightings import Sighting, note_sightings
+from tests.clusters.made_up import Item, autoscaler, deployment, node, pod_spec, scaled_object
+
+NOW = datetime(2026, 11, 28, 12, tzinfo=UTC)
+ANNOTATIONS = {f"{OURS}service": "ranker", f"{OURS}mode": "approve"}
+
+
+def writer(manager: str, ago: float | None, subresource: str = "", operation: str = "Update") -> dict[str, Any]:
+    """An entry of managedFields that has the replicas, so many minutes old; None: the server has noted no time."""
+    time = {} if ago is None else {"time": f"{NOW - timedelta(minutes=ago):%Y-%m-%dT%H:%M:%SZ}"}
+    fields: dict[str, Any] = {"fieldsV1": {"f:spec": {"f:replicas": {}}}}
+    return {"manager": manager, "operation": operation, "subresource": subresource, **time, **fields}
+
+
+def cluster(*writers: Item, more: tuple[Item, ...] = ()) -> ClusterObjects:
+    ranker, *parts = deployment("shop", "ranker", pod_spec("registry.example/a:1", 1), ["n1"], annotations=ANNOTATIONS)
+    ranker["metadata"] |= {"managedFields": list(writers), "generation": 3}
+    found = objects_of([node("n1", 4, "NVIDIA-L4", "g6.12xlarge"), ranker, *parts, *more])
+    return replace(found, server_time=NOW)
+
+
+def hold(objects: ClusterObjects, seen_minutes: float | None = 60) -> str:
+    """Returns what holds the workload for a scaler that has seen it as it is for so long; None: not before."""
+    estate, seen = read_estate(objects), note_sightings(objects, {})
+    if seen_minutes is not None:
+        seen = {uid: Sighting(each.generation, NOW - timedelta(minutes=seen_minutes)) for uid, each in seen.items()}
+    [found] = find_adopted(objects, estate, find_promises(estate), seen)
+    return found.hold
+
+
+@pytest.mark.parametrize(
+    ("minutes", "seen", "is_held"),
+    [
+        (9, 60, True),
+        (10, 60, True),
+        (11, 60, False),
+        (-2, 60, True),
+        (None, 9, True),
+        (None, 11, False),
+        (None, None, True),
+    ],
+)  # fmt: skip
+def test_a_change_by_somebody_else_holds_for_ten_minutes_by_its_time_else_by_when_it_was_seen(
+    minutes: float | None, seen: float | None, is_held: bool
+) -> None:
+    assert bool(hold(cluster(writer("kubectl-edit", minutes)), seen)) is is_held
+
+
+def test_what_we_wrote_ourselves_holds_nobody_who_has_just_begun_to_look() -> None:
+    ours = [writer("gpuwright", None, "scale"), writer("gpuwright-settled-81", None, "scale", "Apply")]
+    assert hold(cluster(*ours), seen_minutes=None) == ""
+    assert hold(cluster(*ours, writer("kubectl", None, "scale", "Apply"))).startswith(
+        "the manifest that `kubectl apply"
+    )
+
+
+def test_without_any_note_of_who_wrote_replicas_a_workload_is_watched_for_ten_minutes() -> None:
+    assert hold(cluster(), seen_minutes=9).startswith("somebody set its replicas at an unknown time before 11:51:00")
+    assert hold(cluster(), seen_minutes=11) == ""
+
+
+def test_an_hpa_beside_a_paused_scaled_object_still_owns_the_replicas() -> None:
+    old = writer("kubectl-create", 60)
+    [scaled, made] = scaled_object("shop", "ranker", 1, 9)
+    scaled["metadata"]["annotations"] = {"autoscaling.keda.sh/paused": "true"}
+    assert hold(cluster(old, more=(scaled,))) == ""
+    assert hold(cluster(old, more=(scaled, made))).startswith("HPA shop/keda-hpa-ranker owns its replicas")
+    scaled["metadata"]["annotations"] = {"autoscaling.keda.sh/paused-scale-in": "true"}
+    assert hold(cluster(old, more=(scaled,))).startswith("KEDA's ScaledObject shop/ranker owns its replicas")
+
+
+def test_an_autoscaler_of_another_kind_or_namespace_with_the_same_name_owns_nothing() -> None:
+    others = (autoscaler("shop", "ranker", 1, 9, kind="StatefulSet"), autoscaler("vision", "ranker", 1, 9))
+    assert hold(cluster(writer("kubectl-create", 60), more=others)) == ""
+
+
+def test_lists_that_were_not_read_and_a_server_without_a_clock_hold() -> None:
+    objects = cluster(writer("kubectl-create", 60))
+    for kind in ("HorizontalPodAutoscaler", "ScaledObject", "Rollout"):
+        left = {name: items for name, items in objects.lists.items() if name != kind}
+        unread = replace(objects, lists=left, unread=(UnknownFigure(kind, "it is forbidden", "allow it"),))
+        assert hold(unread) == f"it is unknown whether a {kind} owns its replicas: their list was not read; allow it"
+    assert hold(replace(objects, server_time=None)) == "the API server has not said what time it is"
+
+
+def test_another_generation_counts_from_when_it_is_seen() -> None:
+    objects = cluster(writer("kubectl", None, "scale"))
+    [(uid, first)] = note_sightings(objects, {}).items()
+    later = replace(objects, server_time=NOW + timedelta(minutes=8))
+    assert note_sightings(later, {uid: first}) == {uid: first}
+    assert note_sightings(later, {uid: replace(first, generation=2)}) == {uid: Sighting(3, NOW + timedelta(minutes=8))}
