@@ -16,7 +16,7 @@ from clusters.estate import NOTHING, Estate, UnknownFigure, WorkloadName
 from clusters.measured import LatencyPromise, MeasuredLoads
 from clusters.savings.arrangement import AlikeNodes, Arrangement, find_rollable, stand_today
 from clusters.savings.floors import ReplicaRules, draw_rules, find_unread
-from clusters.savings.kinds import draw_kinds
+from clusters.savings.kinds import draw_kinds, is_mostly_known
 from clusters.savings.limit import bound_nano_per_hour
 from clusters.savings.needs import LoadNeed, find_need
 from clusters.savings.packing import bound_freed_nodes, free_nodes
@@ -208,8 +208,15 @@ def _unknown_rules(estate: Estate) -> list[UnknownFigure]:
 
 def _unknown_nodes(estate: Estate, measured: MeasuredLoads) -> list[UnknownFigure]:
     reason = "whether jobs or people use it at other times was not measured, so it stays where it is empty"
-    return [
-        UnknownFigure(f"node {node.name}", reason, "give --prometheus, which has what pods asked for")
+    remedy = "give --prometheus, which has what pods asked for"
+    figures = [
+        UnknownFigure(f"node {node.name}", reason, remedy)
         for node in estate.nodes
-        if node.name not in measured.passing_gpus
+        if not is_mostly_known(measured.passing_gpus.get(node.name, ()))
     ]
+    gaps = max((series.count(None) for series in measured.passing_gpus.values()), default=0)
+    if gaps and len(figures) < len(estate.nodes):
+        hours = gaps * measured.step_seconds / 3600
+        reason = f"what jobs and people held is not known for {hours:g} hours, which are taken to be as the others"
+        figures.append(UnknownFigure("GPUs of jobs and people", reason, "keep kube-state-metrics running"))
+    return figures

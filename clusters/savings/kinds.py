@@ -11,6 +11,8 @@ from clusters.measured import MeasuredSeries
 from clusters.savings.arrangement import AlikeNodes, PackedNode
 from clusters.savings.floors import ReplicaRules, class_key, find_unread
 
+KNOWN_SHARE = 0.9  # of the steps
+
 
 def draw_kinds(
     estate: Estate,
@@ -99,6 +101,11 @@ def _coming(estate: Estate, rules: Mapping[WorkloadName, ReplicaRules]) -> Itera
             )  # fmt: skip
 
 
+def is_mostly_known(series: MeasuredSeries) -> bool:
+    """Returns whether a series has so few gaps that what it has stands for all of its time."""
+    return bool(series) and sum(value is not None for value in series) >= KNOWN_SHARE * len(series)
+
+
 def _kept_for_passing(
     nodes: Sequence[GpuNode],
     pods: Mapping[str, Sequence[GpuPod]],
@@ -107,13 +114,13 @@ def _kept_for_passing(
 ) -> set[str]:
     """Returns the nodes that jobs and people need at other times: the emptiest, as many as they stood on at once.
 
-    Where that was not measured, every node that is empty now may be theirs.
+    Where that was not measured, or not for most of the time, every node that is empty now may be theirs.
     """
     by_load = sorted((sum(pod.gpus for pod in pods[node.name]), node.name) for node in nodes)
     now = {node.name for node in nodes if any(pod.workload not in scaled for pod in pods[node.name])}
-    if any(node.name not in passing_gpus for node in nodes):
+    if not all(is_mostly_known(passing_gpus.get(node.name, ())) for node in nodes):
         return now | {name for load, name in by_load if not load}
     columns = zip(*(passing_gpus[node.name] for node in nodes), strict=True)
-    most = max((sum(value is None or value > 0 for value in column) for column in columns), default=0)
+    most = max((sum(bool(value) for value in column) for column in columns), default=0)
     more = max(0, most - len(now))
     return now | set([name for _, name in by_load if name not in now][:more])

@@ -49,14 +49,21 @@ def assessed(items: Sequence[Item], prices: str = PRICES) -> tuple[Estate, Bill]
 
 
 def savings_of(
-    items: Sequence[Item], loads: Mapping[str, WorkloadSeries], prices: str = PRICES, passing: float | None = 0.0
+    items: Sequence[Item],
+    loads: Mapping[str, WorkloadSeries],
+    prices: str = PRICES,
+    passing: float | None = 0.0,
+    gaps: int = 0,
 ) -> Savings:
-    """What is saved where every workload promises 100 ms; `passing` is what jobs held on each node; None: unknown."""
+    """What is saved where every workload promises 100 ms; `passing` is what jobs held on each node; None: unknown.
+
+    It is not known in the first `gaps` steps either.
+    """
     estate, bill = assessed(items, prices)
     steps = max((len(series.rates_per_second) for series in loads.values()), default=STEPS)
     measured = MeasuredLoads(
         0.0, STEP_SECONDS, steps, "test", {named(name): series for name, series in loads.items()},
-        {} if passing is None else {each.name: (passing,) * steps for each in estate.nodes},
+        {} if passing is None else {each.name: (None,) * gaps + (passing,) * (steps - gaps) for each in estate.nodes},
     )  # fmt: skip
     return find_savings(estate, bill, measured, {each.name: LatencyPromise(100.0, "test") for each in estate.workloads})
 

@@ -240,3 +240,12 @@ def test_all_stays_where_a_list_that_may_keep_it_was_not_read(kind: str) -> None
     savings = find_savings(estate, bill, measured, {})
     assert (savings.nano_per_hour, float(savings.gpus_freed)) == (0, 0.0)
     assert f"they may keep replicas: {kind}; so all replicas and nodes stay" in str(savings.unknown[0])
+
+
+@pytest.mark.parametrize(("gaps", "freed", "sentence"), [(2, 2, "is not known for 0.5 hours"), (20, 1, "not measured")])
+def test_few_gaps_in_what_jobs_held_are_said_and_many_keep_empty_nodes(gaps: int, freed: int, sentence: str) -> None:
+    items = [*nodes(4, 1), *served("search", SPREAD[:3])]
+    few = even(10.0, 3, few=dict.fromkeys(range(40, 44), 1))
+    savings = savings_of(items, {"search": few}, gaps=gaps)
+    assert len(savings.nodes) == freed
+    assert any(sentence in str(figure) for figure in savings.unknown)
