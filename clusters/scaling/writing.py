@@ -44,7 +44,10 @@ MayWrite: TypeAlias = Callable[[str], bool]
 
 @dataclass(frozen=True, slots=True)
 class WriteOutcome:
-    """What became of a write: its state, and a sentence that says why if it is not written."""
+    """What became of a write: its state, and a sentence that says why if it is not written.
+
+    Written means that what was wanted is there, by us. After a lost answer it may be a newer plan that wrote the same.
+    """
 
     state: WriteState
     reason: str = ""

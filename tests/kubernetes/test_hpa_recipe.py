@@ -105,3 +105,11 @@ def test_twelve_become_thirteen_by_the_recipes_for_hpa_and_keda_and_not_without_
             for hpa in hpas:
                 scaling_server.cluster.kubectl("replace", "-f", "-", given=hpa)
             until(lambda: [place.replicas(name) for name in names] == [13, 13], "thirteen of both")
+            scaling_server.cluster.kubectl("-n", place.namespace, "delete", "hpa", "--all")
+            until(
+                lambda: (
+                    {row.hold.split(" before")[0] for row in place.rows().values()}
+                    == {"kube-controller-manager set its replicas at an unknown time"}
+                ),
+                lambda: f"what HPAs wrote is quiet for ten minutes: {place.rows()}",
+            )

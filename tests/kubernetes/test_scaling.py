@@ -233,15 +233,37 @@ def test_each_manager_that_declares_replicas_is_named_and_gives_them_up_to_one_s
     assert owned.hold() == ""
 
 
-def test_a_release_of_helm_that_declares_replicas_is_named(owned: Owned, tmp_path: Path) -> None:
-    chart = tmp_path / "ranker"
+def test_a_release_of_helm_that_declares_replicas_is_named_until_its_chart_leaves_them_out(
+    owned: Owned, tmp_path: Path
+) -> None:
+    chart, item = tmp_path / "ranker", adopted_deployment("ranker", 6)
     (chart / "templates").mkdir(parents=True)
     (chart / "Chart.yaml").write_text("apiVersion: v2\nname: ranker\nversion: 1.0.0\n")
-    (chart / "templates" / "deployment.json").write_text(json.dumps(adopted_deployment("ranker", 6)))
-    admin = str(owned.server.server.admin)
-    finish(run_helm(tmp_path, "install", "first", str(chart), "-n", owned.place, KUBECONFIG=admin))
+
+    def release(verb: str, *words: str) -> None:
+        (chart / "templates" / "deployment.json").write_text(json.dumps(item))
+        place = ("-n", owned.place, *words)
+        finish(run_helm(tmp_path, verb, "first", str(chart), *place, KUBECONFIG=str(owned.server.server.admin)))
+
+    release("install")
     owned.pass_minutes(11)
     assert owned.hold().startswith(f"Helm's release {owned.place}/first declares its replicas")
+    owned.server.scale(owned.place, "deployment/ranker", 7)
+    owned.hold()
+    owned.pass_minutes(11)
+    assert owned.hold() == ""
+    with pytest.raises(AssertionError, match=r'conflict with "kubectl" with subresource "scale".*: \.spec\.replicas'):
+        release("upgrade")
+    release("upgrade", "--force-conflicts")
+    owned.pass_minutes(11)
+    assert (owned.hold()[:14], owned.replicas) == ("Helm's release", 6)  # it is held again, and stays as Helm says
+
+    owned.server.scale(owned.place, "deployment/ranker", 7)
+    del item["spec"]["replicas"]
+    release("upgrade")
+    owned.hold()
+    owned.pass_minutes(11)
+    assert (owned.hold(), owned.replicas) == ("", 7)
 
 
 def test_two_workloads_that_claim_one_service_are_both_held(owned: Owned) -> None:
