@@ -55,6 +55,7 @@ class ScalerProcess:
         self._away_until = 0.0
 
     def start(self) -> None:
+        logging.getLogger("httpx2").setLevel(logging.WARNING)  # it logs every request of every look
         replicas = DesiredReplicas(self._database)
         REGISTRY.register(replicas)
         if self._settings.scaler_metrics_port:
