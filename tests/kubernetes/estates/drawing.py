@@ -32,14 +32,17 @@ class EstateKind:
     gpus: int  # of a node
     shared_by: int  # pods that share a GPU
     sizes: tuple[tuple[int, int], ...]  # slots of a pod, and pods of a replica
+    server: str  # whose counters Prometheus has
 
 
 KINDS = {
-    "deployments": EstateKind("shop", "Deployment", "g6e.12xlarge", "NVIDIA-L40S", 4, 1, ((1, 1), (1, 1), (2, 1))),
-    "groups": EstateKind(
-        "chat", "LeaderWorkerSet", "p5.48xlarge", "NVIDIA-H100-80GB-HBM3", 8, 1, ((1, 2), (1, 2), (2, 2))
+    "deployments": EstateKind(
+        "shop", "Deployment", "g6e.12xlarge", "NVIDIA-L40S", 4, 1, ((1, 1), (1, 1), (2, 1)), "istio"
     ),
-    "shared": EstateKind("vision", "Deployment", "g4dn.12xlarge", "Tesla-T4", 4, 4, ((1, 1),)),
+    "groups": EstateKind(
+        "chat", "LeaderWorkerSet", "p5.48xlarge", "NVIDIA-H100-80GB-HBM3", 8, 1, ((1, 2), (1, 2), (2, 2)), "vllm"
+    ),
+    "shared": EstateKind("vision", "Deployment", "g4dn.12xlarge", "Tesla-T4", 4, 4, ((1, 1),), "triton"),
 }
 
 
@@ -88,7 +91,7 @@ def draw_estate(name: str, gpus: int, seed: int, minutes: int, shapes: Sequence[
             most = max(1, min(left // (size[0] * size[1]), random.randrange(4, 10) * (3 if kind.shared_by > 1 else 1)))
             place = kind.namespace, kind.workload, f"{'model' if size[1] > 1 else 'ranker'}-{len(placed)}"
             shape = random.choice(shapes) if shapes else draw_days(random)
-            service = draw_service(random, place, size, most, shape, minutes)
+            service = draw_service(random, place, (*size, kind.server), most, shape, minutes)
             groups = [_place(random, places, size) for _ in range(service.now)]
             if not all(groups):
                 break

@@ -16,11 +16,11 @@ LATENCY_MS = (100, 250, 500, 1000, 2000, 3500, 5000, 7500, 10_000, 15_000, 20_00
 FIRST_TOKEN_MS = (100, 250, 500, 750, 1000, 1500, 2000, 3000, 4000, 5000, 7500, 10_000, 20_000, 60_000)
 TOKEN_MS = (10, 20, 25, 30, 35, 40, 50, 60, 75, 100, 150, 200)
 HISTOGRAMS = {
-    "latency": ("nv_inference_first_response_histogram_ms", LATENCY_MS, 1.0),
+    "latency": ("istio_request_duration_milliseconds", LATENCY_MS, 1.0),
     "first_token": ("vllm:time_to_first_token_seconds", FIRST_TOKEN_MS, 0.001),
     "token": ("vllm:request_time_per_output_token_seconds", TOKEN_MS, 0.001),
 }
-REQUESTS = {"triton": "nv_inference_request_success", "vllm": "vllm:request_success_total"}
+QUANTILES = (50, 90, 95, 99, 99.9)  # of Triton's summaries, each of a replica's last minute
 
 
 def past_of(estate: DrawnEstate, start: float) -> Iterator[PastSeries]:
@@ -76,8 +76,14 @@ def _of_replica(
         yield counter("vllm:request_success_total", done, finished_reason="stop", model_name=service.name)
         yield counter("vllm:prompt_tokens_total", done, past.input_tokens[counted], model_name=service.name)
         yield counter("vllm:generation_tokens_total", done, past.output_tokens[counted], model_name=service.name)
+    elif service.truth.server == "istio":
+        workload = {"destination_workload": service.name, "destination_workload_namespace": service.namespace}
+        labels = {**labels, **workload, "reporter": "destination", "response_code": "200"}
+        yield counter("istio_requests_total", done)
     else:
         yield counter("nv_inference_request_success", done, model=service.name, version="1")
+        yield from _summary({**labels, "model": service.name}, done, past.times_ms["latency"][counted], seen, start)
+        return
     for time_name, times in past.times_ms.items():
         histogram, bounds, unit = HISTOGRAMS[time_name]
         mine = times[counted]
@@ -86,9 +92,25 @@ def _of_replica(
         yield counter(f"{histogram}_bucket", done, le="+Inf")
 
 
+def _summary(
+    labels: Mapping[str, str], done: Series, times_ms: Series, seen: Series, start: float
+) -> Iterator[PastSeries]:
+    """Gives the quantiles of the minute before each scrape; none where nothing was answered in it."""
+    order = np.argsort(done)
+    edges = np.searchsorted(done[order], np.concatenate(([seen[0] - SCRAPE_SECONDS], seen)), side="right")
+    minutes = np.split(times_ms[order], edges)[1:-1]
+    found = np.array([
+        np.percentile(each, QUANTILES, method="higher") if len(each) else (np.nan,) * len(QUANTILES)
+        for each in minutes
+    ])  # fmt: skip
+    for at, quantile in enumerate(QUANTILES):
+        name = {**labels, "quantile": f"{quantile / 100:g}"}
+        yield PastSeries("nv_inference_request_summary_us", name, recorded(1000 * found[:, at], start + seen[0]))
+
+
 def recorded(values: Series, start: float) -> Callable[[float], float | None]:
     """Returns a function of the moment: one value for each scrape from `start` on, and none beyond them."""
-    known = values.tolist()
+    known = [None if value != value else value for value in values.tolist()]
 
     def value(moment: float) -> float | None:
         at = round((moment - start) / SCRAPE_SECONDS)

@@ -55,17 +55,23 @@ def keeps(served: Served, slo_ms: Mapping[str, float], percentile: float) -> boo
     return all(served.quantile_ms(time, percentile) <= limit for time, limit in slo_ms.items())
 
 
-def draw_one_at_a_time(random: Random) -> tuple[OneAtATime, float, dict[str, float]]:
+def draw_one_at_a_time(random: Random, server: str) -> tuple[OneAtATime, float, dict[str, float]]:
     """Returns a replica, the requests a second with which it is always busy, and what its workload promises."""
     seconds = random.choice((2.0, 3.0, 5.0))
-    truth = OneAtATime(seconds, random.choice((0.0, 0.3, 0.7)), random.random() < 0.3)
+    truth = OneAtATime(seconds, random.choice((0.0, 0.3, 0.7)), random.random() < 0.3, server)
     return truth, 1 / seconds, {"latency": 1000 * seconds * random.uniform(4.0, 14.0)}
 
 
-def draw_language_model(random: Random) -> tuple[LanguageModel, float, dict[str, float]]:
+def draw_language_model(random: Random, server: str) -> tuple[LanguageModel, float, dict[str, float]]:
     slots, token_ms, slower_ms = random.choice((8, 16)), random.uniform(20, 40), random.uniform(0.5, 2.0)
     truth = LanguageModel(
-        slots, random.uniform(100, 400), token_ms, slower_ms, random.uniform(300, 2000), random.uniform(60, 250)
+        slots,
+        random.uniform(100, 400),
+        token_ms,
+        slower_ms,
+        random.uniform(300, 2000),
+        random.uniform(60, 250),
+        server,
     )
     full_ms = token_ms + slower_ms * slots
     slo_ms = {"first_token": random.uniform(1000, 6000), "token": full_ms * random.uniform(0.8, 1.3)}
@@ -73,13 +79,21 @@ def draw_language_model(random: Random) -> tuple[LanguageModel, float, dict[str,
 
 
 def draw_service(
-    random: Random, place: tuple[str, str, str], kind: tuple[int, int], replicas: int, shape: Shape, minutes: int
+    random: Random,
+    place: tuple[str, str, str],
+    kind: tuple[int, int, str],
+    replicas: int,
+    shape: Shape,
+    minutes: int,
 ) -> DrawnService:
-    """Draws a workload with at most so many replicas. `place` is namespace, kind and name, `kind` GPUs and pods.
+    """Draws a workload with at most so many replicas: an autoscaler follows its load, or they are set by hand.
 
-    An autoscaler follows its load, or its replicas are set by hand; then some of them break down for hours.
+    `place` is namespace, kind and name, `kind` GPUs of a pod, pods of a replica, and server. In most of them replicas
+    break down for hours.
     """
-    truth, most, slo_ms = (draw_language_model if place[1] == "LeaderWorkerSet" else draw_one_at_a_time)(random)
+    truth, most, slo_ms = (draw_language_model if place[1] == "LeaderWorkerSet" else draw_one_at_a_time)(
+        random, kind[2]
+    )
     wave = shape(minutes)
     rates = wave * replicas * most * random.uniform(0.1, 0.5)
     bounds = None
@@ -91,7 +105,14 @@ def draw_service(
     if replicas > 1 and random.random() < 0.8:
         counts = _break_down(random, counts, np.ceil(rates / most / random.uniform(0.4, 0.9)).astype(np.int64))
     return DrawnService(
-        *place, *kind, truth, rates, counts, {} if random.random() < 0.2 else slo_ms, bounds, random.randrange(2**32)
+        *place,
+        *kind[:2],
+        truth,
+        rates,
+        counts,
+        {} if random.random() < 0.2 else slo_ms,
+        bounds,
+        random.randrange(2**32),
     )
 
 

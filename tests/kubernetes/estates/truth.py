@@ -47,7 +47,7 @@ class OneAtATime:
     seconds: float
     spread: float
     is_pooled: bool  # the replica that is free first takes the next request; else any one
-    server: str = "triton"
+    server: str
 
     def serve(self, rates: Series, replicas: NDArray[np.int64], noise: np.random.Generator) -> Served:
         came, there = arrivals(rates, replicas, noise)
@@ -108,7 +108,7 @@ class LanguageModel:
     slower_ms: float  # by each other request
     input_tokens: float
     output_tokens: float
-    server: str = "vllm"
+    server: str
 
     def serve(self, rates: Series, replicas: NDArray[np.int64], noise: np.random.Generator) -> Served:
         came, there = arrivals(rates, replicas, noise)
