@@ -11,10 +11,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from clusters.measured import LatencyPromise, WorkloadSeries
+from clusters.measured import LatencyPromise, MeasuredSeries, WorkloadSeries
 from clusters.savings.floors import ReplicaBounds
 from clusters.savings.needs import LEAST_HOURS, highest_rate
-from clusters.savings.shown import ShownRate, find_kept_steps, find_promise, find_shown_rates, value_at
+from clusters.savings.shown import ShownRate, find_kept_steps, find_promise, find_shown_rates
 from solvers.forecast import ForecastTuning, Sample, expect_most
 
 START_SECONDS = 600.0  # from the decision until a replica serves
@@ -33,7 +33,7 @@ class KnownLoad:
     rates_per_second: Sequence[float | None]  # the highest of each step; the last step ends now, None is a gap
     step_seconds: int
     shown: Sequence[ShownRate]  # by all that was measured until now
-    input_tokens: float | None = None  # of a request of late, on average; None: lengths are not measured
+    input_tokens: float | None = None  # of a request in the last half hour, on average; None: lengths are not measured
     output_tokens: float | None = None
     was_missed: bool = False  # the SLO, in the newest step
 
@@ -75,14 +75,20 @@ def recent_load(
 ) -> KnownLoad:
     """Returns what was known when the step before `end` was over."""
     first = max(0, end - max(1, RECENT_SECONDS // step_seconds))
+    late = slice(max(0, end - math.ceil(CALM_SECONDS / step_seconds)), end)
     return KnownLoad(
         rates_per_second=[highest_rate(series, step) for step in range(first, end)],
         step_seconds=step_seconds,
         shown=shown,
-        input_tokens=value_at(series.input_tokens, end - 1),
-        output_tokens=value_at(series.output_tokens, end - 1),
+        input_tokens=_mean(series.input_tokens[late]),
+        output_tokens=_mean(series.output_tokens[late]),
         was_missed=is_kept is False,
     )
+
+
+def _mean(values: MeasuredSeries) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
 
 
 def decide_replicas(

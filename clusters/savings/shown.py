@@ -114,6 +114,7 @@ class ShownSoFar:
         self._good: list[ShownRate] = []  # any may count again, once a better one is contradicted
         self._bad: _Front = []
         self._best: _Front = []
+        self._sound: list[ShownRate] | None = None  # sorted; None: to be sorted again
 
     def add(self, step: int) -> None:
         """Takes the window that ends with this step."""
@@ -128,17 +129,20 @@ class ShownSoFar:
         elif kept.count(False) >= MISSED_SHARE * self._length:
             for window in _window(self._series, steps, is_kept=False):
                 if _keep_extremes(self._bad, window, worst=True):
-                    self._best = []
+                    self._best, self._sound = [], None
                     for good in self._good:
                         self._keep_sound(good)
 
     def _keep_sound(self, window: ShownRate) -> None:
-        if not any(_contradicts(missed, window) for _, missed in self._bad):
-            _keep_extremes(self._best, window, worst=False)
+        is_sound = not any(_contradicts(missed, window) for _, missed in self._bad)
+        if is_sound and _keep_extremes(self._best, window, worst=False):
+            self._sound = None
 
     def sound(self) -> list[ShownRate]:
         """Returns the best windows until now that none contradicts, the highest rate first."""
-        return [window for _, window in sorted(self._best, key=lambda entry: entry[0], reverse=True)]
+        if self._sound is None:
+            self._sound = [window for _, window in sorted(self._best, key=lambda entry: entry[0], reverse=True)]
+        return self._sound
 
 
 def _window(series: WorkloadSeries, steps: range, *, is_kept: bool) -> Iterator[ShownRate]:
