@@ -62,7 +62,7 @@ def prometheus_with(series: Iterable[PastSeries], folder: Path, start: float, st
             [
                 need("prometheus", "prometheus"), f"--config.file={folder}/prometheus.yml",
                 f"--storage.tsdb.path={data}", f"--web.listen-address=127.0.0.1:{port}",
-                "--storage.tsdb.retention.time=100d",
+                "--storage.tsdb.retention.time=100d", "--web.enable-admin-api",
             ],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log,
         )  # fmt: skip

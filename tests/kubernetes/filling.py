@@ -66,10 +66,11 @@ class RecordedCluster:
         finally:
             made.remove_all()
 
-    def add_reader(self, name: str, rules: list[Rule]) -> User:
+    def add_reader(self, name: str, rules: list[Rule], proof: str = "nodes") -> User:
+        """Returns a user with these rights, once the server knows of them: `proof` is something that it may list."""
         user = self.administered.add_user(PLACE, name)
         self.administered.grant(user, rules, everywhere=True)
-        until(lambda: self.administered.may(user, "list", "nodes"), "rights")
+        until(lambda: self.administered.may(user, "list", proof), "rights")
         return user
 
 

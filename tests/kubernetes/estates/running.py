@@ -39,9 +39,10 @@ class AssessedEstate:
 
 
 @contextmanager
-def measured_estate(estate: DrawnEstate, user: User, folder: Path) -> Iterator[AssessedEstate]:
-    """Gives the estate a Prometheus that has seen its past until now."""
+def measured_estate(estate: DrawnEstate, user: User, folder: Path, ahead_seconds: int = 0) -> Iterator[AssessedEstate]:
+    """Gives the estate a Prometheus that has seen its past until now, or until another moment."""
     stop = time.time() // STEP_SECONDS * STEP_SECONDS  # so that steps are the same whenever this runs
+    stop += ahead_seconds
     start = stop - estate.minutes * SCRAPE_SECONDS
     prices = folder / "prices.yaml"
     prices.write_text(estate.price_file)
