@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from cli.estate_backtest import backtest_data, show_backtest
+from cli.estate_certified import campaigns_data, certified_data, show_campaigns, show_certified
 from cli.estate_loads import reading_data, write_loads
 from cli.estate_savings import savings_data, show_savings
 from cli.estate_sharing import sharing_data, show_sharing
@@ -16,10 +17,12 @@ from cli.money import cents_of, count_of, gpus_text, money
 from cli.output import TableText, plain
 from clusters.backtesting import Backtest
 from clusters.bill import HOURS_A_MONTH, Bill, BillRow
+from clusters.certified.savings import CertifiedSavings
 from clusters.estate import Autoscaler, ClusterWorkload, Estate, GpuNode, UnknownFigure
 from clusters.measuring import PrometheusReading
 from clusters.savings import Savings
 from clusters.sharing import SharingEstimate
+from clusters.sharing.worth import CampaignWorth
 
 MOST_NAMED = 3  # of subjects in a sentence
 MOST_LINES = 40  # of sentences about what is unknown
@@ -36,6 +39,8 @@ class Assessment:
     savings: Savings | None = None  # without a measured load
     backtest: Backtest | None = None  # unless it was asked for
     sharing: SharingEstimate | None = None  # without a measured load
+    certified: CertifiedSavings | None = None  # without profiles, or a measured load
+    campaigns: Sequence[CampaignWorth] = ()  # the largest first
 
     @property
     def unknown(self) -> tuple[UnknownFigure, ...]:
@@ -65,6 +70,12 @@ def show(found: Assessment) -> None:
     if found.sharing and estate.nodes:
         print()
         show_sharing(bill, found.sharing)
+    if found.certified and estate.nodes:
+        print()
+        show_certified(bill, found.certified)
+    if found.campaigns:
+        print()
+        show_campaigns(bill, found.campaigns)
     if found.backtest and found.backtest.hours:
         print()
         show_backtest(found.backtest, bill.currency)
@@ -215,6 +226,8 @@ def as_data(found: Assessment) -> dict[str, Any]:
         **({"savings": savings_data(found.savings)} if found.savings else {}),
         **(backtest_data(found.backtest) if found.backtest else {}),
         **({"sharing": sharing_data(found.sharing)} if found.sharing else {}),
+        **({"certified": certified_data(found.certified)} if found.certified else {}),
+        **({"campaigns": campaigns_data(found.campaigns)} if found.campaigns else {}),
     }  # fmt: skip
 
 

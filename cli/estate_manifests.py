@@ -11,6 +11,8 @@ from app.manifests.model import API_VERSION
 from app.manifests.prices import NANO
 from cli.assessment import Assessment
 from cli.catalogue import Sheet, manifest, sheets
+from cli.estate_certified import summarize_campaigns, summarize_certified
+from cli.estate_sharing import summarize_sharing
 from cli.output import as_yaml, plain
 from clusters.bill import NodePrice
 from clusters.estate import OURS, ClusterWorkload, GpuNode, WorkloadName
@@ -55,7 +57,17 @@ def as_manifests(found: Assessment, promises: Mapping[WorkloadName, WorkloadProm
         for each in unknown
     ]
     documents += _services(found.estate.workloads, promises, found.reading.loads if found.reading else None)
-    return _commented(HEAD) + "\n---\n".join(documents) + "\n"
+    return _commented("\n".join((HEAD, *_levels(found)))) + "\n---\n".join(documents) + "\n"
+
+
+def _levels(found: Assessment) -> Iterator[str]:
+    """Yields what could be saved, a sentence for each level that is not certain by the cluster's data alone."""
+    if found.sharing:
+        yield summarize_sharing(found.bill, found.sharing)
+    if found.certified:
+        yield summarize_certified(found.bill, found.certified)
+    if found.campaigns:
+        yield summarize_campaigns(found.bill, found.campaigns)
 
 
 def _gpu_types(priced: Sequence[PricedNode], by_product: Mapping[str, Sheet]) -> Iterator[str]:

@@ -17,6 +17,7 @@ from cli.estate_backtest import (
     write_decisions,
     write_hours,
 )
+from cli.estate_certified import L2_ASSUMPTIONS, summarize_campaigns, summarize_plan, write_campaigns, write_certified
 from cli.estate_loads import write_loads
 from cli.estate_pictures import SavedPart, draw_backtest, draw_levels
 from cli.estate_savings import ASSUMPTIONS, share_of, summarize_limits, summarize_savings, write_savings
@@ -95,6 +96,22 @@ def _sections(found: Assessment) -> Iterator[HtmlText]:
             _list(L1_ASSUMPTIONS),
             *(element("p", sentence) for sentence in stay_sentences(found.sharing.staying)),
             _table(write_sharing(found.sharing), "Workloads that could share GPUs"),
+        )
+    if found.certified and estate.nodes:
+        yield _section(
+            "certified",
+            "What profiles certify",
+            summarize_plan(bill, found.certified),
+            _list(L2_ASSUMPTIONS),
+            *(element("p", sentence) for sentence in stay_sentences(found.certified.staying)),
+            _table(write_certified(found.certified), "Workloads that are planned"),
+        )
+    if found.campaigns:
+        yield _section(
+            "campaigns",
+            "Which model to profile next",
+            [summarize_campaigns(bill, found.campaigns)],
+            _table(write_campaigns(found.campaigns), "What campaigns are worth"),
         )
     if found.savings and estate.nodes:
         limit, wide = summarize_limits(bill, found.savings)

@@ -51,6 +51,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     completes(parser.add_argument("--prices", metavar="FILE", help="what you pay (docs/assess.md)"), "files")
     slo = parser.add_argument("--slo", metavar="FILE", help="what workloads are to keep, in place of annotations")
     completes(slo, "files")
+    profiles = parser.add_argument(
+        "--profiles", metavar="FILE", action="append", default=[],
+        help="file or folder of Profiles, as `gpuwright profile` writes them; may be given several times",
+    )  # fmt: skip
+    completes(profiles, "files")
     prometheus = parser.add_argument_group("loads and use of GPUs")
     prometheus.add_argument("--prometheus", metavar="URL", help="a Prometheus server, or what speaks its API")
     token = prometheus.add_argument("--prometheus-token-file", metavar="FILE", help="file that holds a token for it")
@@ -95,7 +100,15 @@ def run(args: argparse.Namespace) -> int:
         raise Failed("--backtest is of loads that were measured: give --prometheus, or --demo")
     backtest = run_backtest(estate, bill, loads, kept, args.backtest) if loads and args.backtest else None
     sharing = estimate_sharing(estate, bill, loads, savings.needs, gpus) if loads and savings else None
-    found = Assessment(estate, bill, reading, savings, backtest, sharing)
+    if args.profiles and not loads:
+        raise Failed("--profiles are for loads that were measured: give --prometheus, or --demo")
+    certified = campaigns = None
+    if savings and loads and sharing:
+        from cli.levels import certify, weigh_campaigns
+
+        certified = certify(args.profiles, estate, bill, loads, savings.needs, promises) if args.profiles else None
+        campaigns = weigh_campaigns(estate, sharing, promises, certified)
+    found = Assessment(estate, bill, reading, savings, backtest, sharing, certified, campaigns or ())
     if args.html:
         _write_page(args, found)
     if args.output == "text":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 
@@ -51,6 +51,7 @@ class OpenKind:
     memory_gib: float | None  # of a GPU
     nodes: tuple[OpenNode, ...]
     sharers: tuple[Sharer, ...]
+    alike: AlikeNodes  # what it is made of
 
     @property
     def nano_per_hour(self) -> int:
@@ -148,20 +149,22 @@ def _open(
             if barred[name] & names:
                 staying[name] = "it may not stand on all nodes of its kind"
                 here.discard(name)
-        first = estate.by_node[kind.nodes[0].name]
-        yield OpenKind(
-            first.product, first.memory_gib, tuple(_open_nodes(estate, kind, here)),
-            tuple(sharers[name] for name in sorted(here)),
-        )  # fmt: skip
+        yield open_kind(estate, kind, [sharers[name] for name in sorted(here)])
+
+
+def open_kind(estate: Estate, kind: AlikeNodes, sharers: Sequence[Sharer]) -> OpenKind:
+    """Returns the nodes with what pods leave that stay or wait; where these stand, the node stays."""
+    first = estate.by_node[kind.nodes[0].name]
+    nodes = _open_nodes(estate, kind, {sharer.workload for sharer in sharers})
+    return OpenKind(first.product, first.memory_gib, tuple(nodes), tuple(sharers), kind)
 
 
 def _open_nodes(estate: Estate, kind: AlikeNodes, sharers: set[WorkloadName]) -> Iterator[OpenNode]:
-    """Gives the nodes with what pods leave that stay or wait; where these stand, the node stays."""
-    taken: Counter[str] = Counter()
-    for node in kind.nodes:
-        staying = [pod for pod in kind.pods if pod.node == node.name and pod.workload not in sharers]
-        taken[node.name] = min(estate.by_node[node.name].gpus, sum(_gpus_taken(pod) for pod in staying))
     gpus = {node.name: estate.by_node[node.name].gpus for node in kind.nodes}
+    taken: Counter[str] = Counter()
+    for pod in kind.pods:
+        if pod.workload not in sharers:
+            taken[pod.node] = min(gpus[pod.node], taken[pod.node] + _gpus_taken(pod))
     takers = [node.name for node in kind.nodes if node.takes_pods]
     held = {slots.resource: slots.gpus_per_slot for slots in estate.by_node[kind.nodes[0].name].offers}
     for pod in kind.waiting:

@@ -12,6 +12,7 @@ from clusters.gpu_use import MeasuredGpu
 from clusters.measured import LatencyPromise, MeasuredLoads, WorkloadSeries
 from clusters.savings import find_savings
 from clusters.sharing import SharingEstimate, estimate_sharing
+from clusters.sharing.worth import find_worths
 from tests.clusters.made_up import Item, autoscaler
 from tests.clusters.savings.fleets import STEP_SECONDS, STEPS, assessed, day, named, nodes, served
 
@@ -83,6 +84,19 @@ def test_memory_alone_keeps_gpus_from_being_shared() -> None:
     full = [replace(each, memory_peak_gib=44.0) for each in gpus]
     loads = {name: evenly(ready=2) for name in places}
     assert saved(shared(items, gpus, loads))[1] > saved(shared(items, full, loads))[1]
+
+
+def test_a_campaign_is_worth_what_its_workload_adds_beside_others_with_profiles() -> None:
+    places = {name: TEN[2 * at : 2 * at + 2] for at, name in enumerate("abcde")}
+    items = [*nodes(5, 2), *(item for name in places for item in served(name, places[name]))]
+    gpus = [each for name in places for each in gpus_of(name, 0.05, places[name])]
+    found = shared(items, gpus, {name: evenly(ready=2) for name in places})
+    estate, _ = assessed(items)
+    (first, *_) = find_worths(estate, found, {named(name): name for name in places})
+    assert (first.model, first.alone_nano_per_hour) == ("a", 0)  # it has nobody to share with
+    assert 0 < first.nano_per_hour <= found.high_nano_per_hour
+    (last,) = find_worths(estate, found, {named("a"): "a"})
+    assert last.alone_nano_per_hour == last.nano_per_hour == first.nano_per_hour
 
 
 def test_a_workload_without_a_load_keeps_its_gpus() -> None:

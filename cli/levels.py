@@ -1,0 +1,51 @@
+"""What an assessment asks a planner: what Profiles certify; and which model to profile next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from cli.output import say
+from cli.quiet import quiet_stdout
+from clusters.sharing.worth import CampaignWorth, find_worths
+
+if TYPE_CHECKING:
+    from clusters.bill import Bill
+    from clusters.certified.savings import CertifiedSavings
+    from clusters.estate import Estate, WorkloadName
+    from clusters.measured import MeasuredLoads
+    from clusters.promises import WorkloadPromise
+    from clusters.savings.needs import LoadNeed
+    from clusters.sharing import SharingEstimate
+
+WORK = 2000  # steps of the planner's search, so that the same input gives the same plan on any machine
+SECONDS = 20.0
+
+
+def certify(
+    files: Sequence[str], estate: Estate, bill: Bill, loads: MeasuredLoads,
+    needs: Mapping[WorkloadName, LoadNeed | str], promises: Mapping[WorkloadName, WorkloadPromise],
+) -> CertifiedSavings:  # fmt: skip
+    """Returns what the planner's plan with the profiles of these files saves."""
+    from cli.profile_files import read_profiles
+    from solvers.compiled import before_compiling
+
+    known = read_profiles(files)
+    before_compiling(lambda: say("compiling the planner's loops, this once: about a minute"))
+    from clusters.certified.planning import certify_savings
+    from solvers.planning.solve import SolveBudget
+
+    with quiet_stdout():
+        return certify_savings(estate, bill, loads, needs, promises, known, SolveBudget(SECONDS, WORK))
+
+
+def weigh_campaigns(
+    estate: Estate, sharing: SharingEstimate, promises: Mapping[WorkloadName, WorkloadPromise],
+    certified: CertifiedSavings | None,
+) -> tuple[CampaignWorth, ...]:  # fmt: skip
+    """Returns the campaigns for models without profiles by their worth; a model nobody named is its workload's."""
+    planned = {each.workload for each in certified.workloads} if certified else set()
+    models = {
+        each.name: promises[each.name].model or str(each.name) for each in estate.workloads if each.name not in planned
+    }
+    return tuple(find_worths(estate, sharing, models))

@@ -1,0 +1,72 @@
+"""`gpuwright assess` with what sharing could save, what profiles certify, and what a campaign is worth."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from cli.main import main
+from tests.clusters import demo
+
+PROFILE = """\
+apiVersion: gpuwright/v1
+kind: Profile
+metadata: {name: ranker-l40s}
+spec:
+  model: ranker
+  variant: fp16
+  gpuType: l40s-48gb
+  latencyMs: {1: {10: 20, 30: 8, 100: 6}, 8: {10: 80, 30: 30, 100: 16}}
+  memoryGib: {1: 3, 8: 4}
+"""
+
+
+def called(words: Sequence[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    code = main(["assess", *words])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_levels_stand_apart_and_are_in_every_form(capsys: pytest.CaptureFixture[str]) -> None:
+    _, text, _ = called(["--demo", "-o", "json"], capsys)
+    found = json.loads(text)
+    assert (found["savings"]["level"], found["sharing"]["level"], found["sharing"]["certified"]) == ("L0", "L1", False)
+    assert 0 < found["sharing"]["lowNanoPerHour"] < found["sharing"]["highNanoPerHour"] < found["nanoPerHour"]
+    assert found["campaigns"][0]["nanoPerHour"] <= found["sharing"]["highNanoPerHour"]
+    assert "certified" not in found
+    _, manifests, _ = called(["--demo", "-o", "yaml"], capsys)
+    assert "# L1, an interval and not certified: from 2.8 to 5.2 %" in manifests
+
+
+@pytest.mark.slow
+def test_a_profile_as_it_is_printed_certifies_what_its_workload_can_do_with(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "ranker.yaml").write_text(PROFILE)
+    code, text, _ = called(["--demo", "--profiles", str(tmp_path)], capsys)
+    assert code == 0
+    part = text[text.index("L2, certified with profiles: ") :]
+    assert "nothing of L0 and L1 is added to it" in part
+    assert "No plan saves more than" in part
+    planned = next(line for line in part.splitlines() if line.startswith("shop/Deployment/ranker "))
+    assert planned.split()[1] == "4"  # minReplicas
+    assert "shop/Deployment/ranker" not in part[part.index("Profile ") :]  # no campaign for it
+
+
+def test_faults_of_profiles_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "ranker.yaml"
+    file.write_text(PROFILE.replace("l40s-48gb", "l41s-48gb").replace("memoryGib: {1: 3,", "memoryGib: {2: 3,"))
+    code, _, err = called(["--demo", "--profiles", str(file)], capsys)
+    assert code == 2
+    assert "there is no GpuType l41s-48gb" in err or "batch 1 has a latency but no memory" in err
+
+
+def test_profiles_without_loads_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    objects = tmp_path / "objects.json"
+    objects.write_text(json.dumps(list(demo.items())))
+    code, _, err = called(["-f", str(objects), "--profiles", "ranker.yaml"], capsys)
+    assert code == 2
+    assert "give --prometheus, or --demo" in err
