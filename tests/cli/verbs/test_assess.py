@@ -39,6 +39,7 @@ def test_a_machine_reads_the_same_sums(capsys: pytest.CaptureFixture[str]) -> No
     assert {each["name"] for each in found["workloads"]} >= {"ranker", "llama-70b", "detector"}
 
 
+@pytest.mark.slow
 def test_the_page_shows_what_the_demos_backtest_prints(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = called(["--demo", "--backtest", "7d"], capsys)
     assert (code, err) == (0, "")
@@ -46,6 +47,7 @@ def test_the_page_shows_what_the_demos_backtest_prints(capsys: pytest.CaptureFix
     assert f"$ gpuwright assess --demo --backtest 7d\n...\n{part}```" in PAGE.read_text()
 
 
+@pytest.mark.slow
 def test_a_machine_reads_the_backtest_hour_by_hour(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = called(["--demo", "--backtest", "2d", "-o", "json"], capsys)
     hours = json.loads(out)["hours"]

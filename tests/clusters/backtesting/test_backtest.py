@@ -86,7 +86,6 @@ def test_the_bill_and_the_attainment_are_those_of_a_simulated_week(seed: int) ->
     assert sum(hour.changes for hour in hours) / len(hours) / len(workloads) < 0.5
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(40))
 def test_no_search_over_all_nodes_saves_more_than_the_limit(seed: int) -> None:
     random = Random(seed)
