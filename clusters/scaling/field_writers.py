@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from clusters.estate import OURS
 from clusters.objects import KubeObject, namespace_of, read_text
 
 MANAGER = "gpuwright"  # of every write of ours
 SETTLED = f"{MANAGER}-settled-"  # begins the name of one that only makes a new version
 # Nothing writes again by these names: people, and autoscalers whose objects are looked up beside.
 PASSING = ("kubectl", "kube-controller-manager", "keda", "keda-operator")
-HANDED_OVER = f"then scale it once by hand, and {OURS}service holds from then on"
+SCALE_BY_HAND = "scale it once by hand to another number"
 
 TRACKING_ID, RELEASE, RELEASE_NAMESPACE = (
     "argocd.argoproj.io/tracking-id", "meta.helm.sh/release-name", "meta.helm.sh/release-namespace",
@@ -27,7 +26,11 @@ def declares_again(manager: str) -> bool:
 
 
 def say_declared(item: KubeObject, manager: str, *, is_applied: bool) -> str:
-    """Returns the sentence on a manager that declares replicas, and what to do about it."""
+    """Returns the sentence on a manager that declares replicas, and how it hands them over.
+
+    First somebody scales by hand, to another number: that takes the field from its only owner. An owner that leaves it
+    out before removes it, and the default is 1.
+    """
     known = {
         "argocd-controller": _argo,
         "argocd-application-controller": _argo,
@@ -39,43 +42,50 @@ def say_declared(item: KubeObject, manager: str, *, is_applied: bool) -> str:
     }
     if manager in known:
         return known[manager](item)
-    if manager.lower().startswith("terraform"):
+    if manager.lower().startswith(("terraform", "hashicorp")):
         return (
             "Terraform declares its replicas, and the next apply sets them back; "
-            f"add spec[0].replicas to ignore_changes of its lifecycle, {HANDED_OVER}"
+            f"add spec[0].replicas to ignore_changes of its lifecycle, then {SCALE_BY_HAND}"
         )
     if manager.startswith("kubectl") and is_applied:
-        return (
-            f"the manifest that `kubectl apply --server-side` has applied as {manager} declares replicas; scale it "
-            "once by hand to another number, which takes the field from it, and leave `replicas` out of the manifest"
-        )
+        declared = f"the manifest that `kubectl apply --server-side` has applied as {manager} declares replicas"
+        return f"{declared}; {SCALE_BY_HAND}, then leave `replicas` out of the manifest"
     does = "declares its replicas" if is_applied else "set its replicas last and may do so again"
-    return f"the manager {manager} {does}; end that, {HANDED_OVER}"
+    return f"the manager {manager} {does}; end that, then {SCALE_BY_HAND}"
 
 
 def _argo(item: KubeObject) -> str:
     name = read_text(item, "metadata", "annotations", TRACKING_ID).partition(":")[0]
     name = name or read_text(item, "metadata", "labels", "app.kubernetes.io/instance")
     return (
-        f"{f'Argo CD application {name}' if name else 'Argo CD'} declares its replicas; leave them out of its "
-        f"manifests, or name /spec/replicas in ignoreDifferences with RespectIgnoreDifferences=true, {HANDED_OVER}"
+        f"{f'Argo CD application {name}' if name else 'Argo CD'} declares its replicas; name /spec/replicas in its "
+        f"ignoreDifferences with RespectIgnoreDifferences=true, {SCALE_BY_HAND}, then leave `replicas` out of its "
+        "manifests"
     )
 
 
 def _kustomization(item: KubeObject) -> str:
-    return f"Flux's Kustomization {_labelled(item, KUSTOMIZATION)} declares its replicas; leave them out, {HANDED_OVER}"
+    return (
+        f"Flux's Kustomization {_labelled(item, KUSTOMIZATION)} declares its replicas; suspend it, {SCALE_BY_HAND}, "
+        "leave `replicas` out of its manifests, then resume it"
+    )
 
 
 def _helm_release(item: KubeObject) -> str:
-    name = _labelled(item, HELM_RELEASE)
-    return f"Flux's HelmRelease {name} declares its replicas; leave them out of the chart's values, {HANDED_OVER}"
+    return (
+        f"Flux's HelmRelease {_labelled(item, HELM_RELEASE)} declares its replicas; suspend it, {SCALE_BY_HAND}, "
+        "leave `replicas` out of its values, then resume it"
+    )
 
 
 def _helm(item: KubeObject) -> str:
     name = read_text(item, "metadata", "annotations", RELEASE)
     place = read_text(item, "metadata", "annotations", RELEASE_NAMESPACE) or namespace_of(item)
     release = f"Helm's release {place}/{name}" if name else "Helm"
-    return f"{release} declares its replicas, and the next upgrade sets them back; leave them out, {HANDED_OVER}"
+    return (
+        f"{release} declares its replicas, and the next upgrade sets them back; {SCALE_BY_HAND}, "
+        "then leave `replicas` out of the chart's values"
+    )
 
 
 def _rollouts(item: KubeObject) -> str:

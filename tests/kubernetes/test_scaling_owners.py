@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.clusters.made_up import heading, scaled_object
+from tests.clusters.made_up import Item, heading, scaled_object
 from tests.kubernetes.owned import Owned, owned_place
 from tests.kubernetes.scaled import ScalingServer, adopted_deployment
 from tests.support.helm import finish, run_helm
@@ -20,6 +20,11 @@ pytestmark = pytest.mark.slow
 def owned(scaling_server: ScalingServer, tmp_path: Path) -> Iterator[Owned]:
     with owned_place(scaling_server, tmp_path) as found:
         yield found
+
+
+def silence(item: Item) -> Item:
+    """Returns the workload without its replicas."""
+    return {**item, "spec": {key: value for key, value in item["spec"].items() if key != "replicas"}}
 
 
 def test_ten_minutes_after_somebody_made_or_scaled_it_a_workload_is_free_by_the_servers_clock(owned: Owned) -> None:
@@ -69,7 +74,7 @@ def test_a_manifest_that_declares_replicas_holds_until_it_leaves_them_out_and_no
     owned: Owned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     declared = adopted_deployment("ranker", 6)
-    silent = {**declared, "spec": {key: value for key, value in declared["spec"].items() if key != "replicas"}}
+    silent = silence(declared)
     owned.kubectl("apply", "-f", "-", given=declared)
     owned.pass_minutes(11)
     assert owned.hold().startswith("the manifest that kubectl apply has applied declares replicas")
@@ -80,6 +85,9 @@ def test_a_manifest_that_declares_replicas_holds_until_it_leaves_them_out_and_no
     assert (owned.hold(), owned.replicas) == ("", 6)
 
     owned.kubectl("delete", "deployment/ranker")
+    owned.apply(declared, "kubectl")
+    owned.apply(silent, "kubectl")
+    assert owned.replicas == 1  # in the wrong order
     owned.apply(declared, "kubectl")
     owned.pass_minutes(11)
     assert owned.hold().startswith("the manifest that `kubectl apply --server-side` has applied as kubectl declares")
@@ -122,9 +130,10 @@ def test_each_manager_that_declares_replicas_is_named_and_gives_them_up_to_one_s
     owned.pass_minutes(11)
     assert owned.hold().startswith(sentence)
     owned.server.scale(owned.place, "deployment/ranker", 7)
+    owned.apply(silence(item), manager)
     owned.hold()
     owned.pass_minutes(11)
-    assert owned.hold() == ""
+    assert (owned.hold(), owned.replicas) == ("", 7)
 
 
 def test_a_release_of_helm_that_declares_replicas_is_named_until_its_chart_leaves_them_out(
