@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import signal
 import threading
 from types import FrameType
@@ -49,6 +50,7 @@ def run(args: argparse.Namespace) -> int:
     except AddressRefused as refused:
         raise Failed(f"GPUWRIGHT_PROMETHEUS_URL is not allowed: {refused}") from None
     write_logs(settings)
+    logging.getLogger("httpx2").setLevel(logging.WARNING)  # it tells of every request
     ended = threading.Event()
 
     def end(number: int, frame: FrameType | None) -> None:

@@ -6,7 +6,9 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 READING = frozenset({"get", "list", "watch"})
 
@@ -20,6 +22,19 @@ class Asked:
     resource: str  # with the subresource, such as deployments/scale; empty where a path was asked for
     namespace: str
     status: int  # 0 as long as there is no answer
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleWritten:
+    """A write of replicas that the server has done."""
+
+    user: str
+    verb: str
+    name: str
+    version: str  # that it was for; empty: for any
+    after: int  # the version that came of it
+    replicas: int
+    at: datetime
 
 
 class Audit:
@@ -36,6 +51,19 @@ class Audit:
         """Returns each request of a user once, with the answer's status where it has been answered."""
         return list({name: asked for name, asked in self._read(since) if asked.user == user}.values())
 
+    def scaled(self, namespace: str, since: int = 0) -> list[ScaleWritten]:
+        """Returns the successful writes of replicas through `scale` in a namespace, in their order."""
+        found = {}
+        with self.path.open("rb") as log:
+            log.seek(since)
+            for line in log:
+                event = json.loads(line)
+                of = event.get("objectRef") or {}
+                is_scale = (of.get("subresource"), of.get("namespace")) == ("scale", namespace)
+                if is_scale and "responseObject" in event and event["responseStatus"]["code"] == 200:
+                    found[event["auditID"]] = _written(event)
+        return sorted(found.values(), key=lambda written: written.after)
+
     def verbs(self, user: str, since: int = 0) -> Counter[str]:
         return Counter(asked.verb for asked in self.requests(user, since))
 
@@ -51,6 +79,15 @@ class Audit:
                 if line.endswith(b"\n"):  # else the server is still writing it
                     event = json.loads(line)
                     yield event["auditID"], _asked(event)
+
+
+def _written(event: dict[str, Any]) -> ScaleWritten:
+    asked, answered = event.get("requestObject") or {}, event["responseObject"]
+    return ScaleWritten(
+        event["user"]["username"], event["verb"], event["objectRef"]["name"],
+        asked.get("metadata", {}).get("resourceVersion", ""), int(answered["metadata"]["resourceVersion"]),
+        answered["spec"].get("replicas", 0), datetime.fromisoformat(event["stageTimestamp"]),
+    )  # fmt: skip
 
 
 def _asked(event: dict[str, object]) -> Asked:

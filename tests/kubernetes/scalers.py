@@ -44,6 +44,9 @@ class ScalerProcess:
     def send(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
 
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
     def kill(self) -> None:
         self._process.kill()
         self._process.wait()

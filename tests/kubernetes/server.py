@@ -22,12 +22,21 @@ from tests.support.patience import patience, until
 from tests.support.ports import free_port
 
 ADMIN = "admin"
-# Every request when it comes, and how it ended. What the server asks of itself is left out.
+# Every request when it comes, and how it ended; of writes of replicas what was asked and answered, too. What the server
+# asks of itself is left out.
 AUDITED = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
     "omitStages": ["ResponseStarted"],
-    "rules": [{"level": "None", "users": ["system:apiserver"]}, {"level": "Metadata"}],
+    "rules": [
+        {"level": "None", "users": ["system:apiserver"]},
+        {
+            "level": "RequestResponse",
+            "verbs": ["update", "patch"],
+            "resources": [{"group": "apps", "resources": ["deployments/scale"]}],
+        },
+        {"level": "Metadata"},
+    ],
 }
 # Of the controllers of Kubernetes, those whose work needs no kubelet.
 CONTROLLERS = (
