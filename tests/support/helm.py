@@ -21,6 +21,7 @@ Values = Mapping[str, Any]
 # All that may be switched on.
 EVERYTHING: Values = {
     "gateway": {"enabled": True},
+    "scaler": {"enabled": True, "prometheus": "http://prometheus.monitoring:9090", "tokenSecret": "prometheus-token"},
     "monitoring": {
         "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
         "rules": {"enabled": True, "labels": {"release": "prometheus"}},

@@ -21,7 +21,12 @@ app.kubernetes.io/component: {{ . }}
 
 {{/* Whom every pod runs as, and what it may not do. */}}
 {{- define "gpuwright.pod" -}}
+{{ if .account -}}
+serviceAccountName: {{ .account }}
+automountServiceAccountToken: true
+{{- else -}}
 automountServiceAccountToken: false # nothing in here speaks to Kubernetes
+{{- end }}
 enableServiceLinks: false
 {{- with .root.Values.image.pullSecrets }}
 imagePullSecrets: {{ toYaml . | nindent 2 }}
