@@ -85,7 +85,11 @@ class ScaleJudge:
                     yield f"{each} of plan {row.generation} came after {newer}"
 
     def too_soon_after_others(self) -> Iterator[str]:
-        others = [each for each in self.written if each.user != self.user]
+        numbers, others = dict(self.begins), []
+        for each in self.written:
+            if each.user != self.user and each.replicas != numbers[each.name]:  # else nothing has changed
+                others.append(each)
+            numbers[each.name] = each.replicas
         for each in self.ours:
             for other in others:
                 if other.name == each.name and other.after < each.after and each.at - other.at < QUIET:
