@@ -147,6 +147,12 @@ def _overview(found: Assessment) -> Iterator[HtmlText]:
         span = spell_range(low, high, bill).removeprefix("from ")
         tiles.append(_tile("honest", "Sharing GPUs could save, too (L1)", span, text))
         parts.append(SavedPart("honest", f"L1, by sharing GPUs: {span}", high, low))
+    if found.certified and found.certified.workloads:
+        nano = found.certified.nano_per_hour
+        text = f"{money(nano)} an hour, {money(nano * HOURS_A_MONTH)} a month, from what is paid now"
+        tiles.append(_tile("certified", "Certified with profiles (L2)", share_of(nano, bill), text))
+        label = f"L2, certified with profiles: {share_of(nano, bill)}"
+        parts.append(SavedPart("certified", label, nano, limit_nano=found.certified.limit_nano_per_hour))
     if savings:
         tiles.append(
             _tile("limit", "No plan of L0 saves more than", share_of(savings.limit_nano_per_hour, bill),
@@ -160,7 +166,7 @@ def _overview(found: Assessment) -> Iterator[HtmlText]:
         text = f"saved by replicas that follow the load, in {count_of(len(found.backtest.hours), 'hour')} of the past; "
         text += f"enough replicas for {attainment_text(whole.judged)} of requests, instead of "
         tiles.append(_tile("planned", "Backtest", saved, f"{text}{attainment_text(whole.judged_then)}"))
-    yield element("div", *tiles, class_="tiles")
+    yield element("div", *tiles, class_=f"tiles of-{len(tiles)}")
     if parts and bill.nano_per_hour:
         yield draw_levels(parts, bill)
 
@@ -182,14 +188,19 @@ def _list(texts: Sequence[str]) -> HtmlText:
 
 
 def _table(table: TableText, name: str, *, is_summed: bool = False) -> HtmlText:
-    """Returns a table whose columns of numbers are set right; the last row may be the sum of the others."""
+    """Returns a table whose columns of numbers are set right; the last row may be the sum of the others.
+
+    Without rows there is nothing to show.
+    """
+    if not table.rows:
+        return HtmlText()
     columns = list(zip(*table.rows, strict=True))
     are_numbers = [all(NUMBER.fullmatch(cell) or cell == "unknown" for cell in column) for column in columns]
     are_words = [max(map(len, column)) > 40 for column in columns]
     looks = [
         "n" if numbers else "words" if words else None for numbers, words in zip(are_numbers, are_words, strict=True)
     ]
-    headings = zip(table.headings, looks or [None] * len(table.headings), strict=True)
+    headings = zip(table.headings, looks, strict=True)
     head = element("tr", *(element("th", word, scope="col", class_=look) for word, look in headings))
     rows = []
     for index, row in enumerate(table.rows):

@@ -13,6 +13,7 @@ from playwright.sync_api import Browser
 
 from cli.main import main
 from tests.app.console.conftest import browser  # noqa: F401
+from tests.cli.verbs.test_assess_levels import PROFILE
 from tests.clusters.made_up import deployment, node, pod_spec
 from tests.support.axe import violations_in_either_light
 
@@ -81,6 +82,20 @@ def test_names_from_the_cluster_stay_text(tmp_path: Path) -> None:
     assert {"script", "img"}.isdisjoint(tag for tag, _ in shown.found)
     assert "<script>alert(1)</script><img src=x onerror=alert(1)>\\u202egnp" in shown.text
     assert "\u202e" not in shown.text
+
+
+def test_levels_stand_apart_on_the_page(tmp_path: Path) -> None:
+    profiles = tmp_path / "ranker.yaml"
+    profiles.write_text(PROFILE)
+    shown = written(["--demo", "--profiles", str(profiles)], tmp_path)
+    names = ["shown by your own data (L0)", "Sharing GPUs could save, too (L1)", "Certified with profiles (L2)"]
+    assert all(name in shown.text for name in names)
+    assert [attributes["class"] for tag, attributes in shown.found if tag == "dl"] == [
+        "tile paid", "tile shown", "tile honest", "tile certified", "tile limit",
+    ]  # fmt: skip
+    assert "Which model to profile next" in shown.text
+    profiles.write_text(PROFILE.replace("model: ranker", "model: other"))
+    assert "L2, certified with profiles: nothing" in written(["--demo", "--profiles", str(profiles)], tmp_path).text
 
 
 def test_what_was_not_measured_is_said_on_the_page(tmp_path: Path) -> None:
