@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from app.embedded import EmbeddedPostgres
+from app.store.database import schema
 from app.store.plans.scale_rows import ScaleDraft, ScaleState, ScaleTarget
 from clusters.estate import WorkloadName
 from clusters.kubeconfigs import choose_cluster
@@ -158,3 +160,25 @@ def test_while_the_cluster_or_prometheus_is_away_nothing_is_decided_and_then_it_
     away = place.start(GPUWRIGHT_PROMETHEUS_URL=f"http://127.0.0.1:{free_port()}")
     until(lambda: "prometheus_away" in away.events(), lambda: f"it says so: {away.lines()}")
     assert "ranker" in place.rows()
+
+
+def test_while_the_database_is_away_nothing_is_written_and_then_it_goes_on(
+    scaling_server: ScalingServer, prometheus: str, tmp_path: Path
+) -> None:
+    tmp_path.chmod(0o755)
+    with EmbeddedPostgres(tmp_path / "data") as server:
+        schema.migrate(server.url)
+        url = server.url
+    ranker = adopted_deployment("ranker", 3)
+    with scaled_place(scaling_server, url, prometheus, tmp_path) as place:
+        place.put(ranker)
+        with EmbeddedPostgres(tmp_path / "data"):
+            scaler = place.start()
+            until(lambda: "ranker" in place.rows(), lambda: f"a plan: {scaler.lines()}")
+        place.annotate(ranker, min_replicas="4")
+        until(lambda: scaler.events().count("database_away") > 1, "it says so, and tries again")
+        assert scaler.gauge() == {}
+        assert place.replicas("ranker") == 3
+        with EmbeddedPostgres(tmp_path / "data"):
+            until(lambda: place.replicas("ranker") == 4, lambda: f"it goes on: {scaler.lines()}")
+            assert scaler.end() == 0
