@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from cli.output import say
@@ -11,6 +11,7 @@ from clusters.sharing.worth import CampaignWorth, find_worths
 
 if TYPE_CHECKING:
     from clusters.bill import Bill
+    from clusters.certified.posing import KnownProfiles
     from clusters.certified.savings import CertifiedSavings
     from clusters.estate import Estate, WorkloadName
     from clusters.measured import MeasuredLoads
@@ -23,14 +24,12 @@ SECONDS = 20.0
 
 
 def certify(
-    files: Sequence[str], estate: Estate, bill: Bill, loads: MeasuredLoads,
+    known: KnownProfiles, estate: Estate, bill: Bill, loads: MeasuredLoads,
     needs: Mapping[WorkloadName, LoadNeed | str], promises: Mapping[WorkloadName, WorkloadPromise],
 ) -> CertifiedSavings:  # fmt: skip
-    """Returns what the planner's plan with the profiles of these files saves."""
-    from cli.profile_files import read_profiles
+    """Returns what the planner's plan with these profiles saves."""
     from solvers.compiled import before_compiling
 
-    known = read_profiles(files)
     before_compiling(lambda: say("compiling the planner's loops, this once: about a minute"))
     from clusters.certified.planning import certify_savings
     from solvers.planning.solve import SolveBudget

@@ -19,6 +19,7 @@ from cli.output import as_json, plain, say
 
 if TYPE_CHECKING:
     from cli.assessment import Assessment
+    from clusters.certified.posing import KnownProfiles
     from clusters.estate import Estate, WorkloadName
     from clusters.measuring import PrometheusReading
     from clusters.objects import ClusterObjects
@@ -87,6 +88,7 @@ def run(args: argparse.Namespace) -> int:
     from clusters.savings import find_savings
     from clusters.sharing import estimate_sharing
 
+    known = _profiles(args)
     objects, given = _read(args)
     estate = read_estate(objects)
     promises = _promises(args, estate)
@@ -100,13 +102,11 @@ def run(args: argparse.Namespace) -> int:
         raise Failed("--backtest is of loads that were measured: give --prometheus, or --demo")
     backtest = run_backtest(estate, bill, loads, kept, args.backtest) if loads and args.backtest else None
     sharing = estimate_sharing(estate, bill, loads, savings.needs, gpus) if loads and savings else None
-    if args.profiles and not loads:
-        raise Failed("--profiles are for loads that were measured: give --prometheus, or --demo")
     certified = campaigns = None
     if savings and loads and sharing:
         from cli.levels import certify, weigh_campaigns
 
-        certified = certify(args.profiles, estate, bill, loads, savings.needs, promises) if args.profiles else None
+        certified = certify(known, estate, bill, loads, savings.needs, promises) if known else None
         campaigns = weigh_campaigns(estate, sharing, promises, certified)
     found = Assessment(estate, bill, reading, savings, backtest, sharing, certified, campaigns or ())
     if args.html:
@@ -130,6 +130,17 @@ def _write_page(args: argparse.Namespace, found: Assessment) -> None:
     except OSError as error:
         raise Failed(f"{args.html} cannot be written: {error.strerror}") from None
     say(f"written: {args.html}")
+
+
+def _profiles(args: argparse.Namespace) -> KnownProfiles | None:
+    """Returns the profiles of files, whose faults are named before a cluster is read; None without any."""
+    if not args.profiles:
+        return None
+    if not (args.prometheus or args.demo):
+        raise Failed("--profiles are for loads that were measured: give --prometheus, or --demo")
+    from cli.profile_files import read_profiles
+
+    return read_profiles(args.profiles)
 
 
 def _promises(args: argparse.Namespace, estate: Estate) -> Mapping[WorkloadName, WorkloadPromise]:

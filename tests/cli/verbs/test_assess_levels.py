@@ -30,6 +30,7 @@ def called(words: Sequence[str], capsys: pytest.CaptureFixture[str]) -> tuple[in
     return code, captured.out, captured.err
 
 
+@pytest.mark.slow
 def test_levels_stand_apart_and_are_in_every_form(capsys: pytest.CaptureFixture[str]) -> None:
     _, text, _ = called(["--demo", "-o", "json"], capsys)
     found = json.loads(text)
@@ -58,10 +59,10 @@ def test_a_profile_as_it_is_printed_certifies_what_its_workload_can_do_with(
 
 def test_faults_of_profiles_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "ranker.yaml"
-    file.write_text(PROFILE.replace("l40s-48gb", "l41s-48gb").replace("memoryGib: {1: 3,", "memoryGib: {2: 3,"))
+    file.write_text(PROFILE.replace("memoryGib: {1: 3,", "memoryGib: {2: 3,"))
     code, _, err = called(["--demo", "--profiles", str(file)], capsys)
     assert code == 2
-    assert "there is no GpuType l41s-48gb" in err or "batch 1 has a latency but no memory" in err
+    assert "batch 1 has a latency but no memory" in err
 
 
 def test_profiles_without_loads_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
