@@ -16,7 +16,7 @@ from app.store.plans.scale_rows import ScaleDraft, ScaleState, ScaleTarget
 from clusters.estate import WorkloadName
 from clusters.kubeconfigs import choose_cluster
 from clusters.scaling.server import open_server
-from tests.clusters.history import prometheus_with
+from tests.clusters.history import PastSeries, buckets, counting, prometheus_with
 from tests.kubernetes.fault_proxy import Fault, faulty_proxy
 from tests.kubernetes.scaled import ScalingServer, adopted_deployment
 from tests.kubernetes.scalers import ScaledPlace, scaled_place
@@ -182,3 +182,27 @@ def test_while_the_database_is_away_nothing_is_written_and_then_it_goes_on(
         with EmbeddedPostgres(tmp_path / "data"):
             until(lambda: place.replicas("ranker") == 4, lambda: f"it goes on: {scaler.lines()}")
             assert scaler.end() == 0
+
+
+def test_replicas_follow_the_load_until_now_by_the_rate_that_each_has_shown(
+    scaling_server: ScalingServer, database_url: str, tmp_path: Path
+) -> None:
+    with scaled_place(scaling_server, database_url, "", tmp_path) as place:
+        ranker = adopted_deployment("ranker", 1, slo_p99_ms="80")
+        place.put(ranker)
+        now, pods = time.time(), [{"namespace": place.namespace, "pod": f"ranker-5d4f7c9b8-{5 * end}"} for end in "bcd"]
+        with prometheus_with(serve(pods, now - 30 * 3600), tmp_path, now - 30 * 3600, now) as prometheus:
+            scaler = place.start(GPUWRIGHT_PROMETHEUS_URL=prometheus, GPUWRIGHT_SCALE_DAYS="1.1")
+            until(lambda: place.states() == {"ranker": "written"}, lambda: f"{place.rows()} {scaler.lines()[-3:]}")
+            row = place.rows()["ranker"]
+            assert "/s shown for each: " in row.why
+            assert row.wanted == place.replicas("ranker")
+            assert row.wanted in (3, 4), row.why  # three have served it; one more for what may come
+
+
+def serve(pods: list[dict[str, str]], start: float) -> Iterator[PastSeries]:
+    """Yields what Triton tells of pods that answer 30 requests a second each, all within 40 ms."""
+    for pod in pods:
+        yield PastSeries("nv_inference_request_success", {**pod, "model": "m"}, counting(30.0, start))
+        yield PastSeries("nv_inference_request_failure", {**pod, "model": "m"}, counting(0.0, start))
+        yield from buckets("nv_inference_first_response_histogram_ms", pod, 30.0, {"20": 0.98, "40": 1.0})
