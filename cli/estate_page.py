@@ -88,7 +88,28 @@ def _sections(found: Assessment) -> Iterator[HtmlText]:
             summarize_savings(bill, found.savings),
             _table(write_savings(found.savings), "Replicas by workload"),
         )
-    if found.sharing and estate.nodes:
+    if estate.nodes:
+        yield from _plan_sections(found)
+    if found.savings and estate.nodes:
+        limit, wide = summarize_limits(bill, found.savings)
+        yield _section("limit", "What no plan exceeds", [limit], _list(ASSUMPTIONS), element("p", wide))
+    if estate.nodes:
+        rows = _table(write_rows(estate, bill), "What is paid by workload", is_summed=True)
+        yield _section("rows", "Who holds the GPUs", [], rows)
+        machines = _table(write_machines(estate, bill), "Machines and their prices")
+        yield _section("machines", "Machines, and where prices are from", [], machines)
+    if found.reading and (found.reading.loads.workloads or found.reading.uses):
+        loads = _table(write_loads(estate, found.reading), "Loads of workloads and use of GPUs")
+        yield _section("loads", "Loads, and what GPUs do", [], loads)
+    unknown = list(join_unknown(found.unknown))
+    if unknown:
+        yield _section("unknown", "What is not known", [], _list(unknown))
+
+
+def _plan_sections(found: Assessment) -> Iterator[HtmlText]:
+    """Gives what other plans than those of whole GPUs would save."""
+    bill = found.bill
+    if found.sharing:
         yield _section(
             "sharing",
             "What sharing GPUs could save",
@@ -97,7 +118,7 @@ def _sections(found: Assessment) -> Iterator[HtmlText]:
             *(element("p", sentence) for sentence in stay_sentences(found.sharing.staying)),
             _table(write_sharing(found.sharing), "Workloads that could share GPUs"),
         )
-    if found.certified and estate.nodes:
+    if found.certified:
         yield _section(
             "certified",
             "What profiles certify",
@@ -113,20 +134,6 @@ def _sections(found: Assessment) -> Iterator[HtmlText]:
             [summarize_campaigns(bill, found.campaigns)],
             _table(write_campaigns(found.campaigns), "What campaigns are worth"),
         )
-    if found.savings and estate.nodes:
-        limit, wide = summarize_limits(bill, found.savings)
-        yield _section("limit", "What no plan exceeds", [limit], _list(ASSUMPTIONS), element("p", wide))
-    if estate.nodes:
-        rows = _table(write_rows(estate, bill), "What is paid by workload", is_summed=True)
-        yield _section("rows", "Who holds the GPUs", [], rows)
-        machines = _table(write_machines(estate, bill), "Machines and their prices")
-        yield _section("machines", "Machines, and where prices are from", [], machines)
-    if found.reading and (found.reading.loads.workloads or found.reading.uses):
-        loads = _table(write_loads(estate, found.reading), "Loads of workloads and use of GPUs")
-        yield _section("loads", "Loads, and what GPUs do", [], loads)
-    unknown = list(join_unknown(found.unknown))
-    if unknown:
-        yield _section("unknown", "What is not known", [], _list(unknown))
 
 
 def _overview(found: Assessment) -> Iterator[HtmlText]:
