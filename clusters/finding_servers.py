@@ -1,62 +1,85 @@
-"""Finds whose counters tell of each workload: its own model servers', or Istio's."""
+"""Finds whose counters tell of each workload: its own model servers', or Istio's.
+
+A scraped pod writes any label that it likes. Prometheus sets `namespace` and `pod` itself, and renames those that the
+pod wrote to `exported_namespace` and `exported_pod`, so the first two say whose counters these are. With `honor_labels`
+of a scrape job the pod's own stay, which is for a scraper that its owner trusts, as a federation. Where only renamed
+labels name a workload, they count in what people read, with a sentence, and never in what changes replicas.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from clusters.asking import MetricsReader
-from clusters.estate import Estate, WorkloadName
-from clusters.server_metrics import (
-    ISTIO,
-    MetricsOfWorkload,
-    ServerMetrics,
-    istio_selector,
-    known_counters,
-    pod_pattern,
-    pods_selector,
-)
+from clusters.estate import Estate, UnknownFigure, WorkloadName
+from clusters.prometheus import MetricSample
+from clusters.server_metrics import ISTIO, SERVERS, MetricsOfWorkload, istio_selector, pod_pattern, pods_selector
+
+RENAMED = "exported_"
+LABELS = ("namespace", "pod")
 
 
 def find_servers(estate: Estate, reader: MetricsReader) -> dict[WorkloadName, MetricsOfWorkload]:
-    """Returns the series of each workload that has some; PrometheusFailed if there is no answer."""
-    counters = dict(known_counters())
-    names = "|".join(counters)
-    labels = "__name__,namespace,pod,exported_namespace,exported_pod"
-    query = f'count by ({labels}) (last_over_time({{__name__=~"{names}"}}[{reader.span}]))'
+    """Returns the series of each workload that has some; PrometheusFailed if there is no answer.
+
+    Of a workload with several kinds of counters, the kind that stands first in SERVERS counts.
+    """
+    names = "|".join(metrics.requests for metrics in SERVERS)
+    labels = ",".join(("__name__", *LABELS, *(RENAMED + label for label in LABELS)))
+    samples = reader.read_samples(f'count by ({labels}) (last_over_time({{__name__=~"{names}"}}[{reader.span}]))')
+    found = _find_own(estate, samples, "")
+    missing = [each.name for each in estate.workloads if each.is_scalable and each.name not in found]
+    if missing:
+        found |= _find_istio(missing, reader)
+    return {**_find_own(estate, samples, RENAMED), **found}
+
+
+def name_renamed(servers: Mapping[WorkloadName, MetricsOfWorkload]) -> list[UnknownFigure]:
+    """Returns a sentence for each workload whose counters are its own only by labels that any pod can write."""
+    return [
+        UnknownFigure(
+            f"workload {name}",
+            "its counters name it by exported_namespace and exported_pod alone, which any scraped pod can write",
+            "set honor_labels in the scrape job, if you trust who writes them; until then no replicas follow them",
+        )
+        for name, series in servers.items()
+        if series.is_renamed
+    ]
+
+
+def _find_own(estate: Estate, samples: Iterable[MetricSample], prefix: str) -> dict[WorkloadName, MetricsOfWorkload]:
     patterns: dict[str, list[tuple[re.Pattern[str], WorkloadName]]] = defaultdict(list)
     for workload in estate.workloads:
         patterns[workload.name.namespace].append((re.compile(pod_pattern(workload.name)), workload.name))
-    chosen: dict[WorkloadName, tuple[ServerMetrics, str]] = {}
-    series: dict[tuple[WorkloadName, ServerMetrics, str], dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    for sample in reader.read_samples(query):
-        metrics = counters.get(sample.labels.get("__name__", ""))
-        for prefix in ("exported_", ""):
-            pod, namespace = (sample.labels.get(f"{prefix}{label}", "") for label in ("pod", "namespace"))
-            name = next((name for pattern, name in patterns[namespace] if pattern.fullmatch(pod)), None)
-            if name and metrics:
-                chosen[name] = metrics, prefix
-                series[name, metrics, prefix][pod] += sample.value
-                break
-    found = {
-        name: MetricsOfWorkload(
-            metrics, pods_selector(name, prefix), f"{prefix}pod", max(series[name, metrics, prefix].values()) == 1
-        )
-        for name, (metrics, prefix) in chosen.items()
-    }
-    missing = [each.name for each in estate.workloads if each.is_scalable and each.name not in found]
-    return found | (_find_istio(missing, reader) if missing else {})
+    # by workload, counter and pod: how many series
+    series: dict[WorkloadName, dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
+    for labels, value in samples:
+        namespace, pod = (labels.get(f"{prefix}{label}", "") for label in LABELS)
+        name = next((name for pattern, name in patterns[namespace] if pattern.fullmatch(pod)), None)
+        if name:
+            pods = series[name][labels.get("__name__", "")]
+            pods[pod] = pods.get(pod, 0.0) + value
+    found = {}
+    for name, counters in series.items():
+        metrics = next((each for each in SERVERS if each.requests in counters), None)
+        if metrics:
+            has_one = max(counters[metrics.requests].values()) == 1
+            selector = pods_selector(name, prefix)
+            found[name] = MetricsOfWorkload(metrics, selector, f"{prefix}pod", has_one, is_renamed=bool(prefix))
+    return found
 
 
 def _find_istio(names: Iterable[WorkloadName], reader: MetricsReader) -> dict[WorkloadName, MetricsOfWorkload]:
     seen = reader.read_samples(
-        "count by (destination_workload,destination_workload_namespace) "
+        "count by (destination_workload,destination_workload_namespace,namespace) "
         f'(last_over_time(istio_requests_total{{reporter="destination"}}[{reader.span}]))'
     )
     known = {
-        (each.labels.get("destination_workload_namespace", ""), each.labels.get("destination_workload", ""))
+        (each.labels.get("namespace", ""), each.labels.get("destination_workload", ""))
         for each in seen
+        if each.labels.get("namespace") == each.labels.get("destination_workload_namespace")
     }
     return {
         name: MetricsOfWorkload(ISTIO, istio_selector(name), "pod")

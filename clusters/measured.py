@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from clusters.estate import UnknownFigure, WorkloadName
+from clusters.estate import WorkloadName
 
 # One value a step; None is a gap. An empty series was never measured.
 MeasuredSeries: TypeAlias = tuple[float | None, ...]
@@ -68,7 +68,7 @@ class MeasuredLoads:
     passing_gpus: Mapping[str, MeasuredSeries] = field(default_factory=dict)
     # by node with GPUs, the share of the step for which it stood, of those that are gone as well; empty: unknown
     standing_nodes: Mapping[str, MeasuredSeries] = field(default_factory=dict)
-    unknown: tuple[UnknownFigure, ...] = field(default=())
+    current: frozenset[WorkloadName] = frozenset()  # whose newest sample is as new as a change of replicas needs
 
     def __post_init__(self) -> None:
         if self.step_seconds <= 0 or self.steps <= 0:

@@ -11,7 +11,7 @@ from app.manifests.numbers import finite_number
 from app.manifests.prices import NANO
 from clusters.asking import SUBJECT, MetricsReader
 from clusters.estate import Estate, UnknownFigure, WorkloadName
-from clusters.finding_servers import find_servers
+from clusters.finding_servers import find_servers, name_renamed
 from clusters.gpu_metrics import read_gpus, uses_of
 from clusters.gpu_use import MeasuredGpu, WorkloadUse
 from clusters.measured import USUAL_PERCENTILE, MeasuredLoads, MeasuredSeries, WorkloadSeries
@@ -24,6 +24,8 @@ STEP_SECONDS = 900
 WINDOW = f"{STEP_SECONDS}s"
 PEAK_WINDOW, PEAK_STEP = "2m", "1m"
 MOST_SKEW_SECONDS = 300
+MOST_AGE_SECONDS = 180  # of the newest sample of a load that counts as now
+MOST_NAMED = 3  # of queries without an answer
 MILLISECONDS = 1e-3  # in a microsecond
 ROUNDING = 1e-6  # of what Prometheus computes
 WHOLE_SHARE = 0.9  # of the steps
@@ -55,7 +57,8 @@ def measure(
         unknown.append(UnknownFigure(SUBJECT, reason, "times are counted back from its clock; set one of the two"))
     ends = _step_ends(now - now % STEP_SECONDS, seconds)  # the last step is over
     reader = MetricsReader(source, ends, now, seconds)
-    found = _read_loads(estate, reader, percentiles, unknown)
+    found = _read_loads(estate, reader, percentiles, _find_servers(estate, reader, unknown))
+    unknown += _lacking(found, len(reader.ends))
     gpus, problems = _read_gpus(estate, reader)
     passing = _read_by_node(
         reader, "GPUs that jobs and people held at other times",
@@ -70,14 +73,26 @@ def measure(
 def measure_loads(
     estate: Estate, source: MetricsSource, seconds: float, percentiles: Mapping[WorkloadName, float]
 ) -> MeasuredLoads:
-    """Returns the loads of the last `seconds` until this moment; PrometheusFailed where there is no answer at all."""
-    now, unknown = source.now(), list[UnknownFigure]()
+    """Returns the loads of the last `seconds` until this moment, for changes of replicas.
+
+    PrometheusFailed where any query has no answer: what could not be read is not a load of nothing. Who wrote only
+    labels that Prometheus renamed has no load here.
+    """
+    now = source.now()
     ends = _step_ends(now, seconds)
     reader = MetricsReader(source, ends, now, seconds)
-    found = _read_loads(estate, reader, percentiles, unknown)
+    trusted = {name: each for name, each in find_servers(estate, reader).items() if not each.is_renamed}
+    found = _read_loads(estate, reader, percentiles, trusted)
+    current = frozenset(
+        name
+        for name in found
+        for sample in reader.read_samples(trusted[name].sampled_at)
+        if sample.value >= now - MOST_AGE_SECONDS
+    )
+    if reader.failures:
+        raise PrometheusFailed("; ".join(f"{each.subject}: {each.reason}" for each in reader.failures[:MOST_NAMED]))
     start = round(ends[0]) - STEP_SECONDS
-    unknown += reader.failures
-    return MeasuredLoads(start, STEP_SECONDS, len(ends), SUBJECT, found, unknown=tuple(unknown))
+    return MeasuredLoads(start, STEP_SECONDS, len(ends), SUBJECT, found, current=current)
 
 
 def _read_by_node(
@@ -90,21 +105,35 @@ def _read_by_node(
         return {}
 
 
-def _read_loads(
-    estate: Estate,
-    reader: MetricsReader,
-    percentiles: Mapping[WorkloadName, float],
-    unknown: list[UnknownFigure],
-) -> dict[WorkloadName, WorkloadSeries]:
-    """Returns the load of each workload that can be scaled, as far as there are counters of it.
-
-    A load is read whole or not at all: without its peaks or its lengths it would promise too much.
-    """
+def _find_servers(
+    estate: Estate, reader: MetricsReader, unknown: list[UnknownFigure]
+) -> dict[WorkloadName, MetricsOfWorkload]:
+    """Returns whose counters there are, and adds sentences on those that are missing."""
     try:
         servers = find_servers(estate, reader)
     except PrometheusFailed as failed:
         reader.tell("loads of workloads", failed)
         return {}
+    reason = "Prometheus has no counters of vLLM, SGLang, TGI, Triton, gpuwright-serve or Istio of its pods"
+    unknown += [
+        UnknownFigure(f"workload {each.name}", reason, "let Prometheus scrape its servers")
+        for each in estate.workloads
+        if each.is_scalable and each.gpus and each.name not in servers
+    ]
+    unknown += name_renamed(servers)
+    return servers
+
+
+def _read_loads(
+    estate: Estate,
+    reader: MetricsReader,
+    percentiles: Mapping[WorkloadName, float],
+    servers: Mapping[WorkloadName, MetricsOfWorkload],
+) -> dict[WorkloadName, WorkloadSeries]:
+    """Returns the load of each workload that can be scaled, as far as there are counters of it.
+
+    A load is read whole or not at all: without its peaks or its lengths it would promise too much.
+    """
 
     def read(name: WorkloadName) -> WorkloadSeries | None:
         try:
@@ -115,15 +144,7 @@ def _read_loads(
 
     names = [each.name for each in estate.workloads if each.is_scalable and each.name in servers]
     with ThreadPoolExecutor(QUERIES_AT_ONCE) as threads:
-        found = {name: load for name, load in zip(names, threads.map(read, names), strict=True) if load}
-    reason = "Prometheus has no counters of vLLM, SGLang, TGI, Triton, gpuwright-serve or Istio of its pods"
-    unknown += [
-        UnknownFigure(f"workload {each.name}", reason, "let Prometheus scrape its servers")
-        for each in estate.workloads
-        if each.is_scalable and each.gpus and each.name not in servers
-    ]
-    unknown += _lacking(found, len(reader.ends))
-    return found
+        return {name: load for name, load in zip(names, threads.map(read, names), strict=True) if load}
 
 
 def _read_load(reader: MetricsReader, series: MetricsOfWorkload, percentile: float) -> WorkloadSeries:
@@ -213,6 +234,10 @@ def _lacking(loads: Mapping[WorkloadName, WorkloadSeries], steps: int) -> list[U
     for name, load in loads.items():
         subject = f"workload {name}"
         known = sum(value is not None for value in load.rates_per_second)
+        late = next((back for back, value in enumerate(reversed(load.rates_per_second)) if value is not None), 0)
+        if late:
+            reason = f"Prometheus has nothing of its last {_span(late * STEP_SECONDS)}"
+            found.append(UnknownFigure(subject, reason, "see whether its pods are still scraped"))
         if known < WHOLE_SHARE * steps:
             reason = f"Prometheus has its load for {_span(known * STEP_SECONDS)} of {_span(steps * STEP_SECONDS)}"
             found.append(UnknownFigure(subject, reason, "what is shown is of that time alone"))

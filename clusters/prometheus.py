@@ -69,14 +69,14 @@ class PrometheusServer:
 
     def now(self) -> float:
         result = self._ask("query", {"query": "time()"})
-        value = _number(result[1] if isinstance(result, list) and len(result) == 2 else None)
+        value = _number(result[1] if len(result) == 2 else None)
         if value is None:
             raise PrometheusFailed("it does not tell its time")
         return value
 
     def at(self, query: str, moment: float) -> list[MetricSample]:
         found = []
-        for series in read_list({"result": self._ask("query", {"query": query, "time": f"{moment:.3f}"})}, "result"):
+        for series in self._ask("query", {"query": query, "time": f"{moment:.3f}"}):
             pair = read_list(series, "value")
             value = _number(pair[1]) if len(pair) == 2 else None
             if value is not None:
@@ -88,7 +88,7 @@ class PrometheusServer:
         step = ends[1] - ends[0] if len(ends) > 1 else 1.0
         asked = {"query": query, "start": f"{ends[0]:.3f}", "end": f"{ends[-1]:.3f}", "step": f"{step:.3f}"}
         found: dict[str, dict[float, float]] = {}
-        for series in read_list({"result": self._ask("query_range", asked)}, "result"):
+        for series in self._ask("query_range", asked):
             values = found.setdefault(read_text(series, "metric", label), {})
             for pair in read_list(series, "values"):
                 moment, value = map(_number, pair if isinstance(pair, list) and len(pair) == 2 else (None, None))
@@ -96,7 +96,7 @@ class PrometheusServer:
                     values[moment] = value
         return found
 
-    def _ask(self, path: str, parameters: Mapping[str, str]) -> Any:
+    def _ask(self, path: str, parameters: Mapping[str, str]) -> list[Any]:
         url = f"{self.url.rstrip('/')}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
         headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         request = urllib.request.Request(url, headers=headers)  # noqa: S310 (check_address admits http and https alone)
@@ -106,7 +106,8 @@ class PrometheusServer:
                 self.pause(min(LONGEST_PAUSE_SECONDS, 2.0 ** (attempt - 1)) if not reason.isdigit() else float(reason))
             try:
                 with _OPENER.open(request, timeout=REQUEST_SECONDS) as answer:
-                    return read_field(json.load(answer), "data", "result")
+                    found = json.load(answer)
+                break
             except urllib.error.HTTPError as error:
                 if error.code < 400:
                     place = show_origin(error.headers.get("Location", "")) or "another path"
@@ -128,7 +129,26 @@ class PrometheusServer:
                 raise PrometheusFailed("it answered with something else than JSON") from None
             except OSError as error:
                 raise PrometheusFailed(f"it cannot be reached: {error}", is_last=True) from None
-        raise PrometheusFailed("it stays busy")
+        else:
+            raise PrometheusFailed("it stays busy")
+        return _read_result(found)
+
+
+def _read_result(found: Any) -> list[Any]:
+    """Returns the list that a whole answer has. A part of the data would look like a lower load."""
+    if read_text(found, "status") != "success":
+        raise PrometheusFailed("its answer does not say that it succeeded")
+    if read_field(found, "isPartial") is True:  # VictoriaMetrics
+        raise PrometheusFailed("it has only a part of the data")
+    # Thanos, and Prometheus with remote reads, warn of storage that did not answer. What PromQL itself remarks on a
+    # query, such as the name of a counter, leaves nothing out.
+    warnings = [str(each) for each in read_list(found, "warnings") if not str(each).startswith("PromQL ")]
+    if warnings:
+        raise PrometheusFailed(f"it has only a part of the data: {warnings[0]}")
+    result = read_field(found, "data", "result")
+    if not isinstance(result, list):
+        raise PrometheusFailed("its answer has no list of results")
+    return result
 
 
 def _read_error(error: urllib.error.HTTPError) -> tuple[str, str]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from clusters.estate import WorkloadName
 
+# A template's hash has these characters alone, so pods of a DaemonSet or Job `ranker-x` are none of `ranker`.
+OF_TEMPLATE = "-[4-9bcdf]{5,10}-[a-z0-9]{5}"
 SUFFIXES = {  # of a pod's name after its workload's
-    "Deployment": "-[a-z0-9]+-[a-z0-9]{5}",
-    "Rollout": "-[a-z0-9]+-[a-z0-9]{5}",
+    "Deployment": OF_TEMPLATE,
+    "Rollout": OF_TEMPLATE,
     "ReplicaSet": "-[a-z0-9]{5}",
     "StatefulSet": "-[0-9]+",
     "LeaderWorkerSet": "-[0-9]+(-[0-9]+)?",
@@ -73,6 +74,7 @@ class MetricsOfWorkload:
     selector: str
     by_pod: str  # the label that names its pods
     has_one_series: bool = False  # of the counter, for each pod: then there is nothing to add up
+    is_renamed: bool = False  # found by labels that the scraped pod wrote itself
 
     @property
     def served(self) -> str:
@@ -81,6 +83,11 @@ class MetricsOfWorkload:
 
     def rate(self, window: str) -> str:
         return f"sum(rate({self.metrics.requests}{self.served}[{window}]))"
+
+    @property
+    def sampled_at(self) -> str:
+        """Returns when the newest sample of its counter was taken, if that is minutes ago at most."""
+        return f"max(timestamp({self.metrics.requests}{self.selector}))"
 
     @property
     def replicas(self) -> str:
@@ -117,18 +124,14 @@ def pod_pattern(name: WorkloadName) -> str:
 
 
 def pods_selector(name: WorkloadName, prefix: str) -> str:
-    """Returns the labels of a workload's pods; `prefix` is `exported_` where the scraper kept labels of its own."""
+    """Returns the labels of a workload's pods; `prefix` is `exported_` where those of the scrape stayed."""
     pattern = pod_pattern(name).replace("\\", "\\\\")
     return f'{{{prefix}namespace="{name.namespace}",{prefix}pod=~"{pattern}"}}'
 
 
 def istio_selector(name: WorkloadName) -> str:
+    """Returns the labels of a workload's own proxies: whose they are, Prometheus says, and not they themselves."""
     return (
         f'{{reporter="destination",destination_workload="{name.name}",'
-        f'destination_workload_namespace="{name.namespace}"}}'
+        f'destination_workload_namespace="{name.namespace}",namespace="{name.namespace}"}}'
     )
-
-
-def known_counters() -> Iterator[tuple[str, ServerMetrics]]:
-    for metrics in SERVERS:
-        yield metrics.requests, metrics

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Literal, NamedTuple
 
 from app.store.plans.scale_rows import ScaleDraft, ScaleTarget
 from clusters.deciding import KnownLoad, StandingReplicas, decide_replicas, know_load, recent_load
 from clusters.estate import ClusterWorkload, Estate, WorkloadName
 from clusters.measured import MeasuredLoads
+from clusters.measuring import MOST_AGE_SECONDS as NEWEST_SECONDS
 from clusters.objects import ClusterObjects, name_of, namespace_of
 from clusters.promises import find_promises
 from clusters.reading import read_estate
@@ -21,6 +23,8 @@ from clusters.scaling.sightings import Sighting, note_sightings, uid_of
 
 RECENT_SECONDS = 6 * 3600.0  # of load, read at each look until that moment
 HISTORY_SECONDS = 900.0  # between two readings of the days from which shown rates come
+MOST_SKEW_SECONDS = 60.0  # between the clocks of Prometheus and of the API server
+MOST_AGE_SECONDS = 120.0  # of a look by which something is written
 NEEDED = (*SCALED, "Pod", "Node")
 
 Percentiles = Mapping[WorkloadName, float]
@@ -41,6 +45,11 @@ class ClusterLook:
 
     drafts: tuple[ScaleDraft, ...]
     adopted: Mapping[ScaleTarget, AdoptedWorkload]
+    began_at: float  # seconds of a clock that only goes forward
+
+    def is_recent(self, now: float) -> bool:
+        """Returns whether the cluster may still be as it was: what is written by an old look may be wrong by now."""
+        return now < self.began_at + MOST_AGE_SECONDS
 
 
 class LoadOfDays(NamedTuple):
@@ -65,6 +74,7 @@ class ClusterWatch:
 
     def look(self) -> ClusterLook:
         """Decides by what the cluster and its metrics say now; LookFailed where one of them does not answer."""
+        began_at = self.clock()
         objects = self.read_objects()
         unread = [kind for kind in NEEDED if kind not in objects.lists]
         if unread:
@@ -76,13 +86,15 @@ class ClusterWatch:
             for each in find_adopted(objects, estate, find_promises(estate), self._seen)
             if not self.namespaces or each.name.namespace in self.namespaces
         ]
-        loads = self._read_loads(estate, found)
+        loads = self._read_loads(estate, found, objects.server_time, began_at)
         ages = self._find_ages(objects)
         workloads = {each.name: each for each in estate.workloads}
         drafts = tuple(_draft(each, workloads.get(each.name), estate, loads, ages) for each in found)
-        return ClusterLook(drafts, {ScaleTarget(*each.name): each for each in found})
+        return ClusterLook(drafts, {ScaleTarget(*each.name): each for each in found}, began_at)
 
-    def _read_loads(self, estate: Estate, adopted: Sequence[AdoptedWorkload]) -> dict[WorkloadName, KnownLoad | str]:
+    def _read_loads(
+        self, estate: Estate, adopted: Sequence[AdoptedWorkload], server_time: datetime | None, began_at: float
+    ) -> dict[WorkloadName, KnownLoad | str]:
         """Returns the load of each workload until now, with the rates that its replicas have shown in days."""
         names = frozenset(each.name for each in adopted)
         promises = {each.name: each.promise.latency for each in adopted if each.promise and each.promise.latency}
@@ -94,12 +106,18 @@ class ClusterWatch:
         if history is None or not names <= history.names or self.clock() >= history.read_at + HISTORY_SECONDS:
             history = LoadOfDays(self.clock(), names, self.measure(watched, self.days * 86_400, percentiles))
             self._history = history
+        asked_at = self.clock()
         recent = self.measure(watched, RECENT_SECONDS, percentiles)
+        if server_time:
+            _check_clock(recent, server_time.timestamp() + asked_at - began_at)
         found: dict[WorkloadName, KnownLoad | str] = {}
         for name in names:
             past, present = history.loads.workloads.get(name), recent.workloads.get(name)
             if past is None or present is None:
                 found[name] = "no load was measured"
+                continue
+            if name not in recent.current:
+                found[name] = f"its counters have no sample of the last {NEWEST_SECONDS // 60} minutes"
                 continue
             promise = promises.get(name) or find_promise(past)
             load = know_load(past, promise, history.loads.step_seconds)
@@ -119,6 +137,14 @@ class ClusterWatch:
             if now and (uid := uid_of(item)) in self._seen
             for namespace, name in [(namespace_of(item), name_of(item))]
         }
+
+
+def _check_clock(recent: MeasuredLoads, expected: float) -> None:
+    """Checks that what Prometheus takes for now is now; LookFailed if not, since the load is of another time then."""
+    ahead = recent.start + recent.steps * recent.step_seconds - expected
+    if abs(ahead) > MOST_SKEW_SECONDS:
+        where = "ahead of" if ahead > 0 else "behind"
+        raise LookFailed("prometheus", f"its clock is {abs(ahead):.0f} seconds {where} the API server's")
 
 
 def _draft(

@@ -94,9 +94,15 @@ class Scaler:
             return
         with self.open_cluster() as cluster:
             for row in approved:
+                if not look.is_recent(self.clock()):
+                    return  # the next look decides again
                 wanted = WantedReplicas(look.adopted[row.target], row.wanted or 0)
-                outcome = write_replicas(cluster, wanted, partial(self.store.begin_write, epoch, row))
+                outcome = write_replicas(cluster, wanted, partial(self._begin_write, epoch, row, look))
                 self._settle(epoch, row, outcome)
+
+    def _begin_write(self, epoch: int, row: ScaleRow, look: ClusterLook, version: str) -> bool:
+        """Returns whether the write may be sent: this process may have been paused since the look."""
+        return look.is_recent(self.clock()) and self.store.begin_write(epoch, row, version)
 
     def _settle_doubts(self, epoch: int) -> None:
         """Says what became of writes without a recorded answer, those of an earlier leader among them."""

@@ -144,7 +144,7 @@ def find_savings(
         limit_nano_per_hour=limits[0],
         wide_limit_nano_per_hour=max(limits),
         stuck_rollouts=tuple(sorted(packed.stuck_rollouts)),
-        unknown=(*measured.unknown, *_unknown_rules(estate), *_unknown(workloads), *_unknown_nodes(estate, measured)),
+        unknown=(*_unknown_rules(estate), *_unknown(workloads), *_unknown_nodes(estate, measured)),
     )
 
 

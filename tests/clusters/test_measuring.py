@@ -16,7 +16,7 @@ import yaml
 from cli.main import main
 from clusters.estate import Estate, WorkloadName
 from clusters.gpu_use import UseInterval
-from clusters.measuring import STEP_SECONDS, PrometheusReading, measure
+from clusters.measuring import STEP_SECONDS, PrometheusReading, measure, measure_loads
 from clusters.objects import objects_of
 from clusters.prometheus import MetricSample, PrometheusFailed, PrometheusServer
 from clusters.reading import read_estate
@@ -91,6 +91,7 @@ def past(estate: Estate, start: float) -> Iterator[PastSeries]:
     for quick in (refused, failed):
         yield PastSeries("istio_requests_total", quick, counting(500.0, start))
         yield from buckets("istio_request_duration_milliseconds", quick, 500.0, {"5": 1.0, "10": 1.0})
+    yield from _forgeries(estate, start)
     yield from _jobs(start)
     for name, begins, ends in (
         ("n1", start, math.inf),
@@ -102,6 +103,18 @@ def past(estate: Estate, start: float) -> Iterator[PastSeries]:
     yield PastSeries("kube_node_status_capacity", {"node": "cpu", "resource": "cpu", "unit": "core"}, steady(64.0))
     yield from _gpus(estate)
     yield PastSeries("node_total_hourly_cost", {"node": "n1", "instance": "n1"}, steady(9.25))
+
+
+def _forgeries(estate: Estate, start: float) -> Iterator[PastSeries]:
+    """What a tenant's pod and a DaemonSet of a similar name count, as if it were the load of others."""
+    mine = {"namespace": "evil", "pod": "evil-7c6bd94f5f-00000"}
+    theirs = of_pods(estate, RANKER, "exported_")[0]
+    yield PastSeries("nv_inference_request_success", {**theirs, **mine}, counting(9000.0, start))
+    yield PastSeries("vllm:request_success_total", {**theirs, **mine}, counting(9000.0, start))
+    similar = {"namespace": "shop", "pod": "ranker-warm-00000"}
+    yield PastSeries("nv_inference_request_success", similar, counting(9000.0, start))
+    theirs = {"reporter": "destination", "destination_workload": "web", "destination_workload_namespace": "shop"}
+    yield PastSeries("istio_requests_total", {**theirs, **mine, "response_code": "200"}, counting(9000.0, start))
 
 
 def _between(begins: float, ends: float) -> Callable[[float], float | None]:
@@ -241,7 +254,51 @@ def test_what_is_missing_has_a_sentence_each(measured: tuple[PrometheusReading, 
     assert "GPUs: dcgm-exporter's metrics are of 5 GPUs, and the nodes have 6" in text
     assert "workload vision/Deployment/tagger: no metric of triton says which latency it keeps; run Triton with" in text
     assert "ranker" not in text
-    assert "llama" not in text
+    assert text.count("llama") == 1
+    assert (
+        "llama: its counters name it by exported_namespace and exported_pod alone, which any scraped pod can write; "
+        "set honor_labels in the scrape job, if you trust who writes them" in text
+    )
+
+
+def test_what_changes_replicas_follows_no_label_that_a_scraped_pod_can_write(
+    estate: Estate, measured: tuple[PrometheusReading, str]
+) -> None:
+    found = measure_loads(estate, PrometheusServer(measured[1], "", no_pause), HOUR, {})
+    assert set(found.workloads) == found.current == {RANKER, SCORER, TAGGER, WEB}
+    assert found.workloads[RANKER].rates_per_second[-1] == pytest.approx(70.0, rel=0.01)
+    assert found.workloads[WEB].rates_per_second[-1] == pytest.approx(8.0, rel=0.01)
+
+
+def test_a_query_that_fails_is_no_load_of_nothing(estate: Estate, measured: tuple[PrometheusReading, str]) -> None:
+    for answers in (0, 1, 2, 9):
+        with pytest.raises(PrometheusFailed, match="cannot be reached"):
+            measure_loads(estate, SourceThatEnds(measured[1], answers), HOUR, {})
+
+
+def test_samples_of_minutes_ago_are_not_the_load_of_now(estate: Estate, tmp_path: Path) -> None:
+    now = time.time()
+
+    def until_then(seconds_ago: float) -> Callable[[float], float | None]:
+        return lambda at: 3 * at if at <= now - seconds_ago else None
+
+    ages = {RANKER: 60, SCORER: 240, TAGGER: 720}
+    series = [
+        PastSeries("nv_inference_request_success", of_pods(estate, name)[0], until_then(age))
+        for name, age in ages.items()
+    ]
+    with prometheus_with(series, tmp_path, now - 2 * HOUR, now) as url:
+        found = measure_loads(estate, PrometheusServer(url, "", no_pause), HOUR, {})
+    assert set(found.workloads) == set(ages)
+    assert found.current == {RANKER}
+
+
+def test_a_load_that_ended_hours_ago_has_a_sentence(estate: Estate, tmp_path: Path) -> None:
+    now = time.time()
+    series = PastSeries("nv_inference_request_success", of_pods(estate, RANKER)[0], lambda at: 3 * at)
+    with prometheus_with([series], tmp_path, now - 40 * HOUR, now - 3 * HOUR) as url:
+        found = measure(estate, PrometheusServer(url, "", no_pause), 36 * HOUR, time.time(), {})
+    assert re.search(r"ranker: Prometheus has nothing of its last [23]\.[0-9] hours; see whether", sentences(found))
 
 
 def test_a_longer_time_than_there_is_and_a_clock_that_is_off_are_said(

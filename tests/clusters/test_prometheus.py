@@ -78,8 +78,12 @@ def test_a_busy_server_is_asked_again_when_it_says(server: AnsweringServer) -> N
         ([(422, {}, b'{"error": "query processing would load too many samples"}')], "422 query processing would load"),
         ([(401, {}, b"sign in")], "it answered 401 Unauthorized"),
         ([(200, {}, b"<html>")], "something else than JSON"),
-        ([(200, {}, b"[]")], "does not tell its time"),
-        ([(200, {}, b'{"data": {"result": [1, "NaN"]}}')], "does not tell its time"),
+        ([(200, {}, b"[]")], "does not say that it succeeded"),
+        ([(200, {}, b"{}")], "does not say that it succeeded"),
+        ([(200, {}, b'{"data": {"result": [1, "1"]}}')], "does not say that it succeeded"),
+        ([(200, {}, b'{"status": "success", "data": {"result": {}}}')], "has no list of results"),
+        ([(200, {}, b'{"status": "success", "data": {"result": [1, "NaN"]}}')], "does not tell its time"),
+        ([(200, {}, b'{"status": "success", "data": {"result": [1]}}')], "does not tell its time"),
         ([(200, {}, b"[" * 100_000)], "something else than JSON"),
         ([(200, {"Content-Length": "999"}, b'{"data": ')], "its answer was cut off"),
     ],
@@ -89,6 +93,24 @@ def test_what_does_not_answer_has_a_sentence(
 ) -> None:
     with pytest.raises(PrometheusFailed, match=message):
         ask(server, [], *answers).now()
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"warnings": ["receive series from Addr: store-2: unavailable"]}, "only a part of the data: receive series"),
+        ({"warnings": ["PromQL info: metric might not be a counter", "store-2 is away"]}, "part of the data: store-2"),
+        ({"isPartial": True}, "it has only a part of the data"),
+    ],
+)
+def test_a_part_of_the_data_is_no_answer(more: dict[str, object], message: str, server: AnsweringServer) -> None:
+    with pytest.raises(PrometheusFailed, match=message):
+        ask(server, [], (200, {}, json.dumps({**TIME, **more}).encode())).now()
+
+
+def test_remarks_of_promql_on_a_query_leave_nothing_out(server: AnsweringServer) -> None:
+    remarks = {"warnings": ["PromQL info: metric might not be a counter"], "infos": ["x"], "isPartial": False}
+    assert ask(server, [], (200, {}, json.dumps({**TIME, **remarks}).encode())).now() == 1_700_000_000
 
 
 def test_a_token_follows_no_redirect(server: AnsweringServer) -> None:
@@ -149,9 +171,10 @@ def test_series_of_a_wrong_shape_are_left_out(server: AnsweringServer) -> None:
         {"value": 3},
         4,
     ]
-    body = json.dumps({"data": {"result": series}}).encode()
+    body = json.dumps({"status": "success", "data": {"result": series}}).encode()
     assert ask(server, [], (200, {}, body)).at("up", 1.0) == [({"a": "b"}, 2.5)]
-    body = json.dumps({"data": {"result": [{"values": [[900, "1"], [1800, "+Inf"], [2700], 5, ["x", "1"]]}]}}).encode()
+    values = [[900, "1"], [1800, "+Inf"], [2700], 5, ["x", "1"]]
+    body = json.dumps({"status": "success", "data": {"result": [{"values": values}]}}).encode()
     assert ask(server, [], (200, {}, body)).over("up", [900.0, 1800.0, 2700.0]) == {"": {900.0: 1.0}}
 
 

@@ -1,0 +1,60 @@
+"""What a scaler takes for now: clocks that agree, samples that are new, and a look of minutes ago at most."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from cli.scaler.looking import MOST_AGE_SECONDS, ClusterWatch, LookFailed, Percentiles
+from clusters.estate import Estate, WorkloadName
+from clusters.measured import MeasuredLoads, WorkloadSeries
+from clusters.objects import ClusterObjects, objects_of
+from tests.clusters.made_up import Item, deployment, node, pod_spec
+
+NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
+RANKER = WorkloadName("shop", "Deployment", "ranker")
+
+
+def watch(ahead_seconds: float, is_current: bool) -> ClusterWatch:
+    """One whose metrics are a steady load, at a clock that is ahead of the API server's."""
+
+    def items() -> Iterator[Item]:
+        yield node("n1", 4, "NVIDIA-L40S", "g6e.12xlarge")
+        for item in deployment("shop", "ranker", pod_spec("triton:1", 1), ["n1", "n1"]):
+            if item["kind"] == "Deployment":
+                item["metadata"]["annotations"] = {"gpuwright.io/service": "ranker"}
+            yield item
+
+    def read_objects() -> ClusterObjects:
+        return replace(objects_of(items()), server_time=NOW)
+
+    def measure(estate: Estate, seconds: float, percentiles: Percentiles) -> MeasuredLoads:
+        steps = int(seconds // 900)
+        start = (NOW + timedelta(seconds=ahead_seconds)).timestamp() - steps * 900
+        load = WorkloadSeries((10.0,) * steps, (2.0,) * steps, latency_ms=(20.0,) * steps)
+        current = frozenset({RANKER}) if is_current else frozenset()
+        return MeasuredLoads(start, 900, steps, "Prometheus", {RANKER: load}, current=current)
+
+    return ClusterWatch(read_objects, measure, lambda: 50.0, 2.0)
+
+
+@pytest.mark.parametrize(("ahead", "said"), [(90.0, "90 seconds ahead of"), (-720.0, "720 seconds behind")])
+def test_a_prometheus_at_another_time_than_the_api_server_decides_nothing(ahead: float, said: str) -> None:
+    with pytest.raises(LookFailed, match=f"its clock is {said} the API server's"):
+        watch(ahead, is_current=True).look()
+
+
+def test_a_load_without_a_new_sample_is_not_known() -> None:
+    (draft,) = watch(5.0, is_current=False).look().drafts
+    assert "its counters have no sample of the last 3 minutes" in draft.why
+    (draft,) = watch(5.0, is_current=True).look().drafts
+    assert "sample" not in draft.why
+
+
+def test_a_look_is_too_old_to_write_by_counted_from_its_begin() -> None:
+    look = watch(0.0, is_current=True).look()
+    assert look.is_recent(50.0 + MOST_AGE_SECONDS - 1)
+    assert not look.is_recent(50.0 + MOST_AGE_SECONDS)
