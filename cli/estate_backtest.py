@@ -10,7 +10,7 @@ from typing import Any
 
 from app.manifests.prices import NANO
 from cli.money import count_of, money
-from cli.output import TableText, number
+from cli.output import TableText, number, plain
 from clusters.backtesting import HOUR_SECONDS, Backtest, BacktestHour
 from clusters.backtesting.judging import JudgedRequests
 
@@ -87,7 +87,7 @@ def summarize_backtest(found: Backtest, currency: str) -> Iterator[str]:
 def show_backtest(found: Backtest, currency: str) -> None:
     """Prints the sums, a row for each day or hour, and a row for each workload."""
     for line in summarize_backtest(found, currency):
-        print(line)
+        print(plain(line))
     print("Taken for granted:")
     for text in TAKEN_FOR_GRANTED:
         print(f"- {text}")

@@ -27,10 +27,10 @@ def show_savings(bill: Bill, savings: Savings) -> None:
     for line in summarize_savings(bill, savings):
         print(plain(line))
     limit, wide = summarize_limits(bill, savings)
-    print(limit)
+    print(plain(limit))
     for text in ASSUMPTIONS:
         print(f"- {text}")
-    print(f"{wide}\n")
+    print(f"{plain(wide)}\n")
     write_savings(savings).show()
 
 

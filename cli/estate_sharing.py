@@ -27,7 +27,7 @@ L1_ASSUMPTIONS = (
 
 def show_sharing(bill: Bill, found: SharingEstimate) -> None:
     """Prints the interval, what it takes for granted, and a row for each workload that could share."""
-    print(summarize_sharing(bill, found))
+    print(plain(summarize_sharing(bill, found)))
     print(L1_BASIS)
     for text in L1_ASSUMPTIONS:
         print(f"- {text}")

@@ -56,11 +56,15 @@ class MetricsReader:
         return tuple(by_moment.get(round(end)) for end in self.ends) if by_moment else ()
 
     def read_by_label(self, query: str, label: str) -> dict[str, dict[int, float]]:
+        """Returns values by moment; PrometheusFailed too for one below 0, which no rate, count or latency has."""
         self._check()
         try:
             found = self._source.over(query, self.ends, label)
         except PrometheusFailed as failed:
             raise self._note(failed) from None
+        lowest = min((value for values in found.values() for value in values.values()), default=0.0)
+        if lowest < 0:
+            raise PrometheusFailed(f"it says {lowest:g} of {name_query(query)}, which cannot be below 0")
         return {name: {round(moment): value for moment, value in values.items()} for name, values in found.items()}
 
     def tell(self, subject: str, failed: PrometheusFailed) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ ACTIVITIES = (
 SCALES = {"DCGM_FI_DEV_FB_USED": 1 / 1024, "DCGM_FI_DEV_FB_USED_BYTES": 2.0**-30, "DCGM_FI_DEV_GPU_UTIL": 0.01}
 NODE_LABELS = ("node", "Hostname", "hostname", "exported_node")
 SUBJECT = "GPUs"
+ROUNDING = 1e-6  # of what Prometheus computes
 
 Ask = Callable[[str], list[MetricSample]]
 
@@ -39,15 +41,18 @@ def read_gpus(estate: Estate, ask: Ask, window: str) -> tuple[tuple[MeasuredGpu,
     """Returns each GPU that dcgm-exporter knows, and sentences on what is missing of them."""
     pods = {(pod.namespace, pod.name): pod for pod in estate.pods if pod.node}
     devices: dict[str, GpuSeries] = defaultdict(GpuSeries)
+    absurd: dict[str, None] = {}
     for name in MEMORY:
-        _gather(devices, pods, ask(f"max_over_time({name}[{window}])"), "memory", SCALES.get(name, 1.0))
+        absurd |= _gather(devices, pods, ask(f"max_over_time({name}[{window}])"), "memory", SCALES.get(name, 1.0))
     for rank, names in enumerate(ACTIVITIES):
         for name in names:
             scale = SCALES.get(name, 1.0)
-            _gather(devices, pods, ask(f"avg_over_time({name}[{window}])"), f"mean{rank}", scale)
-            _gather(devices, pods, ask(f"quantile_over_time(0.95, {name}[{window}])"), f"p95{rank}", scale)
+            absurd |= _gather(devices, pods, ask(f"avg_over_time({name}[{window}])"), f"mean{rank}", scale)
+            absurd |= _gather(devices, pods, ask(f"quantile_over_time(0.95, {name}[{window}])"), f"p95{rank}", scale)
     found = tuple(_measured(device, devices[device]) for device in sorted(devices))
-    return found, _missing(estate, found)
+    reason = "dcgm-exporter says what no GPU can do, which is left out"
+    refused = [UnknownFigure(f"GPU {device}", reason, "see its series") for device in absurd]
+    return found, [*refused, *_missing(estate, found)]
 
 
 def _gather(
@@ -56,7 +61,10 @@ def _gather(
     samples: Iterable[MetricSample],
     figure: str,
     scale: float,
-) -> None:
+) -> dict[str, None]:
+    """Adds a figure of each device to its series, and returns the devices for which it cannot be."""
+    absurd: dict[str, None] = {}
+    most = math.inf if figure == "memory" else 1 + ROUNDING
     for labels, value in samples:
         device = ":".join(filter(None, (labels.get("UUID") or labels.get("uuid"), labels.get("GPU_I_ID"))))
         if not device:
@@ -68,12 +76,16 @@ def _gather(
         series.node = series.node or next((labels[key] for key in NODE_LABELS if key in labels), "")
         # Each pod of a shared GPU has a series of the same value.
         kept = series.earlier if pod is None else series.figures
-        kept[figure] = max(kept.get(figure, 0.0), value * scale)
+        if 0 <= value * scale <= most:
+            kept[figure] = max(kept.get(figure, 0.0), value * scale)
+        else:
+            absurd[device] = None
+    return absurd
 
 
 def _pod(labels: Mapping[str, str], pods: Mapping[tuple[str, str], GpuPod]) -> GpuPod | None:
-    """Returns the pod that holds the GPU; its labels are `exported_` where the scraper has some of the same name."""
-    for prefix in ("exported_", ""):
+    """Returns the pod that holds the GPU; its labels are `exported_` where those of the scrape name the exporter."""
+    for prefix in ("", "exported_"):
         pod = pods.get((labels.get(f"{prefix}namespace", ""), labels.get(f"{prefix}pod", "")))
         if pod is not None:
             return pod

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from app.manifests.numbers import finite_number
-from app.manifests.prices import NANO
+from app.manifests.prices import HIGHEST, NANO
 from clusters.asking import SUBJECT, MetricsReader
 from clusters.estate import Estate, UnknownFigure, WorkloadName
 from clusters.finding_servers import find_servers, name_renamed
@@ -65,7 +65,7 @@ def measure(
         lambda: read_passing_gpus(estate, reader, WINDOW, PEAK_STEP),
     )  # fmt: skip
     standing = _read_by_node(reader, "how long each node stood", lambda: read_standing_nodes(reader, WINDOW, PEAK_STEP))
-    prices = _read_node_prices(reader)
+    prices = _read_node_prices(reader, unknown)
     loads = MeasuredLoads(round(ends[0]) - STEP_SECONDS, STEP_SECONDS, len(ends), SUBJECT, found, passing, standing)
     return PrometheusReading(loads, gpus, uses_of(estate, gpus), prices, (*unknown, *reader.failures, *problems))
 
@@ -207,12 +207,17 @@ def _read_gpus(estate: Estate, reader: MetricsReader) -> tuple[tuple[MeasuredGpu
     return gpus, problems if reader.failures == before and not reader.is_over else []
 
 
-def _read_node_prices(reader: MetricsReader) -> dict[str, int]:
-    """Returns OpenCost's price of each node, in billionths an hour."""
-    samples = reader.find_samples("avg by (node) (node_total_hourly_cost)")
-    return {
-        each.labels["node"]: round(each.value * NANO) for each in samples if each.labels.get("node") and each.value > 0
-    }
+def _read_node_prices(reader: MetricsReader, unknown: list[UnknownFigure]) -> dict[str, int]:
+    """Returns OpenCost's price of each node, in billionths an hour, and adds sentences on what is no price."""
+    found = {}
+    for labels, value in reader.find_samples("avg by (node) (node_total_hourly_cost)"):
+        node = labels.get("node", "")
+        if node and 0 < value <= HIGHEST:
+            found[node] = round(value * NANO)
+        elif node and value:
+            reason = f"OpenCost's price of {value:g} an hour is outside 0..{HIGHEST:g}"
+            unknown.append(UnknownFigure(f"node {node}", reason, "name its price in the file of --prices"))
+    return found
 
 
 def _bound_above(value: float, bounds: Sequence[float]) -> float:

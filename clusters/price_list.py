@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import resources
@@ -96,7 +97,7 @@ def read_prices(text: str, origin: str) -> PriceList:
         f"{origin}: there is no field {key!r}" for key in found if key not in ("currency", "prices", "reservations")
     ]
     currency = found.get("currency", CURRENCY)
-    if not isinstance(currency, str) or len(currency) != 3 or not currency.isupper():
+    if not isinstance(currency, str) or not re.fullmatch("[A-Z]{3}", currency):
         faults.append(f"{origin}: currency {currency!r} is not an ISO 4217 code, as USD")
     prices = list(_each(found, "prices", faults, origin))
     reservations = list(_each(found, "reservations", faults, origin))

@@ -152,6 +152,7 @@ def test_examples_in_another_currency_are_not_mixed_in() -> None:
         ("- 1", "is not a mapping with `prices`"),
         ("{}", "has neither `prices` nor `reservations`"),
         ("prices: 3", "prices is not a list"),
+        ('currency: "\\e[A"\nprices: [{gpu: x, perHour: 1}]', r"currency '\x1b[A' is not an ISO 4217 code"),
         ("currency: euro\nprices: [{gpu: x, perHour: 1}]", "currency 'euro' is not an ISO 4217 code"),
         ("prices: [{gpu: x, perHour: -1}]", "prices[0]: perHour -1 is outside 0..1e+08"),
         ("prices: [{gpu: x, perHour: 1e3}]", "prices[0]: perHour '1e3' is text in YAML; write it as 1000 or 1.0e+3"),

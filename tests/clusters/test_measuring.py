@@ -103,6 +103,7 @@ def past(estate: Estate, start: float) -> Iterator[PastSeries]:
     yield PastSeries("kube_node_status_capacity", {"node": "cpu", "resource": "cpu", "unit": "core"}, steady(64.0))
     yield from _gpus(estate)
     yield PastSeries("node_total_hourly_cost", {"node": "n1", "instance": "n1"}, steady(9.25))
+    yield PastSeries("node_total_hourly_cost", {"node": "n2", "instance": "n2"}, steady(1e308))
 
 
 def _forgeries(estate: Estate, start: float) -> Iterator[PastSeries]:
@@ -151,8 +152,11 @@ def _gpus(estate: Estate) -> Iterator[PastSeries]:
         yield PastSeries("DCGM_FI_DEV_FB_USED", gpu, steady(1024.0 * (10 + at)))
         yield PastSeries("DCGM_FI_PROF_SM_ACTIVE", gpu, steady(0.1 * (1 + at)))
         yield PastSeries("DCGM_FI_DEV_GPU_UTIL", gpu, steady(90.0))
+        if not at:  # a reading that no GPU has, which is dropped
+            yield PastSeries("DCGM_FI_PROF_SM_ACTIVE", {**gpu, "device": "odd"}, steady(10.0))
     for name in (OCR, TAGGER):  # one GPU, which both share: a newer exporter repeats its figures
         gpu = {"UUID": "GPU-9", "hostname": "n2", **of_pods(estate, name)[0]}
+        gpu |= of_pods(estate, RANKER, "exported_")[0]  # what a pod wrote does not go before what Prometheus says
         yield PastSeries("DCGM_FI_DEV_FB_USED_BYTES", gpu, steady(6.0 * 2**30))
         yield PastSeries("DCGM_FI_DEV_GPU_UTIL_RATIO", gpu, steady(0.6))
 
@@ -254,6 +258,8 @@ def test_what_is_missing_has_a_sentence_each(measured: tuple[PrometheusReading, 
     assert "GPUs: dcgm-exporter's metrics are of 5 GPUs, and the nodes have 6" in text
     assert "workload vision/Deployment/tagger: no metric of triton says which latency it keeps; run Triton with" in text
     assert "ranker" not in text
+    assert "node n2: OpenCost's price of 1e+308 an hour is outside 0..1e+08" in text
+    assert "GPU GPU-0: dcgm-exporter says what no GPU can do, which is left out" in text
     assert text.count("llama") == 1
     assert (
         "llama: its counters name it by exported_namespace and exported_pod alone, which any scraped pod can write; "
@@ -385,3 +391,16 @@ def test_of_a_prometheus_that_ends_in_the_middle_what_was_read_whole_stands(
         ]
         assert found.loads.passing_gpus in ({}, whole.loads.passing_gpus)
         assert "no metrics of dcgm-exporter" not in sentences(found)
+
+
+class SourceBelowZero(SourceThatEnds):
+    """Answers as a real Prometheus, but with rates below 0."""
+
+    def over(self, query: str, ends: Sequence[float], label: str = "") -> dict[str, dict[float, float]]:
+        return super().over(f"0 - ({query})", ends, label)
+
+
+def test_rates_below_zero_are_no_load(estate: Estate, measured: tuple[PrometheusReading, str]) -> None:
+    found = measure(estate, SourceBelowZero(measured[1], 999), HOUR, time.time(), {})
+    assert found.loads.workloads == {}
+    assert re.search("load of shop/Deployment/ranker: it says -70[.0-9]* of nv_inference_request", sentences(found))
