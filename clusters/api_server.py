@@ -80,7 +80,7 @@ def read_cluster(config: SingleConfig, pause: Pause, progress: Progress) -> Clus
     if not any(lists.values()):
         reasons = unread[0] if unread else "it has neither nodes nor pods"
         raise ClusterUnreachable(f"nothing could be read of {show_origin(config.cluster.server)}: {reasons}")
-    return ClusterObjects(lists, tuple(unread), min(dates, default=None))
+    return ClusterObjects(lists, tuple(unread), min(dates, default=None), max(dates, default=None))
 
 
 def _read_list(

@@ -58,6 +58,7 @@ class ClusterObjects:
     lists: Mapping[str, tuple[KubeObject, ...]]
     unread: tuple[UnknownFigure, ...] = ()
     server_time: datetime | None = None  # by the API server's clock, when they began to be read
+    read_until: datetime | None = None  # by the same clock
 
     def of(self, kind: str) -> tuple[KubeObject, ...]:
         return self.lists.get(kind, ())

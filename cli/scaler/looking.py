@@ -153,7 +153,9 @@ def _draft(
 ) -> ScaleDraft:  # fmt: skip
     """Returns how many replicas a workload should have, as a row of a plan."""
     target, wanted, why = ScaleTarget(*adopted.name), None, "nothing is known of what it serves"
-    if workload is not None:
+    if not adopted.is_understood:
+        why = "its annotations have faults, so nobody knows between which bounds it may be"
+    elif workload is not None:
         bounds = draw_bounds(workload, estate.pods_of(adopted.name), estate)
         standing = StandingReplicas(adopted.replicas, workload.ready, ages.get(adopted.name, 0.0))
         decision = decide_replicas(loads.get(adopted.name, "no load was measured"), bounds, standing)
@@ -161,5 +163,13 @@ def _draft(
         if wanted != decision.replicas:
             why += f"; {wanted} by the annotations' bounds and one step at a time"
     return ScaleDraft(
-        target, adopted.service, adopted.mode, adopted.replicas, wanted, why, adopted.hold, adopted.generation
+        target,
+        adopted.service,
+        adopted.mode,
+        adopted.replicas,
+        wanted,
+        why,
+        adopted.hold,
+        adopted.generation,
+        adopted.uid,
     )

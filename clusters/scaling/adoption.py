@@ -25,9 +25,11 @@ class AdoptedWorkload:
     mode: ScaleMode
     replicas: int
     bounds: AnnotatedBounds
+    uid: str
     generation: int  # of its metadata: with another specification a decision no longer counts
     promise: WorkloadPromise | None
     hold: str  # why nothing is written, whatever the mode; empty: nothing holds it
+    is_understood: bool = True  # else its annotations have faults, and nobody knows between which bounds it may be
 
     def bound(self, replicas: int) -> WantedReplicas:
         """Returns the next write on the way to so many replicas, within bounds and one step."""
@@ -59,7 +61,12 @@ def find_adopted(
                 hold = find_hold(item, kind, adoption, objects, seen.get(uid_of(item)))
                 if not hold and name not in known:
                     hold = "none of its pods asks for GPUs, so nothing is known of what they serve"
-                found.append(adopted_workload(item, name, adoption, promises.get(name), hold))
+                found.append(
+                    AdoptedWorkload(
+                        name, adoption.service, adoption.mode, replicas_of(item), adoption.bounds, uid_of(item),
+                        generation_of(item), promises.get(name), hold, is_understood=not adoption.faults,
+                    )
+                )  # fmt: skip
     return _hold_rivals(sorted(found, key=lambda workload: workload.name))
 
 
@@ -73,14 +80,6 @@ def find_hold(
     if owner or objects.server_time is None:
         return owner or "the API server has not said what time it is"
     return find_recent_change(item, objects.server_time, sighting)
-
-
-def adopted_workload(
-    item: KubeObject, name: WorkloadName, adoption: Adoption, promise: WorkloadPromise | None, hold: str
-) -> AdoptedWorkload:
-    return AdoptedWorkload(
-        name, adoption.service, adoption.mode, replicas_of(item), adoption.bounds, generation_of(item), promise, hold
-    )
 
 
 def replicas_of(item: KubeObject) -> int:

@@ -32,7 +32,7 @@ class AnnotatedBounds:
 class Adoption:
     """What annotations say of a workload: of which service it is, who decides, and between which bounds."""
 
-    service: str
+    service: str  # empty: it names none
     mode: ScaleMode
     bounds: AnnotatedBounds
     faults: tuple[str, ...]  # each names the annotation, its value and what is allowed
@@ -45,7 +45,8 @@ def read_adoption(annotations: Mapping[str, Any]) -> Adoption | None:
         return None
     bounds = AnnotatedBounds(_count(ours, LEAST, 0, 1), _count(ours, MOST, 1, None))
     mode: ScaleMode = next((mode for mode in MODES if mode == ours.get(MODE)), "advisory")
-    return Adoption(str(ours.get(SERVICE, "")), mode, bounds, tuple(_faults(ours, mode, bounds)))
+    service = "" if _fault(SERVICE, ours.get(SERVICE)) else str(ours[SERVICE])
+    return Adoption(service, mode, bounds, tuple(_faults(ours, mode, bounds)))
 
 
 def _faults(ours: Mapping[str, Any], mode: ScaleMode, bounds: AnnotatedBounds) -> Iterator[str]:

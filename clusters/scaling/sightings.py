@@ -24,8 +24,11 @@ class Sighting:
 
 
 def note_sightings(objects: ClusterObjects, seen: Mapping[str, Sighting]) -> dict[str, Sighting]:
-    """Returns by uid since when each workload is known to be as it is; what has changed is new now."""
-    if objects.server_time is None:
+    """Returns by uid since when each workload is known to be as it is.
+
+    What has changed is as it is since the last answer: a list may have been read long after the first one.
+    """
+    if objects.read_until is None:
         return {}
     found = {}
     for kind in SCALED:
@@ -33,7 +36,7 @@ def note_sightings(objects: ClusterObjects, seen: Mapping[str, Sighting]) -> dic
             uid, generation = uid_of(item), generation_of(item)
             earlier = seen.get(uid)
             is_same = earlier is not None and earlier.generation == generation
-            found[uid] = earlier if earlier and is_same else Sighting(generation, objects.server_time)
+            found[uid] = earlier if earlier and is_same else Sighting(generation, objects.read_until)
     return found
 
 

@@ -208,6 +208,8 @@ def _hold(reading: _Reading, wanted: WantedReplicas) -> str:
         return f"its annotations have changed; {AGAIN}"
     if now.mode == "advisory":
         return "its mode is advisory"
+    if uid_of(item) != adopted.uid:
+        return f"it has been made again; {AGAIN}"
     if generation_of(item) != adopted.generation or replicas_of(item) != adopted.replicas:
         return f"it has changed since it was decided; {AGAIN}"
     if bound_replicas(adopted.replicas, wanted.replicas, adopted.bounds) != wanted.replicas:

@@ -34,6 +34,7 @@ UP = [
         why text NOT NULL,
         hold text NOT NULL DEFAULT '',
         object_generation bigint NOT NULL,
+        uid text NOT NULL,
         state text NOT NULL CHECK (state IN (
             'steady', 'held', 'advised', 'proposed', 'rejected', 'approved', 'writing', 'written', 'refused',
             'overtaken')),

@@ -11,7 +11,7 @@ from app.control.domain.leading import Deposed
 from app.store.database import lease
 from app.store.database.database import Database
 from app.store.plans import scale_plans
-from app.store.plans.scale_rows import ScaleDraft, ScalePlan, ScaleRow, ScaleState
+from app.store.plans.scale_rows import ScaleDraft, ScalePlan, ScaleRow, ScaleState, clean_text
 from app.store.world import events
 
 KIND = "Scale"  # of events
@@ -72,6 +72,7 @@ class ScaleStore:
 
     def settle(self, epoch: int, row: ScaleRow, state: ScaleState, outcome: str) -> None:
         """Records what became of a row; Deposed if the epoch is over: then the next leader reads the cluster."""
+        outcome = clean_text(outcome)
 
         def write(connection: Connection) -> bool:
             is_settled = scale_plans.settle(connection, epoch, row, state, outcome)

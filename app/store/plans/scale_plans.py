@@ -21,9 +21,10 @@ from app.store.database.lease import SCALER
 from app.store.plans.scale_rows import ScaleDraft, ScalePlan, ScaleRow, ScaleState, ScaleTarget
 
 RETRY_AFTER = timedelta(minutes=5)  # a write that the cluster refused
+DECIDED_ON = (ScaleState.PROPOSED, ScaleState.APPROVED, ScaleState.REJECTED)  # for one specification
 
 _COLUMNS = """generation, namespace, kind, name, since, service, mode, replicas, wanted, why, hold, object_generation,
-        state, decided_by, decided_at, resource_version, written_at, settled_at, outcome"""
+        uid, state, decided_by, decided_at, resource_version, written_at, settled_at, outcome"""
 _THIS = "generation = :generation AND namespace = :namespace AND kind = :kind AND name = :name"
 INSERT_PLAN = statement(
     "insert_scale_plan",
@@ -36,12 +37,12 @@ INSERT_ROWS = statement(
     "insert_scale_decisions",
     """
     INSERT INTO scale_decision (generation, namespace, kind, name, since, service, mode, replicas, wanted, why, hold,
-        object_generation, state, decided_by, decided_at, outcome, settled_at)
+        object_generation, uid, state, decided_by, decided_at, outcome, settled_at)
     SELECT :generation, namespace, kind, name, since, service, mode, replicas, wanted, why, hold,
-        object_generation, state, decided_by, decided_at, outcome, settled_at
+        object_generation, uid, state, decided_by, decided_at, outcome, settled_at
     FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS decided (
         namespace text, kind text, name text, since bigint, service text, mode text, replicas int, wanted int, why text,
-        hold text, object_generation bigint, state text, decided_by text,
+        hold text, object_generation bigint, uid text, state text, decided_by text,
         decided_at timestamptz, outcome text, settled_at timestamptz)
     """,
 )
@@ -145,8 +146,7 @@ def _differs(newest: ScalePlan, drafts: Sequence[ScaleDraft], writing: Sequence[
         wanted = _hold_in_doubt(draft, doubt)
         if row.state is ScaleState.WRITTEN:
             row = _with_written(row)
-        is_open = row.state in (ScaleState.PROPOSED, ScaleState.APPROVED)
-        if not _is_same(row, wanted, now) or (is_open and row.object_generation != draft.object_generation):
+        if not _is_same(row, wanted, now):
             return True
     return False
 
@@ -161,8 +161,10 @@ def _is_same(row: ScaleRow, draft: ScaleDraft, now: datetime) -> bool:
         return False
     if row.state is ScaleState.REFUSED and row.settled_at and now >= row.settled_at + RETRY_AFTER:
         return False
-    kept = (row.service, row.mode, row.replicas, row.wanted, row.hold)
-    return kept == (draft.service, draft.mode, draft.replicas, draft.wanted, draft.hold)
+    if row.state in DECIDED_ON and row.object_generation != draft.object_generation:
+        return False  # with another specification a replica may be and cost anything else
+    kept = (row.uid, row.service, row.mode, row.replicas, row.wanted, row.hold)
+    return kept == (draft.uid, draft.service, draft.mode, draft.replicas, draft.wanted, draft.hold)
 
 
 def _hold_in_doubt(draft: ScaleDraft, doubt: ScaleRow | None) -> ScaleDraft:

@@ -8,6 +8,8 @@ from enum import StrEnum
 from typing import Literal, NamedTuple
 
 ScaleMode = Literal["advisory", "approve", "auto"]
+MOST_CHARACTERS = 500  # of a sentence
+MOST_REPLICAS = 2**31 - 1  # that Kubernetes and a column can hold
 
 
 class ScaleState(StrEnum):
@@ -23,6 +25,11 @@ class ScaleState(StrEnum):
     WRITTEN = "written"
     REFUSED = "refused"  # by the cluster
     OVERTAKEN = "overtaken"  # by a newer plan, or by another's change in the cluster
+
+
+def clean_text(text: str) -> str:
+    """Returns what Postgres can store of a text that anybody may have written, and no more than people read."""
+    return text.encode(errors="replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")[:MOST_CHARACTERS]
 
 
 class ScaleTarget(NamedTuple):
@@ -48,6 +55,16 @@ class ScaleDraft:
     why: str
     hold: str = ""
     object_generation: int = 0  # of the workload's metadata, when it was read
+    uid: str = ""  # another has another, though its name be the same
+
+    def __post_init__(self) -> None:
+        """Keeps of the sentences and numbers what a row can hold: one that cannot be stored would cost the plan."""
+        for name in ("service", "why", "hold", "uid"):
+            object.__setattr__(self, name, clean_text(getattr(self, name)))
+        for name in ("replicas", "wanted"):
+            number = getattr(self, name)
+            if number is not None and not 0 <= number <= MOST_REPLICAS:
+                object.__setattr__(self, name, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +81,7 @@ class ScaleRow:
     why: str
     hold: str
     object_generation: int
+    uid: str
     state: ScaleState
     decided_by: str
     decided_at: datetime | None

@@ -52,3 +52,9 @@ def test_each_bad_annotation_is_named_with_what_is_allowed(given: dict[str, str 
     found = read_adoption(annotated(**given))
     assert found and len(found.faults) == 1
     assert found.faults[0].startswith(sentence)
+
+
+@pytest.mark.parametrize("service", ["a\0b", "Ranker!", None])
+def test_what_is_no_name_of_a_service_is_none(service: str | None) -> None:
+    found = read_adoption(annotated(service=service))
+    assert found and found.service == ""

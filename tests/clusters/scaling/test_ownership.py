@@ -31,7 +31,7 @@ def cluster(*writers: Item, more: tuple[Item, ...] = ()) -> ClusterObjects:
     ranker, *parts = deployment("shop", "ranker", pod_spec("registry.example/a:1", 1), ["n1"], annotations=ANNOTATIONS)
     ranker["metadata"] |= {"managedFields": list(writers), "generation": 3}
     found = objects_of([node("n1", 4, "NVIDIA-L4", "g6.12xlarge"), ranker, *parts, *more])
-    return replace(found, server_time=NOW)
+    return replace(found, server_time=NOW, read_until=NOW)
 
 
 def hold(objects: ClusterObjects, seen_minutes: float | None = 60) -> str:
@@ -101,6 +101,6 @@ def test_lists_that_were_not_read_and_a_server_without_a_clock_hold() -> None:
 def test_another_generation_counts_from_when_it_is_seen() -> None:
     objects = cluster(writer("kubectl", None, "scale"))
     [(uid, first)] = note_sightings(objects, {}).items()
-    later = replace(objects, server_time=NOW + timedelta(minutes=8))
+    later = replace(objects, read_until=NOW + timedelta(minutes=8))  # though it began to be read at NOW
     assert note_sightings(later, {uid: first}) == {uid: first}
     assert note_sightings(later, {uid: replace(first, generation=2)}) == {uid: Sighting(3, NOW + timedelta(minutes=8))}

@@ -25,6 +25,7 @@ COUNTS = st.integers(0, 200)
         (0, 3, 1, None, 3),
         (30, 30, 1, 10, 15),  # above its bounds it comes back by steps
         (2, 2, 9, None, 6),
+        (8000, 2**40, 1, None, 10_000),
     ],
 )
 def test_a_write_is_within_bounds_and_one_step(

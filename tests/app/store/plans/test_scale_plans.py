@@ -8,6 +8,7 @@ from datetime import timedelta
 
 import pytest
 
+from app.control.record.scale_store import ScaleStore
 from app.store.plans import scale_plans
 from app.store.plans.scale_rows import ScaleDraft, ScalePlan, ScaleState
 from tests.support.scaling import BEGAN, ScalerStore, draft
@@ -67,9 +68,25 @@ def test_an_epoch_begins_with_a_plan_of_its_own_and_ends_all_writes_of_the_one_b
 def test_a_write_is_of_the_workload_as_it_was_read(store: ScalerStore) -> None:
     epoch = store.lead("a")
     first = store.record(epoch, draft(5, mode="approve"))
-    later = store.record(epoch, replace(draft(5, mode="approve"), object_generation=2))
-    assert (later.generation > first.generation, later.rows[0].since) == (True, first.generation)
-    assert later.rows[0].object_generation == 2
+    assert store.decide(first.rows[0], ScaleState.APPROVED)
+    for changed in ({"object_generation": 2}, {"object_generation": 2, "uid": "made-again"}):
+        later = store.record(epoch, replace(draft(5, mode="approve"), **changed))
+        assert (states(later), later.rows[0].since) == (["proposed"], later.generation)
+        assert later.rows[0].object_generation == 2
+        assert store.decide(later.rows[0], ScaleState.REJECTED)
+
+
+def test_what_no_column_holds_costs_one_workload_its_number_and_not_all_their_plan(store: ScalerStore) -> None:
+    strange = replace(draft(2**31, name="a", replicas=3), service="a\0b\ud800", hold="c\0" * 1000)
+    epoch = store.lead("a")
+    first = store.record(epoch, strange, draft(5))
+    assert states(first) == ["held", "approved"]
+    row = first.rows[0]
+    assert (row.replicas, row.wanted, row.service, len(row.hold)) == (3, None, "a\N{REPLACEMENT CHARACTER}b?", 500)
+    assert store.record(epoch, strange, draft(5)).generation == first.generation
+    keeper = ScaleStore(store.database, "a", 10.0)
+    keeper.settle(epoch, first.rows[1], ScaleState.REFUSED, "403 \0" * 1000)
+    assert store.read().rows[1].outcome.startswith("403 \N{REPLACEMENT CHARACTER}")
 
 
 def test_what_a_person_said_counts_for_later_plans_that_decide_the_same(store: ScalerStore) -> None:
