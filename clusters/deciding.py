@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from clusters.measured import LatencyPromise, MeasuredSeries, WorkloadSeries
 from clusters.savings.floors import ReplicaBounds
@@ -21,6 +21,7 @@ START_SECONDS = 600.0  # from the decision until a replica serves
 CALM_SECONDS = 1800.0  # without need and without a change, before replicas go
 RECENT_SECONDS = 6 * 3600  # of load that a forecast looks at
 SIGNIFICANT_DIGITS = 3
+UNSEEN = "what has been seen ready, as no maxReplicas allows more"
 TUNING = ForecastTuning(
     cooldown_seconds=CALM_SECONDS, recall_seconds=CALM_SECONDS, noise_seconds=RECENT_SECONDS, trend_seconds=2700.0
 )
@@ -33,9 +34,11 @@ class KnownLoad:
     rates_per_second: Sequence[float | None]  # the highest of each step; the last step ends now, None is a gap
     step_seconds: int
     shown: Sequence[ShownRate]  # by all that was measured until now
+    most_ready: int  # replicas that were ever ready at once until now
     input_tokens: float | None = None  # of a request in the last half hour, on average; None: lengths are not measured
     output_tokens: float | None = None
     was_missed: bool = False  # the SLO, in the newest step
+    reporting: int | None = None  # the replicas whose load is in the newest step; None: not compared with those ready
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +70,18 @@ def know_load(series: WorkloadSeries, promise: LatencyPromise | None, step_secon
     if promise is None:
         return "its latency was not measured, or is above all buckets"
     kept = find_kept_steps(series, promise)
-    return recent_load(series, steps, step_seconds, find_shown_rates(series, kept, step_seconds), kept[-1])
+    shown, most = find_shown_rates(series, kept, step_seconds), find_most_ready(series)
+    return recent_load(series, steps, step_seconds, shown, most, kept[-1])
+
+
+def find_most_ready(series: WorkloadSeries) -> int:
+    return int(max((count for count in series.ready_replicas if count is not None), default=0))
 
 
 def recent_load(
-    series: WorkloadSeries, end: int, step_seconds: int, shown: Sequence[ShownRate], is_kept: bool | None
-) -> KnownLoad:
+    series: WorkloadSeries, end: int, step_seconds: int, shown: Sequence[ShownRate], most_ready: int,
+    is_kept: bool | None,
+) -> KnownLoad:  # fmt: skip
     """Returns what was known when the step before `end` was over."""
     first = max(0, end - max(1, RECENT_SECONDS // step_seconds))
     late = slice(max(0, end - math.ceil(CALM_SECONDS / step_seconds)), end)
@@ -80,9 +89,11 @@ def recent_load(
         rates_per_second=[highest_rate(series, step) for step in range(first, end)],
         step_seconds=step_seconds,
         shown=shown,
+        most_ready=most_ready,
         input_tokens=_mean(series.input_tokens[late]),
         output_tokens=_mean(series.output_tokens[late]),
         was_missed=is_kept is False,
+        reporting=int(series.ready_replicas[end - 1] or 0),
     )
 
 
@@ -114,11 +125,20 @@ def decide_replicas(
         needed, must_survive = best.replicas_for(expected), best.replicas_by_rate(expected)
         text += f", {_rate(best.rate_per_second)}/s shown for each: {must_survive}"
         text += f"; {needed}, as fewer have not been seen to serve it" if needed > must_survive else ""
-    wanted, most_per_node, reasons = bounds.apply(needed, must_survive)
+    wanted, most_per_node, reasons = _bound_by_sight(bounds, load, now).apply(needed, must_survive)
     text = "; ".join((text, *reasons))
     if wanted < now and (obstacle := _find_obstacle(load, standing)):
         return ReplicaDecision(now, most_per_node, f"{text}; {now} stay, as {obstacle}", expected)
     return ReplicaDecision(wanted, most_per_node, text, expected)
+
+
+def _bound_by_sight(bounds: ReplicaBounds, load: KnownLoad, now: int) -> ReplicaBounds:
+    """Returns bounds that end at what stands or has been ready, unless somebody says how many may be.
+
+    What few requests showed for each replica says little of many replicas, so nothing is extrapolated to more.
+    """
+    most = max(now, load.most_ready, bounds.least)
+    return bounds if bounds.most is not None else replace(bounds, most=most, most_reason=UNSEEN)
 
 
 def _keep(now: int, bounds: ReplicaBounds | str, reason: str, expected: float | None = None) -> ReplicaDecision:
@@ -132,9 +152,13 @@ def _find_obstacle(load: KnownLoad, standing: StandingReplicas) -> str:
         return f"the number changed less than {_spell_time(CALM_SECONDS)} ago"
     if standing.ready < standing.declared:
         return f"{standing.ready} of {standing.declared} are ready"
+    if load.reporting is not None and load.reporting < standing.ready:
+        return f"only {load.reporting} of {standing.ready} report their load"
     known = load.rates_per_second[-max(1, math.ceil(CALM_SECONDS / load.step_seconds)) :]
     if None in known or len(known) * load.step_seconds < CALM_SECONDS:
         return f"its load of the last {_spell_time(CALM_SECONDS)} has gaps"
+    if not load.rates_per_second[-1] and any(load.rates_per_second):  # replicas that hang answer nothing either
+        return f"nothing was answered just now, after load in the last {RECENT_SECONDS // 3600} hours"
     return "its SLO was missed just now" if load.was_missed else ""
 
 

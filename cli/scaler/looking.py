@@ -19,6 +19,7 @@ from clusters.reading.workloads import SCALED
 from clusters.savings.floors import draw_bounds
 from clusters.savings.shown import find_kept_steps, find_promise
 from clusters.scaling.adoption import AdoptedWorkload, find_adopted
+from clusters.scaling.annotations import MOST
 from clusters.scaling.sightings import Sighting, note_sightings, uid_of
 
 RECENT_SECONDS = 6 * 3600.0  # of load, read at each look until that moment
@@ -123,7 +124,7 @@ class ClusterWatch:
             load = know_load(past, promise, history.loads.step_seconds)
             if isinstance(load, KnownLoad) and promise:
                 steps, kept = len(present.rates_per_second), find_kept_steps(present, promise)
-                load = recent_load(present, steps, recent.step_seconds, load.shown, kept[-1])
+                load = recent_load(present, steps, recent.step_seconds, load.shown, load.most_ready, kept[-1])
             found[name] = load
         return found
 
@@ -157,6 +158,8 @@ def _draft(
         why = "its annotations have faults, so nobody knows between which bounds it may be"
     elif workload is not None:
         bounds = draw_bounds(workload, estate.pods_of(adopted.name), estate)
+        if not isinstance(bounds, str) and bounds.most is None and adopted.bounds.most is not None:
+            bounds = replace(bounds, most=max(bounds.least, adopted.bounds.most), most_reason=MOST)
         standing = StandingReplicas(adopted.replicas, workload.ready, ages.get(adopted.name, 0.0))
         decision = decide_replicas(loads.get(adopted.name, "no load was measured"), bounds, standing)
         wanted, why = adopted.bound(decision.replicas).replicas, decision.reason

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 
 from clusters.deciding import START_SECONDS, ReplicaDecision, StandingReplicas, decide_replicas, recent_load
@@ -43,14 +43,15 @@ def replay_decisions(
     counts: list[int] = []
     together: list[int] = []
     decisions: list[ReplicaDecision] = []
-    changed = 0
+    changed = most_ready = 0
     for step, ready in enumerate(series.ready_replicas):
         before = counts[-1] if counts else now
         if step < first:
             counts.append(before if ready is None else max(1, int(ready)))
             together.append(bounds.together)
         else:
-            load = recent_load(series, step, step_seconds, shown.sound(), kept[step - 1])
+            load = recent_load(series, step, step_seconds, shown.sound(), most_ready, kept[step - 1])
+            load = replace(load, reporting=None)  # what was decided is not what stood there
             standing = StandingReplicas(before, before, (step - changed) * step_seconds)
             decisions.append(decide_replicas(load, bounds, standing))
             counts.append(decisions[-1].replicas)
@@ -58,6 +59,7 @@ def replay_decisions(
         if counts[-1] != before:
             changed = step
         shown.add(step)
+        most_ready = max(most_ready, int(ready or 0))
     delay = ceil(START_SECONDS / step_seconds)
     spans = [counts[max(0, step - delay) : step + 1] for step in range(len(counts))]
     return DecidedReplicas(

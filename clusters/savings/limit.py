@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from fractions import Fraction
+from math import inf
 
 from clusters.bill import Bill
 from clusters.estate import NOTHING, Estate, WorkloadName
@@ -56,14 +57,15 @@ def bound_nano_per_hour(
 class LeastLoad:
     """The GPUs that a workload needs at least, at each step; whole replicas are not asked for."""
 
-    def __init__(self, gpus_per_replica: Fraction, least: int, need: LoadNeed) -> None:
-        self._gpus, self._least, self._rates = float(gpus_per_replica), least, need.rates_per_second
+    def __init__(self, gpus_per_replica: Fraction, least: int, most: float, need: LoadNeed) -> None:
+        self._gpus, self._least, self._most = float(gpus_per_replica), least, most
+        self._rates = need.rates_per_second
         self._highest = need.highest_rate_per_second
 
     def gpus_by_step(self, steps: int) -> list[float]:
         if not self._highest:
             return [self._gpus * self._least] * steps
-        return [self._gpus * max(self._least, rate / self._highest) for rate in self._rates]
+        return [self._gpus * max(self._least, min(self._most, rate / self._highest)) for rate in self._rates]
 
 
 def _demands(
@@ -88,5 +90,6 @@ def _demands(
             continue
         least = workload.autoscaler.least if workload.autoscaler else 0
         size = sum((pod.gpus for pod in pods), NOTHING) / rule.now
-        loads[pools.pop()].append(LeastLoad(size, min(rule.now, least), need))
+        most = workload.autoscaler.most if workload.autoscaler else inf  # a plan that keeps it serves no more
+        loads[pools.pop()].append(LeastLoad(size, min(rule.now, least), most, need))
     return fixed, loads

@@ -60,7 +60,7 @@ def find_need(series: WorkloadSeries, promise: LatencyPromise | None, step_secon
         mean_ready=sum(ready.values()) / len(ready),
         mean_needed=sum(count for count, _ in needs.values()) / len(needs),
         highest_rate_per_second=max((highest_rate(series, step) or 0.0) / _fewest_at(series, step) for step in known),
-        rates_per_second=tuple(rate or 0.0 for rate in series.rates_per_second),
+        rates_per_second=tuple((series.rates_per_second[step] or 0.0) if step in needs else 0.0 for step in steps),
     )
 
 

@@ -12,6 +12,7 @@ from clusters.measured import USUAL_PERCENTILE, LatencyPromise, MeasuredSeries, 
 WINDOW_SECONDS = 900
 LIKE_SHARE = 0.95  # lengths are alike if the requests of a window were no more than 5 % shorter
 MISSED_SHARE = 0.5  # of a window's steps: then the window shows a rate that is too much
+LEAST_REQUESTS = 20  # of a window that misses: of fewer, one slow request says nothing of the load
 USUAL_SHARE = 0.95  # without a promise, the latency kept in so many of the steps counts as the promise
 ROUNDING = 1e-9
 
@@ -106,10 +107,12 @@ class ShownSoFar:
     """The windows that show most, as one step after the other ends.
 
     A window with a missed promise contradicts those with no more replicas, at no lower rate and no smaller lengths.
+    One in which hardly any request came contradicts none.
     """
 
     def __init__(self, series: WorkloadSeries, kept: Sequence[bool | None], step_seconds: int) -> None:
         self._series, self._kept = series, kept
+        self._step_seconds = step_seconds
         self._length = ceil(WINDOW_SECONDS / step_seconds)
         self._good: list[ShownRate] = []  # any may count again, once a better one is contradicted
         self._bad: _Front = []
@@ -126,12 +129,15 @@ class ShownSoFar:
             for window in _window(self._series, steps, is_kept=True):
                 self._good.append(window)
                 self._keep_sound(window)
-        elif kept.count(False) >= MISSED_SHARE * self._length:
+        elif kept.count(False) >= MISSED_SHARE * self._length and self._count_requests(steps) >= LEAST_REQUESTS:
             for window in _window(self._series, steps, is_kept=False):
                 if _keep_extremes(self._bad, window, worst=True):
                     self._best, self._sound = [], None
                     for good in self._good:
                         self._keep_sound(good)
+
+    def _count_requests(self, steps: range) -> float:
+        return sum(self._series.rates_per_second[step] or 0.0 for step in steps) * self._step_seconds
 
     def _keep_sound(self, window: ShownRate) -> None:
         is_sound = not any(_contradicts(missed, window) for _, missed in self._bad)
@@ -162,7 +168,9 @@ def _window(series: WorkloadSeries, steps: range, *, is_kept: bool) -> Iterator[
     for values in lengths:
         known = [value for value in values or () if value is not None]
         if values is not None and len(known) < len(values):
-            return
+            if is_kept:
+                return
+            known = [0.0]  # requests of any length may have missed
         ends.append((min(known) if is_kept else max(known)) if known else None)
     rate = min(rates) if is_kept else sum(rates) / len(rates)
     yield ShownRate(rate, max(ready) if is_kept else min(ready), ends[0], ends[1], steps[0])

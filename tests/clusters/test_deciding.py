@@ -23,7 +23,7 @@ FREE = ReplicaBounds(1, "the rule that one stays")
 
 
 def load(*rates: float | None, shown: Sequence[ShownRate] = (SHOWN,), **more: object) -> KnownLoad:
-    return replace(KnownLoad(rates, STEP, shown), **more)  # type: ignore[arg-type]
+    return replace(KnownLoad(rates, STEP, shown, 99), **more)  # type: ignore[arg-type]
 
 
 def decided(
@@ -63,6 +63,8 @@ def test_it_comes_down_once_half_an_hour_did_not_need_it_and_not_sooner() -> Non
         (load(*[20.0] * 8), {"ago": 1700.0}, "4 stay, as the number changed less than 30 minutes ago"),
         (load(*[20.0] * 8), {"ready": 3}, "4 stay, as 3 of 4 are ready"),
         (load(*[20.0] * 6, None, 20.0), {}, "4 stay, as its load of the last 30 minutes has gaps"),
+        (load(*[20.0] * 8, reporting=2), {}, "4 stay, as only 2 of 4 report their load"),
+        (load(*[20.0] * 6, 0.0), {}, "4 stay, as nothing was answered just now, after load in the last 6 hours"),
         (load(*[20.0] * 8, was_missed=True), {}, "4 stay, as its SLO was missed just now"),
         (load(*[20.0] * 8, None), {}, "its load of the last 15 minutes is not known, so 4 stay"),
         (load(*[20.0] * 8, shown=()), {}, "and no rate is shown within its SLO at such lengths, so 4 stay"),
@@ -75,6 +77,24 @@ def test_what_is_not_known_or_not_calm_keeps_the_number(known: KnownLoad | str, 
     found = decided(known, 4, **standing)
     assert found.replicas == 4
     assert found.reason.endswith(why)
+
+
+def test_no_more_replicas_are_decided_than_were_ever_ready_unless_somebody_says_how_many() -> None:
+    tiny = load(*[0.63] * 20, shown=[ShownRate(0.0067, 1, None, None, 0)], most_ready=8)
+    found = decided(tiny, 6)
+    assert found.replicas == 8
+    assert found.reason.endswith("8 by what has been seen ready, as no maxReplicas allows more")
+    assert decided(tiny, 6, replace(FREE, most=50, most_reason="maxReplicas of HPA a")).replicas == 50
+
+
+def test_a_miss_of_hardly_any_requests_strikes_out_no_rate() -> None:
+    for rate, shown in ((0.01, [9.0, 0.1]), (0.1, [])):  # a second and replica: 9 requests, or 90
+        series = WorkloadSeries(
+            (9.0,) * 48 + (rate,) + (9.0,) * 46 + (rate,), (1.0,) * 96, (50.0,) * 48 + (400.0,) + (50.0,) * 47
+        )
+        known = know_load(series, LatencyPromise(100.0, "test"), STEP)
+        assert isinstance(known, KnownLoad)
+        assert [each.rate_per_second for each in known.shown][:1] == shown[:1]
 
 
 def test_bounds_and_the_loss_of_a_node_have_their_words() -> None:

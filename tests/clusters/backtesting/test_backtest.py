@@ -232,3 +232,10 @@ def test_what_is_not_decided_says_why() -> None:
     assert "a day is needed" in found.workloads[0].why_not
     assert not found.hours
     assert "its first day is what it learns from" in found.unknown[0].reason
+
+
+def test_a_load_above_max_replicas_saves_no_more_than_the_limit() -> None:
+    items = [*nodes(3, 1), *served("a", ["n0", "n1", "n2"]), autoscaler("shop", "a", 1, 1)]
+    found = backtest(items, {"a": WorkloadSeries((27.0,) * 144, (3.0,) * 144, (50.0,) * 144)}, HOURLY)
+    assert found.hours[-1].planned_nano == 10**10
+    assert all(hour.paid_nano - hour.planned_nano <= hour.limit_nano for hour in found.hours)

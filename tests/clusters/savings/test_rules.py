@@ -249,3 +249,21 @@ def test_few_gaps_in_what_jobs_held_are_said_and_many_keep_empty_nodes(gaps: int
     savings = savings_of(items, {"search": few}, gaps=gaps)
     assert len(savings.nodes) == freed
     assert any(sentence in str(figure) for figure in savings.unknown)
+
+
+def test_a_load_beside_no_known_replicas_and_a_load_above_the_maximum_do_not_bring_the_limit_below_l0() -> None:
+    items = [*nodes(10, 1), *served("search", SPREAD[:1])]
+    unknown = day([200.0] * 9 + [10.0] * 87, [None] * 9 + [1] * 87, [50.0] * STEPS)
+    capped = day([10.0] * STEPS, [1] * 4 + [3] * 92, [50.0] * STEPS, fewest_replicas=(1.0,) * 4 + (3.0,) * 92)
+    for more, series in (([], unknown), ([autoscaler("shop", "search", 1, 1)], capped)):
+        savings = savings_of([*items, *more], {"search": series})
+        assert 0 < savings.nano_per_hour <= savings.limit_nano_per_hour
+
+
+def test_a_missed_window_of_requests_of_unknown_lengths_counts() -> None:
+    ready = [1] * 4 + [2] * 40 + [4] * 52
+    missed = [50.0] * 4 + [400.0] * 40 + [50.0] * 52
+    for lengths in ((1000.0,) * STEPS, (1000.0,) * 4 + (None,) * 40 + (1000.0,) * 52):
+        series = day([10.0] * STEPS, ready, missed, input_tokens=lengths, output_tokens=lengths)
+        savings = savings_of([*nodes(4, 1), *served("search", SPREAD)], {"search": series})
+        assert (of_workload(savings, "search").needed, len(savings.nodes)) == (4, 0)
