@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import os
 import sys
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from clusters.objects import ClusterObjects
     from clusters.price_list import PriceList
     from clusters.promises import WorkloadPromise
+
+USUAL_SECONDS = duration("7d")  # that Prometheus is asked for
 
 EPILOG = """\
 Reads the cluster of the kubeconfig's context, or that of the pod that it runs in, by get and list alone: nothing is
@@ -62,8 +65,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     token = prometheus.add_argument("--prometheus-token-file", metavar="FILE", help="file that holds a token for it")
     completes(token, "files")
     prometheus.add_argument(
-        "--from", dest="seconds", type=duration, metavar="TIME", default=duration("7d"),
-        help="how far to look back; default 7d",
+        "--from", dest="seconds", type=duration, metavar="TIME", default=0,
+        help="how far to look back; default 7d, or the time of --backtest where that is longer",
     )  # fmt: skip
     parser.add_argument(
         "--backtest", type=duration, metavar="TIME", default=0,
@@ -88,6 +91,7 @@ def run(args: argparse.Namespace) -> int:
     from clusters.savings import find_savings
     from clusters.sharing import estimate_sharing
 
+    _check_words(args)
     known = _profiles(args)
     objects, given = _read(args)
     estate = read_estate(objects)
@@ -109,15 +113,46 @@ def run(args: argparse.Namespace) -> int:
         certified = certify(known, estate, bill, loads, savings.needs, promises) if known else None
         campaigns = weigh_campaigns(estate, sharing, promises, certified)
     found = Assessment(estate, bill, reading, savings, backtest, sharing, certified, campaigns or ())
-    if args.html:
-        _write_page(args, found)
     if args.output == "text":
         show(found)
     elif args.output == "json":
         print(as_json(as_data(found)))
     else:
         print(as_manifests(found, promises), end="")
+    if args.html is not None:
+        _write_page(args, found)
     return exits.OK
+
+
+def _check_words(args: argparse.Namespace) -> None:
+    """Refuses what would be left out without a word, and a page that cannot be written, before anything is read."""
+    if args.seconds and not args.prometheus:
+        raise Failed("--from is for --prometheus, which is missing")
+    if args.backtest and args.output == "yaml":
+        raise Failed("a backtest is not in -o yaml: leave --backtest out, or give -o text or json")
+    if 0 < args.seconds < args.backtest:
+        raise Failed("--backtest is longer than --from: leave --from out, or give it the longer time")
+    if args.html is None:
+        return
+    if args.html in ("", "-"):
+        raise Failed(f"--html {args.html!r} names no file")
+    page = Path(args.html)
+    read = [*(args.files or ()), *args.profiles, args.kubeconfig, args.prices, args.slo, args.prometheus_token_file]
+    for given in filter(None, read):
+        if _holds(Path(given), page):
+            raise Failed(f"--html would write over {args.html}, which is read")
+    if not os.access(page if page.exists() else page.parent, os.W_OK):
+        why = errno.EACCES if page.parent.exists() else errno.ENOENT
+        raise Failed(f"{args.html} cannot be written: {os.strerror(why)}")
+    if page.is_dir():
+        raise Failed(f"{args.html} cannot be written: {os.strerror(errno.EISDIR)}")
+
+
+def _holds(read: Path, page: Path) -> bool:
+    """Returns whether the page is the file that is read, or one of those in a folder that is read."""
+    if read.is_dir():
+        return page.exists() and page.suffix in sources.SUFFIXES and read.resolve() in page.resolve().parents
+    return page.exists() and read.exists() and page.samefile(read)
 
 
 def _write_page(args: argparse.Namespace, found: Assessment) -> None:
@@ -173,7 +208,7 @@ def _measure(
     server = PrometheusServer(args.prometheus, _token(args.prometheus_token_file), _pause)
     percentiles = {name: promise.slo["percentile"] for name, promise in promises.items() if promise.slo}
     try:
-        return measure(estate, server, max(args.seconds, args.backtest), time.time(), percentiles)
+        return measure(estate, server, args.seconds or max(USUAL_SECONDS, args.backtest), time.time(), percentiles)
     except PrometheusFailed as failed:
         raise Failed(f"Prometheus at {args.prometheus}: {failed}", exits.UNREACHABLE) from None
 

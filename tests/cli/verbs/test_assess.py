@@ -65,6 +65,45 @@ def test_a_backtest_without_loads_is_refused(tmp_path: Path, capsys: pytest.Capt
     assert "--backtest is of loads that were measured: give --prometheus, or --demo" in err
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--from", "2d"], "--from is for --prometheus, which is missing"),
+        (["--backtest", "2d", "-o", "yaml"], "a backtest is not in -o yaml"),
+        (
+            ["--prometheus", "http://127.0.0.1:9", "--from", "1d", "--backtest", "2d"],
+            "--backtest is longer than --from",
+        ),
+        (["--html", ""], "--html '' names no file"),
+        (["--html", "-"], "--html '-' names no file"),
+        (["--html", "/"], "/ cannot be written: Is a directory"),
+    ],
+)
+def test_what_would_be_left_out_is_refused_before_anything_is_read(
+    words: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, err = called(["--demo", *words], capsys)
+    assert (code, out) == (2, "")
+    assert said in err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("option", ["-f", "--prices", "--slo", "--prometheus-token-file", "--profiles"])
+@pytest.mark.parametrize("is_folder", [False, True])
+def test_a_page_is_not_written_over_what_is_read(
+    option: str, is_folder: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    read, link = tmp_path / "in.json", tmp_path / "link"
+    read.write_text("[]")
+    link.symlink_to(read)
+    given, page = (tmp_path, read) if is_folder else (read, link)
+    code, out, err = called([option, str(given), "--html", str(page)], capsys)
+    assert (code, out) == (2, "")
+    assert f"--html would write over {page}, which is read" in err
+    assert read.read_text() == "[]"
+
+
 def test_objects_as_kubectl_writes_them_are_assessed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file, prices = tmp_path / "objects.json", tmp_path / "prices.yaml"
     file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(demo.items())}))
