@@ -162,8 +162,10 @@ def _draft(
             bounds = replace(bounds, most=max(bounds.least, adopted.bounds.most), most_reason=MOST)
         standing = StandingReplicas(adopted.replicas, workload.ready, ages.get(adopted.name, 0.0))
         decision = decide_replicas(loads.get(adopted.name, "no load was measured"), bounds, standing)
-        wanted, why = adopted.bound(decision.replicas).replicas, decision.reason
-        if wanted != decision.replicas:
+        why = decision.reason
+        if decision.expected_per_second is not None:  # else nothing is known that could change the number
+            wanted = adopted.bound(decision.replicas).replicas
+        if wanted not in (None, decision.replicas):
             why += f"; {wanted} by the annotations' bounds and one step at a time"
     return ScaleDraft(
         target,

@@ -79,6 +79,8 @@ def find_hold(
     owner = find_owner(item, kind, objects)
     if owner or objects.server_time is None:
         return owner or "the API server has not said what time it is"
+    if replicas_of(item) == 0:
+        return "it is scaled to none, perhaps for a reason; scale it to one by hand"
     return find_recent_change(item, objects.server_time, sighting)
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 import urllib.request
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from app.store.plans import scale_plans
 from app.store.plans.scale_rows import ScalePlan, ScaleRow, ScaleState
 from app.store.world import events
 from app.store.world.events import EventFilter, RecordedEvent
+from tests.clusters.history import PastSeries, buckets, counting, prometheus_with
 from tests.kubernetes.scaled import Item, ScalingServer
 from tests.support.forked import ROOT, Forked
 from tests.support.patience import patience
@@ -85,6 +87,7 @@ class ScaledPlace:
             "GPUWRIGHT_DATABASE_DIRECT": "1",
             "GPUWRIGHT_PROMETHEUS_URL": prometheus,
             "GPUWRIGHT_SCALE_SECONDS": "1",
+            "GPUWRIGHT_SCALE_DAYS": "1.1",
             "GPUWRIGHT_SCALE_NAMESPACES": namespace,
             "GPUWRIGHT_LEASE_SECONDS": str(LEASE_SECONDS),
         }
@@ -141,9 +144,27 @@ class ScaledPlace:
         self.database.close()
 
 
+def serve(pods: Iterable[dict[str, str]], per_second: float, start: float) -> Iterator[PastSeries]:
+    """Yields what Triton tells of pods that answer so many requests a second each, all within 40 ms."""
+    for pod in pods:
+        yield PastSeries("nv_inference_request_success", {**pod, "model": "m"}, counting(per_second, start))
+        yield PastSeries("nv_inference_request_failure", {**pod, "model": "m"}, counting(0.0, start))
+        yield from buckets("nv_inference_first_response_histogram_ms", pod, per_second, {"20": 0.98, "40": 1.0})
+
+
 @contextmanager
-def scaled_place(server: ScalingServer, database_url: str, prometheus: str, folder: Path) -> Iterator[ScaledPlace]:
-    with server.namespace() as namespace:
+def scaled_place(
+    server: ScalingServer, database_url: str, folder: Path, names: Iterable[str], per_second: float = 1.0, pods: int = 1
+) -> Iterator[ScaledPlace]:
+    """Makes a place whose workloads of these names have had a load for 30 hours, and go on so."""
+    with server.namespace() as namespace, ExitStack() as stack:
+        now, past = time.time(), folder / "past"
+        past.mkdir()
+        served = [
+            {"namespace": namespace, "pod": f"{name}-5d4f7c9b8-{5 * end}"} for name in names for end in "bcdfgh"[:pods]
+        ]
+        series = serve(served, per_second, now - 30 * 3600)
+        prometheus = stack.enter_context(prometheus_with(series, past, now - 30 * 3600, now + 2 * 3600))
         place = ScaledPlace(server, namespace, database_url, prometheus, folder)
         try:
             yield place

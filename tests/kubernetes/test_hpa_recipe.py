@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -13,7 +11,6 @@ import pytest
 import yaml
 
 from app.store.plans.scale_rows import ScaleState
-from tests.clusters.history import prometheus_with
 from tests.kubernetes.metrics_adapter import serving_metrics
 from tests.kubernetes.scaled import ScalingServer, adopted_deployment
 from tests.kubernetes.scalers import scaled_place
@@ -56,20 +53,12 @@ def make_as_keda(scaled: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-@pytest.fixture(scope="module")
-def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """One that has seen nothing."""
-    now = time.time()
-    with prometheus_with([], tmp_path_factory.mktemp("prometheus"), now - 60, now) as url:
-        yield url
-
-
 def test_twelve_become_thirteen_by_the_recipes_for_hpa_and_keda_and_not_without_their_tolerance(
-    scaling_server: ScalingServer, database_url: str, prometheus: str, tmp_path: Path
+    scaling_server: ScalingServer, database_url: str, tmp_path: Path
 ) -> None:
     scaling_server.server.start_controllers()
     hpas = [recipe("HorizontalPodAutoscaler", "ranker"), make_as_keda(recipe("ScaledObject", "tagger"))]
-    with scaled_place(scaling_server, database_url, prometheus, tmp_path) as place:
+    with scaled_place(scaling_server, database_url, tmp_path, ("ranker", "tagger")) as place:
         names = ("ranker", "tagger")
         place.put(*(adopted_deployment(name, 12, mode="advisory", min_replicas="13") for name in names))
         scaler = place.start()

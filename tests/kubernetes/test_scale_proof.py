@@ -18,7 +18,6 @@ import pytest
 
 from app.store.database.urls import libpq_url
 from app.store.plans.scale_rows import ScalePlan
-from tests.clusters.history import prometheus_with
 from tests.clusters.made_up import autoscaler
 from tests.kubernetes.fault_proxy import AFTER, HANGING, REFUSED, Fault, FaultProxy, faulty_proxy
 from tests.kubernetes.scale_judge import ScaleJudge, read_rows
@@ -32,6 +31,7 @@ pytestmark = pytest.mark.slow
 
 SCALERS = 3
 MOST = 12
+NAMES = tuple(f"w{number}" for number in range(scaled(16, 5)))
 LOST = tuple(fault for fault in (*AFTER, Fault.CUT_BEFORE, Fault.LATE) if fault not in HANGING)
 LEADER = "SELECT split_part(holder, ':', 2) FROM lease WHERE name = 'scaler' AND expires_at > clock_timestamp()"
 
@@ -101,20 +101,14 @@ class Trouble:
 
 
 @pytest.fixture
-def place(
-    scaling_server: ScalingServer, database_url: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[ScaledPlace]:
-    now = time.time()
-    with (
-        prometheus_with([], tmp_path_factory.mktemp("prometheus"), now - 60, now) as prometheus,
-        scaled_place(scaling_server, database_url, prometheus, tmp_path) as found,
-    ):
+def place(scaling_server: ScalingServer, database_url: str, tmp_path: Path) -> Iterator[ScaledPlace]:
+    with scaled_place(scaling_server, database_url, tmp_path, NAMES) as found:
         yield found
 
 
 @pytest.mark.timeout(3600)
 def test_no_update_is_lost_no_older_plan_follows_a_newer_one_and_others_are_left_in_peace(place: ScaledPlace) -> None:
-    workloads = {f"w{number}": adopted_deployment(f"w{number}", 3) for number in range(scaled(16, 5))}
+    workloads = {name: adopted_deployment(name, 3) for name in NAMES}
     place.put(*workloads.values())
     began, draw = place.server.server.audit.mark(), Random(7)
     with faulty_proxy(place.server.server.admin) as proxy:

@@ -16,7 +16,6 @@ from app.store.plans.scale_rows import ScaleDraft, ScaleState, ScaleTarget
 from clusters.estate import WorkloadName
 from clusters.kubeconfigs import choose_cluster
 from clusters.scaling.server import open_server
-from tests.clusters.history import PastSeries, buckets, counting, prometheus_with
 from tests.kubernetes.fault_proxy import Fault, faulty_proxy
 from tests.kubernetes.scaled import ScalingServer, adopted_deployment
 from tests.kubernetes.scalers import ScaledPlace, scaled_place
@@ -27,17 +26,9 @@ from tests.support.scaling import ScalerStore
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """One that has seen nothing."""
-    now = time.time()
-    with prometheus_with([], tmp_path_factory.mktemp("prometheus"), now - 60, now) as url:
-        yield url
-
-
 @pytest.fixture
-def place(scaling_server: ScalingServer, database_url: str, prometheus: str, tmp_path: Path) -> Iterator[ScaledPlace]:
-    with scaled_place(scaling_server, database_url, prometheus, tmp_path) as found:
+def place(scaling_server: ScalingServer, database_url: str, tmp_path: Path) -> Iterator[ScaledPlace]:
+    with scaled_place(scaling_server, database_url, tmp_path, ("ranker", "asked", "own")) as found:
         yield found
 
 
@@ -140,7 +131,7 @@ def test_a_leader_that_was_paused_past_its_lease_stands_by_when_it_wakes(place: 
 
 
 def test_while_the_cluster_or_prometheus_is_away_nothing_is_decided_and_then_it_goes_on(
-    place: ScaledPlace, prometheus: str
+    place: ScaledPlace,
 ) -> None:
     ranker = adopted_deployment("ranker", 3)
     place.put(ranker)
@@ -163,14 +154,14 @@ def test_while_the_cluster_or_prometheus_is_away_nothing_is_decided_and_then_it_
 
 
 def test_while_the_database_is_away_nothing_is_written_and_then_it_goes_on(
-    scaling_server: ScalingServer, prometheus: str, tmp_path: Path
+    scaling_server: ScalingServer, tmp_path: Path
 ) -> None:
     tmp_path.chmod(0o755)
     with EmbeddedPostgres(tmp_path / "data") as server:
         schema.migrate(server.url)
         url = server.url
     ranker = adopted_deployment("ranker", 3)
-    with scaled_place(scaling_server, url, prometheus, tmp_path) as place:
+    with scaled_place(scaling_server, url, tmp_path, ["ranker"]) as place:
         place.put(ranker)
         with EmbeddedPostgres(tmp_path / "data"):
             scaler = place.start()
@@ -187,22 +178,27 @@ def test_while_the_database_is_away_nothing_is_written_and_then_it_goes_on(
 def test_replicas_follow_the_load_until_now_by_the_rate_that_each_has_shown(
     scaling_server: ScalingServer, database_url: str, tmp_path: Path
 ) -> None:
-    with scaled_place(scaling_server, database_url, "", tmp_path) as place:
-        ranker = adopted_deployment("ranker", 1, slo_p99_ms="80")
-        place.put(ranker)
-        now, pods = time.time(), [{"namespace": place.namespace, "pod": f"ranker-5d4f7c9b8-{5 * end}"} for end in "bcd"]
-        with prometheus_with(serve(pods, now - 30 * 3600), tmp_path, now - 30 * 3600, now) as prometheus:
-            scaler = place.start(GPUWRIGHT_PROMETHEUS_URL=prometheus, GPUWRIGHT_SCALE_DAYS="1.1")
-            until(lambda: place.states() == {"ranker": "written"}, lambda: f"{place.rows()} {scaler.lines()[-3:]}")
-            row = place.rows()["ranker"]
-            assert "/s shown for each: " in row.why
-            assert row.wanted == place.replicas("ranker")
-            assert row.wanted in (3, 4), row.why  # three have served it; one more for what may come
+    with scaled_place(scaling_server, database_url, tmp_path, ["ranker"], per_second=30.0, pods=3) as place:
+        place.put(adopted_deployment("ranker", 1, slo_p99_ms="80"))
+        scaler = place.start()
+        until(lambda: place.states() == {"ranker": "written"}, lambda: f"{place.rows()} {scaler.lines()[-3:]}")
+        row = place.rows()["ranker"]
+        assert "/s shown for each: " in row.why
+        assert row.wanted == place.replicas("ranker")
+        assert row.wanted in (3, 4), row.why  # three have served it; one more for what may come
 
 
-def serve(pods: list[dict[str, str]], start: float) -> Iterator[PastSeries]:
-    """Yields what Triton tells of pods that answer 30 requests a second each, all within 40 ms."""
-    for pod in pods:
-        yield PastSeries("nv_inference_request_success", {**pod, "model": "m"}, counting(30.0, start))
-        yield PastSeries("nv_inference_request_failure", {**pod, "model": "m"}, counting(0.0, start))
-        yield from buckets("nv_inference_first_response_histogram_ms", pod, 30.0, {"20": 0.98, "40": 1.0})
+def test_without_a_known_load_or_with_faulty_bounds_no_number_is_wanted_and_what_is_at_none_stays(
+    place: ScaledPlace,
+) -> None:
+    faulty = adopted_deployment("ranker", 2, max_replicas="4O")
+    unknown, stopped = adopted_deployment("unknown", 2, min_replicas="4"), adopted_deployment("own", 0)
+    place.put(faulty, unknown, stopped)
+    scaler = place.start()
+    until(lambda: len(place.rows()) == 3, lambda: f"a plan: {scaler.lines()}")
+    rows = place.rows()
+    assert (rows["ranker"].wanted, rows["unknown"].wanted) == (None, None), rows
+    assert (rows["unknown"].state, rows["own"].state) == (ScaleState.STEADY, ScaleState.HELD)
+    assert rows["own"].hold.startswith("it is scaled to none")
+    assert scaler.gauge().keys() <= {"own"}
+    assert [place.replicas(name) for name in rows] == [0, 2, 2]
