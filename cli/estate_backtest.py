@@ -15,12 +15,6 @@ from clusters.backtesting import HOUR_SECONDS, Backtest, BacktestHour
 from clusters.backtesting.judging import JudgedRequests
 
 MOST_HOURS = 48  # shown as rows; more are shown by day
-TAKEN_FOR_GRANTED = (
-    "prices are those of now; what is not decided stays as it is now;",
-    "an added replica serves after 10 minutes; one that goes is paid for 10 minutes more, and then empty nodes end;",
-    "nodes are added like those that are paid by the hour; pods of Deployments move where that empties a node;",
-    "replicas are enough where each has been seen to serve as much within its SLO, at any time of the range.",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +37,17 @@ def rows_of(hours: Sequence[BacktestHour]) -> list[BacktestRow]:
     form = "%Y-%m-%d %H:%M" if len(hours) <= MOST_HOURS else "%Y-%m-%d"
     labelled = groupby(hours, key=lambda hour: datetime.fromtimestamp(hour.start, UTC).strftime(form))
     return [sum_up(label, list(members)) for label, members in labelled]
+
+
+def take_for_granted(found: Backtest) -> list[str]:
+    """Returns what the figures rest on."""
+    minutes = f"{found.start_seconds / 60:g} minutes"
+    return [
+        "prices are those of now; what is not decided stays as it is now, with room for the most that jobs ever held;",
+        f"an added replica serves after {minutes}; one that goes is paid for {minutes} more, and then empty nodes end;",
+        "nodes are added like those that are paid by the hour; pods of Deployments move where that empties a node;",
+        "replicas are enough where each has been seen to serve as much within its SLO, at any time of the range.",
+    ]
 
 
 def sum_up(label: str, hours: Sequence[BacktestHour]) -> BacktestRow:
@@ -89,7 +94,7 @@ def show_backtest(found: Backtest, currency: str) -> None:
     for line in summarize_backtest(found, currency):
         print(plain(line))
     print("Taken for granted:")
-    for text in TAKEN_FOR_GRANTED:
+    for text in take_for_granted(found):
         print(f"- {text}")
     print()
     write_hours(found).show()
@@ -158,7 +163,7 @@ def backtest_data(found: Backtest) -> dict[str, Any]:
         "backtest": {
             "moves": found.moves,
             "addedNodes": found.added_nodes,
-            "takenForGranted": list(TAKEN_FOR_GRANTED),
+            "takenForGranted": take_for_granted(found),
             "workloads": [
                 {
                     "workload": str(each.name), "notDecided": each.why_not or None,

@@ -9,11 +9,11 @@ from importlib import resources
 
 from cli.assessment import Assessment, join_unknown, summarize_bill, write_machines, write_rows
 from cli.estate_backtest import (
-    TAKEN_FOR_GRANTED,
     attainment_text,
     share_text,
     sum_up,
     summarize_backtest,
+    take_for_granted,
     write_decisions,
     write_hours,
 )
@@ -79,7 +79,7 @@ def _sections(found: Assessment) -> Iterator[HtmlText]:
             _table(write_hours(found.backtest), "The backtest by time", is_summed=True),
             _table(write_decisions(found.backtest), "The backtest by workload"),
             element("p", "Taken for granted:"),
-            _list(TAKEN_FOR_GRANTED),
+            _list(take_for_granted(found.backtest)),
         )
     if found.savings and estate.nodes:
         yield _section(

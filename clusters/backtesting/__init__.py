@@ -9,19 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from clusters.backtesting.decisions import DecidedReplicas, first_decision, replay_decisions
+from clusters.backtesting.decisions import DecidedReplicas, count_start_steps, first_decision, replay_decisions
 from clusters.backtesting.judging import JudgedRequests, judge_steps
 from clusters.backtesting.node_use import NodeUse, ReplicaTarget
 from clusters.bill import Bill
 from clusters.estate import ClusterWorkload, Estate, UnknownFigure, WorkloadName
-from clusters.measured import LatencyPromise, MeasuredLoads
+from clusters.measured import LatencyPromise, MeasuredLoads, WorkloadSeries
 from clusters.savings import find_needs
 from clusters.savings.floors import ReplicaBounds, ReplicaRules, draw_bounds, draw_rules
 from clusters.savings.kinds import draw_kinds
 from clusters.savings.limit import bound_nano_per_hour
-from clusters.savings.needs import LoadNeed, find_needed_by_step
+from clusters.savings.needs import NOTHING_CAME, LoadNeed, find_needed_by_step
+from clusters.savings.shown import find_promise
 
 HOUR_SECONDS = 3600
+WHOLE_SHARE = 0.995  # of the steps: beyond it, gaps are not worth a sentence
 NOTHING_JUDGED = JudgedRequests()
 
 
@@ -67,7 +69,8 @@ class Backtest:
     hours: tuple[BacktestHour, ...]
     workloads: tuple[BacktestWorkload, ...]
     moves: int  # pods that move so that nodes come free
-    added_nodes: int  # beyond those that stand now
+    added_nodes: int  # that are paid at once, beyond those that stand now
+    start_seconds: int  # until an added replica serves: whole steps
     unknown: tuple[UnknownFigure, ...]
 
 
@@ -94,12 +97,24 @@ def run_backtest(
         if isinstance(found, str):
             whys[each.name] = found
             continue
-        need = needs[each.name]
+        need, series = needs[each.name], measured.workloads[each.name]
         assert isinstance(need, LoadNeed)
+        promise = promises.get(each.name) or _find_promise_then(series, need, first)
+        if promise is None:
+            whys[each.name] = "what latency it keeps was not measured before the first decision"
+            continue
+        needs[each.name] = replace(need, promise=promise)
         decided[each.name] = replay_decisions(
-            measured.workloads[each.name], need.promise, found, rules[each.name].now, measured.step_seconds, first
+            series, promise, found, rules[each.name].now, measured.step_seconds, first
         )
     return _Replay(estate, bill, measured, needs, rules, decided).run(whys, first)
+
+
+def _find_promise_then(series: WorkloadSeries, need: LoadNeed, first: int) -> LatencyPromise | None:
+    """Returns what the workload kept before the first decision, which knows nothing later."""
+    if need.promise.source == NOTHING_CAME:
+        return need.promise
+    return find_promise(replace(series, rates_per_second=series.rates_per_second[:first]))
 
 
 def _find_bounds(
@@ -142,7 +157,11 @@ class _Replay:
         step_seconds, steps = self._measured.step_seconds, self._measured.steps
         span = max(1, HOUR_SECONDS // step_seconds)
         serving = {name: list(found.serving) for name, found in self._decided.items()}
-        planned = [self._settle(step, serving) for step in range(steps)]
+        planned, moves, added = list[int](), 0, 0
+        for step in range(steps):
+            moves = sum(use.moves for use in self._uses) if step == first else moves
+            planned.append(self._settle(step, serving))
+            added = max(added, sum(use.count_added() for use in self._uses) if step >= first else 0)
         judged, judged_then = (self._judge(counts) for counts in (serving, self._then()))
         hours = tuple(
             self._hour(range(start, min(start + span, steps)), planned, judged, judged_then)
@@ -155,8 +174,9 @@ class _Replay:
                 for each in self._estate.workloads
                 if each.is_scalable
             ),
-            moves=sum(use.moves for use in self._uses),
-            added_nodes=sum(use.added_nodes for use in self._uses),
+            moves=sum(use.moves for use in self._uses) - moves,
+            added_nodes=added,
+            start_seconds=count_start_steps(step_seconds) * step_seconds,
             unknown=tuple(self._unknown(hours)),
         )
 
@@ -266,7 +286,7 @@ class _Replay:
             yield UnknownFigure(subject, reason, "no price is known of them")
         for name in self._decided:
             known = sum(each is not None for each in self._needed[name])
-            if hours and known < len(self._needed[name]):
+            if hours and known < WHOLE_SHARE * len(self._needed[name]):
                 share = 100 * known / len(self._needed[name])
                 reason = f"its load is known for {share:.0f} % of the steps; others count for nothing"
                 yield UnknownFigure(f"the backtest of {name}", reason, "let Prometheus scrape its servers all the time")

@@ -31,6 +31,11 @@ def first_decision(step_seconds: int) -> int:
     return ceil(LEAST_HOURS * 3600 / step_seconds)
 
 
+def count_start_steps(step_seconds: int) -> int:
+    """Returns the steps, all of them whole, until an added replica serves."""
+    return ceil(START_SECONDS / step_seconds)
+
+
 def replay_decisions(
     series: WorkloadSeries, promise: LatencyPromise, bounds: ReplicaBounds, now: int, step_seconds: int, first: int
 ) -> DecidedReplicas:
@@ -60,7 +65,7 @@ def replay_decisions(
             changed = step
         shown.add(step)
         most_ready = max(most_ready, int(ready or 0))
-    delay = ceil(START_SECONDS / step_seconds)
+    delay = count_start_steps(step_seconds)
     spans = [counts[max(0, step - delay) : step + 1] for step in range(len(counts))]
     return DecidedReplicas(
         tuple(counts), tuple(map(min, spans)), tuple(together), tuple(map(max, spans)), tuple(decisions)

@@ -12,6 +12,7 @@ from clusters.savings.arrangement import AlikeNodes, PackedNode, Slots, find_pla
 from clusters.savings.floors import ReplicaRules
 from clusters.savings.packing import read_index
 
+ADDED = "added "  # no name of a node has a space
 MOST_TRIES = 8  # of nodes that could be emptied, after each change
 Replica: TypeAlias = tuple[WorkloadName, str]
 
@@ -39,7 +40,7 @@ class NodeUse:
         self._here: dict[str, set[Replica]] = defaultdict(set)
         self._replicas: dict[WorkloadName, dict[str, list[tuple[str, Slots]]]] = defaultdict(dict)
         self._targets: dict[WorkloadName, ReplicaTarget] = {}
-        self.moves = self.added_nodes = 0
+        self.moves = self._added = 0
         for pod in kind.pods:
             self._free[pod.node].subtract(pod.slots)
             if pod.workload in decided or self._rules[pod.workload].is_movable:
@@ -64,6 +65,10 @@ class NodeUse:
 
     def count(self, name: WorkloadName) -> int:
         return len(self._replicas[name])
+
+    def count_added(self) -> int:
+        """Returns the nodes that are paid beyond those that stood at the beginning."""
+        return sum(node.name.startswith(ADDED) and self._is_paid(node) for node in self._nodes.values())
 
     def nano_per_hour(self, absent: frozenset[str]) -> int:
         """Returns what the nodes cost that are needed, or paid anyway.
@@ -176,8 +181,8 @@ class NodeUse:
         like = max((node for node in self._nodes.values() if node.may_go), key=_price, default=None)
         if like is None or any(like.slots.get(resource, 0) < count for resource, count in slots.items()):
             return None
-        self.added_nodes += 1
-        name = f"added-{self.added_nodes}"
+        self._added += 1
+        name = f"{ADDED}{self._added}"
         self._nodes[name] = replace(like, name=name, takes_pods=True)
         self._free[name] = Counter(like.slots)
         return find_place(self._free, [name], slots, on_node, rules)

@@ -94,6 +94,7 @@ class PackedEstate:
         self.more_nodes += bound_freed_nodes(kind) - len(gone)
         if arrangement is None:
             self.blocked |= {pod.workload for pod in kind.pods}
+            self.idle_gpus += _idle_gpus(estate, stand_today(kind))
             return
         self.stuck_rollouts |= find_rollable(kind, stand_today(kind)) - find_rollable(kind, arrangement)
         for name in arrangement.replicas:

@@ -146,6 +146,32 @@ def test_decisions_do_not_know_what_comes() -> None:
     assert found[0] != found[1]
 
 
+def test_a_latency_that_comes_later_changes_no_earlier_hour_where_no_slo_is_given() -> None:
+    workload = draw_workload(Random(7), "a", 3, 8)
+    whole = measured(workload)
+    slower = replace(whole, latency_ms=(*whole.latency_ms[:192], *[9000.0] * (len(whole.latency_ms) - 192)))
+    estate, bill = assessed([*nodes(4, 4), *served("a", ["n0", "n1", "n2", "n3"])], HOURLY)
+    passing = {each.name: (0.0,) * len(whole.ready_replicas) for each in estate.nodes}
+    planned = []
+    for series in (whole, slower):
+        loads = MeasuredLoads(0.0, STEP_SECONDS, len(passing["n0"]), "test", {named("a"): series}, passing)
+        planned.append(
+            [(hour.planned_nano, hour.changes) for hour in run_backtest(estate, bill, loads, {}, WHOLE).hours]
+        )
+    assert planned[0][:24] == planned[1][:24]
+    assert planned[0] != planned[1]
+
+
+def test_nodes_of_the_time_before_the_first_decision_are_not_said_to_be_added() -> None:
+    high, low = falling(6, 2), [*nodes(1, 2), *served("a", ["n0", "n0"])]
+    assert backtest(low, {"a": high}, HOURLY).added_nodes == 2
+    calm = replace(
+        high, ready_replicas=tuple(count if step < 60 else 2.0 for step, count in enumerate(high.ready_replicas))
+    )
+    assert (found := backtest(low, {"a": calm}, HOURLY, 3600)).added_nodes == 0
+    assert found.moves == 0
+
+
 def falling(most: int, low: int) -> WorkloadSeries:
     """A day and a half: a high load until the evening, an hour of it served by few; then a low one."""
     ready = [low if 40 <= step < 44 else most for step in range(DAY_STEPS + 48)]
