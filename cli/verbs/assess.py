@@ -102,6 +102,8 @@ def run(args: argparse.Namespace) -> int:
     loads, gpus = (reading.loads, reading.gpus) if reading else read_demo_loads() if args.demo else (None, ())
     kept = {name: promise.latency for name, promise in promises.items() if promise.latency}
     savings = find_savings(estate, bill, loads, kept) if loads else None
+    if args.backtest and args.backtest < 3600:
+        raise Failed("--backtest is shorter than an hour, of which it has a row")
     if args.backtest and not loads:
         raise Failed("--backtest is of loads that were measured: give --prometheus, or --demo")
     backtest = run_backtest(estate, bill, loads, kept, args.backtest) if loads and args.backtest else None

@@ -65,6 +65,12 @@ def test_a_backtest_without_loads_is_refused(tmp_path: Path, capsys: pytest.Capt
     assert "--backtest is of loads that were measured: give --prometheus, or --demo" in err
 
 
+def test_a_backtest_of_less_than_an_hour_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = called(["--demo", "--backtest", "5m"], capsys)
+    assert (code, out) == (2, "")
+    assert "--backtest is shorter than an hour" in err
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
