@@ -14,7 +14,8 @@ from clusters.savings.needs import NOTHING_CAME, LoadNeed
 
 SIGNIFICANT_DIGITS = 3
 ASSUMPTIONS = (
-    "machines and prices are those of this cluster, and replicas keep their GPUs; what is committed is paid anyway;",
+    "machines and prices are those of this cluster, and what is committed is paid anyway;",
+    "no replica shares a GPU that has one for itself now;",
     "a replica serves no more than one can have served here: the highest rate of its workload, of two minutes or of a\n"
     "  step, by the fewest replicas that were there in that step, as if load was even among them;",
     "minReplicas of autoscalers stay; a workload that is scaled by hand may go to none while nothing is asked of it;",

@@ -15,8 +15,8 @@ from clusters.sharing import SharingEstimate
 
 MOST_NAMED = 3  # workloads in a sentence
 L1_BASIS = """\
-It is counted from what is paid now, and nothing of L0 is added to it. It rests on what GPUs did, on rates
-and on latency, and takes for granted:"""
+It is counted from what is paid now, as L0 is, and nodes that come free without sharing are in both: the two are never
+added. It rests on what GPUs did, on rates and on latency, and takes for granted:"""
 L1_ASSUMPTIONS = (
     "replicas share GPUs of the kind that they hold now, with memory and SMs of their own, as MPS gives them;",
     "work is what SM activity shows, at the highest load measured; batches and neighbours are taken to be usual ones;",
@@ -44,7 +44,7 @@ def summarize_sharing(bill: Bill, found: SharingEstimate) -> str:
     low, high = found.low_nano_per_hour, found.high_nano_per_hour
     month = _between(low * HOURS_A_MONTH, high * HOURS_A_MONTH)
     return (
-        f"L1, an interval and not certified: {spell_range(low, high, bill)} could be saved by sharing GPUs, too:"
+        f"L1, an interval and not certified: {spell_range(low, high, bill)} could be saved where GPUs are shared:"
         f" {_between(low, high)} {bill.currency} an hour, {month} a month."
     )
 

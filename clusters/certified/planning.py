@@ -26,9 +26,9 @@ def certify_savings(
     alone: bool = False,
 ) -> CertifiedSavings:  # fmt: skip
     """Returns what the plan saves. What it could not serve stays as it is, and the rest is planned again."""
-    among = find_unprofiled(estate, promises, known)
+    excluded = find_unprofiled(estate, promises, known)
     while True:
-        rooms = open_rooms(estate, bill, measured, needs, among)
+        rooms = open_rooms(estate, bill, measured, needs, excluded)
         posed = pose_problem(estate, rooms, measured, promises, known)
         if not posed.problem.services:
             return CertifiedSavings(0, None, (), (), rooms.staying, "")
@@ -36,7 +36,7 @@ def certify_savings(
         if not plan.unserved:
             return _read_plan(rooms, posed, plan)
         for left_out in plan.unserved:
-            among[posed.workloads[left_out.service]] = f"the plan does not serve it: {left_out.reason}"
+            excluded[posed.workloads[left_out.service]] = f"the plan does not serve it: {left_out.reason}"
 
 
 def _read_plan(rooms: SharedRooms, posed: PosedProblem, plan: Plan) -> CertifiedSavings:

@@ -1,4 +1,4 @@
-"""What sharing GPUs could save at level L1: an honest interval from memory and activity, never certified.
+"""What could be saved where GPUs are shared, at level L1: an interval from memory and activity, never certified.
 
 Pure: from an estate, its bill and what was measured, the same interval. A workload stays as it is where its load was
 not measured or a rule keeps it.
@@ -7,7 +7,7 @@ not measured or a rule keeps it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from clusters.bill import Bill
 from clusters.estate import Estate, WorkloadName
@@ -56,5 +56,9 @@ def estimate_sharing(
 
 def _estimate(kind: OpenKind, measured: MeasuredLoads, gpus: Sequence[MeasuredGpu]) -> SharedKind:
     demands = tuple(find_demands(kind.sharers, measured.workloads, gpus))
+    if not kind.memory_gib:
+        demands = tuple(
+            replace(each, missing=each.missing or "the memory of its GPUs is not known") for each in demands
+        )
     kept = keep_nodes(kind, demands)
     return SharedKind(kind, demands, kind.nano_per_hour - int(kept.high), kind.nano_per_hour - int(kept.low))

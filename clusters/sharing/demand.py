@@ -133,14 +133,14 @@ def _work(
     if not active:
         return GpuWork(None, memory, f"{'no activity' if full else 'nothing'} of its GPUs was measured")
     own = {each.workload: each.gpus_per_replica * each.need.mean_ready for each in members}
-    sure = sum(gpu.activity_mean or 0.0 for gpu in active if own.keys() >= set(gpu.holders))
-    every = sum(gpu.activity_mean or 0.0 for gpu in active)
+    own_activity = sum(gpu.activity_mean or 0.0 for gpu in active if own.keys() >= set(gpu.holders))
+    all_activity = sum(gpu.activity_mean or 0.0 for gpu in active)
     scale = len(devices) / len(active) * _peak_factor(series[sharer.workload])
     if len(holders) > 1:
         scale *= own[sharer.workload] / (sum(own.values()) or 1.0)
     else:
         scale *= sharer.need.mean_ready / sharer.replicas
-    work, missing = UseInterval(sure * scale, every * scale), ""
+    work, missing = UseInterval(own_activity * scale, all_activity * scale), ""
     if any(gpu.activity_metric == COARSE_METRIC for gpu in active):
         work, missing = UseInterval(0.0, work.high), f"{COARSE_METRIC} does not say on how many SMs"
     elif not work.low < work.high <= WIDE_FACTOR * work.low and work.low != work.high:

@@ -9,7 +9,9 @@ from clusters.gpu_use import UseInterval
 from clusters.sharing.demand import ShareDemand
 from clusters.sharing.rooms import OpenKind, keep_for_loss, order_nodes
 
-COMMON_SHARE = 0.1  # of all demands together: what is wrong for one workload may be wrong for all
+# Of all demands together: what is wrong for one workload may be wrong for all. Kernels that keep a GPU busy on few SMs
+# need more of it than their activity shows, and none need as much less.
+COMMON_LESS, COMMON_MORE = 0.1, 0.5
 ROUNDING = 1e-9
 
 
@@ -30,26 +32,31 @@ def _add_up(demands: Iterable[ShareDemand]) -> UseInterval:
         likely += demand.likely_gpus
         below += (demand.likely_gpus - demand.gpus.low) ** 2
         above += (demand.gpus.high - demand.likely_gpus) ** 2
-    common = COMMON_SHARE * likely
-    return UseInterval(low + max(0.0, likely - sqrt(below) - common), high + likely + sqrt(above) + common)
+    least = low + max(0.0, likely - sqrt(below) - COMMON_LESS * likely)
+    return UseInterval(least, high + likely + sqrt(above) + COMMON_MORE * likely)
 
 
 def _add_up_memory(kind: OpenKind, demands: Sequence[ShareDemand]) -> UseInterval:
-    """Returns how many GPUs the memory of the replicas that must stay fills."""
+    """Returns how many GPUs the memory of the replicas that must stay fills.
+
+    At least as if it could be poured; at most with whole replicas, each beside others of its size alone.
+    """
     low = high = 0.0
     for sharer, demand in zip(kind.sharers, demands, strict=True):
-        low, high = low + sharer.least * demand.memory_gib.low, high + sharer.least * demand.memory_gib.high
-    return UseInterval(low / kind.memory_gib, high / kind.memory_gib) if kind.memory_gib else UseInterval(0.0, 0.0)
+        size, memory = kind.memory_gib or 0.0, demand.memory_gib
+        low += sharer.least * memory.low / size if size else 0.0
+        high += sharer.least / max(1, int(size // memory.high) if memory.high else 1)
+    return UseInterval(low, high)
 
 
 def _price(kind: OpenKind, gpus: float) -> int:
     """Returns what the nodes cost that stay if so many of their GPUs are in use."""
-    apart = max((sharer.least if sharer.is_apart else 1 for sharer in kind.sharers), default=0)
+    nodes = max((sharer.least if sharer.is_apart else 1 for sharer in kind.sharers), default=0)
     least = max((sharer.least for sharer in kind.sharers), default=0)  # replicas of one model have a GPU each
     most = sum(node.gpus for node in kind.nodes)
     rest, used = max(least, ceil(min(gpus, float(most)) - ROUNDING)), dict[str, int]()
     for node in order_nodes(kind.nodes):
-        if rest <= 0 and len(used) >= apart:
+        if rest <= 0 and len(used) >= nodes:
             break
         used[node.name] = max(1, min(node.gpus, rest))
         rest -= node.gpus

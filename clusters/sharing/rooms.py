@@ -93,9 +93,9 @@ def order_nodes(nodes: Iterable[OpenNode]) -> list[OpenNode]:
 
 def open_rooms(
     estate: Estate, bill: Bill, measured: MeasuredLoads, needs: Mapping[WorkloadName, LoadNeed | str],
-    among: Mapping[WorkloadName, str],
+    excluded: Mapping[WorkloadName, str],
 ) -> SharedRooms:  # fmt: skip
-    """Returns the rooms of the estate; `among` says why a workload may not be a sharer: empty, it may."""
+    """Returns the rooms of the estate; `excluded` says why a workload may not be a sharer: empty, it may."""
     sharers: dict[WorkloadName, Sharer] = {}
     staying: dict[WorkloadName, str] = {}
     rules = {}
@@ -103,7 +103,7 @@ def open_rooms(
         need = needs.get(each.name, "no load was measured")
         rules[each.name] = draw_rules(each, estate.pods_of(each.name), estate, need)
         if each.is_scalable and rules[each.name].now:
-            found = _read_sharer(estate, each, need) if not among.get(each.name) else among[each.name]
+            found = _read_sharer(estate, each, need) if not excluded.get(each.name) else excluded[each.name]
             if isinstance(found, str):
                 staying[each.name] = found
             else:
