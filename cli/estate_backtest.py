@@ -80,6 +80,9 @@ def summarize_backtest(found: Backtest, currency: str) -> Iterator[str]:
         f" {share_text(abs(change), whole.paid_nano)} {'less' if change >= 0 else 'more'}."
         f" No plan saves more than {share_text(whole.limit_nano, whole.paid_nano)}."
     )
+    if found.gone_nodes:
+        gone = count_of(found.gone_nodes, "node")
+        yield f"More was paid than that: {gone} with GPUs ran then and not now, at a price that is not known."
     yield (
         f"Replicas are enough for {attainment_text(whole.judged)} of the requests, and those that stood there were for"
         f" {attainment_text(whole.judged_then)}; {number(round(whole.changes, 2))} changes an hour,"
@@ -163,6 +166,7 @@ def backtest_data(found: Backtest) -> dict[str, Any]:
         "backtest": {
             "moves": found.moves,
             "addedNodes": found.added_nodes,
+            "goneNodes": found.gone_nodes,
             "takenForGranted": take_for_granted(found),
             "workloads": [
                 {

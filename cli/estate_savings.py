@@ -61,10 +61,11 @@ def summarize_savings(bill: Bill, savings: Savings) -> Iterator[str]:
 
 def summarize_limits(bill: Bill, savings: Savings) -> tuple[str, str]:
     """Returns what no plan exceeds under the assumptions, and what none exceeds on the cheapest GPUs."""
+    of_what = " of what priced nodes cost" if any(row.unpriced_gpus for row in bill.rows) else ""
     return (
-        f"No plan saves more than {share_of(savings.limit_nano_per_hour, bill)} under these assumptions:",
+        f"No plan saves more than {share_of(savings.limit_nano_per_hour, bill)}{of_what} under these assumptions:",
         "If the cheapest GPUs of this cluster served as much as those of each replica, it is not more than"
-        f" {share_of(savings.wide_limit_nano_per_hour, bill)}.",
+        f" {share_of(savings.wide_limit_nano_per_hour, bill)}{of_what}.",
     )
 
 

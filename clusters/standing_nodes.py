@@ -5,6 +5,7 @@ from __future__ import annotations
 from clusters.asking import MetricsReader
 from clusters.measured import MeasuredSeries
 
+SEEN = "kube_node_status_capacity"  # of nodes without GPUs, too
 CAPACITY = 'kube_node_status_capacity{resource=~"nvidia_com_.*"}'
 
 
@@ -13,11 +14,14 @@ def read_standing_nodes(reader: MetricsReader, window: str, every: str) -> dict[
 
     PrometheusFailed if there is no answer.
     """
-    found = reader.read_by_label(f"max_over_time((max by (node) ({CAPACITY}))[{window}:{every}])", "node")
+    found = reader.read_by_label(f"count_over_time((max by (node) ({CAPACITY}) > 0)[{window}:{every}])", "node")
+    seen = reader.read_steps(f"count_over_time((count({SEEN}))[{window}:{every}])")  # how often anything was seen
     moments = [round(end) for end in reader.ends]
-    seen = {moment for values in found.values() for moment in values}
     return {
-        node: tuple(min(1.0, values.get(moment, 0.0)) if moment in seen else None for moment in moments)
+        node: tuple(
+            min(1.0, values.get(moment, 0.0) / times) if times else None
+            for moment, times in zip(moments, seen, strict=True)
+        )
         for node, values in found.items()
-        if node
+        if node and seen
     }

@@ -69,6 +69,7 @@ class Backtest:
     hours: tuple[BacktestHour, ...]
     workloads: tuple[BacktestWorkload, ...]
     moves: int  # pods that move so that nodes come free
+    gone_nodes: int  # that stood in these hours, and nobody knows what was paid for them
     added_nodes: int  # that are paid at once, beyond those that stand now
     start_seconds: int  # until an added replica serves: whole steps
     unknown: tuple[UnknownFigure, ...]
@@ -167,6 +168,7 @@ class _Replay:
             self._hour(range(start, min(start + span, steps)), planned, judged, judged_then)
             for start in range(first, steps, span)
         )
+        gone = self._measured.standing_nodes.keys() - self._estate.by_node.keys()
         return Backtest(
             hours=hours,
             workloads=tuple(
@@ -176,6 +178,7 @@ class _Replay:
             ),
             moves=sum(use.moves for use in self._uses) - moves,
             added_nodes=added,
+            gone_nodes=sum(any(self._measured.standing_nodes[name][first:]) for name in gone),
             start_seconds=count_start_steps(step_seconds) * step_seconds,
             unknown=tuple(self._unknown(hours)),
         )
@@ -281,9 +284,6 @@ class _Replay:
         elif not self._measured.standing_nodes:
             reason = "when nodes stood was not measured, so those of now count as paid all the time"
             yield UnknownFigure(subject, reason, "let Prometheus scrape kube-state-metrics")
-        elif gone := self._measured.standing_nodes.keys() - self._estate.by_node.keys():
-            reason = f"nodes with GPUs that stood and are gone are not in what was paid: {len(gone)}"
-            yield UnknownFigure(subject, reason, "no price is known of them")
         for name in self._decided:
             known = sum(each is not None for each in self._needed[name])
             if hours and known < WHOLE_SHARE * len(self._needed[name]):

@@ -97,6 +97,7 @@ def past(estate: Estate, start: float) -> Iterator[PastSeries]:
         ("n1", start, math.inf),
         ("n3", start + 2.5 * HOUR, math.inf),
         ("old", start, start + 2 * HOUR),
+        ("brief", start + HOUR + 420, start + HOUR + 480),
     ):
         labels = {"node": name, "resource": "nvidia_com_gpu", "unit": "integer"}
         yield PastSeries("kube_node_status_capacity", labels, _between(begins, ends))
@@ -240,7 +241,8 @@ def test_gpus_that_jobs_held_are_known_by_node_and_step(measured: tuple[Promethe
 def test_nodes_are_known_while_they_stood_those_that_are_gone_too(measured: tuple[PrometheusReading, str]) -> None:
     found = measured[0].loads.standing_nodes
     stood = {name: [share or 0.0 for share in shares] for name, shares in found.items()}
-    assert stood.keys() == {"n1", "n3", "old"}
+    assert stood.keys() == {"n1", "n3", "old", "brief"}
+    assert 0 < sum(stood["brief"]) < 0.7  # a minute, and until Prometheus takes it to be gone
     assert min(stood["n1"][1:]) > 0.9
     assert stood["n3"][0] == stood["old"][-1] == 0
     assert 0.9 < stood["n3"][-1] <= 1

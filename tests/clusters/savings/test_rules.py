@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from cli.estate_savings import summarize_limits
 from clusters.bill import draw_bill
 from clusters.measured import LatencyPromise, MeasuredLoads
 from clusters.objects import ClusterObjects, objects_of
@@ -267,3 +268,11 @@ def test_a_missed_window_of_requests_of_unknown_lengths_counts() -> None:
         series = day([10.0] * STEPS, ready, missed, input_tokens=lengths, output_tokens=lengths)
         savings = savings_of([*nodes(4, 1), *served("search", SPREAD)], {"search": series})
         assert (of_workload(savings, "search").needed, len(savings.nodes)) == (4, 0)
+
+
+def test_the_limit_says_that_it_is_of_nodes_whose_price_is_known() -> None:
+    items = [*nodes(4, 1), *served("search", SPREAD)]
+    for more, is_said in (([], False), ([node("unpriced", 1, "NVIDIA-L40S", "odd")], True)):
+        savings = savings_of([*items, *more], {"search": ONE_IS_ENOUGH})
+        _, bill = assessed([*items, *more])
+        assert [("of what priced nodes cost" in text) for text in summarize_limits(bill, savings)] == [is_said] * 2
