@@ -25,16 +25,25 @@ class ScaleAction(NamedTuple):
 
     verb: str
     summary: str
+    states: tuple[ScaleState, ...]  # from which it leads on
     to: ScaleState
     reason: Reason
 
 
 ACTIONS = (
     ScaleAction(
-        "approve", "Approve replicas of workloads that wait for it", ScaleState.APPROVED, Reason.REPLICAS_APPROVED
+        "approve",
+        "Approve replicas of workloads that wait for it",
+        (ScaleState.PROPOSED,),
+        ScaleState.APPROVED,
+        Reason.REPLICAS_APPROVED,
     ),
     ScaleAction(
-        "reject", "Reject replicas of workloads that wait for approval", ScaleState.REJECTED, Reason.REPLICAS_REJECTED
+        "reject",
+        "Reject replicas of workloads that are not written yet",
+        (ScaleState.PROPOSED, ScaleState.APPROVED),
+        ScaleState.REJECTED,
+        Reason.REPLICAS_REJECTED,
     ),
 )
 
@@ -77,8 +86,9 @@ def _find_fault(named: ScalePlan, newest: ScalePlan, row: ScaleRow | None, name:
     if row.since > named.generation:
         wants = f"which wants {row.wanted} replicas" if row.wanted is not None else "which wants none"
         return f"plan {named.generation} is overtaken for {name} by plan {row.since}, {wants} and is {row.state}"
-    if row.state is not ScaleState.PROPOSED:
-        return f"{name} is {row.state} in plan {newest.generation}; only what is proposed can be {action.to}"
+    if row.state not in action.states:
+        allowed = " or ".join(action.states)
+        return f"{name} is {row.state} in plan {newest.generation}; only what is {allowed} can be {action.to}"
     return ""
 
 

@@ -32,7 +32,7 @@ class ScalerStore:
     def begin(self, epoch: int, row: ScaleRow, version: str = "7") -> bool:
         return self.database.write(lambda c: scale_plans.begin_write(c, epoch, row, version))
 
-    def settle(self, epoch: int, row: ScaleRow, state: ScaleState, outcome: str = "") -> bool:
+    def settle(self, epoch: int, row: ScaleRow, state: ScaleState, outcome: str = "") -> bool | None:
         return self.database.write(lambda c: scale_plans.settle(c, epoch, row, state, outcome))
 
     def decide(self, row: ScaleRow, state: ScaleState) -> bool:

@@ -74,7 +74,7 @@ class ScaleStore:
         """Records what became of a row; Deposed if the epoch is over: then the next leader reads the cluster."""
         outcome = clean_text(outcome)
 
-        def write(connection: Connection) -> bool:
+        def write(connection: Connection) -> bool | None:
             is_settled = scale_plans.settle(connection, epoch, row, state, outcome)
             if is_settled:
                 message = f"{row.target}: {row.replicas} -> {row.wanted} replicas, by plan {row.generation}"
@@ -83,7 +83,7 @@ class ScaleStore:
                 events.record(connection, [found])
             return is_settled
 
-        if not self.database.write(write):
+        if self.database.write(write) is None:
             raise Deposed(f"epoch {epoch} is over")
 
     def forget(self, days: float) -> int:

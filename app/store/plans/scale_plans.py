@@ -92,7 +92,7 @@ DECIDE = statement(
     "decide_scale_decision",
     f"""
     UPDATE scale_decision SET state = :state, decided_by = :by, decided_at = moment()
-    WHERE {_THIS} AND state = 'proposed'
+    WHERE {_THIS} AND (state = 'proposed' OR (state = 'approved' AND :state = 'rejected'))
     """,
 )
 FORGET = statement(
@@ -211,15 +211,15 @@ def begin_write(connection: Connection, epoch: int, row: ScaleRow, resource_vers
     return connection.execute(BEGIN_WRITE, values).rowcount == 1
 
 
-def settle(connection: Connection, epoch: int, row: ScaleRow, state: ScaleState, outcome: str) -> bool:
-    """Records what became of a write; False under another epoch, whose leader settles it."""
+def settle(connection: Connection, epoch: int, row: ScaleRow, state: ScaleState, outcome: str) -> bool | None:
+    """Records what became of a write; None under another epoch, whose leader settles it; False if it was rejected."""
     if not lease.is_newest(connection, epoch, SCALER):
-        return False
+        return None
     return connection.execute(SETTLE, {**_key(row), "state": state, "outcome": outcome}).rowcount == 1
 
 
 def decide(connection: Connection, row: ScaleRow, state: ScaleState, by: str) -> bool:
-    """Records what a person says of a proposed row; False if it is no longer proposed."""
+    """Records what a person says of a row; False if that comes too late. What is approved can still be rejected."""
     return connection.execute(DECIDE, {**_key(row), "state": state, "by": by}).rowcount == 1
 
 

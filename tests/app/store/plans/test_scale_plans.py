@@ -93,11 +93,23 @@ def test_what_a_person_said_counts_for_later_plans_that_decide_the_same(store: S
     epoch = store.lead("a")
     first = store.record(epoch, draft(5, mode="approve"), draft(5, mode="approve", name="search"))
     assert store.decide(first.rows[0], ScaleState.APPROVED)
-    assert not store.decide(first.rows[0], ScaleState.REJECTED), "it is no longer proposed"
+    assert not store.decide(first.rows[0], ScaleState.APPROVED), "it is no longer proposed"
     later = store.record(epoch, draft(5, mode="approve"), draft(7, mode="approve", name="search"))
     assert states(later) == ["approved", "proposed"]
     assert [row.since for row in later.rows] == [first.generation, later.generation]
     assert later.rows[0].decided_by == "ines"
+
+
+def test_what_is_approved_can_be_rejected_until_its_write_begins(store: ScalerStore) -> None:
+    epoch = store.lead("a")
+    [row] = store.record(epoch, draft(5)).rows
+    assert store.decide(row, ScaleState.REJECTED)
+    assert not store.begin(epoch, row)
+    assert store.settle(epoch, row, ScaleState.OVERTAKEN) is False, "no newer plan took its place"
+    assert states(store.record(epoch, draft(5))) == ["rejected"]
+    [later] = store.record(epoch, draft(6)).rows
+    assert store.begin(epoch, later)
+    assert not store.decide(later, ScaleState.REJECTED)
 
 
 def test_a_write_in_doubt_keeps_its_workload_until_it_is_settled(store: ScalerStore) -> None:
