@@ -56,6 +56,7 @@ class Settings:
     prometheus_token_file: Path | None = None  # a bearer token for it
     kube_context: str = ""  # a scaler's cluster in the kubeconfig; empty: the current one, else the pod's own
     scale_seconds: float = 30.0  # between two looks of a scaler at the cluster and its load
+    scale_step_seconds: float = 120.0  # between two writes to one workload: somebody may see the first
     scale_days: float = 7.0  # of load from which a scaler takes the rates that replicas have shown
     scale_namespaces: str = ""  # namespaces whose workloads a scaler may adopt, comma-separated; empty: all
     scaler_metrics_port: int = 0  # the scaler's /metrics; 0: none

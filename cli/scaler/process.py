@@ -50,7 +50,8 @@ class ScalerProcess:
         namespaces = [name for name in settings.scale_namespaces.replace(",", " ").split() if name]
         watch = ClusterWatch(self._read_objects, self._measure, time.monotonic, settings.scale_days, namespaces)
         store = ScaleStore(self._database, holder, settings.lease_seconds)
-        self._scaler = Scaler(store, watch, self._open_cluster, time.monotonic, settings.scale_seconds)
+        seconds, step_seconds = settings.scale_seconds, settings.scale_step_seconds
+        self._scaler = Scaler(store, watch, self._open_cluster, time.monotonic, seconds, step_seconds)
         self._scheduler = Clockwork(4)
         self._away_until = 0.0
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from app.control.domain.leading import Deposed
 from app.control.record.scale_store import ScaleStore
-from app.store.plans.scale_rows import ScalePlan, ScaleRow, ScaleState
+from app.store.plans.scale_rows import ScalePlan, ScaleRow, ScaleState, ScaleTarget
 from cli.scaler.looking import ClusterLook, ClusterWatch, LookFailed
 from cli.scaler.measures import LOOKS_FAILED, WRITES
 from clusters.estate import WorkloadName
@@ -30,11 +30,13 @@ class Scaler:
     open_cluster: Callable[[], AbstractContextManager[ScaleServer]]
     clock: Callable[[], float]
     seconds: float  # between two cycles
+    step_seconds: float  # between two writes to one workload
     _look: ClusterLook | None = None
     _plan: int = 0  # the generation that was made of this look
     _epoch: int = 0  # of the last cycle
     _cycled_at: float = float("-inf")
     _away: str = ""  # what did not answer at the last look
+    _written: dict[ScaleTarget, float] = field(default_factory=dict)  # by this process: when, by the clock
 
     def lead(self) -> bool:
         """Takes or renews the lease."""
@@ -73,13 +75,14 @@ class Scaler:
 
     def _cycle(self, epoch: int) -> None:
         """Settles writes in doubt, decides by what is there now, records it, and writes what may be written."""
+        self._look = None  # until its plan is recorded
         self._settle_doubts(epoch)
-        self._look = self._decide()
-        plan = self.store.record(epoch, self._look.drafts)
+        look = self._decide()
+        plan = self.store.record(epoch, look.drafts)
         if plan.generation != self._plan:
             log.info("scale_plan", extra={"generation": plan.generation, "workloads": len(plan.rows)})
-        self._plan = plan.generation
-        self._carry_out(epoch, plan, self._look)
+        self._plan, self._look = plan.generation, look
+        self._carry_out(epoch, plan, look)
 
     def _decide(self) -> ClusterLook:
         look = self.watch.look()
@@ -89,14 +92,20 @@ class Scaler:
         return look
 
     def _carry_out(self, epoch: int, plan: ScalePlan, look: ClusterLook) -> None:
-        approved = [row for row in plan.rows if row.state is ScaleState.APPROVED]
+        settled = self.clock() - self.step_seconds
+        approved = [
+            row
+            for row in plan.rows
+            if row.state is ScaleState.APPROVED and self._written.get(row.target, settled) <= settled
+        ]
         if not approved:
             return
         with self.open_cluster() as cluster:
             for row in approved:
                 if not look.is_recent(self.clock()):
                     return  # the next look decides again
-                wanted = WantedReplicas(look.adopted[row.target], row.wanted or 0)
+                assert row.wanted is not None, f"{row.target} is approved without a number"
+                wanted = WantedReplicas(look.adopted[row.target], row.wanted)
                 outcome = write_replicas(cluster, wanted, partial(self._begin_write, epoch, row, look))
                 self._settle(epoch, row, outcome)
 
@@ -115,6 +124,8 @@ class Scaler:
 
     def _settle(self, epoch: int, row: ScaleRow, outcome: WriteOutcome) -> None:
         state = _settled_state(outcome)
+        if outcome.state != "not written":
+            self._written[row.target] = self.clock()
         WRITES.labels("in doubt" if outcome.is_open else state).inc()
         log.info(
             "replicas", extra={

@@ -87,6 +87,7 @@ class ScaledPlace:
             "GPUWRIGHT_DATABASE_DIRECT": "1",
             "GPUWRIGHT_PROMETHEUS_URL": prometheus,
             "GPUWRIGHT_SCALE_SECONDS": "1",
+            "GPUWRIGHT_SCALE_STEP_SECONDS": "0.001",
             "GPUWRIGHT_SCALE_DAYS": "1.1",
             "GPUWRIGHT_SCALE_NAMESPACES": namespace,
             "GPUWRIGHT_LEASE_SECONDS": str(LEASE_SECONDS),

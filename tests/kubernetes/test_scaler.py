@@ -175,6 +175,16 @@ def test_while_the_database_is_away_nothing_is_written_and_then_it_goes_on(
             assert scaler.end() == 0
 
 
+def test_a_second_step_of_a_workload_waits_so_that_somebody_may_see_the_first(place: ScaledPlace) -> None:
+    began = place.server.server.audit.mark()
+    place.put(adopted_deployment("own", 2, min_replicas="20", max_replicas="30"))
+    place.start(GPUWRIGHT_SCALE_STEP_SECONDS="3600")
+    until(lambda: place.states() == {"own": "approved"} and place.rows()["own"].wanted == 12, place.rows)
+    until(lambda: place.rows()["own"].replicas == 6, place.rows)
+    wrote = place.server.server.audit.writes(place.server.user.name, began)
+    assert ([each.resource for each in wrote], place.replicas("own")) == (["deployments/scale"], 6)
+
+
 def test_replicas_follow_the_load_until_now_by_the_rate_that_each_has_shown(
     scaling_server: ScalingServer, database_url: str, tmp_path: Path
 ) -> None:
