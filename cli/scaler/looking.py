@@ -157,6 +157,8 @@ def _draft(
     if not adopted.is_understood:
         why = "its annotations have faults, so nobody knows between which bounds it may be"
     elif workload is not None:
+        if workload.autoscaler and workload.autoscaler.is_paused:
+            workload = replace(workload, autoscaler=None)  # it sets no replicas, and whether it keeps them is a hold
         bounds = draw_bounds(workload, estate.pods_of(adopted.name), estate)
         if not isinstance(bounds, str) and bounds.most is None and adopted.bounds.most is not None:
             bounds = replace(bounds, most=max(bounds.least, adopted.bounds.most), most_reason=MOST)

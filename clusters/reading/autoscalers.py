@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from clusters.estate import Autoscaler, WorkloadName
 from clusters.objects import (
@@ -18,7 +18,7 @@ from clusters.objects import (
 )
 
 KEDA_MOST = 100  # KEDA's own, where a ScaledObject names none
-PAUSES = ("autoscaling.keda.sh/paused", "autoscaling.keda.sh/paused-replicas")
+PAUSED, PAUSED_REPLICAS = "autoscaling.keda.sh/paused", "autoscaling.keda.sh/paused-replicas"
 
 
 def read_autoscalers(objects: ClusterObjects) -> dict[WorkloadName, Autoscaler]:
@@ -42,9 +42,14 @@ def read_autoscalers(objects: ClusterObjects) -> dict[WorkloadName, Autoscaler]:
             _bound(item, "minReplicaCount", 0),
             _bound(item, "maxReplicaCount", KEDA_MOST),
             tuple(read_text(trigger, "type") for trigger in read_list(item, "spec", "triggers")),
-            is_paused=any(annotations.get(pause) not in (None, "", "false") for pause in PAUSES),
+            is_paused=PAUSED_REPLICAS in annotations or has_paused(annotations),
         )
     return found
+
+
+def has_paused(annotations: Mapping[str, object]) -> bool:
+    """Returns whether KEDA has deleted its HPA and writes nothing, as the annotations of its ScaledObject say."""
+    return str(annotations.get(PAUSED, "")).lower() in ("true", "1", "t")
 
 
 def _least_by_hpa(item: KubeObject, *, is_of_keda: bool) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from clusters.estate import Estate, WorkloadName
-from clusters.objects import ClusterObjects, KubeObject, name_of, namespace_of, read_mapping, read_whole
+from clusters.objects import ClusterObjects, KubeObject, name_of, namespace_of, read_mapping, read_text, read_whole
 from clusters.promises import WorkloadPromise
 from clusters.reading.workloads import SCALED
 from clusters.scaling.annotations import Adoption, AnnotatedBounds, ScaleMode, read_adoption
@@ -81,6 +81,8 @@ def find_hold(
         return owner or "the API server has not said what time it is"
     if replicas_of(item) == 0:
         return "it is scaled to none, perhaps for a reason; scale it to one by hand"
+    if read_text(item, "spec", "persistentVolumeClaimRetentionPolicy", "whenScaled") == "Delete":
+        return "its volumes are deleted when replicas go; set persistentVolumeClaimRetentionPolicy.whenScaled to Retain"
     return find_recent_change(item, objects.server_time, sighting)
 
 

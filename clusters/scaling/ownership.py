@@ -23,7 +23,7 @@ from clusters.objects import (
     read_mapping,
     read_text,
 )
-from clusters.reading.autoscalers import target_of
+from clusters.reading.autoscalers import PAUSED, PAUSED_REPLICAS, has_paused, target_of
 from clusters.reading.workloads import GROUPED
 from clusters.scaling.field_writers import declares_again, is_ours, say_declared
 from clusters.scaling.sightings import Sighting, generation_of
@@ -32,7 +32,6 @@ from clusters.server_dates import read_stamp
 QUIET = timedelta(minutes=10)  # after a change by somebody else
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
-PAUSED, PAUSED_REPLICAS = "autoscaling.keda.sh/paused", "autoscaling.keda.sh/paused-replicas"
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +147,8 @@ def _keda(found: KubeObject) -> str:
     if PAUSED_REPLICAS in annotations:
         kept = f"{name} is paused at {annotations[PAUSED_REPLICAS]} replicas and keeps them"
         return f"{kept}; replace {PAUSED_REPLICAS} by {PAUSED}, or delete it"
-    if str(annotations.get(PAUSED, "")).lower() in ("true", "1", "t"):
-        return ""  # KEDA has deleted its HPA and writes nothing
+    if has_paused(annotations):
+        return ""
     return (
         f"{name} owns its replicas; annotate it with {PAUSED}=true, delete it, "
         "or let it follow the metric gpuwright_desired_replicas"

@@ -185,6 +185,8 @@ def _read(cluster: ScaleServer, name: WorkloadName) -> _Reading:
 
 def _list(cluster: ScaleServer, kind: str, namespace: str) -> tuple[KubeObject, ...]:
     listed = _ask(lambda: cluster.list_autoscalers(kind, namespace), f"{kind}s could not be read", absent=404)
+    if listed.status == 200 and "items" not in listed.body:
+        raise _Unread(f"{kind}s could not be read: the server answered with something else")
     return tuple(read_list(listed.body, "items"))
 
 

@@ -12,16 +12,17 @@ from cli.scaler.looking import MOST_AGE_SECONDS, ClusterWatch, LookFailed, Perce
 from clusters.estate import Estate, WorkloadName
 from clusters.measured import MeasuredLoads, WorkloadSeries
 from clusters.objects import ClusterObjects, objects_of
-from tests.clusters.made_up import Item, deployment, node, pod_spec
+from tests.clusters.made_up import Item, deployment, node, pod_spec, scaled_object
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 RANKER = WorkloadName("shop", "Deployment", "ranker")
 
 
-def watch(ahead_seconds: float, is_current: bool) -> ClusterWatch:
+def watch(ahead_seconds: float, is_current: bool, *more: Item) -> ClusterWatch:
     """One whose metrics are a steady load, at a clock that is ahead of the API server's."""
 
     def items() -> Iterator[Item]:
+        yield from more
         yield node("n1", 4, "NVIDIA-L40S", "g6e.12xlarge")
         for item in deployment("shop", "ranker", pod_spec("triton:1", 1), ["n1", "n1"]):
             if item["kind"] == "Deployment":
@@ -58,3 +59,11 @@ def test_a_look_is_too_old_to_write_by_counted_from_its_begin() -> None:
     look = watch(0.0, is_current=True).look()
     assert look.is_recent(50.0 + MOST_AGE_SECONDS - 1)
     assert not look.is_recent(50.0 + MOST_AGE_SECONDS)
+
+
+@pytest.mark.parametrize("paused", ["paused", "paused-replicas"])
+def test_a_paused_scaled_object_bounds_nothing_and_the_load_decides(paused: str) -> None:
+    [scaled, _] = scaled_object("shop", "ranker", 1, 9)
+    scaled["metadata"]["annotations"] = {f"autoscaling.keda.sh/{paused}": "true"}
+    (draft,) = watch(5.0, True, scaled).look().drafts
+    assert draft.wanted is not None, draft.why

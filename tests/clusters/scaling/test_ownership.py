@@ -12,7 +12,8 @@ from clusters.estate import OURS, UnknownFigure
 from clusters.objects import ClusterObjects, objects_of
 from clusters.promises import find_promises
 from clusters.reading import read_estate
-from clusters.scaling.adoption import find_adopted
+from clusters.scaling.adoption import find_adopted, find_hold
+from clusters.scaling.annotations import read_adoption
 from clusters.scaling.sightings import Sighting, note_sightings
 from tests.clusters.made_up import Item, autoscaler, deployment, node, pod_spec, scaled_object
 
@@ -72,6 +73,15 @@ def test_what_we_wrote_ourselves_holds_nobody_who_has_just_begun_to_look() -> No
 def test_without_any_note_of_who_wrote_replicas_a_workload_is_watched_for_ten_minutes() -> None:
     assert hold(cluster(), seen_minutes=9).startswith("somebody set its replicas at an unknown time before 11:51:00")
     assert hold(cluster(), seen_minutes=11) == ""
+
+
+def test_a_stateful_set_whose_volumes_go_with_its_replicas_is_held() -> None:
+    objects, adoption = cluster(writer("kubectl-create", 60)), read_adoption(ANNOTATIONS)
+    [item] = objects.of("Deployment")
+    spec = {**item["spec"], "persistentVolumeClaimRetentionPolicy": {"whenScaled": "Delete"}}
+    assert adoption is not None
+    found = find_hold({**item, "spec": spec}, "StatefulSet", adoption, objects, Sighting(3, NOW - timedelta(hours=1)))
+    assert found.startswith("its volumes are deleted when replicas go")
 
 
 def test_an_hpa_beside_a_paused_scaled_object_still_owns_the_replicas() -> None:
