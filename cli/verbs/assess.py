@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -175,6 +176,8 @@ def _profiles(args: argparse.Namespace) -> KnownProfiles | None:
         return None
     if not (args.prometheus or args.demo):
         raise Failed("--profiles are for loads that were measured: give --prometheus, or --demo")
+    if find_spec("numba") is None:
+        raise Failed("--profiles asks the planner, which is not installed: pip install 'gpuwright[kubernetes,solvers]'")
     from cli.profile_files import read_profiles
 
     return read_profiles(args.profiles)

@@ -33,7 +33,17 @@ MODULES = {
     # `verify --exact` says what it needs.
     "planner": ("solvers", "-solvers.crosscheck", "app", *CLI, "-cli.scaler", "simulation", "migrations"),
     # What measures and plans is answered by a planner, or in a sentence that says what is missing.
-    "api": ("app", "-app.control", "-app.planner", "-app.campaigns", *CLI, "-cli.profiling", "clusters", "migrations"),
+    "api": (
+        "app",
+        "-app.control",
+        "-app.planner",
+        "-app.campaigns",
+        *CLI,
+        "-cli.profiling",
+        "clusters",
+        "-clusters.certified.planning",
+        "migrations",
+    ),
     # Containers are started by agents outside of containers.
     "agent": ("agents", "-agents.runtime.docker", "-agents.contract.signatures"),
     "gateway": ("agents.gateway", "cli.verbs.gateway"),
