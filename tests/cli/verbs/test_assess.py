@@ -82,7 +82,7 @@ def test_a_backtest_of_less_than_an_hour_is_refused(capsys: pytest.CaptureFixtur
         ),
         (["--html", ""], "--html '' names no file"),
         (["--html", "-"], "--html '-' names no file"),
-        (["--html", "/"], "/ cannot be written: Is a directory"),
+        (["--html", "."], ". cannot be written: Is a directory"),
     ],
 )
 def test_what_would_be_left_out_is_refused_before_anything_is_read(
