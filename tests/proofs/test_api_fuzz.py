@@ -26,7 +26,7 @@ from tests.support.world import WORLD, declare_world
 pytestmark = pytest.mark.slow
 
 SEED = 1
-REQUESTS = scaled(100_000, 2_000)
+REQUESTS = scaled(100_000, 4_000)
 WARM_UP = scaled(3_000, 300)
 GROWTH_MB = 60
 # Phases and examples of each operation. The boundary values are seven thousand, and always the same.
