@@ -228,7 +228,7 @@ class DockerRuntime:
         pid = int(inspected["State"]["Pid"])
         process = proc.read_process(pid) if pid else None
         copy = inspected["Config"]["Labels"][_COPY]
-        if process is None:  # it has ended already
+        if process is None or process.zombie:  # it has ended, and the Engine may not know it yet
             return Running(copy, 0, 0, self._boot_id, inspected["Id"])
         return Running(copy, pid, process.start_ticks, self._boot_id, inspected["Id"])
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from docker import APIClient
 
-from agents.runtime import CopyRuntime, LaunchError
+from agents.runtime import CopyRuntime, LaunchError, proc
 from agents.runtime.docker import DockerRuntime, EngineAway
 from tests.agents.runtime.conformance import SLEEPER, RuntimeConformance, launched
 from tests.support.docker_engine import IMAGE, Engine, NoEngine, docker_engine
@@ -110,6 +112,15 @@ def test_a_container_listens_on_the_loopback_of_its_host_and_shares_its_memory(
     assert host["RestartPolicy"]["Name"] in ("", "no")
     assert host["PidsLimit"] == 8192
     assert host["Privileged"] is False
+
+
+def test_a_process_that_ended_and_was_not_waited_for_is_no_copy_although_the_engine_says_it_runs(tmp_path: Path) -> None:
+    runtime = DockerRuntime(tmp_path / "copies", "unix:///nowhere")
+    inspected: dict[str, Any] = {"Id": "c1", "State": {}, "Config": {"Labels": {"gpuwright.copy": "a-1"}}}
+    with subprocess.Popen(["/bin/true"]) as ended:
+        until(lambda: (process := proc.read_process(ended.pid)) is not None and process.zombie, "it ends")
+        inspected["State"]["Pid"] = ended.pid
+        assert runtime._running(inspected).pid == 0
 
 
 def test_a_gpu_is_asked_for_by_its_uuid_and_where_none_is_nothing_stays(
