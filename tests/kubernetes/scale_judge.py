@@ -97,9 +97,9 @@ class ScaleJudge:
 
     def wrong_records(self) -> Iterator[str]:
         """What is recorded as written was written, and nothing that was is recorded as not done."""
-        done = {(each.name, each.version) for each in self.ours}
+        done = [row for each in self.ours if (row := self._row(each))]
         for row in self.rows:
-            is_done = (row.name, row.version) in done
+            is_done = any(row is each for each in done)
             if row.state == "written" and not is_done:
                 yield f"{row} was not written"
             if is_done and row.state != "written" and "has changed it since" not in row.outcome:
@@ -116,5 +116,8 @@ class ScaleJudge:
         }
 
     def _row(self, each: ScaleWritten) -> DecidedRow | None:
-        found = [row for row in self.rows if (row.name, row.version) == (each.name, each.version)]
-        return next((row for row in found if row.wanted == each.replicas), None)
+        """Returns the decision that a write came of: the newest of those that had been made, were it refused before."""
+        begun = [
+            row for row in self.rows if (row.name, row.version, row.wanted) == (each.name, each.version, each.replicas)
+        ]
+        return max((row for row in begun if row.at < each.at), key=lambda row: row.generation, default=None)

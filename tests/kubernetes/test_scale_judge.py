@@ -31,6 +31,15 @@ def test_what_is_right_has_no_violation() -> None:
     assert list(judge(WRITTEN, ROWS).violations()) == []
 
 
+def test_a_write_that_was_refused_before_the_next_plan_wrote_at_its_version_was_not_done() -> None:
+    for wanted in (6, 7):
+        refused = replace(ROWS[2], wanted=wanted, state="overtaken", outcome="409 four times")
+        again = replace(ROWS[2], generation=4, at=BEGAN + timedelta(minutes=15, seconds=30))
+        assert list(judge(WRITTEN, [*ROWS[:2], refused, again]).violations()) == []
+        (violation,) = judge(WRITTEN, [*ROWS[:2], replace(refused, state="written"), again]).violations()
+        assert violation.endswith("was not written")
+
+
 @pytest.mark.parametrize(
     ("written", "rows", "says"),
     [
