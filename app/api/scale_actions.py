@@ -41,7 +41,7 @@ ACTIONS = (
     ScaleAction(
         "reject",
         "Reject replicas of workloads that are not written yet",
-        (ScaleState.PROPOSED, ScaleState.APPROVED),
+        (ScaleState.PROPOSED, ScaleState.APPROVED, ScaleState.REFUSED),
         ScaleState.REJECTED,
         Reason.REPLICAS_REJECTED,
     ),
@@ -126,4 +126,6 @@ def _row_wire(row: ScaleRow) -> dict[str, Any]:
         "writtenAt": rfc3339(row.written_at) if row.written_at else None,
         "settledAt": rfc3339(row.settled_at) if row.settled_at else None,
         "outcome": row.outcome,
+        "tries": row.tries,
+        "retryAt": rfc3339(row.retry_at) if row.retry_at else None,
     }

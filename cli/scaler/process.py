@@ -103,7 +103,7 @@ class ScalerProcess:
     def _open_cluster(self) -> Iterator[ScaleServer]:
         try:
             config = choose_cluster(self._settings.kube_context or None, None, os.environ)
-            with open_server(config, self._pause) as server:
+            with open_server(config) as server:
                 yield server
         except ClusterUnreachable as error:
             raise LookFailed("cluster", str(error)) from None

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 
 from app.control.domain.leading import Deposed
 from app.control.record.scale_store import ScaleStore
+from app.store.plans.scale_plans import find_wait_seconds
 from app.store.plans.scale_rows import ScalePlan, ScaleRow, ScaleState, ScaleTarget
 from cli.scaler.looking import ClusterLook, ClusterWatch, LookFailed
 from cli.scaler.measures import LOOKS_FAILED, WRITES
@@ -17,6 +19,8 @@ from clusters.estate import WorkloadName
 from clusters.scaling.adoption import WantedReplicas
 from clusters.scaling.server import ScaleServer
 from clusters.scaling.writing import OpenWrite, WriteOutcome, settle_write, write_replicas
+
+WRITES_AT_ONCE = 8  # a workload whose answers take long holds up no other
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +41,7 @@ class Scaler:
     _cycled_at: float = float("-inf")
     _away: str = ""  # what did not answer at the last look
     _written: dict[ScaleTarget, float] = field(default_factory=dict)  # by this process: when, by the clock
+    _doubts: dict[ScaleTarget, tuple[int, float]] = field(default_factory=dict)  # how often asked, and when again
 
     def lead(self) -> bool:
         """Takes or renews the lease."""
@@ -52,6 +57,7 @@ class Scaler:
         is_due = epoch != self._epoch or self.clock() >= self._cycled_at + self.seconds
         if epoch != self._epoch:
             self._look = None
+            self._doubts.clear()
         self._epoch = epoch
         if not epoch:
             return
@@ -92,37 +98,58 @@ class Scaler:
         return look
 
     def _carry_out(self, epoch: int, plan: ScalePlan, look: ClusterLook) -> None:
+        """Writes what is approved, several at once; first what was not refused before."""
+        due = sorted((row for row in plan.rows if self._is_due(row, plan)), key=lambda row: row.tries)
+        for row, outcome in self._ask(due, partial(self._write, epoch, look)):
+            self._settle(epoch, row, outcome)
+
+    def _is_due(self, row: ScaleRow, plan: ScalePlan) -> bool:
         settled = self.clock() - self.step_seconds
-        approved = [
-            row
-            for row in plan.rows
-            if row.state is ScaleState.APPROVED and self._written.get(row.target, settled) <= settled
-        ]
-        if not approved:
-            return
-        with self.open_cluster() as cluster:
-            for row in approved:
-                if not look.is_recent(self.clock()):
-                    return  # the next look decides again
-                assert row.wanted is not None, f"{row.target} is approved without a number"
-                wanted = WantedReplicas(look.adopted[row.target], row.wanted)
-                outcome = write_replicas(cluster, wanted, partial(self._begin_write, epoch, row, look))
-                self._settle(epoch, row, outcome)
+        is_approved = row.state in (ScaleState.APPROVED, ScaleState.REFUSED)
+        may_be_tried = row.retry_at is None or row.retry_at <= plan.read_at
+        return is_approved and may_be_tried and self._written.get(row.target, settled) <= settled
+
+    def _write(self, epoch: int, look: ClusterLook, cluster: ScaleServer, row: ScaleRow) -> WriteOutcome:
+        if not look.is_recent(self.clock()):
+            return WriteOutcome("untried", "the next look decides again")
+        assert row.wanted is not None, f"{row.target} is approved without a number"
+        wanted = WantedReplicas(look.adopted[row.target], row.wanted)
+        return write_replicas(cluster, wanted, partial(self._begin_write, epoch, row, look))
 
     def _begin_write(self, epoch: int, row: ScaleRow, look: ClusterLook, version: str) -> bool:
         """Returns whether the write may be sent: this process may have been paused since the look."""
         return look.is_recent(self.clock()) and self.store.begin_write(epoch, row, version)
 
     def _settle_doubts(self, epoch: int) -> None:
-        """Says what became of writes without a recorded answer, those of an earlier leader among them."""
-        doubts = self.store.find_writing()
-        if not doubts:
+        """Says what became of writes without a recorded answer, those of an earlier leader among them.
+
+        One that stays open is asked after less and less often: meanwhile its workload is held, and others go on.
+        """
+        now = self.clock()
+        due = [row for row in self.store.find_writing() if self._doubts.get(row.target, (0, now))[1] <= now]
+        for row, outcome in self._ask(due, lambda cluster, row: settle_write(cluster, _open_write(row))):
+            tries, _ = self._doubts.pop(row.target, (0, now))
+            if outcome.is_open:
+                self._doubts[row.target] = tries + 1, self.clock() + find_wait_seconds(tries)
+            self._settle(epoch, row, outcome)
+
+    def _ask(
+        self, rows: Sequence[ScaleRow], ask: Callable[[ScaleServer, ScaleRow], WriteOutcome]
+    ) -> Iterator[tuple[ScaleRow, WriteOutcome]]:
+        """Yields what the cluster says of each row as soon as it is known."""
+        if not rows:
             return
-        with self.open_cluster() as cluster:
-            for row in doubts:
-                self._settle(epoch, row, settle_write(cluster, _open_write(row)))
+        with self.open_cluster() as cluster, ThreadPoolExecutor(WRITES_AT_ONCE) as threads:
+            asked = {threads.submit(ask, cluster, row): row for row in rows}
+            try:
+                for answer in as_completed(asked):
+                    yield asked[answer], answer.result()
+            finally:
+                threads.shutdown(cancel_futures=True)
 
     def _settle(self, epoch: int, row: ScaleRow, outcome: WriteOutcome) -> None:
+        if outcome.state == "untried":
+            return
         state = _settled_state(outcome)
         if outcome.state != "not written":
             self._written[row.target] = self.clock()
@@ -134,7 +161,7 @@ class Scaler:
             },
         )  # fmt: skip
         if not outcome.is_open:
-            self.store.settle(epoch, row, state, outcome.reason)
+            self.store.settle(epoch, row, state, outcome.reason, outcome.asked_seconds)
 
 
 def _settled_state(outcome: WriteOutcome) -> ScaleState:
@@ -145,4 +172,5 @@ def _settled_state(outcome: WriteOutcome) -> ScaleState:
 
 def _open_write(row: ScaleRow) -> OpenWrite:
     """Returns a write by what was recorded of it before it was sent."""
-    return OpenWrite(WorkloadName(*row.target), row.object_generation, row.resource_version, row.wanted or 0)
+    assert row.wanted is not None, f"{row.target} is being written without a number"
+    return OpenWrite(WorkloadName(*row.target), row.object_generation, row.resource_version, row.wanted)

@@ -69,6 +69,14 @@ def show(plan: Mapping[str, Any]) -> None:
 
 def _cells(row: Mapping[str, Any]) -> Sequence[str]:
     name = "/".join((row["namespace"], row["kind"], row["name"]))
-    why = shortened(row["hold"] or row["outcome"] or row["why"], LONGEST_WHY)
+    why = shortened(_explain(row), LONGEST_WHY)
     counts = number(row["replicas"]), number(row["wanted"])
     return (name, row["service"], row["mode"], *counts, row["state"], why)
+
+
+def _explain(row: Mapping[str, Any]) -> str:
+    """Returns why a row is as it is; what was refused has when it is tried again first."""
+    why: str = row["hold"] or row["outcome"] or row["why"]
+    if row["state"] != "refused":
+        return why
+    return f"tried {number(row['tries'])} times, again at {row['retryAt'][11:19]} UTC: {why}"

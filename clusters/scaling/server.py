@@ -5,7 +5,7 @@ A request that was refused has done nothing. One whose answer is lost may have b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -58,9 +58,8 @@ class ScaleAnswer:
 class ScaleServer:
     """A connection to one API server, as the user of a kubeconfig or the service account of a pod."""
 
-    def __init__(self, client: httpx2.Client, pause: Callable[[float], None]) -> None:
+    def __init__(self, client: httpx2.Client) -> None:
         self._client = client
-        self.pause = pause
 
     def read(self, name: WorkloadName) -> ScaleAnswer:
         return self._ask("GET", _path(name))
@@ -103,13 +102,11 @@ class ScaleServer:
 
 
 @contextmanager
-def open_server(
-    config: SingleConfig, pause: Callable[[float], None], answer_seconds: float = ANSWER_SECONDS
-) -> Iterator[ScaleServer]:
-    """Opens a connection that waits so long for each answer."""
+def open_server(config: SingleConfig, answer_seconds: float = ANSWER_SECONDS) -> Iterator[ScaleServer]:
+    """Opens a connection that waits so long for each answer; several threads may use it."""
     with connect(config) as client:
         client.timeout = httpx2.Timeout(answer_seconds)
-        yield ScaleServer(client, pause)
+        yield ScaleServer(client)
 
 
 def _resource(kind: str) -> KubeResource:

@@ -16,7 +16,7 @@ Why no older plan is written over a newer one, with rights to `scale` alone and 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Literal, TypeAlias
 
@@ -30,15 +30,12 @@ from clusters.scaling.server import AnswerLost, NotSent, ScaleAnswer, ScaleServe
 from clusters.scaling.sightings import Sighting, generation_of, uid_of
 from clusters.scaling.steps import bound_replicas
 
-ATTEMPTS = 4
-FIRST_PAUSE_SECONDS = 1.0
-LONGEST_PAUSE_SECONDS = 30.0  # whatever the server asks for
+ATTEMPTS = 4  # of a write to a workload that changes meanwhile, though nothing that matters
 CHANGED = (409, 410)  # statuses of a workload that has changed since it was read
-PASSING = (*CHANGED, 429)
 AGES_AGO = datetime.min.replace(tzinfo=UTC)
 AGAIN = "decided again next time"
 
-WriteState: TypeAlias = Literal["written", "not written", "unknown"]
+WriteState: TypeAlias = Literal["written", "not written", "unknown", "untried"]
 MayWrite: TypeAlias = Callable[[str], bool]
 
 
@@ -47,13 +44,15 @@ class WriteOutcome:
     """What became of a write: its state, and a sentence that says why if it is not written.
 
     Written means that what was wanted is there, by us. After a lost answer it may be a newer plan that wrote the same.
+    Untried means that it may not be sent now.
     """
 
     state: WriteState
     reason: str = ""
     version: str = ""  # the resourceVersion at which it was last tried
     is_open: bool = False  # it may yet be done: `settle_write` asks again
-    is_refused: bool = False  # by the server, for a reason that stays until somebody changes something
+    is_refused: bool = False  # or not answered, and not done: the same can be tried again later
+    asked_seconds: float = 0.0  # how long the server wants to be left alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +77,10 @@ class _Reading:
 class _Unread(Exception):
     """A workload, or whatever says who owns it, could not be read; the message says why."""
 
+    def __init__(self, reason: str, asked_seconds: float = 0.0) -> None:
+        super().__init__(reason)
+        self.asked_seconds = asked_seconds
+
 
 class _Gone(_Unread):
     """There is no such workload any more."""
@@ -89,63 +92,59 @@ def write_replicas(cluster: ScaleServer, wanted: WantedReplicas, may_write: MayW
 
 
 class _Write:
-    """One write, tried a few times: before each, the workload is read and judged again."""
+    """One write. The workload is read and judged before each try, and read again where the server says it changed."""
 
     def __init__(self, cluster: ScaleServer, wanted: WantedReplicas, may_write: MayWrite) -> None:
         self._cluster, self._wanted, self._may_write = cluster, wanted, may_write
         self._version = self._reason = ""  # of the last try
-        self._open: OpenWrite | None = None  # a try whose answer was lost
 
     def run(self) -> WriteOutcome:
-        for attempt in range(ATTEMPTS):
-            outcome = self._try(min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2**attempt))
+        for _ in range(ATTEMPTS):
+            outcome = self._try()
             if outcome is not None:
-                break
-        else:
-            outcome = WriteOutcome("not written", f"{self._reason}, {ATTEMPTS} times; {AGAIN}", self._version)
-        if outcome.state != "written" and self._open:
-            return settle_write(self._cluster, self._open)
-        return outcome
+                return outcome
+        return WriteOutcome("not written", f"{self._reason}, {ATTEMPTS} times", self._version, is_refused=True)
 
-    def _try(self, pause_seconds: float) -> WriteOutcome | None:
+    def _try(self) -> WriteOutcome | None:
+        """Returns what became of it; None if it has changed, and is to be read again."""
         try:
             reading = _read(self._cluster, self._wanted.adopted.name)
+        except _Gone as gone:
+            return WriteOutcome("not written", str(gone))
         except _Unread as unread:
-            return WriteOutcome("not written", str(unread))
-        if self._open:
-            landed = _compare(reading, self._open)
-            if landed is not None or reading.version != self._open.version:
-                self._open = None  # it can no longer be done
-            if landed is not None:
-                return landed
+            return WriteOutcome("not written", str(unread), is_refused=True, asked_seconds=unread.asked_seconds)
         self._version = reading.version
         hold = _hold(reading, self._wanted)
-        if not hold and not self._may_write(reading.version):
-            hold = "another planner leads, or a newer plan has come"
-        return WriteOutcome("not written", hold, reading.version) if hold else self._send(reading, pause_seconds)
+        if hold:
+            return WriteOutcome("not written", hold, reading.version)
+        if not self._may_write(reading.version):
+            return WriteOutcome("untried", "another planner leads, or another plan has come", reading.version)
+        return self._send(reading)
 
-    def _send(self, reading: _Reading, pause_seconds: float) -> WriteOutcome | None:
-        """Returns what became of it; None if it is to be read again, and perhaps tried again."""
+    def _send(self, reading: _Reading) -> WriteOutcome | None:
         name, version = self._wanted.adopted.name, reading.version
         tried = OpenWrite(name, self._wanted.adopted.generation, version, self._wanted.replicas)
         try:
             answer = self._cluster.put_scale(name, uid_of(reading.item), version, self._wanted.replicas)
         except NotSent as failed:
-            return WriteOutcome("not written", f"the API server cannot be reached: {failed}", version)
+            return WriteOutcome("not written", f"the API server cannot be reached: {failed}", version, is_refused=True)
         except AnswerLost as lost:
-            self._open, self._reason = tried, f"the answer was lost ({lost})"
-            return None
+            return self._settle(tried, str(lost))
         if answer.status < 300:
             return WriteOutcome("written", version=version)
-        self._reason = answer.reason
-        if answer.is_refusal and answer.status not in PASSING:
-            return WriteOutcome("not written", f"the API server refused it: {answer.reason}", version, is_refused=True)
+        asked_seconds = answer.retry_seconds or 0.0
         if not answer.is_refusal:
-            self._open = tried
-        if answer.status not in CHANGED:
-            asked = pause_seconds if answer.retry_seconds is None else answer.retry_seconds
-            self._cluster.pause(min(LONGEST_PAUSE_SECONDS, asked))
-        return None
+            return self._settle(tried, answer.reason, asked_seconds)
+        if answer.status in CHANGED:
+            self._reason = answer.reason
+            return None
+        reason = f"the API server refused it: {answer.reason}"
+        return WriteOutcome("not written", reason, version, is_refused=True, asked_seconds=asked_seconds)
+
+    def _settle(self, tried: OpenWrite, cause: str, asked_seconds: float = 0.0) -> WriteOutcome:
+        outcome = settle_write(self._cluster, tried)
+        reason = f"{outcome.reason} ({cause})" if outcome.reason else ""
+        return replace(outcome, reason=reason, asked_seconds=asked_seconds)
 
 
 def settle_write(cluster: ScaleServer, tried: OpenWrite) -> WriteOutcome:
@@ -157,8 +156,8 @@ def settle_write(cluster: ScaleServer, tried: OpenWrite) -> WriteOutcome:
         if landed is None and reading.version == version:
             answer = cluster.settle_scale(name, version, replicas_of(reading.item))
             if answer.status < 300 and read_text(answer.body, "metadata", "resourceVersion") != version:
-                reason = f"its answer was lost, and it can no longer be done; {AGAIN}"
-                return WriteOutcome("not written", reason, version)
+                reason = "its answer was lost, and it can no longer be done"
+                return WriteOutcome("not written", reason, version, is_refused=True)
             reading = _read(cluster, name)  # perhaps it was done meanwhile
             landed = _compare(reading, tried)
     except _Gone:  # and no write reaches another of its name, which has another uid
@@ -169,8 +168,8 @@ def settle_write(cluster: ScaleServer, tried: OpenWrite) -> WriteOutcome:
     if landed is not None:
         return landed
     if reading.version != version:
-        return WriteOutcome("not written", f"its answer was lost, and it was not done; {AGAIN}", version)
-    return WriteOutcome("unknown", f"its answer was lost, and it may yet be done; {AGAIN}", version, is_open=True)
+        return WriteOutcome("not written", "its answer was lost, and it was not done", version, is_refused=True)
+    return WriteOutcome("unknown", "its answer was lost, and it may yet be done", version, is_open=True)
 
 
 def _read(cluster: ScaleServer, name: WorkloadName) -> _Reading:
@@ -196,7 +195,8 @@ def _ask(ask: Callable[[], ScaleAnswer], failure: str, absent: int = 0) -> Scale
     except (AnswerLost, NotSent) as failed:
         raise _Unread(f"{failure}: {failed}") from None
     if answer.status not in (200, absent):
-        raise (_Gone if answer.status == 404 else _Unread)(f"{failure}: {answer.reason}")
+        unread = _Gone if answer.status == 404 else _Unread
+        raise unread(f"{failure}: {answer.reason}", answer.retry_seconds or 0.0)
     return answer
 
 

@@ -133,7 +133,7 @@ class Scaler:
 
     @contextmanager
     def server(self, answer_seconds: float = ANSWER_SECONDS) -> Iterator[ScaleServer]:
-        with open_server(self.config, self.pauses.append, answer_seconds) as found:
+        with open_server(self.config, answer_seconds) as found:
             yield found
 
 

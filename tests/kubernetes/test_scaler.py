@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -99,13 +98,13 @@ def test_a_write_that_a_killed_scaler_left_is_settled_by_the_next_leader_before_
     assert store.begin(epoch, dead, version)
     name = WorkloadName(*target)
     uid = found["metadata"]["uid"]
-    with open_server(choose_cluster(None, str(place.server.user.kubeconfig), {}), time.sleep) as cluster:
+    with open_server(choose_cluster(None, str(place.server.user.kubeconfig), {})) as cluster:
         if is_done:
             assert cluster.put_scale(name, uid, version, 5).status == 200
         store.expire()
         scaler = place.start()
         until(lambda: place.rows()["ranker"].generation > dead.generation, lambda: f"a plan: {scaler.lines()}")
-        assert place.states(dead.generation) == {"ranker": "written" if is_done else "overtaken"}
+        assert place.states(dead.generation) == {"ranker": "written" if is_done else "refused"}
         assert place.replicas("ranker") == (5 if is_done else 3)
         assert cluster.put_scale(name, uid, version, 5).status == 409, "what is sent late is refused"
     store.database.close()
@@ -212,3 +211,36 @@ def test_without_a_known_load_or_with_faulty_bounds_no_number_is_wanted_and_what
     assert rows["own"].hold.startswith("it is scaled to none")
     assert scaler.gauge().keys() <= {"own"}
     assert [place.replicas(name) for name in rows] == [0, 2, 2]
+
+
+def test_what_the_server_refuses_stands_with_its_approval_while_others_go_on(place: ScaledPlace) -> None:
+    asked, own = adopted_deployment("asked", 2, mode="approve", min_replicas="4"), adopted_deployment("own", 2)
+    place.put(asked, own)
+    with faulty_proxy(place.server.server.admin) as proxy:
+        token = json.loads(place.server.user.kubeconfig.read_text())["users"][0]["user"]["token"]
+        proxy.choose = lambda method, path: Fault.BUSY if method == "PUT" and "/asked/" in path else None
+        scaler = place.start(proxy.kubeconfig(place.folder / "proxied.kubeconfig", token))
+        until(lambda: place.states().get("asked") == "proposed", lambda: f"a plan: {scaler.lines()}")
+        place.approve("asked")
+        until(lambda: place.rows()["asked"].tries > 1, place.rows)
+        place.annotate(own, min_replicas="3")
+        until(lambda: place.states() == {"asked": "refused", "own": "written"}, place.rows)
+        row = place.rows()["asked"]
+        assert (row.decided_by, row.outcome[:40]) == ("ines", "the API server refused it: 429 the proxy")
+        assert row.retry_at
+        proxy.choose = lambda method, path: None
+        until(lambda: place.states()["asked"] == "written", place.rows)
+        proposed = [event for event in place.events() if event.reason == "replicas_proposed"]
+        assert [event.times for event in proposed] == [1], "nobody was asked twice"
+        assert scaler.end() == 0
+
+
+def test_a_workload_whose_answers_do_not_come_holds_up_no_other(place: ScaledPlace) -> None:
+    place.put(adopted_deployment("asked", 2, min_replicas="3"), adopted_deployment("own", 2, min_replicas="3"))
+    with faulty_proxy(place.server.server.admin) as proxy:
+        token = json.loads(place.server.user.kubeconfig.read_text())["users"][0]["user"]["token"]
+        proxy.choose = lambda method, path: Fault.HANG_BEFORE if "/asked" in path else None
+        scaler = place.start(proxy.kubeconfig(place.folder / "proxied.kubeconfig", token))
+        until(lambda: place.states().get("own") == "written", lambda: f"{place.rows()} {scaler.lines()}")
+        row = place.rows()["asked"]
+        assert (row.state, row.tries) == ("approved", 0), "the other was written before this one was given up"

@@ -100,37 +100,45 @@ def free(owned: Owned) -> AdoptedWorkload:
     return owned.scaler.find()["ranker"]
 
 
-def test_a_busy_server_is_asked_again_when_it_says_and_no_more_than_four_times(
-    owned: Owned, free: AdoptedWorkload
+@pytest.mark.parametrize(("fault", "seconds"), [(Fault.BUSY, 3.0), (Fault.CONFLICT, 0.0)])
+def test_a_refusal_leaves_the_decision_as_it_is_and_says_how_long_the_server_wants_to_wait(
+    owned: Owned, free: AdoptedWorkload, fault: Fault, seconds: float
 ) -> None:
-    owned.proxy.choose = lambda method, path: Fault.BUSY if method == "PUT" else None
-    permission = Permission()
+    owned.proxy.choose = lambda method, path: fault if method == "PUT" else None
     with owned.scaler.server() as server:
-        outcome = write_replicas(server, free.bound(4), permission)
-    assert (outcome.state, outcome.reason) == (
-        "not written",
-        "429 the proxy says BUSY, 4 times; decided again next time",
-    )
-    assert owned.scaler.pauses == [3.0] * 4
-    assert len(permission.versions) == 4
-    assert owned.replicas == 3
+        outcome = write_replicas(server, free.bound(4), Permission())
+        assert (outcome.state, outcome.is_refused, outcome.asked_seconds) == ("not written", True, seconds)
+        assert f"{fault.value} the proxy says {fault.name}" in outcome.reason
+        assert owned.replicas == 3
+        owned.proxy.choose = lambda method, path: None
+        assert write_replicas(server, free.bound(4), Permission()).state == "written"
 
 
 def test_a_write_that_comes_late_is_refused_once_its_outcome_is_known(owned: Owned, free: AdoptedWorkload) -> None:
-    lost = iter([Fault.LATE])
-    owned.proxy.choose = lambda method, path: next(lost, None) if method == "PUT" else None
     with owned.scaler.server() as server:
+        owned.proxy.choose = lambda method, path: Fault.LATE if method == "PUT" else None
         outcome = write_replicas(server, free.bound(4), Permission())
-        assert (outcome.state, owned.replicas, owned.proxy.deliver_late()) == ("written", 4, [409])
+        reason = "its answer was lost, and it can no longer be done ("
+        assert (outcome.state, outcome.is_refused, outcome.reason[: len(reason)]) == ("not written", True, reason)
+        assert owned.proxy.deliver_late() == [409]
+
+        owned.proxy.choose = lambda method, path: Fault.CUT_AFTER if method == "PUT" else None
+        outcome = write_replicas(server, free.bound(4), Permission())
+        assert (outcome.state, outcome.reason, owned.replicas) == ("written", "", 4)
 
         again = owned.scaler.find()["ranker"]
-        owned.proxy.choose = lambda method, path: Fault.LATE if method == "PUT" else None
-        outcome = write_replicas(server, again.bound(8), Permission())
-        reason = "its answer was lost, and it can no longer be done; decided again next time"
-        assert (outcome.state, outcome.reason, owned.proxy.deliver_late()) == ("not written", reason, [409] * 4)
-        assert owned.replicas == 4
-
         owned.proxy.choose = lambda method, path: Fault.CUT_BEFORE if method in ("PUT", "PATCH") else None
         outcome = write_replicas(server, again.bound(8), Permission())
         assert (outcome.state, outcome.is_open, owned.replicas) == ("unknown", True, 4)
     assert owned.hold() == ""  # the managers of ours hold nobody
+
+
+def test_a_workload_that_cannot_be_read_is_tried_later_and_one_that_may_not_be_written_now_is_left(
+    owned: Owned, free: AdoptedWorkload
+) -> None:
+    with owned.scaler.server() as server:
+        owned.proxy.choose = lambda method, path: Fault.BUSY if method == "GET" else None
+        outcome = write_replicas(server, free.bound(4), Permission())
+        assert (outcome.state, outcome.is_refused, outcome.asked_seconds) == ("not written", True, 3.0)
+        owned.proxy.choose = lambda method, path: None
+        assert write_replicas(server, free.bound(4), lambda version: False).state == "untried"

@@ -32,8 +32,10 @@ class ScalerStore:
     def begin(self, epoch: int, row: ScaleRow, version: str = "7") -> bool:
         return self.database.write(lambda c: scale_plans.begin_write(c, epoch, row, version))
 
-    def settle(self, epoch: int, row: ScaleRow, state: ScaleState, outcome: str = "") -> bool | None:
-        return self.database.write(lambda c: scale_plans.settle(c, epoch, row, state, outcome))
+    def settle(
+        self, epoch: int, row: ScaleRow, state: ScaleState, outcome: str = "", asked_seconds: float = 0.0
+    ) -> bool | None:
+        return self.database.write(lambda c: scale_plans.settle(c, epoch, row, state, outcome, asked_seconds))
 
     def decide(self, row: ScaleRow, state: ScaleState) -> bool:
         return self.database.write(lambda c: scale_plans.decide(c, row, state, "ines"))

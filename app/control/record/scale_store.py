@@ -70,12 +70,12 @@ class ScaleStore:
         """Records that the row is about to be written at this version of the object; False if it must not be."""
         return self.database.write(lambda connection: scale_plans.begin_write(connection, epoch, row, version))
 
-    def settle(self, epoch: int, row: ScaleRow, state: ScaleState, outcome: str) -> None:
+    def settle(self, epoch: int, row: ScaleRow, state: ScaleState, outcome: str, asked_seconds: float = 0.0) -> None:
         """Records what became of a row; Deposed if the epoch is over: then the next leader reads the cluster."""
         outcome = clean_text(outcome)
 
         def write(connection: Connection) -> bool | None:
-            is_settled = scale_plans.settle(connection, epoch, row, state, outcome)
+            is_settled = scale_plans.settle(connection, epoch, row, state, outcome, asked_seconds)
             if is_settled:
                 message = f"{row.target}: {row.replicas} -> {row.wanted} replicas, by plan {row.generation}"
                 text = f"{message}; {outcome}" if outcome else message

@@ -79,6 +79,8 @@ SCALED: Mapping[str, Schema] = {
     "resourceVersion": nullable(TEXT),
     **dict.fromkeys(("writtenAt", "settledAt"), nullable(MOMENT)),
     "outcome": TEXT,
+    "tries": WHOLE,
+    "retryAt": nullable(MOMENT),
 }
 
 PLANS: Mapping[str, Schema] = {

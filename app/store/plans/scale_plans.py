@@ -7,9 +7,7 @@ plans leave the workload alone: no older number can follow a newer one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
-from datetime import datetime, timedelta
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -19,12 +17,15 @@ from app.store.database import clock, lease
 from app.store.database.database import statement
 from app.store.database.lease import SCALER
 from app.store.plans.scale_rows import ScaleDraft, ScalePlan, ScaleRow, ScaleState, ScaleTarget
+from app.store.plans.scale_standing import differs_from, make_row
 
-RETRY_AFTER = timedelta(minutes=5)  # a write that the cluster refused
-DECIDED_ON = (ScaleState.PROPOSED, ScaleState.APPROVED, ScaleState.REJECTED)  # for one specification
+FIRST_WAIT_SECONDS = 5.0  # after a write that was refused; twice as long after each that follows
+LONGEST_WAIT_SECONDS = 300.0
+MOST_ASKED_SECONDS = 3600.0  # of a wait that the cluster asks for
 
 _COLUMNS = """generation, namespace, kind, name, since, service, mode, replicas, wanted, why, hold, object_generation,
-        uid, state, decided_by, decided_at, resource_version, written_at, settled_at, outcome"""
+        uid, state, decided_by, decided_at, resource_version, written_at, settled_at, outcome, resumes, is_blind, tries,
+        retry_at"""
 _THIS = "generation = :generation AND namespace = :namespace AND kind = :kind AND name = :name"
 INSERT_PLAN = statement(
     "insert_scale_plan",
@@ -37,13 +38,14 @@ INSERT_ROWS = statement(
     "insert_scale_decisions",
     """
     INSERT INTO scale_decision (generation, namespace, kind, name, since, service, mode, replicas, wanted, why, hold,
-        object_generation, uid, state, decided_by, decided_at, outcome, settled_at)
+        object_generation, uid, state, decided_by, decided_at, outcome, settled_at, resumes, is_blind, tries, retry_at)
     SELECT :generation, namespace, kind, name, since, service, mode, replicas, wanted, why, hold,
-        object_generation, uid, state, decided_by, decided_at, outcome, settled_at
+        object_generation, uid, state, decided_by, decided_at, outcome, settled_at, resumes, is_blind, tries, retry_at
     FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS decided (
         namespace text, kind text, name text, since bigint, service text, mode text, replicas int, wanted int, why text,
         hold text, object_generation bigint, uid text, state text, decided_by text,
-        decided_at timestamptz, outcome text, settled_at timestamptz)
+        decided_at timestamptz, outcome text, settled_at timestamptz, resumes text, is_blind boolean, tries int,
+        retry_at timestamptz)
     """,
 )
 CONFIRM = statement(
@@ -78,21 +80,24 @@ BEGIN_WRITE = statement(
     "begin_scale_write",
     f"""
     UPDATE scale_decision SET state = 'writing', resource_version = :resource_version, written_at = moment()
-    WHERE {_THIS} AND state IN ('approved', 'writing') AND generation = (SELECT max(generation) FROM scale_plan)
+    WHERE {_THIS} AND (state = 'writing' OR state IN ('approved', 'refused') AND coalesce(retry_at <= moment(), true))
+        AND generation = (SELECT max(generation) FROM scale_plan)
     """,
 )
 SETTLE = statement(
     "settle_scale_write",
     f"""
-    UPDATE scale_decision SET state = :state, outcome = :outcome, settled_at = moment()
-    WHERE {_THIS} AND state IN ('approved', 'writing')
+    UPDATE scale_decision SET state = :state, outcome = :outcome, settled_at = moment(),
+        tries = CASE WHEN :state = 'refused' THEN tries + 1 ELSE 0 END,
+        retry_at = CASE WHEN :state = 'refused' THEN moment() + CAST(:wait AS float8) * interval '1 second' END
+    WHERE {_THIS} AND state IN ('approved', 'refused', 'writing')
     """,
 )
 DECIDE = statement(
     "decide_scale_decision",
     f"""
     UPDATE scale_decision SET state = :state, decided_by = :by, decided_at = moment()
-    WHERE {_THIS} AND (state = 'proposed' OR (state = 'approved' AND :state = 'rejected'))
+    WHERE {_THIS} AND (state = 'proposed' OR (state IN ('approved', 'refused') AND :state = 'rejected'))
     """,
 )
 FORGET = statement(
@@ -116,7 +121,7 @@ def record(connection: Connection, epoch: int, drafts: Sequence[ScaleDraft]) -> 
     if not lease.is_newest(connection, epoch, SCALER):
         return None
     newest, now = read_plan(connection), clock.moment(connection)
-    if newest and newest.epoch == epoch and not _differs(newest, drafts, find_writing(connection), now):
+    if newest and newest.epoch == epoch and not differs_from(newest, drafts, find_writing(connection)):
         connection.execute(CONFIRM, {"generation": newest.generation})
         return read_plan(connection)
     generation = lease.next_generation(connection, epoch, SCALER)
@@ -126,77 +131,11 @@ def record(connection: Connection, epoch: int, drafts: Sequence[ScaleDraft]) -> 
     newest = read_plan(connection)
     before = {row.target: row for row in newest.rows} if newest else {}
     writing = {row.target: row for row in find_writing(connection)}
-    rows = [_row(draft, before.get(draft.target), writing.get(draft.target), generation, now) for draft in drafts]
+    rows = [make_row(draft, before.get(draft.target), writing.get(draft.target), generation, now) for draft in drafts]
     connection.execute(INSERT_PLAN, {"generation": generation, "epoch": epoch})
     connection.execute(INSERT_ROWS, {"generation": generation, "rows": msgspec.json.encode(rows).decode()})
     connection.execute(OVERTAKE, {"generation": generation})
     return read_plan(connection)
-
-
-def _differs(newest: ScalePlan, drafts: Sequence[ScaleDraft], writing: Sequence[ScaleRow], now: datetime) -> bool:
-    """Returns whether anything would stand otherwise in a new plan, but for the figures in its sentences."""
-    in_doubt = {row.target: row for row in writing}
-    before = {row.target: row for row in newest.rows}
-    if before.keys() != {draft.target for draft in drafts}:
-        return True
-    for draft in drafts:
-        row, doubt = before[draft.target], in_doubt.get(draft.target)
-        if row.state is ScaleState.WRITING:
-            continue
-        wanted = _hold_in_doubt(draft, doubt)
-        if row.state is ScaleState.WRITTEN:
-            row = _with_written(row)
-        if not _is_same(row, wanted, now):
-            return True
-    return False
-
-
-def _with_written(row: ScaleRow) -> ScaleRow:
-    """Returns the row as the cluster stands after its write."""
-    return replace(row, replicas=row.wanted, state=ScaleState.STEADY)
-
-
-def _is_same(row: ScaleRow, draft: ScaleDraft, now: datetime) -> bool:
-    if row.state in (ScaleState.WRITTEN, ScaleState.WRITING, ScaleState.OVERTAKEN):
-        return False
-    if row.state is ScaleState.REFUSED and row.settled_at and now >= row.settled_at + RETRY_AFTER:
-        return False
-    if row.state in DECIDED_ON and row.object_generation != draft.object_generation:
-        return False  # with another specification a replica may be and cost anything else
-    kept = (row.uid, row.service, row.mode, row.replicas, row.wanted, row.hold)
-    return kept == (draft.uid, draft.service, draft.mode, draft.replicas, draft.wanted, draft.hold)
-
-
-def _hold_in_doubt(draft: ScaleDraft, doubt: ScaleRow | None) -> ScaleDraft:
-    """Returns the draft with the number of the write whose outcome is unknown: nothing else is wanted until it is."""
-    if doubt is None:
-        return draft
-    hold = f"plan {doubt.generation} writes {doubt.wanted} at resource version {doubt.resource_version}: no answer yet"
-    return replace(draft, wanted=doubt.wanted, hold=hold)
-
-
-def _row(
-    draft: ScaleDraft, before: ScaleRow | None, doubt: ScaleRow | None, generation: int, now: datetime
-) -> Mapping[str, Any]:
-    """Returns the columns of a new row. What a person said of the same decision still counts."""
-    draft = _hold_in_doubt(draft, doubt)
-    columns = {**asdict(draft), **draft.target._asdict()}
-    del columns["target"]
-    if before and _is_same(before, draft, now):
-        kept = ("since", "state", "decided_by", "decided_at", "outcome", "settled_at")
-        return {**columns, **{name: getattr(before, name) for name in kept}}
-    state = _begin_state(draft)
-    by, at = ("auto", now) if state is ScaleState.APPROVED else ("", None)
-    return {**columns, "since": generation, "state": state, "decided_by": by, "decided_at": at, "outcome": ""}
-
-
-def _begin_state(draft: ScaleDraft) -> ScaleState:
-    if draft.hold:
-        return ScaleState.HELD
-    if draft.replicas is None or draft.wanted is None or draft.wanted == draft.replicas:
-        return ScaleState.STEADY
-    modes = {"advisory": ScaleState.ADVISED, "approve": ScaleState.PROPOSED, "auto": ScaleState.APPROVED}
-    return modes[draft.mode]
 
 
 def begin_write(connection: Connection, epoch: int, row: ScaleRow, resource_version: str) -> bool:
@@ -211,11 +150,23 @@ def begin_write(connection: Connection, epoch: int, row: ScaleRow, resource_vers
     return connection.execute(BEGIN_WRITE, values).rowcount == 1
 
 
-def settle(connection: Connection, epoch: int, row: ScaleRow, state: ScaleState, outcome: str) -> bool | None:
-    """Records what became of a write; None under another epoch, whose leader settles it; False if it was rejected."""
+def settle(
+    connection: Connection, epoch: int, row: ScaleRow, state: ScaleState, outcome: str, asked_seconds: float = 0.0
+) -> bool | None:
+    """Records what became of a write; None under another epoch, whose leader settles it; False if it was rejected.
+
+    What was refused is tried again after as long as the cluster asks, and longer after each time.
+    """
     if not lease.is_newest(connection, epoch, SCALER):
         return None
-    return connection.execute(SETTLE, {**_key(row), "state": state, "outcome": outcome}).rowcount == 1
+    values = {"state": state, "outcome": outcome, "wait": find_wait_seconds(row.tries, asked_seconds)}
+    return connection.execute(SETTLE, {**_key(row), **values}).rowcount == 1
+
+
+def find_wait_seconds(tries: int, asked_seconds: float = 0.0) -> float:
+    """Returns how long nothing is tried after so many tries in a row and one more that were refused."""
+    usual = min(LONGEST_WAIT_SECONDS, FIRST_WAIT_SECONDS * 2.0 ** min(tries, 30))
+    return max(usual, min(asked_seconds, MOST_ASKED_SECONDS))
 
 
 def decide(connection: Connection, row: ScaleRow, state: ScaleState, by: str) -> bool:

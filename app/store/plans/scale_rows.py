@@ -23,7 +23,7 @@ class ScaleState(StrEnum):
     APPROVED = "approved"  # by a person, or by the mode auto
     WRITING = "writing"  # the cluster may have been asked
     WRITTEN = "written"
-    REFUSED = "refused"  # by the cluster
+    REFUSED = "refused"  # by the cluster, or not answered: the same is tried again later
     OVERTAKEN = "overtaken"  # by a newer plan, or by another's change in the cluster
 
 
@@ -56,6 +56,7 @@ class ScaleDraft:
     hold: str = ""
     object_generation: int = 0  # of the workload's metadata, when it was read
     uid: str = ""  # another has another, though its name be the same
+    is_blind: bool = False  # what it needs could not be read now, so what was decided of it stands, held
 
     def __post_init__(self) -> None:
         """Keeps of the sentences and numbers what a row can hold: one that cannot be stored would cost the plan."""
@@ -89,6 +90,10 @@ class ScaleRow:
     written_at: datetime | None
     settled_at: datetime | None
     outcome: str
+    resumes: str  # the state in which a hold has found what is held; empty: none that stands
+    is_blind: bool
+    tries: int  # that were refused in a row, of this number and those before
+    retry_at: datetime | None  # before then it is not tried
 
 
 @dataclass(frozen=True, slots=True)

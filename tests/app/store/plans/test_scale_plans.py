@@ -147,16 +147,76 @@ def test_a_written_number_is_the_replicas_that_the_next_decision_begins_from(sto
     assert states(store.record(epoch, draft(5, replicas=4))) == ["approved"], "another has taken it back"
 
 
-def test_a_refused_write_is_tried_again_after_minutes_and_one_overtaken_at_once(store: ScalerStore) -> None:
+def test_a_refused_write_stands_with_its_approval_and_is_tried_less_and_less_often(store: ScalerStore) -> None:
+    epoch = store.lead("a")
+    first = store.record(epoch, draft(5, mode="approve"))
+    assert store.decide(first.rows[0], ScaleState.APPROVED)
+    waited = []
+    for version in ("7", "7", "8"):
+        [row] = store.record(epoch, draft(5, mode="approve")).rows
+        assert (row.generation, row.decided_by) == (first.generation, "ines")
+        assert store.begin(epoch, row, version)
+        assert store.settle(epoch, row, ScaleState.REFUSED, "429 busy")
+        [row] = store.read().rows
+        assert row.retry_at and not store.begin(epoch, row), "it is not tried sooner"
+        waited.append((row.retry_at - store.now).total_seconds())
+        store.now = row.retry_at
+    assert (waited, row.tries) == ([5.0, 10.0, 20.0], 3)
+    assert store.begin(epoch, row)
+    assert store.settle(epoch, row, ScaleState.WRITTEN)
+    assert (store.read().rows[0].tries, store.read().rows[0].retry_at) == (0, None)
+
+
+def test_the_cluster_may_ask_for_a_longer_wait_and_another_number_waits_as_well(store: ScalerStore) -> None:
     epoch = store.lead("a")
     [row] = store.record(epoch, draft(5)).rows
-    store.settle(epoch, row, ScaleState.REFUSED, "403 forbidden")
-    assert states(store.record(epoch, draft(5))) == ["refused"]
-    store.now += scale_plans.RETRY_AFTER
-    [again] = store.record(epoch, draft(5)).rows
-    assert again.state == "approved"
-    store.settle(epoch, again, ScaleState.OVERTAKEN, "another changed it")
-    assert states(store.record(epoch, draft(5))) == ["approved"]
+    assert store.begin(epoch, row)
+    assert store.settle(epoch, row, ScaleState.REFUSED, "429 busy", asked_seconds=40.0)
+    [newer] = store.record(epoch, draft(6)).rows
+    assert (newer.state, newer.tries, newer.retry_at) == ("approved", 1, store.now + timedelta(seconds=40))
+    assert not store.begin(epoch, newer)
+    assert scale_plans.find_wait_seconds(99, 1e9) == scale_plans.MOST_ASKED_SECONDS
+    assert store.decide(newer, ScaleState.REJECTED)
+
+
+def test_what_is_refused_can_be_rejected_and_what_is_overtaken_is_decided_again(store: ScalerStore) -> None:
+    epoch = store.lead("a")
+    refused, overtaken = store.record(epoch, draft(5), draft(5, name="search")).rows
+    store.settle(epoch, refused, ScaleState.REFUSED, "403 forbidden")
+    store.settle(epoch, overtaken, ScaleState.OVERTAKEN, "another changed it")
+    assert store.decide(refused, ScaleState.REJECTED)
+    store.now += timedelta(minutes=6)
+    assert not store.begin(epoch, refused)
+    assert states(store.record(epoch, draft(5), draft(5, name="search"))) == ["rejected", "approved"]
+
+
+@pytest.mark.parametrize("said", [ScaleState.APPROVED, ScaleState.REJECTED, None])
+def test_a_hold_suspends_what_was_said_and_another_specification_ends_it(
+    store: ScalerStore, said: ScaleState | None
+) -> None:
+    epoch = store.lead("a")
+    [row] = store.record(epoch, draft(5, mode="approve")).rows
+    if said:
+        assert store.decide(row, said)
+    held = draft(5, mode="approve", hold="HPA shop/ranker owns it")
+    assert states(store.record(epoch, held)) == states(store.record(epoch, held)) == ["held"]
+    [again] = store.record(epoch, draft(5, mode="approve")).rows
+    assert (again.state, again.since) == (said or "proposed", row.since), "and nobody is asked again"
+    store.record(epoch, held)
+    [other] = store.record(epoch, replace(draft(5, mode="approve"), object_generation=2)).rows
+    assert (other.state, other.since, other.decided_by) == ("proposed", other.generation, "")
+
+
+def test_an_approved_write_that_was_long_in_doubt_is_not_asked_for_again(store: ScalerStore) -> None:
+    epoch = store.lead("a")
+    [row] = store.record(epoch, draft(5, mode="approve")).rows
+    assert store.decide(row, ScaleState.APPROVED)
+    assert store.begin(epoch, row)
+    doubtful = store.record(epoch, draft(5, mode="approve"), draft(9, name="search"))
+    assert states(doubtful) == ["held", "approved"]
+    assert store.settle(epoch, row, ScaleState.REFUSED, "its answer was lost, and it can no longer be done")
+    later = store.record(epoch, draft(5, mode="approve"), draft(9, name="search"))
+    assert (states(later), later.rows[0].decided_by) == (["approved", "approved"], "ines")
 
 
 def test_old_plans_go_and_the_newest_and_a_write_in_doubt_stay(store: ScalerStore) -> None:
