@@ -22,17 +22,12 @@ class MetricsReader:
         self.span = f"{seconds:.0f}s"
         self._lock = Lock()
         self._failures: dict[UnknownFigure, None] = {}
-        self._end: PrometheusFailed | None = None
+        self.end: PrometheusFailed | None = None  # why the source is gone
 
     @property
     def failures(self) -> tuple[UnknownFigure, ...]:
         """Returns a sentence for each query without an answer; in the order of names, as threads come in any order."""
         return tuple(sorted(self._failures))
-
-    @property
-    def is_over(self) -> bool:
-        """Returns whether the source is gone."""
-        return self._end is not None
 
     def read_samples(self, query: str) -> list[MetricSample]:
         """Returns each series now; PrometheusFailed if there is no answer."""
@@ -77,14 +72,14 @@ class MetricsReader:
             self._failures[figure] = None
 
     def _check(self) -> None:
-        if self._end:
-            raise self._end
+        if self.end:
+            raise self.end
 
     def _note(self, failed: PrometheusFailed) -> PrometheusFailed:
         with self._lock:
-            if failed.is_last and self._end is None:
-                self._end = failed
-        return self._end or failed
+            if failed.is_last and self.end is None:
+                self.end = failed
+        return self.end or failed
 
 
 def name_query(query: str) -> str:

@@ -10,21 +10,26 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeAlias
 
 from clusters.asking import MetricsReader
 from clusters.estate import Estate, UnknownFigure, WorkloadName
-from clusters.prometheus import MetricSample
+from clusters.prometheus import MetricSample, PrometheusFailed
 from clusters.server_metrics import ISTIO, SERVERS, MetricsOfWorkload, istio_selector, pod_pattern, pods_selector
 
 RENAMED = "exported_"
 LABELS = ("namespace", "pod")
 
+TellUnread: TypeAlias = Callable[[WorkloadName, PrometheusFailed], None]
 
-def find_servers(estate: Estate, reader: MetricsReader) -> dict[WorkloadName, MetricsOfWorkload]:
+
+def find_servers(
+    estate: Estate, reader: MetricsReader, tell: TellUnread | None = None
+) -> dict[WorkloadName, MetricsOfWorkload]:
     """Returns the series of each workload that has some; PrometheusFailed if there is no answer.
 
-    Of a workload with several kinds of counters, the kind that stands first in SERVERS counts.
+    With `tell`, a failure to ask for Istio's counters is told of the workloads that need them, and others are found. Of a workload with several kinds of counters, the kind that stands first in SERVERS counts.
     """
     names = "|".join(metrics.requests for metrics in SERVERS)
     labels = ",".join(("__name__", *LABELS, *(RENAMED + label for label in LABELS)))
@@ -32,7 +37,13 @@ def find_servers(estate: Estate, reader: MetricsReader) -> dict[WorkloadName, Me
     found = _find_own(estate, samples, "")
     missing = [each.name for each in estate.workloads if each.is_scalable and each.name not in found]
     if missing:
-        found |= _find_istio(missing, reader)
+        try:
+            found |= _find_istio(missing, reader)
+        except PrometheusFailed as failed:
+            if tell is None:
+                raise
+            for name in missing:
+                tell(name, failed)
     return {**_find_own(estate, samples, RENAMED), **found}
 
 

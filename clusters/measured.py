@@ -69,6 +69,7 @@ class MeasuredLoads:
     # by node with GPUs, the share of the step for which it stood, of those that are gone as well; empty: unknown
     standing_nodes: Mapping[str, MeasuredSeries] = field(default_factory=dict)
     current: frozenset[WorkloadName] = frozenset()  # whose newest sample is as new as a change of replicas needs
+    unread: Mapping[WorkloadName, str] = field(default_factory=dict)  # whose load was not answered for, and why
 
     def __post_init__(self) -> None:
         if self.step_seconds <= 0 or self.steps <= 0:

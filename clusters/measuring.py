@@ -11,7 +11,7 @@ from app.manifests.numbers import finite_number
 from app.manifests.prices import HIGHEST, NANO
 from clusters.asking import SUBJECT, MetricsReader
 from clusters.estate import Estate, UnknownFigure, WorkloadName
-from clusters.finding_servers import find_servers, name_renamed
+from clusters.finding_servers import TellUnread, find_servers, name_renamed
 from clusters.gpu_metrics import read_gpus, uses_of
 from clusters.gpu_use import MeasuredGpu, WorkloadUse
 from clusters.measured import USUAL_PERCENTILE, MeasuredLoads, MeasuredSeries, WorkloadSeries
@@ -25,7 +25,6 @@ WINDOW = f"{STEP_SECONDS}s"
 PEAK_WINDOW, PEAK_STEP = "2m", "1m"
 MOST_SKEW_SECONDS = 300
 MOST_AGE_SECONDS = 180  # of the newest sample of a load that counts as now
-MOST_NAMED = 3  # of queries without an answer
 MILLISECONDS = 1e-3  # in a microsecond
 ROUNDING = 1e-6  # of what Prometheus computes
 WHOLE_SHARE = 0.9  # of the steps
@@ -57,7 +56,12 @@ def measure(
         unknown.append(UnknownFigure(SUBJECT, reason, "times are counted back from its clock; set one of the two"))
     ends = _step_ends(now - now % STEP_SECONDS, seconds)  # the last step is over
     reader = MetricsReader(source, ends, now, seconds)
-    found = _read_loads(estate, reader, percentiles, _find_servers(estate, reader, unknown))
+    servers = _find_servers(estate, reader, unknown)
+
+    def tell(name: WorkloadName, failed: PrometheusFailed) -> None:
+        reader.tell(f"load of {name}", failed)
+
+    found = _read_loads(estate, reader, percentiles, servers, tell)
     unknown += _lacking(found, len(reader.ends))
     gpus, problems = _read_gpus(estate, reader)
     passing = _read_by_node(
@@ -75,24 +79,29 @@ def measure_loads(
 ) -> MeasuredLoads:
     """Returns the loads of the last `seconds` until this moment, for changes of replicas.
 
-    PrometheusFailed where any query has no answer: what could not be read is not a load of nothing. Who wrote only
-    labels that Prometheus renamed has no load here.
+    What could not be read is not a load of nothing: the workloads whose queries have no answer are `unread`.
+    PrometheusFailed where that are all of them. Who wrote only labels that Prometheus renamed has no load here.
     """
     now = source.now()
     ends = _step_ends(now, seconds)
     reader = MetricsReader(source, ends, now, seconds)
-    trusted = {name: each for name, each in find_servers(estate, reader).items() if not each.is_renamed}
-    found = _read_loads(estate, reader, percentiles, trusted)
-    current = frozenset(
-        name
-        for name in found
-        for sample in reader.read_samples(trusted[name].sampled_at)
-        if sample.value >= now - MOST_AGE_SECONDS
-    )
-    if reader.failures:
-        raise PrometheusFailed("; ".join(f"{each.subject}: {each.reason}" for each in reader.failures[:MOST_NAMED]))
+    unread: dict[WorkloadName, PrometheusFailed] = {}
+    servers = find_servers(estate, reader, unread.__setitem__)
+    trusted = {name: each for name, each in servers.items() if not each.is_renamed}
+    found = _read_loads(estate, reader, percentiles, trusted, unread.__setitem__)
+    current = set()
+    for name in list(found):
+        try:
+            if any(sample.value >= now - MOST_AGE_SECONDS for sample in reader.read_samples(trusted[name].sampled_at)):
+                current.add(name)
+        except PrometheusFailed as failed:
+            unread[name] = failed
+            del found[name]
+    if reader.end:
+        raise reader.end
+    reasons = {name: str(failed) for name, failed in unread.items()}
     start = round(ends[0]) - STEP_SECONDS
-    return MeasuredLoads(start, STEP_SECONDS, len(ends), SUBJECT, found, current=current)
+    return MeasuredLoads(start, STEP_SECONDS, len(ends), SUBJECT, found, current=frozenset(current), unread=reasons)
 
 
 def _read_by_node(
@@ -129,8 +138,9 @@ def _read_loads(
     reader: MetricsReader,
     percentiles: Mapping[WorkloadName, float],
     servers: Mapping[WorkloadName, MetricsOfWorkload],
+    tell: TellUnread,
 ) -> dict[WorkloadName, WorkloadSeries]:
-    """Returns the load of each workload that can be scaled, as far as there are counters of it.
+    """Returns the load of each workload that can be scaled, as far as there are counters of it; tells of failures.
 
     A load is read whole or not at all: without its peaks or its lengths it would promise too much.
     """
@@ -139,7 +149,7 @@ def _read_loads(
         try:
             return _read_load(reader, servers[name], percentiles.get(name, USUAL_PERCENTILE))
         except PrometheusFailed as failed:
-            reader.tell(f"load of {name}", failed)
+            tell(name, failed)
             return None
 
     names = [each.name for each in estate.workloads if each.is_scalable and each.name in servers]
@@ -204,7 +214,7 @@ def _read_gpus(estate: Estate, reader: MetricsReader) -> tuple[tuple[MeasuredGpu
     """Returns what GPUs did. No metric counts as missing where a query had no answer, which has a sentence already."""
     before = reader.failures
     gpus, problems = read_gpus(estate, reader.find_samples, reader.span)
-    return gpus, problems if reader.failures == before and not reader.is_over else []
+    return gpus, problems if reader.failures == before and not reader.end else []
 
 
 def _read_node_prices(reader: MetricsReader, unknown: list[UnknownFigure]) -> dict[str, int]:

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 from app.store.plans.scale_rows import ScaleDraft, ScaleTarget
 from clusters.deciding import KnownLoad, StandingReplicas, decide_replicas, know_load, recent_load
 from clusters.estate import ClusterWorkload, Estate, WorkloadName
-from clusters.measured import MeasuredLoads
+from clusters.measured import MeasuredLoads, WorkloadSeries
 from clusters.measuring import MOST_AGE_SECONDS as NEWEST_SECONDS
 from clusters.objects import ClusterObjects, name_of, namespace_of
 from clusters.promises import find_promises
@@ -53,12 +53,20 @@ class ClusterLook:
         return now < self.began_at + MOST_AGE_SECONDS
 
 
-class LoadOfDays(NamedTuple):
-    """The load of days, of the workloads that were adopted then."""
+class PastLoad(NamedTuple):
+    """The load of days of one workload; None where nothing was measured."""
 
     read_at: float  # seconds of a clock that only goes forward
-    names: frozenset[WorkloadName]
-    loads: MeasuredLoads
+    percentile: float | None  # of its promise
+    series: WorkloadSeries | None
+    step_seconds: int
+
+
+class LoadsNow(NamedTuple):
+    """The load of each workload until now, and why that of others could not be read."""
+
+    known: dict[WorkloadName, KnownLoad | str]
+    unread: dict[WorkloadName, str]
 
 
 @dataclass(slots=True)
@@ -71,7 +79,7 @@ class ClusterWatch:
     days: float
     namespaces: Collection[str] = ()  # whose workloads may be adopted; none: all
     _seen: Mapping[str, Sighting] = field(default_factory=dict)
-    _history: LoadOfDays | None = None
+    _past: dict[WorkloadName, PastLoad] = field(default_factory=dict)
 
     def look(self) -> ClusterLook:
         """Decides by what the cluster and its metrics say now; LookFailed where one of them does not answer."""
@@ -95,38 +103,54 @@ class ClusterWatch:
 
     def _read_loads(
         self, estate: Estate, adopted: Sequence[AdoptedWorkload], server_time: datetime | None, began_at: float
-    ) -> dict[WorkloadName, KnownLoad | str]:
+    ) -> LoadsNow:
         """Returns the load of each workload until now, with the rates that its replicas have shown in days."""
-        names = frozenset(each.name for each in adopted)
         promises = {each.name: each.promise.latency for each in adopted if each.promise and each.promise.latency}
         percentiles = {name: promise.percentile for name, promise in promises.items()}
-        watched = replace(estate, workloads=tuple(each for each in estate.workloads if each.name in names))
+        watched = _choose(estate, {each.name for each in adopted})
         if not watched.workloads:
-            return {}
-        history = self._history
-        if history is None or not names <= history.names or self.clock() >= history.read_at + HISTORY_SECONDS:
-            history = LoadOfDays(self.clock(), names, self.measure(watched, self.days * 86_400, percentiles))
-            self._history = history
+            return LoadsNow({}, {})
+        unread = self._read_past(watched, percentiles)
         asked_at = self.clock()
         recent = self.measure(watched, RECENT_SECONDS, percentiles)
         if server_time:
             _check_clock(recent, server_time.timestamp() + asked_at - began_at)
-        found: dict[WorkloadName, KnownLoad | str] = {}
-        for name in names:
-            past, present = history.loads.workloads.get(name), recent.workloads.get(name)
-            if past is None or present is None:
-                found[name] = "no load was measured"
+        unread |= recent.unread
+        known: dict[WorkloadName, KnownLoad | str] = {}
+        for name in {each.name for each in adopted} - unread.keys():
+            past = self._past.get(name)
+            series, present = past.series if past else None, recent.workloads.get(name)
+            if past is None or series is None or present is None:
+                known[name] = "no load was measured"
                 continue
             if name not in recent.current:
-                found[name] = f"its counters have no sample of the last {NEWEST_SECONDS // 60} minutes"
+                known[name] = f"its counters have no sample of the last {NEWEST_SECONDS // 60} minutes"
                 continue
-            promise = promises.get(name) or find_promise(past)
-            load = know_load(past, promise, history.loads.step_seconds)
+            promise = promises.get(name) or find_promise(series)
+            load = know_load(series, promise, past.step_seconds)
             if isinstance(load, KnownLoad) and promise:
                 steps, kept = len(present.rates_per_second), find_kept_steps(present, promise)
                 load = recent_load(present, steps, recent.step_seconds, load.shown, load.most_ready, kept[-1])
-            found[name] = load
-        return found
+            known[name] = load
+        return LoadsNow(known, unread)
+
+    def _read_past(self, watched: Estate, percentiles: Percentiles) -> dict[WorkloadName, str]:
+        """Reads the days of workloads whose days are old or new to us; returns why some could not be read."""
+        now, names = self.clock(), {each.name for each in watched.workloads}
+        self._past = {
+            name: past
+            for name, past in self._past.items()
+            if name in names and now < past.read_at + HISTORY_SECONDS and past.percentile == percentiles.get(name)
+        }
+        missing = _choose(watched, names - self._past.keys())
+        if not missing.workloads:
+            return {}
+        loads = self.measure(missing, self.days * 86_400, percentiles)
+        for each in missing.workloads:
+            if each.name not in loads.unread:
+                series = loads.workloads.get(each.name)
+                self._past[each.name] = PastLoad(now, percentiles.get(each.name), series, loads.step_seconds)
+        return dict(loads.unread)
 
     def _find_ages(self, objects: ClusterObjects) -> dict[WorkloadName, float]:
         """Returns for how many seconds each workload is known to be as it is."""
@@ -140,6 +164,10 @@ class ClusterWatch:
         }
 
 
+def _choose(estate: Estate, names: Collection[WorkloadName]) -> Estate:
+    return replace(estate, workloads=tuple(each for each in estate.workloads if each.name in names))
+
+
 def _check_clock(recent: MeasuredLoads, expected: float) -> None:
     """Checks that what Prometheus takes for now is now; LookFailed if not, since the load is of another time then."""
     ahead = recent.start + recent.steps * recent.step_seconds - expected
@@ -150,9 +178,11 @@ def _check_clock(recent: MeasuredLoads, expected: float) -> None:
 
 def _draft(
     adopted: AdoptedWorkload, workload: ClusterWorkload | None, estate: Estate,
-    loads: Mapping[WorkloadName, KnownLoad | str], ages: Mapping[WorkloadName, float],
+    loads: LoadsNow, ages: Mapping[WorkloadName, float],
 ) -> ScaleDraft:  # fmt: skip
     """Returns how many replicas a workload should have, as a row of a plan."""
+    unread = loads.unread.get(adopted.name, "")
+    blind = f"its load could not be read: {unread}" if unread else ""
     target, wanted, why = ScaleTarget(*adopted.name), None, "nothing is known of what it serves"
     if not adopted.is_understood:
         why = "its annotations have faults, so nobody knows between which bounds it may be"
@@ -163,7 +193,7 @@ def _draft(
         if not isinstance(bounds, str) and bounds.most is None and adopted.bounds.most is not None:
             bounds = replace(bounds, most=max(bounds.least, adopted.bounds.most), most_reason=MOST)
         standing = StandingReplicas(adopted.replicas, workload.ready, ages.get(adopted.name, 0.0))
-        decision = decide_replicas(loads.get(adopted.name, "no load was measured"), bounds, standing)
+        decision = decide_replicas(blind or loads.known.get(adopted.name, "no load was measured"), bounds, standing)
         why = decision.reason
         if decision.expected_per_second is not None:  # else nothing is known that could change the number
             wanted = adopted.bound(decision.replicas).replicas
@@ -176,7 +206,8 @@ def _draft(
         adopted.replicas,
         wanted,
         why,
-        adopted.hold,
+        adopted.hold or blind,
         adopted.generation,
         adopted.uid,
+        is_blind=bool(blind),
     )

@@ -24,6 +24,9 @@ LOOKS_FAILED = Counter(
     "gpuwright_scale_looks_failed", "Times that nothing was decided, by what did not answer.", ["what"],
     registry=REGISTRY,
 )  # fmt: skip
+LOADS_UNREAD = Counter(
+    "gpuwright_scale_loads_unread", "Loads of workloads that could not be read, each at each look.", registry=REGISTRY
+)
 for _outcome in (*(ScaleState.WRITTEN, ScaleState.REFUSED, ScaleState.OVERTAKEN), "in doubt"):
     WRITES.labels(str(_outcome))
 for _what in ("cluster", "prometheus", "database"):
@@ -51,7 +54,7 @@ class DesiredReplicas(Collector):
             plan = None
         if plan and plan.read_at - plan.confirmed_at <= DECIDED_WITHIN:
             for row in plan.rows:
-                if row.wanted is not None:
+                if row.wanted is not None and not row.is_blind:
                     family.add_metric((*row.target, row.service), row.wanted)
         yield family
 

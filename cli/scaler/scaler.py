@@ -14,7 +14,7 @@ from app.control.record.scale_store import ScaleStore
 from app.store.plans.scale_plans import find_wait_seconds
 from app.store.plans.scale_rows import ScalePlan, ScaleRow, ScaleState, ScaleTarget
 from cli.scaler.looking import ClusterLook, ClusterWatch, LookFailed
-from cli.scaler.measures import LOOKS_FAILED, WRITES
+from cli.scaler.measures import LOADS_UNREAD, LOOKS_FAILED, WRITES
 from clusters.estate import WorkloadName
 from clusters.scaling.adoption import WantedReplicas
 from clusters.scaling.server import ScaleServer
@@ -95,6 +95,7 @@ class Scaler:
         if self._away:
             log.info(f"{self._away}_back")
         self._away = ""
+        LOADS_UNREAD.inc(sum(draft.is_blind for draft in look.drafts))
         return look
 
     def _carry_out(self, epoch: int, plan: ScalePlan, look: ClusterLook) -> None:

@@ -284,6 +284,15 @@ def test_a_query_that_fails_is_no_load_of_nothing(estate: Estate, measured: tupl
             measure_loads(estate, SourceThatEnds(measured[1], answers), HOUR, {})
 
 
+@pytest.mark.parametrize(("text", "missing"), [("ranker-", {RANKER}), ("istio_requests_total", {WEB, LLAMA, OCR})])
+def test_a_query_without_an_answer_costs_only_the_workloads_that_need_it_their_load(
+    estate: Estate, measured: tuple[PrometheusReading, str], text: str, missing: set[WorkloadName]
+) -> None:
+    found = measure_loads(estate, SourceThatRefuses(measured[1], text), HOUR, {})
+    assert found.unread == dict.fromkeys(missing, "it answered 503 busy")
+    assert set(found.workloads) == found.current == {RANKER, SCORER, TAGGER, WEB} - missing
+
+
 def test_samples_of_minutes_ago_are_not_the_load_of_now(estate: Estate, tmp_path: Path) -> None:
     now = time.time()
 
@@ -393,6 +402,26 @@ def test_of_a_prometheus_that_ends_in_the_middle_what_was_read_whole_stands(
         ]
         assert found.loads.passing_gpus in ({}, whole.loads.passing_gpus)
         assert "no metrics of dcgm-exporter" not in sentences(found)
+
+
+class SourceThatRefuses(SourceThatEnds):
+    """Answers as a real Prometheus, but refuses each query that has a text."""
+
+    def __init__(self, url: str, text: str) -> None:
+        super().__init__(url, 999)
+        self._text = text
+
+    def _refuse(self, query: str) -> None:
+        if self._text in query:
+            raise PrometheusFailed("it answered 503 busy")
+
+    def at(self, query: str, moment: float) -> list[MetricSample]:
+        self._refuse(query)
+        return super().at(query, moment)
+
+    def over(self, query: str, ends: Sequence[float], label: str = "") -> dict[str, dict[float, float]]:
+        self._refuse(query)
+        return super().over(query, ends, label)
 
 
 class SourceBelowZero(SourceThatEnds):

@@ -237,3 +237,17 @@ def test_old_plans_go_and_the_newest_and_a_write_in_doubt_stay(store: ScalerStor
         if store.database.read(lambda c, g=generation: scale_plans.read_plan(c, g))  # type: ignore[misc]
     ]
     assert kept == made[-2:]
+
+
+def test_while_nothing_can_be_read_a_decision_stands_and_is_not_written(store: ScalerStore) -> None:
+    epoch = store.lead("a")
+    [row] = store.record(epoch, draft(5, mode="approve")).rows
+    assert store.decide(row, ScaleState.APPROVED)
+    blind = replace(draft(None, mode="approve", hold="its load could not be read: 503"), is_blind=True)
+    held = store.record(epoch, blind)
+    assert (states(held), held.rows[0].wanted, held.rows[0].is_blind) == (["held"], 5, True)
+    other = replace(blind, hold="its load could not be read: 502")
+    assert store.record(epoch, other).generation == held.generation
+    assert not store.begin(epoch, held.rows[0])
+    [again] = store.record(epoch, draft(5, mode="approve")).rows
+    assert (again.state, again.decided_by, again.since) == ("approved", "ines", row.since)
