@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import socket
-import socketserver
 import ssl
-import threading
-import time
 from collections.abc import Mapping
-from contextlib import suppress
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -22,10 +16,12 @@ from agents.gateway.desired import Malformed, Stale
 from agents.gateway.prometheus import metrics
 from agents.gateway.sidecar import Sidecar, Troubles
 from agents.gateway.wire import DeclaredRoutes, GatewayRefusal, SourceName
+from agents.host.wire import listen
+from agents.http.messages import BadRequest, HttpRequest
+from agents.http.threads import HttpAnswer, ServerLimits, ThreadServer
 
-MOST_BODY_BYTES = 4 << 20
-MOST_CONNECTIONS = 64
-REQUEST_SECONDS = 15.0
+LIMITS = ServerLimits(connections=64, seconds=15.0, body_bytes=4 << 20)
+BACKLOG = 64
 
 _declared = msgspec.json.Decoder(DeclaredRoutes)
 
@@ -39,46 +35,59 @@ class _Refused(Exception):
         self.refusal = GatewayRefusal(reason, message, sequence)
 
 
-class SidecarHandler(BaseHTTPRequestHandler):
-    """Answers the requests of one connection."""
+def serve(
+    sidecar: Sidecar, address: str, callers: Mapping[str, Caller] | None = None, tls: ssl.SSLContext | None = None
+) -> ThreadServer:
+    """Listens at a path or HOST:PORT; over TCP callers need a token."""
+    if address.startswith("/"):
+        listener = listen(Path(address), BACKLOG)
+    else:
+        host, _, port = address.rpartition(":")
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listener = socket.create_server((host.strip("[]"), int(port)), family=family, backlog=BACKLOG)
+    return ThreadServer(listener, SidecarApi(sidecar, callers).answer, _refuse, LIMITS, tls)
 
-    protocol_version = "HTTP/1.1"
-    server_version = "gpuwright-gateway"
-    sys_version = ""
-    timeout = REQUEST_SECONDS
-    wbufsize = -1  # an answer in one piece
-    server: SidecarServer
 
-    def do_PUT(self) -> None:
-        self._answer()
+def _refuse(bad: BadRequest) -> HttpAnswer:
+    reason = "too_large" if bad.status == 413 else "malformed"
+    return HttpAnswer(bad.status, msgspec.json.encode(GatewayRefusal(reason, bad.why)))
 
-    def do_GET(self) -> None:
-        self._answer()
 
-    def _answer(self) -> None:
+class SidecarApi:
+    """Answers requests for one sidecar."""
+
+    def __init__(self, sidecar: Sidecar, callers: Mapping[str, Caller] | None) -> None:
+        self._sidecar = sidecar
+        self._callers = callers
+
+    def answer(self, request: HttpRequest) -> HttpAnswer:
         try:
-            result = self._result()
+            result = self._result(request)
         except _Refused as refused:
-            self._send(refused.status, msgspec.json.encode(refused.refusal))
-            return
+            more = "Retry-After: 1\r\n" if refused.status == 503 else ""
+            # Without a length, what follows the header may be a body and not a request.
+            return HttpAnswer(
+                refused.status, msgspec.json.encode(refused.refusal), more=more, close=refused.status == 411
+            )
         if isinstance(result, str):
-            self._send(200, result.encode(), "text/plain; version=0.0.4; charset=utf-8")
-        else:
-            self._send(200, msgspec.json.encode(result))
+            return HttpAnswer(200, result.encode(), "text/plain; version=0.0.4; charset=utf-8")
+        return HttpAnswer(200, msgspec.json.encode(result))
 
-    def _result(self) -> Any:
-        parts = urlsplit(self.path)
-        if (self.command, parts.path) == ("GET", "/healthz"):
-            return self._health()
-        caller = self._caller()
+    def _result(self, request: HttpRequest) -> Any:
+        parts = urlsplit(request.path)
+        if request.method not in ("GET", "PUT"):
+            raise _Refused(405, "unknown", "only GET and PUT are allowed")
+        if (request.method, parts.path) == ("GET", "/healthz"):
+            return self._health(request)
+        caller = self._caller(request)
         words = [unquote(word) for word in parts.path.split("/")[1:]]
-        if self.command == "PUT" and words[:2] == ["v1", "routes"] and len(words) == 3:
-            return self._put(words[2], caller)
+        if request.method == "PUT" and words[:2] == ["v1", "routes"] and len(words) == 3:
+            return self._put(words[2], request, caller)
         source = parse_qs(parts.query).get("source", [""])[0]
         if parts.path != "/metrics" and not caller.speaks_for(source):
             raise _Refused(403, "forbidden", f"this token may only read ?source={caller.source}")
-        sidecar = self.server.sidecar
-        match self.command, parts.path:
+        sidecar = self._sidecar
+        match request.method, parts.path:
             case "GET", "/v1/routes":
                 found = {name: sidecar.in_force(name) for name in ([source] if source else sidecar.sources())}
                 return {name: routes for name, routes in found.items() if routes is not None}
@@ -90,43 +99,45 @@ class SidecarHandler(BaseHTTPRequestHandler):
                 return metrics(sidecar)
         raise _Refused(404, "unknown", "known are /v1/routes, /v1/routes/SOURCE, /v1/counters, /metrics, /healthz")
 
-    def _health(self) -> Any:
-        condition = self.server.sidecar.condition()
+    def _health(self, request: HttpRequest) -> Any:
+        condition = self._sidecar.condition()
         if not condition.in_force:
             hidden = "HAProxy does not have everything in force; the log of the sidecar says why"
-            raise _Refused(503, "not_in_force", condition.trouble if self._may_read_all() else hidden)
+            raise _Refused(503, "not_in_force", condition.trouble if self._may_read_all(request) else hidden)
         return {"inForce": True, "haproxyProcesses": condition.workers}
 
-    def _may_read_all(self) -> bool:
+    def _may_read_all(self, request: HttpRequest) -> bool:
         """Returns whether the caller may read what belongs to other sources; a missing token is no error here."""
         try:
-            return self._caller().speaks_for(ANY)
+            return self._caller(request).speaks_for(ANY)
         except _Refused:
             return False
 
-    def _caller(self) -> Caller:
+    def _caller(self, request: HttpRequest) -> Caller:
         """Returns the caller, or refuses a missing or unknown token."""
-        if self.server.callers is None:
+        if self._callers is None:
             return Caller(ANY)
-        caller = find_caller(self.server.callers, self.headers.get("Authorization", "").removeprefix("Bearer ").strip())
+        token = request.headers.get(b"authorization", b"").decode("latin-1").removeprefix("Bearer ").strip()
+        caller = find_caller(self._callers, token)
         if caller is None:
             raise _Refused(401, "unauthorized", "this needs a known bearer token")
         return caller
 
-    def _put(self, source: str, caller: Caller) -> Any:
+    def _put(self, source: str, request: HttpRequest, caller: Caller) -> Any:
         try:
             msgspec.convert({"source": source}, SourceName)
         except msgspec.ValidationError as error:
             raise _Refused(422, "malformed", str(error)) from error
-        body = self._body()
+        if b"content-length" not in request.headers:
+            raise _Refused(411, "malformed", "the header Content-Length is missing")
         if not caller.speaks_for(source):
             raise _Refused(403, "forbidden", f"this token may not declare routes of source {source}")
         try:
-            declared = _declared.decode(body)
+            declared = _declared.decode(request.body)
             objection = caller.objection(declared)
             if objection:
                 raise _Refused(403, "forbidden", objection)
-            return self.server.sidecar.declare(source, declared)
+            return self._sidecar.declare(source, declared)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, Malformed) as error:
             raise _Refused(422, "malformed", f"{error or type(error).__name__}") from error
         except Stale as error:
@@ -135,110 +146,3 @@ class SidecarHandler(BaseHTTPRequestHandler):
             raise _Refused(503, "not_in_force", str(error)) from error
         except OSError as error:
             raise _Refused(503, "not_kept", f"the routes cannot be saved: {error}") from error
-
-    def _body(self) -> bytes:
-        length = self.headers.get("Content-Length", "")
-        if not (length.isascii() and length.isdigit()):
-            self.close_connection = True
-            raise _Refused(411, "malformed", "the header Content-Length is missing or invalid")
-        if len(length) > 12 or int(length) > MOST_BODY_BYTES:
-            self.close_connection = True
-            raise _Refused(413, "too_large", f"a request body has at most {MOST_BODY_BYTES} bytes")
-        body = self.rfile.read(int(length))
-        if len(body) < int(length):
-            self.close_connection = True
-            raise _Refused(400, "malformed", "the request body ended early")
-        return body
-
-    def _send(self, status: int, body: bytes, kind: str = "application/json") -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        if status == 503:
-            self.send_header("Retry-After", "1")
-        if self.close_connection:
-            self.send_header("Connection", "close")
-        self.end_headers()
-        self.wfile.write(body)
-        self.wfile.flush()
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        """Logs nothing."""
-
-
-class SidecarServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
-    """Answers until shut down. `listen` is a path or HOST:PORT; over TCP callers need a token."""
-
-    daemon_threads = True
-    block_on_close = False
-    allow_reuse_address = True
-    request_queue_size = 64
-
-    def __init__(
-        self,
-        sidecar: Sidecar,
-        listen: str,
-        callers: Mapping[str, Caller] | None = None,
-        tls: ssl.SSLContext | None = None,
-    ) -> None:
-        self.sidecar = sidecar
-        self.callers = callers
-        self._tls = tls
-        self._open: dict[socket.socket, float] = {}  # since when
-        self._lock = threading.Lock()
-        self._path = Path(listen) if listen.startswith("/") else None
-        address: Any
-        if self._path:
-            self.address_family = socket.AF_UNIX
-            self._path.unlink(missing_ok=True)
-            address = listen
-        else:
-            host, _, port = listen.rpartition(":")
-            self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
-            address = (host.strip("[]"), int(port))
-        mask = os.umask(0o177)  # no other user may connect, from the first moment
-        try:
-            super().__init__(address, SidecarHandler)
-        finally:
-            os.umask(mask)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Accepts a connection; when full, closes it, and also the oldest one if that is too slow."""
-        with self._lock:
-            full = len(self._open) >= MOST_CONNECTIONS
-            if full:
-                slowest, since = min(self._open.items(), key=lambda item: item[1])
-                if time.monotonic() - since > REQUEST_SECONDS:
-                    with suppress(OSError):
-                        slowest.shutdown(socket.SHUT_RDWR)
-            else:
-                self._open[request] = time.monotonic()
-        if full:
-            self.shutdown_request(request)
-        else:
-            super().process_request(request, client_address)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        connection = request
-        try:
-            request.settimeout(REQUEST_SECONDS)
-            if self._tls:
-                connection = self._tls.wrap_socket(request, server_side=True, do_handshake_on_connect=False)
-                with self._lock:
-                    self._open[connection] = self._open.pop(request)
-                connection.do_handshake()
-            super().process_request_thread(connection, client_address or ("local", 0))
-        except OSError:
-            self.shutdown_request(connection)
-        finally:
-            with self._lock:
-                self._open.pop(connection, None)
-                self._open.pop(request, None)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignores callers that hung up or were too slow."""
-
-    def server_close(self) -> None:
-        super().server_close()
-        if self._path:
-            self._path.unlink(missing_ok=True)

@@ -86,7 +86,7 @@ def _answers(agent: Agent, node: LocalNode, credential: Credential) -> Mapping[s
 
 
 def _serve_metrics(address: str, agent: Agent, node: LocalNode, credential: Credential) -> None:
-    from agents.host.pages import serve
+    from agents.http.pages import serve
     from agents.prometheus import render
 
     host, _, port = address.rpartition(":")

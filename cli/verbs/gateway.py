@@ -102,7 +102,7 @@ def _run(args: argparse.Namespace) -> int:
     import signal
     import threading
 
-    from agents.gateway.api import SidecarServer
+    from agents.gateway.api import serve
     from agents.gateway.callers import parse_callers
     from agents.gateway.plane import PlaneClient
     from agents.gateway.sidecar import AlreadyRunning, Sidecar
@@ -128,18 +128,18 @@ def _run(args: argparse.Namespace) -> int:
     except (OSError, ValueError, AlreadyRunning) as error:
         raise Failed(str(error)) from error
     try:
-        listening = SidecarServer(sidecar, listen, tokens, tls)
+        listening = serve(sidecar, listen, tokens, tls)
     except (OSError, ValueError) as error:
         sidecar.close()
         raise Failed(f"cannot listen on {listen}: {error}") from error
-    threading.Thread(target=listening.serve_forever, name="api", daemon=True).start()
     plane = PlaneClient(sidecar, server) if server else None
     logging.info("the gateway's sidecar listens on %s until stopped", listen)
     stopped.wait()
     if plane:
         plane.close()
-    listening.shutdown()
-    listening.server_close()
+    listening.close()
+    if local:
+        Path(listen).unlink(missing_ok=True)
     sidecar.close()
     return exits.OK
 

@@ -11,9 +11,9 @@ from agents.gateway import overload
 from agents.gateway.balances import FIRST_SLOTS
 from agents.gateway.followers import SETTLED_SECONDS
 from agents.gateway.requests import KEPT_SECONDS
+from agents.http.loop import MOST_CONNECTIONS
 from agents.keeper.failures import LONGEST_DELAY_SECONDS
 from agents.policy.health.states import HealthSettings
-from agents.programs.serve.connections import MOST_CONNECTIONS
 from app.control.decide.least_change import FEW_HANDOVERS, MOST_SHARE
 from app.control.decide.steady_jobs import RESTART_SECONDS, WORTH_SHARE
 from app.control.domain.snapshot import SILENT_SECONDS

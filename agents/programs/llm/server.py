@@ -5,18 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from _operator import _compare_digest  # what `hmac` offers, without the OpenSSL that it imports
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from agents.http.connection import HttpConnection
+from agents.http.loop import LoopServer
+from agents.http.messages import HttpRequest
 from agents.programs.llm.cost import StubCost, StubLimits
 from agents.programs.llm.figures import TokenFigures
 from agents.programs.llm.openai import CompletionRequest, RequestRefused, Wording, read_request, usage_of
 from agents.programs.llm.scheduler import Iteration, ScheduledRequest, TokenScheduler
-from agents.programs.serve.connections import OpenConnections
-from agents.programs.serve.gentle_end import GentleEnd
-from agents.programs.serve.http import HttpConnection, HttpRequest
 
 BEHIND_SECONDS = 0.05  # an iteration that ends later than planned by less does not delay the next one
 RETRY = "Retry-After: 1\r\n"
@@ -67,10 +66,10 @@ class LlmServer:
         self._loop = loop
         self._busy = busy
         self._requests = TokenScheduler(cost, settings.limits, self._preempted)
-        self._end = GentleEnd(loop, self._is_working, deaf, finished)
-        self._connections = self._end.watch(
-            OpenConnections(loop, self._handle, self._lost, settings.request_seconds, self._end.check)
+        self._http = LoopServer(
+            loop, settings.request_seconds, self._handle, self._lost, self._is_working, deaf, finished
         )
+        self.accept, self.drain = self._http.accept, self._http.drain
         self._computing = False
         self._ended_at = float("-inf")  # the planned end of the last iteration
         self._number = 0
@@ -83,9 +82,6 @@ class LlmServer:
             COMPLETIONS: {"POST": self._complete},
             CHAT: {"POST": self._complete},
         }
-
-    def accept(self) -> HttpConnection:
-        return self._connections.accept()
 
     def loaded(self) -> None:
         self.ready = True
@@ -122,9 +118,7 @@ class LlmServer:
         self._say(connection, 200, {"path": COMPLETIONS, "body": body})
 
     def _drain(self, connection: HttpConnection, request: HttpRequest) -> None:
-        expected = f"Bearer {self.settings.control_token}".encode()
-        # Takes as long for a nearly right token as for any other.
-        if self.settings.control_token and not _compare_digest(request.headers.get(b"authorization", b""), expected):
+        if not request.may_control(self.settings.control_token):
             self._refuse(connection, 401, "only the agent of this node controls this server")
             return
         self.drain()
@@ -197,7 +191,7 @@ class LlmServer:
         iteration = self._requests.next()
         if iteration is None:
             self._ended_at = float("-inf")  # the next iteration has nothing to catch up with
-            self._end.check()
+            self._http.check()
             return
         now = self._loop.time()
         begins = self._ended_at if 0 <= now - self._ended_at < BEHIND_SECONDS else now
@@ -262,11 +256,7 @@ class LlmServer:
 
     @property
     def draining(self) -> bool:
-        return self._end.began
-
-    def drain(self) -> None:
-        """Refuses new requests, lets streams end, then finishes. A second call changes nothing."""
-        self._end.begin()
+        return self._http.draining
 
     def _is_working(self) -> bool:
         return self._computing or self.open_requests > 0

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from _operator import _compare_digest  # what `hmac` offers, without the 4 MB of OpenSSL that it imports
 from binascii import b2a_base64
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from agents.http.connection import HttpConnection
+from agents.http.loop import LoopServer
+from agents.http.messages import HttpRequest
 from agents.programs.serve.backends import Answers, Backend, BadInput, RawBody
 from agents.programs.serve.batching import QueuedRequest, RequestQueue
-from agents.programs.serve.connections import OpenConnections
 from agents.programs.serve.counters import ServerCounters
-from agents.programs.serve.gentle_end import GentleEnd
-from agents.programs.serve.http import HttpConnection, HttpRequest
 
 RAW, JSON = "application/octet-stream", "application/json"
 RETRY = "Retry-After: 1\r\n"
@@ -52,10 +51,10 @@ class ModelServer:
         self._loop = loop
         self._backend = backend
         self._waiting = RequestQueue(settings.batch, settings.batch_timeout_ms / 1000)
-        self._end = GentleEnd(loop, self._is_working, deaf, finished)
-        self._connections = self._end.watch(
-            OpenConnections(loop, self._handle, self._lost, settings.request_seconds, self._end.check)
+        self._http = LoopServer(
+            loop, settings.request_seconds, self._handle, self._lost, self._is_working, deaf, finished
         )
+        self.accept = self._http.accept
         self._warming: list[HttpConnection] = []
         self._executing: list[QueuedRequest] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -71,9 +70,6 @@ class ModelServer:
 
     # Connections
 
-    def accept(self) -> HttpConnection:
-        return self._connections.accept()
-
     def _lost(self, connection: HttpConnection) -> None:
         pending = connection.waiting
         if isinstance(pending, QueuedRequest):
@@ -86,7 +82,7 @@ class ModelServer:
     def _handle(self, connection: HttpConnection, request: HttpRequest) -> None:
         path = request.path.partition("?")[0]
         methods = self._routes.get(path)
-        if CONTROL.get(path) == request.method and not self._may_control(request):
+        if CONTROL.get(path) == request.method and not request.may_control(self.settings.control_token):
             self._say(connection, 401, {"error": "only the agent of this node controls this server"})
         elif methods is None:
             self._say(connection, 404, {"error": "unknown path"})
@@ -94,11 +90,6 @@ class ModelServer:
             self._say(connection, 405, {"error": f"allowed: {', '.join(methods)}"}, f"Allow: {', '.join(methods)}\r\n")
         else:
             methods[request.method](connection, request)
-
-    def _may_control(self, request: HttpRequest) -> bool:
-        expected = f"Bearer {self.settings.control_token}".encode()
-        # Takes as long for a nearly right token as for any other.
-        return not self.settings.control_token or _compare_digest(request.headers.get(b"authorization", b""), expected)
 
     def _say(self, connection: HttpConnection, status: int, answer: Mapping[str, Any], more: str = "") -> None:
         connection.answer(status, json.dumps(answer).encode(), close=self.draining, more=more)
@@ -165,7 +156,7 @@ class ModelServer:
         gauges: dict[str, float | None] = {
             "queue": len(self._waiting),
             "open_requests": self.open_requests,
-            "connections": len(self._connections),
+            "connections": len(self._http),
             "ready": self.ready and not self.draining,
             "batch_limit": self._waiting.batch,
             "batch_most": self.settings.max_batch,
@@ -201,7 +192,7 @@ class ModelServer:
             return
         starts = self._waiting.starts_at(now)
         if starts is None:
-            self._end.check()
+            self._http.check()
         elif starts > now and not self.draining:  # while draining, no other request will fill the batch
             self._timer = self._loop.call_at(starts, self._pump)
         else:
@@ -243,12 +234,12 @@ class ModelServer:
 
     @property
     def draining(self) -> bool:
-        return self._end.began
+        return self._http.draining
 
     def drain(self) -> None:
         """Refuses new requests, answers those accepted, then finishes. A second call changes nothing."""
         if not self.draining:
-            self._end.begin()
+            self._http.drain()
             self._pump()
 
     def _is_working(self) -> bool:

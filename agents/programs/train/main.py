@@ -16,7 +16,7 @@ from pathlib import Path
 
 from agents.devices.simulated.client import SimulatedClient, attach
 from agents.devices.simulated.refusals import CudaRefusal
-from agents.host.pages import serve
+from agents.http.pages import serve
 from agents.programs.progress import VARIABLE, write_progress
 from agents.programs.train import checkpoint, pace
 

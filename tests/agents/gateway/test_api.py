@@ -8,10 +8,9 @@ import socket
 import stat
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +18,12 @@ import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from agents.gateway.api import MOST_BODY_BYTES, SidecarServer
+from agents.gateway.api import LIMITS, serve
 from agents.gateway.callers import Caller, parse_callers
 from agents.gateway.client import SidecarRoutes
 from agents.gateway.sidecar import AlreadyRunning, Sidecar, SidecarCondition
 from agents.gateway.wire import DeclaredRoutes
+from agents.http.threads import ThreadServer
 from agents.seams.routes import Route, RoutesAway
 from tests.agents.gateway.test_routes import answering
 from tests.support.forked import ROOT
@@ -46,8 +46,12 @@ class Spoken:
 @dataclass
 class Api:
     gateway: Gateway
-    port: int
+    server: ThreadServer
     folder: Path
+
+    @property
+    def port(self) -> int:
+        return self.server.port
 
     def say(self, method: str, path: str, body: bytes = b"", token: str = "all-secret", length: str = "") -> Spoken:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=patience())
@@ -75,13 +79,9 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     try:
         gateway.start_haproxy()
         sidecar = Sidecar(gateway.state, gateway.master, gateway.requests)
-        listening = SidecarServer(sidecar, "127.0.0.1:0", parse_callers(TOKENS))
-        thread = threading.Thread(target=listening.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
-        yield Api(gateway, listening.server_address[1], folder)
-        listening.shutdown()
-        listening.server_close()
-        thread.join()
+        server = serve(sidecar, "127.0.0.1:0", parse_callers(TOKENS))
+        yield Api(gateway, server, folder)
+        server.close()
         sidecar.close()
     finally:
         gateway.close()
@@ -115,9 +115,9 @@ def test_hostile_bodies_are_refused_and_change_nothing(api: Api, body: bytes) ->
 
 
 def test_a_body_that_is_too_large_or_of_no_length_is_not_read(api: Api) -> None:
-    assert api.say("PUT", "/v1/routes/node-1", length=str(MOST_BODY_BYTES + 1)).status == 413
-    assert api.say("PUT", "/v1/routes/node-1", length="9" * 5000).status == 413
-    assert api.say("PUT", "/v1/routes/node-1", length="-1").status == 411
+    assert api.say("PUT", "/v1/routes/node-1", length=str(LIMITS.body_bytes + 1)).status == 413
+    assert api.say("PUT", "/v1/routes/node-1", length="9" * 5000).status == 400
+    assert api.say("PUT", "/v1/routes/node-1", length="-1").status == 400
 
 
 @pytest.mark.parametrize("source", ["", "..", "a%2Fb", "A", "node_1", "x" * 64, "a%0Ab", "%C3%A9"])
@@ -154,7 +154,7 @@ def test_what_is_in_force_can_be_read_and_scraped(api: Api, copies: Copies) -> N
     assert len(list(text_string_to_metric_families(page))) == 16
     assert api.say("GET", "/healthz", token="").json == {"inForce": True, "haproxyProcesses": 1}
     assert api.say("GET", "/nothing").status == 404
-    assert api.say("DELETE", "/v1/routes/node-1").status == 501
+    assert api.say("DELETE", "/v1/routes/node-1").status == 405
 
 
 def test_the_trouble_of_haproxy_is_shown_to_a_token_of_everything_only(api: Api) -> None:
@@ -178,8 +178,7 @@ def test_callers_who_say_nothing_do_not_keep_others_from_being_heard(api: Api) -
 
 
 def test_callers_who_dawdle_are_hung_up_on_when_there_is_no_room(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agents.gateway.api.REQUEST_SECONDS", 0.5)
-    monkeypatch.setattr("agents.gateway.api.MOST_CONNECTIONS", 8)
+    monkeypatch.setattr(api.server, "limits", replace(LIMITS, connections=8, seconds=0.5))
     dawdling = [socket.create_connection(("127.0.0.1", api.port)) for _ in range(8)]
 
     def heard() -> bool:
@@ -199,7 +198,7 @@ def test_callers_who_dawdle_are_hung_up_on_when_there_is_no_room(api: Api, monke
 def test_a_caller_who_is_not_slow_is_not_hung_up_on_though_there_is_no_room(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agents.gateway.api.MOST_CONNECTIONS", 1)
+    monkeypatch.setattr(api.server, "limits", replace(LIMITS, connections=1))
     first = http.client.HTTPConnection("127.0.0.1", api.port, timeout=patience())
 
     def asks() -> int:

@@ -6,9 +6,9 @@ import http.client
 import json
 import logging
 import socket
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from agents.contract.fields import LATENCY_EDGES_MS
 from agents.gateway import api as answers
 from agents.gateway import receiver as lines
 from agents.gateway import sidecar as rooms
-from agents.gateway.api import SidecarServer
+from agents.gateway.api import serve
 from agents.gateway.callers import Caller, parse_callers
 from agents.gateway.client import SidecarRoutes
 from agents.gateway.configuration import LIMITS
@@ -31,6 +31,7 @@ from agents.gateway.receiver import Receiver
 from agents.gateway.requests import Tallies
 from agents.gateway.sidecar import Sidecar
 from agents.gateway.wire import DeclaredRoutes, RouteSpec, ServiceLimit
+from agents.http.threads import ThreadServer
 from agents.seams.routes import Route, RoutesAway
 from tests.support.haproxy import ANY_KEY, ANY_PATH, ANY_TABLE
 from tests.support.patience import patience, until
@@ -43,10 +44,11 @@ TOKENS = "node-1 one-secret\nnode-2 two-secret 10.0.0.0/8 shop/*\n* all-secret\n
 class Site:
     """A sidecar, what stands for HAProxy, and the API over TCP with tokens."""
 
-    def __init__(self, remote: RuntimeHaproxy, sidecar: Sidecar, port: int) -> None:
+    def __init__(self, remote: RuntimeHaproxy, sidecar: Sidecar, server: ThreadServer) -> None:
         self.remote = remote
         self.sidecar = sidecar
-        self.port = port
+        self.server = server
+        self.port = server.port
 
     def say(
         self, method: str, path: str, body: bytes = b"", token: str = "all-secret", **headers: str
@@ -85,13 +87,10 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
         Haproxy(MasterSocket(remote.path), remote.state, "127.0.0.1:1").write(Desired())
         remote.start_process()
         with closing(Sidecar(remote.state, remote.path, "127.0.0.1:0")) as sidecar:
-            server = SidecarServer(sidecar, "127.0.0.1:0", parse_callers(TOKENS))
-            thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-            thread.start()
+            server = serve(sidecar, "127.0.0.1:0", parse_callers(TOKENS))
             until(lambda: sidecar.condition().in_force, "the first look is over")
-            yield Site(remote, sidecar, server.server_address[1])
-            server.shutdown()
-            server.server_close()
+            yield Site(remote, sidecar, server)
+            server.close()
 
 
 def spec(copy: str = "a", port: int = 80, service: str = SERVICE) -> RouteSpec:
@@ -149,10 +148,11 @@ def test_a_body_has_a_length_that_is_true_and_not_too_large(site: Site) -> None:
     head = b"PUT /v1/routes/node-1 HTTP/1.1\r\nAuthorization: Bearer all-secret\r\n"
     for length, status in [
         (b"", b"411"),
-        (b"Content-Length: x\r\n", b"411"),
-        (b"Content-Length: \xb2\r\n", b"411"),
-        (b"Content-Length: %d\r\n" % (answers.MOST_BODY_BYTES + 1), b"413"),
-        (b"Content-Length: 0000000000002\r\n", b"413"),
+        (b"Content-Length: x\r\n", b"400"),
+        (b"Content-Length: \xb2\r\n", b"400"),
+        (b"Content-Length: %d\r\n" % (answers.LIMITS.body_bytes + 1), b"413"),
+        (b"Content-Length: 0000000000000000002\r\n", b"400"),
+        (b"Transfer-Encoding: chunked\r\nContent-Length: 2\r\n", b"411"),
         (b"Content-Length: 9\r\n", b"400"),
     ]:
         answer = site.raw(head + length + b"\r\n{}")
@@ -178,23 +178,20 @@ def test_who_may_read_all_reads_why_not_everything_is_in_force(site: Site) -> No
 
 
 def test_without_tokens_whoever_reaches_the_socket_speaks_for_all(site: Site, tmp_path: Path) -> None:
-    server = SidecarServer(site.sidecar, str(tmp_path / "s.sock"))
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+    server = serve(site.sidecar, str(tmp_path / "s.sock"))
     routes = SidecarRoutes(f"unix:{tmp_path}/s.sock", "node-7")
     assert routes.declare([Route("a", SERVICE, "10.0.0.1:80", 1.0, paths=ANY_PATH)]).routes[0].ready
-    server.shutdown()
-    server.server_close()
-    assert not (tmp_path / "s.sock").exists()
+    server.close()
     with pytest.raises(RoutesAway, match="does not answer"):
         routes.counters()
-    with suppress(OSError), SidecarServer(site.sidecar, "[::1]:0") as other:
-        assert other.socket.family == socket.AF_INET6
+    with suppress(OSError), closing(serve(site.sidecar, "[::1]:0")) as other:
+        assert other.listener.family == socket.AF_INET6
 
 
 def test_a_caller_without_room_is_hung_up_on_and_a_slow_one_makes_room(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answers, "MOST_CONNECTIONS", 2)
+    monkeypatch.setattr(site.server, "limits", replace(answers.LIMITS, connections=2))
 
     def connect() -> socket.socket:
         return socket.create_connection(("127.0.0.1", site.port), timeout=patience())
@@ -214,7 +211,7 @@ def test_a_caller_without_room_is_hung_up_on_and_a_slow_one_makes_room(
         with connect() as third:
             assert third.recv(1) == b""
         assert [asks(first), asks(second)] == [200, 200], "neither was slow"
-        monkeypatch.setattr(answers, "REQUEST_SECONDS", -1.0)
+        monkeypatch.setattr(site.server, "limits", replace(answers.LIMITS, connections=2, seconds=-1.0))
         with connect() as third:
             assert third.recv(1) == b"", "it makes room for the next one"
         assert first.sock.recv(1) == b"", "by hanging up on the first"

@@ -13,7 +13,7 @@ from urllib.request import urlopen
 import pytest
 
 from agents.devices.simulated.remote import Switches
-from agents.host.pages import serve
+from agents.http.pages import serve
 from agents.keeper.routing import GatewayRoutes
 from agents.node.state_folder import Credential, StateFolder
 from agents.run.opening import NoGateway

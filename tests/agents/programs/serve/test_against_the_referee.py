@@ -13,8 +13,9 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from agents.http.connection import HttpConnection
+from agents.http.messages import HttpRequest
 from agents.programs.serve.backends import Stub
-from agents.programs.serve.http import HttpConnection, HttpRequest
 from agents.programs.serve.profile import StubProfile, read_words
 from agents.programs.serve.server import ModelServer, ServerSettings
 from solvers.planning.judge.kernels import served

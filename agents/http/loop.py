@@ -1,33 +1,44 @@
-"""The open connections of a server: bounded in number, and those that miss their deadline are cut off."""
+"""A server on an event loop: connections bounded in number, cut off when they are late, and a gentle end."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 
-from agents.programs.serve.http import HttpConnection, HttpRequest
+from agents.http.connection import HttpConnection
+from agents.http.messages import HttpRequest
 
 MOST_CONNECTIONS = 512
+LINGER_SECONDS = 0.25  # a drained server stays up this long, so that late requests are answered 503 instead of cut off
+LAST_SECONDS = 1.0  # limits requests that have begun to arrive, and the reading of answers
 
 
-class OpenConnections:
-    """Accepts connections. `on_lost` follows the end of each, and `on_sweep` each look at the deadlines."""
+class LoopServer:
+    """Accepts connections until drained; then calls `deaf` once to stop listening, and `finished` when all is answered.
+
+    `on_lost` follows the end of each connection.
+    """
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
+        request_seconds: float,
         handle: Callable[[HttpConnection, HttpRequest], None],
         on_lost: Callable[[HttpConnection], None],
-        request_seconds: float,
-        on_sweep: Callable[[], None],
+        is_working: Callable[[], bool],
+        deaf: Callable[[], None],
+        finished: Callable[[], None],
     ) -> None:
+        self.draining = False
         self._loop = loop
         self._handle = handle
         self._on_lost = on_lost
-        self._on_sweep = on_sweep
+        self._is_working = is_working
+        self._deaf = deaf
+        self._finished = finished
         self._request_seconds = request_seconds
         self._sweep_seconds = min(2.0, request_seconds / 4)
-        self._sweeping = False
+        self._sweeping = self._lingered = self._closing = self._ended = False
         self._open: set[HttpConnection] = set()
 
     def __len__(self) -> int:
@@ -43,12 +54,31 @@ class OpenConnections:
             self._loop.call_later(self._sweep_seconds, self._sweep)
         return connection
 
-    def close_idle(self) -> None:
+    def drain(self) -> None:
+        """Begins the end: late requests are refused for a moment, accepted ones are answered. Again changes nothing."""
+        if not self.draining:
+            self.draining = True
+            self._loop.call_later(LINGER_SECONDS, self._linger_over)
+
+    def check(self) -> None:
+        """Goes on to the next step of the end if nothing is left to answer; partial requests are refused or cut off."""
+        if not self._lingered or self._ended or self._is_working():
+            return
+        if not self._closing:
+            self._closing = True
+            self._deaf()
+            self._loop.call_later(LAST_SECONDS, self._abort)
         for connection in list(self._open):
             connection.close_if_idle()
+        if not self._open:
+            self._ended = True
+            self._finished()
 
-    def abort(self) -> None:
-        """Cuts off the rest, whose time is up."""
+    def _linger_over(self) -> None:
+        self._lingered = True
+        self.check()
+
+    def _abort(self) -> None:
         for connection in list(self._open):
             connection.abort()
 
@@ -68,7 +98,7 @@ class OpenConnections:
         self._sweeping = bool(self._open)
         if self._sweeping:
             self._loop.call_later(self._sweep_seconds, self._sweep)
-        self._on_sweep()
+        self.check()
 
     def _lost(self, connection: HttpConnection) -> None:
         self._open.discard(connection)
