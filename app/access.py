@@ -132,7 +132,7 @@ _OPERATE: Grants = {
     **{(kind, AccessVerb.WRITE): Reach.ALL for kind in _KINDS if kind is not Kind.TENANT},
     (Noun.CAMPAIGN, AccessVerb.WRITE): Reach.ALL,
     (Noun.PLAN, AccessVerb.WRITE): Reach.ALL,  # approve, reject, pause, resume, abort, rollback
-    (Noun.SCALE, AccessVerb.WRITE): Reach.ALL,  # approve, reject
+    (Noun.SCALE, AccessVerb.WRITE): Reach.ALL,  # approve, reject, pause, resume
     (Noun.WHAT_IF, AccessVerb.WRITE): Reach.ALL,  # it changes nothing, and keeps a core busy
     (Noun.CORDON, AccessVerb.WRITE): Reach.ALL,
 }

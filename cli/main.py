@@ -68,7 +68,9 @@ VERBS = (
         "solvers",
     ),
     CommandVerb("plan", "cli.verbs.plan", "Plan", "decisions: history, diff, show; approve, reject, pause, roll back"),
-    CommandVerb("scale", "cli.verbs.scale", "Plan", "replicas of workloads in Kubernetes: show, approve, reject"),
+    CommandVerb(
+        "scale", "cli.verbs.scale", "Plan", "replicas of workloads in Kubernetes: show, approve, reject, pause"
+    ),
     CommandVerb("what-if", "cli.verbs.whatif", "Plan", "what a change would cost and move, without making it"),
     CommandVerb(
         "assess", "cli.verbs.assess", "Look", "what a Kubernetes cluster's GPUs cost, by reading alone", "kubernetes"

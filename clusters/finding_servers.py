@@ -29,7 +29,8 @@ def find_servers(
 ) -> dict[WorkloadName, MetricsOfWorkload]:
     """Returns the series of each workload that has some; PrometheusFailed if there is no answer.
 
-    With `tell`, a failure to ask for Istio's counters is told of the workloads that need them, and others are found. Of a workload with several kinds of counters, the kind that stands first in SERVERS counts.
+    With `tell`, Istio's counters may have no answer: then it gets the workloads that need them. Of a workload with
+    several kinds of counters, the kind that stands first in SERVERS counts.
     """
     names = "|".join(metrics.requests for metrics in SERVERS)
     labels = ",".join(("__name__", *LABELS, *(RENAMED + label for label in LABELS)))

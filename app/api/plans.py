@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -13,7 +12,7 @@ from app.access import AccessVerb, Noun, Reach, require
 from app.api import plan_actions, plan_wire, requests
 from app.api.no_plan import NONE_YET, explain_no_plan
 from app.api.pages import NEWEST, Cursor, Limit, answer_page, mark_of
-from app.api.requests import JSON, By, Ctx, Who, answer, write_once
+from app.api.requests import JSON, By, Ctx, Message, Who, answer, write_once
 from app.api.solvers import with_solvers
 from app.control.answer.explain.difference import ServiceDifference, describe_difference, find_differences
 from app.problem import HttpProblem
@@ -22,7 +21,6 @@ from app.store.plans import approval_hold, plan_reads
 router = APIRouter(prefix="/api/v1/plans", tags=["plans"])
 
 Generation = Annotated[int, Path(ge=1, lt=NEWEST, description="The plan's number")]
-Message = Annotated[str, Query(max_length=500, pattern=r"^[^\x00-\x1f\x7f]*$", description="Why, for the record")]
 
 
 @router.get("", summary="Every decision, newest first")
@@ -61,7 +59,7 @@ def plan_hold(ctx: Ctx, who: Who) -> Response:
 @router.delete("/hold", summary="Resume the fleet after a rollback: plans follow the policy's mode again")
 def end_plan_hold(request: Request, who: Who, by: By, body: requests.Body) -> Response:
     require(who, Noun.PLAN, AccessVerb.WRITE)
-    _refuse_body(body)
+    requests.refuse_body(body)
     return write_once(request, body, lambda connection: answer(plan_actions.resume_fleet(connection, by)))
 
 
@@ -111,7 +109,7 @@ def _route(move: plan_actions.PlanAction) -> None:
         request: Request, who: Who, by: By, body: requests.Body, generation: Generation, message: Message = ""
     ) -> Response:
         require(who, Noun.PLAN, AccessVerb.WRITE)
-        _refuse_body(body)
+        requests.refuse_body(body)
 
         def write(connection: Connection) -> Response:
             return answer(plan_actions.move(connection, by, generation, move, message))
@@ -133,7 +131,7 @@ def rollback_plan(
 ) -> Response:  # fmt: skip
     """The leader makes a new plan of it, judged on today's rates; then plans wait for approval: see the hold."""
     require(who, Noun.PLAN, AccessVerb.WRITE)
-    _refuse_body(body)
+    requests.refuse_body(body)
 
     def write(connection: Connection) -> Response:
         return answer(plan_actions.ask_rollback(connection, by, generation, to), 202)
@@ -169,11 +167,6 @@ def read_difference(connection: Connection, generation: int, against: int | None
     same = sum(1 for line in found if not (line.is_changed or line.reasons))
     costs = {} if tenant else {"cost": {"before": _cost(before), "after": _cost(after)}}
     return {"generation": generation, "against": other, "services": parts, "unchanged": same, **costs}
-
-
-def _refuse_body(body: bytes) -> None:
-    if re.fullmatch(rb"\s*(\{\s*\})?\s*", body) is None:
-        raise HttpProblem("bad-request", "this request takes no body")
 
 
 def _cost(plan: dict[str, Any]) -> dict[str, float] | None:

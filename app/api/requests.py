@@ -24,6 +24,7 @@ from app.world.write import Actor
 KEY_FORM = re.compile(r"[\x21-\x7e]{1,200}")
 JSON = "application/json"
 SALT_BYTES = 16
+Message = Annotated[str, Query(max_length=500, pattern=r"^[^\x00-\x1f\x7f]*$", description="Why, for the record")]
 TENANTLESS_FACTOR = 50  # a token without a tenant may make so many times the changes a day of a tenant
 
 
@@ -126,6 +127,12 @@ def if_match(request: Request) -> int | None:
     if match is None:
         raise HttpProblem("precondition-failed", f'If-Match must be an ETag like "42", not {given[:40]!r}')
     return int(match[1])
+
+
+def refuse_body(body: bytes) -> None:
+    """Refuses a body that says something, of a request that takes none."""
+    if re.fullmatch(rb"\s*(\{\s*\})?\s*", body) is None:
+        raise HttpProblem("bad-request", "this request takes no body")
 
 
 def expected_version(request: Request) -> int | None:

@@ -10,7 +10,7 @@ from pydantic import Field
 from app.access import AccessVerb, Noun, Reach, require
 from app.api import requests, scale_actions
 from app.api.pages import NEWEST
-from app.api.requests import By, Ctx, Who, answer, write_once
+from app.api.requests import By, Ctx, Message, Who, answer, refuse_body, write_once
 from app.api.tokens import Wire
 from app.problem import HttpProblem
 from app.store.plans import scale_plans
@@ -39,6 +39,20 @@ def read_scale_plan(
         detail = f"plan {generation} for replicas does not exist or is no longer kept"
         raise HttpProblem("not-found", detail if generation else scale_actions.NO_PLAN)
     return answer(scale_actions.plan_wire(plan, namespace=tenant))
+
+
+@router.post("/pause", summary="Pause all scalers: every workload is advisory until they are resumed")
+def pause_scalers(request: Request, who: Who, by: By, raw: requests.Body, message: Message = "") -> Response:
+    require(who, Noun.SCALE, AccessVerb.WRITE)
+    refuse_body(raw)
+    return write_once(request, raw, lambda connection: answer(scale_actions.pause(connection, by, message)))
+
+
+@router.post("/resume", summary="Resume all scalers: each workload has its own mode again")
+def resume_scalers(request: Request, who: Who, by: By, raw: requests.Body) -> Response:
+    require(who, Noun.SCALE, AccessVerb.WRITE)
+    refuse_body(raw)
+    return write_once(request, raw, lambda connection: answer(scale_actions.resume(connection, by)))
 
 
 def _route(action: scale_actions.ScaleAction) -> None:

@@ -10,8 +10,8 @@ from sqlalchemy import Connection
 from app.access import AccessVerb, Noun, require
 from app.control.domain.events import Reason, event_of
 from app.problem import HttpProblem
-from app.store.plans import scale_plans
-from app.store.plans.scale_rows import ScalePlan, ScaleRow, ScaleState
+from app.store.plans import scale_pause, scale_plans
+from app.store.plans.scale_rows import ScalePause, ScalePlan, ScaleRow, ScaleState, clean_text
 from app.store.world import audit, events
 from app.store.world.objects import rfc3339
 from app.world.write import Actor
@@ -58,6 +58,8 @@ def act(
     if newest is None or named is None:
         detail = f"plan {generation} for replicas does not exist or is no longer kept" if newest else NO_PLAN
         raise HttpProblem("not-found", detail)
+    if newest.pause and action.to is ScaleState.APPROVED:
+        raise HttpProblem("conflict", f"all scalers are paused by {newest.pause.by}; resume them, and approve then")
     known = {str(row.target): row for row in newest.rows}
     faults = [fault for name in names if (fault := _find_fault(named, newest, known.get(name), name, action))]
     if faults:
@@ -75,6 +77,41 @@ def act(
     found = scale_plans.read_plan(connection, newest.generation)
     assert found is not None
     return plan_wire(found, names)
+
+
+def pause(connection: Connection, by: Actor, message: str) -> dict[str, Any]:
+    """Puts all scalers into advisory from now on; says how many writes had begun, which may still be done."""
+    require(by.principal, Noun.SCALE, AccessVerb.WRITE)
+    message = clean_text(message)
+    if not scale_pause.begin(connection, by.principal.id, message):
+        found = scale_pause.find(connection)
+        raise HttpProblem("conflict", f"all scalers are paused already, by {found.by if found else 'another'}")
+    _note(connection, by, "pause", Reason.SCALERS_PAUSED, message)
+    return pause_wire(scale_pause.find(connection))
+
+
+def resume(connection: Connection, by: Actor) -> dict[str, Any]:
+    """Ends the pause: each workload has its own mode again, and what it wants is asked for again."""
+    require(by.principal, Noun.SCALE, AccessVerb.WRITE)
+    ended = scale_pause.lift(connection)
+    if ended is None:
+        raise HttpProblem("conflict", "no scaler is paused: there is nothing to resume")
+    _note(connection, by, "resume", Reason.SCALERS_RESUMED, f"paused by {ended.by} since {rfc3339(ended.since)}")
+    return pause_wire(None)
+
+
+def _note(connection: Connection, by: Actor, verb: str, reason: Reason, detail: str) -> None:
+    audit.record(connection, [by.entry(verb, KIND, name="all", detail=detail)])
+    text = f"by {by.principal.id}: {detail}" if detail else f"by {by.principal.id}"
+    events.record(connection, [event_of(reason, text, kind=KIND, name="all")])
+
+
+def pause_wire(found: ScalePause | None) -> dict[str, Any]:
+    """Returns whether all scalers are paused, as the API spells it."""
+    if found is None:
+        return {"kind": "ScalePause", "paused": False}
+    since = {"by": found.by, "since": rfc3339(found.since), "message": found.message}
+    return {"kind": "ScalePause", "paused": True, **since, "writing": found.writing}
 
 
 def _find_fault(named: ScalePlan, newest: ScalePlan, row: ScaleRow | None, name: str, action: ScaleAction) -> str:
@@ -99,6 +136,7 @@ def plan_wire(plan: ScalePlan, names: Sequence[str] | None = None, namespace: st
         "generation": plan.generation,
         "at": rfc3339(plan.at),
         "confirmedAt": rfc3339(plan.confirmed_at),
+        "pause": pause_wire(plan.pause),
         "items": [
             _row_wire(row)
             for row in plan.rows

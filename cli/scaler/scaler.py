@@ -100,6 +100,8 @@ class Scaler:
 
     def _carry_out(self, epoch: int, plan: ScalePlan, look: ClusterLook) -> None:
         """Writes what is approved, several at once; first what was not refused before."""
+        if plan.pause:
+            return
         due = sorted((row for row in plan.rows if self._is_due(row, plan)), key=lambda row: row.tries)
         for row, outcome in self._ask(due, partial(self._write, epoch, look)):
             self._settle(epoch, row, outcome)

@@ -22,16 +22,23 @@ Examples:
   gpuwright scale
   gpuwright scale approve 12 shop/Deployment/ranker shop/Deployment/search
   gpuwright scale reject 12 shop/Deployment/ranker
+  gpuwright scale pause -m "load test"   every workload is advisory, at once, until
+  gpuwright scale resume
 """
 MOST = 2**53
 LONGEST_WHY = 100  # characters, in a table
-ACTIONS = ("approve", "reject")
+DECISIONS = ("approve", "reject")
+ACTIONS = (*DECISIONS, "pause", "resume")
+RESUME = "gpuwright scale resume"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     parser.add_argument(
-        "action", nargs="?", choices=ACTIONS, help="what to say of WORKLOADs; without it: the newest plan"
+        "action",
+        nargs="?",
+        choices=ACTIONS,
+        help="what to say of WORKLOADs, or of all scalers; without it: the newest plan",
     )
     parser.add_argument(
         "generation", nargs="?", type=whole(1, MOST), metavar="PLAN", help="the number of the plan that you have seen"
@@ -39,14 +46,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "workloads", nargs="*", metavar="WORKLOAD", help="NAMESPACE/KIND/NAME, such as shop/Deployment/ranker"
     )
+    parser.add_argument("-m", "--message", metavar="TEXT", default="", help="why all are paused, for the record")
     parser.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text")
     add_connection_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.action and not args.workloads:
+    if args.action in DECISIONS and not args.workloads:
         raise Failed(f"name the plan and the workloads: gpuwright scale {args.action} PLAN NAMESPACE/KIND/NAME")
+    if args.action not in DECISIONS and args.generation is not None:
+        raise Failed(f"{args.action} is about all scalers: it takes no plan and no workloads", exits.BAD_INPUT)
+    if args.message and args.action != "pause":
+        raise Failed("--message is of pause", exits.BAD_INPUT)
     with ApiClient(resolve(args)) as client:
+        if args.action in ("pause", "resume"):
+            answer = client.send("POST", f"/api/v1/scale/{args.action}", {"message": args.message or None}).json()
+            if not print_data(answer, args.output):
+                say(_describe_pause(answer))
+            return exits.OK
         if args.action is None:
             plan = client.get("/api/v1/scale")
         else:
@@ -60,6 +77,8 @@ def run(args: argparse.Namespace) -> int:
 def show(plan: Mapping[str, Any]) -> None:
     """Prints the plan as a table."""
     say(f"plan {plan['generation']}, made {age(plan['at'])} ago, confirmed {age(plan['confirmedAt'])} ago")
+    if plan["pause"]["paused"]:
+        say(_describe_pause(plan["pause"]))
     if not plan["items"]:
         say("no workload is adopted; adopt one: kubectl annotate deployment NAME gpuwright.io/service=NAME")
         return
@@ -80,3 +99,14 @@ def _explain(row: Mapping[str, Any]) -> str:
     if row["state"] != "refused":
         return why
     return f"tried {number(row['tries'])} times, again at {row['retryAt'][11:19]} UTC: {why}"
+
+
+def _describe_pause(pause: Mapping[str, Any]) -> str:
+    if not pause["paused"]:
+        return "scalers are resumed: each workload has its own mode again from the next look on"
+    why = f": {pause['message']}" if pause["message"] else ""
+    begun = f"; {number(pause['writing'])} writes that had begun may still be done" if pause["writing"] else ""
+    return (
+        f"scalers are paused by {pause['by']}, {age(pause['since'])} ago{why}; "
+        f"every workload is advisory until `{RESUME}`{begun}"
+    )

@@ -121,6 +121,7 @@ GROWTH = (
     TableGrowth("campaign_measurement", "with its campaign; at most 256 in one", lambda f: f.nodes * 4 * 16),
     TableGrowth("reclaim_notice", "two rows for each node under notice, until it is withdrawn", lambda f: f.nodes / 10),
     TableGrowth("plan", "30 days, at most 2,048 MB with its pieces", lambda f: f.last(30) * f.plans_a_day),
+    TableGrowth("scale_pause", "one row at most, until scalers are resumed", lambda f: 1),
     TableGrowth("scale_plan", "30 days; a row for each change of what a scaler wants", lambda f: f.last(30) * 500),
     TableGrowth("scale_decision", "as long as its plan; a row for each adopted workload", lambda f: f.last(30) * 1e4),
     TableGrowth("own_plan", "as long as its plan", lambda f: f.last(30) * f.plans_a_day * 3),

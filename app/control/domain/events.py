@@ -263,6 +263,9 @@ class Reason(StrEnum):
         "Another changed a workload before its replicas were written, so it is decided again.",
     )
 
+    SCALERS_PAUSED = "scalers_paused", "warning", "A person paused all scalers: every workload is advisory."
+    SCALERS_RESUMED = "scalers_resumed", "info", "A person resumed all scalers: each workload has its own mode again."
+
     # Gateways.
     GATEWAY_SILENT = "gateway_silent", "warning", "A gateway no longer reports its counts."
     GATEWAY_BACK = "gateway_back", "info", "A gateway reports its counts again."

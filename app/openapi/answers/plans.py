@@ -13,6 +13,7 @@ from app.openapi.answers.parts import (
     TEXTS,
     WHOLE,
     WHOLES,
+    YES_NO,
     Schema,
     array,
     component,
@@ -84,6 +85,11 @@ SCALED: Mapping[str, Schema] = {
 }
 
 PLANS: Mapping[str, Schema] = {
+    "ScalePause": record(
+        "Whether a person has paused all scalers, and how many writes that had begun may still be done",
+        {"kind": {"const": "ScalePause"}, "paused": YES_NO},
+        {"by": TEXT, "since": MOMENT, "message": TEXT, "writing": WHOLE},
+    ),
     "ScalePlan": record(
         "A plan for replicas of workloads in a cluster; at `confirmedAt` a scaler decided the same again",
         {
@@ -91,6 +97,7 @@ PLANS: Mapping[str, Schema] = {
             "generation": WHOLE,
             "at": MOMENT,
             "confirmedAt": MOMENT,
+            "pause": component("ScalePause"),
             "items": array("ScaledWorkload"),
         },
     ),

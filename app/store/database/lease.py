@@ -35,6 +35,7 @@ HELD = statement(
     f"SELECT {TRANSACTION_IDENTITY} FROM lease WHERE name = :name AND epoch = :epoch FOR SHARE",
 )
 SHARED = statement("share_lease", "SELECT FROM lease WHERE name = :name FOR SHARE")
+OWN = statement("own_lease", "SELECT FROM lease WHERE name = :name FOR UPDATE")
 NEXT = statement(
     "next_generation",
     f"""
@@ -86,6 +87,11 @@ def is_newest(connection: Connection, epoch: int, name: str = PLANNER) -> bool:
 def hold(connection: Connection, name: str) -> None:
     """Lets no decision of this name be recorded before the transaction ends."""
     connection.execute(SHARED, {"name": name})
+
+
+def hold_alone(connection: Connection, name: str) -> None:
+    """Waits for what others record under this lease, and lets nothing else be recorded before the transaction ends."""
+    connection.execute(OWN, {"name": name})
 
 
 def next_generation(connection: Connection, epoch: int, name: str = PLANNER) -> int | None:

@@ -8,6 +8,7 @@ plans leave the workload alone: no older number can follow a newer one.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -16,6 +17,7 @@ from sqlalchemy import Connection
 from app.store.database import clock, lease
 from app.store.database.database import statement
 from app.store.database.lease import SCALER
+from app.store.plans import scale_pause
 from app.store.plans.scale_rows import ScaleDraft, ScalePlan, ScaleRow, ScaleState, ScaleTarget
 from app.store.plans.scale_standing import differs_from, make_row
 
@@ -81,7 +83,7 @@ BEGIN_WRITE = statement(
     f"""
     UPDATE scale_decision SET state = 'writing', resource_version = :resource_version, written_at = moment()
     WHERE {_THIS} AND (state = 'writing' OR state IN ('approved', 'refused') AND coalesce(retry_at <= moment(), true))
-        AND generation = (SELECT max(generation) FROM scale_plan)
+        AND generation = (SELECT max(generation) FROM scale_plan) AND NOT EXISTS (SELECT FROM scale_pause)
     """,
 )
 SETTLE = statement(
@@ -121,6 +123,8 @@ def record(connection: Connection, epoch: int, drafts: Sequence[ScaleDraft]) -> 
     if not lease.is_newest(connection, epoch, SCALER):
         return None
     newest, now = read_plan(connection), clock.moment(connection)
+    if scale_pause.find(connection):
+        drafts = [replace(draft, mode="advisory") for draft in drafts]
     if newest and newest.epoch == epoch and not differs_from(newest, drafts, find_writing(connection)):
         connection.execute(CONFIRM, {"generation": newest.generation})
         return read_plan(connection)
@@ -141,8 +145,9 @@ def record(connection: Connection, epoch: int, drafts: Sequence[ScaleDraft]) -> 
 def begin_write(connection: Connection, epoch: int, row: ScaleRow, resource_version: str) -> bool:
     """Records that the row is about to be written at this version of the object; False if it must not be.
 
-    It must not under another epoch, or if a newer plan was recorded, whatever that says. A transaction that records one
-    waits for this one, and this one for it. One whose version was found to be gone begins again at the next version.
+    It must not while scalers are paused, under another epoch, or if a newer plan was recorded, whatever that says. A
+    transaction that records one waits for this one, and this one for it. One whose version was found to be gone begins
+    again at the next version.
     """
     if not lease.is_newest(connection, epoch, SCALER):
         return False
@@ -185,7 +190,15 @@ def read_plan(connection: Connection, generation: int | None = None) -> ScalePla
     if head is None:
         return None
     rows = connection.execute(ROWS, {"generation": head.generation})
-    return ScalePlan(head.generation, head.epoch, head.at, head.confirmed_at, head.read_at, tuple(map(_read_row, rows)))
+    return ScalePlan(
+        head.generation,
+        head.epoch,
+        head.at,
+        head.confirmed_at,
+        head.read_at,
+        tuple(map(_read_row, rows)),
+        scale_pause.find(connection),
+    )
 
 
 def find_writing(connection: Connection) -> list[ScaleRow]:

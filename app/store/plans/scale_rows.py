@@ -97,6 +97,16 @@ class ScaleRow:
 
 
 @dataclass(frozen=True, slots=True)
+class ScalePause:
+    """Who has paused all scalers, since when, and why."""
+
+    by: str
+    since: datetime
+    message: str
+    writing: int  # writes that had begun, which may still be done
+
+
+@dataclass(frozen=True, slots=True)
 class ScalePlan:
     """A plan with its rows. It was decided at first at `at`, and once more, with the same result, at `confirmed_at`."""
 
@@ -106,6 +116,7 @@ class ScalePlan:
     confirmed_at: datetime
     read_at: datetime
     rows: tuple[ScaleRow, ...]
+    pause: ScalePause | None  # now, whichever plan this is
 
     @property
     def is_new(self) -> bool:

@@ -81,3 +81,33 @@ def test_a_name_of_another_form_is_refused(run: Run, server: RunningServer) -> N
     assert "name the plan and the workloads" in run("scale", "approve").err
     reply = server.request("POST", "/api/v1/scale/1/approve", {"workloads": ["shop/ranker"]})
     assert reply.status == 422
+
+
+def test_all_scalers_are_paused_by_one_command_which_is_audited_and_shown(run: Run, store: ScalerStore) -> None:
+    plan = propose(store)
+    done = run("scale", "pause", "-m", "load test")
+    assert done.code == 0
+    assert "scalers are paused by " in done.err and "load test; every workload is advisory until" in done.err
+    assert not store.begin(plan.epoch, plan.rows[0]), "from the answer on no write begins"
+    assert run("scale", "pause").code == exits.REFUSED
+    shown = run("scale")
+    assert "scalers are paused by " in shown.err
+    assert json.loads(run("scale", "-o", "json").out)["pause"]["message"] == "load test"
+    refused = run("scale", "approve", str(plan.generation), RANKER)
+    assert (refused.code, "resume them, and approve then" in refused.err) == (exits.REFUSED, True)
+    assert run("scale", "resume").code == 0
+    assert run("scale", "resume").code == exits.REFUSED
+    assert "paused by" not in run("scale").err
+    audited = json.loads(run("audit", "-o", "json").out)
+    assert [(one["verb"], one["detail"][:9]) for one in audited if one["name"] == "all"] == [
+        ("resume", "paused by"), ("pause", "load test"),
+    ]  # fmt: skip
+    assert "load test" in run("events", "--reason", "scalers_paused").out
+    assert run("scale", "pause", "12").code == exits.BAD_INPUT
+    assert run("scale", "resume", "-m", "x").code == exits.BAD_INPUT
+
+
+def test_a_tenant_or_a_viewer_pauses_no_scaler(server: RunningServer, store: ScalerStore) -> None:
+    propose(store)
+    for token in (server.token("operator", tenant="shop"), server.token("viewer")):
+        assert server.request("POST", "/api/v1/scale/pause", token=token).status == 403

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from sqlalchemy import Connection, text
 
 from app.control.record.scale_store import ScaleStore
-from app.store.plans import scale_plans
+from app.store.plans import scale_pause, scale_plans
 from app.store.plans.scale_rows import ScaleDraft, ScalePlan, ScaleState
+from tests.support.patience import until
 from tests.support.scaling import BEGAN, ScalerStore, draft
 
 
@@ -251,3 +254,42 @@ def test_while_nothing_can_be_read_a_decision_stands_and_is_not_written(store: S
     assert not store.begin(epoch, held.rows[0])
     [again] = store.record(epoch, draft(5, mode="approve")).rows
     assert (again.state, again.decided_by, again.since) == ("approved", "ines", row.since)
+
+
+def test_while_scalers_are_paused_no_write_begins_and_every_workload_is_advisory(store: ScalerStore) -> None:
+    epoch = store.lead("a")
+    begun, approved, asked = store.record(epoch, draft(5), draft(5, name="x"), draft(5, mode="approve", name="y")).rows
+    assert store.decide(asked, ScaleState.APPROVED)
+    assert store.begin(epoch, begun)
+    assert store.database.write(lambda c: scale_pause.begin(c, "ines", "load test"))
+    assert not store.database.write(lambda c: scale_pause.begin(c, "ben", "")), "they are paused already"
+    assert not store.begin(epoch, approved)
+    pause = store.read().pause
+    assert pause and (pause.by, pause.since, pause.message, pause.writing) == ("ines", BEGAN, "load test", 1)
+    assert store.settle(epoch, begun, ScaleState.WRITTEN)
+    drafts = draft(5, replicas=5), draft(5, name="x"), draft(5, mode="approve", name="y")
+    assert states(store.record(epoch, *drafts)) == ["steady", "advised", "advised"]
+    store.now += timedelta(seconds=11)
+    other = store.lead("b")
+    assert states(store.record(other, *drafts)) == ["steady", "advised", "advised"], "a scaler that starts later"
+    assert store.database.write(scale_pause.lift) and store.read().pause is None
+    assert states(store.record(other, *drafts)) == ["steady", "approved", "proposed"], "a person is asked again"
+
+
+def test_a_write_that_begins_while_scalers_are_being_paused_waits_and_is_refused(store: ScalerStore) -> None:
+    epoch = store.lead("a")
+    [row] = store.record(epoch, draft(5)).rows
+    with ThreadPoolExecutor(1) as threads:
+
+        def pause(connection: Connection) -> Future[bool]:
+            scale_pause.begin(connection, "ines", "")
+            found = threads.submit(store.begin, epoch, row)
+            until(lambda: waits_for_a_lock(store), "the write waits")
+            return found
+
+        assert store.database.write(pause).result() is False
+
+
+def waits_for_a_lock(store: ScalerStore) -> bool:
+    query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    return bool(store.database.read(lambda connection: connection.execute(text(query)).scalar()))
