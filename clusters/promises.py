@@ -149,7 +149,8 @@ def read_annotated(annotations: Mapping[str, str]) -> dict[str, float]:
     if len(tokens) == len(TOKEN_ANNOTATIONS):
         return {**tokens, "percentile": USUAL_PERCENTILE}
     for key, text in sorted(annotations.items()):
-        match, value = ANNOTATION.fullmatch(key), read_positive(text)
+        match = ANNOTATION.fullmatch(key)
+        value = read_positive(text) if match else None
         if match and value is not None and LEAST_PERCENTILE <= float(match["percentile"]) <= MOST_PERCENTILE:
             return {"latencyMs": value, "percentile": float(match["percentile"])}
     return {}

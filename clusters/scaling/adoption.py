@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -14,6 +14,9 @@ from clusters.scaling.annotations import Adoption, AnnotatedBounds, ScaleMode, r
 from clusters.scaling.ownership import find_owner, find_recent_change
 from clusters.scaling.sightings import Sighting, generation_of, uid_of
 from clusters.scaling.steps import bound_replicas
+
+MOST_NAMED = 20  # workloads of a namespace whose faults are named; who may annotate may make thousands of them
+MOST_RIVALS = 3  # that are named
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +56,17 @@ def find_adopted(
     """Returns the adopted workloads by name; `seen` is what `note_sightings` has returned for these objects."""
     known = {workload.name for workload in estate.workloads}
     found = []
+    faulty = Counter[str]()  # by namespace
     for kind in SCALED:
         for item in objects.of(kind):
-            adoption = read_adoption(read_mapping(item, "metadata", "annotations"))
+            name = WorkloadName(namespace_of(item), kind, name_of(item))
+            annotations, names_faults = (
+                read_mapping(item, "metadata", "annotations"),
+                faulty[name.namespace] < MOST_NAMED,
+            )
+            adoption = read_adoption(annotations, names_faults=names_faults)
             if adoption:
-                name = WorkloadName(namespace_of(item), kind, name_of(item))
+                faulty[name.namespace] += bool(adoption.faults)
                 hold = find_hold(item, kind, adoption, objects, seen.get(uid_of(item)))
                 if not hold and name not in known:
                     hold = "none of its pods asks for GPUs, so nothing is known of what they serve"
@@ -67,7 +76,7 @@ def find_adopted(
                         generation_of(item), promises.get(name), hold, is_understood=not adoption.faults,
                     )
                 )  # fmt: skip
-    return _hold_rivals(sorted(found, key=lambda workload: workload.name))
+    return hold_rivals(sorted(found, key=lambda workload: workload.name))
 
 
 def find_hold(
@@ -92,7 +101,7 @@ def replicas_of(item: KubeObject) -> int:
     return 1 if found is None else found
 
 
-def _hold_rivals(found: list[AdoptedWorkload]) -> list[AdoptedWorkload]:
+def hold_rivals(found: list[AdoptedWorkload]) -> list[AdoptedWorkload]:
     """Holds workloads that claim one service of a namespace: its load would be counted to each."""
     claims: dict[tuple[str, str], list[str]] = defaultdict(list)
     for workload in found:
@@ -101,7 +110,9 @@ def _hold_rivals(found: list[AdoptedWorkload]) -> list[AdoptedWorkload]:
     for workload in found:
         rivals = claims[workload.name.namespace, workload.service]
         if workload.service and len(rivals) > 1 and not workload.hold:
-            sentence = f"{' and '.join(rivals)} claim the service {workload.service}; one may"
+            others = f" and {len(rivals) - MOST_RIVALS} more" if len(rivals) > MOST_RIVALS else ""
+            names = " and ".join(rivals[:MOST_RIVALS])
+            sentence = f"{names}{others} claim the service {workload.service}; one may"
             held.append(replace(workload, hold=sentence))
         else:
             held.append(workload)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from clusters.estate import OURS
-from clusters.scaling.annotations import AnnotatedBounds, read_adoption
+from clusters.scaling.annotations import MOST_FAULTS, NOT_NAMED, AnnotatedBounds, read_adoption
 
 ADOPTED = {"service": "ranker", "mode": "auto", "max-replicas": "40"}
 
@@ -45,6 +47,7 @@ def test_what_only_describes_a_workload_adopts_it_not() -> None:
         ({"max_replicas": None}, "gpuwright.io/mode auto needs gpuwright.io/max-replicas"),
         ({"slo_p99_ms": "fast"}, "gpuwright.io/slo-p99-ms 'fast' is outside 0..1e+12"),
         ({"slo_p10_ms": "80"}, "gpuwright.io/slo-p10-ms names a percentile outside 50..99.9"),
+        ({"service": "x" * 64}, "gpuwright.io/service has 64 characters, more than 63"),
         ({"sevice": "x"}, "gpuwright.io/sevice is no annotation of ours; did you mean gpuwright.io/service?"),
     ],
 )
@@ -58,3 +61,22 @@ def test_each_bad_annotation_is_named_with_what_is_allowed(given: dict[str, str 
 def test_what_is_no_name_of_a_service_is_none(service: str | None) -> None:
     found = read_adoption(annotated(service=service))
     assert found and found.service == ""
+
+
+def test_of_thousands_of_annotations_a_few_are_named_in_little_time() -> None:
+    flood = {f"{OURS}max-replica{number:x}": "9" * 40 for number in range(5000)}
+    began = time.process_time()
+    found = read_adoption(annotated(mode="Auto") | flood)
+    assert time.process_time() - began < 0.1
+    assert found and len(found.faults) <= MOST_FAULTS
+    assert found.faults[0].startswith("gpuwright.io/mode 'Auto'")
+    assert found.faults[1].startswith("gpuwright.io/max-replica0 is no annotation of ours; did you mean")
+    assert found.faults[-1] == "4998 more annotations are not ours either"
+
+
+def test_faults_that_are_not_named_are_still_faults() -> None:
+    for given in (annotated(service="Ranker!"), annotated(sevice="x"), annotated(max_replicas=None)):
+        found = read_adoption(given, names_faults=False)
+        assert found and found.faults == (NOT_NAMED,)
+    found = read_adoption(annotated(), names_faults=False)
+    assert found and found.faults == ()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,7 +14,7 @@ from clusters.estate import OURS, UnknownFigure
 from clusters.objects import ClusterObjects, objects_of
 from clusters.promises import find_promises
 from clusters.reading import read_estate
-from clusters.scaling.adoption import find_adopted, find_hold
+from clusters.scaling.adoption import MOST_NAMED, find_adopted, find_hold, hold_rivals
 from clusters.scaling.annotations import read_adoption
 from clusters.scaling.sightings import Sighting, note_sightings
 from tests.clusters.made_up import Item, autoscaler, deployment, node, pod_spec, scaled_object
@@ -114,3 +116,27 @@ def test_another_generation_counts_from_when_it_is_seen() -> None:
     later = replace(objects, read_until=NOW + timedelta(minutes=8))  # though it began to be read at NOW
     assert note_sightings(later, {uid: first}) == {uid: first}
     assert note_sightings(later, {uid: replace(first, generation=2)}) == {uid: Sighting(3, NOW + timedelta(minutes=8))}
+
+
+def test_of_thousands_of_faulty_workloads_that_claim_one_service_a_few_are_named() -> None:
+    workloads = [
+        {
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"namespace": place, "name": f"a{number:04}", "annotations": {f"{OURS}service": "A"} | more},
+            "spec": {"replicas": 1},
+        }
+        for place, more in (("evil", {f"{OURS}sevice": "x"}), ("shop", {}))
+        for number in range(2000 if place == "evil" else 5)
+    ]  # fmt: skip
+    objects = replace(objects_of(workloads), server_time=NOW, read_until=NOW)
+    estate, began = read_estate(objects), time.process_time()
+    found = find_adopted(objects, estate, find_promises(estate), {})
+    assert time.process_time() - began < 0.5
+    named = [each for each in found if "gpuwright.io/service 'A' is not a DNS label" in each.hold]
+    assert Counter(each.name.namespace for each in named) == {"evil": MOST_NAMED, "shop": 5}
+    assert all(not each.is_understood for each in found)
+    claimed = hold_rivals([replace(each, hold="", service="a") for each in found if each.name.namespace == "evil"])
+    assert claimed[0].hold == (
+        "evil/Deployment/a0000 and evil/Deployment/a0001 and evil/Deployment/a0002 and 1997 more claim the service a; "
+        "one may"
+    )
