@@ -64,7 +64,7 @@ class ScalerProcess:
         jobs: tuple[tuple[Callable[[], object], float], ...] = (
             (self._scaler.lead, self._settings.lease_seconds / 3),
             (self._scaler.step, STEP_SECONDS),
-            (self._forget, 300.0),
+            (self._forget, 3600.0),
         )
         now = datetime.now(UTC)
         for job, every in jobs:

@@ -123,7 +123,10 @@ GROWTH = (
     TableGrowth("plan", "30 days, at most 2,048 MB with its pieces", lambda f: f.last(30) * f.plans_a_day),
     TableGrowth("scale_pause", "one row at most, until scalers are resumed", lambda f: 1),
     TableGrowth("scale_plan", "30 days; a row for each change of what a scaler wants", lambda f: f.last(30) * 500),
-    TableGrowth("scale_decision", "as long as its plan; a row for each adopted workload", lambda f: f.last(30) * 1e4),
+    TableGrowth(
+        "scale_decision", "of the newest 200 plans a row for each workload; of older ones what changed, 2,000 of each",
+        lambda f: 200 * 20 + f.last(30) * 500,
+    ),
     TableGrowth("own_plan", "as long as its plan", lambda f: f.last(30) * f.plans_a_day * 3),
     TableGrowth("piece", "as long as a plan or cycle needs it", lambda f: f.last(30) * f.plans_a_day * 4),
     TableGrowth("cycle", "30 days", lambda f: f.last(30) * 2880),

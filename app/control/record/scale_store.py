@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from sqlalchemy import Connection
 
@@ -10,7 +10,7 @@ from app.control.domain.events import NewEvent, Reason, event_of
 from app.control.domain.leading import Deposed
 from app.store.database import lease
 from app.store.database.database import Database
-from app.store.plans import scale_plans
+from app.store.plans import scale_history, scale_plans
 from app.store.plans.scale_rows import ScaleDraft, ScalePlan, ScaleRow, ScaleState, clean_text
 from app.store.world import events
 
@@ -21,6 +21,7 @@ REASONS = {
     ScaleState.OVERTAKEN: Reason.REPLICAS_OVERTAKEN,
 }
 MOST_FORGOTTEN = 1000  # plans at a time
+MOST_ROWS = 10_000  # at a time
 
 
 class ScaleStore:
@@ -86,11 +87,16 @@ class ScaleStore:
         if self.database.write(write) is None:
             raise Deposed(f"epoch {epoch} is over")
 
-    def forget(self, days: float) -> int:
-        """Drops old plans; returns how many."""
-        if not self.epoch:
-            return 0
-        return self.database.write(lambda connection: scale_plans.forget(connection, days, MOST_FORGOTTEN))
+    def forget(self, days: float) -> None:
+        """Drops old plans, and of what is left the rows that are too many."""
+        drops: tuple[tuple[int, Callable[[Connection], int]], ...] = (
+            (MOST_FORGOTTEN, lambda connection: scale_history.forget_old(connection, days, MOST_FORGOTTEN)),
+            (MOST_ROWS, lambda connection: scale_history.forget_repeated(connection, MOST_ROWS)),
+            (MOST_ROWS, lambda connection: scale_history.forget_most(connection, MOST_ROWS)),
+        )
+        for most, drop in drops:
+            while self.epoch and self.database.write(drop) == most:
+                pass
 
 
 def _is_newly_proposed(row: ScaleRow) -> bool:

@@ -102,17 +102,6 @@ DECIDE = statement(
     WHERE {_THIS} AND (state = 'proposed' OR (state IN ('approved', 'refused') AND :state = 'rejected'))
     """,
 )
-FORGET = statement(
-    "forget_scale_plans",
-    """
-    DELETE FROM scale_plan WHERE generation IN (
-        SELECT generation FROM scale_plan WHERE at < moment() - CAST(:days AS float8) * interval '1 day'
-            AND generation < (SELECT max(generation) FROM scale_plan)
-            AND NOT EXISTS (SELECT FROM scale_decision
-                WHERE scale_decision.generation = scale_plan.generation AND state = 'writing')
-        ORDER BY generation LIMIT :limit)
-    """,
-)
 
 
 def record(connection: Connection, epoch: int, drafts: Sequence[ScaleDraft]) -> ScalePlan | None:
@@ -204,11 +193,6 @@ def read_plan(connection: Connection, generation: int | None = None) -> ScalePla
 def find_writing(connection: Connection) -> list[ScaleRow]:
     """Returns the rows whose write has no known outcome, the oldest first."""
     return [_read_row(row) for row in connection.execute(WRITING)]
-
-
-def forget(connection: Connection, days: float, limit: int) -> int:
-    """Deletes plans older than so many days; returns how many. The newest stays, and so does a write in doubt."""
-    return connection.execute(FORGET, {"days": days, "limit": limit}).rowcount
 
 
 def _key(row: ScaleRow) -> dict[str, Any]:

@@ -222,26 +222,6 @@ def test_an_approved_write_that_was_long_in_doubt_is_not_asked_for_again(store: 
     assert (states(later), later.rows[0].decided_by) == (["approved", "approved"], "ines")
 
 
-def test_old_plans_go_and_the_newest_and_a_write_in_doubt_stay(store: ScalerStore) -> None:
-    epoch = store.lead("a")
-    plans = [store.record(epoch, draft(number)) for number in (5, 6, 7)]
-    [doubt] = store.record(epoch, draft(8)).rows
-    store.begin(epoch, doubt)
-    store.now += timedelta(days=31)
-    newest = store.record(epoch, draft(8, name="search"))
-    store.now += timedelta(days=31)
-    assert store.database.write(lambda c: scale_plans.forget(c, 30.0, 2)) == 2
-    assert store.database.write(lambda c: scale_plans.forget(c, 30.0, 2)) == 1
-    assert store.database.write(lambda c: scale_plans.forget(c, 30.0, 2)) == 0
-    made = [plan.generation for plan in plans] + [doubt.generation, newest.generation]
-    kept = [
-        generation
-        for generation in made
-        if store.database.read(lambda c, g=generation: scale_plans.read_plan(c, g))  # type: ignore[misc]
-    ]
-    assert kept == made[-2:]
-
-
 def test_while_nothing_can_be_read_a_decision_stands_and_is_not_written(store: ScalerStore) -> None:
     epoch = store.lead("a")
     [row] = store.record(epoch, draft(5, mode="approve")).rows
