@@ -97,7 +97,7 @@ VERBS = (
     CommandVerb("completion", "cli.verbs.completion", "More", "completion for bash, zsh or fish"),
     CommandVerb("version", "cli.verbs.version", "More", "versions of client and server"),
 )
-HIDDEN = (CommandVerb("__names", "cli.verbs.names", "", "names for shell completion"),)
+HIDDEN = (CommandVerb("__complete", "cli.verbs.complete", "", "offers of shell completion"),)
 BY_NAME = {verb.name: verb for verb in VERBS + HIDDEN}
 USED_ELSEWHERE = {  # verbs of other command lines, with what does it here
     "rollback": "use: gpuwright plan rollback",

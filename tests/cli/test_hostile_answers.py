@@ -48,7 +48,7 @@ PROBLEM = json.dumps({"detail": EVIL, "faults": [FAULT], "referrers": [REFERRER]
         (["token", "list"], json.dumps({"metadata": {}, "items": [{"id": EVIL, "label": EVIL}]}), 200),
         (["token", "create", "--scope", "viewer"], json.dumps({"id": EVIL, "token": EVIL, "expiresAt": EVIL}), 200),
         (["version"], json.dumps({"info": {"version": EVIL}}), 200),
-        (["__names", "svc"], LIST, 200),
+        (["__complete", "--", "get", "svc", ""], LIST, 200),
         *[(["get", "services", "-v"], PROBLEM, status) for status in (400, 401, 403, 404, 409, 422, 500)],
     ],
 )
@@ -68,4 +68,4 @@ def test_no_control_character_of_an_answer_is_printed(
     for text in (shown.out, shown.err):
         assert all(line.isprintable() for line in text.split("\n"))
         assert "internal error" not in text
-    assert shown.out or shown.err or words[0] == "__names"
+    assert shown.out or shown.err or words[0] == "__complete"
