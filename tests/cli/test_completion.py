@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import subprocess
@@ -83,7 +84,9 @@ def test_contexts_come_from_the_config(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_names_come_from_the_server(folder: Path) -> None:
-    body = '{"items": [{"metadata": {"tenant": "shop", "name": "search"}}, {"metadata": {"name": "a\\u001bb"}}, {"metadata": {"name": "sh$(touch${IFS}owned)"}}]}'
+    search = {"metadata": {"tenant": "shop", "name": "search"}}
+    hostile = [{"metadata": {"name": name}} for name in ("a\x1bb", "sh$(touch${IFS}owned)")]
+    body = json.dumps({"items": [search, *hostile]})
     with scripted(answer(200, body)) as server:
         assert offered(folder, "gpuwright get svc sh", GPUWRIGHT_SERVER=server.url) == ["shop/search"]
     assert not (folder / "owned").exists()
