@@ -13,12 +13,13 @@ from typing import Any, Literal, TypeAlias, get_args
 from app.manifests.quantities import LABEL
 from clusters.estate import OURS
 from clusters.promises import ANNOTATION, LEAST_PERCENTILE, MOST_MS, MOST_PERCENTILE, TOKEN_ANNOTATIONS, read_positive
+from clusters.scaling.field_writers import LEFT_OUT
 
 ScaleMode: TypeAlias = Literal["advisory", "approve", "auto"]
 MODES: tuple[ScaleMode, ...] = get_args(ScaleMode)
 SERVICE, MODE, LEAST, MOST = (OURS + key for key in ("service", "mode", "min-replicas", "max-replicas"))
 NAMES = (SERVICE, OURS + "model", OURS + "variant")
-KNOWN = (*NAMES, MODE, LEAST, MOST, *(OURS + key for key in TOKEN_ANNOTATIONS), OURS + "slo-p99-ms")
+KNOWN = (*NAMES, MODE, LEAST, MOST, LEFT_OUT, *(OURS + key for key in TOKEN_ANNOTATIONS), OURS + "slo-p99-ms")
 MOST_REPLICAS = 10_000
 MOST_CHARACTERS = 63  # of a value; anything that is longer is a fault
 MOST_FAULTS = 5  # of a workload that are named
@@ -92,6 +93,8 @@ def _find_fault(key: str, value: Any) -> str:
         return "" if is_name else f"{key} {value!r} is not a DNS label"
     if key == MODE:
         return "" if value in MODES else f"{key} {value!r} is not one of {', '.join(MODES)}"
+    if key == LEFT_OUT:
+        return "" if value in ("true", "false") else f"{key} {value!r} is not one of true, false"
     if key in (LEAST, MOST):
         least = 0 if key == LEAST else 1
         return (

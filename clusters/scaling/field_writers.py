@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from clusters.estate import OURS
 from clusters.objects import KubeObject, namespace_of, read_text
 
 MANAGER = "gpuwright"  # of every write of ours
@@ -14,6 +18,23 @@ TRACKING_ID, RELEASE, RELEASE_NAMESPACE = (
     "argocd.argoproj.io/tracking-id", "meta.helm.sh/release-name", "meta.helm.sh/release-namespace",
 )  # fmt: skip
 KUSTOMIZATION, HELM_RELEASE = "kustomize.toolkit.fluxcd.io", "helm.toolkit.fluxcd.io"
+INSTANCE = "argocd.argoproj.io/instance"
+LEFT_OUT = OURS + "replicas-left-out"  # annotation: whoever manages the workload says that its manifests have none
+LEAVE_OUT = f"`replicas` out of {{manifests}}, where you annotate the workload with {LEFT_OUT}=true"
+
+
+@dataclass(frozen=True, slots=True)
+class DeployTool:
+    """A tool that writes what its manifests say again and again, and how a workload shows that it does."""
+
+    managers: tuple[str, ...]
+    hand_over: str  # what to do, with a place for where replicas are left out
+    manifests: str  # that is where
+    find_name: Callable[[KubeObject], str]  # of what manages the workload by its labels and annotations; empty: nothing
+    unnamed: str  # if the workload is managed, and does not say by which
+
+    def name(self, item: KubeObject) -> str:
+        return self.find_name(item) or self.unnamed
 
 
 def is_ours(manager: str) -> bool:
@@ -31,17 +52,16 @@ def say_declared(item: KubeObject, manager: str, *, is_applied: bool) -> str:
     First somebody scales by hand, to another number: that takes the field from its only owner. An owner that leaves it
     out before removes it, and the default is 1.
     """
-    known = {
-        "argocd-controller": _argo,
-        "argocd-application-controller": _argo,
-        "kustomize-controller": _kustomization,
-        "helm-controller": _helm_release,
-        "helm": _helm,
-        "rollouts-controller": _rollouts,
-        "kueue": _kueue,
-    }
-    if manager in known:
-        return known[manager](item)
+    tool = next((tool for tool in TOOLS if manager in tool.managers), None)
+    if tool:
+        leave = LEAVE_OUT.format(manifests=tool.manifests)
+        return f"{tool.name(item)} declares its replicas{tool.hand_over.format(leave=leave)}"
+    if manager == "rollouts-controller":
+        return (
+            f"Argo Rollouts scales {namespace_of(item)}/{read_text(item, 'metadata', 'name')} for a Rollout; scale that"
+        )
+    if manager == "kueue":
+        return "Kueue set its replicas and may do so again; take it out of its queue, or scale it by hand"
     if manager.lower().startswith(("terraform", "hashicorp")):
         return (
             "Terraform declares its replicas, and the next apply sets them back; "
@@ -54,49 +74,63 @@ def say_declared(item: KubeObject, manager: str, *, is_applied: bool) -> str:
     return f"the manager {manager} {does}; end that, then {SCALE_BY_HAND}"
 
 
-def _argo(item: KubeObject) -> str:
+def say_managed(item: KubeObject, managers: frozenset[str], scaled_by: str) -> str:
+    """Returns the sentence on a tool that manages a workload which another has scaled past it; empty if none does.
+
+    Nothing in the cluster says whether its manifests still have replicas, which the tool would then write back. So it
+    counts as owner until an annotation says that they have none.
+    """
+    if read_text(item, "metadata", "annotations", LEFT_OUT) == "true":
+        return ""
+    for tool in TOOLS:
+        if tool.find_name(item) or not managers.isdisjoint(tool.managers):
+            leave = LEAVE_OUT.format(manifests=tool.manifests)
+            return f"{tool.name(item)} manages it and may set back the replicas that {scaled_by} set; leave {leave}"
+    return ""
+
+
+def _find_application(item: KubeObject) -> str:
     name = read_text(item, "metadata", "annotations", TRACKING_ID).partition(":")[0]
-    name = name or read_text(item, "metadata", "labels", "app.kubernetes.io/instance")
-    return (
-        f"{f'Argo CD application {name}' if name else 'Argo CD'} declares its replicas; name /spec/replicas in its "
-        f"ignoreDifferences with RespectIgnoreDifferences=true, {SCALE_BY_HAND}, then leave `replicas` out of its "
-        "manifests"
-    )
+    name = name or read_text(item, "metadata", "labels", INSTANCE)
+    return f"Argo CD application {name}" if name else ""
 
 
-def _kustomization(item: KubeObject) -> str:
-    return (
-        f"Flux's Kustomization {_labelled(item, KUSTOMIZATION)} declares its replicas; suspend it, {SCALE_BY_HAND}, "
-        "leave `replicas` out of its manifests, then resume it"
-    )
+def _find_kustomization(item: KubeObject) -> str:
+    name = _find_labelled(item, KUSTOMIZATION)
+    return f"Flux's Kustomization {name}" if name else ""
 
 
-def _helm_release(item: KubeObject) -> str:
-    return (
-        f"Flux's HelmRelease {_labelled(item, HELM_RELEASE)} declares its replicas; suspend it, {SCALE_BY_HAND}, "
-        "leave `replicas` out of its values, then resume it"
-    )
+def _find_helm_release(item: KubeObject) -> str:
+    name = _find_labelled(item, HELM_RELEASE)
+    return f"Flux's HelmRelease {name}" if name else ""
 
 
-def _helm(item: KubeObject) -> str:
+def _find_release(item: KubeObject) -> str:
     name = read_text(item, "metadata", "annotations", RELEASE)
     place = read_text(item, "metadata", "annotations", RELEASE_NAMESPACE) or namespace_of(item)
-    release = f"Helm's release {place}/{name}" if name else "Helm"
-    return (
-        f"{release} declares its replicas, and the next upgrade sets them back; {SCALE_BY_HAND}, "
-        "then leave `replicas` out of the chart's values"
-    )
+    return f"Helm's release {place}/{name}" if name else ""
 
 
-def _rollouts(item: KubeObject) -> str:
-    return f"Argo Rollouts scales {namespace_of(item)}/{read_text(item, 'metadata', 'name')} for a Rollout; scale that"
-
-
-def _kueue(item: KubeObject) -> str:
-    return "Kueue set its replicas and may do so again; take it out of its queue, or scale it by hand"
-
-
-def _labelled(item: KubeObject, group: str) -> str:
+def _find_labelled(item: KubeObject, group: str) -> str:
     """Returns the object of Flux that labels name."""
     parts = (read_text(item, "metadata", "labels", f"{group}/{key}") for key in ("namespace", "name"))
-    return "/".join(filter(None, parts)) or "of unknown name"
+    return "/".join(filter(None, parts))
+
+
+SUSPEND = f"; suspend it, {SCALE_BY_HAND}, leave {{leave}}, then resume it"
+IGNORE = (
+    f"; name /spec/replicas in its ignoreDifferences with RespectIgnoreDifferences=true, {SCALE_BY_HAND}, "
+    "then leave {leave}"
+)
+UPGRADE = f", and the next upgrade sets them back; {SCALE_BY_HAND}, then leave {{leave}}"
+# What makes a workload comes before what it makes it with: Flux installs releases of Helm.
+TOOLS = (
+    DeployTool(
+        ("argocd-controller", "argocd-application-controller"), IGNORE, "its manifests", _find_application, "Argo CD"
+    ),
+    DeployTool(
+        ("kustomize-controller",), SUSPEND, "its manifests", _find_kustomization, "Flux's Kustomization of unknown name"
+    ),
+    DeployTool(("helm-controller",), SUSPEND, "its values", _find_helm_release, "Flux's HelmRelease of unknown name"),
+    DeployTool(("helm",), UPGRADE, "the chart's values", _find_release, "Helm"),
+)

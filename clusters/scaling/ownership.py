@@ -2,7 +2,8 @@
 
 Two kinds of evidence count. Objects that scale it: an HPA, KEDA's ScaledObject, an operator that made it, a queue of
 Kueue. And what the API server noted of who wrote `.spec.replicas`: a manager that declares it writes it again, so it is
-an owner for as long as it has the field; a person's `kubectl scale` is over, so it holds us for ten minutes only.
+an owner for as long as it has the field; a person's `kubectl scale` is over, so it holds us for ten minutes only. But a
+tool that deploys the workload stays its owner when another scales past it, until an annotation says otherwise.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from clusters.objects import (
 )
 from clusters.reading.autoscalers import PAUSED, PAUSED_REPLICAS, has_paused, target_of
 from clusters.reading.workloads import GROUPED
-from clusters.scaling.field_writers import declares_again, is_ours, say_declared
+from clusters.scaling.field_writers import declares_again, is_ours, say_declared, say_managed
 from clusters.scaling.sightings import Sighting, generation_of
 from clusters.server_dates import read_stamp
 
@@ -71,6 +72,7 @@ def find_owner(item: KubeObject, kind: str, objects: ClusterObjects) -> str:
         lambda: _autoscaler(item, kind, objects),
         lambda: _queue(item, kind),
         lambda: _declared(item),
+        lambda: _managed(item),
         lambda: _applied(item),
     )
     return next(filter(None, (test() for test in tests)), "")
@@ -180,6 +182,13 @@ def _declared(item: KubeObject) -> str:
         if writer.has_replicas and is_active and not is_ours(writer.manager):
             return say_declared(item, writer.manager, is_applied=writer.is_applied)
     return ""
+
+
+def _managed(item: KubeObject) -> str:
+    """Whoever scales past a tool has not taken the replicas out of the tool's manifests."""
+    writers = read_writers(item)
+    passing = next((each for each in writers if each.has_replicas and not is_ours(each.manager)), None)
+    return say_managed(item, frozenset(each.manager for each in writers), passing.manager) if passing else ""
 
 
 def _applied(item: KubeObject) -> str:

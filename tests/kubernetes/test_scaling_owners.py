@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from clusters.estate import OURS
 from tests.clusters.made_up import Item, heading, scaled_object
 from tests.kubernetes.owned import Owned, owned_place
 from tests.kubernetes.scaled import ScalingServer, adopted_deployment
@@ -22,9 +23,14 @@ def owned(scaling_server: ScalingServer, tmp_path: Path) -> Iterator[Owned]:
         yield found
 
 
-def silence(item: Item) -> Item:
-    """Returns the workload without its replicas."""
-    return {**item, "spec": {key: value for key, value in item["spec"].items() if key != "replicas"}}
+def silence(item: Item, **annotations: str) -> Item:
+    """Returns the workload without its replicas, and with more annotations."""
+    given = {
+        **item["metadata"]["annotations"],
+        **{OURS + key.replace("_", "-"): annotations[key] for key in annotations},
+    }
+    spec = {key: value for key, value in item["spec"].items() if key != "replicas"}
+    return {**item, "metadata": {**item["metadata"], "annotations": given}, "spec": spec}
 
 
 def test_ten_minutes_after_somebody_made_or_scaled_it_a_workload_is_free_by_the_servers_clock(owned: Owned) -> None:
@@ -99,33 +105,57 @@ def test_a_manifest_that_declares_replicas_holds_until_it_leaves_them_out_and_no
 
 
 @pytest.mark.parametrize(
-    ("manager", "labels", "annotations", "sentence"),
+    ("manager", "labels", "annotations", "name"),
     [
         (
             "argocd-controller", {}, {"argocd.argoproj.io/tracking-id": "models:apps/Deployment:shop/ranker"},
-            "Argo CD application models declares its replicas",
+            "Argo CD application models",
         ),
         (
             "kustomize-controller",
             {"kustomize.toolkit.fluxcd.io/name": "apps", "kustomize.toolkit.fluxcd.io/namespace": "flux"}, {},
-            "Flux's Kustomization flux/apps declares its replicas",
+            "Flux's Kustomization flux/apps",
         ),
         (
             "helm-controller", {"helm.toolkit.fluxcd.io/name": "ranker", "helm.toolkit.fluxcd.io/namespace": "flux"},
-            {}, "Flux's HelmRelease flux/ranker declares its replicas",
+            {}, "Flux's HelmRelease flux/ranker",
         ),
-        ("Terraform", {}, {}, "Terraform declares its replicas"),
-        ("rollouts-controller", {}, {}, "Argo Rollouts scales"),
-        ("kueue", {}, {}, "Kueue set its replicas"),
-        ("acme-operator", {}, {}, "the manager acme-operator declares its replicas"),
     ],
 )  # fmt: skip
-def test_each_manager_that_declares_replicas_is_named_and_gives_them_up_to_one_scale_by_hand(
-    owned: Owned, manager: str, labels: dict[str, str], annotations: dict[str, str], sentence: str
+def test_a_tool_that_deploys_a_workload_owns_its_replicas_until_its_manifests_say_that_they_have_none(
+    owned: Owned, manager: str, labels: dict[str, str], annotations: dict[str, str], name: str
 ) -> None:
     item = adopted_deployment("ranker", 6)
     item["metadata"]["labels"] = labels
     item["metadata"]["annotations"] |= annotations
+    owned.apply(item, manager)
+    owned.pass_minutes(11)
+    assert owned.hold().startswith(f"{name} declares its replicas")
+    owned.server.scale(owned.place, "deployment/ranker", 7)
+    owned.hold()
+    owned.pass_minutes(11)
+    assert owned.hold().startswith(f"{name} manages it and may set back the replicas that kubectl set; leave ")
+    owned.apply(silence(item, replicas_left_out="true"), manager)
+    owned.hold()
+    owned.pass_minutes(11)
+    assert (owned.hold(), owned.replicas) == ("", 7)
+    owned.apply(item, manager)
+    assert owned.hold().startswith(f"{name} declares its replicas"), "whatever an annotation said"
+
+
+@pytest.mark.parametrize(
+    ("manager", "sentence"),
+    [
+        ("Terraform", "Terraform declares its replicas"),
+        ("rollouts-controller", "Argo Rollouts scales"),
+        ("kueue", "Kueue set its replicas"),
+        ("acme-operator", "the manager acme-operator declares its replicas"),
+    ],
+)
+def test_each_manager_that_declares_replicas_is_named_and_gives_them_up_to_one_scale_by_hand(
+    owned: Owned, manager: str, sentence: str
+) -> None:
+    item = adopted_deployment("ranker", 6)
     owned.apply(item, manager)
     owned.pass_minutes(11)
     assert owned.hold().startswith(sentence)
@@ -154,7 +184,8 @@ def test_a_release_of_helm_that_declares_replicas_is_named_until_its_chart_leave
     owned.server.scale(owned.place, "deployment/ranker", 7)
     owned.hold()
     owned.pass_minutes(11)
-    assert owned.hold() == ""
+    managed = f"Helm's release {owned.place}/first manages it and may set back the replicas that kubectl set"
+    assert owned.hold().startswith(managed)
     with pytest.raises(AssertionError, match=r'conflict with "kubectl" with subresource "scale".*: \.spec\.replicas'):
         release("upgrade")
     release("upgrade", "--force-conflicts")
@@ -163,6 +194,7 @@ def test_a_release_of_helm_that_declares_replicas_is_named_until_its_chart_leave
 
     owned.server.scale(owned.place, "deployment/ranker", 7)
     del item["spec"]["replicas"]
+    item["metadata"]["annotations"][f"{OURS}replicas-left-out"] = "true"
     release("upgrade")
     owned.hold()
     owned.pass_minutes(11)

@@ -110,6 +110,31 @@ def test_lists_that_were_not_read_and_a_server_without_a_clock_hold() -> None:
     assert hold(replace(objects, server_time=None)) == "the API server has not said what time it is"
 
 
+@pytest.mark.parametrize(
+    ("metadata", "name"),
+    [
+        ({"annotations": {"meta.helm.sh/release-name": "first"}}, "Helm's release shop/first"),
+        ({"labels": {"helm.toolkit.fluxcd.io/name": "r"}}, "Flux's HelmRelease r"),
+        ({"labels": {"kustomize.toolkit.fluxcd.io/name": "apps"}}, "Flux's Kustomization apps"),
+        ({"annotations": {"argocd.argoproj.io/tracking-id": "models:apps"}}, "Argo CD application models"),
+    ],
+)
+def test_what_labels_say_of_a_tool_counts_while_another_has_scaled_past_it(
+    metadata: dict[str, dict[str, str]], name: str
+) -> None:
+    found = cluster(writer("kubectl", None, "scale"))
+    [ranker] = found.of("Deployment")
+    made: dict[str, Any] = ranker["metadata"]
+    annotations = made["annotations"] | metadata.get("annotations", {})
+    made |= {"annotations": annotations, "labels": metadata.get("labels", {})}
+    assert hold(found).startswith(f"{name} manages it and may set back the replicas that kubectl set")
+    annotations[f"{OURS}replicas-left-out"] = "true"
+    assert hold(found) == ""
+    del annotations[f"{OURS}replicas-left-out"]
+    made["managedFields"] = [writer("gpuwright", None, "scale")]
+    assert hold(found) == "", "what we wrote was free"
+
+
 def test_another_generation_counts_from_when_it_is_seen() -> None:
     objects = cluster(writer("kubectl", None, "scale"))
     [(uid, first)] = note_sightings(objects, {}).items()
