@@ -90,6 +90,11 @@ tests:
       - {series: 'gpuwright_slo_attainment_ratio{tenant="lab", service="half"}', values: '0.4x20'}
       - {series: 'gpuwright_leader{instance="a"}', values: '1x5 0x15'}
       - {series: 'gpuwright_leader{instance="b"}', values: '0x20'}
+      - {series: 'gpuwright_scaler_leader{instance="a"}', values: '1x5 _x30'}
+      - {series: 'gpuwright_scaler_leader{instance="b"}', values: '0x5 1x4 _x30'}
+      - {series: 'gpuwright_scale_decided_timestamp_seconds{instance="a"}', values: '60x30'}
+      - {series: 'gpuwright_scaler_failed_total{task="step"}', values: '0x10 1 2 3 4 5x20'}
+      - {series: 'gpuwright_scale_writes_total{outcome="refused"}', values: '0 1 2 3 4 5 6 7 8 9 10 11 12x20'}
       - {series: 'gpuwright_cycles_total{outcome="crashed"}', values: '0x5 1 2 3x13'}
       - {series: 'gpuwright_tenant_spent{tenant="shop"}', values: '99x10 100x10'}
       - {series: 'gpuwright_tenant_budget{tenant="shop"}', values: '100x20'}
@@ -119,6 +124,30 @@ tests:
       - eval_time: 10m
         alertname: GpuwrightNoLeader
         exp_alerts: [{exp_labels: {severity: page}}]
+      - eval_time: 9m
+        alertname: GpuwrightScalerNoLeader
+        exp_alerts: []
+      - eval_time: 18m
+        alertname: GpuwrightScalerNoLeader
+        exp_alerts: [{exp_labels: {severity: page}}]
+      - eval_time: 6m
+        alertname: GpuwrightScalerStalled
+        exp_alerts: []
+      - eval_time: 9m
+        alertname: GpuwrightScalerStalled
+        exp_alerts: [{exp_labels: {severity: page}}]
+      - eval_time: 10m
+        alertname: GpuwrightScalerFailing
+        exp_alerts: []
+      - eval_time: 16m
+        alertname: GpuwrightScalerFailing
+        exp_alerts: [{exp_labels: {severity: page, task: step}}]
+      - eval_time: 10m
+        alertname: GpuwrightScalesRefused
+        exp_alerts: []
+      - eval_time: 23m
+        alertname: GpuwrightScalesRefused
+        exp_alerts: [{exp_labels: {severity: ticket}}]
       - eval_time: 10m
         alertname: GpuwrightSolverFailing
         exp_alerts: [{exp_labels: {severity: page}}]

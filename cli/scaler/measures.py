@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator
 from datetime import timedelta
 
-from prometheus_client import Counter
+from prometheus_client import Counter, Gauge
 from prometheus_client.metrics_core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
@@ -26,6 +26,13 @@ LOOKS_FAILED = Counter(
 )  # fmt: skip
 LOADS_UNREAD = Counter(
     "gpuwright_scale_loads_unread", "Loads of workloads that could not be read, each at each look.", registry=REGISTRY
+)
+LEADS = Gauge("gpuwright_scaler_leader", "1 if this process decides on replicas.", registry=REGISTRY)
+DECIDED_AT = Gauge(
+    "gpuwright_scale_decided_timestamp_seconds", "When this process last decided on replicas.", registry=REGISTRY
+)
+FAILED = Counter(
+    "gpuwright_scaler_failed", "Tasks of a scaler that failed with an unexpected error.", ["task"], registry=REGISTRY
 )
 for _outcome in (*(ScaleState.WRITTEN, ScaleState.REFUSED, ScaleState.OVERTAKEN), "in doubt"):
     WRITES.labels(str(_outcome))

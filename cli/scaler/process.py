@@ -19,7 +19,7 @@ from app.http.metrics import REGISTRY
 from app.settings import Settings
 from app.store.database.database import Database, Unavailable
 from cli.scaler.looking import ClusterWatch, LookFailed, Percentiles
-from cli.scaler.measures import LOOKS_FAILED, DesiredReplicas
+from cli.scaler.measures import FAILED, LEADS, LOOKS_FAILED, DesiredReplicas
 from cli.scaler.scaler import Scaler
 from cli.scaler.serving import serve_metrics
 from clusters.api_server import read_cluster
@@ -130,8 +130,10 @@ class ScalerProcess:
             except Unavailable as error:
                 self._away_until = time.monotonic() + AWAY_SECONDS
                 LOOKS_FAILED.labels("database").inc()
+                LEADS.set(0)  # until it has renewed its lease
                 log.warning("database_away", extra={"job": job.__name__, "error": str(error)})
             except Exception:
+                FAILED.labels(job.__name__).inc()
                 log.exception("scaler_failed", extra={"job": job.__name__})
 
         return run

@@ -14,7 +14,7 @@ from app.control.record.scale_store import ScaleStore
 from app.store.plans.scale_plans import find_wait_seconds
 from app.store.plans.scale_rows import ScalePlan, ScaleRow, ScaleState, ScaleTarget
 from cli.scaler.looking import ClusterLook, ClusterWatch, LookFailed
-from cli.scaler.measures import LOADS_UNREAD, LOOKS_FAILED, WRITES
+from cli.scaler.measures import DECIDED_AT, LEADS, LOADS_UNREAD, LOOKS_FAILED, WRITES
 from clusters.estate import WorkloadName
 from clusters.scaling.adoption import WantedReplicas
 from clusters.scaling.server import ScaleServer
@@ -47,6 +47,7 @@ class Scaler:
         """Takes or renews the lease."""
         before = self.store.epoch
         leads = self.store.lead()
+        LEADS.set(leads)
         if self.store.epoch != before:
             log.info("leader" if leads else "standing_by", extra={"epoch": self.store.epoch})
         return leads
@@ -78,6 +79,7 @@ class Scaler:
         except Deposed as deposed:
             log.warning("deposed", extra={"reason": str(deposed)})
             self.store.epoch, self._look = 0, None
+            LEADS.set(0)
 
     def _cycle(self, epoch: int) -> None:
         """Settles writes in doubt, decides by what is there now, records it, and writes what may be written."""
@@ -87,6 +89,7 @@ class Scaler:
         plan = self.store.record(epoch, look.drafts)
         if plan.generation != self._plan:
             log.info("scale_plan", extra={"generation": plan.generation, "workloads": len(plan.rows)})
+        DECIDED_AT.set_to_current_time()
         self._plan, self._look = plan.generation, look
         self._carry_out(epoch, plan, look)
 

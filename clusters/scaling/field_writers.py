@@ -19,7 +19,7 @@ TRACKING_ID, RELEASE, RELEASE_NAMESPACE = (
 )  # fmt: skip
 KUSTOMIZATION, HELM_RELEASE = "kustomize.toolkit.fluxcd.io", "helm.toolkit.fluxcd.io"
 INSTANCE = "argocd.argoproj.io/instance"
-LEFT_OUT = OURS + "replicas-left-out"  # annotation: whoever manages the workload says that its manifests have none
+LEFT_OUT = OURS + "replicas-left-out"  # annotation: who manages the workload says that its manifests have none
 LEAVE_OUT = f"`replicas` out of {{manifests}}, where you annotate the workload with {LEFT_OUT}=true"
 
 

@@ -185,7 +185,7 @@ def _declared(item: KubeObject) -> str:
 
 
 def _managed(item: KubeObject) -> str:
-    """Whoever scales past a tool has not taken the replicas out of the tool's manifests."""
+    """A person who scales past a tool has not taken the replicas out of the tool's manifests."""
     writers = read_writers(item)
     passing = next((each for each in writers if each.has_replicas and not is_ours(each.manager)), None)
     return say_managed(item, frozenset(each.manager for each in writers), passing.manager) if passing else ""

@@ -141,6 +141,8 @@ def test_every_volume_is_there_and_every_selector_finds_pods(whole: list[Resourc
             case "ServiceMonitor":
                 wanted = one["spec"]["selector"]["matchLabels"]
                 [port] = [endpoint["port"] for endpoint in one["spec"]["endpoints"]]
+                [is_kept] = [endpoint["honorLabels"] for endpoint in one["spec"]["endpoints"]]
+                assert is_kept, "its namespace, service and job would be renamed, and no recipe or alert finds them"
                 [service] = [
                     each
                     for each in named(whole, "Service").values()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -41,6 +42,9 @@ def test_advice_is_recorded_and_shown_and_nothing_is_written(place: ScaledPlace)
     assert (row.replicas, row.wanted, row.state) == (2, 3, ScaleState.ADVISED), row.hold
     assert row.why, row
     until(lambda: scaler.gauge() == {"ranker": 3.0}, "the gauge shows it")
+    assert "gpuwright_scaler_leader 1.0" in scaler.metrics()
+    decided = [line for line in scaler.metrics().splitlines() if line.startswith("gpuwright_scale_decided_timestamp")]
+    assert abs(float(decided[0].split()[1]) - time.time()) < 3600
     assert scaler.end() == 0
     assert place.server.server.audit.writes(place.server.user.name, began) == []
     assert place.replicas("ranker") == 2
