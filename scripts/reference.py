@@ -17,8 +17,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from agents.prometheus.text import families  # noqa: E402
-from agents.prometheus.view import AgentView  # noqa: E402
+from agents.run.metrics import families  # noqa: E402
+from agents.run.view import AgentView  # noqa: E402
 from app.access import TABLE, AccessVerb, Noun, Role  # noqa: E402
 from app.manifests.kinds import schema  # noqa: E402
 from app.manifests.model import STORED, Kind  # noqa: E402

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from agents.prometheus.text import families
-from agents.prometheus.view import AgentView
+from agents.run.metrics import families
+from agents.run.view import AgentView
 from app.control.domain.events import reason_of
 from app.http.metrics import REGISTRY
 from scripts import monitoring

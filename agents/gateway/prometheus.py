@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from agents.contract.fields import LATENCY_EDGES_MS
 from agents.gateway.sidecar import Sidecar
 from agents.gateway.wire import CountedRequests
-from agents.prometheus.exposition import Family, format_families, format_labels
+from agents.prometheus.writing import Family, format_families, format_labels, make_buckets, single
+
+EDGES = [f"{edge_ms / 1000:.7g}" for edge_ms in LATENCY_EDGES_MS]
 
 
 def metrics(sidecar: Sidecar) -> str:
@@ -19,7 +21,7 @@ def _of_sidecar(sidecar: Sidecar) -> Iterator[Family]:
     counts, condition = sidecar.counts(), sidecar.condition()
 
     def family(name: str, kind: str, text: str, value: int) -> Family:
-        return Family(f"gpuwright_gateway_{name}", kind, text, [("", value)])
+        return single(f"gpuwright_gateway_{name}", kind, value, text)
 
     yield family("in_force", "gauge", "1: HAProxy has everything declared in force.", int(condition.in_force))
     yield family("haproxy_processes", "gauge", "Old ones included.", condition.workers)
@@ -66,30 +68,17 @@ def _of_requests(all_counted: tuple[CountedRequests, ...]) -> Iterator[Family]:
         errors = [(labels, counted.errors) for labels, counted in totals]
         yield Family(f"gpuwright_gateway_{what}_errors_total", "counter", "Of these, those that failed.", errors)
     tokens = [(labels, counted.tokens) for labels, counted in services if counted.tokens]
-    for name, text, values in (
-        (
-            "tokens_in",
-            "Tokens of prompts, by the answers' usage.",
-            [(labels, totals.tokens_in) for labels, totals in tokens],
-        ),
-        ("tokens_out", "Tokens of answers.", [(labels, totals.tokens_out) for labels, totals in tokens]),
-        ("paced", "Answers whose pace of tokens was measured.", [(labels, totals.paced) for labels, totals in tokens]),
-        ("pace_late", "Of these, slower than promised.", [(labels, totals.pace_late) for labels, totals in tokens]),
+    for name, text in (
+        ("tokens_in", "Tokens of prompts, by the answers' usage."),
+        ("tokens_out", "Tokens of answers."),
+        ("paced", "Answers whose pace of tokens was measured."),
+        ("pace_late", "Of these, slower than promised."),
     ):
+        values = [(labels, getattr(totals, name)) for labels, totals in tokens]
         yield Family(f"gpuwright_gateway_service_{name}_total", "counter", text, values)
     yield Family(
         "gpuwright_gateway_service_latency_seconds",
         "histogram",
         "As the gateway measured it, of answered requests; of a language model to the first token.",
-        [sample for _, counted in services for sample in _histogram(counted)],
+        [sample for labels, counted in services for sample in make_buckets(EDGES, counted.latency_counts, labels)],
     )
-
-
-def _histogram(counted: CountedRequests) -> Iterator[tuple[str, int]]:
-    total = 0
-    for edge_ms, count in zip(LATENCY_EDGES_MS, counted.latency_counts, strict=False):
-        total += count
-        yield "_bucket" + format_labels(service=counted.service, le=f"{edge_ms / 1000:.7g}"), total
-    total = sum(counted.latency_counts)
-    yield "_bucket" + format_labels(service=counted.service, le="+Inf"), total
-    yield "_count" + format_labels(service=counted.service), total

@@ -87,7 +87,7 @@ def _answers(agent: Agent, node: LocalNode, credential: Credential) -> Mapping[s
 
 def _serve_metrics(address: str, agent: Agent, node: LocalNode, credential: Credential) -> None:
     from agents.http.pages import serve
-    from agents.prometheus import render
+    from agents.run.metrics import render
 
     host, _, port = address.rpartition(":")
     if not port.isdecimal():

@@ -15,7 +15,7 @@ from agents.node.node import VERSION, LocalNode
 from agents.node.state_folder import Credential
 
 if TYPE_CHECKING:
-    from agents.prometheus import AgentView
+    from agents.run.view import AgentView
 
 
 def describe(agent: Agent, node: LocalNode, credential: Credential) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def _copy_row(copy: Mapping[str, Any]) -> tuple[str, str, str, str, str, str]:
 
 def build_view(agent: Agent, node: LocalNode, credential: Credential) -> AgentView:
     """Returns the view from which the metrics are made."""
-    from agents.prometheus import AgentView, CopyView, GpuView
+    from agents.run.view import AgentView, CopyView, GpuView
 
     body = node.report_body(*node.current_minute())
     assignment = agent.assignment

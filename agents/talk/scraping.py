@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from agents.prometheus.reading import Samples, histogram, read, total
 from agents.seams.traffic import Counters, Served
-from agents.talk.prometheus_text import Samples, histogram, read, total
 from agents.talk.token_servers import SGLANG, TGI, VLLM, read_sglang, read_tgi, read_vllm
 
 

@@ -5,8 +5,8 @@ They batch continuously, so their batch is what runs now.
 
 from __future__ import annotations
 
+from agents.prometheus.reading import Samples, histogram, total
 from agents.seams.traffic import Counters, Served, TokensServed
-from agents.talk.prometheus_text import Samples, histogram, total
 
 
 def read_vllm(samples: Samples, dropped: int) -> Served:

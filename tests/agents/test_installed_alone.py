@@ -54,7 +54,7 @@ print(json.dumps(names))
     assert {
         "agents.devices.privileged.server",
         "agents.run.doctor.gpus",
-        "agents.prometheus.text",
+        "agents.prometheus.reading",
         "agents.keeper.keeper",
     } <= set(names)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
+from agents.prometheus.writing import Family, format_families, format_labels, make_buckets, single
+
 FIRST_TOKEN_SECONDS = (
     0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0, 160.0,
     640.0, 2560.0,
@@ -27,13 +29,8 @@ class _Histogram:
         self.counts[bisect_left(self.edges, seconds)] += 1
         self.sum += seconds
 
-    def lines(self, name: str, label: str) -> list[str]:
-        found = [f"# TYPE vllm:{name} histogram"]
-        below = 0
-        for edge, count in zip([*map(str, self.edges), "+Inf"], self.counts, strict=True):
-            below += count
-            found.append(f'vllm:{name}_bucket{{le="{edge}",{label}}} {below}')
-        return [*found, f"vllm:{name}_sum{{{label}}} {round(self.sum, 6)}", f"vllm:{name}_count{{{label}}} {below}"]
+    def family(self, name: str, labels: str) -> Family:
+        return Family(name, "histogram", "", make_buckets(map(str, self.edges), self.counts, labels, self.sum))
 
 
 class TokenFigures:
@@ -55,26 +52,27 @@ class TokenFigures:
 
     def text(self, model: str, gauges: dict[str, float]) -> str:
         """Returns text for Prometheus."""
-        label = f'model_name="{model}"'
-        lines: list[str] = []
-        for name, value in gauges.items():
-            lines += [f"# TYPE vllm:{name} gauge", f"vllm:{name}{{{label}}} {value:.15g}"]
-        for name, count in (
-            ("prompt_tokens_total", self.prompt_tokens),
-            ("generation_tokens_total", self.generation_tokens),
-            ("prefix_cache_queries_total", self.prompt_tokens),
-            ("prefix_cache_hits_total", self.cached_tokens),
-            ("num_preemptions_total", self.preemptions),
-        ):
-            lines += [f"# TYPE vllm:{name} counter", f"vllm:{name}{{{label}}} {count}"]
-        lines.append("# TYPE vllm:request_success_total counter")
-        for reason, count in self.finished.items():
-            lines.append(f'vllm:request_success_total{{finished_reason="{reason}",{label}}} {count}')
-        lines += self.first_token.lines("time_to_first_token_seconds", label)
-        lines += self.each_token.lines("time_per_output_token_seconds", label)
-        lines += self.token_of_request.lines("request_time_per_output_token_seconds", label)
-        lines += self.request.lines("e2e_request_latency_seconds", label)
-        lines += ["# TYPE gpuwright_llm_busy_seconds_total counter"]
-        lines += [f"gpuwright_llm_busy_seconds_total {round(self.busy_seconds, 6)}"]
-        lines += ["# TYPE gpuwright_llm_iterations_total counter", f"gpuwright_llm_iterations_total {self.iterations}"]
-        return "\n".join(lines) + "\n"
+        labels = format_labels(model_name=model)
+        totals = {
+            "prompt_tokens": self.prompt_tokens,
+            "generation_tokens": self.generation_tokens,
+            "prefix_cache_queries": self.prompt_tokens,
+            "prefix_cache_hits": self.cached_tokens,
+            "num_preemptions": self.preemptions,
+        }
+        finished = [
+            (format_labels(finished_reason=reason, model_name=model), count) for reason, count in self.finished.items()
+        ]
+        return format_families(
+            (
+                *(single(f"vllm:{name}", "gauge", value, labels=labels) for name, value in gauges.items()),
+                *(single(f"vllm:{name}_total", "counter", count, labels=labels) for name, count in totals.items()),
+                Family("vllm:request_success_total", "counter", "", finished),
+                self.first_token.family("vllm:time_to_first_token_seconds", labels),
+                self.each_token.family("vllm:time_per_output_token_seconds", labels),
+                self.token_of_request.family("vllm:request_time_per_output_token_seconds", labels),
+                self.request.family("vllm:e2e_request_latency_seconds", labels),
+                single("gpuwright_llm_busy_seconds_total", "counter", round(self.busy_seconds, 6)),
+                single("gpuwright_llm_iterations_total", "counter", self.iterations),
+            )
+        )

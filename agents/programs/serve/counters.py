@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
+from agents.prometheus.writing import Family, format_families, make_buckets, single
+
 # Equal to contract.LATENCY_EDGES_MS, which this small process does not load; a test compares them.
 EDGES_MS = tuple(round(0.5 * 10 ** (step / 12), 4) for step in range(60))
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -42,30 +44,15 @@ class ServerCounters:
 
     def text(self, gauges: dict[str, float | None]) -> str:
         """Returns text for Prometheus; a gauge that is None is left out."""
-        lines: list[str] = []
-        for name, value in (
-            ("requests", self.requests),
-            ("errors", self.errors),
-            ("rejected", self.rejected),
-            ("abandoned", self.abandoned),
-            ("batches", self.batches),
-            ("batched", self.batched),
-            ("busy_seconds", round(self.busy_seconds, 6)),
-        ):
-            lines += [f"# TYPE gpuwright_serve_{name}_total counter", f"gpuwright_serve_{name}_total {value}"]
-        for name, gauge in gauges.items():
-            if gauge is not None:
-                lines += [f"# TYPE gpuwright_serve_{name} gauge", f"gpuwright_serve_{name} {gauge:.15g}"]
+        totals = ("requests", "errors", "rejected", "abandoned", "batches", "batched", "busy_seconds")
         edges = [f"{edge / 1000:.7g}" for edge in EDGES_MS]
-        lines += _histogram("request_seconds", edges, self._latency, self._latency_sum)
-        lines += _histogram("batch_size", [str(size) for size in SIZES], self._sizes, self.batched)
-        return "\n".join(lines) + "\n"
-
-
-def _histogram(name: str, edges: list[str], counts: list[int], total: float) -> list[str]:
-    lines = [f"# TYPE gpuwright_serve_{name} histogram"]
-    below = 0
-    for edge, count in zip([*edges, "+Inf"], counts, strict=True):
-        below += count
-        lines.append(f'gpuwright_serve_{name}_bucket{{le="{edge}"}} {below}')
-    return [*lines, f"gpuwright_serve_{name}_sum {round(total, 6)}", f"gpuwright_serve_{name}_count {below}"]
+        seconds = make_buckets(edges, self._latency, total=self._latency_sum)
+        sizes = make_buckets(map(str, SIZES), self._sizes, total=self.batched)
+        return format_families(
+            (
+                *(single(f"gpuwright_serve_{name}_total", "counter", getattr(self, name)) for name in totals),
+                *(single(f"gpuwright_serve_{name}", "gauge", gauge) for name, gauge in gauges.items()),
+                Family("gpuwright_serve_request_seconds", "histogram", "", seconds),
+                Family("gpuwright_serve_batch_size", "histogram", "", sizes),
+            )
+        )

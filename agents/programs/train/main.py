@@ -19,6 +19,7 @@ from agents.devices.simulated.refusals import CudaRefusal
 from agents.http.pages import serve
 from agents.programs.progress import VARIABLE, write_progress
 from agents.programs.train import checkpoint, pace
+from agents.prometheus.writing import format_families, single
 
 _SIGNALS = (signal.SIGUSR1, signal.SIGTSTP, signal.SIGTERM, signal.SIGINT)
 _SHORTEST_WAIT_SECONDS = 0.05
@@ -57,16 +58,15 @@ class TrainingJob:
             self._device.hold(held_gib)
 
     def metrics(self) -> bytes:
-        figures = [
-            ("steps_total", "counter", self.steps),
-            ("saved_steps", "gauge", self.saved),
+        families = [
+            single("gpuwright_train_steps_total", "counter", self.steps),
+            single("gpuwright_train_saved_steps", "gauge", self.saved),
         ]
         if self._device is not None:
-            figures.append(("sm_count", "gauge", self._device.sm_count))
-            figures.append(("memory_bytes", "gauge", round(self._device.memory_gib * 2**30)))
-        return "".join(
-            f"# TYPE gpuwright_train_{name} {kind}\ngpuwright_train_{name} {v}\n" for name, kind, v in figures
-        ).encode()
+            memory = round(self._device.memory_gib * 2**30)
+            families.append(single("gpuwright_train_sm_count", "gauge", self._device.sm_count))
+            families.append(single("gpuwright_train_memory_bytes", "gauge", memory))
+        return format_families(families).encode()
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -15,9 +15,9 @@ from agents.keeper.filler import LONGEST_ID, Filler
 from agents.node import reporting
 from agents.node.copy_counters import CopyCounters
 from agents.node.report_minute import ReportMinute
+from agents.prometheus.reading import MOST_LINES
 from agents.runtime import Running
 from agents.talk.copy_client import TcpCopyClient
-from agents.talk.prometheus_text import MOST_LINES
 from agents.talk.scraping import served_of
 from agents.templates.reading import read
 from tests.agents.talk.test_copy_client import copy_that, ok, says, says_nothing

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.contract.fields import LATENCY_EDGES_MS
+from agents.prometheus.reading import LARGEST_VALUE, MOST_SAMPLES, histogram, read
 from agents.seams.traffic import Served
-from agents.talk.prometheus_text import LARGEST_VALUE, MOST_SAMPLES, histogram, read
 from agents.talk.scraping import served_of
 
 VLLM = b"""# HELP vllm:e2e_request_latency_seconds Histogram of e2e request latency in seconds.

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from agents.prometheus.exposition import Family, add_labels, format_families, format_labels
-from agents.prometheus.view import AgentView, CopyView, GpuView
+from agents.prometheus.writing import Family, add_labels, format_families, format_labels, single
+from agents.run.view import AgentView, CopyView, GpuView
 from agents.seams.device import GpuDevice, GpuReading
 
 MIB_PER_GIB = 1024
@@ -104,19 +104,19 @@ def _copy_labels(copy: CopyView, hostname: str) -> str:
 def _of_agent(view: AgentView) -> Iterator[Family]:
     here = format_labels(Hostname=view.hostname)
 
-    def single(name: str, kind: str, text: str, value: float | None) -> Family:
-        return Family(f"gpuwright_agent_{name}", kind, text, [(here, value)])
+    def family(name: str, kind: str, text: str, value: float | None) -> Family:
+        return single(f"gpuwright_agent_{name}", kind, value, text, here)
 
     def split(name: str, kind: str, text: str, label: str, values: Mapping[str, int]) -> Family:
         samples = [(add_labels(here, **{label: key}), float(values[key])) for key in sorted(values)]
         return Family(f"gpuwright_agent_{name}", kind, text, samples)
 
-    yield single("epoch", "gauge", "Epoch of the latest assignment.", view.epoch)
-    yield single("generation", "gauge", "Generation of the latest assignment.", view.generation)
-    yield single("converged", "gauge", "1 if the node runs what is assigned.", view.converged)
-    yield single("stale_assignments_total", "counter", "Assignments refused as outdated.", view.stale_assignments)
-    yield single("silent_seconds", "gauge", "Seconds since the control plane last answered.", view.silent_seconds)
-    yield single("excursions", "gauge", "Knobs away from their planned value.", view.excursions)
+    yield family("epoch", "gauge", "Epoch of the latest assignment.", view.epoch)
+    yield family("generation", "gauge", "Generation of the latest assignment.", view.generation)
+    yield family("converged", "gauge", "1 if the node runs what is assigned.", view.converged)
+    yield family("stale_assignments_total", "counter", "Assignments refused as outdated.", view.stale_assignments)
+    yield family("silent_seconds", "gauge", "Seconds since the control plane last answered.", view.silent_seconds)
+    yield family("excursions", "gauge", "Knobs away from their planned value.", view.excursions)
     yield split(
         "held_back", "gauge", "Instances that differ from their assignment, by reason.", "reason", view.held_back
     )
@@ -124,4 +124,4 @@ def _of_agent(view: AgentView) -> Iterator[Family]:
         "handovers_total", "counter", "Handovers since the agent started, by outcome.", "outcome", view.handovers
     )
     version = add_labels(here, version=view.agent_version)
-    yield Family("gpuwright_agent_info", "gauge", "Version of the agent.", [(version, 1)])
+    yield single("gpuwright_agent_info", "gauge", 1, "Version of the agent.", version)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from agents.prometheus import AgentView, CopyView, GpuView, render
+from agents.run.metrics import render
+from agents.run.view import AgentView, CopyView, GpuView
 from agents.seams.device import GpuDevice, GpuReading
 
 GPU = GpuDevice(
