@@ -114,7 +114,7 @@ def test_a_container_listens_on_the_loopback_of_its_host_and_shares_its_memory(
     assert host["Privileged"] is False
 
 
-def test_a_process_that_ended_and_was_not_waited_for_is_no_copy_although_the_engine_says_it_runs(tmp_path: Path) -> None:
+def test_a_process_that_ended_and_was_not_waited_for_is_no_copy_although_the_engine_says_so(tmp_path: Path) -> None:
     runtime = DockerRuntime(tmp_path / "copies", "unix:///nowhere")
     inspected: dict[str, Any] = {"Id": "c1", "State": {}, "Config": {"Labels": {"gpuwright.copy": "a-1"}}}
     with subprocess.Popen(["/bin/true"]) as ended:
