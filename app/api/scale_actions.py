@@ -11,12 +11,11 @@ from app.access import AccessVerb, Noun, require
 from app.control.domain.events import Reason, event_of
 from app.problem import HttpProblem
 from app.store.plans import scale_pause, scale_plans
-from app.store.plans.scale_rows import ScalePause, ScalePlan, ScaleRow, ScaleState, clean_text
+from app.store.plans.scale_rows import KIND, ScalePause, ScalePlan, ScaleRow, ScaleState, clean_text
 from app.store.world import audit, events
 from app.store.world.objects import rfc3339
 from app.world.write import Actor
 
-KIND = "Scale"  # of events and entries of the audit
 NO_PLAN = "no scaler has made a plan yet"
 
 

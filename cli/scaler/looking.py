@@ -20,7 +20,7 @@ from clusters.savings.floors import draw_bounds
 from clusters.savings.shown import find_kept_steps, find_promise
 from clusters.scaling.adoption import AdoptedWorkload, find_adopted
 from clusters.scaling.annotations import MOST
-from clusters.scaling.sightings import Sighting, note_sightings, uid_of
+from clusters.scaling.sightings import Sighting, note_sightings, read_uid
 
 RECENT_SECONDS = 6 * 3600.0  # of load, read at each look until that moment
 HISTORY_SECONDS = 900.0  # between two readings of the days from which shown rates come
@@ -159,7 +159,7 @@ class ClusterWatch:
             WorkloadName(namespace, kind, name): (now - self._seen[uid].since).total_seconds()
             for kind in SCALED
             for item in objects.of(kind)
-            if now and (uid := uid_of(item)) in self._seen
+            if now and (uid := read_uid(item)) in self._seen
             for namespace, name in [(namespace_of(item), name_of(item))]
         }
 

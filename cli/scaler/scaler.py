@@ -133,7 +133,7 @@ class Scaler:
         """
         now = self.clock()
         due = [row for row in self.store.find_writing() if self._doubts.get(row.target, (0, now))[1] <= now]
-        for row, outcome in self._ask(due, lambda cluster, row: settle_write(cluster, _open_write(row))):
+        for row, outcome in self._ask(due, lambda cluster, row: settle_write(cluster, _make_open_write(row))):
             tries, _ = self._doubts.pop(row.target, (0, now))
             if outcome.is_open:
                 self._doubts[row.target] = tries + 1, self.clock() + find_wait_seconds(tries)
@@ -156,7 +156,7 @@ class Scaler:
     def _settle(self, epoch: int, row: ScaleRow, outcome: WriteOutcome) -> None:
         if outcome.state == "untried":
             return
-        state = _settled_state(outcome)
+        state = _find_state(outcome)
         if outcome.state != "not written":
             self._written[row.target] = self.clock()
         WRITES.labels("in doubt" if outcome.is_open else state).inc()
@@ -170,13 +170,13 @@ class Scaler:
             self.store.settle(epoch, row, state, outcome.reason, outcome.asked_seconds)
 
 
-def _settled_state(outcome: WriteOutcome) -> ScaleState:
+def _find_state(outcome: WriteOutcome) -> ScaleState:
     if outcome.state == "written":
         return ScaleState.WRITTEN
     return ScaleState.REFUSED if outcome.is_refused else ScaleState.OVERTAKEN
 
 
-def _open_write(row: ScaleRow) -> OpenWrite:
+def _make_open_write(row: ScaleRow) -> OpenWrite:
     """Returns a write by what was recorded of it before it was sent."""
     assert row.wanted is not None, f"{row.target} is being written without a number"
     return OpenWrite(WorkloadName(*row.target), row.object_generation, row.resource_version, row.wanted)

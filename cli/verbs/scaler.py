@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import logging
-import signal
-import threading
-from types import FrameType
+from typing import TYPE_CHECKING
 
-from cli import exits
 from cli.exits import Failed
-from cli.verbs.planner import answers
+from cli.leading import LeadingProcess, read_settings, run_until_ended
+
+if TYPE_CHECKING:
+    from app.settings import Settings
 
 EPILOG = """\
 Several may run: the one that holds the lease decides, the others take over when it falls silent, and all of them show
@@ -31,37 +30,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from app.settings import SettingsError, from_environment
-    from app.store.database.urls import libpq_url
-    from cli.scaler.process import ScalerProcess
-    from cli.verbs.serve import write_logs
     from clusters.addresses import AddressRefused, check_address
 
+    settings = read_settings("DATABASE_URL is not set")
+    if not settings.prometheus_url:
+        raise Failed("GPUWRIGHT_PROMETHEUS_URL is not set; without what it has measured nothing can be decided")
     try:
-        settings = from_environment()
-        if not settings.database_url:
-            raise Failed("DATABASE_URL is not set")
-        libpq_url(settings.database_url)
-        if not settings.prometheus_url:
-            raise Failed("GPUWRIGHT_PROMETHEUS_URL is not set; without what it has measured nothing can be decided")
         check_address(settings.prometheus_url)
-    except SettingsError as error:
-        raise Failed(str(error)) from error
     except AddressRefused as refused:
         raise Failed(f"GPUWRIGHT_PROMETHEUS_URL is not allowed: {refused}") from None
-    write_logs(settings)
-    logging.getLogger("httpx2").setLevel(logging.WARNING)  # it tells of every request
-    ended = threading.Event()
+    return run_until_ended(settings, _make)
 
-    def end(number: int, frame: FrameType | None) -> None:
-        ended.set()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, end)
-    if not answers(settings, ended):
-        return exits.OK
-    process = ScalerProcess(settings)
-    process.start()
-    ended.wait()
-    process.stop()
-    return exits.OK
+def _make(settings: Settings) -> LeadingProcess:
+    from cli.scaler.process import ScalerProcess
+
+    return ScalerProcess(settings)

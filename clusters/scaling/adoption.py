@@ -6,13 +6,14 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from app.manifests.quantities import Mode
 from clusters.estate import Estate, WorkloadName
 from clusters.objects import ClusterObjects, KubeObject, name_of, namespace_of, read_mapping, read_text, read_whole
 from clusters.promises import WorkloadPromise
 from clusters.reading.workloads import SCALED
-from clusters.scaling.annotations import Adoption, AnnotatedBounds, ScaleMode, read_adoption
+from clusters.scaling.annotations import Adoption, AnnotatedBounds, read_adoption
 from clusters.scaling.ownership import find_owner, find_recent_change
-from clusters.scaling.sightings import Sighting, generation_of, uid_of
+from clusters.scaling.sightings import Sighting, read_generation, read_uid
 from clusters.scaling.steps import bound_replicas
 
 MOST_NAMED = 20  # workloads of a namespace whose faults are named; who may annotate may make thousands of them
@@ -25,7 +26,7 @@ class AdoptedWorkload:
 
     name: WorkloadName
     service: str
-    mode: ScaleMode
+    mode: Mode
     replicas: int
     bounds: AnnotatedBounds
     uid: str
@@ -67,13 +68,13 @@ def find_adopted(
             adoption = read_adoption(annotations, names_faults=names_faults)
             if adoption:
                 faulty[name.namespace] += bool(adoption.faults)
-                hold = find_hold(item, kind, adoption, objects, seen.get(uid_of(item)))
+                hold = find_hold(item, kind, adoption, objects, seen.get(read_uid(item)))
                 if not hold and name not in known:
                     hold = "none of its pods asks for GPUs, so nothing is known of what they serve"
                 found.append(
                     AdoptedWorkload(
-                        name, adoption.service, adoption.mode, replicas_of(item), adoption.bounds, uid_of(item),
-                        generation_of(item), promises.get(name), hold, is_understood=not adoption.faults,
+                        name, adoption.service, adoption.mode, read_replicas(item), adoption.bounds, read_uid(item),
+                        read_generation(item), promises.get(name), hold, is_understood=not adoption.faults,
                     )
                 )  # fmt: skip
     return hold_rivals(sorted(found, key=lambda workload: workload.name))
@@ -88,14 +89,14 @@ def find_hold(
     owner = find_owner(item, kind, objects)
     if owner or objects.server_time is None:
         return owner or "the API server has not said what time it is"
-    if replicas_of(item) == 0:
+    if read_replicas(item) == 0:
         return "it is scaled to none, perhaps for a reason; scale it to one by hand"
     if read_text(item, "spec", "persistentVolumeClaimRetentionPolicy", "whenScaled") == "Delete":
         return "its volumes are deleted when replicas go; set persistentVolumeClaimRetentionPolicy.whenScaled to Retain"
     return find_recent_change(item, objects.server_time, sighting)
 
 
-def replicas_of(item: KubeObject) -> int:
+def read_replicas(item: KubeObject) -> int:
     """Returns the declared replicas, which are one where nothing is declared."""
     found = read_whole(item, "spec", "replicas")
     return 1 if found is None else found

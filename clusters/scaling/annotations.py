@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from heapq import nsmallest
 from itertools import islice
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, get_args
 
-from app.manifests.quantities import LABEL
+from app.manifests.quantities import LABEL, Mode
 from clusters.estate import OURS
 from clusters.promises import ANNOTATION, LEAST_PERCENTILE, MOST_MS, MOST_PERCENTILE, TOKEN_ANNOTATIONS, read_positive
 from clusters.scaling.field_writers import LEFT_OUT
 
-ScaleMode: TypeAlias = Literal["advisory", "approve", "auto"]
-MODES: tuple[ScaleMode, ...] = get_args(ScaleMode)
+MODES: tuple[Mode, ...] = get_args(Mode)
 SERVICE, MODE, LEAST, MOST = (OURS + key for key in ("service", "mode", "min-replicas", "max-replicas"))
 NAMES = (SERVICE, OURS + "model", OURS + "variant")
 KNOWN = (*NAMES, MODE, LEAST, MOST, LEFT_OUT, *(OURS + key for key in TOKEN_ANNOTATIONS), OURS + "slo-p99-ms")
@@ -40,7 +39,7 @@ class Adoption:
     """What annotations say of a workload: of which service it is, who decides, and between which bounds."""
 
     service: str  # empty: it names none
-    mode: ScaleMode
+    mode: Mode
     bounds: AnnotatedBounds
     faults: tuple[str, ...]  # each names the annotation, its value and what is allowed
 
@@ -55,13 +54,13 @@ def read_adoption(annotations: Mapping[str, Any], *, names_faults: bool = True) 
     if not ours.keys() & {SERVICE, MODE, LEAST, MOST}:
         return None
     bounds = AnnotatedBounds(_read_count(ours, LEAST, 0, 1), _read_count(ours, MOST, 1, None))
-    mode: ScaleMode = next((mode for mode in MODES if mode == ours.get(MODE)), "advisory")
+    mode: Mode = next((mode for mode in MODES if mode == ours.get(MODE)), "advisory")
     service = "" if _find_fault(SERVICE, ours.get(SERVICE)) else str(ours[SERVICE])
     faults = tuple(islice(_find_faults(ours, mode, bounds), MOST_FAULTS if names_faults else 1))
     return Adoption(service, mode, bounds, faults if names_faults or not faults else (NOT_NAMED,))
 
 
-def _find_faults(ours: Mapping[str, Any], mode: ScaleMode, bounds: AnnotatedBounds) -> Iterator[str]:
+def _find_faults(ours: Mapping[str, Any], mode: Mode, bounds: AnnotatedBounds) -> Iterator[str]:
     if SERVICE not in ours:
         yield f"{SERVICE} is missing, which names the service that it serves"
     for key in sorted(filter(_is_known, ours)):

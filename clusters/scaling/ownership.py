@@ -27,7 +27,7 @@ from clusters.objects import (
 from clusters.reading.autoscalers import PAUSED, PAUSED_REPLICAS, has_paused, target_of
 from clusters.reading.workloads import GROUPED
 from clusters.scaling.field_writers import declares_again, is_ours, say_declared, say_managed
-from clusters.scaling.sightings import Sighting, generation_of
+from clusters.scaling.sightings import Sighting, read_generation
 from clusters.server_dates import read_stamp
 
 QUIET = timedelta(minutes=10)  # after a change by somebody else
@@ -67,13 +67,13 @@ def read_writers(item: KubeObject) -> list[FieldWriter]:
 def find_owner(item: KubeObject, kind: str, objects: ClusterObjects) -> str:
     """Returns the sentence on what sets the replicas now and will again; empty if nobody does."""
     tests: tuple[Callable[[], str], ...] = (
-        lambda: _going(item),
-        lambda: _maker(item),
-        lambda: _autoscaler(item, kind, objects),
-        lambda: _queue(item, kind),
-        lambda: _declared(item),
-        lambda: _managed(item),
-        lambda: _applied(item),
+        lambda: _say_deleted(item),
+        lambda: _say_made(item),
+        lambda: _say_scaled(item, kind, objects),
+        lambda: _say_queued(item, kind),
+        lambda: _say_declared(item),
+        lambda: _say_managed(item),
+        lambda: _say_applied(item),
     )
     return next(filter(None, (test() for test in tests)), "")
 
@@ -90,7 +90,7 @@ def find_recent_change(item: KubeObject, now: datetime, sighting: Sighting | Non
             continue
         since = writer.written_at
         if since is None:
-            is_known = sighting is not None and sighting.generation == generation_of(item)
+            is_known = sighting is not None and sighting.generation == read_generation(item)
             since = sighting.since if sighting and is_known else now
         if now - since <= QUIET:  # both are whole seconds
             when = f"at {since:%H:%M:%S}" if writer.written_at else f"at an unknown time before {since:%H:%M:%S}"
@@ -101,11 +101,11 @@ def find_recent_change(item: KubeObject, now: datetime, sighting: Sighting | Non
     return ""
 
 
-def _going(item: KubeObject) -> str:
+def _say_deleted(item: KubeObject) -> str:
     return "it is being deleted" if read_text(item, "metadata", "deletionTimestamp") else ""
 
 
-def _maker(item: KubeObject) -> str:
+def _say_made(item: KubeObject) -> str:
     for owner in read_list(item, "metadata", "ownerReferences"):
         if read_field(owner, "controller") is True:
             maker = f"{read_text(owner, 'kind')} {namespace_of(item)}/{read_text(owner, 'name')}"
@@ -113,37 +113,37 @@ def _maker(item: KubeObject) -> str:
     return ""
 
 
-def _autoscaler(item: KubeObject, kind: str, objects: ClusterObjects) -> str:
+def _say_scaled(item: KubeObject, kind: str, objects: ClusterObjects) -> str:
     name = WorkloadName(namespace_of(item), kind, name_of(item))
     for listed, say in SCALERS.items():
         if listed not in objects.lists:
             return f"it is unknown whether a {listed} owns its replicas: their list was not read; allow it"
         for found in objects.of(listed):
-            target = _taken(found) if listed == "Rollout" else target_of(found)
+            target = _read_taken(found) if listed == "Rollout" else target_of(found)
             if target == name and (sentence := say(found)):
                 return sentence
     return ""
 
 
-def _taken(rollout: KubeObject) -> WorkloadName:
+def _read_taken(rollout: KubeObject) -> WorkloadName:
     """Returns the Deployment whose pods a Rollout takes."""
     reference = read_mapping(rollout, "spec", "workloadRef")
     return WorkloadName(namespace_of(rollout), read_text(reference, "kind"), read_text(reference, "name"))
 
 
-def _rollout(found: KubeObject) -> str:
+def _say_rollout(found: KubeObject) -> str:
     name = f"Argo's Rollout {namespace_of(found)}/{name_of(found)}"
     return f"{name} takes its pods and scales it to none; take its annotations off"
 
 
-def _hpa(found: KubeObject) -> str:
+def _say_hpa(found: KubeObject) -> str:
     return (
         f"HPA {namespace_of(found)}/{name_of(found)} owns its replicas; delete that HPA, "
         "or let it follow the metric gpuwright_desired_replicas"
     )
 
 
-def _keda(found: KubeObject) -> str:
+def _say_keda(found: KubeObject) -> str:
     annotations = read_mapping(found, "metadata", "annotations")
     name = f"KEDA's ScaledObject {namespace_of(found)}/{name_of(found)}"
     if PAUSED_REPLICAS in annotations:
@@ -159,13 +159,13 @@ def _keda(found: KubeObject) -> str:
 
 # The objects that may scale another one, in the order in which they are named.
 SCALERS: Mapping[str, Callable[[KubeObject], str]] = {
-    "ScaledObject": _keda,
-    "HorizontalPodAutoscaler": _hpa,
-    "Rollout": _rollout,
+    "ScaledObject": _say_keda,
+    "HorizontalPodAutoscaler": _say_hpa,
+    "Rollout": _say_rollout,
 }
 
 
-def _queue(item: KubeObject, kind: str) -> str:
+def _say_queued(item: KubeObject, kind: str) -> str:
     queue = read_text(item, "metadata", "labels", QUEUE_LABEL)
     if not queue:
         return ""
@@ -176,7 +176,7 @@ def _queue(item: KubeObject, kind: str) -> str:
     )
 
 
-def _declared(item: KubeObject) -> str:
+def _say_declared(item: KubeObject) -> str:
     for writer in read_writers(item):
         is_active = writer.is_applied or declares_again(writer.manager)
         if writer.has_replicas and is_active and not is_ours(writer.manager):
@@ -184,16 +184,16 @@ def _declared(item: KubeObject) -> str:
     return ""
 
 
-def _managed(item: KubeObject) -> str:
+def _say_managed(item: KubeObject) -> str:
     """A person who scales past a tool has not taken the replicas out of the tool's manifests."""
     writers = read_writers(item)
     passing = next((each for each in writers if each.has_replicas and not is_ours(each.manager)), None)
     return say_managed(item, frozenset(each.manager for each in writers), passing.manager) if passing else ""
 
 
-def _applied(item: KubeObject) -> str:
+def _say_applied(item: KubeObject) -> str:
     """What `kubectl apply` applied last is written again by the next one, even if somebody has scaled it since."""
-    if next(_last_applied_replicas(item), None) is None:
+    if next(_read_last_applied(item), None) is None:
         return ""
     words = f"{item.get('kind', '')} {name_of(item)}".strip().replace(" ", "/").lower()
     return (
@@ -202,7 +202,7 @@ def _applied(item: KubeObject) -> str:
     )
 
 
-def _last_applied_replicas(item: KubeObject) -> Iterator[int]:
+def _read_last_applied(item: KubeObject) -> Iterator[int]:
     try:
         applied = json.loads(read_text(item, "metadata", "annotations", LAST_APPLIED))
     except (ValueError, RecursionError):

@@ -62,20 +62,22 @@ class ScaleServer:
         self._client = client
 
     def read(self, name: WorkloadName) -> ScaleAnswer:
-        return self._ask("GET", _path(name))
+        return self._ask("GET", _spell_path(name))
 
     def list_autoscalers(self, kind: str, namespace: str) -> ScaleAnswer:
-        return self._ask("GET", _root(_resource(kind), namespace))
+        return self._ask("GET", _spell_root(_find_resource(kind), namespace))
 
     def put_scale(self, name: WorkloadName, uid: str, version: str, replicas: int) -> ScaleAnswer:
         """Writes replicas if the workload is as it was at the version. Update and patch do; this is an update."""
         metadata = {"name": name.name, "namespace": name.namespace, "uid": uid, "resourceVersion": version}
-        return self._ask("PUT", f"{_path(name)}/scale", _scale(metadata, replicas), MANAGER)
+        return self._ask("PUT", f"{_spell_path(name)}/scale", _make_scale(metadata, replicas), MANAGER)
 
     def settle_scale(self, name: WorkloadName, version: str, replicas: int) -> ScaleAnswer:
         """Makes a newer version of the workload with the same replicas: it has one manager more that applied them."""
         metadata = {"name": name.name, "resourceVersion": version}
-        return self._ask("PATCH", f"{_path(name)}/scale", _scale(metadata, replicas), SETTLED + version, APPLY)
+        return self._ask(
+            "PATCH", f"{_spell_path(name)}/scale", _make_scale(metadata, replicas), SETTLED + version, APPLY
+        )
 
     def _ask(
         self,
@@ -109,19 +111,19 @@ def open_server(config: SingleConfig, answer_seconds: float = ANSWER_SECONDS) ->
         yield ScaleServer(client)
 
 
-def _resource(kind: str) -> KubeResource:
+def _find_resource(kind: str) -> KubeResource:
     return next(resource for resource in KINDS if resource.kind == kind)
 
 
-def _root(resource: KubeResource, namespace: str) -> str:
+def _spell_root(resource: KubeResource, namespace: str) -> str:
     return f"/apis/{resource.group}/{resource.versions[0]}/namespaces/{namespace}/{resource.plural}"
 
 
-def _path(name: WorkloadName) -> str:
-    return f"{_root(_resource(name.kind), name.namespace)}/{name.name}"
+def _spell_path(name: WorkloadName) -> str:
+    return f"{_spell_root(_find_resource(name.kind), name.namespace)}/{name.name}"
 
 
-def _scale(metadata: dict[str, str], replicas: int) -> dict[str, Any]:
+def _make_scale(metadata: dict[str, str], replicas: int) -> dict[str, Any]:
     return {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": metadata, "spec": {"replicas": replicas}}
 
 

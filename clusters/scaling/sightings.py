@@ -33,17 +33,17 @@ def note_sightings(objects: ClusterObjects, seen: Mapping[str, Sighting]) -> dic
     found = {}
     for kind in SCALED:
         for item in objects.of(kind):
-            uid, generation = uid_of(item), generation_of(item)
+            uid, generation = read_uid(item), read_generation(item)
             earlier = seen.get(uid)
             is_same = earlier is not None and earlier.generation == generation
             found[uid] = earlier if earlier and is_same else Sighting(generation, objects.read_until)
     return found
 
 
-def uid_of(item: KubeObject) -> str:
+def read_uid(item: KubeObject) -> str:
     return read_text(item, "metadata", "uid")
 
 
-def generation_of(item: KubeObject) -> int:
+def read_generation(item: KubeObject) -> int:
     """Returns the generation, which servers count from 1."""
     return read_whole(item, "metadata", "generation") or 0

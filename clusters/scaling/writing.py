@@ -22,12 +22,12 @@ from typing import Literal, TypeAlias
 
 from clusters.estate import WorkloadName
 from clusters.objects import ClusterObjects, KubeObject, read_list, read_mapping, read_text
-from clusters.scaling.adoption import WantedReplicas, find_hold, replicas_of
+from clusters.scaling.adoption import WantedReplicas, find_hold, read_replicas
 from clusters.scaling.annotations import read_adoption
 from clusters.scaling.field_writers import is_ours
 from clusters.scaling.ownership import SCALERS, read_writers
 from clusters.scaling.server import AnswerLost, NotSent, ScaleAnswer, ScaleServer
-from clusters.scaling.sightings import Sighting, generation_of, uid_of
+from clusters.scaling.sightings import Sighting, read_generation, read_uid
 from clusters.scaling.steps import bound_replicas
 
 ATTEMPTS = 4  # of a write to a workload that changes meanwhile, though nothing that matters
@@ -114,7 +114,7 @@ class _Write:
         except _Unread as unread:
             return WriteOutcome("not written", str(unread), is_refused=True, asked_seconds=unread.asked_seconds)
         self._version = reading.version
-        hold = _hold(reading, self._wanted)
+        hold = _find_hold(reading, self._wanted)
         if hold:
             return WriteOutcome("not written", hold, reading.version)
         if not self._may_write(reading.version):
@@ -125,7 +125,7 @@ class _Write:
         name, version = self._wanted.adopted.name, reading.version
         tried = OpenWrite(name, self._wanted.adopted.generation, version, self._wanted.replicas)
         try:
-            answer = self._cluster.put_scale(name, uid_of(reading.item), version, self._wanted.replicas)
+            answer = self._cluster.put_scale(name, read_uid(reading.item), version, self._wanted.replicas)
         except NotSent as failed:
             return WriteOutcome("not written", f"the API server cannot be reached: {failed}", version, is_refused=True)
         except AnswerLost as lost:
@@ -154,7 +154,7 @@ def settle_write(cluster: ScaleServer, tried: OpenWrite) -> WriteOutcome:
         reading = _read(cluster, name)
         landed = _compare(reading, tried)
         if landed is None and reading.version == version:
-            answer = cluster.settle_scale(name, version, replicas_of(reading.item))
+            answer = cluster.settle_scale(name, version, read_replicas(reading.item))
             if answer.status < 300 and read_text(answer.body, "metadata", "resourceVersion") != version:
                 reason = "its answer was lost, and it can no longer be done"
                 return WriteOutcome("not written", reason, version, is_refused=True)
@@ -200,7 +200,7 @@ def _ask(ask: Callable[[], ScaleAnswer], failure: str, absent: int = 0) -> Scale
     return answer
 
 
-def _hold(reading: _Reading, wanted: WantedReplicas) -> str:
+def _find_hold(reading: _Reading, wanted: WantedReplicas) -> str:
     """Returns why nothing may be written to the workload as it is now."""
     adopted, item = wanted.adopted, reading.item
     if adopted.hold:
@@ -210,9 +210,9 @@ def _hold(reading: _Reading, wanted: WantedReplicas) -> str:
         return f"its annotations have changed; {AGAIN}"
     if now.mode == "advisory":
         return "its mode is advisory"
-    if uid_of(item) != adopted.uid:
+    if read_uid(item) != adopted.uid:
         return f"it has been made again; {AGAIN}"
-    if generation_of(item) != adopted.generation or replicas_of(item) != adopted.replicas:
+    if read_generation(item) != adopted.generation or read_replicas(item) != adopted.replicas:
         return f"it has changed since it was decided; {AGAIN}"
     if bound_replicas(adopted.replicas, wanted.replicas, adopted.bounds) != wanted.replicas:
         return f"{adopted.replicas} to {wanted.replicas} replicas is beyond its bounds or one step"
@@ -223,13 +223,13 @@ def _hold(reading: _Reading, wanted: WantedReplicas) -> str:
 
 def _compare(reading: _Reading, tried: OpenWrite) -> WriteOutcome | None:
     """Returns what became of a write by what is there now; None if it has not been done."""
-    raised = generation_of(reading.item) - tried.generation
+    raised = read_generation(reading.item) - tried.generation
     if raised == 0:
         return None
     if raised < 0:
         return WriteOutcome("not written", f"it has been made again; {AGAIN}", tried.version)
     holders = [writer for writer in read_writers(reading.item) if writer.has_replicas]
-    is_there = replicas_of(reading.item) == tried.replicas
+    is_there = read_replicas(reading.item) == tried.replicas
     if is_there and holders and all(is_ours(writer.manager) for writer in holders):
         return WriteOutcome("written", version=tried.version)
     others = ", ".join(writer.manager for writer in holders) or "somebody"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from app.manifests.quantities import Mode
 from app.store.database import lease
 from app.store.database.database import Database
 from app.store.plans import scale_plans
-from app.store.plans.scale_rows import ScaleDraft, ScaleMode, ScalePlan, ScaleRow, ScaleState, ScaleTarget
+from app.store.plans.scale_rows import ScaleDraft, ScalePlan, ScaleRow, ScaleState, ScaleTarget
 
 BEGAN = datetime(2026, 6, 1, tzinfo=UTC)
 
@@ -51,6 +52,6 @@ class ScalerStore:
 
 
 def draft(
-    wanted: int | None, replicas: int = 4, mode: ScaleMode = "auto", name: str = "ranker", hold: str = ""
+    wanted: int | None, replicas: int = 4, mode: Mode = "auto", name: str = "ranker", hold: str = ""
 ) -> ScaleDraft:
     return ScaleDraft(ScaleTarget("shop", "Deployment", name), name, mode, replicas, wanted, "its load", hold)

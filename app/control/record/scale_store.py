@@ -11,10 +11,9 @@ from app.control.domain.leading import Deposed
 from app.store.database import lease
 from app.store.database.database import Database
 from app.store.plans import scale_history, scale_plans
-from app.store.plans.scale_rows import ScaleDraft, ScalePlan, ScaleRow, ScaleState, clean_text
+from app.store.plans.scale_rows import KIND, ScaleDraft, ScalePlan, ScaleRow, ScaleState, clean_text
 from app.store.world import events
 
-KIND = "Scale"  # of events
 REASONS = {
     ScaleState.WRITTEN: Reason.REPLICAS_WRITTEN,
     ScaleState.REFUSED: Reason.REPLICAS_REFUSED,

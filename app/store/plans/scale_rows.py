@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-ScaleMode = Literal["advisory", "approve", "auto"]
+from app.manifests.quantities import Mode
+
+KIND = "Scale"  # of events and entries of the audit
 MOST_CHARACTERS = 500  # of a sentence
 MOST_REPLICAS = 2**31 - 1  # that Kubernetes and a column can hold
 
@@ -49,7 +51,7 @@ class ScaleDraft:
 
     target: ScaleTarget
     service: str
-    mode: ScaleMode
+    mode: Mode
     replicas: int | None  # unknown where it was not read
     wanted: int | None  # unknown where its load was not measured, and never written then
     why: str
@@ -76,7 +78,7 @@ class ScaleRow:
     target: ScaleTarget
     since: int
     service: str
-    mode: ScaleMode
+    mode: Mode
     replicas: int | None
     wanted: int | None
     why: str
