@@ -6,12 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from solvers.planning.carried import accepted_rates, admitted, carry
-from solvers.planning.knee_shapes import SHARED_PRESSURE, knee_shapes
+from solvers.planning.offers import SHARED_PRESSURE, FleetShape, read_offers, why_no_shape
 from solvers.planning.plan import Unserved
 from solvers.planning.planner_draft import PlannerDraft
 from solvers.planning.problem import Instance, Place, PlacedJob, Problem, Service
-from solvers.planning.rooms import FleetRooms, FleetShape
-from solvers.planning.runnable import why_no_shape
+from solvers.planning.rooms import FleetRooms
 from solvers.planning.stopping import spare_instances
 
 CRITICAL_PRIORITY = 100  # services below it are throughput-oriented work
@@ -33,7 +32,8 @@ class GrowingFleet:
         self.seats = admitted(problem, state.running, state.jobs) if state else []
         self.rooms = self._rooms()
         self.shapes = {
-            service.name: knee_shapes(problem, service, self.rooms.pools) for service in problem.services.values()
+            service.name: read_offers(problem).find_knee_shapes(service, self.rooms.pools)
+            for service in problem.services.values()
         }
         self.rates: dict[str, float] = {}  # by instance
         self.count()

@@ -8,65 +8,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
 from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
 
 from solvers.planning.judge.plan_lines import gpus_with
-from solvers.planning.machines import capped
 from solvers.planning.new_names import NewNames
-from solvers.planning.problem import GpuType, Instance, Place, PlacedJob, Problem, Service
+from solvers.planning.offers import FleetShape, GpuPool, read_offers, why_no_shape
+from solvers.planning.problem import Instance, Place, PlacedJob, Problem, Service
 
 Ints = NDArray[np.int64]
 SLACK = 1e-9
 UNLIMITED = 2**31
-
-
-@dataclass(frozen=True, slots=True)
-class GpuPool:
-    """All GPUs of one type and cap of watts at one price, of nodes that offer the same templates."""
-
-    gpu_type: str
-    price_per_hour: float
-    templates: frozenset[str] | None
-    max_w: float  # that one of its GPUs may draw
-
-    @classmethod
-    def of(cls, problem: Problem, place: Place) -> GpuPool:
-        node = problem.nodes[place[0]]
-        return cls(node.gpu_type, node.price_per_hour, node.templates, problem.type_at(place).max_w)
-
-    def type_in(self, problem: Problem) -> GpuType:
-        """Returns the type of its GPUs, with their cap as maxW."""
-        return capped(problem.gpu_types[self.gpu_type], self.max_w)
-
-    def offers(self, template: str | None) -> bool:
-        return template is None or self.templates is None or template in self.templates
-
-
-@dataclass(frozen=True, slots=True)
-class FleetShape:
-    """The shape of an instance in a pool, and the most that it should carry beside neighbours."""
-
-    pool: GpuPool
-    variant: str
-    batch: int
-    sm_percent: int
-    memory_gib: float
-    pressure: float
-    top_w: float
-    cpu_cores: float
-    host_memory_gib: float
-    exec_ms: float
-    start_seconds: float
-    rate_per_second: float
-    share: float  # of the GPU, that is paid for
-
-    @property
-    def price_per_hour(self) -> float:
-        return self.pool.price_per_hour * self.share
 
 
 class FleetRooms:
@@ -185,6 +139,25 @@ class FleetRooms:
     def put_on(self, place: Place, shape: FleetShape, service: Service) -> None:
         """Places an instance on this GPU, which has room for it."""
         self._take(self._at[place], shape, service)
+
+    def start_on(self, place: Place, shape: FleetShape, service: Service) -> Instance:
+        """Places a new instance on this idle GPU, at its highest clock and without a rate yet."""
+        self.put_on(place, shape, service)
+        return Instance(
+            self.names.at(service.name, place), service.name, *place, shape.variant, shape.batch, 0.0,
+            shape.sm_percent, shape.memory_gib, self.problem.type_of(place[0]).top_clock_mhz, 0.0,
+        )  # fmt: skip
+
+    def why_no_gpu(self, service: Service) -> str:
+        """Names what keeps another instance with a GPU of its own off the fleet; empty where nothing does."""
+        shapes = read_offers(self.problem).find_whole_shapes(service, self.pools)
+        if not shapes:
+            return why_no_shape(self.problem)
+        if any(self.idle_places(shape, service) for shape in shapes):
+            return ""
+        if not self.has_idle:
+            return "each instance needs a GPU of its own, and all are in use"
+        return self.why_not(shapes[0], service)
 
     def why_not(self, shape: FleetShape, service: Service) -> str:
         """Names the limit that keeps another instance off every GPU of its type."""

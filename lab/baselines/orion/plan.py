@@ -6,9 +6,9 @@ from random import Random
 
 from solvers.interference.affinity import COMPUTE_INTENSIVE_RATIO, compute_to_memory
 from solvers.planning.growing import GrowingFleet, is_critical
+from solvers.planning.offers import FleetShape
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
 from solvers.planning.problem import Instance, Knowledge, Place, Problem, Service
-from solvers.planning.rooms import FleetShape
 
 MOST_ROUNDS = 200
 WAITS = "waits: each GPU has a high-priority client, or one that needs the same of it"

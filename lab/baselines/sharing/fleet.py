@@ -11,12 +11,11 @@ from typing import TypeAlias
 from solvers.latency import max_rate
 from solvers.planning.carried import admitted, carry
 from solvers.planning.judge.readings import value_at
+from solvers.planning.offers import FleetShape, read_offers
 from solvers.planning.plan import Unserved
 from solvers.planning.planner_draft import PlannerDraft
 from solvers.planning.problem import Instance, Knowledge, Place, PlacedJob, Problem, Profile, Service
-from solvers.planning.rooms import FleetRooms, FleetShape
-from solvers.planning.runnable import runnable_profiles
-from solvers.planning.whole_gpus import whole_gpu_shapes
+from solvers.planning.rooms import FleetRooms
 
 MOVED_SHARE = 0.1  # of a rate, since the last placement
 LEAST_SHARE = 1e-6  # of a rate that is worth an instance
@@ -57,7 +56,7 @@ class SharingFleet:
     def profile_at(self, name: str, place: Place) -> Profile | None:
         """Returns the profile of the first variant of a service that this GPU may run."""
         service = self.problem.services[name]
-        return next(iter(runnable_profiles(self.problem, service, self.rooms.pool_of(place))), None)
+        return next(iter(read_offers(self.problem).find_profiles(service, self.rooms.pool_of(place))), None)
 
     def batches(self, name: str, place: Place) -> list[int]:
         profile = self.profile_at(name, place)
@@ -95,21 +94,17 @@ class SharingFleet:
 
     def parts(self, service: Service) -> list[float]:
         """Returns the rates of the instances of a service, none above what a whole GPU of the best type carries."""
-        most = max((s.rate_per_second for s in whole_gpu_shapes(self.problem, service, self.rooms.pools)), default=0.0)
+        alone = read_offers(self.problem).find_whole_shapes(service, self.rooms.pools)
+        most = max((shape.rate_per_second for shape in alone), default=0.0)
         if most <= 0:
             return []
         count = max(service.min_instances, min(len(self.places), -int(-service.rate_per_second // most)))
         return [service.rate_per_second / count] * count
 
     def _make_fleet_shape(self, shape: SharedShape, name: str, place: Place) -> FleetShape:
-        demand = shape.profile.demand
-        return FleetShape(
-            self.rooms.pool_of(place), shape.profile.variant, shape.batch,
-            shape.sm_percent, shape.profile.memory_gib[shape.batch], value_at(demand.pressure, shape.sm_percent),
-            value_at(demand.power_w, shape.sm_percent), demand.cpu_cores, demand.host_memory_gib, shape.exec_ms,
-            shape.profile.start_seconds, shape.per_second,
-            1.0 if self.problem.services[name].is_dedicated else shape.sm_percent / 100,
-        )  # fmt: skip
+        share = 1.0 if self.problem.services[name].is_dedicated else shape.sm_percent / 100
+        pool, batch, sm_percent = self.rooms.pool_of(place), shape.batch, shape.sm_percent
+        return FleetShape.of(pool, shape.profile, batch, sm_percent, shape.exec_ms, shape.per_second, share)
 
 
 def shared(problem: Problem, knowledge: Knowledge, fill: FillFleet, method: str) -> PlannerDraft:

@@ -9,11 +9,11 @@ from random import Random
 from typing import TypeAlias
 
 from solvers.planning.carried import accepted_rates, admitted, carry
+from solvers.planning.offers import FleetShape, read_offers
 from solvers.planning.plan import Unserved
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
 from solvers.planning.problem import Instance, Knowledge, Place, PlacedJob, Problem, Service
-from solvers.planning.rooms import FleetRooms, FleetShape
-from solvers.planning.whole_gpus import start_on, whole_gpu_shapes, why_no_gpu
+from solvers.planning.rooms import FleetRooms
 
 TOLERANCE_SHARE = 0.1
 STABLE_SECONDS = 300.0
@@ -59,7 +59,7 @@ def _plan(problem: Problem, knowledge: Knowledge, budget: PlannerBudget, choose:
             seats += start(None)
     instances, rests = carry(problem, seats, jobs)
     unserved = tuple(
-        Unserved(name, rate, why_no_gpu(problem, problem.services[name], rooms) or "not scaled up yet")
+        Unserved(name, rate, rooms.why_no_gpu(problem.services[name]) or "not scaled up yet")
         for name, rate in sorted(rests.items())
     )
     return PlannerDraft(tuple(instances), unserved, f"usage of 80 %, {which}", {"wishes": wishes})
@@ -90,11 +90,11 @@ def _started(
     problem: Problem, service: Service, rooms: FleetRooms, random: Random, choose: ChooseGpu, count: int | None
 ) -> list[Instance]:
     """Starts `count` instances on idle GPUs, without a count as many as the rate needs; fewer if GPUs run out."""
-    shapes, found = whole_gpu_shapes(problem, service, rooms.pools), list[Instance]()
+    shapes, found = read_offers(problem).find_whole_shapes(service, rooms.pools), list[Instance]()
     while len(found) < count if count is not None else _is_short(problem, service, found):
         able = [(shape, place) for shape in shapes for place in rooms.idle_places(shape, service)]
         if not able:
             break
         shape, place = choose(able, random)
-        found.append(start_on(place, shape, service, rooms))
+        found.append(rooms.start_on(place, shape, service))
     return found

@@ -8,13 +8,11 @@ from dataclasses import replace
 from math import ceil
 
 from solvers.planning.carried import admitted, carry
-from solvers.planning.knee_shapes import SHARED_PRESSURE, knee_shapes
+from solvers.planning.offers import SHARED_PRESSURE, FleetShape, read_offers, why_no_shape
 from solvers.planning.plan import Unserved
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
 from solvers.planning.problem import Instance, Knowledge, Problem, Service
-from solvers.planning.rooms import FleetRooms, FleetShape
-from solvers.planning.runnable import why_no_shape
-from solvers.planning.whole_gpus import whole_gpu_shapes
+from solvers.planning.rooms import FleetRooms
 
 EXACTLY = 1e-6  # of a rate
 NOT_CARRIED = "its instances do not carry it beside their neighbours"
@@ -48,8 +46,9 @@ def _smallest(problem: Problem, service: Service, rooms: FleetRooms) -> list[Fle
     able = replace(
         service, variants=tuple(name for name in service.variants if known.get(name, 0.0) >= service.mean_accuracy)
     )
-    alone = whole_gpu_shapes(problem, able, rooms.pools)
-    shapes = knee_shapes(problem, able, rooms.pools) + alone
+    offers = read_offers(problem)
+    alone = offers.find_whole_shapes(able, rooms.pools)
+    shapes = offers.find_knee_shapes(able, rooms.pools) + alone
     if not shapes:
         return []
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from solvers.planning.growing import GrowingFleet
+from solvers.planning.offers import FleetShape
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
 from solvers.planning.problem import Knowledge, Place, Problem, Service
-from solvers.planning.rooms import FleetShape
 
 HIGH_SM_PERCENT = 50  # of a high-end GPU
 MOST_ROUNDS = 200

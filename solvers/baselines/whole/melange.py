@@ -16,9 +16,9 @@ from math import ceil
 import numpy as np
 
 from solvers.baselines.whole.seats import ROUNDING_SHARE, WholeFleet, in_order, needed
+from solvers.planning.offers import FleetShape, GpuPool
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
 from solvers.planning.problem import Knowledge, Problem, Service
-from solvers.planning.rooms import FleetShape, GpuPool
 
 LEAST_SLICES = 8  # of each service's load, as Melange's slice factor has it
 MOST_NODES = 2_000  # of branch and bound: the same answer on every machine

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from solvers.baselines.whole.seats import ROUNDING_SHARE, WholeFleet, in_order, needed
+from solvers.planning.offers import FleetShape
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
 from solvers.planning.problem import Knowledge, Problem, Service
-from solvers.planning.rooms import FleetShape
 
 
 def plan_one_per_gpu(problem: Problem, knowledge: Knowledge, budget: PlannerBudget) -> PlannerDraft:

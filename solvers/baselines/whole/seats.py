@@ -8,11 +8,11 @@ from dataclasses import replace
 from math import ceil
 
 from solvers.planning.carried import admitted, carry
+from solvers.planning.offers import FleetShape, read_offers
 from solvers.planning.plan import Unserved
 from solvers.planning.planner_draft import PlannerDraft
 from solvers.planning.problem import Instance, Place, PlacedJob, Problem, Service
-from solvers.planning.rooms import FleetRooms, FleetShape
-from solvers.planning.whole_gpus import start_on, whole_gpu_shapes, why_no_gpu
+from solvers.planning.rooms import FleetRooms
 
 ROUNDING_SHARE = 1e-6  # of a rate: less is served by the instances that are there
 NOT_CARRIED = "its instances do not carry it"
@@ -40,7 +40,7 @@ class WholeFleet:
         known = {variant.name: variant.accuracy for variant in self.problem.models[service.model]}
         accurate = tuple(name for name in service.variants if known.get(name, 0.0) >= service.mean_accuracy)
         able = replace(service, variants=accurate)
-        return whole_gpu_shapes(self.problem, able, self.rooms.pools)
+        return read_offers(self.problem).find_whole_shapes(able, self.rooms.pools)
 
     def seat(self, service: Service, shape: FleetShape, count: int) -> int:
         """Places so many instances, first where they run now; returns how many found a GPU."""
@@ -52,7 +52,7 @@ class WholeFleet:
                 continue
             if running:
                 self.rooms.put_on(place, fitting, service)
-            self.seats.append(running or start_on(place, shape, service, self.rooms))
+            self.seats.append(running or self.rooms.start_on(place, shape, service))
             placed += 1
         return placed
 
@@ -63,7 +63,7 @@ class WholeFleet:
 
     def unserved(self, rests: dict[str, float]) -> tuple[Unserved, ...]:
         return tuple(
-            Unserved(name, rate, why_no_gpu(self.problem, self.problem.services[name], self.rooms) or NOT_CARRIED)
+            Unserved(name, rate, self.rooms.why_no_gpu(self.problem.services[name]) or NOT_CARRIED)
             for name, rate in sorted(rests.items())
         )
 

@@ -10,8 +10,9 @@ from solvers.hetsev.scaling import InstanceType, ScalingBudget, ScalingProblem, 
 from solvers.hetsev.scaling.controller import ScalingRules, ScalingWatch, decide
 from solvers.hetsev.scaling.greedy import EXACTLY
 from solvers.hetsev.scaling.problem import Actions
+from solvers.planning.offers import FleetShape, GpuPool
 from solvers.planning.problem import Instance, Problem, Service
-from solvers.planning.rooms import FleetRooms, FleetShape, GpuPool
+from solvers.planning.rooms import FleetRooms
 
 NODES = 2_000  # of an integer program's search; the programs have a variable for each pool
 SOLVERS = ("ortools", "cbc")  # the second is asked where the first finds nothing

@@ -12,14 +12,13 @@ from dataclasses import replace
 
 from solvers.hetsev.fleet.counts import RULES, InstanceCounts, decided, started_now
 from solvers.hetsev.fleet.memory import FleetMemory
-from solvers.hetsev.fleet.shapes import PRESSURE, fleet_shapes
 from solvers.hetsev.queues import PendingInstance, in_fair_order
 from solvers.planning.carried import accepted_rates, admitted, carry
+from solvers.planning.offers import SHARED_PRESSURE, FleetShape, read_offers, why_no_shape
 from solvers.planning.plan import Unserved
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
 from solvers.planning.problem import Instance, Knowledge, PlacedJob, Problem
-from solvers.planning.rooms import FleetRooms, FleetShape
-from solvers.planning.runnable import why_no_shape
+from solvers.planning.rooms import FleetRooms
 
 MOST_ROUNDS = 200  # of counting and placing; each places an instance or finds a shape without room
 Starts = list[tuple[str, FleetShape]]  # of a service each
@@ -49,10 +48,14 @@ class _Fleet:
     def __init__(self, problem: Problem, seats: Sequence[Instance], jobs: Sequence[PlacedJob]) -> None:
         self.problem = problem
         self.seats = list(seats)
-        self.rooms = FleetRooms(problem, seats, jobs, PRESSURE)
+        self.rooms = FleetRooms(problem, seats, jobs, SHARED_PRESSURE)
         self._jobs = jobs
         order = sorted(problem.services.values(), key=lambda service: (-service.priority, service.name))
-        shapes = {service.name: fleet_shapes(problem, service, self.rooms.pools) for service in order}
+        offers, pools = read_offers(problem), self.rooms.pools
+        shapes = {
+            service.name: {pool: found for pool in pools if (found := offers.find_best_shapes(service, [pool]))}
+            for service in order
+        }
         self.counts = {service.name: InstanceCounts(service, shapes[service.name], [], []) for service in order}
         self._count()
 
@@ -71,7 +74,7 @@ class _Fleet:
         if gone:
             left = {id(line) for line in gone}
             self.seats = [seat for seat in self.seats if id(seat) not in left]
-            self.rooms = FleetRooms(self.problem, self.seats, self._jobs, PRESSURE)
+            self.rooms = FleetRooms(self.problem, self.seats, self._jobs, SHARED_PRESSURE)
             self._count()
         return starts
 

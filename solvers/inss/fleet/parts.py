@@ -16,9 +16,8 @@ import numpy as np
 from solvers.inss.fleet.promises import carried_per_second, most_exec_ms, usable
 from solvers.inss.throughput import Speed, ThroughputGpuType, ThroughputModel, ThroughputProblem, ThroughputShape
 from solvers.planning.judge.readings import value_at
+from solvers.planning.offers import GpuPool, read_offers
 from solvers.planning.problem import Place, Problem, Profile, Service
-from solvers.planning.rooms import GpuPool
-from solvers.planning.runnable import runnable_profiles
 
 SM_STEPS = tuple(range(10, 101, 10))
 PENALTY = 100.0  # omega of reward (3)
@@ -109,9 +108,8 @@ class FleetLayout:
 
 def _speeds(problem: Problem, service: Service, pools: Sequence[GpuPool]) -> PoolSpeeds | None:
     """Returns the variant that carries most on a whole GPU, or None if none keeps the SLO anywhere."""
-    runnable = {
-        pool: {profile.variant: profile for profile in runnable_profiles(problem, service, pool)} for pool in pools
-    }
+    offers = read_offers(problem)
+    runnable = {pool: {profile.variant: profile for profile in offers.find_profiles(service, pool)} for pool in pools}
     best: PoolSpeeds | None = None
     for variant in service.variants:
         profiles, most = {}, 0.0

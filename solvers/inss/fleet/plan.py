@@ -15,12 +15,11 @@ from solvers.inss.fleet.parts import FleetLayout
 from solvers.inss.fleet.seats import seated
 from solvers.inss.throughput import serve
 from solvers.planning.carried import admitted, carry
+from solvers.planning.offers import GpuPool, read_offers, why_no_shape
 from solvers.planning.plan import Unserved
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
 from solvers.planning.problem import Instance, Knowledge, Place, PlacedJob, Problem
-from solvers.planning.rooms import FleetRooms, GpuPool
-from solvers.planning.runnable import why_no_shape
-from solvers.planning.whole_gpus import whole_gpu_shapes
+from solvers.planning.rooms import FleetRooms
 from solvers.proof import Proof
 
 MOST_ROUNDS = 3  # of dividing services into more parts
@@ -114,6 +113,6 @@ def _why(
     found = {}
     for name in without:
         service = layout.problem.services[name]
-        if shapes := whole_gpu_shapes(layout.problem, service, rooms.pools):
+        if shapes := read_offers(layout.problem).find_whole_shapes(service, rooms.pools):
             found[name] = rooms.why_not(shapes[0], service)
     return found

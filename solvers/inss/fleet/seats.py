@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from solvers.inss.fleet.parts import FleetLayout
 from solvers.inss.throughput import Answer, ServedModel
 from solvers.planning.judge.readings import value_at
+from solvers.planning.offers import FleetShape, GpuPool
 from solvers.planning.problem import Instance, Place, PlacedJob, Profile, Service
-from solvers.planning.rooms import FleetRooms, FleetShape, GpuPool
+from solvers.planning.rooms import FleetRooms
 
 NumberedGpu = tuple[str, int]  # a GPU as the answer names it
 
@@ -67,13 +68,9 @@ def _shapes(layout: FleetLayout, served: ServedModel, service: Service) -> Itera
 
 
 def _shape(pool: GpuPool, profile: Profile, service: Service, batch: int, sm_percent: int) -> FleetShape:
-    demand = profile.demand
-    return FleetShape(
-        pool, profile.variant, batch, sm_percent, profile.memory_gib[batch], value_at(demand.pressure, sm_percent),
-        value_at(demand.power_w, sm_percent), demand.cpu_cores, demand.host_memory_gib,
-        value_at(profile.latency_ms[batch], sm_percent), profile.start_seconds, 0.0,
-        1.0 if service.is_dedicated else sm_percent / 100,
-    )  # fmt: skip
+    exec_ms = value_at(profile.latency_ms[batch], sm_percent)
+    share = 1.0 if service.is_dedicated else sm_percent / 100
+    return FleetShape.of(pool, profile, batch, sm_percent, exec_ms, 0.0, share)
 
 
 def _matched(layout: FleetLayout, answer: Answer, running: Sequence[Instance]) -> Mapping[NumberedGpu, Place]:

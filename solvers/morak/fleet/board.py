@@ -11,8 +11,9 @@ from solvers.morak.power.options import IDLE, PowerOption, enumerated, narrowed
 from solvers.planning.carried import accepted_rates
 from solvers.planning.judge.plan_lines import gpus_with
 from solvers.planning.judge.readings import slow_down, watts
+from solvers.planning.offers import FleetShape, GpuPool
 from solvers.planning.problem import Instance, Place, PlacedJob, Problem
-from solvers.planning.rooms import FleetRooms, FleetShape, GpuPool
+from solvers.planning.rooms import FleetRooms
 
 MOST_RESIDENTS = 8  # that a search puts on a GPU
 

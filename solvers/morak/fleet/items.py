@@ -21,9 +21,8 @@ from solvers.morak.power.knees import share_at_knee
 from solvers.morak.power.options import PowerTables
 from solvers.morak.power.problem import PoweredModel
 from solvers.planning.judge.readings import value_at
+from solvers.planning.offers import GpuPool, read_offers
 from solvers.planning.problem import GpuType, PlacedJob, Problem, Service
-from solvers.planning.rooms import GpuPool
-from solvers.planning.runnable import runnable_profiles
 
 Numbers: TypeAlias = NDArray[np.float64]
 LOAD_STEPS = 8  # of the policy's utilization; the lowest of them is left out
@@ -69,7 +68,7 @@ class MorakItems:
         self.profiles = {
             (service.name, profile.variant): profile
             for service in problem.services.values()
-            for profile in runnable_profiles(problem, service, pool)
+            for profile in read_offers(problem).find_profiles(service, pool)
         }
         batches = {batch for profile in self.profiles.values() for batch in profile.latency_ms}
         self.batches = sorted(batches) or [1]  # a job needs a column, also where no service has a profile

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from solvers.planning.carried import spread_rate
+from solvers.planning.offers import FleetShape, read_offers
 from solvers.planning.problem import Instance, Problem, Service
-from solvers.planning.rooms import FleetRooms, FleetShape
+from solvers.planning.rooms import FleetRooms
 from solvers.planning.stopping import spare_instances
-from solvers.planning.whole_gpus import start_on, whole_gpu_shapes
 
 USED_SHARE = 0.999  # of what a whole GPU carries
 
@@ -26,7 +26,8 @@ def instances_with_rates(
 
     Those that run `beside` another service stay only where no GPU is idle.
     """
-    shapes = {(shape.pool.gpu_type, shape.variant): shape for shape in whole_gpu_shapes(problem, service, rooms.pools)}
+    offered = read_offers(problem).find_whole_shapes(service, rooms.pools)
+    shapes = {(shape.pool.gpu_type, shape.variant): shape for shape in offered}
     seats = [(seat, _whole_rate(problem, shapes, seat)) for seat in own]
     seats = _without_spare(problem, service, [(seat, most) for seat, most in seats if most > 0])
     left = [(seat, most) for seat in beside if (most := _whole_rate(problem, shapes, seat)) > 0]
@@ -58,5 +59,5 @@ def _start(service: Service, shapes: Sequence[FleetShape], rooms: FleetRooms) ->
     """Places an instance on an idle GPU, and returns it with what it carries there."""
     for shape in sorted(shapes, key=lambda shape: shape.pool.price_per_hour / shape.rate_per_second):
         if places := rooms.idle_places(shape, service):
-            return start_on(places[0], shape, service, rooms), USED_SHARE * shape.rate_per_second
+            return rooms.start_on(places[0], shape, service), USED_SHARE * shape.rate_per_second
     return None

@@ -15,7 +15,6 @@ from solvers.planning.plan import Unplaced, Unserved
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
 from solvers.planning.problem import Instance, Job, Knowledge, Place, PlacedJob, Problem
 from solvers.planning.rooms import FleetRooms
-from solvers.planning.whole_gpus import why_no_gpu
 
 NOT_CARRIED = "its instances do not carry it beside their neighbours"
 NO_ROOM = "no GPU with a service has SMs, memory and watts for it while the SLOs hold"
@@ -43,7 +42,7 @@ def plan(problem: Problem, knowledge: Knowledge, budget: PlannerBudget) -> Plann
         paced = paced_jobs(problem, instances, jobs)
     unplaced += [Unplaced(name, TOO_SLOW) for name in sorted(late)]
     unserved = tuple(
-        Unserved(name, rate, why_no_gpu(problem, problem.services[name], rooms) or NOT_CARRIED)
+        Unserved(name, rate, rooms.why_no_gpu(problem.services[name]) or NOT_CARRIED)
         for name, rate in sorted(rests.items())
     )
     return PlannerDraft(

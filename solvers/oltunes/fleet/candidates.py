@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from solvers.planning.growing import is_critical
 from solvers.planning.machines import GpuType
+from solvers.planning.offers import FleetShape
 from solvers.planning.problem import Problem, Service
-from solvers.planning.rooms import FleetShape
 
 CRITICAL_WEIGHT, ORIENTED_WEIGHT = 0.6, 0.25  # lambda of the two classes of work
 ALPHA = 0.5

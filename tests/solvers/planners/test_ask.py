@@ -12,8 +12,8 @@ from app.manifests.fleet import PolicySpec
 from solvers.planners.ask import DRAFTERS, PlanRefused, drafter_of, find_plan, judge_draft
 from solvers.planners.names import BASELINES, JOINT, PLANNERS, UnknownPlanner
 from solvers.planning.judge import judge
+from solvers.planning.offers import NO_GPU
 from solvers.planning.planner_draft import PlannerBudget
-from solvers.planning.runnable import NO_GPU
 from solvers.planning.solve import SolveBudget, solve
 from tests.solvers.hetsev.fleet.fleets import fleet
 from tests.solvers.planning.random_problems import random_problem

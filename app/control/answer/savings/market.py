@@ -11,9 +11,9 @@ from dataclasses import replace
 from math import ceil
 
 from solvers.planning.availability import ANYWHERE
+from solvers.planning.offers import read_offers
 from solvers.planning.problem import Node, Problem, Service
 from solvers.planning.rooms import FleetRooms
-from solvers.planning.whole_gpus import whole_gpu_shapes
 
 SPARE_SHARE = 1.25  # of the GPUs that instances with a GPU each would need
 
@@ -60,7 +60,7 @@ def _needed(problem: Problem) -> dict[str, int]:
     found: dict[str, float] = {}
     for service in problem.services.values():
         most: dict[str, float] = {}
-        for shape in whole_gpu_shapes(problem, service, pools):
+        for shape in read_offers(problem).find_whole_shapes(service, pools):
             most[shape.pool.gpu_type] = max(_count(service, shape.rate_per_second), most.get(shape.pool.gpu_type, 0))
         for name, count in most.items():
             found[name] = found.get(name, 0) + count

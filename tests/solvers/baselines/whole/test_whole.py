@@ -14,12 +14,12 @@ import pytest
 from solvers.baselines.whole import plan_melange, plan_one_per_gpu
 from solvers.baselines.whole.melange import LEAST_SLICES, cheapest_mixes
 from solvers.planning.judge import judge
+from solvers.planning.offers import read_offers
 from solvers.planning.plan import Plan
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
 from solvers.planning.problem import Problem, RunningState
 from solvers.planning.rooms import FleetRooms
 from solvers.planning.search.promise import keep
-from solvers.planning.whole_gpus import whole_gpu_shapes
 from tests.solvers.hetsev.fleet.fleets import fleet
 
 NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
@@ -49,7 +49,10 @@ def capacities(problem: Problem) -> dict[str, dict[str, float]]:
     """Returns by service and GPU type the rate that a whole GPU carries."""
     pools = FleetRooms(problem, (), ()).pools
     return {
-        name: {shape.pool.gpu_type: shape.rate_per_second for shape in whole_gpu_shapes(problem, service, pools)}
+        name: {
+            shape.pool.gpu_type: shape.rate_per_second
+            for shape in read_offers(problem).find_whole_shapes(service, pools)
+        }
         for name, service in problem.services.items()
     }
 
@@ -113,7 +116,9 @@ def test_melange_gives_a_service_all_of_its_least_instances_or_none() -> None:
     draft = planned(plan_melange, problem)
     assert len(draft.instances) == 6
     pools = FleetRooms(problem, (), ()).pools
-    shapes = {name: whole_gpu_shapes(problem, service, pools) for name, service in problem.services.items()}
+    shapes = {
+        name: read_offers(problem).find_whole_shapes(service, pools) for name, service in problem.services.items()
+    }
     short = cheapest_mixes(problem, shapes, dict.fromkeys(pools, 2))
     assert sum(mix.count for mix in short) == 3
     assert len({mix.service.name for mix in short}) == 1
