@@ -5,26 +5,29 @@ What a shape carries is a function of the pressure beside it, so an offer states
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Generic, TypeAlias, TypeVar
 from weakref import ref
 
 import numpy as np
 
-from solvers.latency import limits
-from solvers.planning.judge.readings import value_at
+from solvers.latency import limits, used_loads
 from solvers.planning.judge.tolerances import at_most
 from solvers.planning.machines import capped
-from solvers.planning.problem import Curve, GpuType, Place, Problem, Profile, Service
+from solvers.planning.problem import Curve, GpuType, Node, Place, Policy, Problem, Profile, Service
 from solvers.planning.search.promise import accepted_loads
-from solvers.planning.search.tables import Floats, Ints
+from solvers.planning.search.tables import Floats, Ints, everywhere, inside
 
 SHARED_PRESSURE = 0.7  # of all on a shared GPU: times grow by 18 % at a sensitivity of .25 (HetSev, section 3.2)
 STEP_SM_PERCENT = 10
 KNEE_SHARE = 0.15  # longer than with all SMs: at the knee
 NO_SHAPE = "no GPU type of the fleet keeps its SLO in any profiled shape"
 NO_GPU = "no GPU may be used now: no node reports one, or all are cordoned, drained or failed"
+
+
+Known = TypeVar("Known")
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,16 +73,40 @@ class FleetShape:
         share: float,
     ) -> FleetShape:  # fmt: skip
         """Returns this batch and SM% of a profile, with the time and the rate that it has beside its neighbours."""
-        demand = profile.demand
+        demand, grid = profile.demand, read_grid(profile)
         return cls(
-            pool, profile.variant, batch, sm_percent, profile.memory_gib[batch], value_at(demand.pressure, sm_percent),
-            value_at(demand.power_w, sm_percent), demand.cpu_cores, demand.host_memory_gib, exec_ms,
+            pool, profile.variant, batch, sm_percent, profile.memory_gib[batch], float(grid.pressure[sm_percent]),
+            float(grid.power_w[sm_percent]), demand.cpu_cores, demand.host_memory_gib, exec_ms,
             profile.start_seconds, rate_per_second, share,
         )  # fmt: skip
 
     @property
     def price_per_hour(self) -> float:
         return self.pool.price_per_hour * self.share
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileGrid:
+    """A profile by batch and SM%, as loops read it."""
+
+    batches: Ints
+    exec_ms: Floats  # [batch, SM%], alone at the highest clock; infinite where not profiled
+    memory_gib: Floats  # [batch]
+    pressure: Floats  # [SM%]
+    power_w: Floats  # [SM%]
+    row_of: Mapping[int, int]  # batch -> its row
+
+    @classmethod
+    def of(cls, profile: Profile) -> ProfileGrid:
+        batches = sorted(profile.latency_ms)
+        return cls(
+            np.array(batches, dtype=np.int64),
+            np.ascontiguousarray([inside(profile.latency_ms[batch]) for batch in batches]),
+            np.array([profile.memory_gib[batch] for batch in batches], dtype=np.float64),
+            everywhere([profile.demand.pressure])[0].copy(),
+            everywhere([profile.demand.power_w])[0].copy(),
+            {batch: row for row, batch in enumerate(batches)},
+        )
 
 
 ListShapes: TypeAlias = Callable[[Service, GpuPool], Iterable[FleetShape]]
@@ -90,16 +117,18 @@ class Offers:
 
     def __init__(self, problem: Problem) -> None:
         self._policy, self._gpu_types, self._profiles = problem.policy, problem.gpu_types, problem.profiles
-        self._templates = {(model, v.name): v.template for model, known in problem.models.items() for v in known}
+        self.templates = {(model, v.name): v.template for model, known in problem.models.items() for v in known}
         self._known: dict[tuple[object, ...], tuple[FleetShape, ...]] = {}
 
-    def find_profiles(self, service: Service, pool: GpuPool) -> list[Profile]:
-        """Returns the profile of each variant that the pool's type and templates admit, in the variants' order."""
+    def find_profiles(self, service: Service, pool: GpuPool | Node) -> list[Profile]:
+        """Returns the profile of each variant that type and templates admit there, in the variants' order."""
         if service.gpu_types is not None and pool.gpu_type not in service.gpu_types:
+            return []
+        if service.cells is not None and isinstance(pool, Node) and pool.cell not in service.cells:
             return []
         found = []
         for variant in service.variants:
-            template = self._templates.get((service.model, variant))
+            template = self.templates.get((service.model, variant))
             profile = self._profiles.get((service.model, variant, pool.gpu_type))
             if profile and (template is None or pool.templates is None or template in pool.templates):
                 found.append(profile)
@@ -175,15 +204,13 @@ class Offers:
         self, service: Service, pool: GpuPool, profile: Profile, batch: int, steps: list[int]
     ) -> Iterator[FleetShape]:
         """Yields what carries anything beside neighbours that make the pressure up to that of a shared GPU."""
-        policy, demand = self._policy, profile.demand
-        percents = np.array(steps)
-        pressure = _read_at(demand.pressure, percents)
-        beside = np.maximum(0.0, SHARED_PRESSURE - pressure)  # alone where it exceeds that by itself
+        policy, grid, percents = self._policy, read_grid(profile), np.array(steps)
+        beside = np.maximum(0.0, SHARED_PRESSURE - grid.pressure[percents])  # alone where it exceeds that by itself
         if service.is_dedicated:
             beside = np.zeros(len(steps))
         if policy.pricing == "share":
             beside = np.maximum(beside, policy.share_pressure * (1 - percents / 100))
-        exec_ms = _read_at(profile.latency_ms[batch], percents) * (1 + demand.sensitivity * beside)
+        exec_ms = grid.exec_ms[grid.row_of[batch], percents] * (1 + profile.demand.sensitivity * beside)
         rates = self._find_rates(service, batch, exec_ms)
         memory_share = profile.memory_gib[batch] / self._gpu_types[pool.gpu_type].memory_gib
         for sm_percent, time, rate in zip(steps, exec_ms.tolist(), rates.tolist(), strict=True):
@@ -201,25 +228,32 @@ class Offers:
         return rates
 
 
-_OFFERS: dict[int, tuple[ref[Problem], Offers]] = {}  # by id, while the problem lives: it cannot be hashed
+class _Kept(Generic[Known, Found]):
+    """What was found for objects that cannot be hashed, each once while it lives."""
+
+    def __init__(self, find: Callable[[Known], Found]) -> None:
+        self._find, self._found = find, dict[int, tuple[ref[Known], Found]]()
+
+    def __call__(self, about: Known) -> Found:
+        kept = self._found.get(key := id(about))
+        if kept is None or kept[0]() is not about:
+            kept = self._found[key] = ref(about, lambda _: self._found.pop(key, None)), self._find(about)
+        return kept[1]
 
 
-def read_offers(problem: Problem) -> Offers:
-    """Returns the offers of a problem, the same ones each time."""
-    known = _OFFERS.get(key := id(problem))
-    if known is None or known[0]() is not problem:
-        known = _OFFERS[key] = ref(problem, lambda _: _OFFERS.pop(key, None)), Offers(problem)
-    return known[1]
+read_offers = _Kept(Offers)
+read_grid = _Kept(ProfileGrid.of)
+
+
+def read_loads(service: Service, policy: Policy, batches: Ints) -> Floats:
+    """Returns the loads that each of these batches accepts under the service's percentile, by SLO / exec."""
+    rows, used = limits(service.percentile, batches.tolist(), service.variation).loads, service.used_load
+    return np.ascontiguousarray(used_loads(rows[batches], used.share, used.most * (1 + policy.exec_margin)))
 
 
 def why_no_shape(problem: Problem) -> str:
     """Returns why a service has no shape on any GPU of the fleet."""
     return NO_SHAPE if any(node.gpus for node in problem.nodes.values()) else NO_GPU
-
-
-def _read_at(curve: Curve, percents: Ints) -> Floats:
-    between: Floats = np.interp(percents, [sm for sm, _ in curve], [value for _, value in curve])
-    return between
 
 
 def _find_knee(curve: Curve) -> int:

@@ -50,7 +50,7 @@ class Demand:
     power_exponent: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Profile:
     """The measurements of a variant on a GPU type."""
 

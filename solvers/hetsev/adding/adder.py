@@ -16,7 +16,7 @@ import numpy as np
 
 from solvers.hetsev.adding.place import OfferedShapes, Placer
 from solvers.hetsev.adding.rooms import FreeRooms, Seat
-from solvers.hetsev.adding.shapes import most_carried, shapes_of
+from solvers.hetsev.adding.shapes import most_carried
 from solvers.latency import latency_at, timeout_for
 from solvers.planning.judge import JudgedPlan, PlanEdit, Verdict, Violation
 from solvers.planning.judge.services import AVAILABILITY_RULES
@@ -56,14 +56,12 @@ class Adder:
         lines: dict[str, list[Instance]] = defaultdict(list)
         for line in running:
             lines[line.service].append(line)
-        models = {service.model for service in problem.services.values()}
-        used = [key for key in problem.profiles if key[0] in models]
         broken = judged.verdict().violations
         late = frozenset(
             found.where.split(" on ")[0] for found in broken if found.rule in ("slo_holds", "utilization_holds")
         )
         return cls(
-            problem, judged, FreeRooms.of(problem, judged), lines, OfferedShapes(problem, shapes_of(problem, used)),
+            problem, judged, FreeRooms.of(problem, judged), lines, OfferedShapes(problem),
             frozenset((found.where, found.rule) for found in broken), late,
         )  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
@@ -15,18 +15,17 @@ from solvers.hetsev.adding.rooms import FreeRooms, GpuRoom, Seat
 from solvers.hetsev.adding.shapes import (
     AddedShape,
     OfferedRoom,
-    ProfileShapes,
     cheapest,
     least_sm,
-    load_rows,
     rates,
     smallest,
 )
 from solvers.hetsev.scaling import greedy
 from solvers.hetsev.scaling.problem import InstanceType, ScalingProblem, ScalingPromise
 from solvers.latency import timeout_for
+from solvers.planning.offers import read_grid, read_loads, read_offers
 from solvers.planning.plan import NONE_UNSERVED_SHARE
-from solvers.planning.problem import Instance, Problem, ProfileKey, Service
+from solvers.planning.problem import Instance, Problem, Profile, Service
 from solvers.planning.search.tables import Floats
 
 LOOKS = 16  # GPUs that are paid already, and as many others, for each instance
@@ -39,8 +38,8 @@ SAME_SHARE = 1e-9
 class ServiceOffer:
     """The shapes of one variant of a service on a type of GPU, and what they carry alone."""
 
-    shapes: ProfileShapes
-    gpu_type: str
+    profile: Profile
+    template: str | None
     carried: Floats  # [batch, SM%], alone
     rows: Floats  # the loads that its batches accept
     least_sm: int  # below it nothing is carried
@@ -50,8 +49,7 @@ class ServiceOffer:
 class Menu:
     """The shapes of one variant of a service on a type of GPU, and the GPUs that are open to it."""
 
-    offer: ProfileShapes
-    gpu_type: str
+    profile: Profile
     carried: Floats  # [batch, SM%], alone
     rows: Floats  # the loads that its batches accept
     gpus: NDArray[np.int64]
@@ -61,15 +59,15 @@ class Menu:
     def cheapest(self, service: Service, need: float, memory_gib: float) -> AddedShape | None:
         """Returns the shape of which as many as the need takes hold the least; found once for each need."""
         if need != self.need:
-            self.need, self.best = need, cheapest(service, self.offer, self.carried, need, memory_gib)
+            self.need, self.best = need, cheapest(service, self.profile, self.carried, need, memory_gib)
         return self.best
 
 
 class OfferedShapes:
     """The shapes that each service may run on idle GPUs: they depend on no rate, and are read once for each."""
 
-    def __init__(self, problem: Problem, shapes: Mapping[ProfileKey, ProfileShapes]) -> None:
-        self._problem, self._shapes = problem, shapes
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
         self._known: dict[str, list[ServiceOffer]] = {}
         self.price = {
             kind: min((node.price_per_hour for node in problem.nodes.values() if node.gpu_type == kind), default=inf)
@@ -89,15 +87,17 @@ class OfferedShapes:
     def _on(self, service: Service, gpu_type: str) -> Iterator[ServiceOffer]:
         if self.price[gpu_type] == inf or (service.gpu_types is not None and gpu_type not in service.gpu_types):
             return
+        templates = read_offers(self._problem).templates
         kind, policy = self._problem.gpu_types[gpu_type], self._problem.policy
         alone = OfferedRoom(100, kind.memory_gib, 0.0, kind.max_w - kind.idle_w)
         for variant in service.variants:
-            if offer := self._shapes.get((service.model, variant, gpu_type)):
-                carried = rates(policy, service, offer, alone)
+            if profile := self._problem.profiles.get((service.model, variant, gpu_type)):
+                carried = rates(policy, service, profile, alone)
                 if carried.any():
                     # Where shares are priced, the less of a GPU is left, the faster all are.
                     least = 0 if policy.pricing == "share" else least_sm(carried, ANY_RATE)
-                    yield ServiceOffer(offer, gpu_type, carried, load_rows(service, offer), least)
+                    rows = read_loads(service, policy, read_grid(profile).batches)
+                    yield ServiceOffer(profile, templates.get((service.model, variant)), carried, rows, least)
 
 
 class Placer:
@@ -138,27 +138,27 @@ class Placer:
         is_open = self.rooms.open_to(service)
         found = []
         for each in self._offered.of(service):
-            gpus = self.rooms.open_of_type(is_open, each.gpu_type, each.shapes.template)
-            gpus = gpus[self._able(each.shapes, gpus, each.least_sm)]
-            found.append(Menu(each.shapes, each.gpu_type, each.carried, each.rows, gpus))
+            gpus = self.rooms.open_of_type(is_open, each.profile.gpu_type, each.template)
+            gpus = gpus[self._able(each.profile, gpus, each.least_sm)]
+            found.append(Menu(each.profile, each.carried, each.rows, gpus))
         return found
 
     def _choice(self, service: Service, missing: float, menus: list[Menu]) -> tuple[Menu, int] | None:
         """Returns the type of GPU, with a variant, and the number of instances that HetSev's heuristic starts."""
         kinds: dict[str, tuple[InstanceType, Menu]] = {}
         for menu in menus:
-            memory_gib = self.problem.gpu_types[menu.gpu_type].memory_gib
+            memory_gib = self.problem.gpu_types[menu.profile.gpu_type].memory_gib
             best = menu.cheapest(service, missing, memory_gib) if len(menu.gpus) else None
             if best is None:
                 continue
             share = 1.0 if service.is_dedicated else max(best.sm_percent / 100, best.memory_gib / memory_gib)
-            name = f"{menu.gpu_type} {menu.offer.profile.variant}"
+            name = f"{menu.profile.gpu_type} {menu.profile.variant}"
             kind = InstanceType(
                 name=name,
                 throughput_per_second=best.rate_per_second,
                 exec_ms=0.0,  # every shape of a menu keeps the SLO
                 gpu_memory_gib=share * memory_gib,
-                price_per_gib=self._offered.price[menu.gpu_type] / memory_gib,
+                price_per_gib=self._offered.price[menu.profile.gpu_type] / memory_gib,
                 most=len(menu.gpus),
             )
             kinds[name] = (kind, menu)
@@ -173,10 +173,10 @@ class Placer:
         for at in self._candidates(menu, least):
             self.looked_at += 1
             room = self.rooms.room(at)
-            beside = 0.0 if room.seats else float(menu.offer.pressure[min(least, 100)])
+            beside = 0.0 if room.seats else float(read_grid(menu.profile).pressure[min(least, 100)])
             around = self._around(room)
             # On a GPU that it opens it leaves room for another one like itself.
-            fit = partial(smallest, self.problem.policy, service, menu.offer, menu.rows, part, whole=whole)
+            fit = partial(smallest, self.problem.policy, service, menu.profile, menu.rows, part, whole=whole)
             shape = (fit(around.with_more(beside)) if beside else None) or fit(around)
             if shape is None or shape.rate_per_second < LEAST_PART * part:
                 continue
@@ -192,18 +192,18 @@ class Placer:
     def _candidates(self, menu: Menu, least: int) -> list[int]:
         """Returns GPUs with room: those that are paid, the emptiest first, then the cheapest to open."""
         rooms = self.rooms
-        found = menu.gpus[self._able(menu.offer, menu.gpus, least)]
+        found = menu.gpus[self._able(menu.profile, menu.gpus, least)]
         is_paid = rooms.price[found] == 0
         paid, others = found[is_paid], found[~is_paid]
         emptiest = paid[np.argsort(-rooms.sm[paid], kind="stable")][:LOOKS]
         cheapest_first = others[np.argsort(rooms.price[others], kind="stable")][:LOOKS]
         return [int(at) for at in (*emptiest, *cheapest_first)]
 
-    def _able(self, offer: ProfileShapes, gpus: NDArray[np.int64], least: int) -> NDArray[np.bool_]:
+    def _able(self, profile: Profile, gpus: NDArray[np.int64], least: int) -> NDArray[np.bool_]:
         """Tells for each GPU if this share, the memory of the smallest batch and the host's part are free there."""
-        rooms, demand = self.rooms, offer.profile.demand
+        rooms, demand, least_gib = self.rooms, profile.demand, min(profile.memory_gib.values())
         node = rooms.node[gpus]
-        able: NDArray[np.bool_] = (rooms.sm[gpus] >= least) & (rooms.memory_gib[gpus] >= offer.memory_gib.min())
+        able: NDArray[np.bool_] = (rooms.sm[gpus] >= least) & (rooms.memory_gib[gpus] >= least_gib)
         able &= (rooms.cpu[node] >= demand.cpu_cores) & (rooms.host_gib[node] >= demand.host_memory_gib)
         return able
 
@@ -216,7 +216,7 @@ class Placer:
     def _neighbours_bear(self, room: GpuRoom, shape: AddedShape) -> bool:
         """Returns whether all that runs there keeps its SLO at its rate beside one more; notes their batch timeouts."""
         policy = self.problem.policy
-        more = float(shape.offer.pressure[shape.sm_percent])
+        more = float(read_grid(shape.profile).pressure[shape.sm_percent])
         if more >= room.unbearable and policy.pricing == "gpu":
             return False
         pressure = room.pressure() + more
@@ -253,14 +253,14 @@ class Placer:
 
     def _seated(self, service: Service, room: GpuRoom, shape: AddedShape, serial: int) -> Seat:
         node, gpu = self.rooms.places[room.number]
-        offer = shape.offer
+        profile, grid = shape.profile, read_grid(shape.profile)
         line = Instance(
-            self._name(service.name, serial, node, gpu), service.name, node, gpu, offer.profile.variant, shape.batch,
+            self._name(service.name, serial, node, gpu), service.name, node, gpu, profile.variant, shape.batch,
             0.0, shape.sm_percent, shape.memory_gib, room.clock_mhz, shape.rate_per_second,
         )  # fmt: skip
-        alone_ms = float(offer.exec_ms[list(offer.batches).index(shape.batch), shape.sm_percent])
-        pressure = float(offer.pressure[shape.sm_percent])
-        seat = Seat(service, offer.profile.demand, alone_ms, pressure, line, None)
-        watts = float(offer.power_w[shape.sm_percent]) * room.slower**-offer.profile.demand.power_exponent
+        alone_ms = float(grid.exec_ms[grid.row_of[shape.batch], shape.sm_percent])
+        pressure = float(grid.pressure[shape.sm_percent])
+        seat = Seat(service, profile.demand, alone_ms, pressure, line, None)
+        watts = float(grid.power_w[shape.sm_percent]) * room.slower**-profile.demand.power_exponent
         self.rooms.seat(room.number, seat, watts)
         return seat

@@ -2,52 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
 import numpy as np
 
 from solvers.hetsev.adding import kernels
-from solvers.latency import limits, max_rate
-from solvers.planning.problem import Policy, Problem, Profile, Service
+from solvers.latency import max_rate
+from solvers.planning.offers import read_grid, read_loads
+from solvers.planning.problem import Policy, Profile, Service
 from solvers.planning.search.promise import accepted_loads
-from solvers.planning.search.tables import Floats, Ints, everywhere, inside
+from solvers.planning.search.tables import Floats
 
 ROUNDING = 1 - 1e-9  # of a rate: what sums of floats may add
-
-
-@dataclass(frozen=True, slots=True)
-class ProfileShapes:
-    """A profile by batch and SM%: everything that does not depend on the service."""
-
-    profile: Profile
-    template: str | None
-    batches: Ints
-    exec_ms: Floats  # [batch, SM%], alone at the highest clock; infinite where not profiled
-    memory_gib: Floats  # [batch]
-    pressure: Floats  # [SM%]
-    power_w: Floats  # [SM%]
-
-    @classmethod
-    def of(cls, profile: Profile, template: str | None) -> ProfileShapes:
-        batches = sorted(profile.latency_ms)
-        return cls(
-            profile,
-            template,
-            np.array(batches, dtype=np.int64),
-            np.array([inside(profile.latency_ms[batch]) for batch in batches]),
-            np.array([profile.memory_gib[batch] for batch in batches], dtype=np.float64),
-            everywhere([profile.demand.pressure])[0],
-            everywhere([profile.demand.power_w])[0],
-        )
 
 
 @dataclass(frozen=True, slots=True)
 class AddedShape:
     """A shape on a GPU, and the most that it carries there."""
 
-    offer: ProfileShapes
+    profile: Profile
     batch: int
     sm_percent: int
     memory_gib: float
@@ -69,9 +43,9 @@ class OfferedRoom:
         return OfferedRoom(self.sm_percent, self.memory_gib, self.pressure + pressure, self.watts, self.slower)
 
 
-def rates(policy: Policy, service: Service, offer: ProfileShapes, around: OfferedRoom) -> Floats:
+def rates(policy: Policy, service: Service, profile: Profile, around: OfferedRoom) -> Floats:
     """Returns the most that each batch and SM% carries there within the SLO: [batch, SM%]; 0 where it does not fit."""
-    demand = offer.profile.demand
+    demand, offer = profile.demand, read_grid(profile)
     sms = np.arange(offer.exec_ms.shape[1])
     slower = (1 + demand.sensitivity * around.pressure) * around.slower**demand.clock_exponent
     exec_ms = offer.exec_ms * slower
@@ -83,34 +57,31 @@ def rates(policy: Policy, service: Service, offer: ProfileShapes, around: Offere
     fits &= (sms <= around.sm_percent) & (sms > 0)
     fits &= offer.power_w * around.slower**-demand.power_exponent <= around.watts
     found = np.zeros(exec_ms.shape)
-    at, sm = np.nonzero(fits)
+    at, sm = map(np.ascontiguousarray, np.nonzero(fits))
     if not len(at):
         return found
-    rows = limits(service.percentile, set(offer.batches[at].tolist()), service.variation).loads
     loads = np.zeros(len(at))
-    accepted_loads(rows, offer.batches[at], service.slo_ms / judged[at, sm], loads)
+    accepted_loads(read_loads(service, policy, offer.batches), at, service.slo_ms / judged[at, sm], loads)
     most = np.minimum(loads / (1 + policy.exec_margin), policy.utilization)
     found[at, sm] = 1000 * offer.batches[at] / exec_ms[at, sm] * most * ROUNDING
     return found
 
 
-def cheapest(
-    service: Service, offer: ProfileShapes, carried: Floats, need: float, memory_gib: float
-) -> AddedShape | None:
+def cheapest(service: Service, profile: Profile, carried: Floats, need: float, memory_gib: float) -> AddedShape | None:
     """Returns the shape of which as many as the need takes hold the least of a GPU; None if none carries anything."""
     if not carried.any():
         return None
     with np.errstate(divide="ignore"):
         many = np.ceil(need / np.where(carried > 0, carried, np.nan) * ROUNDING)
-    share = np.maximum(np.arange(carried.shape[1]) / 100, (offer.memory_gib / memory_gib)[:, None])
+    share = np.maximum(np.arange(carried.shape[1]) / 100, (read_grid(profile).memory_gib / memory_gib)[:, None])
     held = many * (np.ones_like(share) if service.is_dedicated else share)
-    return _shape(offer, carried, np.where(np.isnan(held), inf, held))
+    return _shape(profile, carried, np.where(np.isnan(held), inf, held))
 
 
 def smallest(
     policy: Policy,
     service: Service,
-    offer: ProfileShapes,
+    profile: Profile,
     rows: Floats,
     part: float,
     around: OfferedRoom,
@@ -119,9 +90,9 @@ def smallest(
 ) -> AddedShape | None:
     """Returns the smallest shape that carries this part there; unless it must be the whole part, the one with most.
 
-    `rows` are the loads that its batches accept (`load_rows`).
+    `rows` are the loads that its batches accept (`read_loads`).
     """
-    demand = offer.profile.demand
+    demand, offer = profile.demand, read_grid(profile)
     slower = (1 + demand.sensitivity * around.pressure) * around.slower**demand.clock_exponent
     watts = around.watts * around.slower**demand.power_exponent
     idle = demand.sensitivity * policy.share_pressure if policy.pricing == "share" else 0.0
@@ -132,18 +103,13 @@ def smallest(
     rate *= ROUNDING
     if batch < 0 or (whole and rate < part * ROUNDING):
         return None
-    return AddedShape(offer, int(offer.batches[batch]), sm, float(offer.memory_gib[batch]), rate)
+    return AddedShape(profile, int(offer.batches[batch]), sm, float(offer.memory_gib[batch]), rate)
 
 
-def load_rows(service: Service, offer: ProfileShapes) -> Floats:
-    """Returns the loads that each batch accepts under the service's SLO, as `kernels.smallest` reads them."""
-    rows = limits(service.percentile, set(offer.batches.tolist()), service.variation).loads
-    return np.ascontiguousarray(rows[offer.batches])
-
-
-def _shape(offer: ProfileShapes, carried: Floats, price: Floats) -> AddedShape:
+def _shape(profile: Profile, carried: Floats, price: Floats) -> AddedShape:
     batch, sm = divmod(int(np.argmin(price)), carried.shape[1])
-    return AddedShape(offer, int(offer.batches[batch]), sm, float(offer.memory_gib[batch]), float(carried[batch, sm]))
+    offer = read_grid(profile)
+    return AddedShape(profile, int(offer.batches[batch]), sm, float(offer.memory_gib[batch]), float(carried[batch, sm]))
 
 
 def least_sm(carried: Floats, part: float) -> int:
@@ -159,11 +125,3 @@ def most_carried(policy: Policy, service: Service, batch: int, exec_ms: float) -
         return 0.0
     rate, _ = max_rate(batch, judged, service.slo_ms, service.percentile, service.variation)
     return min(rate, policy.utilization * 1000 * batch / exec_ms) * ROUNDING
-
-
-def shapes_of(problem: Problem, keys: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], ProfileShapes]:
-    """Returns the shapes of these profiles."""
-    templates = {
-        (model, variant.name): variant.template for model, known in problem.models.items() for variant in known
-    }
-    return {key: ProfileShapes.of(problem.profiles[key], templates.get(key[:2])) for key in keys}

@@ -65,12 +65,11 @@ def explained(problem: Problem, plan: Plan, steps: int = STEPS, assured: int = A
     dearest = [unserved.service for unserved in sorted(plan.unserved, key=by_loss)[:FULL_SERVICES]]
     known = find_free_capacity(problem, plan.instances, plan.jobs)
     kinds = fleet(problem, known.at)
-    notes = Notes()
     in_full: dict[str, Explained] = {}
     remaining = steps
     for number, name in enumerate(dearest):
         meter = Meter(remaining - assured * (len(dearest) - 1 - number))
-        in_full[name] = explain_service(case(problem, plan, name, known, Notes(meter, notes.measured)), kinds)
+        in_full[name] = explain_service(case(problem, plan, name, known, Notes(meter)), kinds)
         remaining -= min(meter.steps, meter.most or 0)
 
     def with_reason(unserved: Unserved) -> Unserved:
@@ -78,7 +77,7 @@ def explained(problem: Problem, plan: Plan, steps: int = STEPS, assured: int = A
         if explanation:
             return replace(unserved, reason=explanation.reason, relaxation=explanation.relaxation)
         service = problem.services[unserved.service]
-        return replace(unserved, reason=short(kinds, service, known, notes.measured))
+        return replace(unserved, reason=short(kinds, service, known))
 
     return tuple(with_reason(unserved) for unserved in plan.unserved)
 
@@ -88,7 +87,7 @@ def explain_service(about: RelaxedCase, kinds: FleetCapacity) -> Explained:
     try:
         why = reason(about, kinds)
     except SpentError:
-        words = short(kinds, about.terms.service, about.whole, about.notes.measured)
+        words = short(kinds, about.terms.service, about.whole)
         return Explained(
             f"{words}; the steps for explanations ran out before every limit was checked", CUT, None, False
         )

@@ -31,7 +31,7 @@ def fill_unserved(problem: Problem, plan: Plan, steps: int = STEPS) -> Plan:
             if known is None:
                 notes.meter.spend(GROUND_STEPS * len(plan.instances))
                 known = find_free_capacity(problem, plan.instances, plan.jobs, reader)
-            about = case(problem, plan, name, known, Notes(notes.meter, notes.measured))
+            about = case(problem, plan, name, known, Notes(notes.meter))
             offered = find_whole_offer(about)
             gain = worth(about, offered) if offered else None
             if gain and gain.is_worth_it:

@@ -12,23 +12,15 @@ from solvers.planning.explain.fleet import FleetCapacity, NodeKind
 from solvers.planning.explain.fleet import fleet as fleet_of
 from solvers.planning.explain.gpu_groups import FreeGpu
 from solvers.planning.explain.kernels import is_able
-from solvers.planning.explain.options import (
-    Measurements,
-    Notes,
-    ServiceTerms,
-    ShapeOptions,
-    loads_of,
-    measured,
-    options,
-    ways_on,
-)
+from solvers.planning.explain.options import Notes, ServiceTerms, ShapeOptions, options, ways_on
+from solvers.planning.offers import read_grid, read_loads
 from solvers.planning.problem import Node, Problem, Profile, Service
 from solvers.planning.runtimes import missing_words
 
 CLOSE_FACTOR = 1.002  # the search for an SLO ends within this factor
 
 
-def impossible(fleet: FleetCapacity, service: Service, able: Sequence[NodeKind], memo: Measurements) -> str | None:
+def impossible(fleet: FleetCapacity, service: Service, able: Sequence[NodeKind]) -> str | None:
     """Names the first obstacle that no plan can remove; `able` are the node kinds that may run the service."""
     able_gpus = sum(kind.gpus for kind in able)
     if able_gpus >= max(service.min_instances, 1):
@@ -43,7 +35,7 @@ def impossible(fleet: FleetCapacity, service: Service, able: Sequence[NodeKind],
     profiles = _profiles(fleet.problem, service, among)
     if not profiles:
         return _unmeasured(fleet, service)
-    judged_ms, key = min((_fastest_ms(profile, memo), profile.key) for profile in profiles)
+    judged_ms, key = min((_fastest_ms(profile), profile.key) for profile in profiles)
     judged_ms *= 1 + fleet.problem.policy.exec_margin
     if judged_ms > service.slo_ms:
         return (
@@ -108,10 +100,10 @@ def _capped(fleet: FleetCapacity, service: Service, among: list[str]) -> str | N
 def _runs_under(problem: Problem, service: Service, nodes: Sequence[Node], cap_w: float) -> bool:
     """Returns whether an instance carries some load on one of the nodes if each of their GPUs had this cap."""
     raised = {node.name: replace(node, caps_w=(cap_w,) * len(node.caps_w)) for node in nodes}
-    return bool(able_kinds(fleet_of(replace(problem, nodes=raised, state=None), ()), service, {}))
+    return bool(able_kinds(fleet_of(replace(problem, nodes=raised, state=None), ()), service))
 
 
-def able_kinds(fleet: FleetCapacity, service: Service, memo: Measurements) -> list[NodeKind]:
+def able_kinds(fleet: FleetCapacity, service: Service) -> list[NodeKind]:
     """Returns the node kinds on which an instance carries some load, alone on its GPU and node."""
     policy = fleet.problem.policy
     margin = 1 + policy.exec_margin
@@ -121,13 +113,14 @@ def able_kinds(fleet: FleetCapacity, service: Service, memo: Measurements) -> li
         if service.gpu_types is not None and kind.node.gpu_type not in service.gpu_types:
             return False
         watts = gpu.gpu_type.max_w - gpu.gpu_type.idle_w
-        for way in ways_on(fleet.problem, gpu, service, memo):
+        for way in ways_on(fleet.problem, gpu, service):
             demand, at = way.profile.demand, way.at
+            loads = read_loads(service, policy, at.batches)
             if (
                 demand.cpu_cores <= kind.most_cpu_cores
                 and demand.host_memory_gib <= kind.most_host_memory_gib
                 and is_able(
-                    gpu.memory_gib, watts, at.exec_ms, at.memory_gib, loads_of(at, service, policy), at.power_w,
+                    gpu.memory_gib, watts, at.exec_ms, at.memory_gib, loads, at.power_w,
                     demand.sensitivity, way.ratio**demand.clock_exponent, way.ratio**-demand.power_exponent,
                     service.slo_ms, margin, share_pressure,
                 )
@@ -138,9 +131,9 @@ def able_kinds(fleet: FleetCapacity, service: Service, memo: Measurements) -> li
     return [kind for kind, gpu in zip(fleet.kinds, fleet.group.gpus, strict=True) if is_able_kind(kind, gpu)]
 
 
-def alone(fleet: FleetCapacity, service: Service, memo: Measurements) -> ShapeOptions:
+def alone(fleet: FleetCapacity, service: Service) -> ShapeOptions:
     """Returns what an instance carries on an empty GPU of each kind."""
-    return options(fleet.problem, fleet.group, ServiceTerms(service, fleet.problem.policy, None), Notes(measured=memo))
+    return options(fleet.problem, fleet.group, ServiceTerms(service, fleet.problem.policy, None), Notes())
 
 
 def wanted_profile(fleet: FleetCapacity, service: Service) -> str | None:
@@ -191,29 +184,26 @@ def _profiles(problem: Problem, service: Service, among: list[str]) -> list[Prof
     ]
 
 
-def _fastest_ms(profile: Profile, memo: Measurements) -> float:
-    at = memo.get(profile.key)
-    if at is None:
-        at = memo[profile.key] = measured(profile)
-    return float(np.min(at.exec_ms))
+def _fastest_ms(profile: Profile) -> float:
+    return float(np.min(read_grid(profile).exec_ms))
 
 
 def _least(profiles: list[Profile], gpu_type: str, field: str) -> float:
     return min((getattr(profile.demand, field) for profile in profiles if profile.gpu_type == gpu_type), default=inf)
 
 
-def least_slo_ms(fleet: FleetCapacity, service: Service, memo: Measurements, longest: float) -> float | None:
+def least_slo_ms(fleet: FleetCapacity, service: Service, longest: float) -> float | None:
     """Returns the shortest SLO at which the whole empty fleet carries the service's rate, or None."""
     many = np.array([kind.gpus for kind in fleet.kinds]) * fleet.problem.policy.same_model_per_gpu
 
     def carries(slo_ms: float) -> bool:
-        at = alone(fleet, replace(service, slo_ms=slo_ms), memo)
+        at = alone(fleet, replace(service, slo_ms=slo_ms))
         most = np.zeros(len(many))
         np.maximum.at(most, at.gpu, at.cap.max(axis=1, initial=0.0))
         return float((most * many).sum()) >= service.rate_per_second
 
     profiles = _profiles(fleet.problem, service, sorted(_allowed(fleet, service)))
-    fastest = min((_fastest_ms(profile, memo) for profile in profiles), default=0.0)
+    fastest = min((_fastest_ms(profile) for profile in profiles), default=0.0)
     low, high = max(service.slo_ms, fastest * (1 + fleet.problem.policy.exec_margin)), longest
     if not carries(high):
         return None

@@ -9,11 +9,12 @@ from math import ceil, inf
 from solvers.planning.explain.applied import Offer, RelaxedCase, find_offer, find_whole_offer
 from solvers.planning.explain.free_capacity import FreeCapacity, with_nodes
 from solvers.planning.explain.gpu_groups import empty_gpu, gpu_group
-from solvers.planning.explain.options import admitted, options
+from solvers.planning.explain.options import options
 from solvers.planning.explain.proposals import CLOSE_FACTOR, Proposal, least_number, propose
 from solvers.planning.explain.remaining import ENOUGH_SHARE
 from solvers.planning.explain.rounding import rounded_up
 from solvers.planning.explain.seats import shares_of, watts_of
+from solvers.planning.offers import read_offers
 from solvers.planning.problem import Limit, Node
 
 
@@ -165,6 +166,7 @@ def _part_raised(now: list[float], raised: list[float]) -> float:
 def _like(case: RelaxedCase, gpu_type: str) -> tuple[Node, str]:
     """Describes the node of one more GPU: like the cheapest that suits or, if none does, a node that would."""
     problem, service = case.problem, case.terms.service
+    offers = read_offers(problem)
     demands = [
         profile.demand for key, profile in problem.profiles.items()
         if key[0] == service.model and key[1] in service.variants and key[2] == gpu_type
@@ -176,7 +178,7 @@ def _like(case: RelaxedCase, gpu_type: str) -> tuple[Node, str]:
         }.values()
         if any(
             profile.demand.cpu_cores <= node.cpu_cores and profile.demand.host_memory_gib <= node.host_memory_gib
-            for profile in admitted(problem, node, service)
+            for profile in offers.find_profiles(service, node)
         )
     ]  # fmt: skip
     known = min(suiting, key=lambda node: (node.price_per_hour, node.name), default=None)
@@ -188,7 +190,7 @@ def _like(case: RelaxedCase, gpu_type: str) -> tuple[Node, str]:
     host = max(1.0, *(demand.host_memory_gib for demand in demands))
     price = min((node.price_per_hour for node in nodes), default=1.0)
     words = f"on a node with {cores:g} CPU core{'' if cores == 1 else 's'} and {host:g} GiB for each"
-    if any(not list(admitted(problem, node, service)) for node in nodes):
+    if any(not offers.find_profiles(service, node) for node in nodes):
         words += " that offers its template, or admits its own runtime"
     limit = case.terms.limit
     words += f", at {price:g} an hour" if limit and limit.price_per_hour is not None else ""

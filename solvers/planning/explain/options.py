@@ -6,18 +6,18 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 
-from solvers.latency import limits, used_loads
 from solvers.latency.kernels import BUSY_POINTS
 from solvers.latency.rates import none_left
 from solvers.planning.explain.gpu_groups import FreeGpu, GpuGroup
 from solvers.planning.explain.kernels import caps
 from solvers.planning.explain.meter import Meter
-from solvers.planning.problem import GpuType, Limit, Node, Policy, Problem, Profile, ProfileKey, Service
-from solvers.planning.search.tables import SM, Floats, Ints, everywhere, inside
+from solvers.planning.offers import ProfileGrid, read_grid, read_loads, read_offers
+from solvers.planning.problem import GpuType, Limit, Policy, Problem, Profile, Service
+from solvers.planning.search.tables import SM, Floats, Ints
 
 SURE_SHARE = 1 - 1e-9
 
@@ -31,25 +31,11 @@ class ServiceTerms(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """A profile as the loops read it."""
-
-    batches: Ints
-    exec_ms: Floats  # [batch, SM%]
-    memory_gib: Floats
-    pressure: Floats
-    power_w: Floats
-
-
-Measurements: TypeAlias = dict[ProfileKey, Measured]
-
-
-@dataclass(frozen=True, slots=True)
 class Way:
     """A profile at a clock."""
 
     profile: Profile
-    at: Measured
+    at: ProfileGrid
     clock_mhz: float
     ratio: float  # highest clock / clock
 
@@ -108,10 +94,9 @@ class ShapeOptions:
 
 @dataclass
 class Notes:
-    """Results to use again: profiles as loops read them, and options of groups under terms."""
+    """Results to use again: options of groups under terms; and the work spent on them."""
 
     meter: Meter = field(default_factory=Meter)
-    measured: Measurements = field(default_factory=dict)
     options: dict[tuple[object, ...], ShapeOptions] = field(default_factory=dict)
 
 
@@ -142,12 +127,12 @@ def _looked_at(problem: Problem, group: GpuGroup, terms: ServiceTerms, notes: No
     for members in alike.values():
         which = np.array(members, dtype=np.int64)
         some = group.gpus[members[0]]
-        for way in ways_on(problem, some, service, notes.measured):
+        for way in ways_on(problem, some, service):
             demand, size = way.profile.demand, (len(which), SM)
             most, batch, time = np.zeros(size), np.zeros(size, dtype=np.int64), np.zeros(size)
             looked = caps(
                 which, group.sm_percent, group.memory_gib, group.watts, group.pressure, group.first, group.neighbours,
-                way.at.exec_ms, way.at.memory_gib, way.at.batches, loads_of(way.at, service, policy),
+                way.at.exec_ms, way.at.memory_gib, way.at.batches, read_loads(service, policy, way.at.batches),
                 way.at.pressure, way.at.power_w, demand.sensitivity, way.ratio**demand.clock_exponent,
                 way.ratio**-demand.power_exponent, service.slo_ms, 1 + policy.exec_margin, policy.utilization,
                 share_pressure, most, batch, time,
@@ -183,44 +168,11 @@ def admits(gpu: FreeGpu, service: Service, policy: Policy) -> bool:
     )
 
 
-def ways_on(problem: Problem, gpu: FreeGpu, service: Service, memo: Measurements) -> Iterator[Way]:
-    for profile in admitted(problem, gpu.node, service):
-        at = memo.get(profile.key)
-        if at is None:
-            at = memo[profile.key] = measured(profile)
+def ways_on(problem: Problem, gpu: FreeGpu, service: Service) -> Iterator[Way]:
+    for profile in read_offers(problem).find_profiles(service, gpu.node):
         for clock in gpu.clocks_mhz:
-            yield Way(profile, at, clock, _ratio(gpu.gpu_type, clock))
+            yield Way(profile, read_grid(profile), clock, _ratio(gpu.gpu_type, clock))
 
 
 def _ratio(gpu_type: GpuType, clock_mhz: float) -> float:
     return gpu_type.top_clock_mhz / clock_mhz
-
-
-def admitted(problem: Problem, node: Node, service: Service) -> Iterator[Profile]:
-    """Yields the profiles by which the service may run on a node."""
-    if service.cells is not None and node.cell not in service.cells:
-        return
-    templates = {variant.name: variant.template for variant in problem.models[service.model]}
-    for variant in service.variants:
-        profile = problem.profiles.get((service.model, variant, node.gpu_type))
-        template = templates.get(variant)
-        if profile and (node.templates is None or template is None or template in node.templates):
-            yield profile
-
-
-def loads_of(at: Measured, service: Service, policy: Policy) -> Floats:
-    """Returns the accepted loads of each batch at the service's percentile."""
-    rows, used = limits(service.percentile, at.batches.tolist(), service.variation).loads, service.used_load
-    return used_loads(rows[at.batches], used.share, used.most * (1 + policy.exec_margin))
-
-
-def measured(profile: Profile) -> Measured:
-    """Tabulates every batch at every SM%."""
-    batches = sorted(profile.latency_ms)
-    return Measured(
-        np.array(batches, dtype=np.int64),
-        np.ascontiguousarray([inside(profile.latency_ms[batch]) for batch in batches]),
-        np.array([profile.memory_gib[batch] for batch in batches], dtype=np.float64),
-        everywhere([profile.demand.pressure])[0].copy(),
-        everywhere([profile.demand.power_w])[0].copy(),
-    )

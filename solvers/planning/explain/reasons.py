@@ -12,12 +12,12 @@ from solvers.planning.explain.fleet import FleetCapacity, NodeKind
 from solvers.planning.explain.free_capacity import MOST_SHARED_GPUS, FreeCapacity, without_caps
 from solvers.planning.explain.impossible import able_kinds, impossible, least_slo_ms
 from solvers.planning.explain.more_capacity import tenant_limit
-from solvers.planning.explain.options import Measurements, admitted
 from solvers.planning.explain.proposals import confirm
 from solvers.planning.explain.relaxations import longest_slo_ms
 from solvers.planning.explain.remaining import ENOUGH_SHARE
 from solvers.planning.explain.rounding import rounded_down
 from solvers.planning.explain.worth import Worth, worth
+from solvers.planning.offers import read_offers
 from solvers.planning.problem import Limit, Policy, Service
 
 REFUSED = (
@@ -51,8 +51,8 @@ class Lift:
 def reason(case: RelaxedCase, fleet: FleetCapacity) -> UnservedReason:
     """Finds why the service is not served whole, given what other services leave of each limit."""
     service = case.terms.service
-    able = able_kinds(fleet, service, case.notes.measured)
-    own = impossible(fleet, service, able, case.notes.measured)
+    able = able_kinds(fleet, service)
+    own = impossible(fleet, service, able)
     if own:
         least_ms = needed_slo_ms(case, fleet) if "its SLO" in own else None
         return UnservedReason(f"{own}; its rate needs {least_ms:.10g} ms even alone on this fleet" if least_ms else own)
@@ -65,15 +65,15 @@ def reason(case: RelaxedCase, fleet: FleetCapacity) -> UnservedReason:
 
 def needed_slo_ms(case: RelaxedCase, fleet: FleetCapacity) -> float | None:
     """Returns the shortest SLO, to four digits, at which its rate can be served; None if its own SLO is long enough."""
-    least_ms = least_slo_ms(fleet, case.terms.service, case.notes.measured, longest_slo_ms(case))
+    least_ms = least_slo_ms(fleet, case.terms.service, longest_slo_ms(case))
     return rounded_down(least_ms) if least_ms and least_ms > case.terms.service.slo_ms else None
 
 
-def short(fleet: FleetCapacity, service: Service, known: FreeCapacity, memo: Measurements) -> str:
+def short(fleet: FleetCapacity, service: Service, known: FreeCapacity) -> str:
     """Gives the reason that needs no look at what other services leave."""
     policy = fleet.problem.policy
-    able = able_kinds(fleet, service, memo)
-    own = impossible(fleet, service, able, memo)
+    able = able_kinds(fleet, service)
+    own = impossible(fleet, service, able)
     if own:
         return own
     if policy.unserved_price <= 0:
@@ -152,7 +152,7 @@ def _lifts(case: RelaxedCase) -> list[Lift]:
     if any(
         profile.demand.cpu_cores or profile.demand.host_memory_gib
         for node in {node.gpu_type: node for node in problem.nodes.values()}.values()
-        for profile in admitted(problem, node, service)
+        for profile in read_offers(problem).find_profiles(service, node)
     ):
         words = "the CPU cores of the nodes leave no room for it"
         found.append(Lift(words, lambda about: about.on(_with_endless_cpu)))
@@ -214,7 +214,7 @@ def _why_unfit(fleet: FleetCapacity, service: Service, gpu_type: str) -> str:
     if not any((service.model, variant, gpu_type) in fleet.problem.profiles for variant in service.variants):
         return "no profile"
     nodes = [kind.node for kind in fleet.kinds if kind.node.gpu_type == gpu_type]
-    if not any(True for node in nodes for _ in admitted(fleet.problem, node, service)):
+    if not any(read_offers(fleet.problem).find_profiles(service, node) for node in nodes):
         return "template not offered, or own runtime not admitted"
     if any(node.caps_w for node in nodes):
         return "SLO, memory, capW or room on its node insufficient"

@@ -10,9 +10,8 @@ import numpy as np
 
 from solvers.planning.explain.fleet import FleetCapacity, fleet
 from solvers.planning.explain.impossible import CLOSE_FACTOR, alone
-from solvers.planning.explain.options import Measured, Measurements
 from solvers.planning.explain.rounding import rounded_up
-from solvers.planning.problem import ProfileKey, Service
+from solvers.planning.problem import Service
 from solvers.planning.search.promise import accepted_loads
 from solvers.planning.search.tables import SM, Tables
 
@@ -27,8 +26,8 @@ def warnings(t: Tables, served: Collection[str]) -> tuple[str, ...]:
     found = [name for name in found if name in served]
     if not found:
         return ()
-    kinds, memo = fleet(t.problem, ()), dict[ProfileKey, Measured]()
-    return tuple(_sentence(kinds, name, memo, in_full=place < FULL_SERVICES) for place, name in enumerate(found))
+    kinds = fleet(t.problem, ())
+    return tuple(_sentence(kinds, name, in_full=place < FULL_SERVICES) for place, name in enumerate(found))
 
 
 def most_load(t: Tables) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
@@ -48,12 +47,12 @@ def most_load(t: Tables) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     return most
 
 
-def half_cost_slo_ms(fleet: FleetCapacity, service: Service, memo: Measurements) -> float | None:
+def half_cost_slo_ms(fleet: FleetCapacity, service: Service) -> float | None:
     """Returns the shortest SLO, to four digits, at which the service alone costs half, or None."""
-    half = cost(fleet, service, memo) / 2
+    half = cost(fleet, service) / 2
 
     def cheap(slo_ms: float) -> bool:
-        return cost(fleet, replace(service, slo_ms=slo_ms), memo) <= half
+        return cost(fleet, replace(service, slo_ms=slo_ms)) <= half
 
     low, high = service.slo_ms, service.slo_ms * LONGEST_SLO_FACTOR
     if not 0 < half < inf or not cheap(high):
@@ -64,9 +63,9 @@ def half_cost_slo_ms(fleet: FleetCapacity, service: Service, memo: Measurements)
     return rounded_up(high)
 
 
-def cost(fleet: FleetCapacity, service: Service, memo: Measurements) -> float:
+def cost(fleet: FleetCapacity, service: Service) -> float:
     """Returns the least price an hour of serving it alone: instances x price x max(SM share, memory share)."""
-    at = alone(fleet, service, memo)
+    at = alone(fleet, service)
     least = inf
     for row, (gpu, number) in enumerate(zip(at.gpu.tolist(), at.way.tolist(), strict=True)):
         node = fleet.kinds[gpu].node
@@ -78,12 +77,12 @@ def cost(fleet: FleetCapacity, service: Service, memo: Measurements) -> float:
     return least
 
 
-def _sentence(kinds: FleetCapacity, name: str, memo: Measurements, in_full: bool) -> str:
+def _sentence(kinds: FleetCapacity, name: str, in_full: bool) -> str:
     service = kinds.problem.services[name]
     warning = f"{name}: its SLO of {service.slo_ms:.6g} ms keeps each instance below {THIN_LOAD_SHARE:.0%} load"
     if not in_full:
         return warning
-    slo_ms = half_cost_slo_ms(kinds, service, memo)
+    slo_ms = half_cost_slo_ms(kinds, service)
     if slo_ms is None:
         return f"{warning}; no longer SLO would halve its cost"
     return f"{warning}; an SLO of {slo_ms:.10g} ms would halve its cost"

@@ -245,7 +245,7 @@ def test_an_slo_that_allows_hardly_any_load_is_served_with_the_slo_of_half_the_c
     (words,) = plan.warnings
     slo_ms = float(words.split("; an SLO of ")[1].split()[0])
     kinds = fleet(problem, ())
-    now, then = (cost(kinds, replace(problem.services["shop/a"], slo_ms=ms), {}) for ms in (9.0, slo_ms))
+    now, then = (cost(kinds, replace(problem.services["shop/a"], slo_ms=ms)) for ms in (9.0, slo_ms))
     assert now / 2 * 0.9 < then <= now / 2
     assert solve(a(problem, slo_ms=200.0), QUICK).warnings == ()
 
