@@ -12,8 +12,9 @@ from functools import partial
 from math import ceil, fsum
 from typing import TypeAlias
 
-from app.control.answer.savings.shapes import find_shapes, prices
+from app.control.answer.savings.market import list_pools
 from simulation.measure.fresh import bare_problem, search_fresh
+from solvers.planning.offers import read_offers
 from solvers.planning.problem import Problem, Service
 from solvers.planning.wide.shapes import shapes_of
 
@@ -58,7 +59,7 @@ def scale_by_hpa(
     problem: Problem, rate_at: RateAt, start_seconds: Mapping[str, float], began: float, until: float
 ) -> PeerCost:
     """Scales each service by itself: copies with a whole GPU each, of the type on which the service costs least."""
-    price = prices(problem)
+    price = {pool.gpu_type: pool.price_per_hour for pool in list_pools(problem)}
     cost = served = asked = 0.0
     gpus: dict[float, int] = defaultdict(int)
     for name, service in sorted(problem.services.items()):
@@ -87,7 +88,7 @@ class PodShape:
 
 def choose_shape(problem: Problem, service: Service) -> PodShape | None:
     """Returns the copy with which whole GPUs serve the declared rate at the lowest price, if any does."""
-    price = prices(problem)
+    price = {pool.gpu_type: pool.price_per_hour for pool in list_pools(problem)}
 
     def cost(shape: PodShape) -> tuple[float, float, str]:
         wanted = max(service.min_instances, ceil(service.rate_per_second / (TARGET_SHARE * shape.rate_per_second)))
@@ -98,8 +99,8 @@ def choose_shape(problem: Problem, service: Service) -> PodShape | None:
 
 def _pod_shapes(problem: Problem, service: Service) -> Iterator[PodShape]:
     if service.tokens is None:
-        for shape in find_shapes(problem, service):
-            yield PodShape(shape.gpu_type, 1, shape.rate_per_second)
+        for shape in read_offers(problem).find_lone_shapes(service, list_pools(problem)):
+            yield PodShape(shape.pool.gpu_type, 1, shape.rate_per_second)
         return
     there = {node.gpu_type for node in problem.nodes.values()}
     for wide in shapes_of(problem, service):

@@ -5,29 +5,26 @@ What a shape carries is a function of the pressure beside it, so an offer states
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeAlias, TypeVar
-from weakref import ref
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from solvers.latency import limits, used_loads
+from solvers.latency import limits
+from solvers.planning.grids import Kept, read_grid
 from solvers.planning.judge.tolerances import at_most
 from solvers.planning.machines import capped
-from solvers.planning.problem import Curve, GpuType, Node, Place, Policy, Problem, Profile, Service
+from solvers.planning.problem import Curve, GpuType, Node, Place, Problem, Profile, Service
 from solvers.planning.search.promise import accepted_loads
-from solvers.planning.search.tables import Floats, Ints, everywhere, inside
+from solvers.planning.search.tables import Floats, Ints
 
 SHARED_PRESSURE = 0.7  # of all on a shared GPU: times grow by 18 % at a sensitivity of .25 (HetSev, section 3.2)
 STEP_SM_PERCENT = 10
+ROUNDING = 1 - 1e-9  # of a rate: what sums of floats may add
 KNEE_SHARE = 0.15  # longer than with all SMs: at the knee
 NO_SHAPE = "no GPU type of the fleet keeps its SLO in any profiled shape"
 NO_GPU = "no GPU may be used now: no node reports one, or all are cordoned, drained or failed"
-
-
-Known = TypeVar("Known")
-Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,31 +82,17 @@ class FleetShape:
         return self.pool.price_per_hour * self.share
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileGrid:
-    """A profile by batch and SM%, as loops read it."""
+class _Cell(NamedTuple):
+    """A batch at an SM% of a profile, beside neighbours."""
 
-    batches: Ints
-    exec_ms: Floats  # [batch, SM%], alone at the highest clock; infinite where not profiled
-    memory_gib: Floats  # [batch]
-    pressure: Floats  # [SM%]
-    power_w: Floats  # [SM%]
-    row_of: Mapping[int, int]  # batch -> its row
-
-    @classmethod
-    def of(cls, profile: Profile) -> ProfileGrid:
-        batches = sorted(profile.latency_ms)
-        return cls(
-            np.array(batches, dtype=np.int64),
-            np.ascontiguousarray([inside(profile.latency_ms[batch]) for batch in batches]),
-            np.array([profile.memory_gib[batch] for batch in batches], dtype=np.float64),
-            everywhere([profile.demand.pressure])[0].copy(),
-            everywhere([profile.demand.power_w])[0].copy(),
-            {batch: row for row, batch in enumerate(batches)},
-        )
+    batch: int
+    sm_percent: int
+    exec_ms: float
+    rate_per_second: float
+    share: float  # of the GPU, that is paid for: the larger of its SMs and memory, all where the service is dedicated
 
 
-ListShapes: TypeAlias = Callable[[Service, GpuPool], Iterable[FleetShape]]
+ListShapes: TypeAlias = Callable[[Service, GpuPool], list[FleetShape]]
 
 
 class Offers:
@@ -146,6 +129,10 @@ class Offers:
         """Returns for each pool the variant and batch that carry most with a whole GPU, where any does."""
         return self._find(service, pools, self._list_whole)
 
+    def find_lone_shapes(self, service: Service, pools: Iterable[GpuPool]) -> list[FleetShape]:
+        """Returns for each pool and SM% the variant and batch that carry most alone, without batch timeouts."""
+        return self._find(service, pools, self._list_lone)
+
     def _find(self, service: Service, pools: Iterable[GpuPool], list_shapes: ListShapes) -> list[FleetShape]:
         terms = (
             service.model, service.variants, service.slo_ms, service.percentile, service.variation, service.gpu_types,
@@ -158,97 +145,99 @@ class Offers:
             found += shapes
         return found
 
-    def _list_up_to_knee(self, service: Service, pool: GpuPool) -> Iterator[FleetShape]:
-        for profile in self.find_profiles(service, pool):
-            for batch, curve in self._list_fitting(profile):
-                yield from self._list_shared(service, pool, profile, batch, _list_tenths(curve, _find_knee(curve)))
+    def _list_up_to_knee(self, service: Service, pool: GpuPool) -> list[FleetShape]:
+        return [
+            FleetShape.of(pool, profile, *cell)
+            for profile in self.find_profiles(service, pool)
+            for cell in self._list_shared(service, profile, _find_knee)
+        ]
 
     def _list_best(self, service: Service, pool: GpuPool) -> list[FleetShape]:
         found: list[FleetShape] = []
         for profile in self.find_profiles(service, pool):
-            best: dict[int, FleetShape] = {}
-            for batch, curve in self._list_fitting(profile):
-                steps = _list_tenths(curve, curve[-1][0])
-                for shape in self._list_shared(service, pool, profile, batch, steps):
-                    known = best.get(shape.sm_percent)
-                    if known is None or shape.rate_per_second / shape.share > known.rate_per_second / known.share:
-                        best[shape.sm_percent] = shape
-            found += best.values()
+            best: dict[int, tuple[float, _Cell]] = {}
+            for cell in self._list_shared(service, profile, _find_last):
+                worth = cell.rate_per_second / cell.share
+                if cell.sm_percent not in best or worth > best[cell.sm_percent][0]:
+                    best[cell.sm_percent] = worth, cell
+            found += [FleetShape.of(pool, profile, *cell) for _, cell in best.values()]
         return sorted(found, key=lambda shape: (shape.share / shape.rate_per_second, shape.sm_percent))
 
-    def _list_whole(self, service: Service, pool: GpuPool) -> Iterator[FleetShape]:
+    def _list_whole(self, service: Service, pool: GpuPool) -> list[FleetShape]:
         kind = capped(self._gpu_types[pool.gpu_type], pool.max_w)
-        shapes = []
+        shapes: list[FleetShape] = []
         for profile in self.find_profiles(service, pool):
-            for batch, curve in profile.latency_ms.items():
-                sm_percent, exec_ms = curve[-1]
-                rates = self._find_rates(service, batch, np.array([exec_ms]))
-                shapes.append(FleetShape.of(pool, profile, batch, sm_percent, exec_ms, float(rates[0]), 1.0))
+            batches, last = list(profile.latency_ms), [curve[-1] for curve in profile.latency_ms.values()]
+            if batches:
+                rates = self._find_rates(service, np.array(batches), np.array([exec_ms for _, exec_ms in last]))
+                shapes += [
+                    FleetShape.of(pool, profile, batch, sm_percent, exec_ms, rate, 1.0)
+                    for batch, (sm_percent, exec_ms), rate in zip(batches, last, rates.tolist(), strict=True)
+                ]
         fitting = [
             shape
             for shape in shapes
             if at_most(kind.idle_w + shape.top_w, kind.max_w) and at_most(shape.memory_gib, kind.memory_gib)
         ]
         best = max(fitting or shapes, key=lambda shape: shape.rate_per_second, default=None)
-        if best is not None and best.rate_per_second > 0:
-            yield best
+        return [best] if best is not None and best.rate_per_second > 0 else []
 
-    def _list_fitting(self, profile: Profile) -> Iterator[tuple[int, Curve]]:
-        """Yields the batches that the type's memory holds, the smallest first, with their times."""
+    def _list_lone(self, service: Service, pool: GpuPool) -> list[FleetShape]:
+        best: dict[int, tuple[Profile, _Cell]] = {}
+        for profile in self.find_profiles(service, pool):
+            cells = [(batch, sm) for batch, curve in self._list_fitting(profile) for sm in _list_percents(curve)]
+            for cell in self._rate(service, profile, cells, 1.0, is_prompt=True):
+                known = best.get(cell.sm_percent)
+                if known is None or cell.rate_per_second > known[1].rate_per_second:
+                    best[cell.sm_percent] = profile, cell
+        return [
+            FleetShape.of(pool, profile, *cell._replace(rate_per_second=cell.rate_per_second * ROUNDING))
+            for _, (profile, cell) in sorted(best.items(), key=lambda entry: entry[0])
+        ]
+
+    def _list_fitting(self, profile: Profile) -> list[tuple[int, Curve]]:
+        """Returns the batches that the type's memory holds, the smallest first, with their times."""
         memory_gib = self._gpu_types[profile.gpu_type].memory_gib
-        for batch, curve in sorted(profile.latency_ms.items()):
-            if profile.memory_gib[batch] <= memory_gib:
-                yield batch, curve
+        return [(b, curve) for b, curve in sorted(profile.latency_ms.items()) if profile.memory_gib[b] <= memory_gib]
 
-    def _list_shared(
-        self, service: Service, pool: GpuPool, profile: Profile, batch: int, steps: list[int]
-    ) -> Iterator[FleetShape]:
-        """Yields what carries anything beside neighbours that make the pressure up to that of a shared GPU."""
-        policy, grid, percents = self._policy, read_grid(profile), np.array(steps)
-        beside = np.maximum(0.0, SHARED_PRESSURE - grid.pressure[percents])  # alone where it exceeds that by itself
+    def _list_shared(self, service: Service, profile: Profile, find_end: Callable[[Curve], int]) -> list[_Cell]:
+        """Returns what carries anything beside neighbours that make the pressure up to that of a shared GPU."""
+        cells = [(b, sm) for b, curve in self._list_fitting(profile) for sm in _list_tenths(curve, find_end(curve))]
+        percents = np.array([sm for _, sm in cells], dtype=np.int64)
+        beside = np.maximum(0.0, SHARED_PRESSURE - read_grid(profile).pressure[percents])  # alone if it exceeds that
         if service.is_dedicated:
-            beside = np.zeros(len(steps))
-        if policy.pricing == "share":
-            beside = np.maximum(beside, policy.share_pressure * (1 - percents / 100))
-        exec_ms = grid.exec_ms[grid.row_of[batch], percents] * (1 + profile.demand.sensitivity * beside)
-        rates = self._find_rates(service, batch, exec_ms)
-        memory_share = profile.memory_gib[batch] / self._gpu_types[pool.gpu_type].memory_gib
-        for sm_percent, time, rate in zip(steps, exec_ms.tolist(), rates.tolist(), strict=True):
-            if rate > 0:
-                share = 1.0 if service.is_dedicated else max(sm_percent / 100, memory_share)
-                yield FleetShape.of(pool, profile, batch, sm_percent, time, rate, share)
+            beside = np.zeros(len(cells))
+        if self._policy.pricing == "share":
+            beside = np.maximum(beside, self._policy.share_pressure * (1 - percents / 100))
+        return self._rate(service, profile, cells, 1 + profile.demand.sensitivity * beside)
 
-    def _find_rates(self, service: Service, batch: int, exec_ms: Floats) -> Floats:
-        """Returns the most that a batch carries at each of these times, neighbours included; 0 beyond the SLO."""
+    def _rate(
+        self, service: Service, profile: Profile, cells: Sequence[tuple[int, int]], slower: Floats | float,
+        is_prompt: bool = False,
+    ) -> list[_Cell]:  # fmt: skip
+        """Returns those of these batches and SM% that carry anything, so much slower than alone."""
+        grid, batches = read_grid(profile), np.array([batch for batch, _ in cells], dtype=np.int64)
+        rows, percents = [grid.row_of[batch] for batch, _ in cells], [sm for _, sm in cells]
+        exec_ms = grid.exec_ms[rows, percents] * slower
+        rates = self._find_rates(service, batches, exec_ms, is_prompt=is_prompt)
+        memory_share = grid.memory_gib[rows] / self._gpu_types[profile.gpu_type].memory_gib
+        shares = np.maximum(np.array(percents) / 100, memory_share) if not service.is_dedicated else np.ones(len(cells))
+        return [
+            _Cell(*cell, time, rate, share)
+            for cell, time, rate, share in zip(cells, exec_ms.tolist(), rates.tolist(), shares.tolist(), strict=True)
+            if rate > 0
+        ]
+
+    def _find_rates(self, service: Service, batches: Ints, exec_ms: Floats, *, is_prompt: bool = False) -> Floats:
+        """Returns the most that each batch carries at its time, neighbours included; 0 beyond the SLO."""
         margin = 1 + self._policy.exec_margin
-        rows = limits(service.percentile, [batch], service.variation).loads
-        loads = np.zeros(len(exec_ms))
-        accepted_loads(rows, np.full(len(exec_ms), batch), service.slo_ms / (exec_ms * margin), loads)
-        rates: Floats = np.minimum(loads / margin, self._policy.utilization) * batch * 1000 / exec_ms
+        table, loads = limits(service.percentile, set(batches.tolist()), service.variation), np.zeros(len(batches))
+        accepted_loads(table.prompt if is_prompt else table.loads, batches, service.slo_ms / (exec_ms * margin), loads)
+        rates: Floats = np.minimum(loads / margin, self._policy.utilization) * batches * 1000 / exec_ms
         return rates
 
 
-class _Kept(Generic[Known, Found]):
-    """What was found for objects that cannot be hashed, each once while it lives."""
-
-    def __init__(self, find: Callable[[Known], Found]) -> None:
-        self._find, self._found = find, dict[int, tuple[ref[Known], Found]]()
-
-    def __call__(self, about: Known) -> Found:
-        kept = self._found.get(key := id(about))
-        if kept is None or kept[0]() is not about:
-            kept = self._found[key] = ref(about, lambda _: self._found.pop(key, None)), self._find(about)
-        return kept[1]
-
-
-read_offers = _Kept(Offers)
-read_grid = _Kept(ProfileGrid.of)
-
-
-def read_loads(service: Service, policy: Policy, batches: Ints) -> Floats:
-    """Returns the loads that each of these batches accepts under the service's percentile, by SLO / exec."""
-    rows, used = limits(service.percentile, batches.tolist(), service.variation).loads, service.used_load
-    return np.ascontiguousarray(used_loads(rows[batches], used.share, used.most * (1 + policy.exec_margin)))
+read_offers = Kept(Offers)
 
 
 def why_no_shape(problem: Problem) -> str:
@@ -264,4 +253,12 @@ def _find_knee(curve: Curve) -> int:
 def _list_tenths(curve: Curve, last: int) -> list[int]:
     """Returns the first SM% of the curve, every tenth of the SMs up to the last SM%, and that one."""
     first = curve[0][0]
-    return sorted({first, last, *(sm for sm in range(STEP_SM_PERCENT, last, STEP_SM_PERCENT) if sm > first)})
+    return sorted({first, last, *range(first - first % STEP_SM_PERCENT + STEP_SM_PERCENT, last, STEP_SM_PERCENT)})
+
+
+def _find_last(curve: Curve) -> int:
+    return curve[-1][0]
+
+
+def _list_percents(curve: Curve) -> range:
+    return range(curve[0][0], curve[-1][0] + 1)

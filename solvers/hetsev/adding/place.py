@@ -23,7 +23,8 @@ from solvers.hetsev.adding.shapes import (
 from solvers.hetsev.scaling import greedy
 from solvers.hetsev.scaling.problem import InstanceType, ScalingProblem, ScalingPromise
 from solvers.latency import timeout_for
-from solvers.planning.offers import read_grid, read_loads, read_offers
+from solvers.planning.grids import read_grid, read_loads
+from solvers.planning.offers import read_offers
 from solvers.planning.plan import NONE_UNSERVED_SHARE
 from solvers.planning.problem import Instance, Problem, Profile, Service
 from solvers.planning.search.tables import Floats

@@ -9,7 +9,7 @@ import numpy as np
 
 from solvers.hetsev.adding import kernels
 from solvers.latency import max_rate
-from solvers.planning.offers import read_grid, read_loads
+from solvers.planning.grids import read_grid, read_loads
 from solvers.planning.problem import Policy, Profile, Service
 from solvers.planning.search.promise import accepted_loads
 from solvers.planning.search.tables import Floats

@@ -16,15 +16,15 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from app.control.answer.savings.first_fit import BaselineInstance, first_fit
-from app.control.answer.savings.market import open_market
+from app.control.answer.savings.market import list_pools, open_market
 from app.control.answer.savings.renting import least_rent
-from app.control.answer.savings.shapes import InstanceShape, find_shapes, prices
 from app.control.answer.savings.shares import GpuHolding, PaidGpu, by_service, by_tenant, list_gpus
 from solvers.hetsev.scaling import greedy
 from solvers.hetsev.scaling.problem import InstanceType, ScalingPromise
 from solvers.hetsev.scaling.problem import ScalingProblem as Scaling
 from solvers.planners.ask import PlanRefused, find_plan
 from solvers.planners.names import LARGEST, ONE_PER_GPU
+from solvers.planning.offers import FleetShape, read_offers
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance, Problem, Service
 from solvers.planning.solve import SolveBudget
@@ -86,7 +86,9 @@ def place_baseline(problem: Problem, rates: Mapping[str, float], baseline: Basel
         return gpus
     for instance in place_hetsev(problem, rates):
         shape = instance.shape
-        gpus[shape.gpu_type, str(instance.gpu)].append(GpuHolding(instance.service, shape.sm_percent, shape.memory_gib))
+        gpus[shape.pool.gpu_type, str(instance.gpu)].append(
+            GpuHolding(instance.service, shape.sm_percent, shape.memory_gib)
+        )
     return gpus
 
 
@@ -110,23 +112,23 @@ def served_whole(market: Problem, planner: str) -> Plan:
 
 def place_hetsev(problem: Problem, rates: Mapping[str, float]) -> list[BaselineInstance]:
     """Returns all instances of HetSev's greedy; services that it cannot serve have none."""
-    price = prices(problem)
-    wanted: list[tuple[Service, InstanceShape]] = []
+    offers, pools = read_offers(problem), list_pools(problem)
+    wanted: list[tuple[Service, FleetShape]] = []
     for name, rate in sorted(rates.items()):
         service = problem.services[name]
-        wanted += _hetsev(problem, service, find_shapes(problem, service), rate, price)
+        wanted += _hetsev(problem, service, offers.find_lone_shapes(service, pools), rate)
     return first_fit(problem, wanted)
 
 
 def _hetsev(
-    problem: Problem, service: Service, known: Sequence[InstanceShape], rate: float, price: Mapping[str, float]
-) -> list[tuple[Service, InstanceShape]]:
+    problem: Problem, service: Service, known: Sequence[FleetShape], rate: float
+) -> list[tuple[Service, FleetShape]]:
     """Runs HetSev's heuristic over one shape per type: the cheapest by rate. It bills the memory that is held."""
-    best: dict[str, InstanceShape] = {}
+    best: dict[str, FleetShape] = {}
     for shape in known:
-        before = best.get(shape.gpu_type)
+        before = best.get(shape.pool.gpu_type)
         if before is None or shape.share / shape.rate_per_second < before.share / before.rate_per_second:
-            best[shape.gpu_type] = shape
+            best[shape.pool.gpu_type] = shape
     if not best:
         return []
     kinds = tuple(
@@ -135,7 +137,7 @@ def _hetsev(
             throughput_per_second=shape.rate_per_second,
             exec_ms=shape.exec_ms,
             gpu_memory_gib=shape.share * problem.gpu_types[name].memory_gib,
-            price_per_gib=price[name] / problem.gpu_types[name].memory_gib,
+            price_per_gib=shape.pool.price_per_hour / problem.gpu_types[name].memory_gib,
         )
         for name, shape in sorted(best.items())
     )

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from app.control.answer.savings.shapes import InstanceShape
+from solvers.planning.offers import FleetShape
 from solvers.planning.problem import Policy, Problem, Service
 
 TOLERANCE_SHARE = 1e-9
@@ -17,7 +17,7 @@ class BaselineInstance:
     """An instance of a baseline on the `gpu`-th GPU of its type."""
 
     service: str
-    shape: InstanceShape
+    shape: FleetShape
     gpu: int
 
 
@@ -31,7 +31,7 @@ class _OpenGpu:
     is_dedicated: bool = False
     models: Counter[str] = field(default_factory=Counter)
 
-    def fits(self, service: Service, shape: InstanceShape, whole_gib: float, policy: Policy) -> bool:
+    def fits(self, service: Service, shape: FleetShape, whole_gib: float, policy: Policy) -> bool:
         return not (
             self.sm_percent + shape.sm_percent > 100
             or self.memory_gib + shape.memory_gib > whole_gib * (1 + TOLERANCE_SHARE)
@@ -41,7 +41,7 @@ class _OpenGpu:
             or (service.is_dedicated and self.clients)
         )
 
-    def take(self, service: Service, shape: InstanceShape) -> None:
+    def take(self, service: Service, shape: FleetShape) -> None:
         self.sm_percent += shape.sm_percent
         self.memory_gib += shape.memory_gib
         self.clients += 1
@@ -49,12 +49,12 @@ class _OpenGpu:
         self.is_dedicated = service.is_dedicated
 
 
-def first_fit(problem: Problem, wanted: Iterable[tuple[Service, InstanceShape]]) -> list[BaselineInstance]:
+def first_fit(problem: Problem, wanted: Iterable[tuple[Service, FleetShape]]) -> list[BaselineInstance]:
     """Places each on the first GPU of its type with room by SMs, memory, model and clients."""
     open_gpus: dict[str, list[_OpenGpu]] = defaultdict(list)
     found = []
     for service, shape in sorted(wanted, key=lambda manifest: (-manifest[1].share, manifest[0].name)):
-        whole_gib, gpus = problem.gpu_types[shape.gpu_type].memory_gib, open_gpus[shape.gpu_type]
+        whole_gib, gpus = problem.gpu_types[shape.pool.gpu_type].memory_gib, open_gpus[shape.pool.gpu_type]
         fitting = (n for n, gpu in enumerate(gpus) if gpu.fits(service, shape, whole_gib, problem.policy))
         number = next(fitting, len(gpus))
         if number == len(gpus):

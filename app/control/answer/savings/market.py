@@ -11,7 +11,7 @@ from dataclasses import replace
 from math import ceil
 
 from solvers.planning.availability import ANYWHERE
-from solvers.planning.offers import read_offers
+from solvers.planning.offers import GpuPool, read_offers
 from solvers.planning.problem import Node, Problem, Service
 from solvers.planning.rooms import FleetRooms
 
@@ -39,12 +39,19 @@ def open_market(problem: Problem, rates: Mapping[str, float]) -> Problem:
     return replace(one_each, nodes=many or nodes)
 
 
-def _kinds(problem: Problem) -> list[Node]:
-    """Returns of each GPU type and set of templates the cheapest node, at the lowest price of the type."""
+def list_pools(problem: Problem) -> list[GpuPool]:
+    """Returns the fleet's GPU types, each at the lowest price that is paid for it, on nodes with every template."""
     price: dict[str, float] = {}
-    cheapest: dict[object, Node] = {}
     for node in problem.nodes.values():
         price[node.gpu_type] = min(price.get(node.gpu_type, node.price_per_hour), node.price_per_hour)
+    return [GpuPool(name, price[name], None, problem.gpu_types[name].max_w) for name in sorted(price)]
+
+
+def _kinds(problem: Problem) -> list[Node]:
+    """Returns of each GPU type and set of templates the cheapest node, at the lowest price of the type."""
+    price = {pool.gpu_type: pool.price_per_hour for pool in list_pools(problem)}
+    cheapest: dict[object, Node] = {}
+    for node in problem.nodes.values():
         known = cheapest.get((node.gpu_type, node.templates))
         if known is None or node.price_per_hour < known.price_per_hour:
             cheapest[node.gpu_type, node.templates] = node

@@ -56,7 +56,9 @@ def fleet(pricing: str = "gpu") -> Problem:
 
 def exec_ms(problem: Problem, instance: BaselineInstance) -> float:
     """On the profile's curve, between its points in a straight line."""
-    found = problem.profiles[problem.services[instance.service].model, instance.shape.variant, instance.shape.gpu_type]
+    found = problem.profiles[
+        problem.services[instance.service].model, instance.shape.variant, instance.shape.pool.gpu_type
+    ]
     points = found.latency_ms[instance.shape.batch]
     for (low, slow), (high, fast) in pairwise(points):
         if low <= instance.shape.sm_percent <= high:
@@ -75,7 +77,7 @@ def violations(problem: Problem, rates: dict[str, float], placed: list[BaselineI
         if shape.rate_per_second > most or shape.rate_per_second * alone / shape.batch / 1000 > 0.8 + 1e-9:
             found.append(f"{instance.service} is asked for more than its shape carries")
         carried[instance.service] += shape.rate_per_second
-        gpus[shape.gpu_type, instance.gpu].append(instance)
+        gpus[shape.pool.gpu_type, instance.gpu].append(instance)
     for name, rate in rates.items():
         if carried[name] < rate * (1 - 1e-6):
             found.append(f"{name} is served {carried[name]} of {rate}")
