@@ -34,8 +34,8 @@ test-all: install ## all tests in their everyday form; fails a test that costs m
 lab-test: install ## the tests of lab/, which `make test` leaves out
 	@$(BIN)/pytest --workers=$(WORKERS) lab/tests $(ARGS)
 
-kubernetes: install ## an API server of Kubernetes and what belongs to it, built by Go into ~/.cache, for tests
-	@$(BIN)/python -m scripts.kubernetes
+kubernetes: install ## an API server of Kubernetes and what belongs to it, built by Go into ~/.cache, for tests; ARGS=keda builds KEDA
+	@$(BIN)/python -m scripts.kubernetes $(ARGS)
 
 kube-conformance: install ## the tests of tests/kubernetes that need no API server of their own, on the cluster of your KUBECONFIG, in namespaces of their own
 	@GPUWRIGHT_KUBE_CONFORMANCE=1 $(BIN)/pytest tests/kubernetes $(ARGS)

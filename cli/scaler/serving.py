@@ -1,6 +1,6 @@
 """Serves a scaler's metrics: all of them at /metrics, and the desired replicas of one workload at a path of its own.
 
-AIBrix follows an address, of which it reads the first sample. So `/metrics/shop/Deployment/ranker` has one alone.
+KEDA can follow an address, of which it reads the first sample. So `/metrics/shop/Deployment/ranker` has one alone.
 """
 
 from __future__ import annotations

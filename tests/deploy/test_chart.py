@@ -16,13 +16,13 @@ import yaml
 
 from app.settings import PREFIX, UNPREFIXED, Settings
 from cli.verbs import db, gateway, planner, scaler, serve
-from scripts.kubernetes.programs import read_version
+from scripts.kubernetes.programs import KUBERNETES
 from tests.support.helm import CHART, EVERYTHING, Resource, finish, render, run_helm
 from tests.support.patience import patience
 
 pytestmark = pytest.mark.slow
 
-NEWEST = int(read_version().split(".")[1])
+NEWEST = int(KUBERNETES.read_version().split(".")[1])
 VERSIONS = [f"1.{minor}" for minor in (NEWEST, NEWEST - 1, NEWEST - 2)]
 VERBS = {"serve": serve, "planner": planner, "db": db, "gateway": gateway, "scaler": scaler}
 OF_OTHERS = ("monitoring.coreos.com/v1",)  # the Prometheus Operator's, for which Kubernetes has no schema
@@ -244,7 +244,7 @@ def test_a_scaler_has_the_account_that_may_scale_and_reaches_what_it_reads(
 ) -> None:
     policy = named(whole, "NetworkPolicy")["gpuwright-scaler"]["spec"]
     assert [port["port"] for port in policy["egress"][0]["ports"]] == [443, 6443, 9090]
-    enabled = {"scaler": {"enabled": True, "prometheus": "http://prometheus:9090", "followers": ["aibrix-system"]}}
+    enabled = {"scaler": {"enabled": True, "prometheus": "http://prometheus:9090", "followers": ["keda"]}}
     made = render(tmp_path, {**enabled, "roles": {"scaler": {"namespaces": ["shop", "chat"]}}})
     assert named(made, "ServiceAccount").keys() == {"gpuwright-scaler"}
     assert sorted(one["metadata"]["namespace"] for one in made if one["kind"] == "RoleBinding") == ["chat", "shop"]
@@ -252,6 +252,6 @@ def test_a_scaler_has_the_account_that_may_scale_and_reaches_what_it_reads(
     assert {"name": "GPUWRIGHT_SCALE_NAMESPACES", "value": "shop,chat"} in container["env"]
     sources = named(made, "NetworkPolicy")["gpuwright-scaler"]["spec"]["ingress"][0]["from"]
     names = [one["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"] for one in sources]
-    assert names == ["monitoring", "aibrix-system"]
+    assert names == ["monitoring", "keda"]
     helm = run_helm(tmp_path, "template", "gpuwright", str(CHART), values={"scaler": {"enabled": True}})
     assert "scaler.prometheus is empty" in helm.communicate(timeout=patience())[1]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,11 +20,20 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.kubernetes.certificates import make_certificate
 from tests.kubernetes.cluster import Cluster
+from tests.support.patience import patience
 
 GROUP, VERSION = "external.metrics.k8s.io", "v1beta1"
 ROOT = f"/apis/{GROUP}/{VERSION}"
 PLACE = "monitoring"
-METRICS, NAMES = {"s0-prometheus": "gpuwright_desired_replicas"}, {"scaledobject.keda.sh/name": "name"}
+GAUGE = "gpuwright_desired_replicas"
+# Metrics that such adapters make of the gauge, and what their names say of its labels.
+METRICS: Mapping[str, Mapping[str, str]] = {
+    GAUGE: {},
+    "s0-prometheus": {},
+    "gpuwright_desired_replicas_of_ranker": {"name": "ranker"},
+    "gpuwright_desired_replicas_of_tagger": {"name": "tagger"},
+}
+NAMES = {"scaledobject.keda.sh/name": "name"}
 
 
 class MetricsAdapter(ThreadingHTTPServer):
@@ -43,12 +52,13 @@ class MetricsAdapter(ThreadingHTTPServer):
         KEDA names its metrics by triggers, and selects them by its ScaledObject: here that has the workload's name.
         """
         given = dict(part.split("=") for part in selector.split(",") if part)
-        wanted = {"namespace": namespace, **{NAMES.get(label, label): value for label, value in given.items()}}
+        selected = {NAMES.get(label, label): value for label, value in given.items()}
+        wanted = {"namespace": namespace, **METRICS[metric], **selected}
         return [
             {"metricName": metric, "metricLabels": sample.labels, "timestamp": stamp(), "value": str(int(sample.value))}
             for family in text_string_to_metric_families(self.read_metrics())
             for sample in family.samples
-            if sample.name == METRICS.get(metric, metric) and wanted.items() <= sample.labels.items()
+            if sample.name == GAUGE and wanted.items() <= sample.labels.items()
         ]
 
 
@@ -94,6 +104,18 @@ def serving_metrics(cluster: Cluster, folder: Path, read_metrics: Callable[[], s
     adapter.socket = context.wrap_socket(adapter.socket, server_side=True)
     thread = Thread(target=adapter.serve_forever, args=(0.01,))
     thread.start()
+    try:
+        with registered_adapter(cluster, adapter.server_address[1]):
+            yield adapter
+    finally:
+        adapter.shutdown()
+        thread.join()
+        adapter.server_close()
+
+
+@contextmanager
+def registered_adapter(cluster: Cluster, port: int) -> Iterator[None]:
+    """Lets the API server ask an adapter on loopback for external metrics, for as long as it is open."""
     service = {
         "apiVersion": "v1", "kind": "Service", "metadata": {"name": "adapter", "namespace": PLACE},
         "spec": {"type": "ExternalName", "externalName": "localhost"},
@@ -105,17 +127,16 @@ def serving_metrics(cluster: Cluster, folder: Path, read_metrics: Callable[[], s
         "spec": {
             "group": GROUP, "version": VERSION, "groupPriorityMinimum": 100, "versionPriority": 100,
             "insecureSkipTLSVerify": True,
-            "service": {"name": "adapter", "namespace": PLACE, "port": adapter.server_address[1]},
+            "service": {"name": "adapter", "namespace": PLACE, "port": port},
         },
     }  # fmt: skip
     try:
         cluster.kubectl("create", "namespace", PLACE)
         cluster.kubectl("create", "-f", "-", given={"apiVersion": "v1", "kind": "List", "items": [service, registered]})
-        cluster.kubectl("wait", "--for=condition=Available", f"apiservice/{VERSION}.{GROUP}", "--timeout=60s")
-        yield adapter
+        cluster.kubectl(
+            "wait", "--for=condition=Available", f"apiservice/{VERSION}.{GROUP}", f"--timeout={patience():.0f}s"
+        )
+        yield
     finally:
         cluster.kubectl("delete", f"apiservice/{VERSION}.{GROUP}")
         cluster.kubectl("delete", "namespace", PLACE, "--wait=false")
-        adapter.shutdown()
-        thread.join()
-        adapter.server_close()

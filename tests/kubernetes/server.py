@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import secrets
 import signal
 import ssl
@@ -114,6 +115,10 @@ class ApiServer:
             f"--cert-dir={self.folder / 'certificates'}", f"--token-auth-file={tokens}", "--authorization-mode=RBAC",
             # No kubelet renews what this would mount into pods, and without controllers there is no account to mount.
             "--disable-admission-plugins=ServiceAccount",
+            # So servers that it aggregates know who asks them through it.
+            f"--proxy-client-cert-file={self._files.certificate}", f"--proxy-client-key-file={self._files.key}",
+            f"--requestheader-client-ca-file={self._files.certificate}",
+            "--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
             "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-account-key-file={self._files.key}", f"--service-account-signing-key-file={self._files.key}",
             f"--audit-policy-file={policy}", f"--audit-log-path={self.audit.path}", "--audit-log-mode=blocking",
@@ -127,10 +132,7 @@ class ApiServer:
             return json.load(answer)
 
     def _launch(self, program: Path, *words: str) -> None:
-        """The kernel ends it with the process that runs the tests, however that ends."""
-        with self.log.open("ab") as log:
-            command = ["setpriv", "--pdeathsig", "KILL", str(program), *words]
-            self._processes.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log))
+        self._processes.append(launch(self.log, program, *words))
 
     def _is_ready(self) -> bool:
         ended = [process.args for process in self._processes if process.poll() is not None]
@@ -140,6 +142,14 @@ class ApiServer:
         with suppress(OSError), urllib.request.urlopen(asked, timeout=patience(), context=trusted) as answer:
             return bool(answer.read() == b"ok")
         return False
+
+
+def launch(log: Path, program: Path, *words: str, **environment: str) -> subprocess.Popen[bytes]:
+    """Starts a program; the kernel ends it with the process that runs the tests, however that ends."""
+    command = ["setpriv", "--pdeathsig", "KILL", str(program), *words]
+    with log.open("ab") as said:
+        given = {**os.environ, **environment}
+        return subprocess.Popen(command, env=given, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
 
 
 @contextmanager

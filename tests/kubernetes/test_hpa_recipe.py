@@ -2,64 +2,34 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 
 import pytest
-import yaml
 
 from app.store.plans.scale_rows import ScaleState
 from tests.kubernetes.metrics_adapter import serving_metrics
+from tests.kubernetes.recipes import make_as_keda, recipe
 from tests.kubernetes.scaled import ScalingServer, adopted_deployment
 from tests.kubernetes.scalers import scaled_place
-from tests.support.forked import ROOT
 from tests.support.patience import until
 
 pytestmark = pytest.mark.slow
-
-
-def recipe(kind: str, name: str) -> dict[str, Any]:
-    """Returns the object of that kind that the page shows, for a workload of another name."""
-    page = (ROOT / "docs" / "scale.md").read_text().replace("ranker", name)
-    blocks = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
-    [found] = [item for block in blocks for item in yaml.safe_load_all(block) if item and item.get("kind") == kind]
-    assert isinstance(found, dict)
-    return found
 
 
 def read_samples(text: str) -> list[str]:
     return [line for line in text.splitlines() if not line.startswith("#")]
 
 
-def make_as_keda(scaled: dict[str, Any]) -> dict[str, Any]:
-    """Returns the HPA that KEDA makes of a ScaledObject with one trigger, by its documentation."""
-    name, spec = scaled["metadata"]["name"], scaled["spec"]
-    [trigger] = spec["triggers"]
-    metric = {"name": "s0-prometheus", "selector": {"matchLabels": {"scaledobject.keda.sh/name": name}}}
-    target = {"type": "AverageValue", "averageValue": trigger["metadata"]["threshold"]}
-    return {
-        "apiVersion": "autoscaling/v2",
-        "kind": "HorizontalPodAutoscaler",
-        "metadata": {"name": f"keda-hpa-{name}"},
-        "spec": {
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", **spec["scaleTargetRef"]},
-            "minReplicas": spec["minReplicaCount"],
-            "maxReplicas": spec["maxReplicaCount"],
-            "metrics": [{"type": "External", "external": {"metric": metric, "target": target}}],
-            "behavior": spec["advanced"]["horizontalPodAutoscalerConfig"]["behavior"],
-        },
-    }
-
-
 def test_twelve_become_thirteen_by_the_recipes_for_hpa_and_keda_and_not_without_their_tolerance(
     scaling_server: ScalingServer, database_url: str, tmp_path: Path
 ) -> None:
     scaling_server.server.start_controllers()
-    hpas = [recipe("HorizontalPodAutoscaler", "ranker"), make_as_keda(recipe("ScaledObject", "tagger"))]
     with scaled_place(scaling_server, database_url, tmp_path, ("ranker", "tagger")) as place:
         names = ("ranker", "tagger")
+        followed = recipe("HorizontalPodAutoscaler", "ranker", place.namespace)
+        hpas = [followed, make_as_keda(recipe("ScaledObject", "tagger", place.namespace))]
         place.put(*(adopted_deployment(name, 12, mode="advisory", min_replicas="13") for name in names))
         scaler = place.start()
         until(lambda: set(place.rows()) == set(names), scaler.lines)
@@ -77,7 +47,6 @@ def test_twelve_become_thirteen_by_the_recipes_for_hpa_and_keda_and_not_without_
         with serving_metrics(scaling_server.cluster, tmp_path, scaler.metrics) as adapter:
             until(lambda: all(read(f"deployment/{name}").get("replicas") == 12 for name in names), "pods")
             for hpa in hpas:
-                hpa["metadata"]["namespace"] = place.namespace
                 place.server.put(place.namespace, {**hpa, "spec": {**hpa["spec"], "behavior": {}}})
             until(lambda: all(map(has_read, hpas)), "the HPAs have read their metric")
             before = adapter.asked
@@ -86,7 +55,7 @@ def test_twelve_become_thirteen_by_the_recipes_for_hpa_and_keda_and_not_without_
             until(lambda: {row.state for row in place.rows().values()} == {ScaleState.HELD}, "the HPAs own them")
             assert all(row.hold.startswith("HPA ") for row in place.rows().values())
             assert scaler.gauge() == dict.fromkeys(names, 13.0)
-            [line] = read_samples(scaler.metrics(f"/metrics/{place.namespace}/Deployment/ranker"))  # as AIBrix reads it
+            [line] = read_samples(scaler.metrics(f"/metrics/{place.namespace}/Deployment/ranker"))
             assert line.startswith("gpuwright_desired_replicas{") and line.endswith("} 13.0")
             with pytest.raises(HTTPError, match="404"):
                 scaler.metrics(f"/metrics/{place.namespace}/StatefulSet/ranker")

@@ -7,7 +7,7 @@ from lightkube import ApiError
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import ConfigMap, Node, Pod
 
-from scripts.kubernetes.programs import read_version
+from scripts.kubernetes.programs import KUBERNETES
 from tests.kubernetes.cluster import Cluster, Refused, Resource
 from tests.kubernetes.recorded import Recorder, define_kind
 from tests.kubernetes.server import ApiServer
@@ -149,4 +149,4 @@ def test_a_deployment_has_the_pods_that_its_scale_says(cluster: Cluster, namespa
 
 
 def test_the_server_says_the_release_that_it_was_built_from(cluster: Cluster, api_server: ApiServer) -> None:
-    assert cluster.read("version")["serverVersion"]["gitVersion"] == read_version()
+    assert cluster.read("version")["serverVersion"]["gitVersion"] == KUBERNETES.read_version()

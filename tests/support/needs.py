@@ -48,6 +48,14 @@ def need_kubernetes(program: str) -> Path:
     return found
 
 
+def need_follower(program: str, package: str) -> Path:
+    """Returns a program of another autoscaler, which CI does not build: that takes too long."""
+    found = find_program(program)
+    if found is None:
+        skip_in_ci_too(f"{program} is not here ({package}; KUBEBUILDER_ASSETS may name its folder)")
+    return found
+
+
 def need_root(purpose: str) -> None:
     if os.geteuid() != 0:
         skip_unless_ci(f"needs root, {purpose}")

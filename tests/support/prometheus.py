@@ -27,7 +27,8 @@ class Prometheus:
         self._program = need("prometheus", "prometheus")
         self._folder = folder
         self._ports = ports
-        self._port = free_port()
+        self._address = f"127.0.0.1:{free_port()}"
+        self.url = f"http://{self._address}"
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -39,7 +40,7 @@ class Prometheus:
         words = [f"--config.file={self._folder}/prometheus.yml", f"--storage.tsdb.path={self._folder}/prometheus"]
         with (self._folder / "prometheus.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [self._program, *words, f"--web.listen-address=127.0.0.1:{self._port}"],
+                [self._program, *words, f"--web.listen-address={self._address}"],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             )  # fmt: skip
         until(self._scrapes, f"Prometheus does not scrape, see {self._folder}/prometheus.log")
@@ -62,7 +63,7 @@ class Prometheus:
         return False
 
     def _ask(self, path: str) -> Any:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/api/v1/{path}", timeout=patience()) as answer:
+        with urllib.request.urlopen(f"{self.url}/api/v1/{path}", timeout=patience()) as answer:
             said = json.load(answer)
         assert said["status"] == "success", said
         return said["data"]
