@@ -19,7 +19,7 @@ It is counted from what is paid now, as L0 is, and nodes that come free without 
 added. It rests on what GPUs did, on rates and on latency, and takes for granted:"""
 L1_ASSUMPTIONS = (
     "replicas share GPUs of the kind that they hold now, with memory and SMs of their own, as MPS gives them;",
-    "work is what SM activity shows, at the highest load measured; batches and neighbours are taken to be usual ones;",
+    "a request takes the SMs and the time that activity and latency show; batches and neighbours are usual ones;",
     "minReplicas, PodDisruptionBudgets and spread stay, and free GPUs for what the loss of any one node ends;",
     "CPU, host memory and ports of pods are not compared.",
 )

@@ -13,7 +13,7 @@ from clusters.prometheus import MetricSample
 
 # From 4.9 on, dcgm-exporter counts memory in bytes and activity as a ratio, and a name ends in its unit.
 MEMORY = ("DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_USED_BYTES")
-# The first that a GPU has: only the last is on by default, and it says that something ran, not on how many SMs.
+# The first that a GPU has. Only it counts SMs: the others say that something ran, on however few.
 ACTIVITIES = (
     ("DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_PROF_SM_ACTIVE_RATIO"),
     ("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_PROF_GR_ENGINE_ACTIVE_RATIO"),
@@ -126,8 +126,9 @@ def _missing(estate: Estate, found: Sequence[MeasuredGpu]) -> list[UnknownFigure
     if metrics == {""}:
         remedy = f"let dcgm-exporter export {ACTIVITIES[0][0]}"
         unknown.append(UnknownFigure(SUBJECT, "no metric says how active they are", remedy))
-    elif ACTIVITIES[-1][0] in metrics:
-        reason = f"{ACTIVITIES[-1][0]} says that something ran, not on how many SMs"
+        return unknown
+    for name in sorted(metrics - {"", ACTIVITIES[0][0]}):
+        reason = f"{name} says that something ran, not on how many SMs"
         unknown.append(UnknownFigure(SUBJECT, reason, f"let dcgm-exporter export {ACTIVITIES[0][0]}"))
     return unknown
 

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from clusters.estate import WorkloadName
 from clusters.gpu_metrics import ACTIVITIES
 from clusters.gpu_use import MeasuredGpu, UseInterval
 from clusters.measured import MeasuredSeries, WorkloadSeries
+from clusters.sharing.needed_gpus import KernelGuess, RequestWork, count_gpus, find_service_seconds
 from clusters.sharing.rooms import Sharer
 
-QUIET_SHARE = 0.05  # of the steps: in them a request hardly waits
-QUEUE_FACTOR = 2.3  # of 99 % of requests: waiting time / service time = factor x use / (1 - use)
-BATCH_WAITS = 2.2  # times of a batch within the SLO: a request may wait for one batch, and then for its own
-NARROW_SHARE = 0.2  # of the SMs, that a request uses by itself: with more it is hardly faster
+QUIET_STEPS = 20  # with the least load: in them a request hardly waits
 WIDE_FACTOR = 2.0  # between the ends of what GPUs did for a workload: then nothing is likely
-LEAST_SLACK = 0.5  # an SLO that quiet steps hardly keep
-SPREAD_FACTOR = 1.8  # of one workload's demand, on either side: batches and widths of kernels are not measured
+LEAST = KernelGuess(time_times=0.67, mixture=0.0, batch_base=0.03, batch_slope=0.25, neighbours=1.0)
+LIKELY = KernelGuess(time_times=1.0, mixture=0.4, batch_base=0.12, batch_slope=0.9, neighbours=1.06)
+MOST = KernelGuess(time_times=1.0, mixture=0.8, batch_base=0.25, batch_slope=1.0, neighbours=1.12)
 CACHING_SERVERS = ("vllm", "sglang", "tgi")  # they take all memory that they find
 CACHED_SHARE, NEEDED_SHARE = 0.1, 0.6  # of measured memory that is needed at least
-COARSE_METRIC = ACTIVITIES[-1][0]  # says that something ran, not on how many SMs
+SM_METRIC = ACTIVITIES[0][0]  # the others say that something ran, not on how many SMs
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +36,9 @@ class ShareDemand:
 
 @dataclass(frozen=True, slots=True)
 class GpuWork:
-    """The work of one workload on GPUs at its peak, and the memory of a replica; None: not measured."""
+    """What GPUs did for one workload, on average, and the memory of a replica; None: not measured."""
 
-    gpus: UseInterval | None
+    active_gpus: UseInterval | None
     memory_gib: UseInterval | None
     missing: str
 
@@ -47,59 +47,74 @@ def find_demands(
     sharers: Sequence[Sharer], series: Mapping[WorkloadName, WorkloadSeries], gpus: Iterable[MeasuredGpu]
 ) -> list[ShareDemand]:
     """Returns the demand of each sharer of a kind of nodes."""
-    works = _find_works(sharers, series, gpus)
-    return [_demand(each, series[each.workload], works[each.workload]) for each in sharers]
+    seconds = {each.workload: _find_service_seconds(series[each.workload]) for each in sharers}
+    works = _find_works(sharers, series, gpus, seconds)
+    return [_demand(each, series[each.workload], works[each.workload], seconds[each.workload]) for each in sharers]
 
 
 def peak_rate(series: WorkloadSeries) -> float:
     return max(_known(series.rates_per_second) + _known(series.peaks_per_second), default=0.0)
 
 
-def _demand(sharer: Sharer, series: WorkloadSeries, work: GpuWork) -> ShareDemand:
+def _demand(sharer: Sharer, series: WorkloadSeries, work: GpuWork, seconds: float) -> ShareDemand:
     held = sharer.gpus_per_replica * max(sharer.replicas, sharer.need.peak_replicas)
     memory = work.memory_gib or UseInterval(0.0, float("inf"))
-    slack = _slack(sharer, series)
-    missing = work.missing or ("" if slack else "no latency of it was measured")
-    if work.gpus is None or not slack:
+    rate = _mean_rate(series)
+    slo = (sharer.need.promise.latency_ms or 0.0) / 1000
+    missing = work.missing or ("" if seconds and slo else "no latency of it was measured")
+    if not seconds or not slo or not rate:
         return ShareDemand(sharer.workload, UseInterval(0.0, held), None, memory, missing)
-    # With the GPUs that it holds now it can go on as it does.
-    low, high = (
-        min(
-            held,
-            amount * (1 + QUEUE_FACTOR / max(LEAST_SLACK, slack - 1))
-            + sharer.least * NARROW_SHARE * BATCH_WAITS / slack,
-        )
-        for amount in (work.gpus.low, work.gpus.high)
+
+    def count(active_gpus: float, guess: KernelGuess) -> float:
+        request = _describe_request(seconds * guess.time_times, active_gpus / rate)
+        # With the GPUs that it holds now it can go on as it does.
+        return min(held, count_gpus(peak_rate(series), slo, sharer.least, request, guess))
+
+    active = work.active_gpus or UseInterval(0.0, seconds * rate)
+    low, middle, high = (
+        count(active.low, LEAST),
+        count((active.low + active.high) / 2, LIKELY),
+        count(active.high, MOST),
     )
-    likely, interval = (low + high) / 2, UseInterval(low / SPREAD_FACTOR, min(held, high * SPREAD_FACTOR))
-    return ShareDemand(sharer.workload, interval, None if missing else likely, memory, missing)
+    interval = UseInterval(min(low, middle), max(middle, high))
+    likely = None if missing else middle
+    return ShareDemand(sharer.workload, interval, likely, memory, missing)
 
 
-def _slack(sharer: Sharer, series: WorkloadSeries) -> float:
-    """Returns how many times as long as in quiet steps a request may take; 0 where that was not measured."""
-    allowed = sharer.need.promise.latency_ms
-    quiet = sorted(
-        value
-        for value, rate in zip(series.latency_ms, series.rates_per_second, strict=False)
-        if value is not None and rate
+def _find_service_seconds(series: WorkloadSeries) -> float:
+    """Returns how long a request takes by itself, as quiet steps show; 0 where that was not measured."""
+    measured = sorted(
+        (rate / max(1.0, ready or 0.0), latency / 1000)
+        for latency, rate, ready in zip(series.latency_ms, series.rates_per_second, series.ready_replicas, strict=False)
+        if latency is not None and latency < float("inf") and rate
     )
-    return allowed / quiet[int(QUIET_SHARE * len(quiet))] if allowed and quiet else 0.0
+    found = [find_service_seconds(latency, rate) for rate, latency in measured[:QUIET_STEPS]]
+    return median(found) if found else 0.0
+
+
+def _describe_request(seconds: float, sm_seconds: float) -> RequestWork:
+    """Returns what a request takes; it takes at least as long as on all SMs at once."""
+    longest = max(seconds, sm_seconds)
+    return RequestWork(longest, sm_seconds / longest)
 
 
 def _find_works(
-    sharers: Sequence[Sharer], series: Mapping[WorkloadName, WorkloadSeries], gpus: Iterable[MeasuredGpu]
-) -> dict[WorkloadName, GpuWork]:
+    sharers: Sequence[Sharer], series: Mapping[WorkloadName, WorkloadSeries], gpus: Iterable[MeasuredGpu],
+    seconds: Mapping[WorkloadName, float],
+) -> dict[WorkloadName, GpuWork]:  # fmt: skip
     """Divides what GPUs did among the workloads that hold them.
 
     Of a GPU with one holder all is that workload's. Workloads linked by GPUs that they share have their sum, and each
-    what it holds of it. Of a GPU that others hold, too, they did nothing or all.
+    of it by the time for which its requests are under way. Of a GPU that others hold, too, they did nothing or all.
     """
     by_name = {each.workload: each for each in sharers}
     works: dict[WorkloadName, GpuWork] = {}
     groups = _group(gpus, by_name.keys())
     for name in by_name:
         members, devices = next((group for group in groups if name in group[0]), ((name,), []))
-        works[name] = _work([by_name[each] for each in members if each in by_name], by_name[name], series, devices)
+        works[name] = _work(
+            [by_name[each] for each in members if each in by_name], by_name[name], series, devices, seconds
+        )
     return works
 
 
@@ -121,7 +136,7 @@ def _group(
 
 def _work(
     members: Sequence[Sharer], sharer: Sharer, series: Mapping[WorkloadName, WorkloadSeries],
-    devices: Sequence[MeasuredGpu],
+    devices: Sequence[MeasuredGpu], seconds: Mapping[WorkloadName, float],
 ) -> GpuWork:  # fmt: skip
     holders = {name for gpu in devices for name in gpu.holders}
     active = [gpu for gpu in devices if gpu.activity_mean is not None]
@@ -132,26 +147,36 @@ def _work(
         memory = UseInterval(least * sum(full) / len(full), max(full))
     if not active:
         return GpuWork(None, memory, f"{'no activity' if full else 'nothing'} of its GPUs was measured")
-    own = {each.workload: each.gpus_per_replica * each.need.mean_ready for each in members}
+    own = _weigh(members, series, seconds)
     own_activity = sum(gpu.activity_mean or 0.0 for gpu in active if own.keys() >= set(gpu.holders))
     all_activity = sum(gpu.activity_mean or 0.0 for gpu in active)
-    scale = len(devices) / len(active) * _peak_factor(series[sharer.workload])
+    scale = len(devices) / len(active)
     if len(holders) > 1:
         scale *= own[sharer.workload] / (sum(own.values()) or 1.0)
     else:
         scale *= sharer.need.mean_ready / sharer.replicas
     work, missing = UseInterval(own_activity * scale, all_activity * scale), ""
-    if any(gpu.activity_metric == COARSE_METRIC for gpu in active):
-        work, missing = UseInterval(0.0, work.high), f"{COARSE_METRIC} does not say on how many SMs"
+    vague = next((gpu.activity_metric for gpu in active if gpu.activity_metric != SM_METRIC), "")
+    if vague:
+        work, missing = UseInterval(0.0, work.high), f"{vague} does not say on how many SMs"
     elif not work.low < work.high <= WIDE_FACTOR * work.low and work.low != work.high:
         missing = "others, whose work is not known, hold its GPUs, too"
     return GpuWork(work, memory, missing)
 
 
-def _peak_factor(series: WorkloadSeries) -> float:
+def _weigh(
+    members: Sequence[Sharer], series: Mapping[WorkloadName, WorkloadSeries], seconds: Mapping[WorkloadName, float]
+) -> dict[WorkloadName, float]:
+    """Returns how many requests of each are under way, on average; where one's latency is not known, what they hold."""
+    under_way = {each.workload: _mean_rate(series[each.workload]) * seconds[each.workload] for each in members}
+    if all(under_way.values()):
+        return under_way
+    return {each.workload: each.gpus_per_replica * each.need.mean_ready for each in members}
+
+
+def _mean_rate(series: WorkloadSeries) -> float:
     known = _known(series.rates_per_second)
-    mean = sum(known) / len(known) if known else 0.0
-    return peak_rate(series) / mean if mean else 1.0
+    return sum(known) / len(known) if known else 0.0
 
 
 def _known(values: MeasuredSeries) -> list[float]:

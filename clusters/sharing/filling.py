@@ -9,9 +9,7 @@ from clusters.gpu_use import UseInterval
 from clusters.sharing.demand import ShareDemand
 from clusters.sharing.rooms import OpenKind, keep_for_loss, order_nodes
 
-# Of all demands together: what is wrong for one workload may be wrong for all. Kernels that keep a GPU busy on few SMs
-# need more of it than their activity shows, and none need as much less.
-COMMON_LESS, COMMON_MORE = 0.1, 0.5
+COMMON = 0.6  # of one demand's error is that of all: what is wrong for one workload may be wrong for others
 ROUNDING = 1e-9
 
 
@@ -24,16 +22,21 @@ def keep_nodes(kind: OpenKind, demands: Sequence[ShareDemand]) -> UseInterval:
 
 def _add_up(demands: Iterable[ShareDemand]) -> UseInterval:
     """Adds demands up. Where they are likely in the middle, they are not all high, or all low, at once."""
-    low = high = likely = below = above = 0.0
+    low = high = likely = 0.0
+    below, above = list[float](), list[float]()
     for demand in demands:
         if demand.likely_gpus is None:
             low, high = low + demand.gpus.low, high + demand.gpus.high
             continue
         likely += demand.likely_gpus
-        below += (demand.likely_gpus - demand.gpus.low) ** 2
-        above += (demand.gpus.high - demand.likely_gpus) ** 2
-    least = low + max(0.0, likely - sqrt(below) - COMMON_LESS * likely)
-    return UseInterval(least, high + likely + sqrt(above) + COMMON_MORE * likely)
+        below.append(demand.likely_gpus - demand.gpus.low)
+        above.append(demand.gpus.high - demand.likely_gpus)
+    return UseInterval(low + likely - _add_errors(below), high + likely + _add_errors(above))
+
+
+def _add_errors(errors: Sequence[float]) -> float:
+    own = (1 - COMMON**2) * sum(error**2 for error in errors)
+    return sqrt((COMMON * sum(errors)) ** 2 + own)
 
 
 def _add_up_memory(kind: OpenKind, demands: Sequence[ShareDemand]) -> UseInterval:

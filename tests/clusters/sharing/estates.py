@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import ceil, log
 from random import Random
+from statistics import fmean
 
 from clusters.bill import Bill, draw_bill
 from clusters.certified.posing import KnownProfiles
@@ -20,7 +22,8 @@ from clusters.reading import read_estate
 from clusters.savings import Savings, find_savings
 from solvers.planning.problem import GpuType, Variant
 from tests.clusters.made_up import Item, autoscaler, budget, deployment, node, pod_spec
-from tests.clusters.sharing.truth import FAMILIES, TrueModel, day_of, serve_step
+from tests.clusters.sharing.families import FAMILIES, Family
+from tests.clusters.sharing.truth import MeasuredStep, TrueModel, day_of, serve_step
 
 STEP_SECONDS = 900
 STEPS = 96
@@ -43,6 +46,15 @@ PRODUCTS = (
 )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Holder:
+    """A replica on a GPU: its memory, and by step the SMs that had work of it."""
+
+    workload: WorkloadName
+    memory_gib: float
+    active: tuple[float, ...]
+
+
 @dataclass
 class DrawnEstate:
     """What was drawn, as the product reads it, with the profiles that it does not see."""
@@ -50,12 +62,10 @@ class DrawnEstate:
     items: list[Item] = field(default_factory=list)
     prices: list[str] = field(default_factory=list)
     series: dict[WorkloadName, WorkloadSeries] = field(default_factory=dict)
-    holders: dict[tuple[str, int], list[tuple[WorkloadName, float, float]]] = field(
-        default_factory=lambda: defaultdict(list)
-    )
+    holders: dict[tuple[str, int], list[Holder]] = field(default_factory=lambda: defaultdict(list))
     models: dict[str, tuple[TrueModel, str]] = field(default_factory=dict)
-    metric: str = ACTIVITIES[0][0]
     has_activity: bool = True
+    meters: Random = field(default_factory=lambda: Random(0))
 
     def read(self) -> ReadEstate:
         estate = read_estate(objects_of(self.items))
@@ -67,14 +77,15 @@ class DrawnEstate:
         return ReadEstate(estate, bill, measured, promises, find_savings(estate, bill, measured, kept), self._gpus())
 
     def _gpus(self) -> tuple[MeasuredGpu, ...]:
-        return tuple(
-            MeasuredGpu(
-                f"{place}-{index}", place, tuple(sorted({name for name, _, _ in found})), len(found),
-                sum(memory for _, memory, _ in found),
-                min(1.0, sum(active for _, _, active in found)) if self.has_activity else None, None,
-                self.metric if self.has_activity else "",
-            )
-            for (place, index), found in sorted(self.holders.items())
+        return tuple(self._measured(*place, holders) for place, holders in sorted(self.holders.items()))
+
+    def _measured(self, node: str, gpu: int, holders: list[Holder]) -> MeasuredGpu:
+        """Meters of one GPU, each a little wrong."""
+        active = min(1.0, sum(fmean(each.active) for each in holders) * self.meters.uniform(0.96, 1.04))
+        return MeasuredGpu(
+            f"{node}-{gpu}", node, tuple(sorted({each.workload for each in holders})), len(holders),
+            sum(each.memory_gib for each in holders), active if self.has_activity else None, None,
+            ACTIVITIES[0][0] if self.has_activity else "",
         )  # fmt: skip
 
     def known(self) -> KnownProfiles:
@@ -98,19 +109,19 @@ class ReadEstate:
     gpus: tuple[MeasuredGpu, ...]
 
 
-def draw_estate(random: Random, family: str) -> DrawnEstate:
+def draw_estate(random: Random, name: str) -> DrawnEstate:
     """One or two pools; in each some Deployments on whole GPUs or on slots, beside pods that nobody measured."""
-    found = DrawnEstate()
+    found, family = DrawnEstate(), FAMILIES[name]
     if random.random() < 0.12:
         found.has_activity = False
-    for at, product in enumerate(random.sample(PRODUCTS, random.choice((1, 2, 2)))):
+    for at, product in enumerate(random.sample(PRODUCTS, random.choice(family.pools))):
         _draw_pool(random, family, found, f"pool{at}", product)
     return found
 
 
-def _draw_pool(random: Random, family: str, found: DrawnEstate, pool: str, product: Product) -> None:
+def _draw_pool(random: Random, family: Family, found: DrawnEstate, pool: str, product: Product) -> None:
     gpus, count = random.choice((1, 4, 4, 8)), random.randrange(8, 26)
-    slots = random.choice((1, 1, 1, 4))
+    slots = random.choice(family.slots)
     machine = f"{pool}-machine"
     found.prices.append(f"- {{instanceType: {machine}, perHour: {product.price_per_gpu * gpus:.4f}}}")
     names = [f"{pool}-n{at}" for at in range(count)]
@@ -138,24 +149,24 @@ def _draw_fixed(random: Random, found: DrawnEstate, pool: str, free: list[tuple[
         name = f"{pool}-{FIXED}"
         found.items += deployment("team", name, pod_spec("image:1", 1), [place for place, _, _ in places])
         for place, gpu, _ in places:
-            found.holders[place, gpu].append((WorkloadName("team", "Deployment", name), 3.0, 0.2))
+            found.holders[place, gpu].append(Holder(WorkloadName("team", "Deployment", name), 3.0, (0.2,) * STEPS))
 
 
 def _draw_workload(
-    random: Random, family: str, found: DrawnEstate, name: str, product: Product, free: list[tuple[str, int, int]],
+    random: Random, family: Family, found: DrawnEstate, name: str, product: Product, free: list[tuple[str, int, int]],
     slots: int,
 ) -> None:  # fmt: skip
-    model = FAMILIES[family].draw(random)
-    replicas = min(len(free), random.choice((1, 2, 2, 3, 4, 6, 9)))
+    model = family.draw_model(random)
+    replicas = min(len(free), random.choice(family.replicas))
     # Of a whole GPU, each replica's highest use; beside others on a GPU less.
-    peak_use = random.uniform(0.08, 0.65) / (slots if slots > 1 else 1)
+    peak_use = family.draw_use(random) / (slots if slots > 1 else 1)
     rate = _rate_at_use(model, peak_use)
-    day = day_of(random, STEPS, random.uniform(0.1, 0.7))
+    day = day_of(random, STEPS, family.draw_quiet(random))
     steps = [serve_step(model, rate * part) for part in day]
     if any(step is None for step in steps):
         return
     kept = [step for step in steps if step]
-    slo = random.uniform(2.6, 12.0) * model.batch_ms(1, 1.0)
+    slo = family.draw_slack(random) * model.batch_ms(1, 1.0)
     slo = max(slo, 1.15 * max(step.latency_ms for step in kept))
     workload = WorkloadName("team", "Deployment", name)
     annotations = {"gpuwright.io/model": name, "gpuwright.io/slo-p99-ms": f"{slo:.3f}"}
@@ -170,12 +181,17 @@ def _draw_workload(
     found.models[name] = (model, product.name)
     found.series[workload] = WorkloadSeries(
         tuple(rate * part * replicas for part in day), (float(replicas),) * STEPS,
-        tuple(step.latency_ms * random.uniform(1.0, 1.08) for step in kept),
+        tuple(_read_latency(random, family, step) for step in kept),
     )  # fmt: skip
-    active = sum(step.active for step in kept) / STEPS
     memory = model.memory_gib(max(step.batch for step in kept)) * random.uniform(1.0, 1.15)
     for place, gpu, _ in places:
-        found.holders[place, gpu].append((workload, memory, active))
+        found.holders[place, gpu].append(Holder(workload, memory, tuple(step.active for step in kept)))
+
+
+def _read_latency(random: Random, family: Family, step: MeasuredStep) -> float:
+    """What a server's counters show: a little more than the truth, or the bound of a bucket above it."""
+    latency = step.latency_ms * random.uniform(1.0, 1.08)
+    return latency if family.latency_bounds <= 1 else family.latency_bounds ** ceil(log(latency, family.latency_bounds))
 
 
 def _rate_at_use(model: TrueModel, use: float) -> float:

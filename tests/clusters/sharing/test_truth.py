@@ -11,29 +11,30 @@ from clusters.certified.planning import certify_savings
 from clusters.sharing import estimate_sharing
 from solvers.planning.solve import SolveBudget
 from tests.clusters.sharing.estates import draw_estate
-from tests.clusters.sharing.truth import FAMILIES
+from tests.clusters.sharing.families import FAMILIES
 from tests.support.soak import SOAK
 
-WORK = 300  # steps of the planner: more find the same here
-MOST_MEDIAN_WIDTH = 35.0  # of 100 that are paid: with less, kernels that fill few SMs are promised too much
-SMALL_DRAWS = {"wide": (2, 22), "serial": (2, 22)}  # that take a second together
+WORK = 60  # steps of the planner: more find the same here
+MOST_MEDIAN_WIDTH = 30.0  # of 100 that are paid: what batches save is not measured
+SMALL_DRAWS = (2, 22)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_interval_contains_what_true_profiles_certify(family: str) -> None:
     contained, widths = 0, []
-    for seed in range(100) if SOAK else SMALL_DRAWS[family]:
+    for seed in range(100) if SOAK else SMALL_DRAWS:
         drawn = draw_estate(Random(seed), family)
         read = drawn.read()
         needs, paid = read.savings.needs, read.bill.nano_per_hour
-        found = estimate_sharing(read.estate, read.bill, read.measured, needs, read.gpus)
         truth = certify_savings(
             read.estate, read.bill, read.measured, needs, read.promises, drawn.known(), SolveBudget(None, WORK),
             alone=True,
         )  # fmt: skip
         assert truth.limit_nano_per_hour is None or truth.nano_per_hour <= truth.limit_nano_per_hour <= paid
+        found = estimate_sharing(read.estate, read.bill, read.measured, needs, read.gpus)
         contained += found.low_nano_per_hour <= truth.nano_per_hour <= found.high_nano_per_hour
         widths.append(100 * (found.high_nano_per_hour - found.low_nano_per_hour) / paid)
-    assert contained >= 0.9 * len(widths)
-    assert not SOAK or median(widths) <= MOST_MEDIAN_WIDTH
+    width = median(widths)
+    assert contained >= 0.9 * len(widths), f"{contained} of {len(widths)}, {width:.1f} points"
+    assert not SOAK or width <= MOST_MEDIAN_WIDTH

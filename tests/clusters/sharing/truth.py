@@ -1,14 +1,15 @@
-"""Made-up models whose speed is known, in two families, and what meters would show of them on whole or shared GPUs.
+"""Made-up models whose speed is known, and what meters would show of them on whole or shared GPUs.
 
 It knows nothing of how the product estimates: a truth is a function of batch and SMs, and all else follows from it.
+While a batch is under way kernels run one after the other, each on some of the SMs, and between them the GPU waits for
+its host. An SM is active while a kernel runs on it.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
-from math import cos, log, pi
+from math import cos, exp, expm1, log, pi
 from random import Random
 
 from solvers.planning.problem import Demand, Profile
@@ -31,7 +32,7 @@ class TrueModel(ABC):
 
     @abstractmethod
     def occupied(self, batch: int) -> float:
-        """The part of the SMs that have work while a batch runs on a whole GPU."""
+        """The part of the SMs that have work while a batch is under way on a whole GPU, on average."""
 
     def memory_gib(self, batch: int) -> float:
         return self.base_gib + batch * self.gib_of_request
@@ -52,6 +53,7 @@ class WideKernels(TrueModel):
     next_share: float  # of the first request's time, for each more in the batch
     width: float  # of the SMs, for one request
     growth: float  # of the width, for twice the batch
+    waits: float  # of a batch's time, for the host
     base_gib: float
     gib_of_request: float
     pressure: float
@@ -61,23 +63,28 @@ class WideKernels(TrueModel):
     def draw(random: Random) -> WideKernels:
         return WideKernels(
             random.choice((3.0, 8.0, 20.0, 60.0)) * random.uniform(0.8, 1.2), random.uniform(0.12, 0.6),
-            random.uniform(0.12, 0.6), random.uniform(0.02, 0.09), random.uniform(0.6, 6.0),
+            random.uniform(0.12, 0.6), random.uniform(0.02, 0.09), random.uniform(0.0, 0.35), random.uniform(0.6, 6.0),
             random.uniform(0.02, 0.15), random.uniform(0.05, 0.5), random.uniform(0.05, 0.3),
         )  # fmt: skip
 
     def occupied(self, batch: int) -> float:
-        return min(0.95, self.width + self.growth * log(batch, 2))
+        return self._width(batch) * (1 - self.waits)
 
     def batch_ms(self, batch: int, share: float) -> float:
-        alone, width = self.first_ms * (1 + self.next_share * (batch - 1)), self.occupied(batch)
-        return alone * max(1.0, width / share) * (1 + 0.08 * (1 - max(share, width)))
+        alone, width = self.first_ms * (1 + self.next_share * (batch - 1)), self._width(batch)
+        slower = self.waits + (1 - self.waits) * max(1.0, width / share)
+        return alone * slower * (1 + 0.08 * (1 - max(share, width)))
+
+    def _width(self, batch: int) -> float:
+        return min(0.95, self.width + self.growth * log(batch, 2))
 
 
 @dataclass(frozen=True)
 class SerialParts(TrueModel):
-    """A part that runs on few SMs, and one that is faster with more of them, by a power."""
+    """A part that runs on few SMs or waits for the host, and one that is faster with more SMs, by a power."""
 
     serial_ms: float
+    waits: float  # of the serial part, for the host
     parallel_ms: float  # of one request on all SMs
     exponent: float
     base_gib: float
@@ -90,21 +97,22 @@ class SerialParts(TrueModel):
         time = random.choice((5.0, 12.0, 40.0)) * random.uniform(0.7, 1.4)
         serial = random.uniform(0.3, 0.8)
         return SerialParts(
-            time * serial, time * (1 - serial), random.uniform(0.75, 1.0), random.uniform(1.0, 8.0),
-            random.uniform(0.01, 0.2), random.uniform(0.0, 0.6), random.uniform(0.0, 0.35),
+            time * serial, random.uniform(0.0, 0.7), time * (1 - serial), random.uniform(0.75, 1.0),
+            random.uniform(1.0, 8.0), random.uniform(0.01, 0.2), random.uniform(0.0, 0.6), random.uniform(0.0, 0.35),
         )  # fmt: skip
 
     def occupied(self, batch: int) -> float:
         parallel = self.parallel_ms * batch
-        return (0.12 * self.serial_ms + 0.9 * parallel) / (self.serial_ms + parallel)
+        return (0.12 * (1 - self.waits) * self.serial_ms + 0.9 * parallel) / (self.serial_ms + parallel)
 
     def batch_ms(self, batch: int, share: float) -> float:
-        return self.serial_ms * max(1.0, 0.12 / share) + self.parallel_ms * batch / float(share**self.exponent)
+        narrow = self.waits + (1 - self.waits) * max(1.0, 0.12 / share)
+        return self.serial_ms * narrow + self.parallel_ms * batch / float(share**self.exponent)
 
 
 @dataclass(frozen=True)
 class MeasuredStep:
-    """What a replica did in a step: the time its GPU ran something, the SMs that had work, and its latency."""
+    """What a replica did in a step: the time that it was at work, the SMs that had work, and its latency."""
 
     busy: float
     active: float
@@ -118,9 +126,24 @@ def serve_step(model: TrueModel, rate_per_second: float) -> MeasuredStep | None:
         seconds = model.batch_ms(batch, 1.0) / 1000
         busy = rate_per_second * seconds / batch
         if busy < (0.5 if batch == 1 else 0.75):
-            latency = 1000 * seconds * (1 + 0.9 * busy + 1.1 * busy * busy / (1 - busy))
+            latency = 1000 * seconds * latency_times(busy)
             return MeasuredStep(busy, busy * model.occupied(batch), latency, batch)
     return None
+
+
+def latency_times(busy: float) -> float:
+    """The time of 99 % of requests, in times of one service, where they come by chance and all take the same.
+
+    Hardly anybody waits, or 99 % wait for at most the one that is being served, or the queue's tail counts.
+    """
+    if busy <= 0.01:
+        return 1.0
+    low, high = 1e-9, 50.0
+    for _ in range(60):  # the decay of the tail
+        middle = (low + high) / 2
+        low, high = (middle, high) if busy * expm1(middle) < middle else (low, middle)
+    tail = (1 - busy) / (busy * exp(low) - 1)
+    return max(2 - 0.01 / busy, 1 + log(100 * tail) / low)
 
 
 def day_of(random: Random, steps: int, quiet: float) -> list[float]:
@@ -129,6 +152,3 @@ def day_of(random: Random, steps: int, quiet: float) -> list[float]:
     shape = [quiet + (1 - quiet) * (0.5 + 0.5 * cos(2 * pi * (step - top) / 96)) ** sharp for step in range(steps)]
     noisy = [value * random.uniform(0.96, 1.04) for value in shape]
     return [value / max(noisy) for value in noisy]
-
-
-FAMILIES: Mapping[str, type[WideKernels] | type[SerialParts]] = {"wide": WideKernels, "serial": SerialParts}
