@@ -19,7 +19,7 @@ class MetricsReader:
 
     def __init__(self, source: MetricsSource, ends: Sequence[float], now: float, seconds: float) -> None:
         self._source, self.ends, self._now = source, ends, now
-        self.span = f"{seconds:.0f}s"
+        self.span, self._seconds = f"{seconds:.0f}s", seconds
         self._lock = Lock()
         self._failures: dict[UnknownFigure, None] = {}
         self.end: PrometheusFailed | None = None  # why the source is gone
@@ -37,13 +37,13 @@ class MetricsReader:
         except PrometheusFailed as failed:
             raise self._note(failed) from None
 
-    def find_samples(self, query: str) -> list[MetricSample]:
-        """Returns each series now, or none and a sentence if there is no answer."""
+    def find_samples(self, query: str) -> list[MetricSample] | None:
+        """Returns each series now; if there is no answer, a sentence is added and None comes back."""
         try:
             return self.read_samples(query)
         except PrometheusFailed as failed:
             self.tell(f"query of {name_query(query)}", failed)
-            return []
+            return None
 
     def read_steps(self, query: str) -> MeasuredSeries:
         """Returns the values of all steps, nothing where there are none; PrometheusFailed if there is no answer."""
@@ -61,6 +61,21 @@ class MetricsReader:
         if lowest < 0:
             raise PrometheusFailed(f"it says {lowest:g} of {name_query(query)}, which cannot be below 0")
         return {name: {round(moment): value for moment, value in values.items()} for name, values in found.items()}
+
+    def read_label(self, label: str, selector: str) -> list[str]:
+        """Returns what a label says in the series of the whole time; PrometheusFailed if there is no answer.
+
+        Index and samples have it. The index answers at once; where a proxy does not pass that question on, as
+        prom-label-proxy by default, the samples are read.
+        """
+        self._check()
+        try:
+            return self._source.label_values(label, selector, self._now - self._seconds, self._now)
+        except PrometheusFailed as failed:
+            if failed.is_last:
+                raise self._note(failed) from None
+        query = f"count by ({label}) (last_over_time({selector}[{self.span}]))"
+        return [each.labels[label] for each in self.read_samples(query) if label in each.labels]
 
     def tell(self, subject: str, failed: PrometheusFailed) -> None:
         """Adds a sentence on what is missing; of all that a source misses once it is gone, there is one."""

@@ -84,17 +84,18 @@ def _find_own(estate: Estate, samples: Iterable[MetricSample], prefix: str) -> d
 
 
 def _find_istio(names: Iterable[WorkloadName], reader: MetricsReader) -> dict[WorkloadName, MetricsOfWorkload]:
+    labels = "destination_workload,destination_workload_namespace,namespace"
     seen = reader.read_samples(
-        "count by (destination_workload,destination_workload_namespace,namespace) "
-        f'(last_over_time(istio_requests_total{{reporter="destination"}}[{reader.span}]))'
+        f"max by ({labels}) (count by ({labels},pod) "
+        f'(last_over_time(istio_requests_total{{reporter="destination"}}[{reader.span}])))'
     )
     known = {
-        (each.labels.get("namespace", ""), each.labels.get("destination_workload", ""))
+        (each.labels.get("namespace", ""), each.labels.get("destination_workload", "")): each.value == 1
         for each in seen
         if each.labels.get("namespace") == each.labels.get("destination_workload_namespace")
     }
     return {
-        name: MetricsOfWorkload(ISTIO, istio_selector(name), "pod")
+        name: MetricsOfWorkload(ISTIO, istio_selector(name), "pod", known[name.namespace, name.name])
         for name in names
         if (name.namespace, name.name) in known
     }

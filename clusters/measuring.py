@@ -16,7 +16,7 @@ from clusters.gpu_metrics import read_gpus, uses_of
 from clusters.gpu_use import MeasuredGpu, WorkloadUse
 from clusters.measured import USUAL_PERCENTILE, MeasuredLoads, MeasuredSeries, WorkloadSeries
 from clusters.passing_gpus import read_passing_gpus
-from clusters.prometheus import MetricsSource, PrometheusFailed
+from clusters.prometheus import MetricSample, MetricsSource, PrometheusFailed
 from clusters.server_metrics import MetricsOfWorkload
 from clusters.standing_nodes import read_standing_nodes
 
@@ -61,16 +61,23 @@ def measure(
     def tell(name: WorkloadName, failed: PrometheusFailed) -> None:
         reader.tell(f"load of {name}", failed)
 
-    found = _read_loads(estate, reader, percentiles, servers, tell)
-    unknown += _lacking(found, len(reader.ends))
-    gpus, problems = _read_gpus(estate, reader)
-    passing = _read_by_node(
-        reader, "GPUs that jobs and people held at other times",
-        lambda: read_passing_gpus(estate, reader, WINDOW, PEAK_STEP),
-    )  # fmt: skip
-    standing = _read_by_node(reader, "how long each node stood", lambda: read_standing_nodes(reader, WINDOW, PEAK_STEP))
-    prices = _read_node_prices(reader, unknown)
-    loads = MeasuredLoads(round(ends[0]) - STEP_SECONDS, STEP_SECONDS, len(ends), SUBJECT, found, passing, standing)
+    with ThreadPoolExecutor(QUERIES_AT_ONCE) as threads:  # those that take longest first
+        of_gpus = threads.submit(_read_gpus, estate, reader)
+        passing = threads.submit(
+            _read_by_node, reader, "GPUs that jobs and people held at other times",
+            lambda: read_passing_gpus(estate, reader, WINDOW, PEAK_STEP),
+        )  # fmt: skip
+        standing = threads.submit(
+            _read_by_node, reader, "how long each node stood",
+            lambda: read_standing_nodes(reader, WINDOW, PEAK_STEP),
+        )  # fmt: skip
+        of_nodes = threads.submit(_read_node_prices, reader)
+        found = _read_loads(estate, reader, percentiles, servers, tell, threads)
+    (gpus, problems), (prices, refused) = of_gpus.result(), of_nodes.result()
+    unknown += [*_lacking(found, len(reader.ends)), *refused]
+    loads = MeasuredLoads(
+        round(ends[0]) - STEP_SECONDS, STEP_SECONDS, len(ends), SUBJECT, found, passing.result(), standing.result()
+    )
     return PrometheusReading(loads, gpus, uses_of(estate, gpus), prices, (*unknown, *reader.failures, *problems))
 
 
@@ -88,7 +95,8 @@ def measure_loads(
     unread: dict[WorkloadName, PrometheusFailed] = {}
     servers = find_servers(estate, reader, unread.__setitem__)
     trusted = {name: each for name, each in servers.items() if not each.is_renamed}
-    found = _read_loads(estate, reader, percentiles, trusted, unread.__setitem__)
+    with ThreadPoolExecutor(QUERIES_AT_ONCE) as threads:
+        found = _read_loads(estate, reader, percentiles, trusted, unread.__setitem__, threads)
     current = set()
     for name in list(found):
         try:
@@ -139,6 +147,7 @@ def _read_loads(
     percentiles: Mapping[WorkloadName, float],
     servers: Mapping[WorkloadName, MetricsOfWorkload],
     tell: TellUnread,
+    threads: ThreadPoolExecutor,
 ) -> dict[WorkloadName, WorkloadSeries]:
     """Returns the load of each workload that can be scaled, as far as there are counters of it; tells of failures.
 
@@ -153,21 +162,20 @@ def _read_loads(
             return None
 
     names = [each.name for each in estate.workloads if each.is_scalable and each.name in servers]
-    with ThreadPoolExecutor(QUERIES_AT_ONCE) as threads:
-        return {name: load for name, load in zip(names, threads.map(read, names), strict=True) if load}
+    return {name: load for name, load in zip(names, threads.map(read, names), strict=True) if load}
 
 
 def _read_load(reader: MetricsReader, series: MetricsOfWorkload, percentile: float) -> WorkloadSeries:
-    metrics = series.metrics
+    metrics, rates = series.metrics, reader.read_steps(series.rate(WINDOW))
     return WorkloadSeries(
-        rates_per_second=reader.read_steps(series.rate(WINDOW)),
+        rates_per_second=rates,
         ready_replicas=reader.read_steps(f"max_over_time(({series.replicas})[{WINDOW}:{PEAK_STEP}])"),
         fewest_replicas=reader.read_steps(f"min_over_time(({series.replicas})[{WINDOW}:{PEAK_STEP}])"),
         latency_ms=(
             _read_summary(reader, series, percentile) or _read_quantile(reader, series, percentile, (metrics.latency,))
         ),
-        input_tokens=_read_mean(reader, series, metrics.input_tokens),
-        output_tokens=_read_mean(reader, series, metrics.output_tokens),
+        input_tokens=_read_mean(reader, series, metrics.input_tokens, rates),
+        output_tokens=_read_mean(reader, series, metrics.output_tokens, rates),
         server=metrics.server,
         peaks_per_second=reader.read_steps(f"max_over_time(({series.rate(PEAK_WINDOW)})[{WINDOW}:{PEAK_STEP}])"),
         first_token_ms=_read_quantile(reader, series, percentile, (metrics.first_token,)),
@@ -187,7 +195,7 @@ def _read_quantile(
     for histogram in filter(None, histograms):
         found = reader.read_steps(series.quantile(percentile, histogram, WINDOW))
         if found:
-            labels = [each.labels.get("le", "") for each in reader.read_samples(series.bounds(histogram, reader.span))]
+            labels = reader.read_label("le", series.buckets(histogram))
             bounds = sorted(bound for label in labels if (bound := finite_number(label)) is not None)
             return tuple(None if value is None else unit * _bound_above(value, bounds) for value in found)
     return ()
@@ -197,7 +205,7 @@ def _read_summary(reader: MetricsReader, series: MetricsOfWorkload, percentile: 
     """Returns the highest of the quantiles that replicas computed themselves; nothing where they do not."""
     if not series.metrics.summary:
         return ()
-    labels = [each.labels.get("quantile", "") for each in reader.read_samples(series.quantiles(reader.span))]
+    labels = reader.read_label("quantile", series.summaries)
     known = {value: label for label in labels if (value := finite_number(label)) is not None}
     enough = min((value for value in known if value * 100 >= percentile * (1 - ROUNDING)), default=None)
     if enough is None:
@@ -206,28 +214,40 @@ def _read_summary(reader: MetricsReader, series: MetricsOfWorkload, percentile: 
     return tuple(None if value is None else value * MILLISECONDS for value in worst)
 
 
-def _read_mean(reader: MetricsReader, series: MetricsOfWorkload, counter: str) -> MeasuredSeries:
-    return reader.read_steps(series.mean(counter, WINDOW)) if counter else ()
+def _read_mean(reader: MetricsReader, series: MetricsOfWorkload, counter: str, rates: MeasuredSeries) -> MeasuredSeries:
+    """Returns how much of this each request had; nothing where nobody counts it."""
+    amounts = reader.read_steps(series.amount(counter, WINDOW)) if counter else ()
+    pairs = zip(amounts, rates, strict=True) if amounts and rates else ()
+    means = tuple(None if amount is None or not rate else amount / rate for amount, rate in pairs)
+    return means if any(mean is not None for mean in means) else ()
 
 
 def _read_gpus(estate: Estate, reader: MetricsReader) -> tuple[tuple[MeasuredGpu, ...], list[UnknownFigure]]:
     """Returns what GPUs did. No metric counts as missing where a query had no answer, which has a sentence already."""
-    before = reader.failures
-    gpus, problems = read_gpus(estate, reader.find_samples, reader.span)
-    return gpus, problems if reader.failures == before and not reader.end else []
+    is_whole = True
+
+    def ask(query: str) -> list[MetricSample]:
+        nonlocal is_whole
+        found = reader.find_samples(query)
+        is_whole = is_whole and found is not None
+        return found or []
+
+    gpus, problems = read_gpus(estate, ask, reader.span)
+    return gpus, problems if is_whole else []
 
 
-def _read_node_prices(reader: MetricsReader, unknown: list[UnknownFigure]) -> dict[str, int]:
-    """Returns OpenCost's price of each node, in billionths an hour, and adds sentences on what is no price."""
-    found = {}
-    for labels, value in reader.find_samples("avg by (node) (node_total_hourly_cost)"):
+def _read_node_prices(reader: MetricsReader) -> tuple[dict[str, int], list[UnknownFigure]]:
+    """Returns OpenCost's price of each node, in billionths an hour, and sentences on what is no price."""
+    found: dict[str, int] = {}
+    unknown: list[UnknownFigure] = []
+    for labels, value in reader.find_samples("avg by (node) (node_total_hourly_cost)") or ():
         node = labels.get("node", "")
         if node and 0 < value <= HIGHEST:
             found[node] = round(value * NANO)
         elif node and value:
             reason = f"OpenCost's price of {value:g} an hour is outside 0..{HIGHEST:g}"
             unknown.append(UnknownFigure(f"node {node}", reason, "name its price in the file of --prices"))
-    return found
+    return found, unknown
 
 
 def _bound_above(value: float, bounds: Sequence[float]) -> float:

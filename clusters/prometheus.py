@@ -58,6 +58,9 @@ class MetricsSource(Protocol):
     def over(self, query: str, ends: Sequence[float], label: str = "") -> dict[str, dict[float, float]]:
         """Returns each series' values, by one of its labels, at moments that are equally far apart."""
 
+    def label_values(self, label: str, selector: str, begin: float, end: float) -> list[str]:
+        """Returns what a label says in the series that a selector chooses and that had samples in this time."""
+
 
 @dataclass(frozen=True, slots=True)
 class PrometheusServer:
@@ -96,7 +99,12 @@ class PrometheusServer:
                     values[moment] = value
         return found
 
-    def _ask(self, path: str, parameters: Mapping[str, str]) -> list[Any]:
+    def label_values(self, label: str, selector: str, begin: float, end: float) -> list[str]:
+        asked = {"match[]": selector, "start": f"{begin:.3f}", "end": f"{end:.3f}"}
+        return [text for text in self._ask(f"label/{label}/values", asked, "data") if isinstance(text, str)]
+
+    def _ask(self, path: str, parameters: Mapping[str, str], *within: str) -> list[Any]:
+        """Returns the list that a whole answer has within these fields."""
         url = f"{self.url.rstrip('/')}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
         headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         request = urllib.request.Request(url, headers=headers)  # noqa: S310 (check_address admits http and https alone)
@@ -131,10 +139,10 @@ class PrometheusServer:
                 raise PrometheusFailed(f"it cannot be reached: {error}", is_last=True) from None
         else:
             raise PrometheusFailed("it stays busy")
-        return _read_result(found)
+        return _read_result(found, within or ("data", "result"))
 
 
-def _read_result(found: Any) -> list[Any]:
+def _read_result(found: Any, within: Sequence[str]) -> list[Any]:
     """Returns the list that a whole answer has. A part of the data would look like a lower load."""
     if read_text(found, "status") != "success":
         raise PrometheusFailed("its answer does not say that it succeeded")
@@ -145,7 +153,7 @@ def _read_result(found: Any) -> list[Any]:
     warnings = [str(each) for each in read_list(found, "warnings") if not str(each).startswith("PromQL ")]
     if warnings:
         raise PrometheusFailed(f"it has only a part of the data: {warnings[0]}")
-    result = read_field(found, "data", "result")
+    result = read_field(found, *within)
     if not isinstance(result, list):
         raise PrometheusFailed("its answer has no list of results")
     return result

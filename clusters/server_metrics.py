@@ -96,26 +96,24 @@ class MetricsOfWorkload:
         return f"count(count by ({self.by_pod}) ({self.metrics.requests}{self.selector}))"
 
     def quantile(self, percentile: float, histogram: str, window: str) -> str:
-        buckets = f"sum by (le) (rate({self._buckets(histogram)}[{window}]))"
+        buckets = f"sum by (le) (rate({self.buckets(histogram)}[{window}]))"
         return f"histogram_quantile({percentile / 100:g}, {buckets})"
 
-    def quantiles(self, window: str) -> str:
-        return f"count by (quantile) (last_over_time({self.metrics.summary}{self.selector}[{window}]))"
+    @property
+    def summaries(self) -> str:
+        return f"{self.metrics.summary}{self.selector}"
 
     def worst(self, quantile: str, window: str) -> str:
         """Returns the highest quantile of a replica and minute: of all requests together, no more were slower."""
         chosen = f'{self.metrics.summary}{self.selector[:-1]},quantile="{quantile}"}}'
         return f"max(max_over_time({chosen}[{window}]))"
 
-    def bounds(self, histogram: str, window: str) -> str:
-        return f"count by (le) (last_over_time({self._buckets(histogram)}[{window}]))"
-
-    def _buckets(self, histogram: str) -> str:
+    def buckets(self, histogram: str) -> str:
         chosen = self.served if self.metrics is ISTIO else self.selector  # histograms of servers have other labels
         return f"{histogram}_bucket{chosen}"
 
-    def mean(self, counter: str, window: str) -> str:
-        return f"sum(rate({counter}{self.selector}[{window}])) / ({self.rate(window)} > 0)"
+    def amount(self, counter: str, window: str) -> str:
+        return f"sum(rate({counter}{self.selector}[{window}]))"
 
 
 def pod_pattern(name: WorkloadName) -> str:

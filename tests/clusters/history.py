@@ -45,23 +45,36 @@ def steady(value: float) -> Callable[[float], float | None]:
 @contextmanager
 def prometheus_with(series: Iterable[PastSeries], folder: Path, start: float, stop: float) -> Iterator[str]:
     """Yields the URL of a Prometheus that has seen the series from `start` to `stop`."""
-    file, data, port = folder / "past.txt", folder / "data", free_port()
+    file = folder / "past.txt"
     with file.open("w") as text:
         text.writelines(_lines(series, start, stop))
         text.write("# EOF\n")
-    promtool = need("promtool", "prometheus")
-    done = subprocess.run(
-        [promtool, "tsdb", "create-blocks-from", "--max-block-duration=1000h", "openmetrics", str(file), str(data)],
-        capture_output=True, text=True,
-    )  # fmt: skip
+    import_past(file, folder, "1000h")
+    with prometheus_over(folder) as url:
+        yield url
+
+
+def import_past(file: Path, folder: Path, longest: str) -> None:
+    """Adds a file of OpenMetrics to the data of a Prometheus, in blocks that are so long at most."""
+    command = [
+        need("promtool", "prometheus"), "tsdb", "create-blocks-from", f"--max-block-duration={longest}", "openmetrics",
+        str(file), str(folder / "data"),
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+@contextmanager
+def prometheus_over(folder: Path) -> Iterator[str]:
+    """Yields the URL of a Prometheus over the data in a folder; it scrapes nothing."""
     (folder / "prometheus.yml").write_text("{}\n")
+    port = free_port()
     url = f"http://127.0.0.1:{port}"
     with (folder / "prometheus.log").open("ab") as log:
         process = subprocess.Popen(
             [
                 need("prometheus", "prometheus"), f"--config.file={folder}/prometheus.yml",
-                f"--storage.tsdb.path={data}", f"--web.listen-address=127.0.0.1:{port}",
+                f"--storage.tsdb.path={folder}/data", f"--web.listen-address=127.0.0.1:{port}",
                 "--storage.tsdb.retention.time=100d", "--web.enable-admin-api",
             ],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log,

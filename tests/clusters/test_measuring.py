@@ -1,4 +1,4 @@
-"""What a real Prometheus has of an estate: loads, latencies, what GPUs did; what is missing has a sentence."""
+"""What a real Prometheus has of an estate: loads and latencies of its workloads; what is missing has a sentence."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import math
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
 
@@ -15,167 +15,24 @@ import yaml
 
 from cli.main import main
 from clusters.estate import Estate, WorkloadName
-from clusters.gpu_use import UseInterval
-from clusters.measuring import STEP_SECONDS, PrometheusReading, measure, measure_loads
-from clusters.objects import objects_of
+from clusters.measuring import PrometheusReading, measure, measure_loads
 from clusters.prometheus import MetricSample, PrometheusFailed, PrometheusServer
-from clusters.reading import read_estate
-from tests.clusters.history import PastSeries, buckets, counting, prometheus_with, steady
-from tests.clusters.made_up import Item, deployment, leader_worker_set, node, pod_spec
+from tests.clusters.history import PastSeries, prometheus_with, steady
+from tests.clusters.measured_estate import (
+    HOUR,
+    LLAMA,
+    OCR,
+    RANKER,
+    SCORER,
+    TAGGER,
+    WEB,
+    items,
+    no_pause,
+    of_pods,
+    sentences,
+)
 
 pytestmark = pytest.mark.slow
-
-HOUR = 3600
-RANKER = WorkloadName("shop", "Deployment", "ranker")
-LLAMA = WorkloadName("chat", "LeaderWorkerSet", "llama")
-OCR, TAGGER = (WorkloadName("vision", "Deployment", name) for name in ("ocr", "tagger"))
-SCORER = WorkloadName("shop", "Deployment", "scorer")
-WEB = WorkloadName("shop", "Deployment", "web")
-
-
-def items() -> Iterator[Item]:
-    yield node("n1", 4, "NVIDIA-L40S", "g6e.12xlarge")
-    yield node("n3", 1, "NVIDIA-L4", "g6.xlarge")
-    yield node("n2", 1, "Tesla-T4", "g4dn.xlarge", replicas=10, sharing="mps")
-    yield from deployment("shop", "ranker", pod_spec("triton:1", 1), ["n1", "n1"])
-    yield from leader_worker_set("chat", "llama", pod_spec("vllm:1", 1), [["n1", "n1"]])
-    yield from deployment("shop", "web", pod_spec("web:1", 1), ["n3"])
-    yield from deployment("shop", "scorer", pod_spec("triton:1", 1), ["n2", "n2"])
-    yield from deployment("vision", "ocr", pod_spec("triton:1", 1), ["n2"])
-    yield from deployment("vision", "tagger", pod_spec("triton:1", 1), ["n2"])
-
-
-@pytest.fixture(scope="module")
-def estate() -> Estate:
-    return read_estate(objects_of(items()))
-
-
-def of_pods(estate: Estate, name: WorkloadName, prefix: str = "") -> list[dict[str, str]]:
-    return [{f"{prefix}namespace": pod.namespace, f"{prefix}pod": pod.name} for pod in estate.pods_of(name)]
-
-
-def past(estate: Estate, start: float) -> Iterator[PastSeries]:
-    """Two rankers that Prometheus labels itself, one llama group, GPUs alone and shared, and OpenCost's prices."""
-    for at, labels in enumerate(of_pods(estate, RANKER)):
-        rate = 30.0 + 10.0 * at
-        yield PastSeries("nv_inference_request_success", {**labels, "model": "m"}, counting(rate, start))
-        yield PastSeries("nv_inference_request_failure", {**labels, "model": "m"}, counting(rate / 10, start))
-        bounds = {"10": 0.5, "20": 0.98, "40": 1.0}
-        yield from buckets("nv_inference_first_response_histogram_ms", labels, rate, bounds)
-    gone = {"namespace": "shop", "pod": "ranker-5d4f7c9b8-zzzzz"}  # of an earlier rollout
-    yield PastSeries("nv_inference_request_success", gone, lambda at: at * 5 if at < start + HOUR else None)
-    leader = of_pods(estate, LLAMA, "exported_")[0] | {"namespace": "monitoring", "pod": "prometheus-agent-0"}
-    for reason, per_second in (("stop", 1.5), ("length", 0.5), ("abort", 1.0)):
-        yield PastSeries(
-            "vllm:request_success_total", {**leader, "finished_reason": reason}, counting(per_second, start)
-        )
-    yield PastSeries("vllm:prompt_tokens_total", leader, counting(2000.0, start))
-    yield PastSeries("vllm:generation_tokens_total", leader, counting(400.0, start))
-    yield from buckets("vllm:time_to_first_token_seconds", leader, 2.0, {"0.25": 0.98, "0.5": 1.0})
-    yield from buckets("vllm:request_time_per_output_token_seconds", leader, 2.0, {"0.01": 0.5, "0.02": 0.98})
-    for at, labels in enumerate(of_pods(estate, SCORER)):  # Triton with its summary, which is NaN while nothing comes
-        yield PastSeries("nv_inference_request_success", {**labels, "model": "m"}, counting(3.0, start))
-        for quantile, micros in (("0.5", 9000.0), ("0.99", 33_000.0 + 1000 * at), ("0.999", 90_000.0)):
-            name = "nv_inference_request_summary_us"
-            yield PastSeries(name, {**labels, "model": "m", "quantile": quantile}, steady(micros))
-            yield PastSeries(name, {**labels, "model": "idle", "quantile": quantile}, steady(math.nan))
-    for labels in of_pods(estate, TAGGER):  # Triton without latencies
-        yield PastSeries("nv_inference_request_success", labels, counting(4.0, start))
-    mesh = {"reporter": "destination", "destination_workload": "web", "destination_workload_namespace": "shop"}
-    mesh |= of_pods(estate, WEB)[0]
-    answered, refused = {**mesh, "response_code": "200"}, {**mesh, "response_code": "503"}
-    failed = {**answered, "grpc_response_status": "14"}
-    yield PastSeries("istio_requests_total", answered, counting(8.0, start))
-    yield PastSeries("istio_requests_total", {**answered, "reporter": "source", "pod": "caller"}, counting(8.0, start))
-    yield from buckets("istio_request_duration_milliseconds", answered, 8.0, {"5": 0.98, "10": 1.0})
-    for quick in (refused, failed):
-        yield PastSeries("istio_requests_total", quick, counting(500.0, start))
-        yield from buckets("istio_request_duration_milliseconds", quick, 500.0, {"5": 1.0, "10": 1.0})
-    yield from _forgeries(estate, start)
-    yield from _jobs(start)
-    for name, begins, ends in (
-        ("n1", start, math.inf),
-        ("n3", start + 2.5 * HOUR, math.inf),
-        ("old", start, start + 2 * HOUR),
-        ("brief", start + HOUR + 420, start + HOUR + 480),
-    ):
-        labels = {"node": name, "resource": "nvidia_com_gpu", "unit": "integer"}
-        yield PastSeries("kube_node_status_capacity", labels, _between(begins, ends))
-    yield PastSeries("kube_node_status_capacity", {"node": "cpu", "resource": "cpu", "unit": "core"}, steady(64.0))
-    yield from _gpus(estate)
-    yield PastSeries("node_total_hourly_cost", {"node": "n1", "instance": "n1"}, steady(9.25))
-    yield PastSeries("node_total_hourly_cost", {"node": "n2", "instance": "n2"}, steady(1e308))
-
-
-def _forgeries(estate: Estate, start: float) -> Iterator[PastSeries]:
-    """What a tenant's pod and a DaemonSet of a similar name count, as if it were the load of others."""
-    mine = {"namespace": "evil", "pod": "evil-7c6bd94f5f-00000"}
-    theirs = of_pods(estate, RANKER, "exported_")[0]
-    yield PastSeries("nv_inference_request_success", {**theirs, **mine}, counting(9000.0, start))
-    yield PastSeries("vllm:request_success_total", {**theirs, **mine}, counting(9000.0, start))
-    similar = {"namespace": "shop", "pod": "ranker-warm-00000"}
-    yield PastSeries("nv_inference_request_success", similar, counting(9000.0, start))
-    theirs = {"reporter": "destination", "destination_workload": "web", "destination_workload_namespace": "shop"}
-    yield PastSeries("istio_requests_total", {**theirs, **mine, "response_code": "200"}, counting(9000.0, start))
-
-
-def _between(begins: float, ends: float) -> Callable[[float], float | None]:
-    return lambda at: 4.0 if begins <= at <= ends else None
-
-
-def _jobs(start: float) -> Iterator[PastSeries]:
-    """A job that ran for an hour on a GPU that four share, and a Deployment's pod beside it."""
-    for pod, owner, place, until in (
-        ("nightly-1-x", "Job", "n2", start + 2 * HOUR),
-        ("ranker-7c6bd94f5f-00000", "ReplicaSet", "n1", start + 9 * HOUR),
-    ):
-        labels = {"namespace": "shop", "pod": pod}
-
-        def is_there(at: float, until: float = until) -> float | None:
-            return 1.0 if at <= until else None
-
-        def is_done(at: float, until: float = until) -> float:
-            return 1.0 if at > until else 0.0
-
-        asked = {**labels, "node": place, "resource": "nvidia_com_gpu", "container": "main"}
-        yield PastSeries("kube_pod_container_resource_requests", asked, steady(1.0))
-        yield PastSeries("kube_pod_owner", {**labels, "owner_kind": owner, "owner_name": "x"}, steady(1.0))
-        yield PastSeries("kube_pod_status_phase", {**labels, "phase": "Running"}, is_there)
-        yield PastSeries("kube_pod_status_phase", {**labels, "phase": "Succeeded"}, is_done)
-
-
-def _gpus(estate: Estate) -> Iterator[PastSeries]:
-    holders = [*of_pods(estate, RANKER), *of_pods(estate, LLAMA)]
-    for at, labels in enumerate(holders):
-        # the scraper has labels of the exporter's own pod
-        gpu = {"UUID": f"GPU-{at}", "Hostname": "n1", "namespace": "gpu-operator", "pod": "dcgm-exporter-x"}
-        gpu |= {f"exported_{key}": value for key, value in labels.items()}
-        yield PastSeries("DCGM_FI_DEV_FB_USED", gpu, steady(1024.0 * (10 + at)))
-        yield PastSeries("DCGM_FI_PROF_SM_ACTIVE", gpu, steady(0.1 * (1 + at)))
-        yield PastSeries("DCGM_FI_DEV_GPU_UTIL", gpu, steady(90.0))
-        if not at:  # a reading that no GPU has, which is dropped
-            yield PastSeries("DCGM_FI_PROF_SM_ACTIVE", {**gpu, "device": "odd"}, steady(10.0))
-    for name in (OCR, TAGGER):  # one GPU, which both share: a newer exporter repeats its figures
-        gpu = {"UUID": "GPU-9", "hostname": "n2", **of_pods(estate, name)[0]}
-        gpu |= of_pods(estate, RANKER, "exported_")[0]  # what a pod wrote does not go before what Prometheus says
-        yield PastSeries("DCGM_FI_DEV_FB_USED_BYTES", gpu, steady(6.0 * 2**30))
-        yield PastSeries("DCGM_FI_DEV_GPU_UTIL_RATIO", gpu, steady(0.6))
-
-
-@pytest.fixture(scope="module")
-def measured(estate: Estate, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[PrometheusReading, str]]:
-    stop = time.time()
-    start = (stop - 4 * HOUR) // STEP_SECONDS * STEP_SECONDS
-    with prometheus_with(past(estate, start), tmp_path_factory.mktemp("prometheus"), start, stop) as url:
-        yield measure(estate, PrometheusServer(url, "", no_pause), 3 * HOUR, time.time(), {}), url
-
-
-def no_pause(seconds: float) -> None:
-    raise AssertionError(f"it asks for {seconds} s")
-
-
-def sentences(found: PrometheusReading) -> str:
-    return "\n".join(map(str, found.unknown))
 
 
 def test_rates_of_what_was_served_add_up_over_the_pods_of_a_workload_past_ones_too(
@@ -212,45 +69,6 @@ def test_what_no_server_counts_istio_does_without_quick_refusals(measured: tuple
     assert (load.server, load.ready_replicas[-1]) == ("istio", 1)
     assert load.rates_per_second[-1] == pytest.approx(8.0, rel=0.01)
     assert load.latency_ms[-1] == 10.0
-
-
-def test_a_gpu_that_one_workload_holds_is_its_own_and_a_shared_one_is_an_interval(
-    measured: tuple[PrometheusReading, str],
-) -> None:
-    found = measured[0]
-    assert [(gpu.device, gpu.node, gpu.pods) for gpu in found.gpus] == [
-        ("GPU-0", "n1", 1), ("GPU-1", "n1", 1), ("GPU-2", "n1", 1), ("GPU-3", "n1", 1), ("GPU-9", "n2", 2),
-    ]  # fmt: skip
-    assert found.gpus[0].activity_metric == "DCGM_FI_PROF_SM_ACTIVE"
-    ranker = found.uses[RANKER]
-    assert ranker.activity is not None
-    assert ranker.activity.low == ranker.activity.high == pytest.approx(0.3)
-    assert ranker.memory_peak_gib == UseInterval(11.0, 11.0)
-    for name in (OCR, TAGGER):
-        assert found.uses[name].activity == UseInterval(0, 0.6)
-        assert found.uses[name].memory_peak_gib == UseInterval(0, 6.0)
-
-
-def test_gpus_that_jobs_held_are_known_by_node_and_step(measured: tuple[PrometheusReading, str]) -> None:
-    held = measured[0].loads.passing_gpus
-    assert held["n1"] == held["n3"] == (0.0,) * 12  # what a Deployment holds does not pass
-    assert held["n2"][0] == pytest.approx(0.1)  # a slot of ten
-    assert held["n2"][-1] == 0
-
-
-def test_nodes_are_known_while_they_stood_those_that_are_gone_too(measured: tuple[PrometheusReading, str]) -> None:
-    found = measured[0].loads.standing_nodes
-    stood = {name: [share or 0.0 for share in shares] for name, shares in found.items()}
-    assert stood.keys() == {"n1", "n3", "old", "brief"}
-    assert 0 < sum(stood["brief"]) < 0.7  # a minute, and until Prometheus takes it to be gone
-    assert min(stood["n1"][1:]) > 0.9
-    assert stood["n3"][0] == stood["old"][-1] == 0
-    assert 0.9 < stood["n3"][-1] <= 1
-    assert 0.9 < stood["old"][1] <= 1
-
-
-def test_prices_of_opencost_are_those_of_nodes(measured: tuple[PrometheusReading, str]) -> None:
-    assert measured[0].node_prices == {"n1": 9_250_000_000}
 
 
 def test_what_is_missing_has_a_sentence_each(measured: tuple[PrometheusReading, str]) -> None:
@@ -385,6 +203,10 @@ class SourceThatEnds:
         self._check()
         return self._source.over(query, ends, label)
 
+    def label_values(self, label: str, selector: str, begin: float, end: float) -> list[str]:
+        self._check()
+        return self._source.label_values(label, selector, begin, end)
+
 
 def test_of_a_prometheus_that_ends_in_the_middle_what_was_read_whole_stands(
     estate: Estate, measured: tuple[PrometheusReading, str]
@@ -422,6 +244,44 @@ class SourceThatRefuses(SourceThatEnds):
     def over(self, query: str, ends: Sequence[float], label: str = "") -> dict[str, dict[float, float]]:
         self._refuse(query)
         return super().over(query, ends, label)
+
+
+class SourceWithoutLabels(SourceThatEnds):
+    """Answers queries, but no question for labels, as prom-label-proxy."""
+
+    def label_values(self, label: str, selector: str, begin: float, end: float) -> list[str]:
+        raise PrometheusFailed("it answered 404 Not Found")
+
+
+def test_without_an_index_of_labels_latencies_are_the_same(
+    estate: Estate, measured: tuple[PrometheusReading, str]
+) -> None:
+    seconds = 3 * HOUR
+    found, whole = (
+        measure(estate, source(measured[1], 999), seconds, time.time(), {})
+        for source in (SourceWithoutLabels, SourceThatEnds)
+    )
+    assert found == whole
+
+
+class SourceThatTells(SourceThatEnds):
+    """Remembers what it was asked."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url, 999)
+        self.asked: list[str] = []
+
+    def at(self, query: str, moment: float) -> list[MetricSample]:
+        self.asked.append(query)
+        return super().at(query, moment)
+
+
+def test_no_sample_of_a_histogram_is_read_for_its_bounds(
+    estate: Estate, measured: tuple[PrometheusReading, str]
+) -> None:
+    source = SourceThatTells(measured[1])
+    measure(estate, source, HOUR, time.time(), {})
+    assert [query for query in source.asked if "_bucket" in query or "summary_us" in query] == []
 
 
 class SourceBelowZero(SourceThatEnds):

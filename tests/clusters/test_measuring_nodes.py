@@ -1,0 +1,50 @@
+"""What a real Prometheus has of nodes and GPUs: use, what jobs held, how long each node stood, prices."""
+
+from __future__ import annotations
+
+import pytest
+
+from clusters.gpu_use import UseInterval
+from clusters.measuring import PrometheusReading
+from tests.clusters.measured_estate import OCR, RANKER, TAGGER
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_gpu_that_one_workload_holds_is_its_own_and_a_shared_one_is_an_interval(
+    measured: tuple[PrometheusReading, str],
+) -> None:
+    found = measured[0]
+    assert [(gpu.device, gpu.node, gpu.pods) for gpu in found.gpus] == [
+        ("GPU-0", "n1", 1), ("GPU-1", "n1", 1), ("GPU-2", "n1", 1), ("GPU-3", "n1", 1), ("GPU-9", "n2", 2),
+    ]  # fmt: skip
+    assert found.gpus[0].activity_metric == "DCGM_FI_PROF_SM_ACTIVE"
+    ranker = found.uses[RANKER]
+    assert ranker.activity is not None
+    assert ranker.activity.low == ranker.activity.high == pytest.approx(0.3)
+    assert ranker.memory_peak_gib == UseInterval(11.0, 11.0)
+    for name in (OCR, TAGGER):
+        assert found.uses[name].activity == UseInterval(0, 0.6)
+        assert found.uses[name].memory_peak_gib == UseInterval(0, 6.0)
+
+
+def test_gpus_that_jobs_held_are_known_by_node_and_step(measured: tuple[PrometheusReading, str]) -> None:
+    held = measured[0].loads.passing_gpus
+    assert held["n1"] == held["n3"] == (0.0,) * 12  # what a Deployment holds does not pass
+    assert held["n2"][0] == pytest.approx(0.1)  # a slot of ten
+    assert held["n2"][-1] == 0
+
+
+def test_nodes_are_known_while_they_stood_those_that_are_gone_too(measured: tuple[PrometheusReading, str]) -> None:
+    found = measured[0].loads.standing_nodes
+    stood = {name: [share or 0.0 for share in shares] for name, shares in found.items()}
+    assert stood.keys() == {"n1", "n3", "old", "brief"}
+    assert 0 < sum(stood["brief"]) < 0.7  # a minute, and until Prometheus takes it to be gone
+    assert min(stood["n1"][1:]) > 0.9
+    assert stood["n3"][0] == stood["old"][-1] == 0
+    assert 0.9 < stood["n3"][-1] <= 1
+    assert 0.9 < stood["old"][1] <= 1
+
+
+def test_prices_of_opencost_are_those_of_nodes(measured: tuple[PrometheusReading, str]) -> None:
+    assert measured[0].node_prices == {"n1": 9_250_000_000}

@@ -1,0 +1,235 @@
+"""Measures how long `assess` takes: `python -m tests.kubernetes.estates.speed --pods 10000 --keep FOLDER`.
+
+It makes a cluster of so many pods with GPUs and a Prometheus that has seen a day of them, and says what the verb, the
+API server and Prometheus took. Making the past takes minutes; `--keep` keeps it for the next run within the hour.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from tests.clusters.history import SCRAPE_SECONDS, import_past, prometheus_over
+from tests.clusters.made_up import Item, autoscaler, deployment, leader_worker_set, node, pod_spec
+from tests.kubernetes.estates.shapes import DAY_MINUTES, Series
+from tests.kubernetes.filling import ALL_LISTS, RecordedCluster
+from tests.kubernetes.kubeconfig import read_connection
+from tests.kubernetes.server import running_api_server
+
+ASSESS = (sys.executable, "-c", "import sys; from cli.main import main; sys.exit(main())", "assess")
+REPLICAS = 20  # pods of a workload
+HOURS_BEFORE, HOURS_AFTER = 25, 2  # rates of the first step need samples before it
+HOURS_OF_A_BLOCK = 6
+SHAPES = 16  # of loads: each is the day of another workload
+AT_NIGHT = 0.6  # of the replicas of an autoscaled workload
+SECONDS = 0.3  # that a request takes at no load
+BOUNDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+FIRST_TOKEN, TOKEN = "vllm:time_to_first_token_seconds", "vllm:request_time_per_output_token_seconds"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pods", type=int, default=1000)
+    parser.add_argument("--runs", type=int, default=1)
+    parser.add_argument("--keep", type=Path, help="folder of the past")
+    parser.add_argument("words", nargs="*", help="options of assess, after --")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, running_api_server(Path(folder)) as server:
+        past = given.keep or Path(folder) / "past"
+        items = list(draw_items(given.pods))
+        if not (past / "data").exists():
+            make_past(items, past)
+        cluster = RecordedCluster(server)
+        with cluster.filled(items), prometheus_over(past) as url:
+            user = cluster.add_reader("reader", ALL_LISTS)
+            words = ("--kubeconfig", str(user.kubeconfig), "--prometheus", url, "--from", "24h", *given.words)
+            for _ in range(given.runs):
+                before = _read_seconds(url), _read_seconds(server.url, server.admin)
+                began = time.monotonic()
+                with (past / "printed.txt").open("w") as printed:
+                    process = subprocess.Popen([*ASSESS, *words], stdout=printed)
+                    _, status, used = os.wait4(process.pid, 0)
+                wall = time.monotonic() - began
+                after = _read_seconds(url), _read_seconds(server.url, server.admin)
+                print(
+                    f"{given.pods} pods: {wall:.1f} s, exit {os.waitstatus_to_exitcode(status)}; CPU: assess "
+                    f"{used.ru_utime + used.ru_stime:.1f}, Prometheus {after[0] - before[0]:.1f}, "
+                    f"API server {after[1] - before[1]:.1f} s; assess {used.ru_maxrss / 1024:.0f} MiB",
+                    flush=True,
+                )
+    return 0
+
+
+def draw_items(pods: int) -> Iterator[Item]:
+    """Gives nodes and workloads of three kinds in turn: vLLM in groups, Istio, and Triton on shared GPUs."""
+    count = max(3, pods // REPLICAS)
+    for at in range(count):
+        name, kind = f"model-{at}", at % 3
+        shared = 4 if kind == 2 else 1
+        places = [f"{name}-node-{place // (8 * shared)}" for place in range(REPLICAS)]
+        for place in sorted(set(places)):
+            yield node(
+                place,
+                8,
+                "NVIDIA-H100-80GB-HBM3",
+                "p5.48xlarge",
+                replicas=shared,
+                sharing="mps" if shared > 1 else "none",
+            )
+        spec, namespace = pod_spec(f"registry.example/{name}:1", 1), f"team-{at % 12}"
+        if kind == 0:
+            groups = [places[first : first + 2] for first in range(0, REPLICAS, 2)]
+            yield from leader_worker_set(namespace, name, spec, groups)
+        else:
+            yield from deployment(namespace, name, spec, places)
+        if at % 2:
+            yield autoscaler(namespace, name, 2, REPLICAS, kind="LeaderWorkerSet" if kind == 0 else "Deployment")
+
+
+def make_past(items: Sequence[Item], folder: Path) -> None:
+    """Writes what Prometheus has seen, a few hours at a time: all samples of a large cluster fill a disk as text."""
+    folder.mkdir(parents=True, exist_ok=True)
+    first = (int(time.time()) // 3600 - HOURS_BEFORE) * 3600
+    minutes = (HOURS_BEFORE + HOURS_AFTER) * 60
+    shapes = [_Day(shape, minutes) for shape in range(SHAPES)]
+    series = sorted(_series(items), key=lambda each: each[0])
+    length = HOURS_OF_A_BLOCK * 60
+    for start in range(-(first // 60 % length), minutes, length):  # blocks begin at these moments
+        part = slice(max(0, start), min(minutes, start + length))
+        moments = [first + at * SCRAPE_SECONDS for at in range(minutes)][part]
+        known: dict[tuple[int, str, bool], list[str]] = {}
+        file, family = folder / "past.txt", ""
+        with file.open("w") as text:
+            for name, labels, shape, what, is_away in series:
+                if name != family:
+                    family = name
+                    text.write(f"# TYPE {name} unknown\n")
+                key = shape, what, is_away
+                if key not in known:
+                    known[key] = shapes[shape].write(what, is_away, part, moments)
+                head = f"{name}{{{labels}}} "
+                text.writelines([head + ending for ending in known[key]])
+            text.write("# EOF\n")
+        import_past(file, folder, f"{HOURS_OF_A_BLOCK}h")
+        file.unlink()
+
+
+class _Day:
+    """The load of a replica, minute by minute, and all that a server counts of it."""
+
+    def __init__(self, shape: int, minutes: int) -> None:
+        at = np.arange(minutes)
+        noise = np.random.default_rng(shape).normal(0, 0.05, minutes)
+        self._load = np.clip(0.4 + 0.4 * np.cos(2 * np.pi * (at / DAY_MINUTES - shape / SHAPES)) + noise, 0.01, 1.0)
+        self._is_away = self._load < 0.3
+
+    def write(self, what: str, is_away: bool, part: slice, moments: Sequence[int]) -> list[str]:
+        """Returns the endings of lines: a value and its moment, where the replica was there."""
+        values = self._values(what)[part].tolist()
+        gone = self._is_away[part].tolist() if is_away else [False] * len(values)
+        return [f"{value:.6g} {moment}\n" for value, moment, no in zip(values, moments, gone, strict=True) if not no]
+
+    def _values(self, what: str) -> Series:
+        kind, _, amount = what.partition(" ")
+        if kind == "steady":
+            return np.full(len(self._load), float(amount))
+        if kind == "quantile":  # microseconds
+            return np.asarray(1e6 * SECONDS * (1 + self._load) * -np.log(1 - float(amount)))
+        within = 1.0 if kind == "counter" else 1 - np.exp(-float(amount) / (SECONDS * (1 + self._load)))
+        per_request = float(amount) if kind == "counter" else 1.0
+        return np.asarray(np.round(np.cumsum(60 * self._load * within * per_request)), np.float64)
+
+
+def _series(items: Sequence[Item]) -> Iterator[tuple[str, str, int, str, bool]]:
+    """Gives the name and labels of each series, its shape, what it shows, and whether it is away at night."""
+    held: dict[str, int] = {}
+    for item in items:
+        if item["kind"] == "Node":
+            name = item["metadata"]["name"]
+            for resource, count in item["status"]["capacity"].items():
+                if resource in ("nvidia.com/gpu", "cpu"):
+                    named = resource.replace(".", "_").replace("/", "_")
+                    yield "kube_node_status_capacity", _label(node=name, resource=named), 0, f"steady {count}", False
+        if item["kind"] != "Pod":
+            continue
+        labels = {"namespace": item["metadata"]["namespace"], "pod": item["metadata"]["name"]}
+        owner = item["metadata"]["ownerReferences"][0]["kind"]
+        yield "kube_pod_owner", _label(**labels, owner_kind=owner), 0, "steady 1", False
+        yield "kube_pod_status_phase", _label(**labels, phase="Running"), 0, "steady 1", False
+        place = item["spec"]["nodeName"]
+        where = {"node": place, "resource": "nvidia_com_gpu", "container": "main"}
+        yield "kube_pod_container_resource_requests", _label(**labels, **where), 0, "steady 1", False
+        model = item["metadata"]["labels"]["app"]
+        number = int(model.rsplit("-", 1)[1])
+        kind, slot = number % 3, held.get(place, 0)
+        held[place] = slot + 1
+        gpu = {"UUID": f"GPU-{place}-{slot // (4 if kind == 2 else 1)}", "Hostname": place}
+        who = {f"exported_{key}": text for key, text in labels.items()}
+        yield "DCGM_FI_DEV_FB_USED", _label(**gpu, **who), 0, "steady 9000", False
+        yield "DCGM_FI_PROF_SM_ACTIVE", _label(**gpu, **who), 0, "steady 0.4", False
+        is_away = bool(number % 2) and slot % 10 >= 10 * AT_NIGHT
+        for name, more, what in _counters(kind, item):
+            yield name, _label(**labels, **more), number % SHAPES, what, is_away
+
+
+def _counters(kind: int, item: Item) -> Iterator[tuple[str, Mapping[str, str], str]]:
+    """Gives what a pod's server counts; of a group its leader's alone."""
+    metadata = item["metadata"]
+    if kind == 0 and metadata["ownerReferences"][0]["name"] != metadata["labels"]["app"]:
+        return
+    if kind == 0:
+        model = {"model_name": metadata["labels"]["app"]}
+        yield "vllm:request_success_total", {**model, "finished_reason": "stop"}, "counter 1"
+        yield "vllm:prompt_tokens_total", model, "counter 900"
+        yield "vllm:generation_tokens_total", model, "counter 120"
+        for histogram in ("vllm:e2e_request_latency_seconds", FIRST_TOKEN, TOKEN):
+            yield from _buckets(histogram, model, 1)
+    elif kind == 1:
+        workload = {
+            "destination_workload": metadata["labels"]["app"], "destination_workload_namespace": metadata["namespace"],
+            "reporter": "destination", "response_code": "200",
+        }  # fmt: skip
+        yield "istio_requests_total", workload, "counter 1"
+        yield from _buckets("istio_request_duration_milliseconds", workload, 1000)
+    else:
+        yield "nv_inference_request_success", {"model": metadata["labels"]["app"], "version": "1"}, "counter 1"
+        for quantile in (0.5, 0.9, 0.95, 0.99):
+            more = {"model": metadata["labels"]["app"], "quantile": f"{quantile}"}
+            yield "nv_inference_request_summary_us", more, f"quantile {quantile}"
+
+
+def _buckets(histogram: str, labels: Mapping[str, str], unit: int) -> Iterator[tuple[str, Mapping[str, str], str]]:
+    for bound in BOUNDS:
+        yield f"{histogram}_bucket", {**labels, "le": f"{bound * unit:g}"}, f"within {bound}"
+    yield f"{histogram}_bucket", {**labels, "le": "+Inf"}, "counter 1"
+
+
+def _label(**labels: str) -> str:
+    return ",".join(f'{key}="{text}"' for key, text in labels.items())
+
+
+def _read_seconds(url: str, kubeconfig: Path | None = None) -> float:
+    """Returns the CPU seconds that a server says it has used."""
+    asked, trusted = urllib.request.Request(f"{url}/metrics"), None
+    if kubeconfig:
+        text = kubeconfig.read_text()
+        trusted = ssl.create_default_context(cadata=read_connection(text)[1])
+        asked.add_header("Authorization", f"Bearer {json.loads(text)['users'][0]['user']['token']}")
+    with urllib.request.urlopen(asked, context=trusted, timeout=60) as answer:
+        lines = answer.read().decode().splitlines()
+    return next(float(line.split()[1]) for line in lines if line.startswith("process_cpu_seconds_total"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
