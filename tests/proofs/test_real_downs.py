@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pytest
 
 from agents.keeper.steps import CHECK_SECONDS, PATIENCE_CHECKS
-from scripts.monitoring import ALERTS
+from scripts.alerts import ALERTS
 from tests.proofs.breakable_fleet import MODEL, TENANT, BreakableFleet, Event, Place, breakable_fleet
 from tests.proofs.breaking import FAULTS, Mend, list_crashes
 from tests.support.load import Load, Outcome, steady_load
