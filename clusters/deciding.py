@@ -125,19 +125,19 @@ def decide_replicas(
         needed, must_survive = best.replicas_for(expected), best.replicas_by_rate(expected)
         text += f", {_rate(best.rate_per_second)}/s shown for each: {must_survive}"
         text += f"; {needed}, as fewer have not been seen to serve it" if needed > must_survive else ""
-    wanted, most_per_node, reasons = _bound_by_sight(bounds, load, now).apply(needed, must_survive)
+    wanted, most_per_node, reasons = bound_by_sight(bounds, load.most_ready, now).apply(needed, must_survive)
     text = "; ".join((text, *reasons))
     if wanted < now and (obstacle := _find_obstacle(load, standing)):
         return ReplicaDecision(now, most_per_node, f"{text}; {now} stay, as {obstacle}", expected)
     return ReplicaDecision(wanted, most_per_node, text, expected)
 
 
-def _bound_by_sight(bounds: ReplicaBounds, load: KnownLoad, now: int) -> ReplicaBounds:
+def bound_by_sight(bounds: ReplicaBounds, most_ready: int, now: int) -> ReplicaBounds:
     """Returns bounds that end at what stands or has been ready, unless somebody says how many may be.
 
     What few requests showed for each replica says little of many replicas, so nothing is extrapolated to more.
     """
-    most = max(now, load.most_ready, bounds.least)
+    most = max(now, most_ready, bounds.least)
     return bounds if bounds.most is not None else replace(bounds, most=most, most_reason=UNSEEN)
 
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Literal, NamedTuple
 
 from app.store.plans.scale_rows import ScaleDraft, ScaleTarget
+from clusters.decided_bounds import draw_annotated_bounds, leave_to_decisions
 from clusters.deciding import KnownLoad, StandingReplicas, decide_replicas, know_load, recent_load
 from clusters.estate import ClusterWorkload, Estate, WorkloadName
 from clusters.measured import MeasuredLoads, WorkloadSeries
@@ -16,10 +17,8 @@ from clusters.objects import ClusterObjects, name_of, namespace_of
 from clusters.promises import find_promises
 from clusters.reading import read_estate
 from clusters.reading.workloads import SCALED
-from clusters.savings.floors import draw_bounds
 from clusters.savings.shown import find_kept_steps, find_promise
 from clusters.scaling.adoption import AdoptedWorkload, find_adopted
-from clusters.scaling.annotations import MOST
 from clusters.scaling.sightings import Sighting, note_sightings, read_uid
 
 RECENT_SECONDS = 6 * 3600.0  # of load, read at each look until that moment
@@ -184,14 +183,10 @@ def _draft(
     unread = loads.unread.get(adopted.name, "")
     blind = f"its load could not be read: {unread}" if unread else ""
     target, wanted, why = ScaleTarget(*adopted.name), None, "nothing is known of what it serves"
-    if not adopted.is_understood:
-        why = "its annotations have faults, so nobody knows between which bounds it may be"
+    if isinstance(annotated := adopted.known_bounds, str):
+        why = annotated
     elif workload is not None:
-        if workload.autoscaler and workload.autoscaler.is_paused:
-            workload = replace(workload, autoscaler=None)  # it sets no replicas, and whether it keeps them is a hold
-        bounds = draw_bounds(workload, estate.pods_of(adopted.name), estate)
-        if not isinstance(bounds, str) and bounds.most is None and adopted.bounds.most is not None:
-            bounds = replace(bounds, most=max(bounds.least, adopted.bounds.most), most_reason=MOST)
+        bounds = draw_annotated_bounds(leave_to_decisions(workload), estate, annotated)
         standing = StandingReplicas(adopted.replicas, workload.ready, ages.get(adopted.name, 0.0))
         decision = decide_replicas(blind or loads.known.get(adopted.name, "no load was measured"), bounds, standing)
         why = decision.reason

@@ -90,6 +90,7 @@ def run(args: argparse.Namespace) -> int:
     from clusters.price_list import read_examples
     from clusters.reading import read_estate
     from clusters.savings import find_savings
+    from clusters.scaling.adoption import find_known_bounds
     from clusters.sharing import estimate_sharing
 
     _check_words(args)
@@ -98,8 +99,7 @@ def run(args: argparse.Namespace) -> int:
     estate = read_estate(objects)
     promises = _promises(args, estate)
     reading = _measure(args, estate, promises)
-    prices = reading.node_prices if reading else None
-    bill = draw_bill(estate, read_examples(), given, prices)
+    bill = draw_bill(estate, read_examples(), given, reading.node_prices if reading else None)
     loads, gpus = (reading.loads, reading.gpus) if reading else read_demo_loads() if args.demo else (None, ())
     kept = {name: promise.latency for name, promise in promises.items() if promise.latency}
     savings = find_savings(estate, bill, loads, kept) if loads else None
@@ -107,7 +107,8 @@ def run(args: argparse.Namespace) -> int:
         raise Failed("--backtest is shorter than an hour, of which it has a row")
     if args.backtest and not loads:
         raise Failed("--backtest is of loads that were measured: give --prometheus, or --demo")
-    backtest = run_backtest(estate, bill, loads, kept, args.backtest) if loads and args.backtest else None
+    adopted = find_known_bounds(objects, estate) if args.backtest else {}
+    backtest = run_backtest(estate, bill, loads, kept, args.backtest, adopted) if loads and args.backtest else None
     sharing = estimate_sharing(estate, bill, loads, savings.needs, gpus) if loads and savings else None
     certified = campaigns = None
     if savings and loads and sharing:

@@ -9,22 +9,32 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from clusters.backtesting.decisions import DecidedReplicas, count_start_steps, first_decision, replay_decisions
+from clusters.backtesting.decisions import (
+    NOT_ANNOTATED,
+    DecidedReplicas,
+    count_start_steps,
+    find_bounds,
+    find_promise_then,
+    first_decision,
+    leave_unserved,
+    replay_decisions,
+)
 from clusters.backtesting.judging import JudgedRequests, judge_steps
 from clusters.backtesting.node_use import NodeUse, ReplicaTarget
 from clusters.bill import Bill
-from clusters.estate import ClusterWorkload, Estate, UnknownFigure, WorkloadName
-from clusters.measured import LatencyPromise, MeasuredLoads, WorkloadSeries
+from clusters.decided_bounds import AnnotatedBounds, leave_to_decisions
+from clusters.estate import Estate, UnknownFigure, WorkloadName
+from clusters.measured import LatencyPromise, MeasuredLoads
 from clusters.savings import find_needs
-from clusters.savings.floors import ReplicaBounds, ReplicaRules, draw_bounds, draw_rules
+from clusters.savings.floors import ReplicaRules, draw_rules
 from clusters.savings.kinds import draw_kinds
 from clusters.savings.limit import bound_nano_per_hour
-from clusters.savings.needs import NOTHING_CAME, LoadNeed, find_needed_by_step
-from clusters.savings.shown import find_promise
+from clusters.savings.needs import LoadNeed, find_needed_by_step
 
 HOUR_SECONDS = 3600
 WHOLE_SHARE = 0.995  # of the steps: beyond it, gaps are not worth a sentence
 NOTHING_JUDGED = JudgedRequests()
+NONE_ADOPTED: Mapping[WorkloadName, AnnotatedBounds | str] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +91,15 @@ def run_backtest(
     measured: MeasuredLoads,
     promises: Mapping[WorkloadName, LatencyPromise],
     seconds: float,
+    adopted: Mapping[WorkloadName, AnnotatedBounds | str] = NONE_ADOPTED,
 ) -> Backtest:
     """Returns the hours of the last `seconds` but for the first day measured, which is what the first decision knows.
 
-    Before these hours what stood there stands.
+    Before these hours what stood there stands. `adopted` are workloads that annotations adopt, with their bounds or
+    why nobody knows these.
     """
+    workloads = (leave_to_decisions(each) if each.name in adopted else each for each in estate.workloads)
+    estate = replace(estate, workloads=tuple(workloads))
     first = max(first_decision(measured.step_seconds), measured.steps - int(seconds // measured.step_seconds))
     needs = find_needs(estate, measured, promises)
     rules = {
@@ -94,40 +108,22 @@ def run_backtest(
     whys: dict[WorkloadName, str] = {}
     decided: dict[WorkloadName, DecidedReplicas] = {}
     for each in estate.workloads:
-        found = _find_bounds(each, estate, needs[each.name], rules[each.name])
+        annotated = adopted.get(each.name, NOT_ANNOTATED)
+        found = find_bounds(each, estate, needs[each.name], rules[each.name], annotated)
         if isinstance(found, str):
             whys[each.name] = found
             continue
         need, series = needs[each.name], measured.workloads[each.name]
-        assert isinstance(need, LoadNeed)
-        promise = promises.get(each.name) or _find_promise_then(series, need, first)
+        assert isinstance(need, LoadNeed) and isinstance(annotated, AnnotatedBounds)
+        promise = promises.get(each.name) or find_promise_then(series, need, first)
         if promise is None:
             whys[each.name] = "what latency it keeps was not measured before the first decision"
             continue
-        needs[each.name] = replace(need, promise=promise)
         decided[each.name] = replay_decisions(
-            series, promise, found, rules[each.name].now, measured.step_seconds, first
+            series, promise, found, rules[each.name].now, measured.step_seconds, first, annotated
         )
+        needs[each.name] = leave_unserved(replace(need, promise=promise), decided[each.name].allowed)
     return _Replay(estate, bill, measured, needs, rules, decided).run(whys, first)
-
-
-def _find_promise_then(series: WorkloadSeries, need: LoadNeed, first: int) -> LatencyPromise | None:
-    """Returns what the workload kept before the first decision, which knows nothing later."""
-    if need.promise.source == NOTHING_CAME:
-        return need.promise
-    return find_promise(replace(series, rates_per_second=series.rates_per_second[:first]))
-
-
-def _find_bounds(
-    workload: ClusterWorkload, estate: Estate, need: LoadNeed | str, rules: ReplicaRules
-) -> ReplicaBounds | str:
-    """Returns between which numbers a workload is decided, or why it stays as it is."""
-    bounds = draw_bounds(workload, estate.pods_of(workload.name), estate)
-    if isinstance(bounds, str):
-        return bounds
-    if isinstance(need, str):
-        return need
-    return bounds if rules.now else "it has no replica now, so where one would stand is not known"
 
 
 class _Replay:

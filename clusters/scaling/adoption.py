@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from app.manifests.quantities import Mode
+from clusters.decided_bounds import AnnotatedBounds
 from clusters.estate import Estate, WorkloadName
 from clusters.objects import ClusterObjects, KubeObject, name_of, namespace_of, read_mapping, read_text, read_whole
 from clusters.promises import WorkloadPromise
 from clusters.reading.workloads import SCALED
-from clusters.scaling.annotations import Adoption, AnnotatedBounds, read_adoption
+from clusters.scaling.annotations import Adoption, read_adoption
 from clusters.scaling.ownership import find_owner, find_recent_change
 from clusters.scaling.sightings import Sighting, read_generation, read_uid
 from clusters.scaling.steps import bound_replicas
@@ -33,7 +34,13 @@ class AdoptedWorkload:
     generation: int  # of its metadata: with another specification a decision no longer counts
     promise: WorkloadPromise | None
     hold: str  # why nothing is written, whatever the mode; empty: nothing holds it
-    is_understood: bool = True  # else its annotations have faults, and nobody knows between which bounds it may be
+    is_understood: bool = True  # else its annotations have faults
+
+    @property
+    def known_bounds(self) -> AnnotatedBounds | str:
+        """Returns between which numbers annotations allow it, or why nobody knows."""
+        unknown = "its annotations have faults, so nobody knows between which bounds it may be"
+        return self.bounds if self.is_understood else unknown
 
     def bound(self, replicas: int) -> WantedReplicas:
         """Returns the next write on the way to so many replicas, within bounds and one step."""
@@ -78,6 +85,11 @@ def find_adopted(
                     )
                 )  # fmt: skip
     return hold_rivals(sorted(found, key=lambda workload: workload.name))
+
+
+def find_known_bounds(objects: ClusterObjects, estate: Estate) -> dict[WorkloadName, AnnotatedBounds | str]:
+    """Returns for each adopted workload between which numbers annotations allow it, or why nobody knows."""
+    return {each.name: each.known_bounds for each in find_adopted(objects, estate, {}, {})}
 
 
 def find_hold(

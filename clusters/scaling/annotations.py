@@ -11,12 +11,13 @@ from itertools import islice
 from typing import Any, get_args
 
 from app.manifests.quantities import LABEL, Mode
+from clusters.decided_bounds import MOST, AnnotatedBounds
 from clusters.estate import OURS
 from clusters.promises import ANNOTATION, LEAST_PERCENTILE, MOST_MS, MOST_PERCENTILE, TOKEN_ANNOTATIONS, read_positive
 from clusters.scaling.field_writers import LEFT_OUT
 
 MODES: tuple[Mode, ...] = get_args(Mode)
-SERVICE, MODE, LEAST, MOST = (OURS + key for key in ("service", "mode", "min-replicas", "max-replicas"))
+SERVICE, MODE, LEAST = (OURS + key for key in ("service", "mode", "min-replicas"))
 NAMES = (SERVICE, OURS + "model", OURS + "variant")
 KNOWN = (*NAMES, MODE, LEAST, MOST, LEFT_OUT, *(OURS + key for key in TOKEN_ANNOTATIONS), OURS + "slo-p99-ms")
 MOST_REPLICAS = 10_000
@@ -24,14 +25,6 @@ MOST_CHARACTERS = 63  # of a value; anything that is longer is a fault
 MOST_FAULTS = 5  # of a workload that are named
 MOST_UNKNOWN = 2  # of its annotations for which the nearest name is looked for
 NOT_NAMED = "its annotations have faults; they are named once others of its namespace have none"
-
-
-@dataclass(frozen=True, slots=True)
-class AnnotatedBounds:
-    """Between how many replicas a workload is scaled. None has no upper bound, which mode auto refuses."""
-
-    least: int = 1
-    most: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from clusters.scaling.annotations import MOST_REPLICAS, AnnotatedBounds
+from clusters.decided_bounds import AnnotatedBounds
+from clusters.scaling.annotations import MOST_REPLICAS
 
 FREE_STEP = 4  # replicas, up or down, however few there are
 
@@ -13,7 +14,7 @@ def bound_replicas(current: int, wanted: int, bounds: AnnotatedBounds) -> int:
     A workload goes to none only where its annotation says that none is enough. Bounds come before steps, so that one
     that stands outside them comes back by steps, too.
     """
-    inside = max(bounds.least, min(wanted, MOST_REPLICAS if bounds.most is None else bounds.most))
+    inside = bounds.apply(min(wanted, MOST_REPLICAS))
     highest, lowest = max(2 * current, current + FREE_STEP), min((current + 1) // 2, current - FREE_STEP)
     step = min(max(inside, lowest), highest)
     return max(step, min(1, bounds.least))

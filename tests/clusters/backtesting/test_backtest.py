@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import ceil
 from random import Random
@@ -10,18 +9,14 @@ from random import Random
 import pytest
 
 from cli.estate_backtest import summarize_backtest
-from clusters.backtesting import Backtest, run_backtest
+from clusters.backtesting import run_backtest
 from clusters.backtesting.decisions import first_decision, replay_decisions
-from clusters.measured import LatencyPromise, MeasuredLoads, MeasuredSeries, WorkloadSeries
+from clusters.measured import MeasuredLoads, WorkloadSeries
 from clusters.savings.floors import ReplicaBounds, draw_bounds
+from tests.clusters.backtesting.replays import DAY_STEPS, HOURLY, PROMISE, WHOLE, backtest, falling, hourly
 from tests.clusters.backtesting.truth import TrueWorkload, cheapest, draw_workload, simulate
-from tests.clusters.made_up import Item, autoscaler, leader_worker_set, node, pod, pod_spec
+from tests.clusters.made_up import autoscaler, leader_worker_set, node, pod, pod_spec
 from tests.clusters.savings.fleets import STEP_SECONDS, assessed, named, nodes, served
-
-DAY_STEPS = 96
-PROMISE = LatencyPromise(100.0, "test")
-HOURLY = "prices: [{instanceType: big, perHour: 10}]"
-WHOLE = 1e9  # seconds: all that was measured
 
 
 def measured(workload: TrueWorkload) -> WorkloadSeries:
@@ -33,23 +28,6 @@ def measured(workload: TrueWorkload) -> WorkloadSeries:
         ready_replicas=workload.ready,
         latency_ms=tuple(workload.latency_ms(step) for step in steps),
     )
-
-
-def backtest(
-    items: Sequence[Item],
-    loads: dict[str, WorkloadSeries],
-    prices: str,
-    seconds: float = WHOLE,
-    standing: Mapping[str, MeasuredSeries] | None = None,
-) -> Backtest:
-    estate, bill = assessed(items, prices)
-    steps = max(len(series.rates_per_second) for series in loads.values())
-    passing = {each.name: (0.0,) * steps for each in estate.nodes}
-    found = MeasuredLoads(
-        0.0, STEP_SECONDS, steps, "test", {named(name): each for name, each in loads.items()}, passing,
-        standing or {},
-    )  # fmt: skip
-    return run_backtest(estate, bill, found, {each.name: PROMISE for each in estate.workloads}, seconds)
 
 
 @pytest.mark.slow
@@ -173,17 +151,6 @@ def test_nodes_of_the_time_before_the_first_decision_are_not_said_to_be_added() 
     assert found.moves == 0
 
 
-def falling(most: int, low: int) -> WorkloadSeries:
-    """A day and a half: a high load until the evening, an hour of it served by few; then a low one."""
-    ready = [low if 40 <= step < 44 else most for step in range(DAY_STEPS + 48)]
-    rates = [9.0 * count if step < 80 else 7.0 * low for step, count in enumerate(ready)]
-    return WorkloadSeries(tuple(rates), tuple(map(float, ready)), (50.0,) * len(rates))
-
-
-def hourly(found: Backtest) -> list[float]:
-    return [hour.planned_nano / 1e9 for hour in found.hours]
-
-
 def test_nodes_end_once_they_are_empty_and_committed_ones_are_paid_anyway() -> None:
     items = [*nodes(3, 2), *served("a", ["n0", "n0", "n1", "n1", "n2", "n2"])]
     found = backtest(items, {"a": falling(6, 2)}, HOURLY)
@@ -267,3 +234,11 @@ def test_a_load_above_max_replicas_saves_no_more_than_the_limit() -> None:
     found = backtest(items, {"a": WorkloadSeries((27.0,) * 144, (3.0,) * 144, (50.0,) * 144)}, HOURLY)
     assert found.hours[-1].planned_nano == 10**10
     assert all(hour.paid_nano - hour.planned_nano <= hour.limit_nano for hour in found.hours)
+
+
+def test_what_has_not_been_seen_ready_yet_saves_no_more_than_the_limit() -> None:
+    counts = [2] * (DAY_STEPS + 4) + [4] * 44
+    series = WorkloadSeries(tuple(9.0 * count for count in counts), tuple(map(float, counts)), (50.0,) * len(counts))
+    found = backtest([*nodes(4, 1), *served("a", ["n0", "n1", "n2", "n3"])], {"a": series}, HOURLY)
+    assert hourly(found)[:3] == [20.0, 35.0, 40.0]  # four have been seen once the first of their steps is over
+    assert [hour.limit_nano / 1e9 for hour in found.hours[:3]] == pytest.approx([20.0, 5.0, 0.0], abs=1e-6)

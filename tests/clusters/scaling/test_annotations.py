@@ -6,8 +6,9 @@ import time
 
 import pytest
 
+from clusters.decided_bounds import AnnotatedBounds
 from clusters.estate import OURS
-from clusters.scaling.annotations import MOST_FAULTS, NOT_NAMED, AnnotatedBounds, read_adoption
+from clusters.scaling.annotations import MOST_FAULTS, NOT_NAMED, read_adoption
 
 ADOPTED = {"service": "ranker", "mode": "auto", "max-replicas": "40"}
 

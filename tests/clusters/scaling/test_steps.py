@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusters.scaling.annotations import AnnotatedBounds
+from clusters.decided_bounds import AnnotatedBounds
 from clusters.scaling.steps import bound_replicas
 
 COUNTS = st.integers(0, 200)

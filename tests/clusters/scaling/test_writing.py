@@ -7,9 +7,9 @@ from typing import Any
 import httpx2
 import pytest
 
+from clusters.decided_bounds import AnnotatedBounds
 from clusters.estate import WorkloadName
 from clusters.scaling.adoption import AdoptedWorkload
-from clusters.scaling.annotations import AnnotatedBounds
 from clusters.scaling.server import ScaleServer
 from clusters.scaling.writing import write_replicas
 
