@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
+from cli.main import main
 from clusters.measured import WorkloadSeries
+from clusters.measuring import PrometheusReading
 from tests.clusters.backtesting.replays import HOURLY, backtest, falling
 from tests.clusters.made_up import Item, scaled_object
+from tests.clusters.measured_estate import items
 from tests.clusters.savings.fleets import nodes, served
 
 
-def adopt(items: list[Item], **annotations: str) -> list[Item]:
+def adopt(found: list[Item], **annotations: str) -> list[Item]:
     """The items, whose Deployments have these annotations beside the name of their service."""
-    for item in items:
+    for item in found:
         if item["kind"] == "Deployment":
             more = {f"gpuwright.io/{key.replace('_', '-')}": text for key, text in annotations.items()}
             item["metadata"]["annotations"] = {"gpuwright.io/service": "a", **more}
-    return items
+    return found
 
 
 @pytest.mark.parametrize(
@@ -31,8 +37,8 @@ def adopt(items: list[Item], **annotations: str) -> list[Item]:
 def test_what_annotations_adopt_is_decided_within_their_bounds(
     annotations: dict[str, str], mean: float, last: str
 ) -> None:
-    items = adopt([*nodes(3, 2), *served("a", ["n0", "n0", "n1", "n1", "n2", "n2"])], **annotations)
-    found = backtest(items, {"a": falling(6, 2)}, HOURLY)
+    estate = adopt([*nodes(3, 2), *served("a", ["n0", "n0", "n1", "n1", "n2", "n2"])], **annotations)
+    found = backtest(estate, {"a": falling(6, 2)}, HOURLY)
     (workload,) = found.workloads
     assert workload.mean_decided == mean
     assert workload.last_reason.endswith(last)
@@ -41,8 +47,8 @@ def test_what_annotations_adopt_is_decided_within_their_bounds(
 
 
 def test_a_load_above_what_annotations_allow_saves_no_more_than_the_limit() -> None:
-    items = adopt([*nodes(3, 1), *served("a", ["n0", "n1", "n2"])], max_replicas="1")
-    found = backtest(items, {"a": WorkloadSeries((27.0,) * 144, (3.0,) * 144, (50.0,) * 144)}, HOURLY)
+    estate = adopt([*nodes(3, 1), *served("a", ["n0", "n1", "n2"])], max_replicas="1")
+    found = backtest(estate, {"a": WorkloadSeries((27.0,) * 144, (3.0,) * 144, (50.0,) * 144)}, HOURLY)
     assert found.hours[-1].planned_nano == 10**10
     assert all(hour.paid_nano - hour.planned_nano <= hour.limit_nano for hour in found.hours)
 
@@ -55,3 +61,15 @@ def test_an_autoscaler_that_is_paused_leaves_an_adopted_workload_to_decisions() 
     found = backtest(adopt(own), {"a": falling(6, 2)}, HOURLY)
     assert found.workloads[0].mean_decided == 4.0
     assert all(hour.paid_nano - hour.planned_nano <= hour.limit_nano for hour in found.hours)
+
+
+def test_the_verb_reads_the_annotations(
+    measured: tuple[PrometheusReading, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "objects.json"
+    file.write_text(json.dumps(adopt(list(items()), max_replicas="many")))
+    assert main(["assess", "-f", str(file), "--prometheus", measured[1], "--backtest", "2h", "-o", "json"]) == 0
+    found = {
+        each["workload"]: each["notDecided"] for each in json.loads(capsys.readouterr().out)["backtest"]["workloads"]
+    }
+    assert "its annotations have faults, so nobody knows between which bounds it may be" in found.values(), found
