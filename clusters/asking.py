@@ -79,7 +79,7 @@ class MetricsReader:
 
     def tell(self, subject: str, failed: PrometheusFailed) -> None:
         """Adds a sentence on what is missing; of all that a source misses once it is gone, there is one."""
-        figure = UnknownFigure(subject, str(failed), LATER)
+        figure = UnknownFigure(subject, str(failed), failed.remedy or LATER)
         if failed.is_last:
             reason = f"{failed}; what had not been read by then is missing"
             figure = UnknownFigure(SUBJECT, reason, "run it again when it can be reached")

@@ -19,14 +19,20 @@ REQUEST_SECONDS = 150.0  # Prometheus itself gives up after two minutes, and say
 RETRIES = 4
 LONGEST_PAUSE_SECONDS = 60.0
 BUSY = (429, 502, 503, 504)
+GIVE_TOKEN = "give --prometheus-token-file a token that it takes"  # noqa: S105 (it is advice)
+GIVE_ADDRESS = "give --prometheus the URL of Prometheus itself, with the prefix of its path if it has one"
+REMEDIES = {401: GIVE_TOKEN, 403: GIVE_TOKEN, 404: GIVE_ADDRESS}
 
 
 class PrometheusFailed(Exception):
-    """A query has no answer; the message says why. `is_last`: no other query will have one either."""
+    """A query has no answer; the message says why, and `remedy` what to do where that is known.
 
-    def __init__(self, reason: str, *, is_last: bool = False) -> None:
+    `is_last`: no other query will have one either.
+    """
+
+    def __init__(self, reason: str, remedy: str = "", *, is_last: bool = False) -> None:
         super().__init__(reason)
-        self.is_last = is_last
+        self.remedy, self.is_last = remedy, is_last
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -114,16 +120,18 @@ class PrometheusServer:
                 self.pause(min(LONGEST_PAUSE_SECONDS, 2.0 ** (attempt - 1)) if not reason.isdigit() else float(reason))
             try:
                 with _OPENER.open(request, timeout=REQUEST_SECONDS) as answer:
+                    _refuse_page(answer.headers.get_content_type())
                     found = json.load(answer)
                 break
             except urllib.error.HTTPError as error:
                 if error.code < 400:
                     place = show_origin(error.headers.get("Location", "")) or "another path"
-                    raise PrometheusFailed(f"it redirects to {place}; give --prometheus the last URL") from None
+                    remedy = f"give --prometheus the last URL, or, where one signs in there, {GIVE_TOKEN}"
+                    raise PrometheusFailed(f"it redirects to {place}", remedy) from None
                 kind, message = _read_error(error)
                 reason = f"{error.code} {message}"
                 if error.code not in BUSY or kind == "timeout":
-                    raise PrometheusFailed(f"it answered {reason}") from None
+                    raise PrometheusFailed(f"it answered {reason}", REMEDIES.get(error.code, "")) from None
                 asked = error.headers.get("Retry-After", "")
                 if asked.isdigit():
                     reason = str(min(int(asked), int(LONGEST_PAUSE_SECONDS)))
@@ -134,12 +142,22 @@ class PrometheusServer:
             except http.client.HTTPException:
                 raise PrometheusFailed("it does not speak HTTP") from None
             except (ValueError, RecursionError):
-                raise PrometheusFailed("it answered with something else than JSON") from None
+                raise PrometheusFailed("it answered with something else than JSON", GIVE_ADDRESS) from None
             except OSError as error:
-                raise PrometheusFailed(f"it cannot be reached: {error}", is_last=True) from None
+                cause = error.reason if isinstance(error, urllib.error.URLError) else error
+                remedy = "see that it runs there, and that its port is forwarded if it is in the cluster"
+                raise PrometheusFailed(f"it cannot be reached: {cause}", remedy, is_last=True) from None
         else:
             raise PrometheusFailed("it stays busy")
         return _read_result(found, within or ("data", "result"))
+
+
+def _refuse_page(content_type: str) -> None:
+    """Refuses what a proxy shows to people, before its text is read as data."""
+    if content_type == "text/html":
+        raise PrometheusFailed(
+            "it answered with a page for people, as where one signs in", f"{GIVE_TOKEN}, or {GIVE_ADDRESS}"
+        )
 
 
 def _read_result(found: Any, within: Sequence[str]) -> list[Any]:

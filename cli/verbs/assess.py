@@ -216,7 +216,8 @@ def _measure(
     try:
         return measure(estate, server, args.seconds or max(USUAL_SECONDS, args.backtest), time.time(), percentiles)
     except PrometheusFailed as failed:
-        raise Failed(f"Prometheus at {args.prometheus}: {failed}", exits.UNREACHABLE) from None
+        remedy = f"; {failed.remedy}" if failed.remedy else ""
+        raise Failed(f"Prometheus at {args.prometheus}: {failed}{remedy}", exits.UNREACHABLE) from None
 
 
 def _token(file: str | None) -> str:

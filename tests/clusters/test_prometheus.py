@@ -115,9 +115,37 @@ def test_remarks_of_promql_on_a_query_leave_nothing_out(server: AnsweringServer)
 
 def test_a_token_follows_no_redirect(server: AnsweringServer) -> None:
     elsewhere = f"http://bob:secret@localhost:{server.server_address[1]}/x?token=secret"
-    with pytest.raises(PrometheusFailed, match=r"^it redirects to http://localhost:[0-9]+; give --prometheus"):
+    with pytest.raises(PrometheusFailed, match=r"^it redirects to http://localhost:[0-9]+$") as refused:
         ask(server, [], (302, {"Location": elsewhere}, b""), (200, {}, json.dumps(TIME).encode())).now()
+    assert refused.value.remedy.startswith("give --prometheus the last URL, or, where one signs in there, give")
     assert len(server.tokens) == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ((401, {}, b"sign in"), "it answered 401 Unauthorized; give --prometheus-token-file a token that it takes"),
+        ((403, {}, b"denied"), "it answered 403 Forbidden; give --prometheus-token-file a token that it takes"),
+        ((404, {}, b""), "it answered 404 Not Found; give --prometheus the URL of Prometheus itself, with the prefix"),
+        (
+            (200, {"Content-Type": "text/html; charset=utf-8"}, b"<html>Sign in</html>"),
+            "it answered with a page for people, as where one signs in; give --prometheus-token-file a token",
+        ),
+    ],
+)
+def test_who_gives_another_address_or_no_token_is_told_what_to_give(
+    answer: tuple[int, dict[str, str], bytes],
+    message: str,
+    server: AnsweringServer,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    server.answers = [answer]
+    objects = tmp_path / "objects.json"
+    objects.write_text("[]")
+    url = f"http://127.0.0.1:{server.server_address[1]}/graph"
+    assert main(["assess", "-f", str(objects), "--prometheus", url]) == 4
+    assert f"Prometheus at {url}: {message}" in capsys.readouterr().err
 
 
 def test_a_port_that_speaks_something_else_has_a_sentence() -> None:
