@@ -89,11 +89,19 @@ def show(found: Assessment) -> None:
 
 
 def summarize_bill(estate: Estate, bill: Bill) -> str:
-    gpus, unpriced = sum(node.gpus for node in estate.nodes), sum(row.unpriced_gpus for row in bill.rows)
+    gpus, unpriced = sum(node.gpus for node in estate.nodes), note_unpriced(bill)
     month = f"{money(bill.nano_per_hour * HOURS_A_MONTH)} a month of {HOURS_A_MONTH} hours"
     text = f"Paid now: {money(bill.nano_per_hour)} {bill.currency} an hour, {month},"
     text += f" for {count_of(gpus, 'GPU')} on {count_of(len(estate.nodes), 'node')}"
-    return text + (f", without the price of {gpus_text(unpriced)} of them." if unpriced else ".")
+    return text + (f", {unpriced}." if unpriced else ".")
+
+
+def note_unpriced(bill: Bill) -> str:
+    """Returns what the sums leave out; nothing where every GPU has a price."""
+    unpriced = sum((row.unpriced_gpus for row in bill.rows), Fraction(0))
+    if not unpriced:
+        return ""
+    return f"without the price of {gpus_text(unpriced)} {'GPU' if unpriced == 1 else 'GPUs'}"
 
 
 def write_rows(estate: Estate, bill: Bill) -> TableText:
@@ -111,7 +119,7 @@ def write_rows(estate: Estate, bill: Bill) -> TableText:
                 _replicas(workload) if workload else "",
                 _scaled_by(workload) if workload else "",
                 _amount(row, amount),
-                f"{100 * row.nano_per_hour / bill.nano_per_hour:.1f} %" if bill.nano_per_hour else "",
+                _share(row, bill),
             )
         )
     lines.append(
@@ -124,6 +132,12 @@ def _amount(row: BillRow, cents: int) -> str:
     if not row.unpriced_gpus:
         return f"{cents / 100:,.2f}"
     return "unknown" if row.unpriced_gpus == row.gpus else f"{cents / 100:,.2f} and unknown"
+
+
+def _share(row: BillRow, bill: Bill) -> str:
+    """Returns a part of what is paid; of a row whose whole price is unknown there is none."""
+    is_unknown = bool(row.unpriced_gpus) and row.unpriced_gpus == row.gpus
+    return "" if is_unknown or not bill.nano_per_hour else f"{100 * row.nano_per_hour / bill.nano_per_hour:.1f} %"
 
 
 def _replicas(workload: ClusterWorkload) -> str:
@@ -185,6 +199,7 @@ def as_data(found: Assessment) -> dict[str, Any]:
     return {
         "currency": bill.currency,
         "nanoPerHour": bill.nano_per_hour,
+        "unpricedGpus": float(sum(row.unpriced_gpus for row in bill.rows)),
         "rows": [
             {
                 "kind": row.kind, "label": row.label, "gpus": float(row.gpus),

@@ -83,9 +83,14 @@ def summarize_backtest(found: Backtest, currency: str) -> Iterator[str]:
     if found.gone_nodes:
         gone = count_of(found.gone_nodes, "node")
         yield f"More was paid than that: {gone} with GPUs ran then and not now, at a price that is not known."
-    yield (
+    enough = (
         f"Replicas are enough for {attainment_text(whole.judged)} of the requests, and those that stood there were for"
-        f" {attainment_text(whole.judged_then)}; {number(round(whole.changes, 2))} changes an hour,"
+        f" {attainment_text(whole.judged_then)}"
+        if whole.judged.requests and whole.judged_then.requests
+        else "No request is known to have come"
+    )
+    yield (
+        f"{enough}; {number(round(whole.changes, 2))} changes an hour,"
         f" and there were {number(round(whole.changes_then, 2))}."
     )
     if found.added_nodes:

@@ -42,12 +42,13 @@ def _load_cells(load: WorkloadSeries | None) -> tuple[str, ...]:
 def _use_cells(use: WorkloadUse | None) -> tuple[str, str]:
     if use is None:
         return "", ""
-    busy = f"{_spell_interval(use.activity, 2)} of {use.gpus}" if use.activity else ""
+    busy = f"{spell_interval(use.activity, 2)} of {use.gpus}" if use.activity else ""
     memory = use.memory_peak_gib
     return busy, gib(round(memory.high, 1)) + (" shared" if memory.low != memory.high else "") if memory else ""
 
 
-def _spell_interval(found: UseInterval, places: int) -> str:
+def spell_interval(found: UseInterval, places: int) -> str:
+    """Returns an interval, or one number where both ends are shown alike."""
     low, high = (number(round(value, places)) for value in (found.low, found.high))
     return low if low == high else f"{low}..{high}"
 

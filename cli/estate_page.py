@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from importlib import resources
 
-from cli.assessment import Assessment, join_unknown, summarize_bill, write_machines, write_rows
+from cli.assessment import Assessment, join_unknown, note_unpriced, summarize_bill, write_machines, write_rows
 from cli.estate_backtest import (
     attainment_text,
     share_text,
@@ -20,7 +20,7 @@ from cli.estate_backtest import (
 from cli.estate_certified import L2_ASSUMPTIONS, summarize_campaigns, summarize_plan, write_campaigns, write_certified
 from cli.estate_loads import write_loads
 from cli.estate_pictures import SavedPart, draw_backtest, draw_levels
-from cli.estate_savings import ASSUMPTIONS, share_of, summarize_limits, summarize_savings, write_savings
+from cli.estate_savings import ASSUMPTIONS, note_base, share_of, summarize_limits, summarize_savings, write_savings
 from cli.estate_sharing import (
     L1_ASSUMPTIONS,
     L1_BASIS,
@@ -140,30 +140,33 @@ def _overview(found: Assessment) -> Iterator[HtmlText]:
     """Gives the figures that matter most, and the bill as a bar."""
     bill, savings = found.bill, found.savings
     month = f"an hour; {money(bill.nano_per_hour * HOURS_A_MONTH)} a month of {HOURS_A_MONTH} hours"
+    month = ", ".join(filter(None, (month, note_unpriced(bill))))
+    base = f"{note_base(bill).strip()}: ".removeprefix(": ")
     tiles = [_tile("paid", "Paid now", f"{money(bill.nano_per_hour)} {bill.currency}", month)]
     parts = []
     if savings:
         nano = savings.nano_per_hour
         text = f"{money(nano)} an hour, {money(nano * HOURS_A_MONTH)} a month: {count_of(len(savings.nodes), 'node')}"
-        tiles.append(_tile("shown", "Can be saved, shown by your own data (L0)", share_of(nano, bill), text))
+        name = "Can be saved, shown by your own data (L0)"
+        tiles.append(_tile("shown", name, share_of(nano, bill), f"{base}{text}"))
         label = f"L0, shown by your own data: {share_of(nano, bill)}"
         parts.append(SavedPart("shown", label, nano, limit_nano=savings.limit_nano_per_hour))
     if found.sharing:
         low, high = found.sharing.low_nano_per_hour, found.sharing.high_nano_per_hour
         text = f"{money(low)} to {money(high)} an hour; an interval, not certified, from what is paid now"
         span = spell_range(low, high, bill).removeprefix("from ")
-        tiles.append(_tile("honest", "Sharing GPUs could save, too (L1)", span, text))
+        tiles.append(_tile("honest", "Sharing GPUs could save, too (L1)", span, f"{base}{text}"))
         parts.append(SavedPart("honest", f"L1, by sharing GPUs: {span}", high, low))
     if found.certified and found.certified.workloads:
         nano = found.certified.nano_per_hour
         text = f"{money(nano)} an hour, {money(nano * HOURS_A_MONTH)} a month, from what is paid now"
-        tiles.append(_tile("certified", "Certified with profiles (L2)", share_of(nano, bill), text))
+        tiles.append(_tile("certified", "Certified with profiles (L2)", share_of(nano, bill), f"{base}{text}"))
         label = f"L2, certified with profiles: {share_of(nano, bill)}"
         parts.append(SavedPart("certified", label, nano, limit_nano=found.certified.limit_nano_per_hour))
     if savings:
         tiles.append(
             _tile("limit", "No plan of L0 saves more than", share_of(savings.limit_nano_per_hour, bill),
-                  f"{money(savings.limit_nano_per_hour)} an hour, under the assumptions below")
+                  f"{base}{money(savings.limit_nano_per_hour)} an hour, under the assumptions below")
         )  # fmt: skip
     elif not found.sharing:
         tiles.append(_tile("shown", "Can be saved", "not known", "no load was measured: give --prometheus"))
@@ -171,8 +174,10 @@ def _overview(found: Assessment) -> Iterator[HtmlText]:
         whole = sum_up("all", found.backtest.hours)
         saved = share_text(whole.paid_nano - whole.planned_nano, whole.paid_nano)
         text = f"saved by replicas that follow the load, in {count_of(len(found.backtest.hours), 'hour')} of the past; "
-        text += f"enough replicas for {attainment_text(whole.judged)} of requests, instead of "
-        tiles.append(_tile("planned", "Backtest", saved, f"{text}{attainment_text(whole.judged_then)}"))
+        before, after = attainment_text(whole.judged_then), attainment_text(whole.judged)
+        known = f"enough replicas for {after} of requests, instead of {before}"
+        text += known if before and after else "no request is known to have come"
+        tiles.append(_tile("planned", "Backtest", saved, f"{base}{text}"))
     yield element("div", *tiles, class_=f"tiles of-{len(tiles)}")
     if parts and bill.nano_per_hour:
         yield draw_levels(parts, bill)
@@ -207,6 +212,7 @@ def _table(table: TableText, name: str, *, is_summed: bool = False) -> HtmlText:
     looks = [
         "n" if numbers else "words" if words else None for numbers, words in zip(are_numbers, are_words, strict=True)
     ]
+    looks[0] = None  # names of rows stay on the left, numbers too
     headings = zip(table.headings, looks, strict=True)
     head = element("tr", *(element("th", word, scope="col", class_=look) for word, look in headings))
     rows = []

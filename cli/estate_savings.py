@@ -40,7 +40,7 @@ def summarize_savings(bill: Bill, savings: Savings) -> Iterator[str]:
     nano, nodes = savings.nano_per_hour, len(savings.nodes)
     yield (
         f"L0, shown by your own data of {_span(savings.hours)}: {money(nano)} {bill.currency} an hour can be saved,"
-        f" {share_of(nano, bill)},"
+        f" {share_of(nano, bill)}{note_base(bill)},"
         f" {money(nano * HOURS_A_MONTH)} a month: {count_of(nodes, 'node')}"
         + (f", after {count_of(savings.moves, 'move')} of pods." if nodes else ".")
     )
@@ -61,7 +61,7 @@ def summarize_savings(bill: Bill, savings: Savings) -> Iterator[str]:
 
 def summarize_limits(bill: Bill, savings: Savings) -> tuple[str, str]:
     """Returns what no plan exceeds under the assumptions, and what none exceeds on the cheapest GPUs."""
-    of_what = " of what priced nodes cost" if any(row.unpriced_gpus for row in bill.rows) else ""
+    of_what = note_base(bill)
     return (
         f"No plan saves more than {share_of(savings.limit_nano_per_hour, bill)}{of_what} under these assumptions:",
         "If the cheapest GPUs of this cluster served as much as those of each replica, it is not more than"
@@ -95,6 +95,11 @@ def share_of(nano: int, bill: Bill) -> str:
     return f"{100 * nano / bill.nano_per_hour:.1f} %" if bill.nano_per_hour else "0 %"
 
 
+def note_base(bill: Bill) -> str:
+    """Returns what a share is of, where that is not everything."""
+    return " of what priced nodes cost" if any(row.unpriced_gpus for row in bill.rows) else ""
+
+
 def _load_cells(need: LoadNeed | str) -> tuple[str, str, str]:
     if isinstance(need, str):
         return "", "", ""
@@ -118,7 +123,7 @@ def _rate(value: float) -> str:
 def savings_data(savings: Savings) -> dict[str, Any]:
     """Returns the savings as JSON's types; money is in billionths an hour."""
     return {
-        "level": "L0", "nanoPerHour": savings.nano_per_hour,
+        "level": "L0", "hours": savings.hours, "nanoPerHour": savings.nano_per_hour,
         "nodes": [{"name": each.node, "nanoPerHour": each.nano_per_hour} for each in savings.nodes],
         "moreNodesAtMost": savings.more_nodes, "moves": savings.moves, "gpusFreed": float(savings.gpus_freed),
         "idleGpus": float(savings.idle_gpus), "limitNanoPerHour": savings.limit_nano_per_hour,

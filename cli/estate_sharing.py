@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from cli.estate_loads import spell_interval
 from cli.money import money
 from cli.output import TableText, gib, number, plain
 from clusters.bill import HOURS_A_MONTH, Bill
@@ -54,8 +55,8 @@ def write_sharing(found: SharingEstimate) -> TableText:
     headings = ("WORKLOAD", "GPUS NOW", "SHARED, AT ITS PEAK", "MEMORY OF A REPLICA", "WIDE, BECAUSE")
     return TableText(headings, [
         (
-            str(demand.workload), number(round(sharer.gpus_per_replica * sharer.replicas, 2)), _gpus_cell(demand.gpus),
-            _memory_cell(demand.memory_gib), demand.missing,
+            str(demand.workload), number(round(sharer.gpus_per_replica * sharer.replicas, 2)),
+            spell_interval(demand.gpus, 2), _memory_cell(demand.memory_gib), demand.missing,
         )
         for each in found.kinds
         for sharer, demand in zip(each.kind.sharers, each.demands, strict=True)
@@ -80,10 +81,6 @@ def stay_sentences(staying: Mapping[WorkloadName, str]) -> Iterator[str]:
 
 def _between(low: int, high: int) -> str:
     return money(low) if money(low) == money(high) else f"{money(low)} to {money(high)}"
-
-
-def _gpus_cell(gpus: UseInterval) -> str:
-    return f"{number(round(gpus.low, 2))}..{number(round(gpus.high, 2))}"
 
 
 def _memory_cell(memory: UseInterval) -> str:

@@ -65,7 +65,7 @@ def know_load(series: WorkloadSeries, promise: LatencyPromise | None, step_secon
     steps = len(series.rates_per_second)
     hours = steps * step_seconds / 3600
     if hours < LEAST_HOURS:
-        return f"its load was measured for {hours:.0f} hours, and a day is needed"
+        return f"its load was measured for {hours:g} hours, and a day is needed"
     promise = promise or find_promise(series)
     if promise is None:
         return "its latency was not measured, or is above all buckets"

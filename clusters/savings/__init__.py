@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import zip_longest
 
 from clusters.bill import Bill
 from clusters.estate import NOTHING, Estate, UnknownFigure, WorkloadName
@@ -21,7 +22,10 @@ from clusters.savings.limit import bound_nano_per_hour
 from clusters.savings.needs import LoadNeed, find_need
 from clusters.savings.packing import bound_freed_nodes, free_nodes
 
-MEASURE = "give --prometheus, which has its requests, latency and ready replicas"
+MEASURE = (
+    "give --prometheus that has its requests, latency and ready replicas for a day or more, and a --from of no longer"
+    " than it has them"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,7 @@ class FreedNode:
 class Savings:
     """What level L0 saves: nodes, in money, and GPUs of replicas that go; beside that what no plan can exceed."""
 
-    hours: float  # for which loads were measured
+    hours: float  # in which a load, or what jobs and people held, was measured
     nodes: tuple[FreedNode, ...]
     more_nodes: int  # that another packing might free, at most
     workloads: tuple[ReplicaSaving, ...]  # those that are scaled
@@ -136,7 +140,7 @@ def find_savings(
         for is_type_kept in (True, False)
     ]  # fmt: skip
     return Savings(
-        hours=measured.steps * measured.step_seconds / 3600,
+        hours=_count_known(measured) * measured.step_seconds / 3600,
         nodes=tuple(packed.nodes),
         more_nodes=packed.more_nodes,
         workloads=workloads,
@@ -193,6 +197,12 @@ def _saving(
     return ReplicaSaving(rules.name, rules.now, needed, survivors, size * max(0, rules.now - needed), reasons, need)
 
 
+def _count_known(measured: MeasuredLoads) -> int:
+    """Returns the steps of which anything is known: a source may be younger than the time that it was asked for."""
+    series = [*(each.rates_per_second for each in measured.workloads.values()), *measured.passing_gpus.values()]
+    return sum(any(value is not None for value in step) for step in zip_longest(*series))
+
+
 def _unknown(workloads: tuple[ReplicaSaving, ...]) -> list[UnknownFigure]:
     return [
         UnknownFigure(f"workload {each.workload}", f"{each.need}, so all its replicas stay", MEASURE)
@@ -209,7 +219,7 @@ def _unknown_rules(estate: Estate) -> list[UnknownFigure]:
 
 def _unknown_nodes(estate: Estate, measured: MeasuredLoads) -> list[UnknownFigure]:
     reason = "whether jobs or people use it at other times was not measured, so it stays where it is empty"
-    remedy = "give --prometheus, which has what pods asked for"
+    remedy = "give --prometheus that has what pods asked for, from kube-state-metrics, all the time of --from"
     figures = [
         UnknownFigure(f"node {node.name}", reason, remedy)
         for node in estate.nodes

@@ -37,7 +37,7 @@ def find_need(series: WorkloadSeries, promise: LatencyPromise | None, step_secon
     ]
     hours = len(steps) * step_seconds / 3600
     if hours < LEAST_HOURS:
-        return f"{hours:.0f} hours were measured, and a day is needed"
+        return f"{hours:g} hours were measured, and a day is needed"
     if len(known) < KNOWN_SHARE * len(steps):
         return f"only {100 * len(known) / len(steps):.0f} % of the time was measured"
     promise = promise or find_promise(series)

@@ -123,7 +123,7 @@ def test_bounds_are_read_from_the_estate() -> None:
 def test_a_series_is_known_once_it_has_a_day_and_only_by_what_it_showed_until_then() -> None:
     day = even(10.0, 4, few={40: 1})
     promise = LatencyPromise(100.0, "test")
-    assert know_load(cut(day, 95), promise, STEP) == "its load was measured for 24 hours, and a day is needed"
+    assert know_load(cut(day, 95), promise, STEP) == "its load was measured for 23.75 hours, and a day is needed"
     known = know_load(day, promise, STEP)
     assert isinstance(known, KnownLoad)
     assert [(shown.replicas, shown.rate_per_second) for shown in known.shown] == [(1, 10.0)]

@@ -138,11 +138,13 @@ def test_what_is_unknown_is_said_once_for_all_nodes_alike(tmp_path: Path, capsys
     file.write_text(json.dumps([*nodes, *deployment("shop", "ranker", pod_spec("r:1", 1), ["n1"])]))
     code, out, _ = called(["-f", str(file)], capsys)
     assert code == 0
-    assert "for 40 GPUs on 5 nodes, without the price of 40 of them." in out
+    assert "for 40 GPUs on 5 nodes, without the price of 40 GPUs." in out
     assert (
         "- node n0, node n1, node n2 and 2 more: no price is known of own in us-east-1, on demand; give one in" in out
     )
-    assert [line.split()[-2] for line in out.splitlines() if line.startswith("shop/")] == ["unknown"]
+    assert [line.split()[-2:] for line in out.splitlines() if line.startswith("shop/")] == [["unknown", "-"]]
+    _, out, _ = called(["-f", str(file), "-o", "json"], capsys)
+    assert json.loads(out)["unpricedGpus"] == 40
 
 
 def test_a_cluster_without_gpus_is_said_to_have_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -103,9 +103,20 @@ def test_what_was_not_measured_is_said_on_the_page(tmp_path: Path) -> None:
     file.write_text(json.dumps([node("n1", 8, "NVIDIA-L4", "own")]))
     shown = written(["-f", str(file)], tmp_path)
     assert "no load was measured: give --prometheus" in shown.text
-    assert "without the price of 8 of them" in shown.text
+    assert "without the price of 8 GPUs" in shown.text
     file.write_text("[]")
     assert "No node of this cluster shows GPUs." in written(["-f", str(file)], tmp_path).text
+
+
+def test_tiles_say_what_they_leave_out(tmp_path: Path) -> None:
+    prices = tmp_path / "prices.yaml"
+    prices.write_text("currency: EUR\nprices:\n- {instanceType: p4d.24xlarge, perHour: 20}\n")
+    shown = written(["--demo", "--prices", str(prices), "--backtest", "7d"], tmp_path)
+    tiles = shown.text.partition("The bill, and what each level saves of it")[0]
+    assert "29,200.00 a month of 730 hours, without the price of 44 GPUs" in tiles
+    assert tiles.count("of what priced nodes cost: ") == 4
+    [first] = [attributes for tag, attributes in shown.found if tag == "th" and attributes.get("scope") == "col"][:1]
+    assert "class" not in first
 
 
 def test_a_page_that_cannot_be_written_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

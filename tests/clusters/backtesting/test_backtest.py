@@ -221,6 +221,13 @@ def test_groups_of_several_pods_come_and_go_as_one_the_last_first() -> None:
     assert hourly(found) == [45.0, *[40.0] * 11]  # two groups of two nodes: one serves, whichever node is lost
 
 
+def test_hours_without_a_known_request_say_so() -> None:
+    young = WorkloadSeries((None,) * 180 + (5.0,) * 12, (None,) * 180 + (2.0,) * 12, (None,) * 180 + (50.0,) * 12)
+    found = backtest([*nodes(3, 2), *served("a", ["n0", "n1"])], {"a": young}, HOURLY)
+    assert found.hours
+    assert "No request is known to have come; 0 changes an hour" in list(summarize_backtest(found, "USD"))[1]
+
+
 def test_what_is_not_decided_says_why() -> None:
     items = [*nodes(3, 2), *served("a", ["n0", "n1"])]
     found = backtest(items, {"a": WorkloadSeries((5.0,) * 20, (2.0,) * 20, (50.0,) * 20)}, HOURLY)

@@ -63,7 +63,7 @@ def test_bounds_and_budgets_stay(rule: list[Any], needed: int, reason: str) -> N
     [
         (even(10.0, 4), "no 15 minutes show that fewer serve its peak"),
         (even(10.0, 4, latency=None), "no 15 minutes show that fewer serve its peak"),
-        (day([10.0] * 95, [4] * 95, [50.0] * 95), "24 hours were measured, and a day is needed"),
+        (day([10.0] * 95, [4] * 95, [50.0] * 95), "23.75 hours were measured, and a day is needed"),
         (day([None] * 20 + [10.0] * 76, [1] * STEPS, [50.0] * STEPS), "only 79 % of the time was measured"),
         # by one replica the promise is kept in one quarter of an hour and missed in the next
         (
@@ -241,6 +241,15 @@ def test_all_stays_where_a_list_that_may_keep_it_was_not_read(kind: str) -> None
     savings = find_savings(estate, bill, measured, {})
     assert (savings.nano_per_hour, float(savings.gpus_freed)) == (0, 0.0)
     assert f"they may keep replicas: {kind}; so all replicas and nodes stay" in str(savings.unknown[0])
+
+
+def test_hours_are_those_of_which_something_is_known() -> None:
+    estate, bill = assessed([*nodes(4, 1), *served("search", SPREAD)])
+    young = day([None] * 88 + [10.0] * 8, [None] * 88 + [4] * 8, [None] * 88 + [50.0] * 8)
+    savings = find_savings(estate, bill, MeasuredLoads(0.0, 900, STEPS, "test", {named("search"): young}, {}), {})
+    assert savings.hours == 2.0
+    assert "only 8 % of the time was measured" in str(savings.unknown)
+    assert "a --from of no longer than it has them" in str(savings.unknown)
 
 
 @pytest.mark.parametrize(("gaps", "freed", "sentence"), [(2, 2, "is not known for 0.5 hours"), (20, 1, "not measured")])
