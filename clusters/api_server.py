@@ -75,7 +75,7 @@ def read_cluster(config: SingleConfig, pause: Pause, progress: Progress) -> Clus
                     lists[resource.kind] = ()
                     continue
                 last = failed if failed.is_last else None
-                reason = f"{failed.reason}, so it is unknown {resource.needed_for}"
+                reason = f"{failed.reason}, so this is unknown: {resource.needed_for}"
                 unread.append(UnknownFigure(f"list of {resource.display_name}", reason, failed.remedy))
     if not any(lists.values()):
         reasons = unread[0] if unread else "it has neither nodes nor pods"

@@ -88,7 +88,7 @@ def test_a_busy_server_is_given_the_time_that_it_asks_for(server: ListServer, tm
 def test_a_server_that_stays_busy_leaves_one_list_out(server: ListServer, tmp_path: Path) -> None:
     server.answers[PODS] = [(429, {}, "too many requests")] * 6
     (line,) = Reading(server, tmp_path).unread
-    assert line.startswith("list of pods: the server did not answer: 429 too many requests, so it is unknown who")
+    assert line.startswith("list of pods: the server did not answer: 429 too many requests, so this is unknown: who")
 
 
 def test_each_forbidden_list_is_a_sentence_and_the_rest_is_read(server: ListServer, tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_an_expired_token_in_the_middle_leaves_what_was_read(server: ListServer,
     path = "/apis/policy/v1/poddisruptionbudgets"
     server.answers[path] = [(401, {}, "Unauthorized")]
     (line,) = Reading(server, tmp_path).unread
-    assert "the token is expired or unknown (401 Unauthorized), so it is unknown how many pods must stay" in line
+    assert "the token is expired or unknown (401 Unauthorized), so this is unknown: how many pods must stay" in line
 
 
 def test_an_expired_token_is_said_once_with_what_to_do(

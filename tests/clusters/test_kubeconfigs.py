@@ -70,7 +70,7 @@ def test_a_plugin_that_gives_no_token_is_asked_once_and_what_it_prints_is_not_re
     assert main(["assess", "--kubeconfig", str(plugged(tmp_path, server, body, version))]) == 4
     said = capsys.readouterr().err
     first, _, remedy = message.partition("; ")
-    assert f"no token: {first}, so it is unknown" in said
+    assert f"no token: {first}, so this is unknown: " in said
     assert remedy in said
     assert "SECRET" not in said
     assert server.requests == []
