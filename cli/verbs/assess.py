@@ -117,14 +117,14 @@ def run(args: argparse.Namespace) -> int:
         certified = certify(known, estate, bill, loads, savings.needs, promises) if known else None
         campaigns = weigh_campaigns(estate, sharing, promises, certified)
     found = Assessment(estate, bill, reading, savings, backtest, sharing, certified, campaigns or ())
+    if args.html is not None:  # first: whoever reads the text may stop early, as `head` does
+        _write_page(args, found)
     if args.output == "text":
         show(found)
     elif args.output == "json":
         print(as_json(as_data(found)))
     else:
         print(as_manifests(found, promises), end="")
-    if args.html is not None:
-        _write_page(args, found)
     return exits.OK
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -16,6 +19,7 @@ from tests.app.console.conftest import browser  # noqa: F401
 from tests.cli.verbs.test_assess_levels import PROFILE
 from tests.clusters.made_up import deployment, node, pod_spec
 from tests.support.axe import violations_in_either_light
+from tests.support.forked import ROOT
 
 pytestmark = pytest.mark.slow
 
@@ -148,3 +152,15 @@ def test_everybody_can_read_it_in_either_light_on_a_phone_and_on_paper(opened: A
     opened.set_viewport_size({"width": 704, "height": 900})
     cut = "[...document.querySelectorAll('.scroll')].filter((each) => each.scrollWidth > each.clientWidth + 1).length"
     assert opened.evaluate(cut) == 0
+
+
+def test_a_reader_of_only_the_beginning_of_the_text_gets_the_page(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    command = [sys.executable, "-u", "-m", "cli.main", "assess", "--demo", "--html", str(page)]
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        subprocess.run(command, cwd=ROOT, stdout=writing, stderr=subprocess.PIPE, check=False)
+    finally:
+        os.close(writing)
+    assert page.read_text().rstrip().endswith("</html>")
