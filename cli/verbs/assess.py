@@ -103,8 +103,6 @@ def run(args: argparse.Namespace) -> int:
     loads, gpus = (reading.loads, reading.gpus) if reading else read_demo_loads() if args.demo else (None, ())
     kept = {name: promise.latency for name, promise in promises.items() if promise.latency}
     savings = find_savings(estate, bill, loads, kept) if loads else None
-    if args.backtest and args.backtest < 3600:
-        raise Failed("--backtest is shorter than an hour, of which it has a row")
     if args.backtest and not loads:
         raise Failed("--backtest is of loads that were measured: give --prometheus, or --demo")
     adopted = find_known_bounds(objects, estate) if args.backtest else {}
@@ -132,6 +130,8 @@ def _check_words(args: argparse.Namespace) -> None:
     """Refuses what would be left out without a word, and a page that cannot be written, before anything is read."""
     if args.seconds and not args.prometheus:
         raise Failed("--from is for --prometheus, which is missing")
+    if args.backtest and args.backtest < 3600:
+        raise Failed("--backtest is shorter than an hour, of which it has a row")
     if args.backtest and args.output == "yaml":
         raise Failed("a backtest is not in -o yaml: leave --backtest out, or give -o text or json")
     if 0 < args.seconds < args.backtest:

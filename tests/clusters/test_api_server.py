@@ -67,6 +67,7 @@ def test_lists_come_in_pages_and_say_how_far_they_are(tmp_path: Path) -> None:
     assert [seen for seen in found.progress if seen[0] == "pods"] == [("pods", 500, 7), ("pods", 507, None)]
 
 
+@pytest.mark.slow
 def test_a_continuation_that_expires_is_read_from_its_beginning(tmp_path: Path) -> None:
     pods = deployment("shop", "ranker", pod_spec("r:1", 1), ["n1"] * (PAGE_OBJECTS + 7))
     with serving([node("n1", 8, "NVIDIA-L4", "own"), *pods]) as server:

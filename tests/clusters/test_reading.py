@@ -289,6 +289,7 @@ def test_an_object_that_is_given_twice_counts_once() -> None:
     assert (len(estate.nodes), the_workload(estate).gpus) == (1, Fraction(1))
 
 
+@pytest.mark.slow
 def test_objects_of_a_wrong_shape_are_read_as_far_as_they_go() -> None:
     for seed in range(scaled(3000, 60, 10)):
         random = Random(seed)

@@ -79,6 +79,7 @@ def running(seed: int) -> Problem:
     return replace(problem, state=RunningState(None, before.instances, before.jobs))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("planner", ["joint", *sorted(DRAFTERS)])
 def test_what_runs_over_a_cap_that_was_lowered_does_not_stay_as_it_is(planner: str) -> None:
     for seed in range(scaled(60, 6)):
