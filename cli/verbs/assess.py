@@ -115,7 +115,7 @@ def run(args: argparse.Namespace) -> int:
         certified = certify(known, estate, bill, loads, savings.needs, promises) if known else None
         campaigns = weigh_campaigns(estate, sharing, promises, certified)
     found = Assessment(estate, bill, reading, savings, backtest, sharing, certified, campaigns or ())
-    if args.html is not None:  # first: whoever reads the text may stop early, as `head` does
+    if args.html is not None:  # first: a reader of the text may stop early, as `head` does
         _write_page(args, found)
     if args.output == "text":
         show(found)
