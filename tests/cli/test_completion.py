@@ -64,6 +64,7 @@ def test_verbs_flags_choices_and_kinds_are_offered(folder: Path) -> None:
     assert offered(folder, "gpuwright get -o wide -A serv") == ["service", "services"]
 
 
+@pytest.mark.slow
 def test_actions_of_a_verb_and_their_flags_are_offered(folder: Path) -> None:
     assert offered(folder, "gpuwright token ") == ["create", "join", "list", "revoke"]
     assert offered(folder, "gpuwright token create --scope a") == ["admin"]
@@ -97,6 +98,7 @@ def test_a_server_that_is_away_offers_nothing_and_says_nothing(folder: Path) -> 
     assert offered(folder, "gpuwright get svc sh", GPUWRIGHT_SERVER="http://127.0.0.1:1") == []
 
 
+@pytest.mark.slow
 def test_every_verb_and_every_flag_that_its_help_shows_is_offered() -> None:
     assert [word for word, _ in find_offers([""])] == [verb.name for verb in VERBS]
     for verb in VERBS:
@@ -116,6 +118,7 @@ def test_flags_before_the_verb_and_values_that_are_missing_are_known() -> None:
         find_offers(["nonsense", ""])
 
 
+@pytest.mark.slow
 @pytest.mark.needs("zsh", "zsh")
 def test_zsh_offers_the_same(folder: Path) -> None:
     program = (

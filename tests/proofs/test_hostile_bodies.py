@@ -106,6 +106,7 @@ def server(postgres: DatabaseServer) -> Iterator[RunningServer]:
     postgres.drop(url)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BODIES)
 def test_case_21_a_hostile_body_is_refused_by_apply_and_by_put(server: RunningServer, name: str) -> None:
     media, made, allowed = BODIES[name]

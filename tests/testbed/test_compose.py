@@ -189,6 +189,7 @@ def test_haproxy_has_what_the_sidecar_needs_of_every_frontend() -> None:
     assert needed and all(line.strip() in written for line in needed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("files", [[FILE], [FILE, OVERRIDE]], ids=["registry", "debian"])
 def test_compose_reads_the_file(files: list[Path]) -> None:
     words = next((w for w in (["docker", "compose"], ["docker-compose"]) if _is_compose(w)), None)

@@ -77,6 +77,7 @@ def test_a_load_that_grows_tenfold_in_twelve_seconds_is_no_burst() -> None:
     assert measured(growing[~np.isnan(growing)])[4] == pytest.approx(1.0, abs=0.25)
 
 
+@pytest.mark.slow
 def test_long_silence_is_no_burst() -> None:
     arrivals = gamma_gaps(1.0, 200_000, 1000.0, seed=6)
     arrivals[100_000:] += 3600.0

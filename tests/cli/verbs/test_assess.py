@@ -24,12 +24,14 @@ def called(words: Sequence[str], capsys: pytest.CaptureFixture[str]) -> tuple[in
     return code, captured.out, captured.err
 
 
+@pytest.mark.slow
 def test_the_page_shows_what_the_demo_prints(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = called(["--demo"], capsys)
     assert (code, err) == (0, "")
     assert f"$ gpuwright assess --demo\n{out}```" in PAGE.read_text()
 
 
+@pytest.mark.slow
 def test_a_machine_reads_the_same_sums(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = called(["--demo", "-o", "json"], capsys)
     found = json.loads(out)
@@ -110,6 +112,7 @@ def test_a_page_is_not_written_over_what_is_read(
     assert read.read_text() == "[]"
 
 
+@pytest.mark.slow
 def test_objects_as_kubectl_writes_them_are_assessed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file, prices = tmp_path / "objects.json", tmp_path / "prices.yaml"
     file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(demo.items())}))
@@ -176,6 +179,7 @@ def test_prices_with_faults_are_refused_with_all_of_them(tmp_path: Path, capsys:
     assert "prices[1] names no nodes" in err
 
 
+@pytest.mark.slow
 def test_a_price_in_a_file_comes_before_the_demos(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     prices = tmp_path / "prices.yaml"
     prices.write_text("currency: EUR\nprices: [{region: us-east-1, perGpuHour: 2}, {purchase: spot, perHour: 1}]")
@@ -189,6 +193,7 @@ def test_two_clusters_at_once_are_refused(capsys: pytest.CaptureFixture[str]) ->
     assert "give one of --demo, -f" in err
 
 
+@pytest.mark.slow
 def test_the_estate_as_manifests_is_valid_and_costs_what_the_bill_says(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -250,6 +255,7 @@ def test_a_promise_is_read_from_annotations(annotations: dict[str, str], slo: di
     assert read_annotated({f"gpuwright.io/{key}": value for key, value in annotations.items()}) == slo
 
 
+@pytest.mark.slow
 def test_a_file_of_slos_makes_services_of_workloads_without_annotations(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

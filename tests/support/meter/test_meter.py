@@ -27,6 +27,20 @@ def burn(seconds):
 LOOP = BURN + "def test_is_quick(): pass\ndef test_loops(): burn(1.0)\n"
 MARKED = BURN + "@pytest.mark.slow\ndef test_takes_long(): burn(1.0)\n"
 AT_FIRST = BURN + "def test_is_late_once():\n    if not os.path.exists('ran'): open('ran', 'w'); burn(1.0)\n"
+AT_FIRST_IN_A_PROCESS = (
+    BURN
+    + """
+from functools import cache
+
+@cache
+def load(): burn(1.0)
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_loads(n): load()
+@pytest.mark.parametrize("n", [1, 2])
+def test_loops(n): burn(1.0 if n == 2 else 0.0)
+"""
+)
 NEEDLESS = "import pytest\n@pytest.mark.slow\n@pytest.mark.parametrize('n', [1, 2])\ndef test_is_cheap(n): pass\n"
 CHILDREN = (
     BURN
@@ -58,6 +72,12 @@ def test_what_one_run_of_three_exceeds_is_noise(tmp_path: Path) -> None:
     status, printed = finish_run(tmp_path, {"test_a.py": AT_FIRST}, METER, AMPLE)
     assert (status, (tmp_path / "ran").exists()) == (0, True), printed
     assert read_costs(tmp_path)["test_a.py::test_is_late_once"]["seconds"] > 0.9
+
+
+def test_what_a_process_loads_once_is_no_tests_cost(tmp_path: Path) -> None:
+    status, printed = finish_run(tmp_path, {"test_a.py": AT_FIRST_IN_A_PROCESS}, METER, AMPLE)
+    failed = [line.partition(" - ")[0] for line in printed.splitlines() if line.startswith("FAILED")]
+    assert (status, failed) == (1, ["FAILED test_a.py::test_loops[2]"]), printed
 
 
 def test_a_slow_test_that_needs_no_mark_is_reported_and_one_that_needs_it_is_not(tmp_path: Path) -> None:

@@ -152,6 +152,7 @@ def test_a_gpu_whose_mps_daemon_does_not_start_stays_fenced_and_is_logged_once(
     assert node.ready() == ["resnet"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("what", "message"),
     [("its MPS", "this agent did not start"), ("a process", "process 77 has it to itself, outside MPS")],

@@ -64,6 +64,7 @@ def stepped(base: StepBase, r: Random) -> StepBase | None:
     return base.after(quick, replace(decision, base=base.snapshot.target), base.snapshot.target + 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_a_quick_step_is_judged_as_if_from_the_beginning(seed: int) -> None:
     r = Random(seed)

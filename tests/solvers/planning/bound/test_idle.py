@@ -70,6 +70,7 @@ def bound_of(asked: Problem) -> float:
     return list(bound.rounds(tables(asked), 200_000))[-1].bound
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sensitivity", [0.3, 1.0, 2.5])
 @pytest.mark.parametrize("share_pressure", [0.2, 0.5, 1.0])
 @pytest.mark.parametrize("own", [0.0, 0.4])

@@ -30,6 +30,7 @@ def planned(seed: int) -> tuple[Problem, Plan]:
     return problem, solve(problem, QUICK)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_plan_with_an_alternative_in_place_costs_what_the_explanation_states(seed: int) -> None:
     problem, plan = planned(seed)
