@@ -177,6 +177,7 @@ tests:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.needs("promtool", "prometheus")
 def test_alerts_fire_when_they_should_and_not_before(tmp_path: Path) -> None:
     bare = yaml.safe_load(monitoring.rules())

@@ -40,6 +40,7 @@ def test_a_copy_that_mps_does_not_terminate_is_killed_and_its_neighbour_stays(ma
     assert made.ready == ["search"]
 
 
+@pytest.mark.slow
 def test_a_gpu_that_a_killed_copy_does_not_leave_is_emptied_until_it_has_left(made: VirtualNode) -> None:
     begin(made, Behaviour(ignores_term=True, ignores_drain=True, ignores_kill=True))
     neighbour, deaf = made.process("search"), made.process("deaf")

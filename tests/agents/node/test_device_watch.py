@@ -138,6 +138,7 @@ def test_a_job_that_may_not_be_stopped_stays_and_the_missing_room_is_named(made:
     assert held.needs_memory_gib == pytest.approx(3, abs=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(scaled(200, 20)))
 def test_no_service_ever_fails_for_memory(tmp_path: Path, seed: int) -> None:
     lot = random.Random(seed)

@@ -59,6 +59,7 @@ def test_what_is_too_much_is_refused_before_it_is_built(made: Made, media: Any) 
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kib < 100_000
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("made", "media"), SLOW_TO_READ.values(), ids=SLOW_TO_READ)
 def test_no_text_takes_time_out_of_proportion(made: Made, media: Any) -> None:

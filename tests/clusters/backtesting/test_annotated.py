@@ -63,6 +63,7 @@ def test_an_autoscaler_that_is_paused_leaves_an_adopted_workload_to_decisions() 
     assert all(hour.paid_nano - hour.planned_nano <= hour.limit_nano for hour in found.hours)
 
 
+@pytest.mark.slow
 def test_the_verb_reads_the_annotations(
     measured: tuple[PrometheusReading, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

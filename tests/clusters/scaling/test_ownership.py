@@ -143,6 +143,7 @@ def test_another_generation_counts_from_when_it_is_seen() -> None:
     assert note_sightings(later, {uid: replace(first, generation=2)}) == {uid: Sighting(3, NOW + timedelta(minutes=8))}
 
 
+@pytest.mark.slow
 def test_of_thousands_of_faulty_workloads_that_claim_one_service_a_few_are_named() -> None:
     workloads = [
         {

@@ -51,6 +51,7 @@ def test_the_upper_quantile_covers_what_it_states(lead: int) -> None:
     assert max(covered) < 0.94
 
 
+@pytest.mark.slow
 def test_a_load_that_doubles_its_noise_is_covered_again() -> None:
     rates = np.concatenate([series(5, days=12, noise=0.03), series(6, days=12, noise=0.12)])
     _, upper = followed(rates, 1)

@@ -34,6 +34,7 @@ def test_jobs_that_must_stay_leave_every_planner_a_plan(planner: str, energy_pri
         assert judge(problem, plan).is_right
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("planner", sorted(DRAFTERS))
 def test_no_two_instances_have_one_name(planner: str) -> None:
     for seed in range(12):

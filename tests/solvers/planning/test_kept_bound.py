@@ -67,6 +67,7 @@ VOIDING: dict[str, tuple[Change, str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", VOIDING)
 def test_it_is_void_as_soon_as_anything_but_rates_differs(what: str) -> None:
     change, named = VOIDING[what]

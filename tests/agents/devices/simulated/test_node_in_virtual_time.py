@@ -126,6 +126,7 @@ def test_a_successor_that_does_not_warm_up_leaves_the_old_one_as_it_was(node: Vi
     assert before <= node.mps.clients(uuid)
 
 
+@pytest.mark.slow
 def test_a_gpu_whose_mps_daemon_does_not_start_stays_fenced_and_is_logged_once(
     node: VirtualNode, caplog: pytest.LogCaptureFixture
 ) -> None:

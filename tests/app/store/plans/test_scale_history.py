@@ -38,6 +38,7 @@ def test_old_plans_go_and_the_newest_and_a_write_in_doubt_stay(store: ScalerStor
     assert kept == made[-2:]
 
 
+@pytest.mark.slow
 def test_a_workload_that_changes_at_each_look_fills_no_table(store: ScalerStore) -> None:
     epoch = store.lead("a")
     first = store.record(epoch, draft(1), draft(5, name="calm")).generation

@@ -133,6 +133,7 @@ def test_where_accurate_variants_win_too_few_gpus_the_service_is_not_given_up() 
     assert sum(line.rate_per_second for line in plan.instances) > 160.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fields", [{"min_instances": 2}, {"availability": Availability(survive_nodes=1)}], ids=["two", "survives"]
 )

@@ -77,6 +77,7 @@ def factors(found: list[ProfileCorrection]) -> list[float]:
     return [factor for number, factor in enumerate(all_of_them) if number == 0 or factor != all_of_them[number - 1]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("truth", [0.75, 0.85, 0.92, 1.08, 1.15, 1.3, 1.45])
 def test_a_wrong_profile_is_corrected_one_way_in_few_steps_and_then_left_alone(truth: float) -> None:
     for seed in range(scaled(50, 5)):

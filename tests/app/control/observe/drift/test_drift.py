@@ -91,6 +91,7 @@ def test_a_truth_that_is_slower_is_learnt_and_kept() -> None:
     assert run(Drift(), 1.15, 90) == [1.0, 1.15]
 
 
+@pytest.mark.slow
 def test_a_profile_that_is_right_is_left_alone() -> None:
     assert run(Drift(), 1.01, 60) == [1.0]
 

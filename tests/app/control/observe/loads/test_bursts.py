@@ -39,6 +39,7 @@ def test_a_steady_load_is_never_believed_to_be_bursty(seed: int) -> None:
         assert belief.variation == 0.0
 
 
+@pytest.mark.slow
 def test_what_plans_exceed_a_load_by_anyway_is_no_burst() -> None:
     random, small, large = np.random.default_rng(5), BurstBelief(), BurstBelief()
     for second in range(2000):
