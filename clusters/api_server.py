@@ -80,7 +80,8 @@ def read_cluster(config: SingleConfig, pause: Pause, progress: Progress) -> Clus
     if not any(lists.values()):
         reasons = unread[0] if unread else "it has neither nodes nor pods"
         raise ClusterUnreachable(f"nothing could be read of {show_origin(config.cluster.server)}: {reasons}")
-    return ClusterObjects(lists, tuple(unread), min(dates, default=None), max(dates, default=None))
+    origin = config.context_name if config.fname else "this cluster"
+    return ClusterObjects(lists, tuple(unread), min(dates, default=None), max(dates, default=None), origin)
 
 
 def _read_list(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from importlib import resources
 
 from clusters.estate import WorkloadName
@@ -19,7 +20,7 @@ def read_demo() -> tuple[ClusterObjects, str]:
     """Returns the objects, and the text of the demo's file of prices."""
     packed = resources.files("clusters").joinpath("demo.json.gz").read_bytes()
     found = json.loads(gzip.decompress(packed))
-    return objects_of(found["items"]), found["prices"]
+    return replace(objects_of(found["items"]), origin="a recorded cluster"), found["prices"]
 
 
 def read_demo_loads() -> tuple[MeasuredLoads, tuple[MeasuredGpu, ...]]:

@@ -59,6 +59,7 @@ class ClusterObjects:
     unread: tuple[UnknownFigure, ...] = ()
     server_time: datetime | None = None  # by the API server's clock, when they began to be read
     read_until: datetime | None = None  # by the same clock
+    origin: str = "this cluster"  # as its people call it
 
     def of(self, kind: str) -> tuple[KubeObject, ...]:
         return self.lists.get(kind, ())

@@ -116,7 +116,7 @@ def run(args: argparse.Namespace) -> int:
         campaigns = weigh_campaigns(estate, sharing, promises, certified)
     found = Assessment(estate, bill, reading, savings, backtest, sharing, certified, campaigns or ())
     if args.html is not None:  # first: a reader of the text may stop early, as `head` does
-        _write_page(args, found)
+        _write_page(args.html, found, objects.origin)
     if args.output == "text":
         show(found)
     elif args.output == "json":
@@ -159,16 +159,15 @@ def _holds(read: Path, page: Path) -> bool:
     return page.exists() and read.exists() and page.samefile(read)
 
 
-def _write_page(args: argparse.Namespace, found: Assessment) -> None:
+def _write_page(file: str, found: Assessment, origin: str) -> None:
     from cli.estate_page import write_page
 
-    origin = "a recorded cluster" if args.demo else args.context or "this cluster"
     text = write_page(found, origin, datetime.now(UTC))
     try:
-        Path(args.html).write_text(text, encoding="utf-8")
+        Path(file).write_text(text, encoding="utf-8")
     except OSError as error:
-        raise Failed(f"{args.html} cannot be written: {error.strerror}") from None
-    say(f"written: {args.html}")
+        raise Failed(f"{file} cannot be written: {error.strerror}") from None
+    say(f"written: {file}")
 
 
 def _profiles(args: argparse.Namespace) -> KnownProfiles | None:

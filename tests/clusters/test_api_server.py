@@ -155,6 +155,12 @@ def test_a_cluster_is_assessed_by_its_context(
     assert captured.err == ""
 
 
+def test_a_page_calls_a_cluster_by_the_context_that_is_current(server: ListServer, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    assert main(["assess", "--kubeconfig", str(server.kubeconfig(tmp_path)), "--html", str(page)]) == 0
+    assert "<title>What the GPUs of production cost</title>" in page.read_text()
+
+
 def test_a_server_that_speaks_something_else_is_asked_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with serving([]) as server, socket.create_server(("127.0.0.1", 0)) as listener:
         file = server.kubeconfig(tmp_path, url=f"http://127.0.0.1:{listener.getsockname()[1]}")
