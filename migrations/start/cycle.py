@@ -62,6 +62,43 @@ UP = [
     """,
     "CREATE INDEX plan_state ON plan (state) WHERE state IN ('proposed', 'rolling', 'paused')",
     "CREATE INDEX plan_at ON plan (at)",
+    """
+    CREATE INDEX plan_in_force ON plan (generation)
+    WHERE state IN ('rolling', 'paused', 'done', 'stopped', 'aborted')
+    """,
+    "CREATE INDEX plan_proven ON plan (generation) WHERE rollout ? 'proven'",
+    # The plans that changed something of a tenant. A restore fills this table before `plan`, whose trigger then finds
+    # every row. No second index, on the generation alone: Postgres may then read the plans of other tenants to find
+    # the newest of one.
+    """
+    CREATE TABLE own_plan (
+        tenant text COLLATE "C" NOT NULL,
+        generation bigint NOT NULL,
+        PRIMARY KEY (tenant, generation)
+    )
+    """,
+    """
+    CREATE FUNCTION plan_is_listed() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+        IF TG_OP = 'DELETE' THEN
+            DELETE FROM own_plan WHERE generation = OLD.generation
+                AND tenant = ANY (SELECT split_part(name, '/', 1) FROM unnest(OLD.services) AS name);
+        ELSE
+            INSERT INTO own_plan SELECT DISTINCT split_part(name, '/', 1), NEW.generation
+            FROM unnest(NEW.services) AS name ON CONFLICT DO NOTHING;
+        END IF;
+        RETURN NULL;
+    END $$
+    """,
+    "CREATE TRIGGER plan_is_listed AFTER INSERT OR DELETE ON plan FOR EACH ROW EXECUTE FUNCTION plan_is_listed()",
+    # After a rollback the fleet waits for approval until a person resumes it; the row says since when.
+    """
+    CREATE TABLE approval_hold (
+        only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+        generation bigint NOT NULL,
+        since timestamptz NOT NULL
+    )
+    """,
     # Every cycle with its snapshot and outcome, even if it changed nothing.
     """
     CREATE TABLE cycle (
@@ -77,19 +114,8 @@ UP = [
     )
     """,
     "CREATE INDEX cycle_at ON cycle (at)",
-    """
-    CREATE TABLE cordon (
-        node text COLLATE "C" NOT NULL,
-        gpu smallint NOT NULL DEFAULT -1,
-        mode text NOT NULL CHECK (mode IN ('cordon', 'drain')),
-        deadline timestamptz,
-        asked_by text NOT NULL,
-        asked_at timestamptz NOT NULL DEFAULT now(),
-        message text NOT NULL DEFAULT '',
-        PRIMARY KEY (node, gpu)
-    )
-    """,
     # The requests of a service in a few seconds, from a rate, and latencies in the buckets of a report's histogram.
+    # `planned`, in requests too: the planned rate times the seconds, null where it is unknown.
     # Past hours become one row each.
     """
     CREATE TABLE service_load (
@@ -103,6 +129,11 @@ UP = [
         latency_counts bigint[] NOT NULL DEFAULT '{}',
         slow double precision NOT NULL DEFAULT 0,
         source text NOT NULL DEFAULT '',
+        tokens_in bigint NOT NULL DEFAULT 0,
+        tokens_out bigint NOT NULL DEFAULT 0,
+        paced bigint NOT NULL DEFAULT 0,
+        pace_late bigint NOT NULL DEFAULT 0,
+        planned double precision,
         PRIMARY KEY (tenant, service, at)
     )
     """,
@@ -117,11 +148,17 @@ UP = [
         answers double precision NOT NULL,
         errors double precision NOT NULL,
         slow double precision NOT NULL,
+        tokens_in double precision NOT NULL DEFAULT 0,
+        tokens_out double precision NOT NULL DEFAULT 0,
+        paced double precision NOT NULL DEFAULT 0,
+        pace_late double precision NOT NULL DEFAULT 0,
+        planned double precision,
         PRIMARY KEY (tenant, service, hour)
     )
     """,
     "CREATE INDEX service_load_hour_hour ON service_load_hour (hour)",
-    # A measured correction of a profile: its latency is multiplied by the factor, within bounds.
+    # A measured correction of a profile: factors for places of its latency curve, the highest of them, and one for what
+    # neighbours do.
     """
     CREATE TABLE correction (
         model text COLLATE "C" NOT NULL,
@@ -132,6 +169,8 @@ UP = [
         power_factor double precision NOT NULL DEFAULT 1,
         evidence jsonb NOT NULL DEFAULT '{}',
         at timestamptz NOT NULL,
+        latency jsonb NOT NULL DEFAULT '[]',
+        sensitivity_factor double precision NOT NULL DEFAULT 1,
         PRIMARY KEY (model, variant, gpu_type)
     )
     """,
@@ -168,6 +207,7 @@ UP = [
     )
     """,
     "CREATE INDEX event_subject ON event (kind, tenant, name, id)",
+    "CREATE INDEX event_tenant ON event (tenant, id)",
     "CREATE INDEX event_last_at ON event (last_at)",
     "CREATE INDEX event_fingerprint ON event (fingerprint, at)",
     "CREATE TABLE outlook (name text PRIMARY KEY, at timestamptz NOT NULL, body jsonb NOT NULL)",
@@ -182,7 +222,8 @@ UP = [
         body bytea NOT NULL
     ) WITH (fillfactor = 40)
     """,
-    # The share of a service's requests that gateways accept; without a row: all.
+    # The share of a service's requests that gateways accept; without a row: all. `in_time`: how many open requests the
+    # copy at a place, `node/gpu`, answers within the SLO; a place that is missing is unknown.
     """
     CREATE TABLE traffic_limit (
         tenant text COLLATE "C" NOT NULL,
@@ -190,6 +231,7 @@ UP = [
         queue_limit int NOT NULL DEFAULT 0 CHECK (queue_limit >= 0),
         shed_share double precision NOT NULL DEFAULT 0 CHECK (shed_share BETWEEN 0 AND 1),
         retry_after_seconds int NOT NULL DEFAULT 2 CHECK (retry_after_seconds BETWEEN 1 AND 3600),
+        in_time jsonb NOT NULL DEFAULT '{}',
         PRIMARY KEY (tenant, service)
     )
     """,
@@ -209,6 +251,6 @@ UP = [
 
 DOWN = [
     "DROP TABLE idle_node, outlook, traffic_limit, service_load, service_load_hour",
-    "DROP TABLE gateway_state, event, job_state, correction, cordon, cycle, plan, piece, lease",
-    "DROP FUNCTION advance_endpoint(), moment()",
+    "DROP TABLE gateway_state, event, job_state, correction, cycle, approval_hold, own_plan, plan, piece, lease",
+    "DROP FUNCTION plan_is_listed(), advance_endpoint(), moment()",
 ]

@@ -93,6 +93,16 @@ UP = [
         owned_until timestamptz
     ) WITH (fillfactor = 50)
     """,
+    # Nodes whose usage cannot be accounted for wait by themselves.
+    """
+    CREATE TABLE ledger_quarantine (
+        node text COLLATE "C" PRIMARY KEY,
+        since timestamptz NOT NULL,
+        failures integer NOT NULL,
+        retry_at timestamptz NOT NULL,
+        reason text NOT NULL
+    )
+    """,
     # Usage reported late, for time that may be accounted for already: the node is accounted for again from `since` on.
     'CREATE TABLE usage_news (node text COLLATE "C" NOT NULL, since timestamptz NOT NULL)',
     "CREATE INDEX usage_news_node ON usage_news (node)",
@@ -184,8 +194,9 @@ UP = [
     ) WITH (fillfactor = 80)
     """,
     "CREATE INDEX assigned_now ON assigned (node) WHERE withdrawn_at IS NULL",
+    "CREATE INDEX assigned_owner ON assigned (tenant, service, job, first_at)",
     # A trigger, so that every writer of assignments is covered. An argument may contain NUL, which jsonb cannot store:
-    # it is removed here, where arguments do not matter.
+    # it is removed here, where arguments do not matter. Each GPU of an instance on several is assigned.
     r"""
     CREATE FUNCTION assigned_is_kept() RETURNS trigger LANGUAGE plpgsql AS $$
     DECLARE
@@ -194,13 +205,14 @@ UP = [
     BEGIN
         INSERT INTO assigned AS known (node, instance, gpu, tenant, service, job, sm_percent, memory_gib, dedicated,
                                        first_at)
-        SELECT NEW.node, id, gpu, max(coalesce(tenant, '')), max(coalesce(service, '')), max(coalesce(job, '')),
+        SELECT NEW.node, id, place, max(coalesce(tenant, '')), max(coalesce(service, '')), max(coalesce(job, '')),
                max(coalesce("smPercent", 0)), max(coalesce("memoryGib", 0)), bool_or(coalesce(dedicated, false)),
                NEW.written_at
         FROM jsonb_to_recordset(instances) AS line (
             id text, gpu smallint, tenant text, service text, job text, "smPercent" double precision,
-            "memoryGib" double precision, dedicated boolean)
-        GROUP BY id, gpu
+            "memoryGib" double precision, dedicated boolean, gpus smallint[])
+        CROSS JOIN LATERAL unnest(CASE WHEN cardinality(gpus) > 1 THEN gpus ELSE ARRAY[gpu] END) AS place
+        GROUP BY id, place
         ON CONFLICT (node, instance, gpu) DO UPDATE SET
             sm_percent = greatest(known.sm_percent, excluded.sm_percent),
             memory_gib = greatest(known.memory_gib, excluded.memory_gib),
@@ -209,7 +221,8 @@ UP = [
            OR known.memory_gib < excluded.memory_gib OR known.dedicated < excluded.dedicated;
         UPDATE assigned SET withdrawn_at = NEW.written_at
         WHERE node = NEW.node AND withdrawn_at IS NULL
-          AND NOT instances @> jsonb_build_array(jsonb_build_object('id', instance, 'gpu', gpu));
+          AND NOT instances @> jsonb_build_array(jsonb_build_object('id', instance, 'gpu', gpu))
+          AND NOT instances @> jsonb_build_array(jsonb_build_object('id', instance, 'gpus', jsonb_build_array(gpu)));
         RETURN NULL;
     END $$
     """,
@@ -221,7 +234,8 @@ UP = [
 
 DOWN = [
     "DROP TRIGGER assigned_is_kept ON assignment",
-    "DROP TABLE assigned, cost_day, cost_hour, allocation, usage_truth, usage_missing, usage_news, ledger_node",
+    "DROP TABLE assigned, cost_day, cost_hour, allocation, usage_truth, usage_missing, usage_news",
+    "DROP TABLE ledger_quarantine, ledger_node",
     "DROP TABLE gpu_owned, price",
     "DROP FUNCTION assigned_is_kept(), allocation_stands(), usage_truth_stands()",
     "DROP FUNCTION price_is_dated(), gpu_owned_is_dated()",

@@ -107,6 +107,10 @@ UP = [
         limits jsonb,
         source text NOT NULL DEFAULT '',
         steps double precision NOT NULL DEFAULT 0,
+        tokens_in bigint NOT NULL DEFAULT 0,
+        tokens_out bigint NOT NULL DEFAULT 0,
+        paced bigint NOT NULL DEFAULT 0,
+        pace_late bigint NOT NULL DEFAULT 0,
         PRIMARY KEY (node, minute, instance)
     ) PARTITION BY RANGE (minute)
     """,
@@ -148,8 +152,16 @@ UP = [
     ) PARTITION BY RANGE (hour)
     """,
     "CREATE INDEX instance_hour_service ON instance_hour (tenant, service, hour) WHERE service <> ''",
-    # Hours that received minutes since they were last rolled up.
-    "CREATE TABLE pending_hour (hour timestamptz PRIMARY KEY, touched_at timestamptz NOT NULL)",
+    # Hours that received minutes since they were last rolled up. `nodes` are all that were touched where `nodes_at` is
+    # `touched_at`.
+    """
+    CREATE TABLE pending_hour (
+        hour timestamptz PRIMARY KEY,
+        touched_at timestamptz NOT NULL,
+        nodes text[],
+        nodes_at timestamptz
+    )
+    """,
     """
     CREATE TABLE usage_interval (
         node text COLLATE "C" NOT NULL,
@@ -173,6 +185,7 @@ UP = [
         CHECK (ended_at >= started_at)
     )
     """,
+    "CREATE INDEX usage_interval_claimed ON usage_interval (node, instance, gpu, started_at)",
     "CREATE INDEX usage_interval_open ON usage_interval (node) WHERE ended_at IS NULL",
     "CREATE INDEX usage_interval_ended ON usage_interval (node, ended_at) WHERE ended_at IS NOT NULL",
     "CREATE INDEX usage_interval_presumed ON usage_interval (node) WHERE evidence = 'gap' AND ended_at IS NOT NULL",

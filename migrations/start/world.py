@@ -11,7 +11,7 @@ UP = [
         floor bigint NOT NULL DEFAULT 0 CHECK (floor <= value)
     ) WITH (fillfactor = 50)
     """,
-    "INSERT INTO version (name) VALUES ('object'), ('assignment'), ('token'), ('plan'), ('wake')",
+    "INSERT INTO version (name) VALUES ('object'), ('assignment'), ('token'), ('plan'), ('wake'), ('log')",
     """
     CREATE TABLE object (
         uid uuid PRIMARY KEY,
@@ -81,6 +81,8 @@ UP = [
     "CREATE INDEX token_node ON token (node) WHERE node <> '' AND revoked_at IS NULL",
     "CREATE INDEX token_replaces ON token (replaces) WHERE replaces <> ''",
     "CREATE INDEX token_ended ON token (expires_at) WHERE scope = 'node'",
+    "CREATE INDEX token_sessions ON token (created_by, created_at) WHERE label = 'console · session'",
+    "CREATE INDEX token_over ON token (least(revoked_at, CASE WHEN scope <> 'node' THEN expires_at END))",
     """
     CREATE TABLE join_token (
         id text PRIMARY KEY,
@@ -93,6 +95,7 @@ UP = [
         used_by text NOT NULL DEFAULT ''
     )
     """,
+    "CREATE INDEX join_token_over ON join_token (least(expires_at, used_at))",
     """
     CREATE TABLE audit (
         id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -145,9 +148,19 @@ UP = [
     )
     """,
     "CREATE INDEX idempotency_created_at ON idempotency (created_at)",
+    # The changes that each tenant, and each token without a tenant, makes a day.
+    """
+    CREATE TABLE change_count (
+        account text COLLATE "C" NOT NULL,
+        day date NOT NULL,
+        units bigint NOT NULL,
+        PRIMARY KEY (account, day)
+    )
+    """,
+    "CREATE INDEX change_count_day ON change_count (day)",
 ]
 
 DOWN = [
-    "DROP TABLE idempotency, audit, join_token, token, change, reference, object, version",
+    "DROP TABLE change_count, idempotency, audit, join_token, token, change, reference, object, version",
     "DROP FUNCTION refuse_to_rewrite()",
 ]

@@ -63,6 +63,10 @@ def _savings(grain: Grain) -> View:
         Column("baseline_cost", f"sum(baseline.nano) * {NANO}", "The cost of the same load by the baseline."),
         Column("saved", f"sum(baseline.nano - fact.plan_nano) * {NANO}",
                "The used saving: baseline minus plan. No bill falls by it: see savings_realised for that."),
+        Column("held_cost",
+               f"CASE WHEN count(fact.held_nano) = count(*) THEN sum(fact.held_nano) * {NANO} END",
+               "The price of the GPUs on which copies of the services really were, each once, both of a hand-over; the "
+               "same for every baseline. Null where it is unknown for any hour."),
     ]  # fmt: skip
     columns, source = grouped(
         sums,

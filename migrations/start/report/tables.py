@@ -21,10 +21,15 @@ TABLES = [
         violation_minutes smallint NOT NULL,
         busy_seconds numeric NOT NULL,
         instance_seconds numeric NOT NULL,
+        tokens_in bigint NOT NULL DEFAULT 0,
+        tpot_ms double precision,
+        paced bigint NOT NULL DEFAULT 0,
+        pace_in_time numeric NOT NULL DEFAULT 0,
         PRIMARY KEY (hour, tenant, service)
     )
     """,
-    # The cost of services in an hour by the plan in force, and by each baseline for the same load.
+    # The cost of services in an hour by the plan in force, by each baseline for the same load, and of what they really
+    # held; null is unknown.
     """
     CREATE TABLE saving (
         hour timestamptz NOT NULL,
@@ -34,6 +39,7 @@ TABLES = [
         one_per_gpu_nano bigint NOT NULL,
         hetsev_nano bigint NOT NULL,
         largest_nano bigint NOT NULL,
+        held_nano bigint,
         PRIMARY KEY (hour, tenant)
     )
     """,

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from alembic import op
 
-from migrations.start import cycle, money, report, telemetry, world
+from migrations.start import cycle, minutes, money, report, requests, telemetry, world
 
-revision = "0008"
+revision = "0025"
 down_revision = None
 branch_labels = None
 depends_on = None
 
-UP = [*world.UP, *telemetry.UP, *cycle.UP, *money.UP, *report.UP]
-DOWN = [*report.DOWN, *money.DOWN, *cycle.DOWN, *telemetry.DOWN, *world.DOWN]
+UP = [*world.UP, *telemetry.UP, *minutes.UP, *cycle.UP, *requests.UP, *money.UP, *report.UP]
+DOWN = [*report.DOWN, *money.DOWN, *requests.DOWN, *cycle.DOWN, *minutes.DOWN, *telemetry.DOWN, *world.DOWN]
 
 
 def upgrade() -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from alembic import op
 
-revision = "0026"
+revision = "0029"
 down_revision = "0025"
 branch_labels = None
 depends_on = None
-SERVES = "0008"
+SERVES = "0025"
 
 UP = [
     """
@@ -44,12 +44,30 @@ UP = [
         written_at timestamptz,
         settled_at timestamptz,
         outcome text NOT NULL DEFAULT '',
+        resumes text NOT NULL DEFAULT '',
+        is_blind boolean NOT NULL DEFAULT false,
+        tries int NOT NULL DEFAULT 0,
+        retry_at timestamptz,
         PRIMARY KEY (generation, namespace, kind, name)
     )
     """,
     # A workload has one write at most whose outcome is unknown.
     "CREATE UNIQUE INDEX scale_decision_writing ON scale_decision (namespace, kind, name) WHERE state = 'writing'",
     "CREATE INDEX scale_decision_open ON scale_decision (generation) WHERE state IN ('proposed', 'approved')",
+    # Decisions that only repeat an earlier plan's are forgotten first.
+    """
+    CREATE INDEX scale_decision_carried ON scale_decision (generation)
+        WHERE since < generation AND resource_version = ''
+    """,
+    # A person puts all scalers into advisory until a person resumes them; the row says who did, since when, and why.
+    """
+    CREATE TABLE scale_pause (
+        only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+        paused_by text NOT NULL,
+        since timestamptz NOT NULL,
+        message text NOT NULL
+    )
+    """,
 ]
 
 
@@ -59,4 +77,4 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    op.execute("DROP TABLE scale_decision, scale_plan")
+    op.execute("DROP TABLE scale_pause, scale_decision, scale_plan")
