@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-GREEDY = ("solvers.latency.kernels", "solvers.planning.search.promise", "solvers.hetsev.adding.kernels")
+GREEDY = ("solvers.latency.kernels", "solvers.planning.grids", "solvers.hetsev.adding.kernels")
 EXPLANATIONS = "solvers.planning.explain.kernels"
 FIRST = (*GREEDY, "app.control.solve.serving", "solvers.planning.replan", EXPLANATIONS)  # what people wait for
 LEAST = 19  # niceness

@@ -13,8 +13,8 @@ from dataclasses import replace
 
 from lab.baselines.matching import OnlineGpu, matched
 from solvers.baselines.whole.one_per_gpu import seat_all
-from solvers.latency import max_rate
 from solvers.planning.carried import carry
+from solvers.planning.grids import accepted_rate
 from solvers.planning.judge.paces import paced_jobs
 from solvers.planning.judge.readings import value_at
 from solvers.planning.plan import Unplaced
@@ -79,6 +79,4 @@ def _slowed(problem: Problem, sensitivity: float) -> float:
 
 def _carries(problem: Problem, line: Instance, exec_ms: float) -> bool:
     service, policy = problem.services[line.service], problem.policy
-    judged_ms = exec_ms * (1 + policy.exec_margin)
-    most, _ = max_rate(line.batch, judged_ms, service.slo_ms, service.percentile, service.variation)
-    return min(most, policy.utilization * line.batch * 1000 / exec_ms) >= line.rate_per_second * (1 + 1e-6)
+    return accepted_rate(policy, service, line.batch, exec_ms) >= line.rate_per_second * (1 + 1e-6)

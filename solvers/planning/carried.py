@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import fsum
 
-from solvers.latency import latency_at, max_rate, timeout_for
+from solvers.latency import latency_at, timeout_for
+from solvers.planning.grids import accepted_rate
 from solvers.planning.judge import Resident
 from solvers.planning.judge.plan_lines import gpus_with
 from solvers.planning.judge.readings import slow_down, watts
@@ -139,11 +140,7 @@ def _residents(
 def _accepted(problem: Problem, line: Resident) -> float:
     if line.exec_ms is None or line.service is None:
         return 0.0  # its shape was never measured
-    service, batch = line.service, line.instance.batch
-    judged_ms = line.exec_ms * (1 + problem.policy.exec_margin)
-    most, _ = max_rate(batch, judged_ms, service.slo_ms, service.percentile, service.variation)
-    busy = problem.policy.utilization * batch * 1000 / line.exec_ms
-    return min(most, busy) * (1 - ROUNDING_SHARE)
+    return accepted_rate(problem.policy, line.service, line.instance.batch, line.exec_ms) * (1 - ROUNDING_SHARE)
 
 
 def _predicted(problem: Problem, lines: Sequence[Instance], jobs: Iterable[PlacedJob]) -> list[Instance]:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 from weakref import ref
 
 import numpy as np
+from numpy.typing import NDArray
 
-from solvers.latency import limits, used_loads
-from solvers.planning.problem import Policy, Profile, Service
-from solvers.planning.search.tables import Floats, Ints, everywhere, inside
+from solvers.compiled import njit
+from solvers.latency import limits, max_rate, used_loads
+from solvers.latency.kernels import accepted_load
+from solvers.planning.problem import Curve, Policy, Profile, Service
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+SM = 101  # SM% 0..100 as an index
 
 Known = TypeVar("Known")
 Found = TypeVar("Found")
@@ -61,3 +67,36 @@ def read_loads(service: Service, policy: Policy, batches: Ints) -> Floats:
     """Returns the loads that each of these batches accepts under the service's percentile, by SLO / exec."""
     rows, used = limits(service.percentile, batches.tolist(), service.variation).loads, service.used_load
     return np.ascontiguousarray(used_loads(rows[batches], used.share, used.most * (1 + policy.exec_margin)))
+
+
+@njit("void(float64[:, ::1], int64[::1], float64[::1], float64[::1])")
+def accepted_loads(rows: Floats, batches: Ints, ratios: Floats, into: Floats) -> None:
+    """Writes the load that each accepts at its ratio of SLO to exec."""
+    for i in range(batches.shape[0]):
+        into[i] = accepted_load(rows[batches[i]], ratios[i])
+
+
+def accepted_rate(policy: Policy, service: Service, batch: int, exec_ms: float) -> float:
+    """Returns the most requests a second that an instance carries within its SLO and utilization; 0 if it keeps none.
+
+    `exec_ms` is the time of a batch among its neighbours at its clock, without the margin.
+    """
+    judged_ms = exec_ms * (1 + policy.exec_margin)
+    if not 0 < judged_ms <= service.slo_ms:
+        return 0.0
+    rate, _ = max_rate(batch, judged_ms, service.slo_ms, service.percentile, service.variation)
+    return min(rate, policy.utilization * batch * 1000 / exec_ms)
+
+
+def inside(curve: Curve) -> Floats:
+    """Interpolates a curve at each SM%; the result is infinite beyond its points."""
+    points, values = zip(*curve, strict=True)
+    between: Floats = np.interp(np.arange(SM), points, values, left=np.inf, right=np.inf)
+    return between
+
+
+def everywhere(curves: Iterable[Curve]) -> Floats:
+    """Interpolates each curve at each SM%; the result is flat beyond its points."""
+    at = np.arange(SM)
+    rows = [np.interp(at, [sm for sm, _ in curve], [value for _, value in curve]) for curve in curves]
+    return np.array(rows) if rows else np.zeros((0, SM))

@@ -12,12 +12,10 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from solvers.latency import limits
-from solvers.planning.grids import Kept, read_grid
+from solvers.planning.grids import Floats, Ints, Kept, accepted_loads, read_grid
 from solvers.planning.judge.tolerances import at_most
 from solvers.planning.machines import capped
 from solvers.planning.problem import Curve, GpuType, Node, Place, Problem, Profile, Service
-from solvers.planning.search.promise import accepted_loads
-from solvers.planning.search.tables import Floats, Ints
 
 SHARED_PRESSURE = 0.7  # of all on a shared GPU: times grow by 18 % at a sensitivity of .25 (HetSev, section 3.2)
 STEP_SM_PERCENT = 10

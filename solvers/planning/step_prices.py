@@ -9,8 +9,8 @@ import numba
 import numpy as np
 
 from solvers.compiled import njit
+from solvers.planning.grids import Floats, Ints
 from solvers.planning.search.arrays import F8
-from solvers.planning.search.tables import Floats, Ints
 from solvers.planning.steps import LEAST_LARGE, RateSteps
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from solvers.latency import max_rate
+from solvers.planning.grids import accepted_rate
 from solvers.planning.judge.readings import Resident, value_at
 from solvers.planning.judge.tolerances import at_most
 from solvers.planning.problem import Policy
@@ -32,11 +32,7 @@ def batch_capacity(resident: Resident, policy: Policy, batch: int) -> BatchCapac
         return None
     # Neighbours and clock slow every batch alike.
     exec_ms = resident.exec_ms / resident.alone_ms * value_at(profile.latency_ms[batch], line.sm_percent)
-    judged = exec_ms * (1 + policy.exec_margin)
-    if judged > service.slo_ms:
-        return None
-    rate, _ = max_rate(batch, judged, service.slo_ms, service.percentile, service.variation)
-    rate = min(rate, policy.utilization * 1000.0 * batch / exec_ms) * WITHIN_SHARE
+    rate = accepted_rate(policy, service, batch, exec_ms) * WITHIN_SHARE
     return BatchCapacity(batch, rate, exec_ms, profile.memory_gib[batch]) if rate > 0 else None
 
 

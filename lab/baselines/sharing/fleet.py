@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TypeAlias
 
-from solvers.latency import max_rate
 from solvers.planning.carried import admitted, carry
+from solvers.planning.grids import accepted_rate
 from solvers.planning.judge.readings import value_at
 from solvers.planning.offers import FleetShape, read_offers
 from solvers.planning.plan import Unserved
@@ -68,11 +68,7 @@ class SharingFleet:
         if profile is None or sm_percent < profile.latency_ms[batch][0][0]:
             return None
         exec_ms = value_at(profile.latency_ms[batch], sm_percent) * slower
-        judged_ms = exec_ms * (1 + policy.exec_margin)
-        most, _ = max_rate(batch, judged_ms, service.slo_ms, service.percentile, service.variation)
-        return SharedShape(
-            profile, batch, sm_percent, exec_ms, min(most, policy.utilization * batch * 1000 / exec_ms)
-        )  # fmt: skip
+        return SharedShape(profile, batch, sm_percent, exec_ms, accepted_rate(policy, service, batch, exec_ms))
 
     def can_put(self, place: Place, name: str, shape: SharedShape) -> bool:
         return self.rooms.can_hold(place, self._make_fleet_shape(shape, name, place), self.problem.services[name])

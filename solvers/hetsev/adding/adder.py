@@ -16,8 +16,9 @@ import numpy as np
 
 from solvers.hetsev.adding.place import OfferedShapes, Placer
 from solvers.hetsev.adding.rooms import FreeRooms, Seat
-from solvers.hetsev.adding.shapes import most_carried
+from solvers.hetsev.adding.shapes import ROUNDING
 from solvers.latency import latency_at, timeout_for
+from solvers.planning.grids import accepted_rate
 from solvers.planning.judge import JudgedPlan, PlanEdit, Verdict, Violation
 from solvers.planning.judge.services import AVAILABILITY_RULES
 from solvers.planning.plan import NONE_UNSERVED_SHARE, Certificate, Plan, Unplaced, Unserved, unserved_rest
@@ -205,7 +206,7 @@ class _Adding:
 
     def _caps(self, seats: Collection[Seat]) -> list[float]:
         policy = self.problem.policy
-        return [most_carried(policy, seat.service, seat.line.batch, self._exec_ms(seat)) for seat in seats]
+        return [accepted_rate(policy, seat.service, seat.line.batch, self._exec_ms(seat)) * ROUNDING for seat in seats]
 
     def _exec_ms(self, seat: Seat) -> float:
         at = self._number[seat.line.place]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from solvers.compiled import njit
 from solvers.latency.kernels import accepted_load
+from solvers.planning.grids import Floats, Ints
 from solvers.planning.search.arrays import F1, F2, F8, I1, I8
-from solvers.planning.search.tables import Floats, Ints
 
 
 @njit((F2, F1, F1, I1, F2, F8, F8, F8, F8, I8, F8, F8, F8, F8))

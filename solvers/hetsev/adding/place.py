@@ -23,11 +23,10 @@ from solvers.hetsev.adding.shapes import (
 from solvers.hetsev.scaling import greedy
 from solvers.hetsev.scaling.problem import InstanceType, ScalingProblem, ScalingPromise
 from solvers.latency import timeout_for
-from solvers.planning.grids import read_grid, read_loads
+from solvers.planning.grids import Floats, read_grid, read_loads
 from solvers.planning.offers import read_offers
 from solvers.planning.plan import NONE_UNSERVED_SHARE
 from solvers.planning.problem import Instance, Problem, Profile, Service
-from solvers.planning.search.tables import Floats
 
 LOOKS = 16  # GPUs that are paid already, and as many others, for each instance
 LEAST_PART = 0.1  # of what an instance should carry: one that carries less is not worth its process

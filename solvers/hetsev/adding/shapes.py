@@ -8,11 +8,8 @@ from math import inf
 import numpy as np
 
 from solvers.hetsev.adding import kernels
-from solvers.latency import max_rate
-from solvers.planning.grids import read_grid, read_loads
+from solvers.planning.grids import Floats, accepted_loads, read_grid, read_loads
 from solvers.planning.problem import Policy, Profile, Service
-from solvers.planning.search.promise import accepted_loads
-from solvers.planning.search.tables import Floats
 
 ROUNDING = 1 - 1e-9  # of a rate: what sums of floats may add
 
@@ -116,12 +113,3 @@ def least_sm(carried: Floats, part: float) -> int:
     """Returns the least SM% that carries this part; over 100 where none does."""
     enough = (carried >= part * ROUNDING).any(axis=0)
     return int(enough.argmax()) if enough.any() else carried.shape[1]
-
-
-def most_carried(policy: Policy, service: Service, batch: int, exec_ms: float) -> float:
-    """Returns the most that a running instance carries at this execution time: 0 if it cannot keep the SLO."""
-    judged = exec_ms * (1 + policy.exec_margin)
-    if not 0 < judged <= service.slo_ms:
-        return 0.0
-    rate, _ = max_rate(batch, judged, service.slo_ms, service.percentile, service.variation)
-    return min(rate, policy.utilization * 1000 * batch / exec_ms) * ROUNDING

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 
 from solvers.inss.batching import BatchedModel, Batches, BatchingProblem, BatchOption, decide_batches
 from solvers.inss.batching.problem import MOST_BATCH
-from solvers.inss.fleet.promises import carried_per_second, slowest_ms
+from solvers.inss.fleet.promises import slowest_ms
+from solvers.planning.grids import accepted_rate
 from solvers.planning.judge import Resident
 from solvers.planning.judge.plan_lines import gpus_with
 from solvers.planning.judge.readings import JudgedGpu, slow_down, value_at
@@ -67,7 +68,7 @@ def _options(problem: Problem, line: Resident) -> dict[int, BatchOption]:
         exec_ms = value_at(profile.latency_ms[batch], line.instance.sm_percent) * slower
         judged_ms = exec_ms * (1 + problem.policy.exec_margin)
         latency_ms = slowest_ms(service, batch, judged_ms, least, problem.policy)
-        carried = carried_per_second(problem, service, batch, exec_ms)
+        carried = accepted_rate(problem.policy, service, batch, exec_ms)
         found[batch] = BatchOption(min(latency_ms, 1e12), carried, profile.memory_gib[batch])
     return found
 

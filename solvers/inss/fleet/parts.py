@@ -13,8 +13,9 @@ from math import ceil
 
 import numpy as np
 
-from solvers.inss.fleet.promises import carried_per_second, most_exec_ms, usable
+from solvers.inss.fleet.promises import most_exec_ms, usable
 from solvers.inss.throughput import Speed, ThroughputGpuType, ThroughputModel, ThroughputProblem, ThroughputShape
+from solvers.planning.grids import accepted_rate
 from solvers.planning.judge.readings import value_at
 from solvers.planning.offers import GpuPool, read_offers
 from solvers.planning.problem import Place, Problem, Profile, Service
@@ -118,7 +119,8 @@ def _speeds(problem: Problem, service: Service, pools: Sequence[GpuPool]) -> Poo
             if profile is None:
                 continue
             carried = max(
-                carried_per_second(problem, service, batch, curve[-1][1]) for batch, curve in profile.latency_ms.items()
+                accepted_rate(problem.policy, service, batch, curve[-1][1])
+                for batch, curve in profile.latency_ms.items()
             )
             if carried > 0:
                 profiles[pool], most = profile, max(most, carried)

@@ -63,14 +63,6 @@ def _longest(
     return low * (1 - SAFE_SHARE)
 
 
-def carried_per_second(problem: Problem, service: Service, batch: int, exec_ms: float) -> float:
-    """Returns the largest rate that keeps the SLO by the table that judges plans."""
-    policy = problem.policy
-    judged_ms = exec_ms * (1 + policy.exec_margin)
-    most, _ = max_rate(batch, judged_ms, service.slo_ms, service.percentile, service.variation)
-    return min(most, policy.utilization * batch * 1000 / exec_ms)
-
-
 def usable(problem: Problem, service: Service, batch: int) -> tuple[tuple[float, float], ...]:
     """Returns over the time of a batch the share of its throughput that may be used within the SLO."""
     policy = problem.policy

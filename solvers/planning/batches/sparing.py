@@ -11,10 +11,10 @@ from itertools import combinations, islice
 
 import numpy as np
 
+from solvers.planning.grids import Floats, Ints
 from solvers.planning.replan.cover import may_go
 from solvers.planning.replan.kernels import capacities, fits
 from solvers.planning.replan.running_board import Row, RunningBoard
-from solvers.planning.search.tables import Floats, Ints
 
 MOST_TRIES = 200  # to take changes back
 CLOSE_SHARE = 1e-7  # of a rate: a smaller lack is rounding

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from solvers.planning.bound.attainable import AttainableHere
 from solvers.planning.bound.fleet import BoundFleet, market_of, worth_of_rates
 from solvers.planning.duals import SAFETY_SHARE
+from solvers.planning.grids import Floats
 from solvers.planning.search.bill import gpus_paid
-from solvers.planning.search.tables import Floats
 
 MOST_CHOICES = 50_000
 MOST_NODE_CHOICES = 200_000  # where nodes are billed whole: prices alone prove less there, so longer lists pay

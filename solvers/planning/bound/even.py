@@ -8,8 +8,8 @@ import numpy as np
 
 from solvers.compiled import njit
 from solvers.planning.bound.step_lines import H2
+from solvers.planning.grids import SM, Floats, Ints
 from solvers.planning.search.arrays import F1, F2, F8, I1
-from solvers.planning.search.tables import SM, Floats, Ints
 
 
 @njit((I1, F2, H2, F2, I1, I1, F2, F1, F8, F8, F8, F8, F2, F2, F2, F1), makes_arrays=True)

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from solvers.planning.bound import kernels
 from solvers.planning.bound.lines import TINY, UP, alone, finer, lines
 from solvers.planning.bound.step_lines import steps_earned
+from solvers.planning.grids import SM, Floats, Ints
 from solvers.planning.search.arrays import TableArrays
-from solvers.planning.search.tables import SM, Floats, Ints, Tables
+from solvers.planning.search.tables import Tables
 from solvers.planning.step_prices import StepPrices
 
 Lines = NDArray[np.float32]
@@ -240,8 +241,7 @@ def look(
     Every class gets a bound at its own prices; the one that decides is searched until another does.
     """
     found: list[Any] = []
-    worths = np.zeros(len(m.classes))
-    turns_left = np.full(len(m.classes), turns)
+    worths, turns_left = np.zeros(len(m.classes)), np.full(len(m.classes), turns)
     for place, c in enumerate(m.classes):
         kernels.envelopes(
             steps, prices, m.service, m.profile, m.energy, m.pressure, c.lo, c.hi, c.at_lo, c.at_hi, c.spare_lo,

@@ -8,8 +8,8 @@ import numpy as np
 
 from solvers.planning.bound.even import break_even
 from solvers.planning.bound.fleet import BoundFleet, PriceEvaluation, look_at
+from solvers.planning.grids import SM, Floats
 from solvers.planning.search.prices import resource_dual
-from solvers.planning.search.tables import SM, Floats
 
 DUAL_STEPS = 200
 PACE_SHARE = 0.1

@@ -10,8 +10,9 @@ import numpy as np
 
 from solvers.planning.exact.patterns import Patterns
 from solvers.planning.exact.search import ENOUGH_SHARE
+from solvers.planning.grids import Floats, Ints
 from solvers.planning.search.bill import gpus_paid
-from solvers.planning.search.tables import Floats, Ints, Tables
+from solvers.planning.search.tables import Tables
 
 LEAST_SHARE = 1e-6  # of a cost that is known: GPUs that cost less by this cannot serve everything
 

@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from solvers.planning.exact.kernels import ExactOptions, fill_caps
-from solvers.planning.search.tables import SM, Floats, Ints, Tables
+from solvers.planning.grids import SM, Floats, Ints
+from solvers.planning.search.tables import Tables
 
 LEVELS = 512  # of the neighbours' pressure
 SUM_SHARE = 1e-9  # the judge's tolerance for sums of floats

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from solvers.planning.exact.master import SATURATED_SHARE, block_arrays, complete, mix, worths
+from solvers.planning.grids import Floats, Ints
 from solvers.planning.judge.tolerances import RATE_SHARE
-from solvers.planning.search.tables import Floats, Ints
 
 Flags: TypeAlias = NDArray[np.bool_]
 Verdict: TypeAlias = Literal["yes", "no", "open", "hair"]  # hair: closer to the need than the judge's tolerance

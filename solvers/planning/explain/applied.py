@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from solvers.latency import latency_at, timeout_for, used_loads
-from solvers.latency import limits as latency_limits
+import numpy as np
+
+from solvers.latency import latency_at, timeout_for
 from solvers.latency.kernels import accepted_load
 from solvers.planning.availability import ANYWHERE
 from solvers.planning.explain.free_capacity import (
@@ -21,6 +22,7 @@ from solvers.planning.explain.free_capacity import (
 from solvers.planning.explain.options import Notes, ServiceTerms
 from solvers.planning.explain.remaining import ENOUGH_SHARE
 from solvers.planning.explain.seats import NOTHING, FoundSeats, instances, seats
+from solvers.planning.grids import read_loads
 from solvers.planning.judge import judge
 from solvers.planning.judge.plan_lines import gpus_with
 from solvers.planning.judge.readings import slow_down
@@ -220,9 +222,8 @@ def _cap(terms: ServiceTerms, instance: Instance) -> float:
     service = terms.service
     margin, utilization = 1 + terms.policy.exec_margin, terms.policy.utilization
     judged = instance.exec_ms * margin
-    used, rows = service.used_load, latency_limits(service.percentile, [instance.batch], service.variation)
-    row = used_loads(rows.loads[instance.batch], used.share, used.most * margin)
-    load = min(accepted_load(row, service.slo_ms / judged), utilization * margin)
+    rows = read_loads(service, terms.policy, np.array([instance.batch]))
+    load = min(accepted_load(rows[0], service.slo_ms / judged), utilization * margin)
     return float(max(1000 * load * instance.batch / judged * (1 - 1e-9), 0.0))
 
 

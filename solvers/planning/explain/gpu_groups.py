@@ -9,11 +9,10 @@ from math import inf
 
 import numpy as np
 
-from solvers.latency import limits, used_loads
 from solvers.planning.explain.kernels import most_exec_ms
+from solvers.planning.grids import Floats, Ints, read_loads
 from solvers.planning.judge.readings import JobResident, JudgedGpu, Resident, slow_down, watts
 from solvers.planning.problem import GpuType, Instance, Node, Place, Policy, Problem
-from solvers.planning.search.tables import Floats, Ints
 
 NOBODY = np.zeros((0, 4))
 
@@ -126,12 +125,9 @@ def outside_of(policy: Policy, free_sm: float) -> float:
 def _bears(problem: Problem, instance: Instance, now_ms: float) -> float:
     """Returns the longest exec at which an instance may still carry its rate, at least `now_ms`."""
     service, policy = problem.services[instance.service], problem.policy
-    margin, used = 1 + policy.exec_margin, service.used_load
-    rows = limits(service.percentile, [instance.batch], service.variation).loads
-    row = used_loads(rows[instance.batch], used.share, used.most * margin)
-    most: float = most_exec_ms(
-        row, float(instance.batch), instance.rate_per_second, service.slo_ms, margin, policy.utilization, now_ms
-    )
+    (row,) = read_loads(service, policy, np.array([instance.batch]))
+    margin, batch = 1 + policy.exec_margin, float(instance.batch)
+    most: float = most_exec_ms(row, batch, instance.rate_per_second, service.slo_ms, margin, policy.utilization, now_ms)
     return most * (1 + 1e-12)
 
 

@@ -8,8 +8,8 @@ import numba
 
 from solvers.compiled import njit
 from solvers.latency.kernels import accepted_load
+from solvers.planning.grids import SM
 from solvers.planning.search.arrays import F1, F2, F8, I1, I2, I8
-from solvers.planning.search.tables import SM
 
 Array: TypeAlias = Any  # numba knows the exact types from the signatures
 HALVINGS = 60

@@ -15,10 +15,9 @@ from solvers.latency.rates import none_left
 from solvers.planning.explain.gpu_groups import FreeGpu, GpuGroup
 from solvers.planning.explain.kernels import caps
 from solvers.planning.explain.meter import Meter
-from solvers.planning.grids import ProfileGrid, read_grid, read_loads
+from solvers.planning.grids import SM, Floats, Ints, ProfileGrid, read_grid, read_loads
 from solvers.planning.offers import read_offers
 from solvers.planning.problem import GpuType, Limit, Policy, Problem, Profile, Service
-from solvers.planning.search.tables import SM, Floats, Ints
 
 SURE_SHARE = 1 - 1e-9
 

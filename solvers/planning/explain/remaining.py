@@ -12,8 +12,8 @@ import numpy as np
 
 from solvers.planning.explain.free_capacity import FreeCapacity
 from solvers.planning.explain.options import SURE_SHARE, ServiceTerms, ShapeOptions, Way
+from solvers.planning.grids import SM, Floats
 from solvers.planning.problem import Demand
-from solvers.planning.search.tables import SM, Floats
 
 ENOUGH_SHARE = 1 - 1e-9  # of a rate
 SMS = np.arange(SM)

@@ -11,9 +11,9 @@ from solvers.latency import latency_at, timeout_for
 from solvers.planning.explain.free_capacity import FreeCapacity
 from solvers.planning.explain.options import Notes, ServiceTerms, ShapeOptions, options
 from solvers.planning.explain.remaining import ENOUGH_SHARE, CarriedRate, RemainingLimits, ShapeWorth
+from solvers.planning.grids import Floats, Ints
 from solvers.planning.problem import Instance, Place, Service
 from solvers.planning.search.realise import even
-from solvers.planning.search.tables import Floats, Ints
 
 CALL_STEPS, PICK_STEPS = 4000, 40  # besides those of looking at shapes
 

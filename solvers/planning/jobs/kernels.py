@@ -6,9 +6,9 @@ import numpy as np
 
 from solvers.compiled import njit
 from solvers.latency.kernels import accepted_load
+from solvers.planning.grids import Floats, Ints
 from solvers.planning.jobs.arrays import BOARD, FLEET, JOBS, TRIAL, JobBoard, JobFleet, Jobs, JobTrial
 from solvers.planning.search.arrays import F1, F2, F8, I1, I8
-from solvers.planning.search.tables import Floats, Ints
 
 KEPT = 1e-9  # of slow-down, kept below each limit: another order of adding must not exceed it
 STEPS = (16, 4, 1)  # SM% handed out at a time

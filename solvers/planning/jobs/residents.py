@@ -7,15 +7,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from solvers.latency import limits, used_loads
 from solvers.latency.kernels import busy_at
 from solvers.latency.rates import none_left
 from solvers.planning.availability import UsedLoad
+from solvers.planning.grids import Floats, Ints, read_loads
 from solvers.planning.jobs.kernels import KEPT, most_slowdown
 from solvers.planning.judge.plan_lines import gpus_with
 from solvers.planning.judge.readings import watts
 from solvers.planning.problem import Instance, Place, Problem
-from solvers.planning.search.tables import Floats, Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,7 @@ class Residents:
 
     def __init__(self, problem: Problem, instances: Sequence[Instance], number_of: dict[Place, int]) -> None:
         self.problem, policy = problem, problem.policy
-        rows: dict[tuple[float, float, int, UsedLoad], int] = {}
+        rows: dict[tuple[float, float, int, UsedLoad], tuple[int, Floats]] = {}
         table = np.zeros((len(instances), 15))
         gpus = gpus_with(problem, instances, ())
         lines = [(number_of[place], gpu, line) for place, gpu in gpus.items() for line in gpu.residents]
@@ -40,12 +39,14 @@ class Residents:
             instance, demand = line.instance, line.demand
             service = problem.services[instance.service]
             key = (service.percentile, service.variation, instance.batch, service.used_load)
-            row = rows.setdefault(key, len(rows))
+            if key not in rows:
+                (loads,) = read_loads(service, policy, np.array([instance.batch]))
+                rows[key] = len(rows), loads
             slower = gpu.type.top_clock_mhz / instance.clock_mhz
             base_ms = (line.alone_ms or 0.0) * slower**demand.clock_exponent
             table[at, :3] = (number, instance.sm_percent, instance.memory_gib)
             table[at, 3:5] = (instance.rate_per_second, instance.batch)
-            table[at, 5:8] = (service.slo_ms, row, service.is_dedicated)
+            table[at, 5:8] = (service.slo_ms, rows[key][0], service.is_dedicated)
             table[at, 8:12] = (base_ms, line.pressure, demand.sensitivity, watts(line, gpu))
             table[at, 12:] = (slower, demand.cpu_cores, demand.host_memory_gib)
         columns = table.T
@@ -56,10 +57,7 @@ class Residents:
         self.base_ms, self.pressure, self.sensitivity, self.watts = (columns[n].copy() for n in range(8, 12))
         self.clock, self.cpu_cores, self.host_memory_gib = (columns[n].copy() for n in range(12, 15))
         self.margin, self.utilization = 1 + policy.exec_margin, policy.utilization
-        self.rows: Floats = np.array([
-            used_loads(limits(percentile, [batch], variation).loads[batch], load.share, load.most * self.margin)
-            for percentile, variation, batch, load in rows
-        ])  # fmt: skip
+        self.rows: Floats = np.array([loads for _, loads in rows.values()])
 
     def slowdown(self, among: Neighbours) -> Floats:
         """Returns the slow-down of each without jobs."""

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from solvers.planning.grids import Floats
 from solvers.planning.problem import Node, Problem
 from solvers.planning.search.arrays import world
-from solvers.planning.search.tables import Floats, Tables, tables
+from solvers.planning.search.tables import Tables, tables
 from solvers.planning.search.workshop import tabulated, usual_levels
 
 STEP_SM_PERCENT = 10

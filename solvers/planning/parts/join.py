@@ -10,6 +10,7 @@ from itertools import count
 import numpy as np
 
 from solvers.latency import latency_at
+from solvers.planning.grids import Floats
 from solvers.planning.parts.division import Division, Part
 from solvers.planning.parts.groups import SPOT
 from solvers.planning.parts.mixes import kept_shares
@@ -17,7 +18,6 @@ from solvers.planning.plan import NONE_UNSERVED_SHARE, ServicePlan, Unserved
 from solvers.planning.problem import Instance, Problem, Service
 from solvers.planning.replan.rates import even
 from solvers.planning.search.promise import timeouts
-from solvers.planning.search.tables import Floats
 
 ALL_SHARE = 1 - 1e-9  # of a rate: what sums of floats may lack
 

@@ -12,9 +12,9 @@ from math import ceil, floor
 
 import numpy as np
 
+from solvers.planning.grids import Floats
 from solvers.planning.parts.estimate import Estimate, estimate
 from solvers.planning.problem import Instance, Problem, Service
-from solvers.planning.search.tables import Floats
 
 MARGIN_SHARE = 1e-4  # of what the other part may carry: rates are added up with less care
 FULL_SHARE = 1 - 1e-9  # of what whole instances carry

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from solvers.planning.grids import Floats, Ints
 from solvers.planning.replan.kernels import bear, capacities, keeps
 from solvers.planning.replan.rates import sum_of
 from solvers.planning.replan.room import list_options
 from solvers.planning.replan.running_board import RunningBoard
-from solvers.planning.search.tables import Floats, Ints
 
 CLOSE_SHARE = 1e-7  # of a rate: less than this is not needed
 IDLE_SM_SHARE = 0.6  # of its GPU's value: an SM that is idle now may save one tomorrow

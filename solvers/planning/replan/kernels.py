@@ -9,9 +9,9 @@ import numpy as np
 
 from solvers.compiled import njit
 from solvers.latency.kernels import accepted_load
+from solvers.planning.grids import Floats, Ints
 from solvers.planning.search.arrays import BOARD, F1, F8, I1, I2, I8, WORLD, Board, TableArrays
 from solvers.planning.search.capacity import best_rate
-from solvers.planning.search.tables import Floats, Ints
 
 SUM = 1e-9  # what sums of floats may differ by
 LEAST_PRESSURE, MOST_PRESSURE = 0.005, 8.0  # of a newcomer

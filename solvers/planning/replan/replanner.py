@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from solvers.compiled import read_all
+from solvers.planning.grids import Floats
 from solvers.planning.judge import JudgedPlan, PlanEdit, Verdict, Violation
 from solvers.planning.plan import NONE_UNSERVED_SHARE, Certificate, Changes, Cost, Plan, Unserved
 from solvers.planning.problem import Instance, Problem, RunningState
@@ -19,7 +20,7 @@ from solvers.planning.search import dive
 from solvers.planning.search.drafts import LEVEL_SHARES, prepare
 from solvers.planning.search.prices import resource_prices
 from solvers.planning.search.promise import keep
-from solvers.planning.search.tables import Floats, Tables, tables
+from solvers.planning.search.tables import Tables, tables
 from solvers.planning.search.workshop import Workshop, tabulated, usual_levels
 
 DRIFT_SHARE = 0.015  # of the cost: beyond it the estimate says that a full plan would be cheaper by about 2 %

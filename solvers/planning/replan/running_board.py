@@ -9,12 +9,13 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from solvers.planning.grids import Floats, Ints
 from solvers.planning.judge.readings import value_at
 from solvers.planning.problem import Instance, PlacedJob, Problem
 from solvers.planning.replan.kernels import Beside, bear, execs, find, roomy, stack
 from solvers.planning.replan.room import SpareOptions
 from solvers.planning.search.arrays import MOST_RESIDENTS, Board, TableArrays
-from solvers.planning.search.tables import Floats, Ints, Tables
+from solvers.planning.search.tables import Tables
 from solvers.planning.search.workshop import Workshop
 
 MOST_OPTIONS = 4096
@@ -229,8 +230,7 @@ class RunningBoard:
     def exec_ms(self, gpus: Sequence[int] | Ints, slots: Sequence[int] | Ints) -> Floats:
         """Returns the execution times of these residents."""
         into = np.zeros(len(gpus))
-        at = (np.array(gpus, dtype=np.int64), np.array(slots, dtype=np.int64))
-        execs(self.w, self.b, self.x, *at, into)
+        execs(self.w, self.b, self.x, np.array(gpus, dtype=np.int64), np.array(slots, dtype=np.int64), into)
         return into
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from solvers.planning.grids import Floats
 from solvers.planning.replan.cover import settle
 from solvers.planning.replan.lines import assign
 from solvers.planning.replan.running_board import RunningBoard
-from solvers.planning.search.tables import Floats
 
 PASSES = 3  # beyond the first, over the rates that are left
 

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 
+from solvers.planning.grids import SM, Floats, Ints
 from solvers.planning.problem import GpuType
-from solvers.planning.search.tables import SM, Floats, Ints, Tables
+from solvers.planning.search.tables import Tables
 
 MOST_RESIDENTS = 48
 

@@ -6,8 +6,8 @@ import numpy as np
 
 from solvers.compiled import njit
 from solvers.latency.kernels import accepted_load
+from solvers.planning.grids import SM, Floats, Ints
 from solvers.planning.search.arrays import F1, F3, F8, I1, I8, WORLD, TableArrays
-from solvers.planning.search.tables import SM, Floats, Ints
 
 
 @njit((WORLD, I8, I8, F8, F8, F8))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from solvers.compiled import njit
+from solvers.planning.grids import Floats, Ints
 from solvers.planning.search.arrays import BOARD, F1, F8, I1, I8, WORLD, Board, TableArrays
 from solvers.planning.search.fill import POOLS, Pools
-from solvers.planning.search.tables import Floats, Ints
 
 
 @njit(F8(WORLD, BOARD, POOLS, I8, F8), inner=True)

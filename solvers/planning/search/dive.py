@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from solvers.planning.grids import Floats, Ints
 from solvers.planning.search.limits import busy_part, idle_w
 from solvers.planning.search.master import PatternMaster, ResourcePrices
-from solvers.planning.search.tables import Floats, Ints
 from solvers.planning.search.workshop import ColumnKey, PatternColumn, Workshop
 
 SMOOTHING_SHARE = 0.5  # of the old prices in the new: the LP's own jump about

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from solvers.planning.grids import Floats
 from solvers.planning.search import dive
 from solvers.planning.search.gather import gather
 from solvers.planning.search.limits import enforce_limits
@@ -18,7 +19,7 @@ from solvers.planning.search.prices import resource_prices
 from solvers.planning.search.realise import NOBODY, PlacedInstances, leave_out, placed_instances, prune
 from solvers.planning.search.restricted import PatternChoice, may_choose
 from solvers.planning.search.shares import InstanceShares
-from solvers.planning.search.tables import Floats, Tables
+from solvers.planning.search.tables import Tables
 from solvers.planning.search.workshop import PatternColumn, Workshop, usual_levels, workshop
 
 COARSE_SM_PERCENT, FINE_SM_PERCENT = 10, 4  # step widths

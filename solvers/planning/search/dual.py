@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from solvers.compiled import njit
+from solvers.planning.grids import Floats
 from solvers.planning.search.arrays import F1, F2, F8, I8
-from solvers.planning.search.tables import Floats
 
 USED, EXTRA, SUM = range(3)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from solvers.compiled import njit
+from solvers.planning.grids import Floats, Ints
 from solvers.planning.search.arrays import BOARD, F1, F8, I1, I8, WORLD, Board, TableArrays
 from solvers.planning.search.costs import balance, cost_of, unserved_cost
 from solvers.planning.search.fill import POOLS, TABLED, Pools, Tabled, clear, fill, put
 from solvers.planning.search.pattern import PATTERN, SCRATCH, GpuPattern, PatternScratch
-from solvers.planning.search.tables import Floats, Ints
 
 FEW_MORE = 4  # empty GPUs of each pool that may be used besides those emptied
 OPENED_SHARE = 0.3  # of the pools: so many offer empty GPUs to a try, since each pool costs time

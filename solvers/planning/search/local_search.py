@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from solvers.planning.search.tables import Floats, Tables
+from solvers.planning.grids import Floats
+from solvers.planning.search.tables import Tables
 from solvers.planning.search.workshop import Workshop
 
 STEPS_SM_PERCENT = (10, 10, 10, 4)  # of a search's turns: filling is quick at wide steps

@@ -15,8 +15,8 @@ from typing import TypeAlias
 
 import numpy as np
 
+from solvers.planning.grids import Floats, Ints
 from solvers.planning.search.local_search import LocalSearch
-from solvers.planning.search.tables import Floats, Ints
 from solvers.planning.search.workshop import Workshop
 
 NodeKind: TypeAlias = tuple[int, int, int]  # pool, GPUs, and those of them that services may use

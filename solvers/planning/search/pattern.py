@@ -12,9 +12,9 @@ import numba
 import numpy as np
 
 from solvers.compiled import njit
+from solvers.planning.grids import Floats, Ints
 from solvers.planning.search.arrays import F1, F3, F8, I1, I8, MOST_RESIDENTS, WORLD, TableArrays
 from solvers.planning.search.capacity import best_rate
-from solvers.planning.search.tables import Floats, Ints
 
 MOST_TURNS = 8  # of the knapsack over one group, where a GPU may hold several instances of a model
 

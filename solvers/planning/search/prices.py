@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from solvers.planning.grids import Floats
 from solvers.planning.search.dual import SUM, raise_worths
-from solvers.planning.search.tables import Floats, Tables
+from solvers.planning.search.tables import Tables
 
 if TYPE_CHECKING:
     from solvers.planning.search.fill import Pools, Tabled

@@ -8,23 +8,13 @@ from math import inf, isnan, nan
 import numpy as np
 from numpy.typing import NDArray
 
-from solvers.compiled import njit
 from solvers.latency import OutsideTheTable, latency_at, limits, patient_timeouts, timeout_for
-from solvers.latency.kernels import accepted_load
+from solvers.planning.grids import Floats, Ints, accepted_loads
 from solvers.planning.judge import Resident
 from solvers.planning.problem import Instance, Problem, Service
-from solvers.planning.search.arrays import F1, F2, I1
-from solvers.planning.search.tables import Floats, Ints
 
 SLACK_SHARE = 1e-9  # of a rate: tolerance for sums of floats
 FEW_LINES = 10  # so many are looked up sooner one by one
-
-
-@njit((F2, I1, F1, F1))
-def accepted_loads(rows: Floats, batches: Ints, ratios: Floats, into: Floats) -> None:
-    """Writes the load that each accepts at its ratio of SLO to exec."""
-    for i in range(batches.shape[0]):
-        into[i] = accepted_load(rows[batches[i]], ratios[i])
 
 
 def timeouts(

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from solvers.latency import latency_at, max_rate, timeout_for
+from solvers.latency import latency_at, timeout_for
+from solvers.planning.grids import Floats, Ints, accepted_rate
 from solvers.planning.plan import NONE_UNSERVED_SHARE, Unserved
 from solvers.planning.problem import GpuType, Instance, Service
 from solvers.planning.search.improve import spared
 from solvers.planning.search.promise import timeouts
-from solvers.planning.search.tables import Floats, Ints, Tables
+from solvers.planning.search.tables import Tables
 from solvers.planning.search.workshop import Workshop
 
 
@@ -189,8 +190,7 @@ def _waits(t: Tables, seats: list[_Seat], exec_ms: Floats, rates: Floats, unserv
     for i in [i for i, wait in enumerate(waits) if wait is None]:
         # A service with too few instances was dropped; where shares are priced, the SMs it frees slow its neighbours.
         of, judged = services[i], float(exec_ms[i] * t.margin)
-        most = max_rate(batches[i], judged, of.slo_ms, of.percentile, of.variation)[0]
-        lower = min(most, t.utilization * batches[i] / exec_ms[i] * 1000) * (1 - 1e-9)
+        lower = accepted_rate(t.problem.policy, of, batches[i], float(exec_ms[i])) * (1 - 1e-9)
         if lower > 0:
             waits[i] = timeout_for(batches[i], judged, of.slo_ms, of.percentile, lower, of.variation)
         unserved[t.number_of[of.name]] += rates[i] - lower

@@ -13,7 +13,8 @@ from typing import NamedTuple
 import highspy
 import numpy as np
 
-from solvers.planning.search.tables import Floats, Tables
+from solvers.planning.grids import Floats
+from solvers.planning.search.tables import Tables
 from solvers.planning.search.workshop import ColumnKey, PatternColumn, Workshop
 
 MOST_GPUS = 40  # of a fleet: in a larger one, local search finds more in the same time

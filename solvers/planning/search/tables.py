@@ -11,15 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from solvers import latency
+from solvers.planning.grids import SM, Floats, Ints, everywhere, inside
 from solvers.planning.judge.billing import gpu_price, is_billed_whole
 from solvers.planning.machines import GpuType, capped
-from solvers.planning.problem import Curve, Node, Problem, Profile, ProfileKey, Service
+from solvers.planning.problem import Node, Problem, Profile, ProfileKey, Service
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 # A GPU type, the templates that its nodes offer, their cell, and the watts that one of its GPUs may draw.
 Site: TypeAlias = tuple[str, frozenset[str] | None, str, float]
-SM = 101  # SM% 0..100 as an index
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,17 +265,3 @@ def _by_cap(problem: Problem, node: Node) -> list[tuple[float, tuple[int, ...]]]
     """Returns a node's GPUs by the watts that they may draw, in one part where it is billed whole."""
     parts = node.by_watts(problem.gpu_types[node.gpu_type])
     return [(parts[0][0], node.gpus)] if is_billed_whole(node, problem.policy) else parts
-
-
-def inside(curve: Curve) -> Floats:
-    """Interpolates a curve at each SM%; the result is infinite beyond its points."""
-    points, values = zip(*curve, strict=True)
-    between: Floats = np.interp(np.arange(SM), points, values, left=np.inf, right=np.inf)
-    return between
-
-
-def everywhere(curves: Iterable[Curve]) -> Floats:
-    """Interpolates each curve at each SM%; the result is flat beyond its points."""
-    at = np.arange(SM)
-    rows = [np.interp(at, [sm for sm, _ in curve], [value for _, value in curve]) for curve in curves]
-    return np.array(rows) if rows else np.zeros((0, SM))

@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from solvers.planning.grids import Floats, Ints
 from solvers.planning.search.arrays import MOST_RESIDENTS, Board, TableArrays, empty_board, world
 from solvers.planning.search.bill import NodeBill, node_bill
 from solvers.planning.search.capacity import rate_table, sm_grid
@@ -16,7 +17,7 @@ from solvers.planning.search.costs import costs_of, unserved_cost
 from solvers.planning.search.fill import Pools, Tabled, clear, fill, put
 from solvers.planning.search.improve import improve, restack
 from solvers.planning.search.pattern import GpuPattern, PatternScratch, pattern, scratch
-from solvers.planning.search.tables import Floats, Ints, Tables
+from solvers.planning.search.tables import Tables
 
 ROOM_GPUS = 64  # refilled at once by the local search
 FEW_POINTS = 3  # of a profile's range in a table: with fewer, the table has its ends, too

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from math import inf
 
 import pytest
 
-from solvers.latency import max_rate
+from solvers.latency import max_rate, timeout_for
+from solvers.planning.grids import accepted_rate
 from solvers.planning.judge.readings import value_at
 from solvers.planning.offers import SHARED_PRESSURE, FleetShape, GpuPool, Offers, read_offers
-from solvers.planning.problem import Problem, Service
+from solvers.planning.problem import Policy, Problem, Service
 from solvers.planning.rooms import FleetRooms
 from tests.solvers.planning.random_problems import random_problem
 
@@ -111,6 +113,20 @@ def test_the_whole_shape_of_a_pool_carries_most_of_those_that_its_memory_and_wat
         found = read_offers(problem).find_whole_shapes(service, [pool])
         assert [shape.rate_per_second for shape in found] == pytest.approx([best] if best > 0 else [])
         assert all(fits[shape.variant, shape.batch] for shape in found if any(fits.values()))
+
+
+@pytest.mark.parametrize("exec_ms", [1.0, 12.5, 30.0, 70.0, 95.0, 96.0, 200.0, 0.0, inf])
+def test_an_accepted_rate_keeps_the_slo_and_the_utilization_and_no_higher_one_does(exec_ms: float) -> None:
+    policy = Policy(utilization=0.8, exec_margin=0.05)
+    service = Service("a", "shop", "m", ("v",), slo_ms=100.0, percentile=98.0, rate_per_second=1.0)
+    rate = accepted_rate(policy, service, 8, exec_ms)
+    if not 0 < exec_ms * 1.05 < 100:
+        assert rate == 0
+        return
+    at_most = timeout_for(8, exec_ms * 1.05, 100.0, 98.0, rate)
+    assert at_most is not None or rate == 0
+    is_busy = rate * 1.001 * exec_ms / 8000 > 0.8
+    assert is_busy or timeout_for(8, exec_ms * 1.05, 100.0, 98.0, rate * 1.001 + 1e-9) is None
 
 
 def test_offers_are_found_once_for_a_problem_and_go_with_it() -> None:

@@ -8,9 +8,8 @@ from app.control.answer.explain.alternatives import Alternative, InstanceAlterna
 from app.control.answer.explain.shares import costs_of_instances
 from app.control.answer.explain.tokens import describe_whole, other_shapes
 from app.control.answer.explain.wording import count, money, ms, rate, signed
-from solvers.latency import limits
-from solvers.latency.kernels import accepted_load
 from solvers.planning.beside import beside, has_language_models
+from solvers.planning.grids import accepted_rate
 from solvers.planning.judge import JudgedPlan
 from solvers.planning.judge.billing import is_billed_whole, price_of_used
 from solvers.planning.judge.readings import value_at
@@ -199,10 +198,7 @@ def batches_at(problem: Problem, instance: Instance, sm_percent: int) -> tuple[B
         if sm_percent < curve[0][0]:
             continue
         exec_ms = value_at(curve, sm_percent) * slower
-        judged = exec_ms * (1 + policy.exec_margin)
-        row = limits(service.percentile, [batch], service.variation).loads[batch]
-        load = min(float(accepted_load(row, service.slo_ms / judged)), policy.utilization * (1 + policy.exec_margin))
-        found.append(BatchCarries(batch, max(0.0, 1000 * load * batch / judged), exec_ms))
+        found.append(BatchCarries(batch, accepted_rate(policy, service, batch, exec_ms), exec_ms))
     return tuple(found)
 
 

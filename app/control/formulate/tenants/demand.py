@@ -11,8 +11,8 @@ import numpy as np
 
 from agents.contract.assignments import AssignedInstance
 from solvers.latency import limits
+from solvers.planning.grids import accepted_loads
 from solvers.planning.problem import Instance, Problem, Profile, Service
-from solvers.planning.search.promise import accepted_loads
 
 SHORTAGE_SHARE = 1e-4  # of a rate: less is no shortage
 ROOM_FACTOR = 1.1  # whole SM%, whole instances and neighbours take more than the least that a rate needs

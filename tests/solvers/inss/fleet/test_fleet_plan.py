@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from solvers.inss.fleet import plan
-from solvers.inss.fleet.promises import carried_per_second, most_exec_ms, slowest_ms, usable
+from solvers.inss.fleet.promises import most_exec_ms, slowest_ms, usable
+from solvers.planning.grids import accepted_rate
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
@@ -125,7 +126,7 @@ def test_the_longest_batch_and_the_usable_share_agree_with_their_definitions() -
     assert slowest_ms(service, 4, longest, 1, problem.policy) <= service.slo_ms
     assert slowest_ms(service, 4, longest * 1.001, 1, problem.policy) > service.slo_ms
     for exec_ms, share in usable(problem, service, 8):
-        carried = carried_per_second(problem, service, 8, exec_ms)
+        carried = accepted_rate(problem.policy, service, 8, exec_ms)
         assert share * 8 * 1000 / exec_ms == pytest.approx(carried, rel=0.003, abs=1e-9)
 
 

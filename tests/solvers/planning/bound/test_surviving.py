@@ -16,12 +16,13 @@ from solvers.planning import bound
 from solvers.planning.availability import Availability
 from solvers.planning.bound.fleet import class_of, fleet
 from solvers.planning.bound.rounding import surviving_nodes
+from solvers.planning.grids import SM
 from solvers.planning.judge import judge
 from solvers.planning.judge.tolerances import SURVIVING_UTILIZATION
 from solvers.planning.parts.bound import needed
 from solvers.planning.plan import Plan
 from solvers.planning.problem import GpuType, Instance, Node, Problem, Profile, Service, Variant, gpu_indexes
-from solvers.planning.search.tables import SM, tables
+from solvers.planning.search.tables import tables
 from solvers.planning.steps import surviving
 
 SURVIVING = Availability(survive_nodes=1)

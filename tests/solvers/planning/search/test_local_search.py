@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.families import family
+from solvers.planning.grids import Floats
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Node, Policy, Problem, Variant
@@ -18,7 +19,7 @@ from solvers.planning.search.local_search import LocalSearch
 from solvers.planning.search.prices import resource_prices
 from solvers.planning.search.promise import keep
 from solvers.planning.search.realise import instances, placed_instances
-from solvers.planning.search.tables import Floats, tables
+from solvers.planning.search.tables import tables
 from solvers.planning.search.workshop import Workshop
 from tests.solvers.planning import small_world
 from tests.solvers.planning.random_problems import random_problem
