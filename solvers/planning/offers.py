@@ -12,10 +12,11 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from solvers.latency import limits
-from solvers.planning.grids import Floats, Ints, Kept, accepted_loads, read_grid
+from solvers.planning.grids import Floats, Ints, Kept, accepted_loads, accepted_rate, read_grid
+from solvers.planning.judge.readings import value_at
 from solvers.planning.judge.tolerances import at_most
 from solvers.planning.machines import capped
-from solvers.planning.problem import Curve, GpuType, Node, Place, Problem, Profile, Service
+from solvers.planning.problem import Curve, GpuType, Node, Place, Policy, Problem, Profile, Service
 
 SHARED_PRESSURE = 0.7  # of all on a shared GPU: times grow by 18 % at a sensitivity of .25 (HetSev, section 3.2)
 STEP_SM_PERCENT = 10
@@ -80,7 +81,25 @@ class FleetShape:
         return self.pool.price_per_hour * self.share
 
 
-class _Cell(NamedTuple):
+class BatchRate(NamedTuple):
+    """What a batch carries at most where an instance runs, with its time there and its memory."""
+
+    batch: int
+    rate_per_second: float
+    exec_ms: float
+    memory_gib: float
+
+    @classmethod
+    def of(
+        cls, policy: Policy, service: Service, profile: Profile, batch: int, sm_percent: float, slower: float
+    ) -> BatchRate:
+        """Returns a batch at this SM%, so much slower by neighbours and clock than alone."""
+        exec_ms = slower * value_at(profile.latency_ms[batch], sm_percent)
+        rate = accepted_rate(policy, service, batch, exec_ms) * ROUNDING
+        return cls(batch, rate, exec_ms, profile.memory_gib[batch])
+
+
+class OfferedCell(NamedTuple):
     """A batch at an SM% of a profile, beside neighbours."""
 
     batch: int
@@ -131,6 +150,11 @@ class Offers:
         """Returns for each pool and SM% the variant and batch that carry most alone, without batch timeouts."""
         return self._find(service, pools, self._list_lone)
 
+    def list_points(self, service: Service, profile: Profile) -> list[OfferedCell]:
+        """Returns every profiled point that carries anything alone, without batch timeouts."""
+        cells = [(batch, sm) for batch, curve in self._list_fitting(profile) for sm, _ in curve]
+        return self._rate(service, profile, cells, 1.0, is_prompt=True)
+
     def _find(self, service: Service, pools: Iterable[GpuPool], list_shapes: ListShapes) -> list[FleetShape]:
         terms = (
             service.model, service.variants, service.slo_ms, service.percentile, service.variation, service.gpu_types,
@@ -153,7 +177,7 @@ class Offers:
     def _list_best(self, service: Service, pool: GpuPool) -> list[FleetShape]:
         found: list[FleetShape] = []
         for profile in self.find_profiles(service, pool):
-            best: dict[int, tuple[float, _Cell]] = {}
+            best: dict[int, tuple[float, OfferedCell]] = {}
             for cell in self._list_shared(service, profile, _find_last):
                 worth = cell.rate_per_second / cell.share
                 if cell.sm_percent not in best or worth > best[cell.sm_percent][0]:
@@ -181,7 +205,7 @@ class Offers:
         return [best] if best is not None and best.rate_per_second > 0 else []
 
     def _list_lone(self, service: Service, pool: GpuPool) -> list[FleetShape]:
-        best: dict[int, tuple[Profile, _Cell]] = {}
+        best: dict[int, tuple[Profile, OfferedCell]] = {}
         for profile in self.find_profiles(service, pool):
             cells = [(batch, sm) for batch, curve in self._list_fitting(profile) for sm in _list_percents(curve)]
             for cell in self._rate(service, profile, cells, 1.0, is_prompt=True):
@@ -198,7 +222,7 @@ class Offers:
         memory_gib = self._gpu_types[profile.gpu_type].memory_gib
         return [(b, curve) for b, curve in sorted(profile.latency_ms.items()) if profile.memory_gib[b] <= memory_gib]
 
-    def _list_shared(self, service: Service, profile: Profile, find_end: Callable[[Curve], int]) -> list[_Cell]:
+    def _list_shared(self, service: Service, profile: Profile, find_end: Callable[[Curve], int]) -> list[OfferedCell]:
         """Returns what carries anything beside neighbours that make the pressure up to that of a shared GPU."""
         cells = [(b, sm) for b, curve in self._list_fitting(profile) for sm in _list_tenths(curve, find_end(curve))]
         percents = np.array([sm for _, sm in cells], dtype=np.int64)
@@ -212,7 +236,7 @@ class Offers:
     def _rate(
         self, service: Service, profile: Profile, cells: Sequence[tuple[int, int]], slower: Floats | float,
         is_prompt: bool = False,
-    ) -> list[_Cell]:  # fmt: skip
+    ) -> list[OfferedCell]:  # fmt: skip
         """Returns those of these batches and SM% that carry anything, so much slower than alone."""
         grid, batches = read_grid(profile), np.array([batch for batch, _ in cells], dtype=np.int64)
         rows, percents = [grid.row_of[batch] for batch, _ in cells], [sm for _, sm in cells]
@@ -221,7 +245,7 @@ class Offers:
         memory_share = grid.memory_gib[rows] / self._gpu_types[profile.gpu_type].memory_gib
         shares = np.maximum(np.array(percents) / 100, memory_share) if not service.is_dedicated else np.ones(len(cells))
         return [
-            _Cell(*cell, time, rate, share)
+            OfferedCell(*cell, time, rate, share)
             for cell, time, rate, share in zip(cells, exec_ms.tolist(), rates.tolist(), shares.tolist(), strict=True)
             if rate > 0
         ]

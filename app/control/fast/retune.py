@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from app.control.fast.neighbourhood import Neighbourhood
-from app.control.fast.shapes import BatchCapacity, batch_capacity, best_batch, fitting_batches
+from app.control.fast.shapes import batch_capacity, best_batch, fitting_batches
 from solvers.latency import latency_at
 from solvers.planning.judge.readings import JudgedGpu, Resident
 from solvers.planning.judge.services import AVAILABILITY_RULES
+from solvers.planning.offers import BatchRate
 from solvers.planning.problem import Instance, Policy, Problem
 from solvers.planning.replan.rates import even, shared
 from solvers.planning.search.promise import timeouts
@@ -26,7 +27,7 @@ class SeatedInstance:
     """An instance on its GPU, and the shape that it is to have."""
 
     resident: Resident
-    shape: BatchCapacity
+    shape: BatchRate
 
 
 def seats_of(gpus: Mapping[tuple[str, int], JudgedGpu], service: str, policy: Policy) -> list[SeatedInstance] | None:

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from solvers.inss.batching import BatchedModel, Batches, BatchingProblem, BatchOption, decide_batches
 from solvers.inss.batching.problem import MOST_BATCH
 from solvers.inss.fleet.promises import slowest_ms
-from solvers.planning.grids import accepted_rate
 from solvers.planning.judge import Resident
 from solvers.planning.judge.plan_lines import gpus_with
-from solvers.planning.judge.readings import JudgedGpu, slow_down, value_at
+from solvers.planning.judge.readings import JudgedGpu, slow_down
+from solvers.planning.offers import BatchRate
 from solvers.planning.problem import Instance, PlacedJob, Problem
 
 SLACK_SHARE = 1e-6  # of a rate
@@ -58,18 +58,16 @@ def rebatched(problem: Problem, seats: Sequence[Instance], jobs: Iterable[Placed
 
 def _options(problem: Problem, line: Resident) -> dict[int, BatchOption]:
     """Returns latency, throughput and memory of each batch beside the same neighbours."""
-    service, profile, alone_ms = line.service, line.profile, line.alone_ms
+    policy, service, profile, alone_ms = problem.policy, line.service, line.profile, line.alone_ms
     assert service
     assert profile
     assert alone_ms
     slower = (line.exec_ms or alone_ms) / alone_ms
     least, found = min(profile.latency_ms), {}
     for batch in sorted(profile.latency_ms)[:MOST_BATCH]:
-        exec_ms = value_at(profile.latency_ms[batch], line.instance.sm_percent) * slower
-        judged_ms = exec_ms * (1 + problem.policy.exec_margin)
-        latency_ms = slowest_ms(service, batch, judged_ms, least, problem.policy)
-        carried = accepted_rate(problem.policy, service, batch, exec_ms)
-        found[batch] = BatchOption(min(latency_ms, 1e12), carried, profile.memory_gib[batch])
+        at = BatchRate.of(policy, service, profile, batch, line.instance.sm_percent, slower)
+        latency_ms = slowest_ms(service, batch, at.exec_ms * (1 + policy.exec_margin), least, policy)
+        found[batch] = BatchOption(min(latency_ms, 1e12), at.rate_per_second, at.memory_gib)
     return found
 
 

@@ -9,25 +9,16 @@ from app.control.answer.explain.shares import costs_of_instances
 from app.control.answer.explain.tokens import describe_whole, other_shapes
 from app.control.answer.explain.wording import count, money, ms, rate, signed
 from solvers.planning.beside import beside, has_language_models
-from solvers.planning.grids import accepted_rate
 from solvers.planning.judge import JudgedPlan
 from solvers.planning.judge.billing import is_billed_whole, price_of_used
 from solvers.planning.judge.readings import value_at
+from solvers.planning.offers import BatchRate
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance, Problem
 from solvers.planning.search.promise import keep
 
 ENOUGH_SHARE = 1 - 1e-6  # of a rate
 NAMED_TYPES = 4  # in a sentence
-
-
-@dataclass(frozen=True, slots=True)
-class BatchCarries:
-    """The highest rate that a batch carries, everything else unchanged."""
-
-    batch: int
-    rate_per_second: float
-    exec_ms: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +29,7 @@ class InstanceWhy:
     gpu_type: str
     cost_per_hour: float  # its part of the GPU
     least_sm_percent: int  # that carries its rate on its GPU, next to its neighbours
-    batches: tuple[BatchCarries, ...]
+    batches: tuple[BatchRate, ...]
     found: InstanceAlternatives
     why_gpu: str
     why_batch: str
@@ -130,7 +121,7 @@ def _why_gpu(problem: Problem, plan: Plan, instance: Instance, found: InstanceAl
     return f"{text}; no other type has room for it ({'; '.join(unfit[:NAMED_TYPES])}{more})"
 
 
-def _why_batch(instance: Instance, batches: tuple[BatchCarries, ...]) -> str:
+def _why_batch(instance: Instance, batches: tuple[BatchRate, ...]) -> str:
     mine = next((batch for batch in batches if batch.batch == instance.batch), None)
     most = max(batches, key=lambda batch: (batch.rate_per_second, -batch.batch), default=None)
     if mine is None or most is None:
@@ -185,7 +176,7 @@ def _least_sm(problem: Problem, instance: Instance) -> int:
     return 0
 
 
-def batches_at(problem: Problem, instance: Instance, sm_percent: int) -> tuple[BatchCarries, ...]:
+def batches_at(problem: Problem, instance: Instance, sm_percent: int) -> tuple[BatchRate, ...]:
     """Returns what each batch carries at a share, among its neighbours and at its clock, within its profile."""
     profile = problem.profile(instance.service, instance.variant, instance.node)
     service, policy = problem.services[instance.service], problem.policy
@@ -193,13 +184,11 @@ def batches_at(problem: Problem, instance: Instance, sm_percent: int) -> tuple[B
         return ()
     alone = value_at(profile.latency_ms[instance.batch], instance.sm_percent)
     slower = instance.exec_ms / alone if instance.exec_ms > 0 else 1.0
-    found = []
-    for batch, curve in sorted(profile.latency_ms.items()):
-        if sm_percent < curve[0][0]:
-            continue
-        exec_ms = value_at(curve, sm_percent) * slower
-        found.append(BatchCarries(batch, accepted_rate(policy, service, batch, exec_ms), exec_ms))
-    return tuple(found)
+    return tuple(
+        BatchRate.of(policy, service, profile, batch, sm_percent, slower)
+        for batch, curve in sorted(profile.latency_ms.items())
+        if sm_percent >= curve[0][0]
+    )
 
 
 def describe_instance(why: InstanceWhy) -> list[str]:

@@ -7,11 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
-import numpy as np
-
 from agents.contract.assignments import AssignedInstance
-from solvers.latency import limits
-from solvers.planning.grids import accepted_loads
+from solvers.planning.offers import read_offers
 from solvers.planning.problem import Instance, Problem, Profile, Service
 
 SHORTAGE_SHARE = 1e-4  # of a rate: less is no shortage
@@ -125,24 +122,7 @@ def _least_whole(problem: Problem, service: Service, types: Sequence[str]) -> fl
 
 
 def _least(problem: Problem, profile: Profile, service: Service) -> float:
-    memory_gib = problem.gpu_types[profile.gpu_type].memory_gib
-    rows = [
-        (sm, batch, exec_ms)
-        for batch, curve in profile.latency_ms.items()
-        if profile.memory_gib[batch] <= memory_gib
-        for sm, exec_ms in curve
-    ]
-    if not rows:
-        return inf
-    sm = np.array([row[0] for row in rows], dtype=np.float64)
-    batch = np.array([row[1] for row in rows], dtype=np.int64)
-    judged_ms = np.array([row[2] for row in rows], dtype=np.float64) * (1 + problem.policy.exec_margin)
-    loads = np.zeros(len(rows))
-    table = limits(service.percentile, set(batch.tolist()), service.variation).prompt
-    accepted_loads(table, batch, service.slo_ms / judged_ms, loads)
-    loads = np.minimum(loads, problem.policy.utilization * (1 + problem.policy.exec_margin))
-    rates = 1000 * loads * batch / judged_ms
-    share = np.ones_like(sm) if service.is_dedicated else sm / 100
-    with np.errstate(divide="ignore"):
-        least = float((share / rates).min())
-    return least if least > 0 else inf
+    points = read_offers(problem).list_points(service, profile)
+    return min(
+        ((1.0 if service.is_dedicated else at.sm_percent / 100) / at.rate_per_second for at in points), default=inf
+    )
