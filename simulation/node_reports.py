@@ -8,6 +8,7 @@ import msgspec
 
 from agents.contract.reports import Copy as ReportedCopy
 from agents.contract.reports import GpuFacts, GpuMinute, InstanceMinute, Inventory, Report
+from agents.control.composing import find_node_health
 from agents.keeper.copies import NodeCopy, Stage
 from agents.node import reporting
 from agents.node.report_minute import CopyTotals, ReportMinute
@@ -88,7 +89,7 @@ class Speaker:
             at=node.date(),
             minute=minute.began,
             boot_id="simulated",
-            health=_worst(gpus),
+            health=find_node_health(gpus),
             epoch=node.memory.epoch,
             generation=node.memory.generation,
             assignment_version=node.version,
@@ -135,9 +136,3 @@ def _instances(
             measured={"memoryGib": wanted.memory_gib} | batch,
         )
     return tuple(minutes.values())
-
-
-def _worst(gpus: Sequence[GpuMinute]) -> str:
-    if gpus and all(gpu.health == "failed" for gpu in gpus):
-        return "failed"
-    return "ok" if all(gpu.health == "ok" for gpu in gpus) else "degraded"

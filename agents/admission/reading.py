@@ -13,8 +13,9 @@ import msgspec
 from agents.admission.form import AllowListForm, EntryForm, VolumeForm
 from agents.admission.interpreters import find_program_faults, find_scripts
 from agents.contract.admitted import AdmittedEntry, PatternFault, read_pattern
-from agents.contract.runtimes import VOLUME, is_dangerous
+from agents.contract.runtimes import VOLUME
 from agents.contract.signatures import KeyFault, read_key
+from agents.contract.spellings import is_dangerous
 from agents.templates.strict_file import FileRefused, load_yaml, read_text
 
 _DIGEST = re.compile(r"[a-z0-9][-a-z0-9._:/]{0,254}@sha256:[0-9a-f]{64}")

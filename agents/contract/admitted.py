@@ -16,8 +16,9 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from agents.contract.fields import Sentence
-from agents.contract.runtimes import FILLED, VOLUME, Label, OwnRuntime, Text, Variable, is_dangerous
+from agents.contract.runtimes import FILLED, VOLUME, Label, OwnRuntime, Text, Variable
 from agents.contract.signatures import is_signed
+from agents.contract.spellings import is_dangerous
 
 MOST_HOLES = 2  # in one argument: with more, matching could take long
 MOST_ENTRIES = 100

@@ -14,10 +14,7 @@ from typing import Annotated, TypeAlias
 
 from msgspec import Meta
 
-_SIGN, _HOLE = "[-A-Za-z0-9._~$&'()+,=:@]", r"\{[A-Za-z][A-Za-z0-9]{0,30}\}"
-_SEGMENT = f"(?:{_SIGN}+(?:{_HOLE}{_SIGN}*)?|{_HOLE}{_SIGN}*)"  # with one hole at most: several take long to compare
-RULE = rf"(?:\*|[A-Z]{{1,20}}) /(?:{_SEGMENT}/)*(?:{_SEGMENT}|\*\*)?"
-MOST_RULES, LONGEST_RULE = 64, 300
+from agents.contract.spellings import LONGEST_RULE, MOST_RULES, RULE, SEGMENT
 
 PathRule = Annotated[str, Meta(max_length=LONGEST_RULE, pattern=rf"^{RULE}$(?!\n)")]
 PathRules = Annotated[tuple[PathRule, ...], Meta(max_length=MOST_RULES)]
@@ -48,4 +45,4 @@ def find_rules(table: Mapping[str, tuple[str, ...]], key: str) -> tuple[str, ...
 def make_rule(path: str) -> str:
     """Returns a request's path as a rule has it, without its query; what no rule can spell becomes a hole."""
     segments = path.partition("?")[0].lstrip("/").split("/")
-    return "/" + "/".join(segment if re.fullmatch(_SEGMENT, segment) else "{x}" for segment in segments if segment)
+    return "/" + "/".join(segment if re.fullmatch(SEGMENT, segment) else "{x}" for segment in segments if segment)

@@ -5,13 +5,13 @@ The node decides whether it starts it (agents/admission); nothing here grants an
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta, Struct
 
 from agents.contract.paths import PathRules
+from agents.contract.spellings import VARIABLE_PATTERN
 
 # What the agent fills in for each copy, in arguments and in values of variables; templates have the same placeholders.
 FILLED = frozenset(
@@ -21,25 +21,6 @@ FILLED = frozenset(
     }
 )  # fmt: skip
 VOLUME = "volume."  # begins the placeholder of a volume's folder: {volume.models}
-VARIABLE_PATTERN = r"[A-Za-z_][A-Za-z0-9_]{0,127}"
-
-# Variables that change which code a program runs, where it sends its requests, or which limits hold for it. A prefix
-# ends with *; upper and lower case are the same here.
-DANGEROUS_VARIABLES = (
-    "LD_*", "PYTHON*", "CUDA_*", "NVIDIA_*", "GPUWRIGHT_*", "PATH", "HOME", "SHELL", "IFS", "ENV", "BASH_*", "PS4",
-    "PROMPT_COMMAND", "SHELLOPTS", "BASHOPTS", "PERL*", "RUBY*", "NODE_*", "NPM_*", "LUA_*", "JAVA_*", "_JAVA_*",
-    "JDK_JAVA_*", "CLASSPATH", "DOTNET_*", "CORECLR_*", "COMPLUS_*", "GCONV_PATH", "GLIBC_TUNABLES", "MALLOC_*",
-    "LOCPATH", "NLSPATH", "HOSTALIASES", "RES_OPTIONS", "LOCALDOMAIN", "RESOLV_*", "TZDIR", "TMPDIR", "GIT_*", "SSH_*",
-    "SSL_*", "OPENSSL_*", "CURL_*", "REQUESTS_CA_BUNDLE", "*_PROXY", "DOCKER_*", "KUBECONFIG", "KUBERNETES_*", "MPS_*",
-    "NCCL_NET_PLUGIN", "NCCL_TUNER_PLUGIN", "NCCL_PROFILER_PLUGIN", "OPENCL_*", "OCL_*", "VK_*", "UCX_MODULE_*",
-    "LLVM_*", "TORCH_EXTENSIONS_*", "TRITON_*", "AWS_*", "GOOGLE_*", "AZURE_*", "OMP_TOOL*", "OMPI_*", "PMIX_*",
-    "PRTE_*", "I_MPI_*", "FI_PROVIDER_PATH", "JULIA_*", "R_HOME", "R_LIBS*", "R_PROFILE*", "R_ENVIRON*", "PHPRC",
-    "PHP_INI_*", "TCLLIBPATH", "ERL_*", "GST_*", "GIO_*", "GTK_*", "GI_TYPELIB_PATH", "GDK_PIXBUF_*", "QT_*",
-    "MAGICK_*", "HDF5_PLUGIN_PATH", "GDAL_DRIVER_PATH", "ORT_DYLIB_PATH", "VLLM_PLUGINS", "VLLM_SERVER_DEV_MODE",
-    "VLLM_ALLOW_*", "HF_ENDPOINT", "HF_MODULES_CACHE", "RAY_*", "XLA_FLAGS", "NUMBA_CACHE_DIR", "TORCHINDUCTOR_*",
-    "PIP_*", "UV_*", "CONDA_*", "MAKEFLAGS", "PAGER", "EDITOR", "VISUAL", "BROWSER",
-)  # fmt: skip
-_DANGEROUS = re.compile("|".join(re.escape(name).replace(r"\*", ".*") for name in DANGEROUS_VARIABLES), re.IGNORECASE)
 
 Text = Annotated[str, Meta(max_length=1000, pattern=r"^[^\x00-\x1f\x7f]*$(?!\n)")]
 Variable = Annotated[str, Meta(pattern=rf"^{VARIABLE_PATTERN}$(?!\n)")]
@@ -95,8 +76,3 @@ def own_runtime(runtime: object) -> OwnRuntime | None:
     if not isinstance(runtime, dict) or not ("image" in runtime or "command" in runtime):
         return None
     return msgspec.convert(runtime, OwnRuntime)
-
-
-def is_dangerous(variable: str) -> bool:
-    """Returns whether a variable can never be set by a manifest, whatever a node's allow-list says."""
-    return _DANGEROUS.fullmatch(variable) is not None

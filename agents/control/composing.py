@@ -40,7 +40,7 @@ def compose_report(
         at=heading.at,
         minute=minute,
         boot_id=clocks.boot_id(),
-        health=_worst(body.gpus),
+        health=find_node_health(body.gpus),
         epoch=memory.epoch,
         generation=memory.generation,
         assignment_version=heading.assignment_version,
@@ -58,7 +58,7 @@ def compose_report(
     )
 
 
-def _worst(gpus: Sequence[GpuMinute]) -> str:
+def find_node_health(gpus: Sequence[GpuMinute]) -> str:
     """Returns the health of the node's least healthy GPU; a node has failed only if all its GPUs have."""
     if gpus and all(gpu.health == "failed" for gpu in gpus):
         return "failed"

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 from agents.http.connection import HttpConnection
 from agents.http.messages import HttpRequest
 
 MOST_CONNECTIONS = 512
 LINGER_SECONDS = 0.25  # a drained server stays up this long, so that late requests are answered 503 instead of cut off
+CONTROL = {"/v1/batch": "PUT", "/v1/warmup": "POST", "/v1/drain": "POST"}  # everybody may ask the rest
+Routes: TypeAlias = Mapping[str, Mapping[str, Callable[[HttpConnection, HttpRequest], None]]]  # by path and method
 LAST_SECONDS = 1.0  # limits requests that have begun to arrive, and the reading of answers
 
 
 class LoopServer:
     """Accepts connections until drained; then calls `deaf` once to stop listening, and `finished` when all is answered.
 
-    `on_lost` follows the end of each connection.
+    Requests that control the server need `control_token`; empty: none do. `on_lost` follows the end of each connection.
     """
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         request_seconds: float,
-        handle: Callable[[HttpConnection, HttpRequest], None],
+        routes: Routes,
+        control_token: str,
+        refuse: Callable[[HttpConnection, int, str, str], None],
         on_lost: Callable[[HttpConnection], None],
         is_working: Callable[[], bool],
         deaf: Callable[[], None],
@@ -31,7 +36,9 @@ class LoopServer:
     ) -> None:
         self.draining = False
         self._loop = loop
-        self._handle = handle
+        self._routes = routes
+        self._control_token = control_token
+        self._refuse = refuse
         self._on_lost = on_lost
         self._is_working = is_working
         self._deaf = deaf
@@ -53,6 +60,19 @@ class LoopServer:
             self._sweeping = True
             self._loop.call_later(self._sweep_seconds, self._sweep)
         return connection
+
+    def _handle(self, connection: HttpConnection, request: HttpRequest) -> None:
+        path = request.path.partition("?")[0]
+        methods = self._routes.get(path)
+        if methods is None:
+            self._refuse(connection, 404, "unknown path", "")
+        elif request.method not in methods:
+            allowed = ", ".join(methods)
+            self._refuse(connection, 405, f"allowed: {allowed}", f"Allow: {allowed}\r\n")
+        elif CONTROL.get(path) == request.method and not request.may_control(self._control_token):
+            self._refuse(connection, 401, "only the agent of this node controls this server", "")
+        else:
+            methods[request.method](connection, request)
 
     def drain(self) -> None:
         """Begins the end: late requests are refused for a moment, accepted ones are answered. Again changes nothing."""

@@ -8,6 +8,14 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, StrictBool, StrictFloat, StrictInt, StrictStr, Tag
 
+from agents.contract.spellings import (
+    DANGEROUS_VARIABLES,
+    LONGEST_RULE,
+    MOST_RULES,
+    RULE,
+    VARIABLE_PATTERN,
+    is_dangerous,
+)
 from app.manifests.faults import escaped, quoted
 from app.manifests.model import JSON
 from app.manifests.quantities import LARGEST, Name, Names, Word, rule_fault
@@ -16,31 +24,8 @@ from app.manifests.spec import Contradiction, Spec
 OWN = ("image", "command")
 OWN_ONLY = ("signature", "env", "secrets", "volumes", "port", "probes", "warmup", "drain", "protocol", "paths")
 SERVER_ONLY = ("port", "probes", "warmup", "drain", "protocol", "paths")
-# Variables that change which code a program runs, where it sends its requests, or which limits hold for it; nodes have
-# the same list. A prefix ends with *; upper and lower case are the same here.
-DANGEROUS_VARIABLES = (
-    "LD_*", "PYTHON*", "CUDA_*", "NVIDIA_*", "GPUWRIGHT_*", "PATH", "HOME", "SHELL", "IFS", "ENV", "BASH_*", "PS4",
-    "PROMPT_COMMAND", "SHELLOPTS", "BASHOPTS", "PERL*", "RUBY*", "NODE_*", "NPM_*", "LUA_*", "JAVA_*", "_JAVA_*",
-    "JDK_JAVA_*", "CLASSPATH", "DOTNET_*", "CORECLR_*", "COMPLUS_*", "GCONV_PATH", "GLIBC_TUNABLES", "MALLOC_*",
-    "LOCPATH", "NLSPATH", "HOSTALIASES", "RES_OPTIONS", "LOCALDOMAIN", "RESOLV_*", "TZDIR", "TMPDIR", "GIT_*", "SSH_*",
-    "SSL_*", "OPENSSL_*", "CURL_*", "REQUESTS_CA_BUNDLE", "*_PROXY", "DOCKER_*", "KUBECONFIG", "KUBERNETES_*", "MPS_*",
-    "NCCL_NET_PLUGIN", "NCCL_TUNER_PLUGIN", "NCCL_PROFILER_PLUGIN", "OPENCL_*", "OCL_*", "VK_*", "UCX_MODULE_*",
-    "LLVM_*", "TORCH_EXTENSIONS_*", "TRITON_*", "AWS_*", "GOOGLE_*", "AZURE_*", "OMP_TOOL*", "OMPI_*", "PMIX_*",
-    "PRTE_*", "I_MPI_*", "FI_PROVIDER_PATH", "JULIA_*", "R_HOME", "R_LIBS*", "R_PROFILE*", "R_ENVIRON*", "PHPRC",
-    "PHP_INI_*", "TCLLIBPATH", "ERL_*", "GST_*", "GIO_*", "GTK_*", "GI_TYPELIB_PATH", "GDK_PIXBUF_*", "QT_*",
-    "MAGICK_*", "HDF5_PLUGIN_PATH", "GDAL_DRIVER_PATH", "ORT_DYLIB_PATH", "VLLM_PLUGINS", "VLLM_SERVER_DEV_MODE",
-    "VLLM_ALLOW_*", "HF_ENDPOINT", "HF_MODULES_CACHE", "RAY_*", "XLA_FLAGS", "NUMBA_CACHE_DIR", "TORCHINDUCTOR_*",
-    "PIP_*", "UV_*", "CONDA_*", "MAKEFLAGS", "PAGER", "EDITOR", "VISUAL", "BROWSER",
-)  # fmt: skip
-_DANGEROUS = re.compile("|".join(re.escape(name).replace(r"\*", ".*") for name in DANGEROUS_VARIABLES), re.IGNORECASE)
-# A method or `*`, and a path with holes; nodes and gateways have the same pattern.
-_SIGN, _HOLE = "[-A-Za-z0-9._~$&'()+,=:@]", r"\{[A-Za-z][A-Za-z0-9]{0,30}\}"
-_SEGMENT = f"(?:{_SIGN}+(?:{_HOLE}{_SIGN}*)?|{_HOLE}{_SIGN}*)"  # with one hole at most: several take long to compare
-RULE = rf"(?:\*|[A-Z]{{1,20}}) /(?:{_SEGMENT}/)*(?:{_SEGMENT}|\*\*)?"
-LONGEST_RULE, MOST_RULES = 300, 64
 _IMAGE = re.compile(r"[a-z0-9][-a-z0-9._:/]{0,254}(@sha256:[0-9a-f]{64})?")
 _SIGNATURE = re.compile(r"[A-Za-z0-9+/]{86}==")
-_VARIABLE = "^[A-Za-z_][A-Za-z0-9_]{0,127}$"
 _FIXED_PROGRAM = "{python} or an absolute path, such as /opt/shop/bin/serve"
 
 
@@ -73,7 +58,7 @@ def _signature(value: str) -> str:
 
 
 def _variable(name: str) -> str:
-    if _DANGEROUS.fullmatch(name):
+    if is_dangerous(name):
         raise rule_fault(
             f"the variable {quoted(name)} can never be set, because it changes what a program runs or may use",
             f"other names than {', '.join(DANGEROUS_VARIABLES[:4])} and the like",
@@ -96,7 +81,7 @@ def _args_form(value: object) -> str:
 ArgumentName = Annotated[str, Field(pattern=r"^[A-Za-z][-A-Za-z0-9_.]{0,62}$")]
 Argument = Annotated[StrictStr | StrictBool | StrictInt | StrictFloat, AfterValidator(_argument)]
 Text = Annotated[StrictStr, AfterValidator(_text)]
-Variable = Annotated[str, Field(pattern=_VARIABLE), AfterValidator(_variable)]
+Variable = Annotated[str, Field(pattern=f"^{VARIABLE_PATTERN}$"), AfterValidator(_variable)]
 Arguments = Annotated[
     Annotated[dict[ArgumentName, Argument], Field(max_length=64), Tag("<arguments>")]
     | Annotated[list[Text], Field(max_length=100), Tag("<list>")],

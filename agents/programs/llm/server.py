@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agents.http.connection import HttpConnection
-from agents.http.loop import LoopServer
+from agents.http.loop import LoopServer, Routes
 from agents.http.messages import HttpRequest
 from agents.programs.llm.cost import StubCost, StubLimits
 from agents.programs.llm.figures import TokenFigures
@@ -66,14 +66,10 @@ class LlmServer:
         self._loop = loop
         self._busy = busy
         self._requests = TokenScheduler(cost, settings.limits, self._preempted)
-        self._http = LoopServer(
-            loop, settings.request_seconds, self._handle, self._lost, self._is_working, deaf, finished
-        )
-        self.accept, self.drain = self._http.accept, self._http.drain
         self._computing = False
         self._ended_at = float("-inf")  # the planned end of the last iteration
         self._number = 0
-        self._routes: Mapping[str, Mapping[str, Callable[[HttpConnection, HttpRequest], None]]] = {
+        routes: Routes = {
             "/health": {"GET": self._health, "HEAD": self._health},
             "/metrics": {"GET": self._metrics},
             "/v1/models": {"GET": self._models},
@@ -82,21 +78,16 @@ class LlmServer:
             COMPLETIONS: {"POST": self._complete},
             CHAT: {"POST": self._complete},
         }
+        self._http = LoopServer(
+            loop, settings.request_seconds, routes, settings.control_token, self._refuse, self._lost, self._is_working,
+            deaf, finished,
+        )  # fmt: skip
+        self.accept, self.drain = self._http.accept, self._http.drain
 
     def loaded(self) -> None:
         self.ready = True
 
     # Routes
-
-    def _handle(self, connection: HttpConnection, request: HttpRequest) -> None:
-        path = request.path.partition("?")[0]
-        methods = self._routes.get(path)
-        if methods is None:
-            self._refuse(connection, 404, "unknown path")
-        elif request.method not in methods:
-            self._refuse(connection, 405, f"allowed: {', '.join(methods)}", f"Allow: {', '.join(methods)}\r\n")
-        else:
-            methods[request.method](connection, request)
 
     def _say(self, connection: HttpConnection, status: int, answer: Mapping[str, Any], more: str = "") -> None:
         connection.answer(status, json.dumps(answer).encode(), close=self.draining, more=more)
@@ -118,9 +109,6 @@ class LlmServer:
         self._say(connection, 200, {"path": COMPLETIONS, "body": body})
 
     def _drain(self, connection: HttpConnection, request: HttpRequest) -> None:
-        if not request.may_control(self.settings.control_token):
-            self._refuse(connection, 401, "only the agent of this node controls this server")
-            return
         self.drain()
         self._say(connection, 200, {"open": self.open_requests})
 

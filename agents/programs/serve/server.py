@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agents.http.connection import HttpConnection
-from agents.http.loop import LoopServer
+from agents.http.loop import LoopServer, Routes
 from agents.http.messages import HttpRequest
 from agents.programs.serve.backends import Answers, Backend, BadInput, RawBody
 from agents.programs.serve.batching import QueuedRequest, RequestQueue
@@ -18,7 +18,6 @@ from agents.programs.serve.counters import ServerCounters
 
 RAW, JSON = "application/octet-stream", "application/json"
 RETRY = "Retry-After: 1\r\n"
-CONTROL = {"/v1/batch": "PUT", "/v1/warmup": "POST", "/v1/drain": "POST"}  # everybody may ask the rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +50,10 @@ class ModelServer:
         self._loop = loop
         self._backend = backend
         self._waiting = RequestQueue(settings.batch, settings.batch_timeout_ms / 1000)
-        self._http = LoopServer(
-            loop, settings.request_seconds, self._handle, self._lost, self._is_working, deaf, finished
-        )
-        self.accept = self._http.accept
         self._warming: list[HttpConnection] = []
         self._executing: list[QueuedRequest] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._routes: Mapping[str, Mapping[str, Callable[[HttpConnection, HttpRequest], None]]] = {
+        routes: Routes = {
             "/healthz": {"GET": self._healthz, "HEAD": self._healthz},
             "/metrics": {"GET": self._metrics},
             "/v1/batch": {"GET": self._get_batch, "PUT": self._put_batch},
@@ -67,6 +62,11 @@ class ModelServer:
             "/v1/drain": {"POST": self._drain},
             f"/v1/models/{settings.model}:infer": {"POST": self._infer},
         }
+        self._http = LoopServer(
+            loop, settings.request_seconds, routes, settings.control_token, self._refuse, self._lost, self._is_working,
+            deaf, finished,
+        )  # fmt: skip
+        self.accept = self._http.accept
 
     # Connections
 
@@ -79,20 +79,11 @@ class ModelServer:
 
     # Routes
 
-    def _handle(self, connection: HttpConnection, request: HttpRequest) -> None:
-        path = request.path.partition("?")[0]
-        methods = self._routes.get(path)
-        if CONTROL.get(path) == request.method and not request.may_control(self.settings.control_token):
-            self._say(connection, 401, {"error": "only the agent of this node controls this server"})
-        elif methods is None:
-            self._say(connection, 404, {"error": "unknown path"})
-        elif request.method not in methods:
-            self._say(connection, 405, {"error": f"allowed: {', '.join(methods)}"}, f"Allow: {', '.join(methods)}\r\n")
-        else:
-            methods[request.method](connection, request)
-
     def _say(self, connection: HttpConnection, status: int, answer: Mapping[str, Any], more: str = "") -> None:
         connection.answer(status, json.dumps(answer).encode(), close=self.draining, more=more)
+
+    def _refuse(self, connection: HttpConnection, status: int, why: str, more: str = "") -> None:
+        self._say(connection, status, {"error": why}, more)
 
     def _healthz(self, connection: HttpConnection, request: HttpRequest) -> None:
         state = "draining" if self.draining else "ready" if self.ready else "starting"
@@ -102,7 +93,7 @@ class ModelServer:
         if self.draining or not self.ready or len(self._waiting) >= self.settings.most_waiting:
             self.figures.failed(rejected=True)
             why = "draining" if self.draining else "the queue is full" if self.ready else "starting"
-            self._say(connection, 503, {"error": why}, RETRY)
+            self._refuse(connection, 503, why, RETRY)
             return
         is_raw = request.headers.get(b"content-type", b"") == RAW.encode()
         pending = QueuedRequest(RawBody(request.body) if is_raw else request.body, self._loop.time(), connection)
@@ -123,13 +114,13 @@ class ModelServer:
                 request_body.get("batchTimeoutMs", self._waiting.timeout_seconds * 1000),
             )
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            self._say(connection, 400, {"error": 'the body must be {"batch": 8, "batchTimeoutMs": 0}'})
+            self._refuse(connection, 400, 'the body must be {"batch": 8, "batchTimeoutMs": 0}')
             return
         most = self.settings.max_batch
         if type(batch) is not int or not 1 <= batch <= most:
-            self._say(connection, 422, {"error": f"batch is outside 1..{most}, which the memory is sized for"})
+            self._refuse(connection, 422, f"batch is outside 1..{most}, which the memory is sized for")
         elif type(timeout_ms) not in (int, float) or not 0 <= timeout_ms <= 60_000:
-            self._say(connection, 422, {"error": "batchTimeoutMs is outside 0..60000"})
+            self._refuse(connection, 422, "batchTimeoutMs is outside 0..60000")
         else:
             self._waiting.batch, self._waiting.timeout_seconds = batch, timeout_ms / 1000
             self._get_batch(connection, request)
@@ -143,7 +134,7 @@ class ModelServer:
 
     def _warmup(self, connection: HttpConnection, request: HttpRequest) -> None:
         if self.draining or not self.ready:
-            self._say(connection, 503, {"error": "draining" if self.draining else "starting"}, RETRY)
+            self._refuse(connection, 503, "draining" if self.draining else "starting", RETRY)
             return
         self._warming.append(connection)
         self._pump()
@@ -209,12 +200,12 @@ class ModelServer:
                 continue
             if isinstance(answers, Exception):
                 self.figures.failed()
-                self._say(pending.client, 500, {"error": "the model failed"})
+                self._refuse(pending.client, 500, "the model failed")
                 continue
             answer = answers[at]
             self.figures.answered(now - pending.came)
             if isinstance(answer, BadInput):
-                self._say(pending.client, 400, {"error": str(answer)})
+                self._refuse(pending.client, 400, str(answer))
             else:
                 pending.client.answer(200, answer, self.draining, kind=RAW if isinstance(answer, RawBody) else JSON)
         self._pump()
@@ -225,7 +216,7 @@ class ModelServer:
         self.figures.busy_seconds += seconds
         for connection in warming:
             if isinstance(answers, Exception):
-                self._say(connection, 500, {"error": "the model failed"})
+                self._refuse(connection, 500, "the model failed")
             else:
                 self._say(connection, 200, {"execMs": round(seconds * 1000, 3)})
         self._pump()

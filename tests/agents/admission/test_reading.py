@@ -9,7 +9,7 @@ import pytest
 
 from agents.admission.reading import AllowList, parse, read_allow_list, user_fault
 from agents.contract.admitted import PatternFault, read_pattern
-from agents.contract.runtimes import is_dangerous
+from agents.contract.spellings import is_dangerous
 from agents.run.doctor.admission import allow_list
 from agents.run.opening import AgentOptions, open_node
 from agents.templates.strict_file import FileRefused

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from agents.contract.paths import RULE, build_table, hash_rules
+from agents.contract.paths import build_table, hash_rules
+from agents.contract.spellings import RULE
 from agents.gateway.admitting import (
     NOTHING,
     list_expressions,

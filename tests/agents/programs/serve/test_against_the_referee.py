@@ -86,7 +86,7 @@ def run(arrivals: Any, batch: int, exec_ms: float, timeout_ms: float) -> tuple[l
     request = HttpRequest("POST", "/v1/models/model:infer", {}, b"")
 
     def arrive() -> None:
-        server._handle(cast(HttpConnection, Client(loop, latencies)), request)
+        server._infer(cast(HttpConnection, Client(loop, latencies)), request)
 
     for moment in arrivals:
         loop.call_at(float(moment), arrive)
