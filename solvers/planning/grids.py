@@ -39,7 +39,7 @@ class ProfileGrid:
         batches = sorted(profile.latency_ms)
         return cls(
             np.array(batches, dtype=np.int64),
-            np.ascontiguousarray([inside(profile.latency_ms[batch]) for batch in batches]),
+            np.array([inside(profile.latency_ms[batch]) for batch in batches]).reshape(-1, SM),
             np.array([profile.memory_gib[batch] for batch in batches], dtype=np.float64),
             everywhere([profile.demand.pressure])[0].copy(),
             everywhere([profile.demand.power_w])[0].copy(),

@@ -45,6 +45,15 @@ class GpuPool:
         return capped(problem.gpu_types[self.gpu_type], self.max_w)
 
 
+class Site(NamedTuple):
+    """What rules tell apart of a node's GPUs, which all may have another price."""
+
+    gpu_type: str
+    templates: frozenset[str] | None  # that its nodes offer
+    cell: str
+    max_w: float  # that one of its GPUs may draw
+
+
 @dataclass(frozen=True, slots=True)
 class FleetShape:
     """The shape of an instance in a pool, and the most that it should carry beside neighbours."""
@@ -120,11 +129,11 @@ class Offers:
         self.templates = {(model, v.name): v.template for model, known in problem.models.items() for v in known}
         self._known: dict[tuple[object, ...], tuple[FleetShape, ...]] = {}
 
-    def find_profiles(self, service: Service, pool: GpuPool | Node) -> list[Profile]:
+    def find_profiles(self, service: Service, pool: GpuPool | Site | Node) -> list[Profile]:
         """Returns the profile of each variant that type and templates admit there, in the variants' order."""
         if service.gpu_types is not None and pool.gpu_type not in service.gpu_types:
             return []
-        if service.cells is not None and isinstance(pool, Node) and pool.cell not in service.cells:
+        if service.cells is not None and not isinstance(pool, GpuPool) and pool.cell not in service.cells:
             return []
         found = []
         for variant in service.variants:

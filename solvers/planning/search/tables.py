@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from solvers import latency
-from solvers.planning.grids import SM, Floats, Ints, everywhere, inside
+from solvers.planning.grids import SM, Floats, Ints, ProfileGrid, read_grid, read_loads
 from solvers.planning.judge.billing import gpu_price, is_billed_whole
 from solvers.planning.machines import GpuType, capped
-from solvers.planning.problem import Node, Problem, Profile, ProfileKey, Service
-
-# A GPU type, the templates that its nodes offer, their cell, and the watts that one of its GPUs may draw.
-Site: TypeAlias = tuple[str, frozenset[str] | None, str, float]
+from solvers.planning.offers import Site, read_offers
+from solvers.planning.problem import Node, Problem, ProfileKey, Service
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +110,12 @@ def tables(problem: Problem) -> Tables:
     sites, pools = _pools(problem)
     offers = _offers(problem, services, sites)
     profiles = [problem.profiles[key] for key in offers.profiles]
+    grids = [read_grid(profile) for profile in profiles]
     batches = sorted({batch for profile in profiles for batch in profile.latency_ms}) or [1]
-    exec_ms, memory_gib = _measurements(profiles, batches)
-    margin = 1 + problem.policy.exec_margin
-    rows = sorted({_row(service, margin) for service in services})
-    row_of = {row: number for number, row in enumerate(rows)}
+    exec_ms, memory_gib = _measurements(grids, batches)
+    by_row = {_row(service): service for service in services}
+    row_of = {row: number for number, row in enumerate(sorted(by_row))}
+    loads = [read_loads(by_row[row], problem.policy, _ints(batches)) for row in row_of]
     models = {name: number for number, name in enumerate(sorted(problem.models))}
     tenants = {name: number for number, name in enumerate(sorted({service.tenant for service in services}))}
     policy = problem.policy
@@ -127,7 +124,7 @@ def tables(problem: Problem) -> Tables:
         services=names,
         rate=_floats(service.rate_per_second for service in services),
         slo_ms=_floats(service.slo_ms for service in services),
-        percentile_row=_ints(row_of[_row(service, margin)] for service in services),
+        percentile_row=_ints(row_of[_row(service)] for service in services),
         unserved_price=_floats(
             policy.unserved_price * service.priority / 100 * service.unserved_weight for service in services
         ),
@@ -136,13 +133,13 @@ def tables(problem: Problem) -> Tables:
         survives=np.array([service.availability.survive_nodes > 0 for service in services], dtype=np.bool_),
         model=_ints(models[service.model] for service in services),
         tenant=_ints(tenants[service.tenant] for service in services),
-        loads=_loads(rows, batches),
+        loads=np.stack(loads) if loads else np.zeros((0, 1, 1)),
         batches=_ints(batches),
         profiles=offers.profiles,
         exec_ms=exec_ms,
         memory_gib=memory_gib,
-        pressure=everywhere(profile.demand.pressure for profile in profiles),
-        power_w=everywhere(profile.demand.power_w for profile in profiles),
+        pressure=np.array([grid.pressure for grid in grids]).reshape(-1, SM),
+        power_w=np.array([grid.power_w for grid in grids]).reshape(-1, SM),
         sensitivity=_floats(profile.demand.sensitivity for profile in profiles),
         clock_exponent=_floats(profile.demand.clock_exponent for profile in profiles),
         power_exponent=_floats(profile.demand.power_exponent for profile in profiles),
@@ -154,14 +151,14 @@ def tables(problem: Problem) -> Tables:
         site_start=_ints(offers.site_start),
         group_start=_ints(offers.group_start),
         site_group=_ints(offers.site_group),
-        site_types=tuple(capped(problem.gpu_types[name], cap_w) for name, _, _, cap_w in sites),
+        site_types=tuple(capped(problem.gpu_types[site.gpu_type], site.max_w) for site in sites),
         pools=pools,
     )
 
 
 def _offers(problem: Problem, services: Sequence[Service], sites: Sequence[Site]) -> _Offers:
     """Lists the offers site by site, and within a site model by model."""
-    templates = {(model, v.name): v.template for model, variants in problem.models.items() for v in variants}
+    find_profiles = read_offers(problem).find_profiles
     by_model: dict[str, list[int]] = {}
     for number, service in enumerate(services):
         by_model.setdefault(service.model, []).append(number)
@@ -173,8 +170,8 @@ def _offers(problem: Problem, services: Sequence[Service], sites: Sequence[Site]
             first = len(listed)
             for number in by_model[model]:
                 listed += [
-                    (number, number_of.setdefault(key, len(number_of)), key[1])
-                    for key in _admitted(problem, services[number], site, templates)
+                    (number, number_of.setdefault(profile.key, len(number_of)), profile.variant)
+                    for profile in find_profiles(services[number], site)
                 ]
             if len(listed) > first:
                 group_start.append(first)
@@ -184,45 +181,19 @@ def _offers(problem: Problem, services: Sequence[Service], sites: Sequence[Site]
     return _Offers(listed, tuple(number_of), site_start, site_group, group_start)
 
 
-def _admitted(
-    problem: Problem, service: Service, site: Site, templates: Mapping[tuple[str, str], str | None]
-) -> Iterator[ProfileKey]:
-    """Yields the profiles by which a service may run on a site."""
-    gpu_type, offered, cell, _ = site
-    if service.gpu_types is not None and gpu_type not in service.gpu_types:
-        return
-    if service.cells is not None and cell not in service.cells:
-        return
-    for variant in service.variants:
-        key = (service.model, variant, gpu_type)
-        template = templates.get((service.model, variant))
-        if key in problem.profiles and (offered is None or template is None or template in offered):
-            yield key
-
-
-def _measurements(profiles: Sequence[Profile], batches: Sequence[int]) -> tuple[Floats, Floats]:
+def _measurements(grids: Sequence[ProfileGrid], batches: Sequence[int]) -> tuple[Floats, Floats]:
     """Returns exec and memory of each profile by batch, infinite where it was not profiled."""
-    exec_ms = np.full((len(profiles), len(batches), SM), np.inf)
-    memory_gib = np.full((len(profiles), len(batches)), np.inf)
-    place = {batch: index for index, batch in enumerate(batches)}
-    for number, profile in enumerate(profiles):
-        for batch, curve in profile.latency_ms.items():
-            exec_ms[number, place[batch]] = inside(curve)
-            memory_gib[number, place[batch]] = profile.memory_gib[batch]
+    exec_ms = np.full((len(grids), len(batches), SM), np.inf)
+    memory_gib = np.full((len(grids), len(batches)), np.inf)
+    for number, grid in enumerate(grids):
+        at = np.searchsorted(batches, grid.batches)
+        exec_ms[number, at], memory_gib[number, at] = grid.exec_ms, grid.memory_gib
     return exec_ms, memory_gib
 
 
-def _row(service: Service, margin: float) -> tuple[float, float, float, float]:
-    return service.percentile, service.variation, service.used_load.share, service.used_load.most * margin
-
-
-def _loads(rows: Sequence[tuple[float, float, float, float]], batches: Sequence[int]) -> Floats:
-    """Returns the accepted loads by (percentile, variation, share of them used, most) and batch."""
-    found = [
-        latency.used_loads(latency.limits(percentile, batches, variation).loads[batches], share, most)
-        for percentile, variation, share, most in rows
-    ]
-    return np.ascontiguousarray(np.stack(found)) if found else np.zeros((0, 1, 1))
+def _row(service: Service) -> tuple[float, float, float, float]:
+    """Returns what the loads depend on that a service accepts."""
+    return service.percentile, service.variation, service.used_load.share, service.used_load.most
 
 
 def _floats(values: Iterable[float]) -> Floats:
@@ -258,7 +229,7 @@ def _pools(problem: Problem) -> tuple[list[Site], tuple[Pool, ...]]:
 
 
 def _site(node: Node, cap_w: float) -> Site:
-    return (node.gpu_type, node.templates, node.cell, cap_w)
+    return Site(node.gpu_type, node.templates, node.cell, cap_w)
 
 
 def _by_cap(problem: Problem, node: Node) -> list[tuple[float, tuple[int, ...]]]:
