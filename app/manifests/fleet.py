@@ -13,7 +13,6 @@ from app.manifests.quantities import (
     LARGEST,
     Count,
     Fraction,
-    Mode,
     Name,
     NotNegative,
     Positive,
@@ -23,6 +22,7 @@ from app.manifests.quantities import (
     distinct,
 )
 from app.manifests.spec import Contradiction, Spec, number
+from app.manifests.words import Mode
 
 
 class Price(Spec):

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from app.manifests.faults import escaped, nearest, quoted
 from app.manifests.model import API_VERSION, JSON, STORED, TENANTED, Key, Kind
-from app.manifests.quantities import LABEL, WORD
 from app.manifests.tally import FaultTally
+from app.manifests.words import LABEL, WORD
 
 MAX_LABELS = 64
 

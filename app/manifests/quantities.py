@@ -9,9 +9,9 @@ from typing import Annotated, Literal, TypeAlias, TypeVar
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
+from app.manifests.words import LABEL, WORD
+
 LARGEST = 1e12  # of any number in a manifest
-LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"  # a DNS label, RFC 1123
-WORD = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 
 T = TypeVar("T")
 
@@ -79,5 +79,4 @@ Names: TypeAlias = Annotated[list[Name], Field(min_length=1, max_length=10_000),
 Words: TypeAlias = Annotated[list[Word], Field(min_length=1, max_length=1_000), AfterValidator(_distinct)]
 Speeds: TypeAlias = Annotated[dict[SmPercent, Positive], Field(min_length=1)]  # SM% -> a second
 Purchase: TypeAlias = Literal["owned", "reserved", "onDemand", "spot"]
-Mode: TypeAlias = Literal["advisory", "approve", "auto"]
 distinct = AfterValidator(_distinct)

@@ -11,11 +11,9 @@ from app.manifests.job_runtime import CheckpointSpec, ExitCodesSpec, ProgressSpe
 from app.manifests.language import TokensSpec, slo_contradictions
 from app.manifests.model import JSON
 from app.manifests.quantities import (
-    LABEL,
     LARGEST,
     Count,
     Fraction,
-    Mode,
     Moment,
     Name,
     Names,
@@ -31,6 +29,7 @@ from app.manifests.runtime import RuntimeSpec
 from app.manifests.served import DemandSpec
 from app.manifests.spec import Contradiction, Spec
 from app.manifests.uncertain import PositiveValue
+from app.manifests.words import LABEL, Mode
 
 
 class Slo(Spec):

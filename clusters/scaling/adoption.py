@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from app.manifests.quantities import Mode
+from app.manifests.words import Mode
 from clusters.decided_bounds import AnnotatedBounds
 from clusters.estate import Estate, WorkloadName
 from clusters.objects import ClusterObjects, KubeObject, name_of, namespace_of, read_mapping, read_text, read_whole

@@ -10,7 +10,7 @@ from heapq import nsmallest
 from itertools import islice
 from typing import Any, get_args
 
-from app.manifests.quantities import LABEL, Mode
+from app.manifests.words import LABEL, Mode
 from clusters.decided_bounds import MOST, AnnotatedBounds
 from clusters.estate import OURS
 from clusters.promises import ANNOTATION, LEAST_PERCENTILE, MOST_MS, MOST_PERCENTILE, TOKEN_ANNOTATIONS, read_positive

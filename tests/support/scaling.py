@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from app.manifests.quantities import Mode
+from app.manifests.words import Mode
 from app.store.database import lease
 from app.store.database.database import Database
 from app.store.plans import scale_plans

@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
-from app.manifests.quantities import Mode
+from app.manifests.words import Mode
 
 KIND = "Scale"  # of events and entries of the audit
 MOST_CHARACTERS = 500  # of a sentence
