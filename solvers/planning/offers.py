@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -108,7 +109,7 @@ class BatchRate(NamedTuple):
         return cls(batch, rate, exec_ms, profile.memory_gib[batch])
 
 
-class OfferedCell(NamedTuple):
+class _Cell(NamedTuple):
     """A batch at an SM% of a profile, beside neighbours."""
 
     batch: int
@@ -159,10 +160,18 @@ class Offers:
         """Returns for each pool and SM% the variant and batch that carry most alone, without batch timeouts."""
         return self._find(service, pools, self._list_lone)
 
-    def list_points(self, service: Service, profile: Profile) -> list[OfferedCell]:
-        """Returns every profiled point that carries anything alone, without batch timeouts."""
-        cells = [(batch, sm) for batch, curve in self._list_fitting(profile) for sm, _ in curve]
-        return self._rate(service, profile, cells, 1.0, is_prompt=True)
+    def find_least_share(self, service: Service, profile: Profile) -> float:
+        """Returns the least share of a GPU's SMs for a request a second, alone and without batch timeouts.
+
+        Only the points of the profile are tried. It is infinite where none keeps the SLO.
+        """
+        points = [(batch, sm, ms) for batch, curve in self._list_fitting(profile) for sm, ms in curve]
+        if not points:
+            return inf
+        batches, percents, exec_ms = (np.array(column) for column in zip(*points, strict=True))
+        rates = self._find_rates(service, batches, exec_ms, is_prompt=True)
+        with np.errstate(divide="ignore"):
+            return float(((np.ones(len(rates)) if service.is_dedicated else percents / 100) / rates).min())
 
     def _find(self, service: Service, pools: Iterable[GpuPool], list_shapes: ListShapes) -> list[FleetShape]:
         terms = (
@@ -186,7 +195,7 @@ class Offers:
     def _list_best(self, service: Service, pool: GpuPool) -> list[FleetShape]:
         found: list[FleetShape] = []
         for profile in self.find_profiles(service, pool):
-            best: dict[int, tuple[float, OfferedCell]] = {}
+            best: dict[int, tuple[float, _Cell]] = {}
             for cell in self._list_shared(service, profile, _find_last):
                 worth = cell.rate_per_second / cell.share
                 if cell.sm_percent not in best or worth > best[cell.sm_percent][0]:
@@ -214,7 +223,7 @@ class Offers:
         return [best] if best is not None and best.rate_per_second > 0 else []
 
     def _list_lone(self, service: Service, pool: GpuPool) -> list[FleetShape]:
-        best: dict[int, tuple[Profile, OfferedCell]] = {}
+        best: dict[int, tuple[Profile, _Cell]] = {}
         for profile in self.find_profiles(service, pool):
             cells = [(batch, sm) for batch, curve in self._list_fitting(profile) for sm in _list_percents(curve)]
             for cell in self._rate(service, profile, cells, 1.0, is_prompt=True):
@@ -231,7 +240,7 @@ class Offers:
         memory_gib = self._gpu_types[profile.gpu_type].memory_gib
         return [(b, curve) for b, curve in sorted(profile.latency_ms.items()) if profile.memory_gib[b] <= memory_gib]
 
-    def _list_shared(self, service: Service, profile: Profile, find_end: Callable[[Curve], int]) -> list[OfferedCell]:
+    def _list_shared(self, service: Service, profile: Profile, find_end: Callable[[Curve], int]) -> list[_Cell]:
         """Returns what carries anything beside neighbours that make the pressure up to that of a shared GPU."""
         cells = [(b, sm) for b, curve in self._list_fitting(profile) for sm in _list_tenths(curve, find_end(curve))]
         percents = np.array([sm for _, sm in cells], dtype=np.int64)
@@ -245,7 +254,7 @@ class Offers:
     def _rate(
         self, service: Service, profile: Profile, cells: Sequence[tuple[int, int]], slower: Floats | float,
         is_prompt: bool = False,
-    ) -> list[OfferedCell]:  # fmt: skip
+    ) -> list[_Cell]:  # fmt: skip
         """Returns those of these batches and SM% that carry anything, so much slower than alone."""
         grid, batches = read_grid(profile), np.array([batch for batch, _ in cells], dtype=np.int64)
         rows, percents = [grid.row_of[batch] for batch, _ in cells], [sm for _, sm in cells]
@@ -254,7 +263,7 @@ class Offers:
         memory_share = grid.memory_gib[rows] / self._gpu_types[profile.gpu_type].memory_gib
         shares = np.maximum(np.array(percents) / 100, memory_share) if not service.is_dedicated else np.ones(len(cells))
         return [
-            OfferedCell(*cell, time, rate, share)
+            _Cell(*cell, time, rate, share)
             for cell, time, rate, share in zip(cells, exec_ms.tolist(), rates.tolist(), shares.tolist(), strict=True)
             if rate > 0
         ]

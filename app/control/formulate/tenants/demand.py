@@ -9,7 +9,7 @@ from math import inf
 
 from agents.contract.assignments import AssignedInstance
 from solvers.planning.offers import read_offers
-from solvers.planning.problem import Instance, Problem, Profile, Service
+from solvers.planning.problem import Instance, Problem, Service
 
 SHORTAGE_SHARE = 1e-4  # of a rate: less is no shortage
 ROOM_FACTOR = 1.1  # whole SM%, whole instances and neighbours take more than the least that a rate needs
@@ -103,7 +103,7 @@ def gpus_per_rate(problem: Problem, service: Service, types: Sequence[str]) -> f
         return _least_whole(problem, service, types)
     return min(
         (
-            _least(problem, profile, service)
+            read_offers(problem).find_least_share(service, profile)
             for variant in service.variants
             for gpu_type in types
             if (service.gpu_types is None or gpu_type in service.gpu_types)
@@ -119,10 +119,3 @@ def _least_whole(problem: Problem, service: Service, types: Sequence[str]) -> fl
 
     shapes = [shape for shape in shapes_of(problem, service) if shape.gpu_type in types]
     return min((shape.degree / shape.rate_per_second for shape in shapes), default=inf)
-
-
-def _least(problem: Problem, profile: Profile, service: Service) -> float:
-    points = read_offers(problem).list_points(service, profile)
-    return min(
-        ((1.0 if service.is_dedicated else at.sm_percent / 100) / at.rate_per_second for at in points), default=inf
-    )
