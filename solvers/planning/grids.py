@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 from weakref import ref
 
 import numpy as np
@@ -76,16 +76,34 @@ def accepted_loads(rows: Floats, batches: Ints, ratios: Floats, into: Floats) ->
         into[i] = accepted_load(rows[batches[i]], ratios[i])
 
 
-def accepted_rate(policy: Policy, service: Service, batch: int, exec_ms: float) -> float:
-    """Returns the most requests a second that an instance carries within its SLO and utilization; 0 if it keeps none.
+class RateTerms(NamedTuple):
+    """What an instance's rate depends on besides its batch and its time."""
 
-    `exec_ms` is the time of a batch among its neighbours at its clock, without the margin.
-    """
-    judged_ms = exec_ms * (1 + policy.exec_margin)
-    if not 0 < judged_ms <= service.slo_ms:
-        return 0.0
-    rate, _ = max_rate(batch, judged_ms, service.slo_ms, service.percentile, service.variation)
-    return min(rate, policy.utilization * batch * 1000 / exec_ms)
+    slo_ms: float
+    percentile: float
+    variation: float
+    exec_margin: float
+    utilization: float
+
+    @classmethod
+    def of(cls, policy: Policy, service: Service) -> RateTerms:
+        return cls(service.slo_ms, service.percentile, service.variation, policy.exec_margin, policy.utilization)
+
+    def accepted_rate(self, batch: int, exec_ms: float) -> float:
+        """Returns the most requests a second that an instance carries within its SLO and utilization, 0 if none.
+
+        `exec_ms` is the time of a batch among its neighbours at its clock, without the margin.
+        """
+        judged_ms = exec_ms * (1 + self.exec_margin)
+        if not 0 < judged_ms <= self.slo_ms:
+            return 0.0
+        rate, _ = max_rate(batch, judged_ms, self.slo_ms, self.percentile, self.variation)
+        return min(rate, self.utilization * batch * 1000 / exec_ms)
+
+
+def accepted_rate(policy: Policy, service: Service, batch: int, exec_ms: float) -> float:
+    """Returns the most requests a second that an instance of a service carries at this time of a batch."""
+    return RateTerms.of(policy, service).accepted_rate(batch, exec_ms)
 
 
 def inside(curve: Curve) -> Floats:

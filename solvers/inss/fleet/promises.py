@@ -13,7 +13,7 @@ from math import ceil, isnan
 import numpy as np
 
 from solvers.inss.task_latency import task_latency
-from solvers.latency import max_rate
+from solvers.planning.grids import RateTerms
 from solvers.planning.problem import Policy, Problem, Service
 
 STEPS = 40  # of the bisection
@@ -65,17 +65,12 @@ def _longest(
 
 def usable(problem: Problem, service: Service, batch: int) -> tuple[tuple[float, float], ...]:
     """Returns over the time of a batch the share of its throughput that may be used within the SLO."""
-    policy = problem.policy
-    return _usable(service.slo_ms, service.percentile, service.variation, batch, policy.utilization, policy.exec_margin)
+    return _usable(RateTerms.of(problem.policy, service), batch)
 
 
 @lru_cache(maxsize=4096)
-def _usable(
-    slo_ms: float, percentile: float, variation: float, batch: int, utilization: float, margin: float
-) -> tuple[tuple[float, float], ...]:
-    found = []
-    for exec_ms in np.geomspace(SHORTEST_SHARE * slo_ms, slo_ms, POINTS).tolist():
-        most, _ = max_rate(batch, exec_ms * (1 + margin), slo_ms, percentile, variation)
-        share = min(most * exec_ms / batch / 1000, utilization)
-        found.append((exec_ms, share * (1 - ROUNDED_DOWN_SHARE)))
-    return tuple(found)
+def _usable(terms: RateTerms, batch: int) -> tuple[tuple[float, float], ...]:
+    return tuple(
+        (exec_ms, terms.accepted_rate(batch, exec_ms) * exec_ms / batch / 1000 * (1 - ROUNDED_DOWN_SHARE))
+        for exec_ms in np.geomspace(SHORTEST_SHARE * terms.slo_ms, terms.slo_ms, POINTS).tolist()
+    )

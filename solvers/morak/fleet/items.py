@@ -15,11 +15,11 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from solvers.latency import limits
 from solvers.latency.kernels import NEVER, needed_ratio
 from solvers.morak.power.knees import share_at_knee
 from solvers.morak.power.options import PowerTables
 from solvers.morak.power.problem import PoweredModel
+from solvers.planning.grids import read_loads
 from solvers.planning.judge.readings import value_at
 from solvers.planning.offers import GpuPool, read_offers
 from solvers.planning.problem import GpuType, PlacedJob, Problem, Service
@@ -184,10 +184,8 @@ class MorakItems:
         key = (service.slo_ms, service.percentile, service.variation)
         if key not in self._longest:
             margin = 1 + self.problem.policy.exec_margin
-            rows = limits(service.percentile, self.batches, service.variation).loads
-            ratios = np.array(
-                [needed_ratio(rows[batch], load * margin) for batch in self.batches for load in self._loads]
-            )
+            rows = read_loads(service, self.problem.policy, np.array(self.batches))
+            ratios = np.array([needed_ratio(row, load * margin) for row in rows for load in self._loads])
             found = service.slo_ms / (margin * ratios) * (1 - SAFE_SHARE)
             self._longest[key] = np.where(ratios < NEVER, found, 0.0)
         return self._longest[key]

@@ -12,11 +12,11 @@ from functools import lru_cache
 from itertools import takewhile
 from math import inf
 
-from solvers.latency import max_rate
 from solvers.mudi.sharing.closed import needed_percent
 from solvers.mudi.sharing.find import find
 from solvers.mudi.sharing.problem import SharedGpu, SharingResident
 from solvers.planning.carried import ROUNDING_SHARE
+from solvers.planning.grids import RateTerms
 from solvers.planning.problem import Curve, Instance, Problem, Profile, Service
 
 STEPS = 40  # of the bisection
@@ -39,9 +39,7 @@ class MudiResident:
 
 def longest_exec_ms(problem: Problem, service: Service, batch: int, rate_per_second: float) -> float:
     """Returns the longest time of a batch, neighbours included, with which an instance carries this rate."""
-    policy = problem.policy
-    promise = (service.slo_ms, service.percentile, service.variation)
-    return _longest(batch, *promise, rate_per_second, policy.exec_margin, policy.utilization)
+    return _longest(RateTerms.of(problem.policy, service), batch, rate_per_second)
 
 
 def fitted(
@@ -122,15 +120,10 @@ def _falling(curve: Curve) -> Curve:
 
 
 @lru_cache(maxsize=65536)
-def _longest(
-    batch: int, slo_ms: float, percentile: float, variation: float, rate: float, margin: float, utilization: float
-) -> float:
-    def carries(exec_ms: float) -> bool:
-        most, _ = max_rate(batch, exec_ms * (1 + margin), slo_ms, percentile, variation)
-        return min(most, utilization * batch * 1000 / exec_ms) * (1 - 2 * ROUNDING_SHARE) >= rate
-
-    low, high = 0.0, slo_ms
+def _longest(terms: RateTerms, batch: int, rate: float) -> float:
+    low, high = 0.0, terms.slo_ms
     for _ in range(STEPS):
         middle = (low + high) / 2
-        low, high = (middle, high) if carries(middle) else (low, middle)
+        is_enough = terms.accepted_rate(batch, middle) * (1 - 2 * ROUNDING_SHARE) >= rate
+        low, high = (middle, high) if is_enough else (low, middle)
     return low * (1 - SAFE_SHARE)
