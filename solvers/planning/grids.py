@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 from solvers.compiled import njit
 from solvers.latency import limits, max_rate, used_loads
 from solvers.latency.kernels import accepted_load
+from solvers.planning.judge.readings import value_at
 from solvers.planning.problem import Curve, Policy, Profile, Service
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 SM = 101  # SM% 0..100 as an index
+ROUNDING = 1 - 1e-9  # of a rate: what sums of floats may add
 
 Known = TypeVar("Known")
 Found = TypeVar("Found")
@@ -104,6 +106,24 @@ class RateTerms(NamedTuple):
 def accepted_rate(policy: Policy, service: Service, batch: int, exec_ms: float) -> float:
     """Returns the most requests a second that an instance of a service carries at this time of a batch."""
     return RateTerms.of(policy, service).accepted_rate(batch, exec_ms)
+
+
+class BatchRate(NamedTuple):
+    """What a batch carries at most where an instance runs, with its time there and its memory."""
+
+    batch: int
+    rate_per_second: float
+    exec_ms: float
+    memory_gib: float
+
+    @classmethod
+    def of(
+        cls, policy: Policy, service: Service, profile: Profile, batch: int, sm_percent: float, slower: float
+    ) -> BatchRate:
+        """Returns a batch at this SM%, so much slower by neighbours and clock than alone."""
+        exec_ms = slower * value_at(profile.latency_ms[batch], sm_percent)
+        rate = accepted_rate(policy, service, batch, exec_ms) * ROUNDING
+        return cls(batch, rate, exec_ms, profile.memory_gib[batch])
 
 
 def inside(curve: Curve) -> Floats:

@@ -13,15 +13,13 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from solvers.latency import limits
-from solvers.planning.grids import Floats, Ints, Kept, accepted_loads, accepted_rate, read_grid
-from solvers.planning.judge.readings import value_at
+from solvers.planning.grids import ROUNDING, Floats, Ints, Kept, accepted_loads, read_grid
 from solvers.planning.judge.tolerances import at_most
 from solvers.planning.machines import capped
-from solvers.planning.problem import Curve, GpuType, Node, Place, Policy, Problem, Profile, Service
+from solvers.planning.problem import Curve, GpuType, Node, Place, Problem, Profile, Service
 
 SHARED_PRESSURE = 0.7  # of all on a shared GPU: times grow by 18 % at a sensitivity of .25 (HetSev, section 3.2)
 STEP_SM_PERCENT = 10
-ROUNDING = 1 - 1e-9  # of a rate: what sums of floats may add
 KNEE_SHARE = 0.15  # longer than with all SMs: at the knee
 NO_SHAPE = "no GPU type of the fleet keeps its SLO in any profiled shape"
 NO_GPU = "no GPU may be used now: no node reports one, or all are cordoned, drained or failed"
@@ -89,24 +87,6 @@ class FleetShape:
     @property
     def price_per_hour(self) -> float:
         return self.pool.price_per_hour * self.share
-
-
-class BatchRate(NamedTuple):
-    """What a batch carries at most where an instance runs, with its time there and its memory."""
-
-    batch: int
-    rate_per_second: float
-    exec_ms: float
-    memory_gib: float
-
-    @classmethod
-    def of(
-        cls, policy: Policy, service: Service, profile: Profile, batch: int, sm_percent: float, slower: float
-    ) -> BatchRate:
-        """Returns a batch at this SM%, so much slower by neighbours and clock than alone."""
-        exec_ms = slower * value_at(profile.latency_ms[batch], sm_percent)
-        rate = accepted_rate(policy, service, batch, exec_ms) * ROUNDING
-        return cls(batch, rate, exec_ms, profile.memory_gib[batch])
 
 
 class _Cell(NamedTuple):

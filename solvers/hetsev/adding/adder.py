@@ -16,9 +16,8 @@ import numpy as np
 
 from solvers.hetsev.adding.place import OfferedShapes, Placer
 from solvers.hetsev.adding.rooms import FreeRooms, Seat
-from solvers.hetsev.adding.shapes import ROUNDING
 from solvers.latency import latency_at, timeout_for
-from solvers.planning.grids import accepted_rate
+from solvers.planning.grids import ROUNDING, accepted_rate
 from solvers.planning.judge import JudgedPlan, PlanEdit, Verdict, Violation
 from solvers.planning.judge.services import AVAILABILITY_RULES
 from solvers.planning.plan import NONE_UNSERVED_SHARE, Certificate, Plan, Unplaced, Unserved, unserved_rest

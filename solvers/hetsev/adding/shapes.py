@@ -8,10 +8,8 @@ from math import inf
 import numpy as np
 
 from solvers.hetsev.adding import kernels
-from solvers.planning.grids import Floats, accepted_loads, read_grid, read_loads
+from solvers.planning.grids import ROUNDING, Floats, accepted_loads, read_grid, read_loads
 from solvers.planning.problem import Policy, Profile, Service
-
-ROUNDING = 1 - 1e-9  # of a rate: what sums of floats may add
 
 
 @dataclass(frozen=True, slots=True)

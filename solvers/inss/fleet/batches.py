@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from solvers.inss.batching import BatchedModel, Batches, BatchingProblem, BatchOption, decide_batches
 from solvers.inss.batching.problem import MOST_BATCH
 from solvers.inss.fleet.promises import slowest_ms
+from solvers.planning.grids import BatchRate
 from solvers.planning.judge import Resident
 from solvers.planning.judge.plan_lines import gpus_with
 from solvers.planning.judge.readings import JudgedGpu, slow_down
-from solvers.planning.offers import BatchRate
 from solvers.planning.problem import Instance, PlacedJob, Problem
 
 SLACK_SHARE = 1e-6  # of a rate
