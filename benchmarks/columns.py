@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.kernels import accepted_loads
-from solvers.latency import busy_fraction, limits
+from solvers.latency import busy_fraction
+from solvers.planning.grids import read_loads
 from solvers.planning.problem import Curve, Policy, Problem, Profile, Service
 
 Floats = NDArray[np.float64]
@@ -110,8 +111,7 @@ def _of_run(run: ProfileArrays, service: Service, number: int, place: int, varia
     margin = 1 + policy.exec_margin
     batch = run.batch[:, None]
     load = np.empty_like(run.exec_ms)
-    batches = run.batch.astype(np.int64)
-    rows = np.ascontiguousarray(limits(service.percentile, batches.tolist(), service.variation).loads[batches])
+    rows = read_loads(service, policy, run.batch.astype(np.int64))
     accepted_loads(rows, service.slo_ms / (run.exec_ms * margin), load)
     rate = np.minimum(load / margin, policy.utilization) * batch * 1000 / run.exec_ms
     best = rate.argmax(axis=1)

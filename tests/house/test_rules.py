@@ -82,6 +82,16 @@ EVERY_CASE = "".join(f"def test_case_{number}_is_noticed(): ...\n" for number in
             "app/api/a.py:2: SQL stands in app/store/ alone",
         ),
         (
+            files.accepted_loads_are_read_from_offers,
+            {"app/a.py": "from solvers.latency import latency_at\nfrom solvers.latency import limits, timeout_for\n"},
+            "app/a.py:2: accepted loads are read from Offers alone",
+        ),
+        (
+            files.accepted_loads_are_read_from_offers,
+            {"solvers/planning/a.py": "\nlatency.max_rate(1, 2, 3, 4)\n", "lab/a.py": "latency.limits(9)"},
+            "solvers/planning/a.py:2: accepted loads are read from Offers alone",
+        ),
+        (
             loops.a_loop_is_inner_when_python_never_calls_it,
             {"solvers/a.py": LOOP.format("inner=True"), "solvers/b.py": "from solvers import a\n\na.add()\n"},
             "solvers/a.py:5: add is called from Python, so it is not inner",
