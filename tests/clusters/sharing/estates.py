@@ -22,8 +22,9 @@ from clusters.reading import read_estate
 from clusters.savings import Savings, find_savings
 from solvers.planning.problem import GpuType, Variant
 from tests.clusters.made_up import Item, autoscaler, budget, deployment, node, pod_spec
+from tests.clusters.sharing.batching import TrueServer
 from tests.clusters.sharing.families import FAMILIES, Family
-from tests.clusters.sharing.truth import MeasuredStep, TrueModel, day_of, serve_step
+from tests.clusters.sharing.truth import MeasuredStep, TrueModel, day_of
 
 STEP_SECONDS = 900
 STEPS = 96
@@ -160,9 +161,10 @@ def _draw_workload(
     replicas = min(len(free), random.choice(family.replicas))
     # Of a whole GPU, each replica's highest use; beside others on a GPU less.
     peak_use = family.draw_use(random) / (slots if slots > 1 else 1)
-    rate = _rate_at_use(model, peak_use)
+    server = family.draw_server(random, model)
+    rate = _rate_at_use(server, peak_use)
     day = day_of(random, STEPS, family.draw_quiet(random))
-    steps = [serve_step(model, rate * part) for part in day]
+    steps = [server(rate * part) for part in day]
     if any(step is None for step in steps):
         return
     kept = [step for step in steps if step]
@@ -194,11 +196,11 @@ def _read_latency(random: Random, family: Family, step: MeasuredStep) -> float:
     return latency if family.latency_bounds <= 1 else family.latency_bounds ** ceil(log(latency, family.latency_bounds))
 
 
-def _rate_at_use(model: TrueModel, use: float) -> float:
+def _rate_at_use(server: TrueServer, use: float) -> float:
     """The rate of a replica alone on its GPU at which it has work for so much of the time."""
     low, high = 0.0, 1e6
     for _ in range(60):
         middle = (low + high) / 2
-        step = serve_step(model, middle)
+        step = server(middle)
         low, high = (middle, high) if step and step.busy < use and step.batch <= 4 else (low, middle)
     return low

@@ -1,4 +1,7 @@
-"""Three families of draws. How wide the interval must be was learned from the first two, and judged by the third."""
+"""Four families of draws. How wide the interval must be was learned from the first two, and judged by the third.
+
+The fourth has other seeds, models and servers, and changed nothing.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from dataclasses import dataclass
 from math import ceil, exp
 from random import Random
 
+from tests.clusters.sharing.batching import TiledLayers, TrueServer, serve_alike, serve_waiting
 from tests.clusters.sharing.truth import SerialParts, TrueModel, WideKernels
 
 
@@ -82,21 +86,29 @@ class Family:
     draw_quiet: Callable[[Random], float]  # the least load, of the highest
     draw_slack: Callable[[Random], float]  # of the SLO, in times of one request
     latency_bounds: float  # of histograms' buckets: each is so many times the one before; 1: times are known
+    most_width: float  # of the interval at the median, of 100 that are paid
+    draw_server: Callable[[Random, TrueModel], TrueServer] = serve_alike
+    first_seed: int = 0
 
 
-def _usual(draw_model: Callable[[Random], TrueModel]) -> Family:
+def _usual(draw_model: Callable[[Random], TrueModel], most_width: float) -> Family:
     return Family(
         draw_model, (1, 2, 2), (1, 1, 1, 4), (1, 2, 2, 3, 4, 6, 9), lambda random: random.uniform(0.08, 0.65),
-        lambda random: random.uniform(0.1, 0.7), lambda random: random.uniform(2.6, 12.0), 1.0,
+        lambda random: random.uniform(0.1, 0.7), lambda random: random.uniform(2.6, 12.0), 1.0, most_width,
     )  # fmt: skip
 
 
 FAMILIES: Mapping[str, Family] = {
-    "wide": _usual(WideKernels.draw),
-    "serial": _usual(SerialParts.draw),
+    "wide": _usual(WideKernels.draw, 21.0),
+    "serial": _usual(SerialParts.draw, 27.0),
     "kernels": Family(
         ManyKernels.draw, (2,), (1, 1, 2), (1, 1, 2, 3, 5, 8, 12),
         lambda random: min(0.7, 0.18 * exp(random.gauss(0, 0.7))), lambda random: random.uniform(0.02, 0.8),
-        lambda random: exp(random.uniform(0.6, 3.2)), 1.5,
+        lambda random: exp(random.uniform(0.6, 3.2)), 1.5, 30.0,
+    ),
+    "layers": Family(
+        TiledLayers.draw, (1, 2), (1, 1, 1, 2), (1, 1, 2, 3, 4, 6, 10),
+        lambda random: 0.05 + 0.75 * random.betavariate(1.6, 3.0), lambda random: random.uniform(0.05, 0.6),
+        lambda random: exp(random.uniform(1.0, 3.0)), 1.0, 21.0, serve_waiting, 40_000,
     ),
 }  # fmt: skip
