@@ -49,19 +49,14 @@ def prometheus_with(series: Iterable[PastSeries], folder: Path, start: float, st
     with file.open("w") as text:
         text.writelines(_lines(series, start, stop))
         text.write("# EOF\n")
-    import_past(file, folder, "1000h")
-    with prometheus_over(folder) as url:
-        yield url
-
-
-def import_past(file: Path, folder: Path, longest: str) -> None:
-    """Adds a file of OpenMetrics to the data of a Prometheus, in blocks that are so long at most."""
     command = [
-        need("promtool", "prometheus"), "tsdb", "create-blocks-from", f"--max-block-duration={longest}", "openmetrics",
+        need("promtool", "prometheus"), "tsdb", "create-blocks-from", "--max-block-duration=1000h", "openmetrics",
         str(file), str(folder / "data"),
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+    with prometheus_over(folder) as url:
+        yield url
 
 
 @contextmanager
@@ -75,7 +70,8 @@ def prometheus_over(folder: Path) -> Iterator[str]:
             [
                 need("prometheus", "prometheus"), f"--config.file={folder}/prometheus.yml",
                 f"--storage.tsdb.path={folder}/data", f"--web.listen-address=127.0.0.1:{port}",
-                "--storage.tsdb.retention.time=100d", "--web.enable-admin-api",
+                # Blocks as they are: none is compacted while somebody measures.
+                "--storage.tsdb.retention.time=100d", "--storage.tsdb.max-block-duration=6h", "--web.enable-admin-api",
             ],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log,
         )  # fmt: skip

@@ -16,12 +16,14 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 
-from tests.clusters.history import SCRAPE_SECONDS, import_past, prometheus_over
+from tests.clusters.history import SCRAPE_SECONDS, prometheus_over
 from tests.clusters.made_up import Item, autoscaler, deployment, leader_worker_set, node, pod_spec
+from tests.kubernetes.estates.blocks import EncodedChunk, Labels, encode_chunks, write_block
 from tests.kubernetes.estates.shapes import DAY_MINUTES, Series
 from tests.kubernetes.filling import ALL_LISTS, RecordedCluster
 from tests.kubernetes.kubeconfig import read_connection
@@ -34,8 +36,17 @@ HOURS_OF_A_BLOCK = 6
 SHAPES = 16  # of loads: each is the day of another workload
 AT_NIGHT = 0.6  # of the replicas of an autoscaled workload
 SECONDS = 0.3  # that a request takes at no load
-BOUNDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-FIRST_TOKEN, TOKEN = "vllm:time_to_first_token_seconds", "vllm:request_time_per_output_token_seconds"
+LATENCY = (0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680)
+FIRST_TOKEN = (
+    0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560,
+)  # fmt: skip
+TOKEN = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80)
+VLLM = {  # as many buckets as it has
+    "vllm:e2e_request_latency_seconds": LATENCY,
+    "vllm:time_to_first_token_seconds": FIRST_TOKEN,
+    "vllm:request_time_per_output_token_seconds": TOKEN,
+}
+ISTIO = (0.5, 1, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 1e4, 3e4, 6e4, 3e5, 6e5, 18e5, 36e5)  # milliseconds
 
 
 def main() -> int:
@@ -98,61 +109,55 @@ def draw_items(pods: int) -> Iterator[Item]:
 
 
 def make_past(items: Sequence[Item], folder: Path) -> None:
-    """Writes what Prometheus has seen, a few hours at a time: all samples of a large cluster fill a disk as text."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Writes what Prometheus has seen, as blocks of hours that it takes as its own."""
     first = (int(time.time()) // 3600 - HOURS_BEFORE) * 3600
     minutes = (HOURS_BEFORE + HOURS_AFTER) * 60
-    shapes = [_Day(shape, minutes) for shape in range(SHAPES)]
+    moments = [(first + at * SCRAPE_SECONDS) * 1000 for at in range(minutes)]
+    shapes = [_Day(shape, moments) for shape in range(SHAPES)]
     series = sorted(_series(items), key=lambda each: each[0])
     length = HOURS_OF_A_BLOCK * 60
-    for start in range(-(first // 60 % length), minutes, length):  # blocks begin at these moments
+    for number, start in enumerate(range(-(first // 60 % length), minutes, length)):  # blocks begin at these moments
         part = slice(max(0, start), min(minutes, start + length))
-        moments = [first + at * SCRAPE_SECONDS for at in range(minutes)][part]
-        known: dict[tuple[int, str, bool], list[str]] = {}
-        file, family = folder / "past.txt", ""
-        with file.open("w") as text:
-            for name, labels, shape, what, is_away in series:
-                if name != family:
-                    family = name
-                    text.write(f"# TYPE {name} unknown\n")
-                key = shape, what, is_away
-                if key not in known:
-                    known[key] = shapes[shape].write(what, is_away, part, moments)
-                head = f"{name}{{{labels}}} "
-                text.writelines([head + ending for ending in known[key]])
-            text.write("# EOF\n")
-        import_past(file, folder, f"{HOURS_OF_A_BLOCK}h")
-        file.unlink()
+        encode = cache(lambda shape, what, is_away, part=part: shapes[shape].encode(what, is_away, part))
+        chosen = [(labels, encode(*how)) for labels, *how in series]
+        begin = first + start * SCRAPE_SECONDS
+        span = begin * 1000, (begin + length * SCRAPE_SECONDS) * 1000
+        write_block(folder / "data", number, span, [(labels, chunks) for labels, chunks in chosen if chunks])
 
 
 class _Day:
     """The load of a replica, minute by minute, and all that a server counts of it."""
 
-    def __init__(self, shape: int, minutes: int) -> None:
-        at = np.arange(minutes)
-        noise = np.random.default_rng(shape).normal(0, 0.05, minutes)
-        self._load = np.clip(0.4 + 0.4 * np.cos(2 * np.pi * (at / DAY_MINUTES - shape / SHAPES)) + noise, 0.01, 1.0)
-        self._is_away = self._load < 0.3
+    def __init__(self, shape: int, moments: Sequence[int]) -> None:
+        self._moments = moments
+        at = np.arange(len(moments))
+        wave = 0.4 + 0.4 * np.cos(2 * np.pi * (at / DAY_MINUTES - shape / SHAPES))
+        self._load = np.clip(wave + np.random.default_rng(shape).normal(0, 0.05, len(at)), 0.01, 1.0)
+        self._is_there = wave >= 0.3
 
-    def write(self, what: str, is_away: bool, part: slice, moments: Sequence[int]) -> list[str]:
-        """Returns the endings of lines: a value and its moment, where the replica was there."""
-        values = self._values(what)[part].tolist()
-        gone = self._is_away[part].tolist() if is_away else [False] * len(values)
-        return [f"{value:.6g} {moment}\n" for value, moment, no in zip(values, moments, gone, strict=True) if not no]
+    def encode(self, what: str, is_away: bool, part: slice) -> list[EncodedChunk]:
+        """Returns the samples of a part of the time, where the replica was there."""
+        places = np.arange(len(self._moments))[part]
+        if is_away:
+            places = places[self._is_there[part]]
+        moments, values = [self._moments[at] for at in places], self._values(what)[places].tolist()
+        return encode_chunks(moments, values, SCRAPE_SECONDS * 1000)
 
     def _values(self, what: str) -> Series:
         kind, _, amount = what.partition(" ")
         if kind == "steady":
             return np.full(len(self._load), float(amount))
+        if kind == "busy":
+            return np.round(float(amount) * self._load, 3)
         if kind == "quantile":  # microseconds
-            return np.asarray(1e6 * SECONDS * (1 + self._load) * -np.log(1 - float(amount)))
+            return np.asarray(np.round(1e6 * SECONDS * (1 + self._load) * -np.log(1 - float(amount))))
         within = 1.0 if kind == "counter" else 1 - np.exp(-float(amount) / (SECONDS * (1 + self._load)))
         per_request = float(amount) if kind == "counter" else 1.0
-        return np.asarray(np.round(np.cumsum(60 * self._load * within * per_request)), np.float64)
+        return np.asarray(np.cumsum(np.round(60 * self._load * within * per_request)), np.float64)
 
 
-def _series(items: Sequence[Item]) -> Iterator[tuple[str, str, int, str, bool]]:
-    """Gives the name and labels of each series, its shape, what it shows, and whether it is away at night."""
+def _series(items: Sequence[Item]) -> Iterator[tuple[Labels, int, str, bool]]:
+    """Gives the labels of each series, its shape, what it shows, and whether it is away at night."""
     held: dict[str, int] = {}
     for item in items:
         if item["kind"] == "Node":
@@ -160,27 +165,27 @@ def _series(items: Sequence[Item]) -> Iterator[tuple[str, str, int, str, bool]]:
             for resource, count in item["status"]["capacity"].items():
                 if resource in ("nvidia.com/gpu", "cpu"):
                     named = resource.replace(".", "_").replace("/", "_")
-                    yield "kube_node_status_capacity", _label(node=name, resource=named), 0, f"steady {count}", False
+                    yield _label("kube_node_status_capacity", node=name, resource=named), 0, f"steady {count}", False
         if item["kind"] != "Pod":
             continue
         labels = {"namespace": item["metadata"]["namespace"], "pod": item["metadata"]["name"]}
         owner = item["metadata"]["ownerReferences"][0]["kind"]
-        yield "kube_pod_owner", _label(**labels, owner_kind=owner), 0, "steady 1", False
-        yield "kube_pod_status_phase", _label(**labels, phase="Running"), 0, "steady 1", False
+        yield _label("kube_pod_owner", **labels, owner_kind=owner), 0, "steady 1", False
+        yield _label("kube_pod_status_phase", **labels, phase="Running"), 0, "steady 1", False
         place = item["spec"]["nodeName"]
         where = {"node": place, "resource": "nvidia_com_gpu", "container": "main"}
-        yield "kube_pod_container_resource_requests", _label(**labels, **where), 0, "steady 1", False
+        yield _label("kube_pod_container_resource_requests", **labels, **where), 0, "steady 1", False
         model = item["metadata"]["labels"]["app"]
         number = int(model.rsplit("-", 1)[1])
         kind, slot = number % 3, held.get(place, 0)
         held[place] = slot + 1
         gpu = {"UUID": f"GPU-{place}-{slot // (4 if kind == 2 else 1)}", "Hostname": place}
         who = {f"exported_{key}": text for key, text in labels.items()}
-        yield "DCGM_FI_DEV_FB_USED", _label(**gpu, **who), 0, "steady 9000", False
-        yield "DCGM_FI_PROF_SM_ACTIVE", _label(**gpu, **who), 0, "steady 0.4", False
+        yield _label("DCGM_FI_DEV_FB_USED", **gpu, **who), 0, "steady 9000", False
+        yield _label("DCGM_FI_PROF_SM_ACTIVE", **gpu, **who), number % SHAPES, "busy 0.8", False
         is_away = bool(number % 2) and slot % 10 >= 10 * AT_NIGHT
         for name, more, what in _counters(kind, item):
-            yield name, _label(**labels, **more), number % SHAPES, what, is_away
+            yield _label(name, **labels, **more), number % SHAPES, what, is_away
 
 
 def _counters(kind: int, item: Item) -> Iterator[tuple[str, Mapping[str, str], str]]:
@@ -193,15 +198,15 @@ def _counters(kind: int, item: Item) -> Iterator[tuple[str, Mapping[str, str], s
         yield "vllm:request_success_total", {**model, "finished_reason": "stop"}, "counter 1"
         yield "vllm:prompt_tokens_total", model, "counter 900"
         yield "vllm:generation_tokens_total", model, "counter 120"
-        for histogram in ("vllm:e2e_request_latency_seconds", FIRST_TOKEN, TOKEN):
-            yield from _buckets(histogram, model, 1)
+        for histogram, bounds in VLLM.items():
+            yield from _buckets(histogram, model, bounds, 1)
     elif kind == 1:
         workload = {
             "destination_workload": metadata["labels"]["app"], "destination_workload_namespace": metadata["namespace"],
             "reporter": "destination", "response_code": "200",
         }  # fmt: skip
         yield "istio_requests_total", workload, "counter 1"
-        yield from _buckets("istio_request_duration_milliseconds", workload, 1000)
+        yield from _buckets("istio_request_duration_milliseconds", workload, ISTIO, 1000)
     else:
         yield "nv_inference_request_success", {"model": metadata["labels"]["app"], "version": "1"}, "counter 1"
         for quantile in (0.5, 0.9, 0.95, 0.99):
@@ -209,14 +214,17 @@ def _counters(kind: int, item: Item) -> Iterator[tuple[str, Mapping[str, str], s
             yield "nv_inference_request_summary_us", more, f"quantile {quantile}"
 
 
-def _buckets(histogram: str, labels: Mapping[str, str], unit: int) -> Iterator[tuple[str, Mapping[str, str], str]]:
-    for bound in BOUNDS:
-        yield f"{histogram}_bucket", {**labels, "le": f"{bound * unit:g}"}, f"within {bound}"
+def _buckets(
+    histogram: str, labels: Mapping[str, str], bounds: Sequence[float], units: int
+) -> Iterator[tuple[str, Mapping[str, str], str]]:
+    """Gives the buckets of a histogram that counts in so many units a second."""
+    for bound in bounds:
+        yield f"{histogram}_bucket", {**labels, "le": f"{bound:.10g}"}, f"within {bound / units}"
     yield f"{histogram}_bucket", {**labels, "le": "+Inf"}, "counter 1"
 
 
-def _label(**labels: str) -> str:
-    return ",".join(f'{key}="{text}"' for key, text in labels.items())
+def _label(name: str, /, **labels: str) -> Labels:
+    return tuple(sorted({"__name__": name, **labels}.items()))
 
 
 def _read_seconds(url: str, kubeconfig: Path | None = None) -> float:
