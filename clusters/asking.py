@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from threading import Lock
 
 from clusters.estate import UnknownFigure
@@ -22,6 +22,7 @@ class MetricsReader:
         self.span, self._seconds = f"{seconds:.0f}s", seconds
         self._lock = Lock()
         self._failures: dict[UnknownFigure, None] = {}
+        self._labels: dict[tuple[str, str], set[str] | None] = {}
         self.end: PrometheusFailed | None = None  # why the source is gone
 
     @property
@@ -62,20 +63,34 @@ class MetricsReader:
             raise PrometheusFailed(f"it says {lowest:g} of {name_query(query)}, which cannot be below 0")
         return {name: {round(moment): value for moment, value in values.items()} for name, values in found.items()}
 
-    def read_label(self, label: str, selector: str) -> list[str]:
+    def read_label(self, label: str, selector: str, now: Collection[str]) -> Collection[str]:
         """Returns what a label says in the series of the whole time; PrometheusFailed if there is no answer.
 
-        Index and samples have it. The index answers at once; where a proxy does not pass that question on, as
-        prom-label-proxy by default, the samples are read.
+        `now` is what it says at this moment. Where no series of that name says anything else, that is all of it.
         """
-        self._check()
-        try:
-            return self._source.label_values(label, selector, self._now - self._seconds, self._now)
-        except PrometheusFailed as failed:
-            if failed.is_last:
-                raise self._note(failed) from None
+        if self._find_label(label, selector.partition("{")[0]) == set(now):
+            return now
+        found = self._find_label(label, selector)
+        if found is not None:
+            return found
         query = f"count by ({label}) (last_over_time({selector}[{self.span}]))"
         return [each.labels[label] for each in self.read_samples(query) if label in each.labels]
+
+    def _find_label(self, label: str, selector: str) -> set[str] | None:
+        """Returns what the index has, which is asked once.
+
+        None where a proxy does not pass that question on, as prom-label-proxy by default.
+        """
+        self._check()
+        if (label, selector) not in self._labels:
+            try:
+                found = set(self._source.label_values(label, selector, self._now - self._seconds, self._now))
+                self._labels[label, selector] = found
+            except PrometheusFailed as failed:
+                if failed.is_last:
+                    raise self._note(failed) from None
+                self._labels[label, selector] = None
+        return self._labels[label, selector]
 
     def tell(self, subject: str, failed: PrometheusFailed) -> None:
         """Adds a sentence on what is missing; of all that a source misses once it is gone, there is one."""

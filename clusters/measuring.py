@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from app.manifests.numbers import finite_number
 from app.manifests.prices import HIGHEST, NANO
 from clusters.asking import SUBJECT, MetricsReader
 from clusters.estate import Estate, UnknownFigure, WorkloadName
 from clusters.finding_servers import TellUnread, find_servers, name_renamed
 from clusters.gpu_metrics import read_gpus, uses_of
 from clusters.gpu_use import MeasuredGpu, WorkloadUse
+from clusters.latency_steps import read_quantile, read_summary
 from clusters.measured import USUAL_PERCENTILE, MeasuredLoads, MeasuredSeries, WorkloadSeries
 from clusters.passing_gpus import read_passing_gpus
 from clusters.prometheus import MetricSample, MetricsSource, PrometheusFailed
@@ -25,8 +24,6 @@ WINDOW = f"{STEP_SECONDS}s"
 PEAK_WINDOW, PEAK_STEP = "2m", "1m"
 MOST_SKEW_SECONDS = 300
 MOST_AGE_SECONDS = 180  # of the newest sample of a load that counts as now
-MILLISECONDS = 1e-3  # in a microsecond
-ROUNDING = 1e-6  # of what Prometheus computes
 WHOLE_SHARE = 0.9  # of the steps
 QUERIES_AT_ONCE = 4  # a Prometheus of one core takes as long, and one of many is not overrun
 
@@ -172,46 +169,16 @@ def _read_load(reader: MetricsReader, series: MetricsOfWorkload, percentile: flo
         ready_replicas=reader.read_steps(f"max_over_time(({series.replicas})[{WINDOW}:{PEAK_STEP}])"),
         fewest_replicas=reader.read_steps(f"min_over_time(({series.replicas})[{WINDOW}:{PEAK_STEP}])"),
         latency_ms=(
-            _read_summary(reader, series, percentile) or _read_quantile(reader, series, percentile, (metrics.latency,))
+            read_summary(reader, series, percentile, WINDOW)
+            or read_quantile(reader, series, percentile, (metrics.latency,), WINDOW)
         ),
         input_tokens=_read_mean(reader, series, metrics.input_tokens, rates),
         output_tokens=_read_mean(reader, series, metrics.output_tokens, rates),
         server=metrics.server,
         peaks_per_second=reader.read_steps(f"max_over_time(({series.rate(PEAK_WINDOW)})[{WINDOW}:{PEAK_STEP}])"),
-        first_token_ms=_read_quantile(reader, series, percentile, (metrics.first_token,)),
-        token_ms=_read_quantile(reader, series, percentile, metrics.token),
+        first_token_ms=read_quantile(reader, series, percentile, (metrics.first_token,), WINDOW),
+        token_ms=read_quantile(reader, series, percentile, metrics.token, WINDOW),
     )
-
-
-def _read_quantile(
-    reader: MetricsReader, series: MetricsOfWorkload, percentile: float, histograms: Sequence[str]
-) -> MeasuredSeries:
-    """Returns the quantile of the first of these histograms that has samples; nothing where none has.
-
-    What Prometheus gives lies between the bounds of a bucket as if its requests were spread evenly. All that is
-    sure is the upper bound, which is returned; infinity for a quantile above all bounds.
-    """
-    unit = series.metrics.latency_unit_ms
-    for histogram in filter(None, histograms):
-        found = reader.read_steps(series.quantile(percentile, histogram, WINDOW))
-        if found:
-            labels = reader.read_label("le", series.buckets(histogram))
-            bounds = sorted(bound for label in labels if (bound := finite_number(label)) is not None)
-            return tuple(None if value is None else unit * _bound_above(value, bounds) for value in found)
-    return ()
-
-
-def _read_summary(reader: MetricsReader, series: MetricsOfWorkload, percentile: float) -> MeasuredSeries:
-    """Returns the highest of the quantiles that replicas computed themselves; nothing where they do not."""
-    if not series.metrics.summary:
-        return ()
-    labels = reader.read_label("quantile", series.summaries)
-    known = {value: label for label in labels if (value := finite_number(label)) is not None}
-    enough = min((value for value in known if value * 100 >= percentile * (1 - ROUNDING)), default=None)
-    if enough is None:
-        return ()
-    worst = reader.read_steps(series.worst(known[enough], WINDOW))
-    return tuple(None if value is None else value * MILLISECONDS for value in worst)
 
 
 def _read_mean(reader: MetricsReader, series: MetricsOfWorkload, counter: str, rates: MeasuredSeries) -> MeasuredSeries:
@@ -248,13 +215,6 @@ def _read_node_prices(reader: MetricsReader) -> tuple[dict[str, int], list[Unkno
             reason = f"OpenCost's price of {value:g} an hour is outside 0..{HIGHEST:g}"
             unknown.append(UnknownFigure(f"node {node}", reason, "name its price in the file of --prices"))
     return found, unknown
-
-
-def _bound_above(value: float, bounds: Sequence[float]) -> float:
-    """Returns the upper bound of the bucket that has this value. What is above all of them is clipped to the last."""
-    if not bounds or value >= bounds[-1] * (1 - ROUNDING):
-        return math.inf
-    return next(bound for bound in bounds if bound * (1 + ROUNDING) >= value)
 
 
 def _step_ends(last: float, seconds: float) -> list[float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from clusters.estate import WorkloadName
@@ -95,9 +96,13 @@ class MetricsOfWorkload:
             return f"count({self.metrics.requests}{self.selector})"
         return f"count(count by ({self.by_pod}) ({self.metrics.requests}{self.selector}))"
 
-    def quantile(self, percentile: float, histogram: str, window: str) -> str:
-        buckets = f"sum by (le) (rate({self.buckets(histogram)}[{window}]))"
-        return f"histogram_quantile({percentile / 100:g}, {buckets})"
+    def quantile(self, percentile: float, histogram: str, window: str, bounds: Sequence[str] = ()) -> str:
+        """Returns the query of a quantile; with `bounds` of these buckets alone."""
+        chosen = self.buckets(histogram)
+        if bounds:
+            pattern = "|".join(map(re.escape, bounds)).replace("\\-", "-").replace("\\", "\\\\")
+            chosen = f'{chosen[:-1]},le=~"{pattern}"}}'
+        return f"histogram_quantile({percentile / 100:g}, sum by (le) (rate({chosen}[{window}])))"
 
     @property
     def summaries(self) -> str:
