@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, event
 
 from app.control.cycle import CycleBudget
 from app.control.decide.last_question import CycleResult
@@ -25,7 +29,6 @@ from simulation.history import History, list_changes
 from simulation.messages import Post
 from simulation.shapes import Shape
 from simulation.truth import Physics
-from simulation.written import ASSIGNMENTS, LIMITS, OBJECTS, WrittenStatements
 from solvers.planning.problem import ProfileKey
 
 LEASE_SECONDS = 30.0
@@ -35,6 +38,25 @@ MARK_SECONDS = 30.0
 LEARN_SECONDS = 60.0
 SOONEST_SECONDS = 2.0  # between two cycles
 WORK = 40
+
+ASSIGNMENTS = ("write_assignments",)
+LIMITS = ("limit_traffic",)
+OBJECTS = ("insert_changes",)  # declared, changed or deleted
+
+
+class WrittenStatements:
+    """How often each statement has run on a database."""
+
+    def __init__(self, database: Database) -> None:
+        self._runs: Counter[str] = Counter()
+        event.listen(database.engine, "after_cursor_execute", self._note)
+
+    def count(self, *names: str) -> int:
+        """Returns how often these have run: a number that is another one after news."""
+        return sum(self._runs[name] for name in names)
+
+    def _note(self, _conn: Connection, _cur: Any, _sql: str, _values: Any, context: Any, _many: bool) -> None:
+        self._runs[context.execution_options.get("statement", "")] += 1
 
 
 class Simulation:

@@ -5,6 +5,7 @@ The agent alone decides this, from its own file. Nothing is executed, and there 
 
 from __future__ import annotations
 
+import os
 import re
 import stat
 import sys
@@ -12,12 +13,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from agents.admission.programs import find_unsafe
-from agents.admission.reading import INSIDE, AllowList
-from agents.admission.volumes import find_folder
+from agents.admission.reading import INSIDE, AllowList, find_forbidden
 from agents.contract.admitted import AdmittedEntry, find_not_admitted
 from agents.contract.paths import make_rule
 from agents.contract.runtimes import VOLUME, OwnProbe, OwnRuntime
-from agents.host.trusted_path import PathRefused
+from agents.host.trusted_path import PathRefused, open_trusted
 from agents.templates import Confined, Filled, Probe
 from agents.templates.filling import ArgumentRefused, Builtin
 from agents.templates.strict_file import FileRefused, read_text
@@ -172,3 +172,26 @@ def find_unusable(allow_list: AllowList, kind: str) -> list[str]:
 def entry_names(entries: tuple[AdmittedEntry, ...]) -> str:
     """Returns the entries' names, for a log."""
     return ", ".join(entry.name for entry in entries) or "nothing"
+
+
+def find_folder(allow_list: AllowList, name: str) -> str:
+    """Returns the real path of the volume's folder, without links. Raises PathRefused.
+
+    The folder of a volume that copies write may belong to them; what leads to it may not.
+    """
+    real = _real_folder(allow_list, name)
+    forbidden = find_forbidden(real, allow_list.kept, allow_list.models)
+    if forbidden:
+        raise PathRefused(f"{real} {forbidden}")
+    for other, volume in allow_list.volumes.items():
+        if volume.write and other != name and f"{real}/".startswith(f"{os.path.realpath(volume.folder)}/"):
+            raise PathRefused(f"{real} lies in the volume {other}, where copies could replace it")
+    return real
+
+
+def _real_folder(allow_list: AllowList, name: str) -> str:
+    volume = allow_list.volumes[name]
+    with open_trusted(volume.folder, is_end_shared=volume.write) as found:
+        if not found.is_folder:
+            raise PathRefused(f"{volume.folder} is not a folder")
+        return found.real

@@ -13,10 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.manifests.addressed import complete_from_path
-from app.manifests.faults import ManifestFault, ManifestsRefused
+from app.manifests.faults import ManifestFault, ManifestsRefused, quoted, shown
 from app.manifests.limits import InputLimits
-from app.manifests.model import Key, Manifest
+from app.manifests.model import API_VERSION, JSON, Key, Manifest
 from app.manifests.reader import Document, Media, read
 from app.manifests.validate import Examined, examine
 from app.worker.orders import take_orders
@@ -87,3 +86,30 @@ def _peak_mb() -> int:
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))
+
+
+def complete_from_path(documents: Sequence[Document], key: Key) -> tuple[Sequence[Document], list[ManifestFault]]:
+    """Returns the single document of a request, completed by the path of its object, and where they disagree."""
+    if len(documents) != 1:
+        return [], [ManifestFault("body", "", f"there are {len(documents)} documents", "one document")]
+    body = documents[0].value
+    metadata = body.get("metadata", {}) if isinstance(body, dict) else None
+    if not isinstance(body, dict) or not isinstance(metadata, dict):
+        return documents, []  # validation reports its type
+    known: dict[str, JSON] = {"name": key.name}
+    if key.tenant:
+        known["tenant"] = key.tenant
+    faults = [
+        _disagrees(f"metadata.{field}", metadata[field], value)
+        for field, value in known.items()
+        if field in metadata and metadata[field] != value
+    ]
+    if "kind" in body and body["kind"] != str(key.kind):
+        faults.append(_disagrees("kind", body["kind"], str(key.kind)))
+    completed: dict[str, JSON] = {"apiVersion": API_VERSION, "kind": str(key.kind), **body}
+    completed["metadata"] = {**metadata, **known}
+    return [Document("body", completed)], faults
+
+
+def _disagrees(field: str, value: JSON, expected: JSON) -> ManifestFault:
+    return ManifestFault("body", field, f"{quoted(value)} differs from the path", str(expected), shown(value))

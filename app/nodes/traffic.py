@@ -1,22 +1,47 @@
-"""Runs the traffic of nodes and gateways: the intake of reports, and the polls for assignments and endpoints."""
+"""Runs the traffic of nodes and gateways: reports, polls for assignments and endpoints, and which nodes measure."""
 
 from __future__ import annotations
 
+import asyncio
+import time
+from collections.abc import Mapping
+from contextlib import suppress
 from datetime import timedelta
 
 from app.nodes.assignment_polls import AssignmentPolls
-from app.nodes.campaign_watch import CampaignWatch
 from app.nodes.endpoint_polls import EndpointPolls
 from app.nodes.gateway_progress import GatewayProgress
 from app.nodes.intake import Intake
 from app.nodes.node_lane import NodeLane
 from app.nodes.refusals import Known
 from app.settings import Settings
-from app.store.database.database import Database
+from app.store.database.database import Database, Unavailable
 from app.store.database.notices import Notices
+from app.store.fleet import campaigns
 from app.tokens import Authenticator
 
 OLDEST_MINUTE = timedelta(days=1)  # that a node may report: an honest clock is less wrong, and rows are one a minute
+
+REREAD_SECONDS = 1.0
+
+
+class CampaignWatch:
+    """Reads the live campaigns at most once a second for all nodes together."""
+
+    def __init__(self, lane: NodeLane) -> None:
+        self._lane = lane
+        self._reading = asyncio.Lock()
+        self._live: Mapping[str, str] = {}
+        self._tried_at = float("-inf")
+
+    async def due(self, node: str) -> str:
+        """Returns the campaign that the node measures for; empty: none. Without the database the last one known."""
+        async with self._reading:
+            if time.monotonic() >= self._tried_at + REREAD_SECONDS:
+                with suppress(Unavailable):
+                    self._live = await self._lane.read(campaigns.live_by_node)
+                self._tried_at = time.monotonic()
+        return self._live.get(node, "")
 
 
 class NodeTraffic:

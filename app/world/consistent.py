@@ -1,8 +1,8 @@
-"""Checks that the world is consistent after a change: no reference breaks, nothing in use is deleted."""
+"""Checks the world after a change: no reference breaks, nothing in use is deleted, and tenants stay apart."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection
@@ -10,16 +10,20 @@ from sqlalchemy import Connection
 from app.access import Principal
 from app.manifests import prices
 from app.manifests import references as rules
+from app.manifests.apart import find_unseparated, keeps_apart
 from app.manifests.caps import find_unfit_caps, wrong_caps
 from app.manifests.faults import ManifestFault, quoted
 from app.manifests.language_fit import find_unfit
 from app.manifests.model import JSON, Key, Kind, Manifest
 from app.problem import HttpProblem
 from app.store.world import objects, references
-from app.world.apart import find_together
+from app.store.world.objects import Selection
 from app.world.decisions import Action, ObjectDecision
 
 MOST_NAMED = 100
+POLICY = Key(Kind.POLICY, "", "default")
+LOOKED_AT = (Kind.POLICY, Kind.MODEL, Kind.SERVICE, Kind.JOB)
+MOST = 100_000
 
 
 def check(
@@ -203,3 +207,27 @@ def _visible(principal: Principal, referrers: Iterable[Key]) -> list[dict[str, A
     if hidden:
         visible.append({"tenant": "another tenant", "count": hidden})
     return visible
+
+
+def find_together(
+    connection: Connection, manifests: Sequence[Manifest], deleted: Collection[Key]
+) -> list[ManifestFault]:
+    """Returns the faults of the world after a change; it reads the world only if the policy wants tenants apart."""
+    written = {manifest.key: manifest for manifest in manifests if manifest.kind in LOOKED_AT}
+    if not written:
+        return []
+    policy = written[POLICY].spec if POLICY in written else None
+    if policy is None and POLICY not in deleted:
+        stored = objects.get(connection, POLICY)
+        policy = stored.spec if stored else None
+    if not keeps_apart(policy):
+        return []
+    there = {
+        stored.key: Manifest(*stored.key, stored.spec, stored.labels, "")
+        for kind in LOOKED_AT
+        for stored in objects.page(connection, Selection(kind), ("", ""), MOST)
+        if stored.key not in deleted
+    }
+    world = {**there, **written}
+    models = {key.name: found.spec for key, found in world.items() if key.kind is Kind.MODEL}
+    return list(find_unseparated(world.values(), models))

@@ -49,8 +49,7 @@ def _inss(seeds: Sequence[int], processes: int) -> SystemEvaluation:
 
 def _morak(seeds: Sequence[int], processes: int) -> SystemEvaluation:
     from lab.evaluate.morak import measure_morak, morak_runs
-    from lab.evaluate.morak_charts import draw_morak
-    from lab.evaluate.morak_claims import morak_claims
+    from lab.evaluate.morak_claims import draw_morak, morak_claims
     from lab.evaluate.play import play_without_databases
 
     results = play_without_databases(morak_runs(seeds), measure_morak, processes, say)

@@ -12,11 +12,34 @@ import numpy as np
 from simulation.truth.family import DECLARED_ERROR_SHARE, draw_gpu, draw_traits, generator
 from simulation.truth.fitting import KnownFigures, LoadKey, fit_load
 from simulation.truth.load import GpuPhysics, PhysicalLoad, times
-from simulation.truth.neighbours import ActiveLoad, Pace, paces
-from simulation.truth.power import busy_watts, within_limit
-from simulation.truth.residuals import Residuals
+from simulation.truth.neighbours import ActiveLoad, Pace, occupied, paces, pulled
 
 MOST_KEPT = 200_000  # groups of neighbours whose paces are kept
+LEAST_CLOCK_SHARE = 0.15
+
+
+@dataclass(frozen=True)
+class Residuals:
+    """Logarithms of factors, by batch; linear between the measured points and flat beyond them."""
+
+    shares: Mapping[int, tuple[float, ...]]
+    logs: Mapping[int, tuple[float, ...]]
+
+    @classmethod
+    def of(cls, known: KnownFigures, load: PhysicalLoad, gpu: GpuPhysics) -> Residuals:
+        shares, logs = {}, {}
+        for batch, curve in sorted(known.points.items()):
+            shares[batch] = tuple(percent / 100 for percent, _ in curve)
+            logs[batch] = tuple(
+                float(np.log(ms / times(load, gpu, batch, percent / 100).alone)) for percent, ms in curve
+            )
+        return cls(shares, logs)
+
+    def factor(self, batch: float, sm_share: float) -> float:
+        """Returns measured over explained at this place."""
+        batches = sorted(self.logs)
+        found = [np.interp(sm_share, self.shares[size], self.logs[size]) for size in batches]
+        return float(np.exp(np.interp(np.log(batch), np.log(batches), found)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,3 +178,25 @@ def _deviated(known: KnownFigures, seed: int, key: LoadKey) -> KnownFigures:
     power = float(np.exp(generator(seed, "watts", *key).normal(0.0, DECLARED_ERROR_SHARE)))
     points = {batch: tuple((percent, ms * factor) for percent, ms in curve) for batch, curve in known.points.items()}
     return replace(known, points=points, busy_w=known.busy_w * power)
+
+
+def busy_watts(gpu: GpuPhysics, resident: ActiveLoad, state: Pace, clock_share: float) -> float:
+    """Returns what a busy load draws above idle. Computing follows the clock, moving does not."""
+    alone = times(resident.load, gpu, resident.batch, resident.sm_share, clock_share)
+    computes = resident.load.compute_w * alone.sms * min(1.0, occupied(alone, state))
+    moves = resident.load.move_w * min(1.0, pulled(alone, state))
+    return float(computes * clock_share**gpu.power_exponent + moves)
+
+
+def within_limit(gpu: GpuPhysics, residents: Sequence[ActiveLoad], clock_share: float) -> float:
+    """Returns the clock at which all of them together stay within the GPU's limit, at most the one asked for."""
+    for _ in range(3):
+        states = paces(gpu, residents, clock_share)
+        drawn = sum(
+            busy_watts(gpu, resident, state, clock_share) for resident, state in zip(residents, states, strict=True)
+        )
+        room = gpu.max_w - gpu.idle_w
+        if drawn <= room * 1.001:
+            break
+        clock_share = max(LEAST_CLOCK_SHARE, clock_share * (room / drawn) ** (1 / gpu.power_exponent))
+    return clock_share

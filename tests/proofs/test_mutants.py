@@ -27,7 +27,6 @@ GROUPS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
             "agents.admission.interpreters",
             "agents.admission.programs",
             "agents.admission.reading",
-            "agents.admission.volumes",
             "agents.host.trusted_path",
         ),
         (

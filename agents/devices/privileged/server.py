@@ -22,7 +22,6 @@ import msgspec
 
 from agents.devices.nvml.originals import Originals
 from agents.devices.privileged.changes import ReversibleChanges
-from agents.devices.privileged.rate_limiter import RateLimiter
 from agents.devices.privileged.root_devices import RootDevices
 from agents.devices.privileged.rules import refuse
 from agents.devices.privileged.setup import (
@@ -46,6 +45,25 @@ LINES_AT_ONCE, LINES_PER_SECOND = 20.0, 1.0  # of log about refusals
 MOST_DRAINED_BYTES = 64 * 1024
 
 log = logging.getLogger(__name__)
+
+
+class RateLimiter:
+    """Allows `most` at once and `per_second` on average. The caller passes the time, which never goes back."""
+
+    def __init__(self, most: float, per_second: float) -> None:
+        self._most = most
+        self._per_second = per_second
+        self._tokens = most
+        self._at = 0.0
+
+    def take(self, now: float) -> bool:
+        """Takes one token; False when none is left."""
+        self._tokens = min(self._most, self._tokens + max(0.0, now - self._at) * self._per_second)
+        self._at = now
+        if self._tokens < 1.0:
+            return False
+        self._tokens -= 1.0
+        return True
 
 
 def serve(place: HelperSetup, board: RootDevices) -> None:

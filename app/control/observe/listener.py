@@ -7,25 +7,29 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+from sqlalchemy import Connection
+
 from agents.contract.assignments import AssignedInstance
+from app.control.domain.events import Reason, event_of
+from app.control.domain.leading import Deposed
 from app.control.domain.readings import CopyTrial, JobReading
 from app.control.domain.snapshot import DeclaredObject, ExpectedLoad
 from app.control.domain.specs import slo_latency_ms, slo_percentile
 from app.control.jobs import job_readings
-from app.control.observe.corrections import record_corrections
-from app.control.observe.drift import Drift, predict_running, profile_places
-from app.control.observe.drift.correct import ProfileCorrection
-from app.control.observe.drift.rows import from_row
+from app.control.measure import metrics
+from app.control.observe.drift import Drift, ProfileCorrection, predict_running, profile_places
+from app.control.observe.drift.rows import from_row, to_row
 from app.control.observe.loads import Loads, RecentLoad, ask_after, open_news
 from app.control.observe.loads.reports import ReceivedReport
 from app.control.observe.loads.trials import Trials
 from app.control.observe.loads.trust import TrustedInstances
-from app.store.database import clock
+from app.store.database import clock, lease
 from app.store.database.database import Database, Unavailable
 from app.store.fleet import load_news
 from app.store.fleet import loads as rows
 from app.store.fleet.load_news import LoadNews, NewsQuestion
 from app.store.plans import corrections
+from app.store.world import events
 from solvers.llm.iteration import TokenLengths
 from solvers.planning.measured import MeasuredInstance
 from solvers.planning.problem import Problem, Profile, ProfileKey
@@ -175,3 +179,29 @@ class ReportListener:
         """Returns the load that each service is expected to get."""
         with self._turn:
             return self._loads.expect(declared, planned, ahead, now, lengths)
+
+
+def record_corrections(database: Database, epoch: int, changed: Sequence[ProfileCorrection], now: datetime) -> bool:
+    """Stores changed corrections and records alarms; returns True if a new plan is due, as a correction changed."""
+    # The next cycle announces changed corrections together with their consequences; alarms are recorded at once.
+    alarms = [
+        event_of(
+            Reason.PROFILE_WRONG,
+            correction.alarm,
+            kind="Profile",
+            name=correction.key.replace("/", "-"),
+            about=correction.key,
+        )
+        for correction in changed
+        if correction.alarm
+    ]
+
+    def write(connection: Connection) -> None:
+        if not lease.is_newest(connection, epoch):
+            raise Deposed(f"epoch {epoch} is over")
+        corrections.keep(connection, [to_row(correction, now) for correction in changed])
+        events.record(connection, alarms)
+
+    database.write(write)
+    metrics.count_events(alarms)
+    return any(correction.message for correction in changed)

@@ -6,15 +6,15 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from agents.contract.assignments import AssignedInstance
-from app.control.domain.desired import Desired
+from app.control.domain.desired import Desired, NodeDesired
 from app.control.domain.events import Reason
 from app.control.domain.failures import PlaceFailure
-from app.control.rollout.changes import changes, components
+from app.control.rollout.changes import changes, components, with_instance
 from app.control.rollout.check import StepFailure
 from app.control.rollout.keeping import without_instances
-from app.control.rollout.rules import RolloutNotice, RolloutRules, RolloutState
+from app.control.rollout.room import GpuLimits, shortfall_on
+from app.control.rollout.rules import Leaving, PendingStep, RolloutNotice, RolloutRules, RolloutState
 from app.control.rollout.suspects import note_failures
-from app.control.rollout.taking_back import taken_back
 from app.control.rollout.ties import under_way
 
 
@@ -113,3 +113,41 @@ def _owners(assigned: Desired, target: Desired, ids: Collection[str]) -> tuple[s
     """Returns the services and jobs of these instances."""
     everywhere = [*assigned.values(), *target.values()]
     return tuple(sorted({line.owner for wanted in everywhere for line in wanted.instances if line.id in ids}))
+
+
+def taken_back(
+    assigned: Desired, state: RolloutState, failed: Collection[str], fallen: Collection[str], rules: RolloutRules,
+    now: float,
+) -> tuple[dict[str, NodeDesired], RolloutState]:  # fmt: skip
+    """Returns the fleet without the failed: a new instance is removed, a reshaped one gets its old shape back.
+
+    One that has `fallen` is removed in any shape.
+    """
+    after: dict[str, NodeDesired] = dict(assigned)
+    pending, leaving = dict(state.pending), dict(state.leaving)
+    on_trial = {canary.instance: canary.before for canary in state.canaries.values()}
+    for node, wanted in assigned.items():
+        for instance in wanted.instances:
+            if instance.id not in failed:
+                continue
+            step = pending.pop(instance.id, None)
+            was = (None if step.is_new else step.before) if step else on_trial.get(instance.id)
+            if instance.id in fallen:
+                was = None
+            if was is None:
+                leaving[instance.id] = Leaving(node, instance, now)
+            elif step is None and not _fits(was, node, wanted, rules):
+                continue  # its old shape no longer has room, and a bad copy is better than none
+            else:
+                pending[instance.id] = PendingStep(now, instance, returns=True)
+            after[node] = with_instance(after[node], instance.id, was)
+    canaries = {key: canary for key, canary in state.canaries.items() if canary.instance not in failed}
+    return after, replace(state, pending=pending, leaving=leaving, canaries=canaries)
+
+
+def _fits(was: AssignedInstance, node: str, wanted: NodeDesired, rules: RolloutRules) -> bool:
+    limits = GpuLimits.of(wanted, rules.memory_gib.get(node, 0.0), rules.jobs_per_gpu)
+    return all(
+        shortfall_on(limits, was, [line for line in wanted.instances if gpu in line.all_gpus]) is None
+        for gpu in was.all_gpus
+    )

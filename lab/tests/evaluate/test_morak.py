@@ -21,8 +21,7 @@ from lab.evaluate.morak import (
     morak_runs,
     saturated_problem,
 )
-from lab.evaluate.morak_charts import draw_morak
-from lab.evaluate.morak_claims import morak_claims
+from lab.evaluate.morak_claims import draw_morak, morak_claims
 from lab.evaluate.morak_laws import BATCH_DVFS, CLIPPER_L, CLIPPER_P, DFS, METHODS, NodeMethod, clipper_l
 from lab.evaluate.saturated import SaturatedGpu, SaturatedPeriod
 from lab.power import printed

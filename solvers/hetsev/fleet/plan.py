@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 from solvers.hetsev.fleet.counts import RULES, InstanceCounts, decided, started_now
-from solvers.hetsev.fleet.memory import FleetMemory
 from solvers.hetsev.queues import PendingInstance, in_fair_order
+from solvers.hetsev.scaling.controller import ScalingWatch
 from solvers.planning.carried import accepted_rates, admitted, carry
 from solvers.planning.offers import SHARED_PRESSURE, FleetShape, read_offers, why_no_shape
 from solvers.planning.plan import Unserved
@@ -22,6 +23,46 @@ from solvers.planning.rooms import FleetRooms
 
 MOST_ROUNDS = 200  # of counting and placing; each places an instance or finds a shape without room
 Starts = list[tuple[str, FleetShape]]  # of a service each
+
+
+@dataclass(slots=True)
+class FleetMemory:
+    """The moments, in seconds, that the heuristic waits from; `now` is None where time does not matter."""
+
+    now: float | None
+    watches: dict[str, ScalingWatch] = field(default_factory=dict)
+    waiting: dict[str, float] = field(default_factory=dict)  # since when an instance had no place
+
+    @classmethod
+    def recall(cls, knowledge: Knowledge, now: datetime | None) -> FleetMemory:
+        over, spare = (_moments(knowledge, name) for name in ("overSince", "spareSince"))
+        watches = {name: ScalingWatch(over.get(name), spare.get(name)) for name in {*over, *spare}}
+        return cls(now.timestamp() if now else None, watches, _moments(knowledge, "waitingSince"))
+
+    def watch(self, service: str) -> ScalingWatch:
+        return self.watches.get(service, ScalingWatch())
+
+    def waited_seconds(self, service: str) -> float:
+        return 0.0 if self.now is None else max(0.0, self.now - self.waiting.get(service, self.now))
+
+    def wait(self, services: set[str]) -> None:
+        """Notes which services have an instance without a place."""
+        at = 0.0 if self.now is None else self.now
+        self.waiting = {name: self.waiting.get(name, at) for name in sorted(services)}
+
+    def knowledge(self) -> Knowledge:
+        if self.now is None:
+            return {}
+        over = {name: watch.over_since for name, watch in sorted(self.watches.items()) if watch.over_since is not None}
+        spare = {
+            name: watch.spare_since for name, watch in sorted(self.watches.items()) if watch.spare_since is not None
+        }
+        return {"overSince": over, "spareSince": spare, "waitingSince": self.waiting}
+
+
+def _moments(knowledge: Knowledge, name: str) -> dict[str, float]:
+    found: Mapping[str, float] = knowledge.get(name, {})
+    return {service: float(at) for service, at in found.items()}
 
 
 def plan(problem: Problem, knowledge: Knowledge, budget: PlannerBudget) -> PlannerDraft:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from app.manifests.addressed import complete_from_path
 from app.manifests.faults import ManifestFault
 from app.manifests.model import Key, Kind, Manifest
+from app.manifests.parser_process import complete_from_path
 from app.manifests.parsing import ParserPool
 from app.manifests.reader import OBJECT
 from tests.app.manifests import bad

@@ -8,7 +8,7 @@ import pytest
 
 from app.manifests.model import Key, Kind
 from app.problem import HttpProblem
-from app.world.merge import merge, merged
+from app.world.declare import merge, merged
 
 KEY = Key(Kind.TENANT, "", "shop")
 WIRE = {

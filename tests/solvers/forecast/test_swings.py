@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from solvers.forecast import ForecastTuning, Sample
-from solvers.forecast.swings import recall_seconds
+from solvers.forecast.peaks import recall_seconds
 
 TUNING = ForecastTuning()
 KNOWN_SECONDS = 1800

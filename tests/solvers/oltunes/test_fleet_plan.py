@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 import pytest
 
 from solvers.oltunes.fleet import plan
-from solvers.oltunes.fleet.affinities import is_high, mean_affinity
 from solvers.oltunes.fleet.candidates import best_records, estimated_power_w, scored
+from solvers.oltunes.fleet.plan import is_high, mean_affinity
 from solvers.planning.growing import GrowingFleet
 from solvers.planning.judge import judge
 from solvers.planning.machines import GpuType

@@ -17,13 +17,13 @@ from typing import Literal
 
 from app.control.answer.savings.first_fit import BaselineInstance, first_fit
 from app.control.answer.savings.market import list_pools, open_market
-from app.control.answer.savings.renting import least_rent
 from app.control.answer.savings.shares import GpuHolding, PaidGpu, by_service, by_tenant, list_gpus
 from solvers.hetsev.scaling import greedy
 from solvers.hetsev.scaling.problem import InstanceType, ScalingPromise
 from solvers.hetsev.scaling.problem import ScalingProblem as Scaling
 from solvers.planners.ask import PlanRefused, find_plan
 from solvers.planners.names import LARGEST, ONE_PER_GPU
+from solvers.planning.judge.billing import is_billed_whole, whole_price
 from solvers.planning.offers import FleetShape, read_offers
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance, Problem, Service
@@ -144,3 +144,17 @@ def _hetsev(
     counts = greedy.solve(Scaling(rate, ScalingPromise(service.slo_ms, service.percentile), kinds))
     found = [(service, best[name]) for name, count in sorted(counts.items()) for _ in range(count)]
     return found + found[-1:] * (service.min_instances - len(found))
+
+
+def least_rent(problem: Problem, gpu_type: str, gpus: int) -> float:
+    """Returns the least price per hour of so many GPUs of a type, on any number of nodes like those of the fleet."""
+    ways: dict[int, float] = {}  # GPUs: the least price of so many, taken together
+    for node in problem.nodes.values():
+        if node.gpu_type == gpu_type:
+            is_whole = is_billed_whole(node, problem.policy)
+            size, price = (node.gpu_count, whole_price(node)) if is_whole else (1, node.price_per_hour)
+            ways[size] = min(ways.get(size, price), price)
+    least = [0.0]
+    for needed in range(1, gpus + 1):
+        least.append(min(price + least[max(0, needed - size)] for size, price in ways.items()))
+    return least[gpus]

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from agents.devices.privileged.rate_limiter import RateLimiter
 from agents.devices.privileged.root_devices import AllowedSettings
 from agents.devices.privileged.rules import check_change
+from agents.devices.privileged.server import RateLimiter
 from agents.devices.privileged.wire import DeviceChange, LockClock, ResetClock, SetComputeMode, SetPower
 
 V100 = AllowedSettings(frozenset({135, 1380, 1530}), 100_000, 250_000)

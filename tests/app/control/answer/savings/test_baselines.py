@@ -14,6 +14,7 @@ from app.control.answer.savings.baselines import (
     PLANNERS,
     Baseline,
     costs,
+    least_rent,
     place_baseline,
     place_hetsev,
     plan_costs,
@@ -21,7 +22,6 @@ from app.control.answer.savings.baselines import (
 )
 from app.control.answer.savings.first_fit import BaselineInstance
 from app.control.answer.savings.market import open_market
-from app.control.answer.savings.renting import least_rent
 from app.control.formulate.problem import build_problem
 from simulation.world import of_documents
 from solvers.latency import max_rate
