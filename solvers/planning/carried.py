@@ -13,6 +13,7 @@ from solvers.planning.judge.plan_lines import gpus_with
 from solvers.planning.judge.readings import slow_down, watts
 from solvers.planning.judge.services import counted_apart
 from solvers.planning.judge.tolerances import at_most
+from solvers.planning.offers import read_offers
 from solvers.planning.plan import NONE_UNSERVED_SHARE
 from solvers.planning.problem import Instance, PlacedJob, Problem, Service
 from solvers.planning.search.realise import even
@@ -23,16 +24,10 @@ ROUNDING_SHARE = 1e-8  # of a rate: beside jobs, the same is computed in another
 def is_admitted(problem: Problem, line: Instance) -> bool:
     """Returns whether the service may still run this instance: declarations and GPUs may have changed."""
     service, node = problem.services[line.service], problem.nodes.get(line.node)
-    if node is None or not node.has_gpu(line.gpu) or line.variant not in service.variants:
+    if node is None or not node.has_gpu(line.gpu):
         return False
-    profile = problem.profile(line.service, line.variant, line.node)
-    if profile is None or line.batch not in profile.latency_ms:
-        return False
-    templates = {variant.name: variant.template for variant in problem.models[service.model]}
-    template = templates.get(line.variant)
-    if template is not None and node.templates is not None and template not in node.templates:
-        return False
-    return service.gpu_types is None or node.gpu_type in service.gpu_types
+    profiles = read_offers(problem).find_profiles(service, node)
+    return any(profile.variant == line.variant and line.batch in profile.latency_ms for profile in profiles)
 
 
 def admitted(problem: Problem, running: Iterable[Instance], jobs: Iterable[PlacedJob] = ()) -> list[Instance]:
