@@ -1,7 +1,9 @@
 """Measures how long `assess` takes: `python -m tests.kubernetes.estates.speed --pods 10000 --keep FOLDER`.
 
-It makes a cluster of so many pods with GPUs and a Prometheus that has seen a day of them, and says what the verb, the
-API server and Prometheus took. Making the past takes minutes; `--keep` keeps it for the next run within the hour.
+It makes a cluster of so many pods with GPUs and a Prometheus that has seen a day of them each minute, and says what the
+verb, the API server and Prometheus took. A vLLM that leads a group has 68 series, Istio's proxy 21, a Triton 5, with as
+many buckets as these programs have; kube-state-metrics and dcgm-exporter have five more of each pod. Making the past of
+10,000 pods takes minutes; `--keep` keeps it for the next run within the hour.
 """
 
 from __future__ import annotations
