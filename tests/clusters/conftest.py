@@ -23,7 +23,8 @@ def estate() -> Estate:
 
 @pytest.fixture(scope="package")
 def measured(estate: Estate, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[PrometheusReading, str]]:
-    stop = time.time()
-    start = (stop - 4 * HOUR) // STEP_SECONDS * STEP_SECONDS
+    now = time.time()
+    start = (now - 4 * HOUR) // STEP_SECONDS * STEP_SECONDS
+    stop = now + HOUR  # who asks later has new samples, too
     with prometheus_with(past(estate, start), tmp_path_factory.mktemp("prometheus"), start, stop) as url:
         yield measure(estate, PrometheusServer(url, "", no_pause), 3 * HOUR, time.time(), {}), url
