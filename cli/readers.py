@@ -50,7 +50,7 @@ def _tenant(text: str) -> str:
 
 
 def _region(text: str) -> str:
-    from app.manifests.quantities import WORD  # nodes' regions are such words, and no other is ever looked up
+    from app.manifests.words import WORD  # nodes' regions are such words, and no other is ever looked up
 
     if not re.fullmatch(WORD, text):
         raise argparse.ArgumentTypeError(f"{text!r} is no region; allowed are 1 to 63 letters, digits, - _ and .")
