@@ -71,7 +71,7 @@ class MetricsReader:
         if self._find_label(label, selector.partition("{")[0]) == set(now):
             return now
         found = self._find_label(label, selector)
-        if found is not None:
+        if found is not None and found.issuperset(now):  # a proxy may answer with none
             return found
         query = f"count by ({label}) (last_over_time({selector}[{self.span}]))"
         return [each.labels[label] for each in self.read_samples(query) if label in each.labels]

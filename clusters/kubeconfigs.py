@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import httpx2
@@ -42,19 +42,38 @@ def choose_cluster(context: str | None, kubeconfig: str | None, environment: Map
             f"there is no kubeconfig ({', '.join(map(str, paths))}), and this process runs in no pod of a cluster; "
             "give one with --kubeconfig, or objects with -f"
         )
-    configs = [_load(path) for path in files]
-    for file, config in zip(files, configs, strict=True):
-        name = context or config.current_context
-        if name in config.contexts:
-            return _read_single(config, name, file)
-    known = sorted({name for each in configs for name in each.contexts})
-    wanted = f"no context {context!r}" if context else "no current context"
-    raise ClusterUnreachable(f"{', '.join(files)} has {wanted}; it has {', '.join(known) or 'none'}")
+    merged = _merge([_load(path) for path in files])
+    name, where = context or merged.current_context, ", ".join(files)
+    if name in merged.contexts:
+        return _read_single(merged, name, where)
+    wanted = f"no context {name!r}" if name else "no current context"
+    raise ClusterUnreachable(f"{where} has {wanted}; it has {', '.join(sorted(merged.contexts)) or 'none'}")
+
+
+def _merge(configs: Sequence[KubeConfig]) -> KubeConfig:
+    """Returns one of several files, as kubectl reads them: the first entry of a name counts."""
+    first, *others = configs
+    for other in others:
+        first.clusters = {**other.clusters, **first.clusters}
+        first.contexts = {**other.contexts, **first.contexts}
+        first.users = {**other.users, **first.users}
+        first.current_context = first.current_context or other.current_context
+    return first
 
 
 def _load(file: str) -> KubeConfig:
+    """Returns what a file has; relative paths in it are from its folder."""
     try:
-        return KubeConfig.from_file(file)
+        config = KubeConfig.from_file(file)
+        for cluster in config.clusters.values():
+            cluster.certificate_auth = _from_folder(file, cluster.certificate_auth)
+        for user in config.users.values():
+            user.client_cert = _from_folder(file, user.client_cert)
+            user.client_key = _from_folder(file, user.client_key)
+            user.token_file = _from_folder(file, user.token_file)
+            if user.exec and os.sep in user.exec.command:
+                user.exec.command = _from_folder(file, user.exec.command) or ""
+        return config
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
@@ -66,6 +85,10 @@ def _load(file: str) -> KubeConfig:
     except (ConfigError, yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         shape = "lists of clusters, contexts and users, each entry with its name"
         raise ClusterUnreachable(f"the kubeconfig {file} cannot be used: it needs {shape}") from None
+
+
+def _from_folder(file: str, path: str | None) -> str | None:
+    return str(Path(file).expanduser().absolute().parent / path) if path else path
 
 
 def _read_single(config: KubeConfig, name: str, file: str) -> SingleConfig:
@@ -83,7 +106,7 @@ def _read_single(config: KubeConfig, name: str, file: str) -> SingleConfig:
     except AddressRefused as refused:
         raise ClusterUnreachable(f"the cluster {chosen.cluster} of {file} has no usable server: {refused}") from None
     for path in filter(None, (found.cluster.certificate_auth, user.client_cert, user.client_key, user.token_file)):
-        if not Path(found.abs_file(path)).is_file():
+        if not Path(path).is_file():
             raise ClusterUnreachable(f"{file} names the file {path}, which does not exist")
     if user.token and not user.token_file and not is_token(user.token):  # the file comes first
         raise ClusterUnreachable(f"the token of the user {chosen.user} of {file} is not a line of ASCII without spaces")
@@ -104,5 +127,5 @@ def connect(config: SingleConfig) -> httpx2.Client:
         raise ClusterUnreachable(f"the server of {where}, or a proxy of the environment, is no URL") from None
     user = config.user or User()
     if user.exec and not user.token and not user.token_file:
-        client.auth = PluginToken(config, user.exec)
+        client.auth = PluginToken(user.exec)
     return client

@@ -31,7 +31,7 @@ def read_quantile(
             for each in reader.read_samples(f"sum by (le) ({selector})")
             if "le" in each.labels
         }
-        bounds = sorted(_bounds(reader.read_label("le", selector, counted)))
+        bounds = sorted(_bounds({*reader.read_label("le", selector, counted), *counted}))
         for chosen in (_choose(counted, percentile), ()):
             found = reader.read_steps(series.quantile(percentile, histogram, window, chosen))
             if not chosen or _is_within(found, chosen, bounds):
@@ -65,7 +65,7 @@ def _choose(counted: Mapping[str, float], percentile: float) -> Sequence[str]:
     below = [at for at, (_, label) in enumerate(known) if counted[label] < total * percentile / 200]
     whole = [at for at, (_, label) in enumerate(known) if counted[label] >= total]
     chosen = known[max(below, default=0) : min(whole, default=len(known)) + 1]
-    return () if not total or len(chosen) == len(known) else [*(label for _, label in chosen), ALL]
+    return () if not total or len(chosen) in (0, len(known)) else [*(label for _, label in chosen), ALL]
 
 
 def _is_within(found: MeasuredSeries, chosen: Sequence[str], bounds: Sequence[float]) -> bool:

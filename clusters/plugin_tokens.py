@@ -9,13 +9,13 @@ from collections.abc import Generator
 from pathlib import PurePath
 
 import httpx2
-from lightkube.config.kubeconfig import SingleConfig
 from lightkube.config.models import UserExec
 
 from clusters.objects import read_text
 
 VERSIONS = tuple(f"client.authentication.k8s.io/{version}" for version in ("v1", "v1beta1", "v1alpha1"))
 PLUGIN_SECONDS = 60.0
+ONLY_ONE = "one token: a line of ASCII without spaces"
 
 
 class TokenFailed(Exception):
@@ -29,8 +29,8 @@ class TokenFailed(Exception):
 class PluginToken(httpx2.Auth):
     """Sends the token of a plugin, and asks for another once where the server does not know it any more."""
 
-    def __init__(self, config: SingleConfig, plugin: UserExec) -> None:
-        self._config, self._plugin, self._token = config, plugin, ""
+    def __init__(self, plugin: UserExec) -> None:
+        self._plugin, self._token = plugin, ""
 
     def auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response, None]:
         if self._token:
@@ -38,7 +38,7 @@ class PluginToken(httpx2.Auth):
             response = yield request
             if response.status_code != 401:
                 return
-        self._token = _ask(self._config, self._plugin)
+        self._token = _ask(self._plugin)
         request.headers["Authorization"] = f"Bearer {self._token}"
         yield request
 
@@ -48,18 +48,16 @@ def is_token(text: str) -> bool:
     return bool(text) and text.isascii() and text.isprintable() and " " not in text
 
 
-def _ask(config: SingleConfig, plugin: UserExec) -> str:
-    command = plugin.command
-    if os.sep in command:  # as kubectl has it, from the folder of the kubeconfig
-        command = str(config.abs_file(command))
-    name = PurePath(command).name
+def _ask(plugin: UserExec) -> str:
+    name = PurePath(plugin.command).name
     if plugin.apiVersion not in VERSIONS:
         raise TokenFailed(f"the plugin {name} is of {plugin.apiVersion}", f"use one of {', '.join(VERSIONS)}")
     asked = {"apiVersion": plugin.apiVersion, "kind": "ExecCredential", "spec": {"interactive": False}}
     variables = {each.name: each.value for each in plugin.env or ()}
     try:
         done = subprocess.run(
-            [command, *(plugin.args or ())], env={**os.environ, "KUBERNETES_EXEC_INFO": json.dumps(asked), **variables},
+            [plugin.command, *(plugin.args or ())],
+            env={**os.environ, "KUBERNETES_EXEC_INFO": json.dumps(asked), **variables},
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=PLUGIN_SECONDS,
             check=False,
         )  # fmt: skip

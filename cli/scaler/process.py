@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 
 from app import garbage
 from app.clockwork import Clockwork
@@ -28,6 +29,7 @@ from clusters.kubeconfigs import ClusterUnreachable, choose_cluster
 from clusters.measured import MeasuredLoads
 from clusters.measuring import measure_loads
 from clusters.objects import ClusterObjects
+from clusters.plugin_tokens import ONLY_ONE, is_token
 from clusters.prometheus import PrometheusFailed, PrometheusServer
 from clusters.scaling.server import ScaleServer, open_server
 
@@ -93,7 +95,9 @@ class ScalerProcess:
             raise LookFailed("cluster", str(error)) from None
 
     def _measure(self, estate: Estate, seconds: float, percentiles: Percentiles) -> MeasuredLoads:
-        server = PrometheusServer(self._settings.prometheus_url, self._token(), self._pause)
+        server = PrometheusServer(
+            self._settings.prometheus_url, read_token(self._settings.prometheus_token_file), self._pause
+        )
         try:
             return measure_loads(estate, server, seconds, percentiles)
         except PrometheusFailed as failed:
@@ -107,14 +111,6 @@ class ScalerProcess:
                 yield server
         except ClusterUnreachable as error:
             raise LookFailed("cluster", str(error)) from None
-
-    def _token(self) -> str:
-        """Returns Prometheus' token, which may be renewed while we run."""
-        file = self._settings.prometheus_token_file
-        try:
-            return file.read_text().strip() if file else ""
-        except OSError as error:
-            raise LookFailed("prometheus", f"its token's file {file} cannot be read: {error.strerror}") from None
 
     def _pause(self, seconds: float) -> None:
         self._ended.wait(seconds)
@@ -137,3 +133,16 @@ class ScalerProcess:
                 log.exception("scaler_failed", extra={"job": job.__name__})
 
         return run
+
+
+def read_token(file: Path | None) -> str:
+    """Returns Prometheus' token, which may be renewed while we run; its file's fault never repeats it."""
+    if not file:
+        return ""
+    try:
+        token = file.read_text(errors="replace").strip()
+    except OSError as error:
+        raise LookFailed("prometheus", f"its token's file {file} cannot be read: {error.strerror}") from None
+    if not is_token(token):
+        raise LookFailed("prometheus", f"its token's file {file} does not hold {ONLY_ONE}")
+    return token

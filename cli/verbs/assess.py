@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import errno
 import json
 import os
 import sys
@@ -82,6 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from cli.assess_options import check_options
     from cli.assessment import Assessment, as_data, show
     from cli.estate_manifests import as_manifests
     from clusters.backtesting import run_backtest
@@ -93,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
     from clusters.scaling.adoption import find_known_bounds
     from clusters.sharing import estimate_sharing
 
-    _check_words(args)
+    check_options(args)
     known = _profiles(args)
     objects, given = _read(args)
     estate = read_estate(objects)
@@ -103,8 +103,6 @@ def run(args: argparse.Namespace) -> int:
     loads, gpus = (reading.loads, reading.gpus) if reading else read_demo_loads() if args.demo else (None, ())
     kept = {name: promise.latency for name, promise in promises.items() if promise.latency}
     savings = find_savings(estate, bill, loads, kept) if loads else None
-    if args.backtest and not loads:
-        raise Failed("--backtest is of loads that were measured: give --prometheus, or --demo")
     adopted = find_known_bounds(objects, estate) if args.backtest else {}
     backtest = run_backtest(estate, bill, loads, kept, args.backtest, adopted) if loads and args.backtest else None
     sharing = estimate_sharing(estate, bill, loads, savings.needs, gpus) if loads and savings else None
@@ -124,39 +122,6 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(as_manifests(found, promises), end="")
     return exits.OK
-
-
-def _check_words(args: argparse.Namespace) -> None:
-    """Refuses what would be left out without a word, and a page that cannot be written, before anything is read."""
-    if args.seconds and not args.prometheus:
-        raise Failed("--from is for --prometheus, which is missing")
-    if args.backtest and args.backtest < 3600:
-        raise Failed("--backtest is shorter than an hour, of which it has a row")
-    if args.backtest and args.output == "yaml":
-        raise Failed("a backtest is not in -o yaml: leave --backtest out, or give -o text or json")
-    if 0 < args.seconds < args.backtest:
-        raise Failed("--backtest is longer than --from: leave --from out, or give it the longer time")
-    if args.html is None:
-        return
-    if args.html in ("", "-"):
-        raise Failed(f"--html {args.html!r} names no file")
-    page = Path(args.html)
-    read = [*(args.files or ()), *args.profiles, args.kubeconfig, args.prices, args.slo, args.prometheus_token_file]
-    for given in filter(None, read):
-        if _holds(Path(given), page):
-            raise Failed(f"--html would write over {args.html}, which is read")
-    if not os.access(page if page.exists() else page.parent, os.W_OK):
-        why = errno.EACCES if page.parent.exists() else errno.ENOENT
-        raise Failed(f"{args.html} cannot be written: {os.strerror(why)}")
-    if page.is_dir():
-        raise Failed(f"{args.html} cannot be written: {os.strerror(errno.EISDIR)}")
-
-
-def _holds(read: Path, page: Path) -> bool:
-    """Returns whether the page is the file that is read, or one of those in a folder that is read."""
-    if read.is_dir():
-        return page.exists() and page.suffix in sources.SUFFIXES and read.resolve() in page.resolve().parents
-    return page.exists() and read.exists() and page.samefile(read)
 
 
 def _write_page(file: str, found: Assessment, origin: str) -> None:
@@ -198,18 +163,11 @@ def _measure(
     args: argparse.Namespace, estate: Estate, promises: Mapping[WorkloadName, WorkloadPromise]
 ) -> PrometheusReading | None:
     """Returns what Prometheus has of the estate; None where none is named."""
-    from clusters.addresses import AddressRefused, check_address
     from clusters.measuring import measure
     from clusters.prometheus import PrometheusFailed, PrometheusServer
 
     if not args.prometheus:
-        if args.prometheus_token_file:
-            raise Failed("--prometheus-token-file is for --prometheus, which is missing")
         return None
-    try:
-        check_address(args.prometheus)
-    except AddressRefused as refused:
-        raise Failed(f"--prometheus is not allowed: {refused}") from None
     server = PrometheusServer(args.prometheus, _token(args.prometheus_token_file), _pause)
     percentiles = {name: promise.slo["percentile"] for name, promise in promises.items() if promise.slo}
     try:
@@ -221,11 +179,13 @@ def _measure(
 
 def _token(file: str | None) -> str:
     """Returns the token in a file; one that no header can carry is not repeated."""
+    from clusters.plugin_tokens import ONLY_ONE, is_token
+
     if not file:
         return ""
     token = sources.read([file])[0][1].strip()
-    if not token or not token.isascii() or not token.isprintable() or " " in token:
-        raise Failed(f"{file} does not hold one token: a line of ASCII without spaces")
+    if not is_token(token):
+        raise Failed(f"{file} does not hold {ONLY_ONE}")
     return token
 
 

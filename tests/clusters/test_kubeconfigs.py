@@ -112,7 +112,7 @@ def with_entries(cluster: str, user: str) -> str:
         (with_entries("{}", '{"token": "SE CRET"}'), None, "the token of the user u of .*kubeconfig is not a line"),
         (with_entries('{"server": "http://h:abc"}', "{}"), None, "kubeconfig has no usable server: it is not a URL"),
         (with_entries('{"server": "nonsense"}', "{}"), None, "kubeconfig has no usable server: it is not a URL"),
-        (with_entries('{"certificate-authority": "ca.crt"}', "{}"), None, "names the file ca.crt, which does"),
+        (with_entries('{"certificate-authority": "ca.crt"}', "{}"), None, "names the file .*ca.crt, which does"),
         (with_entries("{}", '{"client-certificate-data": "???"}'), None, "certificates that .*kubeconfig names"),
         (with_entries("{}", '{"auth-provider": {"name": "SECRET"}}'), None, "auth-provider not supported"),
     ],
@@ -149,6 +149,32 @@ def test_the_token_of_a_file_comes_before_that_beside_it_as_in_a_pod(server: Lis
     with pytest.raises(ClusterUnreachable, match="no header can carry the token") as refused:
         read_cluster(config, print, lambda *_: None)
     assert "CRET" not in str(refused.value)
+
+
+def test_several_files_are_read_as_kubectl_reads_them(server: ListServer, tmp_path: Path) -> None:
+    """The first current context counts, though another file has it, and what it names is in a third."""
+    file = server.kubeconfig(tmp_path)
+    entries = json.loads(file.read_text())
+    (tmp_path / "token").write_text(TOKEN)
+    contexts = [*entries["contexts"], {"name": "staging", "context": {"cluster": "nowhere", "user": "u"}}]
+    parts: dict[str, dict[str, object]] = {
+        "first": {"current-context": "production"},
+        "second": {
+            "current-context": "staging",
+            "contexts": contexts,
+            "users": [{"name": "u", "user": {"tokenFile": "../token"}}],
+        },
+        "third": {"clusters": entries["clusters"], "users": [{"name": "u", "user": {"token": "of the third"}}]},
+    }
+    for name, part in parts.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config").write_text(json.dumps({"clusters": [], "contexts": [], "users": [], **part}))
+    named = ":".join(str(tmp_path / name / "config") for name in parts)
+    config = choose_cluster(None, None, {"KUBECONFIG": named})
+    assert (config.context_name, config.cluster.server) == ("production", server.url)
+    assert read_estate(read_cluster(config, print, lambda *_: None)) == read_estate(objects_of(demo.items()))
+    with pytest.raises(ClusterUnreachable, match=r"the context staging of .* names the cluster 'nowhere'"):
+        choose_cluster("staging", None, {"KUBECONFIG": named})
 
 
 def test_without_a_kubeconfig_the_verb_says_what_to_give(tmp_path: Path) -> None:

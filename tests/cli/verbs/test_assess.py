@@ -59,10 +59,8 @@ def test_a_machine_reads_the_backtest_hour_by_hour(capsys: pytest.CaptureFixture
     assert all(hour["paid"] - hour["planned"] <= hour["upperLimit"] and hour["attainment"] == 1 for hour in hours)
 
 
-def test_a_backtest_without_loads_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = tmp_path / "objects.json"
-    file.write_text("[]")
-    code, out, err = called(["-f", str(file), "--backtest", "7d"], capsys)
+def test_a_backtest_without_loads_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = called(["-f", "nothing-is-read-of-it", "--backtest", "7d"], capsys)
     assert (code, out) == (2, "")
     assert "--backtest is of loads that were measured: give --prometheus, or --demo" in err
 
@@ -82,6 +80,8 @@ def test_a_backtest_of_less_than_an_hour_is_refused(capsys: pytest.CaptureFixtur
             ["--prometheus", "http://127.0.0.1:9", "--from", "1d", "--backtest", "2d"],
             "--backtest is longer than --from",
         ),
+        (["--prometheus", "http://h:abc"], "--prometheus is not allowed: it is not a URL"),
+        (["--prometheus-token-file", "t"], "--prometheus-token-file is for --prometheus, which is missing"),
         (["--html", ""], "--html '' names no file"),
         (["--html", "-"], "--html '-' names no file"),
         (["--html", "."], ". cannot be written: Is a directory"),
@@ -106,7 +106,8 @@ def test_a_page_is_not_written_over_what_is_read(
     read.write_text("[]")
     link.symlink_to(read)
     given, page = (tmp_path, read) if is_folder else (read, link)
-    code, out, err = called([option, str(given), "--html", str(page)], capsys)
+    words = [option, str(given), "--html", str(page), "--prometheus", "http://127.0.0.1:9"]
+    code, out, err = called(words, capsys)
     assert (code, out) == (2, "")
     assert f"--html would write over {page}, which is read" in err
     assert read.read_text() == "[]"
