@@ -34,13 +34,12 @@ class Scaler:
     open_cluster: Callable[[], AbstractContextManager[ScaleServer]]
     clock: Callable[[], float]
     seconds: float  # between two cycles
-    step_seconds: float  # between two writes to one workload
+    step_seconds: float  # between two writes to one workload, by all scalers together
     _look: ClusterLook | None = None
     _plan: int = 0  # the generation that was made of this look
     _epoch: int = 0  # of the last cycle
     _cycled_at: float = float("-inf")
     _away: str = ""  # what did not answer at the last look
-    _written: dict[ScaleTarget, float] = field(default_factory=dict)  # by this process: when, by the clock
     _doubts: dict[ScaleTarget, tuple[int, float]] = field(default_factory=dict)  # how often asked, and when again
 
     def lead(self) -> bool:
@@ -105,15 +104,11 @@ class Scaler:
         """Writes what is approved, several at once; first what was not refused before."""
         if plan.pause:
             return
-        due = sorted((row for row in plan.rows if self._is_due(row, plan)), key=lambda row: row.tries)
+        due = [row for row in plan.rows if _is_due(row, plan)]
+        written = self.store.find_written(self.step_seconds) if due else set()
+        due = sorted((row for row in due if row.target not in written), key=lambda row: row.tries)
         for row, outcome in self._ask(due, partial(self._write, epoch, look)):
             self._settle(epoch, row, outcome)
-
-    def _is_due(self, row: ScaleRow, plan: ScalePlan) -> bool:
-        settled = self.clock() - self.step_seconds
-        is_approved = row.state in (ScaleState.APPROVED, ScaleState.REFUSED)
-        may_be_tried = row.retry_at is None or row.retry_at <= plan.read_at
-        return is_approved and may_be_tried and self._written.get(row.target, settled) <= settled
 
     def _write(self, epoch: int, look: ClusterLook, cluster: ScaleServer, row: ScaleRow) -> WriteOutcome:
         if not look.is_recent(self.clock()):
@@ -157,8 +152,6 @@ class Scaler:
         if outcome.state == "untried":
             return
         state = _find_state(outcome)
-        if outcome.state != "not written":
-            self._written[row.target] = self.clock()
         WRITES.labels("in doubt" if outcome.is_open else state).inc()
         log.info(
             "replicas", extra={
@@ -168,6 +161,11 @@ class Scaler:
         )  # fmt: skip
         if not outcome.is_open:
             self.store.settle(epoch, row, state, outcome.reason, outcome.asked_seconds)
+
+
+def _is_due(row: ScaleRow, plan: ScalePlan) -> bool:
+    is_approved = row.state in (ScaleState.APPROVED, ScaleState.REFUSED)
+    return is_approved and (row.retry_at is None or row.retry_at <= plan.read_at)
 
 
 def _find_state(outcome: WriteOutcome) -> ScaleState:

@@ -59,6 +59,8 @@ UP = [
     CREATE INDEX scale_decision_carried ON scale_decision (generation)
         WHERE since < generation AND resource_version = ''
     """,
+    # The step after one waits, also where another scaler leads by then.
+    "CREATE INDEX scale_decision_written ON scale_decision (settled_at) WHERE state = 'written'",
     # A person puts all scalers into advisory until a person resumes them; the row says who did, since when, and why.
     """
     CREATE TABLE scale_pause (

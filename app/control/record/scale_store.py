@@ -11,7 +11,7 @@ from app.control.domain.leading import Deposed
 from app.store.database import lease
 from app.store.database.database import Database
 from app.store.plans import scale_history, scale_plans
-from app.store.plans.scale_rows import KIND, ScaleDraft, ScalePlan, ScaleRow, ScaleState, clean_text
+from app.store.plans.scale_rows import KIND, ScaleDraft, ScalePlan, ScaleRow, ScaleState, ScaleTarget, clean_text
 from app.store.world import events
 
 REASONS = {
@@ -47,6 +47,10 @@ class ScaleStore:
     def find_writing(self) -> list[ScaleRow]:
         """Returns the writes whose outcome nobody has recorded."""
         return self.database.read(scale_plans.find_writing)
+
+    def find_written(self, seconds: float) -> set[ScaleTarget]:
+        """Returns the workloads that any scaler has written within so many seconds."""
+        return self.database.read(lambda connection: scale_plans.find_written(connection, seconds))
 
     def read(self) -> ScalePlan | None:
         """Returns the newest plan."""

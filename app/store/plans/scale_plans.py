@@ -78,6 +78,13 @@ WRITING = statement(
     "scale_decisions_in_doubt",
     f"SELECT {_COLUMNS} FROM scale_decision WHERE state = 'writing' ORDER BY generation, namespace, kind, name",
 )
+WRITTEN = statement(
+    "scale_decisions_written",
+    """
+    SELECT DISTINCT namespace, kind, name FROM scale_decision
+    WHERE state = 'written' AND settled_at > moment() - CAST(:seconds AS float8) * interval '1 second'
+    """,
+)
 BEGIN_WRITE = statement(
     "begin_scale_write",
     f"""
@@ -193,6 +200,11 @@ def read_plan(connection: Connection, generation: int | None = None) -> ScalePla
 def find_writing(connection: Connection) -> list[ScaleRow]:
     """Returns the rows whose write has no known outcome, the oldest first."""
     return [_read_row(row) for row in connection.execute(WRITING)]
+
+
+def find_written(connection: Connection, seconds: float) -> set[ScaleTarget]:
+    """Returns the workloads of which a write was known to be done within so many seconds, no matter who led."""
+    return {ScaleTarget(*row) for row in connection.execute(WRITTEN, {"seconds": seconds})}
 
 
 def _key(row: ScaleRow) -> dict[str, Any]:
