@@ -81,6 +81,12 @@ def test_by_itself_it_makes_server_planner_and_migration_and_gives_no_rights(bar
     assert kinds == {"Deployment", "Job", "NetworkPolicy", "PodDisruptionBudget", "Service"}
 
 
+def test_no_part_that_runs_twice_is_evicted_as_a_whole(whole: list[Resource]) -> None:
+    twice = {name for name, one in named(whole, "Deployment").items() if one["spec"]["replicas"] > 1}
+    assert twice == {"gpuwright-api", "gpuwright-planner", "gpuwright-scaler"}
+    assert named(whole, "PodDisruptionBudget").keys() == twice
+
+
 def test_every_container_is_nobody_on_a_root_that_it_cannot_write(whole: list[Resource]) -> None:
     for _, pod in pods(whole):
         spec = pod["spec"]
