@@ -14,7 +14,7 @@ from cli.estate_loads import reading_data, write_loads
 from cli.estate_savings import savings_data, show_savings
 from cli.estate_sharing import sharing_data, show_sharing
 from cli.money import cents_of, count_of, gpus_text, money
-from cli.output import TableText, plain
+from cli.output import TableText, name_some, plain
 from clusters.backtesting import Backtest
 from clusters.bill import HOURS_A_MONTH, Bill, BillRow
 from clusters.certified.savings import CertifiedSavings
@@ -24,7 +24,6 @@ from clusters.savings import Savings
 from clusters.sharing import SharingEstimate
 from clusters.sharing.worth import CampaignWorth
 
-MOST_NAMED = 3  # of subjects in a sentence
 MOST_LINES = 40  # of sentences about what is unknown
 NOT_MEASURED = UnknownFigure("what can be saved", "no load was measured", "give --prometheus")
 
@@ -188,9 +187,7 @@ def join_unknown(unknown: Iterable[UnknownFigure]) -> Iterator[str]:
     for figure in unknown:
         alike[figure.reason, figure.remedy].append(figure.subject)
     for (reason, remedy), subjects in alike.items():
-        more = len(subjects) - MOST_NAMED
-        names = ", ".join(subjects[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
-        yield f"{names}: {reason}; {remedy}"
+        yield f"{name_some(subjects)}: {reason}; {remedy}"
 
 
 def as_data(found: Assessment) -> dict[str, Any]:

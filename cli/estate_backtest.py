@@ -91,7 +91,7 @@ def summarize_backtest(found: Backtest, currency: str) -> Iterator[str]:
     )
     yield (
         f"{enough}; {number(round(whole.changes, 2))} changes an hour,"
-        f" and there were {number(round(whole.changes_then, 2))}."
+        f" where the past had {number(round(whole.changes_then, 2))}."
     )
     if found.added_nodes:
         yield f"At times it takes {count_of(found.added_nodes, 'node')} more than there are now."

@@ -55,9 +55,7 @@ def write_page(found: Assessment, origin: str, now: datetime) -> str:
         element(
             "header",
             element("h1", title),
-            element(
-                "p", f"{now:%Y-%m-%d %H:%M} UTC, by gpuwright assess, which read and wrote nothing", class_="quiet"
-            ),
+            element("p", f"{now:%Y-%m-%d %H:%M} UTC, by gpuwright assess, which only read", class_="quiet"),
         ),
         element("main", *_sections(found)),
     )
@@ -153,9 +151,10 @@ def _overview(found: Assessment) -> Iterator[HtmlText]:
         parts.append(SavedPart("shown", label, nano, limit_nano=savings.limit_nano_per_hour))
     if found.sharing:
         low, high = found.sharing.low_nano_per_hour, found.sharing.high_nano_per_hour
-        text = f"{money(low)} to {money(high)} an hour; an interval, not certified, from what is paid now"
+        span = f"{money(low)} to {money(high)} an hour"
+        text = f"{span}; an interval, not certified, from what is paid now, so never added to L0"
         span = spell_range(low, high, bill).removeprefix("from ")
-        tiles.append(_tile("honest", "Sharing GPUs could save, too (L1)", span, f"{base}{text}"))
+        tiles.append(_tile("honest", "Sharing GPUs could save (L1)", span, f"{base}{text}"))
         parts.append(SavedPart("honest", f"L1, by sharing GPUs: {span}", high, low))
     if found.certified and found.certified.workloads:
         nano = found.certified.nano_per_hour

@@ -64,7 +64,7 @@ def summarize_limits(bill: Bill, savings: Savings) -> tuple[str, str]:
     of_what = note_base(bill)
     return (
         f"No plan saves more than {share_of(savings.limit_nano_per_hour, bill)}{of_what} under these assumptions:",
-        "If the cheapest GPUs of this cluster served as much as those of each replica, it is not more than"
+        "If each replica served as much on the cheapest GPUs of this cluster, no plan would save more than"
         f" {share_of(savings.wide_limit_nano_per_hour, bill)}{of_what}.",
     )
 

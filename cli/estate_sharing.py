@@ -8,13 +8,12 @@ from typing import Any
 
 from cli.estate_loads import spell_interval
 from cli.money import money
-from cli.output import TableText, gib, number, plain
+from cli.output import TableText, gib, name_some, number, plain
 from clusters.bill import HOURS_A_MONTH, Bill
 from clusters.estate import WorkloadName
 from clusters.gpu_use import UseInterval
 from clusters.sharing import SharingEstimate
 
-MOST_NAMED = 3  # workloads in a sentence
 L1_BASIS = """\
 It is counted from what is paid now, as L0 is, and nodes that come free without sharing are in both: the two are never
 added. It rests on what GPUs did, on rates and on latency, and takes for granted:"""
@@ -75,8 +74,7 @@ def stay_sentences(staying: Mapping[WorkloadName, str]) -> Iterator[str]:
     for name, reason in sorted(staying.items()):
         by_reason[reason].append(str(name))
     for reason, names in by_reason.items():
-        more = len(names) - MOST_NAMED
-        yield f"As now stays {', '.join(names[:MOST_NAMED])}{f' and {more} more' if more > 0 else ''}: {reason}."
+        yield f"{name_some(names)} {'stays as it is' if len(names) == 1 else 'stay as they are'}: {reason}."
 
 
 def _between(low: int, high: int) -> str:

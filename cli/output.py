@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any, NamedTuple, TextIO
 
 COLOURS = {"red": "31", "green": "32", "yellow": "33", "bold": "1", "dim": "2"}
+MOST_NAMED = 3  # in a sentence
 
 
 def plain(value: object) -> str:
@@ -165,6 +166,12 @@ def gib(value: object) -> str:
     if value >= 1024 and value % 1024 == 0:
         return f"{value / 1024:g} TiB"
     return f"{value:g} GiB"
+
+
+def name_some(names: Sequence[str]) -> str:
+    """Returns the first names, and how many more there are."""
+    more = len(names) - MOST_NAMED
+    return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def labels(given: Mapping[str, str] | None) -> str:

@@ -33,8 +33,9 @@ EPILOG = """\
 Reads the cluster of the kubeconfig's context, or that of the pod that it runs in, by get and list alone: nothing is
 written, and neither an agent nor a server of gpuwright is needed. A list that may not be read leaves its figures out.
 
-Prices are those of --prices, then examples that come with gpuwright; each names its source. A node is paid whole,
-and its price is divided by the GPUs that pods hold of it. The last lines name what is not known, and what that takes.
+Prices are those of --prices, then OpenCost's by --prometheus, then examples that come with gpuwright; each names its
+source. A node is paid whole, and its price is divided by the GPUs that pods hold of it. The last lines name what is
+not known, and what that takes.
 
 Examples:
   gpuwright assess --demo

@@ -22,8 +22,8 @@ Examples:
   gpuwright scale
   gpuwright scale approve 12 shop/Deployment/ranker shop/Deployment/search
   gpuwright scale reject 12 shop/Deployment/ranker
-  gpuwright scale pause -m "load test"   every workload is advisory, at once, until
-  gpuwright scale resume
+  gpuwright scale pause -m "load test"   every workload is advisory, at once
+  gpuwright scale resume                 each workload has its own mode again
 """
 MOST = 2**53
 LONGEST_WHY = 100  # characters, in a table
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     if args.action not in DECISIONS and args.generation is not None:
         raise Failed(f"{args.action} is about all scalers: it takes no plan and no workloads", exits.BAD_INPUT)
     if args.message and args.action != "pause":
-        raise Failed("--message is of pause", exits.BAD_INPUT)
+        raise Failed("--message says why all are paused: give it with pause", exits.BAD_INPUT)
     with ApiClient(resolve(args)) as client:
         if args.action in ("pause", "resume"):
             answer = client.send("POST", f"/api/v1/scale/{args.action}", {"message": args.message or None}).json()

@@ -141,7 +141,8 @@ def draw_rules(workload: ClusterWorkload, pods: Sequence[GpuPod], estate: Estate
 
 def _peak_reason(need: LoadNeed, now: int) -> str:
     if need.peak_replicas > max(now, need.most_ready):
-        return f"its SLO was missed at its peak, with {need.most_ready} replicas at most"
+        replicas = "replica" if need.most_ready == 1 else "replicas"
+        return f"its SLO was missed at its peak, with at most {need.most_ready} {replicas}"
     if need.peak_replicas > now:
         return f"by what is shown its peak would need {need.peak_replicas}"
     if need.peak_rate_per_second and (need.shown is None or need.shown.replicas >= need.peak_replicas):

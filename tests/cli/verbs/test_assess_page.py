@@ -92,7 +92,7 @@ def test_levels_stand_apart_on_the_page(tmp_path: Path) -> None:
     profiles = tmp_path / "ranker.yaml"
     profiles.write_text(PROFILE)
     shown = written(["--demo", "--profiles", str(profiles)], tmp_path)
-    names = ["shown by your own data (L0)", "Sharing GPUs could save, too (L1)", "Certified with profiles (L2)"]
+    names = ["shown by your own data (L0)", "Sharing GPUs could save (L1)", "Certified with profiles (L2)"]
     assert all(name in shown.text for name in names)
     assert [attributes["class"] for tag, attributes in shown.found if tag == "dl"] == [
         "tile paid", "tile shown", "tile honest", "tile certified", "tile limit",
