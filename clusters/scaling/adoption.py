@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from app.manifests.words import Mode
 from clusters.decided_bounds import AnnotatedBounds
@@ -18,7 +18,6 @@ from clusters.scaling.sightings import Sighting, read_generation, read_uid
 from clusters.scaling.steps import bound_replicas
 
 MOST_NAMED = 20  # workloads of a namespace whose faults are named; who may annotate may make thousands of them
-MOST_RIVALS = 3  # that are named
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +25,7 @@ class AdoptedWorkload:
     """A workload whose replicas may be decided here, unless something holds it."""
 
     name: WorkloadName
-    service: str
+    service: str  # a label of its gauge; several workloads may serve one
     mode: Mode
     replicas: int
     bounds: AnnotatedBounds
@@ -84,7 +83,7 @@ def find_adopted(
                         read_generation(item), promises.get(name), hold, is_understood=not adoption.faults,
                     )
                 )  # fmt: skip
-    return hold_rivals(sorted(found, key=lambda workload: workload.name))
+    return sorted(found, key=lambda workload: workload.name)
 
 
 def find_known_bounds(objects: ClusterObjects, estate: Estate) -> dict[WorkloadName, AnnotatedBounds | str]:
@@ -112,21 +111,3 @@ def read_replicas(item: KubeObject) -> int:
     """Returns the declared replicas, which are one where nothing is declared."""
     found = read_whole(item, "spec", "replicas")
     return 1 if found is None else found
-
-
-def hold_rivals(found: list[AdoptedWorkload]) -> list[AdoptedWorkload]:
-    """Holds workloads that claim one service of a namespace: its load would be counted to each."""
-    claims: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for workload in found:
-        claims[workload.name.namespace, workload.service].append(str(workload.name))
-    held = []
-    for workload in found:
-        rivals = claims[workload.name.namespace, workload.service]
-        if workload.service and len(rivals) > 1 and not workload.hold:
-            others = f" and {len(rivals) - MOST_RIVALS} more" if len(rivals) > MOST_RIVALS else ""
-            names = " and ".join(rivals[:MOST_RIVALS])
-            sentence = f"{names}{others} claim the service {workload.service}; one may"
-            held.append(replace(workload, hold=sentence))
-        else:
-            held.append(workload)
-    return held

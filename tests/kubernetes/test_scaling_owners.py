@@ -201,14 +201,6 @@ def test_a_release_of_helm_that_declares_replicas_is_named_until_its_chart_leave
     assert (owned.hold(), owned.replicas) == ("", 7)
 
 
-def test_two_workloads_that_claim_one_service_are_both_held(owned: Owned) -> None:
-    owned.server.put(owned.place, adopted_deployment("ranker", 3), adopted_deployment("other", 3, service="ranker"))
-    owned.pass_minutes(11)
-    found = owned.scaler.find()
-    names = [f"{owned.place}/Deployment/{name}" for name in ("other", "ranker")]
-    assert {found["ranker"].hold, found["other"].hold} == {f"{' and '.join(names)} claim the service ranker; one may"}
-
-
 def test_what_an_operator_made_or_asks_for_no_gpu_is_held(owned: Owned) -> None:
     owner = heading("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", owned.place, "llama")
     owned.server.put(owned.place, {**owner, "spec": {"replicas": 1}})

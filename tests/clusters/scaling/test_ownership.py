@@ -14,7 +14,7 @@ from clusters.estate import OURS, UnknownFigure
 from clusters.objects import ClusterObjects, objects_of
 from clusters.promises import find_promises
 from clusters.reading import read_estate
-from clusters.scaling.adoption import MOST_NAMED, find_adopted, find_hold, hold_rivals
+from clusters.scaling.adoption import MOST_NAMED, AdoptedWorkload, find_adopted, find_hold
 from clusters.scaling.annotations import read_adoption
 from clusters.scaling.sightings import Sighting, note_sightings
 from tests.clusters.made_up import Item, autoscaler, deployment, node, pod_spec, scaled_object
@@ -39,11 +39,15 @@ def cluster(*writers: Item, more: tuple[Item, ...] = ()) -> ClusterObjects:
 
 def hold(objects: ClusterObjects, seen_minutes: float | None = 60) -> str:
     """Returns what holds the workload for a scaler that has seen it as it is for so long; None: not before."""
+    [found] = adopt(objects, seen_minutes)
+    return found.hold
+
+
+def adopt(objects: ClusterObjects, seen_minutes: float | None = 60) -> list[AdoptedWorkload]:
     estate, seen = read_estate(objects), note_sightings(objects, {})
     if seen_minutes is not None:
         seen = {uid: Sighting(each.generation, NOW - timedelta(minutes=seen_minutes)) for uid, each in seen.items()}
-    [found] = find_adopted(objects, estate, find_promises(estate), seen)
-    return found.hold
+    return find_adopted(objects, estate, find_promises(estate), seen)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +148,7 @@ def test_another_generation_counts_from_when_it_is_seen() -> None:
 
 
 @pytest.mark.slow
-def test_of_thousands_of_faulty_workloads_that_claim_one_service_a_few_are_named() -> None:
+def test_of_thousands_of_faulty_workloads_a_few_are_named() -> None:
     workloads = [
         {
             "apiVersion": "apps/v1", "kind": "Deployment",
@@ -161,8 +165,11 @@ def test_of_thousands_of_faulty_workloads_that_claim_one_service_a_few_are_named
     named = [each for each in found if "gpuwright.io/service 'A' is not a DNS label" in each.hold]
     assert Counter(each.name.namespace for each in named) == {"evil": MOST_NAMED, "shop": 5}
     assert all(not each.is_understood for each in found)
-    claimed = hold_rivals([replace(each, hold="", service="a") for each in found if each.name.namespace == "evil"])
-    assert claimed[0].hold == (
-        "evil/Deployment/a0000 and evil/Deployment/a0001 and evil/Deployment/a0002 and 1997 more claim the service a; "
-        "one may"
-    )
+
+
+def test_two_workloads_may_serve_one_service_since_the_load_of_each_is_that_of_its_own_pods() -> None:
+    canary = deployment("shop", "canary", pod_spec("registry.example/a:2", 1), ["n1"], annotations=ANNOTATIONS)
+    found = adopt(cluster(writer("gpuwright", 60, "scale"), more=tuple(canary)))
+    assert [(each.name.name, each.service, each.hold) for each in found] == [
+        ("canary", "ranker", ""), ("ranker", "ranker", ""),
+    ]  # fmt: skip
