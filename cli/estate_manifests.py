@@ -18,8 +18,8 @@ from clusters.bill import NodePrice
 from clusters.estate import OURS, ClusterWorkload, GpuNode, WorkloadName
 from clusters.measured import MeasuredLoads, MeasuredSeries
 from clusters.promises import WorkloadPromise
+from clusters.savings.floors import HOST
 
-ONE_NODE = "kubernetes.io/hostname"
 HEAD = """\
 What stands in the cluster, at the prices of the assessment. Missing are the Profiles of models, without which nothing
 is planned (`gpuwright profile` measures them). Without --prometheus the rates of services are missing, too:
@@ -161,7 +161,7 @@ def _service(workload: ClusterWorkload, model: str, slo: Mapping[str, float]) ->
     spec: dict[str, Any] = {"model": model or "MODEL", "slo": dict(slo) or {"latencyMs": "MS", "percentile": 99}}
     if workload.autoscaler and workload.autoscaler.least > 1:
         spec["minInstances"] = workload.autoscaler.least
-    if any(rule.topology == ONE_NODE for rule in workload.spread):
+    if any(rule.topology == HOST for rule in workload.spread):
         spec["availability"] = {"spread": "node"}
     metadata = {"name": _name(workload.name.name), "tenant": _name(workload.name.namespace)}
     return {"apiVersion": API_VERSION, "kind": "Service", "metadata": metadata, "spec": spec}

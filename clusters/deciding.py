@@ -19,7 +19,7 @@ from solvers.forecast import ForecastTuning, Sample, expect_most
 
 START_SECONDS = 600.0  # from the decision until a replica serves
 CALM_SECONDS = 1800.0  # without need and without a change, before replicas go
-RECENT_SECONDS = 6 * 3600  # of load that a forecast looks at
+RECENT_SECONDS = 6 * 3600  # of load that a forecast looks at, and a scaler reads at each look
 SIGNIFICANT_DIGITS = 3
 UNSEEN = "what has been seen ready, as no maxReplicas allows more"
 TUNING = ForecastTuning(
@@ -102,9 +102,7 @@ def _mean(values: MeasuredSeries) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def decide_replicas(
-    load: KnownLoad | str, bounds: ReplicaBounds | str, standing: StandingReplicas, start_seconds: float = START_SECONDS
-) -> ReplicaDecision:
+def decide_replicas(load: KnownLoad | str, bounds: ReplicaBounds | str, standing: StandingReplicas) -> ReplicaDecision:
     """Returns how many replicas there should be now. A load or bounds that are not known have a sentence instead."""
     now = standing.declared
     for missing in (bounds, load):
@@ -113,7 +111,7 @@ def decide_replicas(
     assert isinstance(bounds, ReplicaBounds) and isinstance(load, KnownLoad)
     if load.rates_per_second[-1] is None:
         return _keep(now, bounds, f"its load of the last {_spell_time(load.step_seconds)} is not known")
-    ahead = start_seconds + load.step_seconds
+    ahead = START_SECONDS + load.step_seconds
     expected = expect_most(_samples(load), ahead, TUNING)
     text = f"peak of {_rate(expected)}/s in the next {_spell_time(ahead)}"
     needed = must_survive = 0

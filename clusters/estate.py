@@ -143,7 +143,6 @@ class Estate:
     nodes: tuple[GpuNode, ...]
     workloads: tuple[ClusterWorkload, ...]
     pods: tuple[GpuPod, ...]
-    nodes_without_gpus: int = 0
     unknown: tuple[UnknownFigure, ...] = ()
     unread_kinds: frozenset[str] = frozenset()  # of objects, whose lists were not read
     by_node: Mapping[str, GpuNode] = field(init=False, repr=False, compare=False)

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from app.store.plans.scale_rows import ScaleDraft, ScaleTarget
 from clusters.decided_bounds import draw_annotated_bounds, leave_to_decisions
-from clusters.deciding import KnownLoad, StandingReplicas, decide_replicas, know_load, recent_load
+from clusters.deciding import RECENT_SECONDS, KnownLoad, StandingReplicas, decide_replicas, know_load, recent_load
 from clusters.estate import ClusterWorkload, Estate, WorkloadName
 from clusters.measured import MeasuredLoads, WorkloadSeries
 from clusters.measuring import MOST_AGE_SECONDS as NEWEST_SECONDS
@@ -21,7 +21,6 @@ from clusters.savings.shown import find_kept_steps, find_promise
 from clusters.scaling.adoption import AdoptedWorkload, find_adopted
 from clusters.scaling.sightings import Sighting, note_sightings, read_uid
 
-RECENT_SECONDS = 6 * 3600.0  # of load, read at each look until that moment
 HISTORY_SECONDS = 900.0  # between two readings of the days from which shown rates come
 MOST_SKEW_SECONDS = 60.0  # between the clocks of Prometheus and of the API server
 MOST_AGE_SECONDS = 120.0  # of a look by which something is written

@@ -31,7 +31,7 @@ NO_CLAIM = ClaimedGpus(NOTHING, ())
 
 def read_estate(objects: ClusterObjects) -> Estate:
     """Returns the estate, with a sentence for everything that the objects leave open."""
-    nodes, unknown, others = _read_nodes(objects)
+    nodes, unknown = _read_nodes(objects)
     by_name = {node.name: node for node in nodes}
     autoscalers = read_autoscalers(objects)
     index = OwnerIndex(objects, frozenset(autoscalers))
@@ -79,7 +79,6 @@ def read_estate(objects: ClusterObjects) -> Estate:
         nodes=nodes,
         workloads=tuple(workloads),
         pods=tuple(pod for name in sorted(held) for pod, _ in sorted(held[name], key=lambda found: found[0].name)),
-        nodes_without_gpus=others,
         unknown=(
             *objects.unread,
             *unknown,
@@ -90,7 +89,7 @@ def read_estate(objects: ClusterObjects) -> Estate:
     )
 
 
-def _read_nodes(objects: ClusterObjects) -> tuple[tuple[GpuNode, ...], list[UnknownFigure], int]:
+def _read_nodes(objects: ClusterObjects) -> tuple[tuple[GpuNode, ...], list[UnknownFigure]]:
     slices = read_slices(objects.of("ResourceSlice"))
     found: list[GpuNode] = []
     unknown: list[UnknownFigure] = []
@@ -100,7 +99,7 @@ def _read_nodes(objects: ClusterObjects) -> tuple[tuple[GpuNode, ...], list[Unkn
         if node is not None:
             found.append(node)
             unknown += open_figures
-    return tuple(sorted(found, key=lambda node: node.name)), unknown, len(objects.of("Node")) - len(found)
+    return tuple(sorted(found, key=lambda node: node.name)), unknown
 
 
 def _pod(

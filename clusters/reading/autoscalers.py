@@ -58,10 +58,10 @@ def _least_by_hpa(item: KubeObject, *, is_of_keda: bool) -> int:
     return 0 if is_of_keda and least == 1 else least
 
 
-def target_of(item: KubeObject, usual: str = "Deployment") -> WorkloadName:
+def target_of(item: KubeObject) -> WorkloadName:
     """Returns the workload that an autoscaler scales."""
     reference = read_mapping(item, "spec", "scaleTargetRef")
-    return WorkloadName(namespace_of(item), read_text(reference, "kind") or usual, read_text(reference, "name"))
+    return WorkloadName(namespace_of(item), read_text(reference, "kind") or "Deployment", read_text(reference, "name"))
 
 
 def _bound(item: KubeObject, field: str, usual: int) -> int:

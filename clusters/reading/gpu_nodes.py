@@ -10,7 +10,7 @@ from typing import Any
 from clusters.amounts import read_amount, read_count, read_gib
 from clusters.estate import GpuNode, GpuSlots, NodePurchase, SharingMode, UnknownFigure
 from clusters.objects import KubeObject, name_of, read_field, read_list, read_mapping, read_text, read_whole
-from clusters.reading.slices import SlicedGpus
+from clusters.reading.slices import MIG_SLICES, SlicedGpus
 
 NVIDIA = "nvidia.com/"
 WHOLE_GPU = "nvidia.com/gpu"
@@ -23,7 +23,6 @@ OTHER_ACCELERATORS = re.compile(
 MIG = re.compile(r"mig-(\d)g\.(\d+)gb.*")
 MIG_PRODUCT = re.compile(r"(?P<gpu>.+)-MIG-(?P<slices>\d)g\.(?P<memory>\d+)gb.*")
 PRODUCT_MEMORY = re.compile(r"(\d+)GB\b")
-MIG_SLICES = 7  # that a GPU is divided into at most
 
 REGIONS = ("topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region")
 INSTANCE_TYPES = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")

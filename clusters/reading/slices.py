@@ -11,7 +11,7 @@ from clusters.amounts import read_gib
 from clusters.objects import KubeObject, read_field, read_list, read_mapping, read_text, read_whole
 
 DRIVER = "gpu.nvidia.com"
-MIG_SLICES = 7
+MIG_SLICES = 7  # that a GPU is divided into at most
 
 
 @dataclass(frozen=True, slots=True)

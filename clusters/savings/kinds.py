@@ -10,8 +10,7 @@ from clusters.estate import NOTHING, Estate, GpuNode, GpuPod, WorkloadName
 from clusters.measured import MeasuredSeries
 from clusters.savings.arrangement import AlikeNodes, PackedNode
 from clusters.savings.floors import ReplicaRules, class_key, find_unread
-
-KNOWN_SHARE = 0.9  # of the steps
+from clusters.savings.needs import KNOWN_SHARE
 
 
 def draw_kinds(

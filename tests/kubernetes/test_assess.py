@@ -40,7 +40,7 @@ def no_pause(seconds: float) -> None:
 
 
 def figures(estate: Estate) -> tuple[object, ...]:
-    return estate.nodes, estate.workloads, estate.pods, estate.nodes_without_gpus, estate.unknown
+    return estate.nodes, estate.workloads, estate.pods, estate.unknown
 
 
 def test_the_estate_is_the_recorded_one_and_a_reader_writes_nothing(

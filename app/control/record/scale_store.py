@@ -21,6 +21,8 @@ REASONS = {
 }
 MOST_FORGOTTEN = 1000  # plans at a time
 MOST_ROWS = 10_000  # at a time
+NEWEST_PLANS = 200  # that are kept whole
+MOST_OF_WORKLOAD = 2000  # rows
 
 
 class ScaleStore:
@@ -94,8 +96,8 @@ class ScaleStore:
         """Drops old plans, and of what is left the rows that are too many."""
         drops: tuple[tuple[int, Callable[[Connection], int]], ...] = (
             (MOST_FORGOTTEN, lambda connection: scale_history.forget_old(connection, days, MOST_FORGOTTEN)),
-            (MOST_ROWS, lambda connection: scale_history.forget_repeated(connection, MOST_ROWS)),
-            (MOST_ROWS, lambda connection: scale_history.forget_most(connection, MOST_ROWS)),
+            (MOST_ROWS, lambda connection: scale_history.forget_repeated(connection, NEWEST_PLANS, MOST_ROWS)),
+            (MOST_ROWS, lambda connection: scale_history.forget_most(connection, MOST_OF_WORKLOAD, MOST_ROWS)),
         )
         for most, drop in drops:
             while self.epoch and self.database.write(drop) == most:

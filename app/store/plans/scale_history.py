@@ -10,9 +10,6 @@ from sqlalchemy import Connection
 
 from app.store.database.database import statement
 
-NEWEST_PLANS = 200  # that are kept whole
-MOST_OF_WORKLOAD = 2000  # rows
-
 FORGET = statement(
     "forget_scale_plans",
     """
@@ -53,11 +50,11 @@ def forget_old(connection: Connection, days: float, limit: int) -> int:
     return connection.execute(FORGET, {"days": days, "limit": limit}).rowcount
 
 
-def forget_repeated(connection: Connection, limit: int, plans: int = NEWEST_PLANS) -> int:
-    """Deletes rows that repeat an earlier one, of plans before the newest; returns how many."""
+def forget_repeated(connection: Connection, plans: int, limit: int) -> int:
+    """Deletes rows that repeat an earlier one, of plans before so many newest ones; returns how many."""
     return connection.execute(FORGET_REPEATED, {"plans": plans, "limit": limit}).rowcount
 
 
-def forget_most(connection: Connection, limit: int, most: int = MOST_OF_WORKLOAD) -> int:
+def forget_most(connection: Connection, most: int, limit: int) -> int:
     """Deletes the oldest rows of workloads that have more than so many; returns how many. A write in doubt stays."""
     return connection.execute(FORGET_MOST, {"most": most, "limit": limit}).rowcount

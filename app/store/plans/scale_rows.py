@@ -11,7 +11,7 @@ from app.manifests.words import Mode
 
 KIND = "Scale"  # of events and entries of the audit
 MOST_CHARACTERS = 500  # of a sentence
-MOST_REPLICAS = 2**31 - 1  # that Kubernetes and a column can hold
+HIGHEST_COUNT = 2**31 - 1  # that Kubernetes and a column can hold
 
 
 class ScaleState(StrEnum):
@@ -66,7 +66,7 @@ class ScaleDraft:
             object.__setattr__(self, name, clean_text(getattr(self, name)))
         for name in ("replicas", "wanted"):
             number = getattr(self, name)
-            if number is not None and not 0 <= number <= MOST_REPLICAS:
+            if number is not None and not 0 <= number <= HIGHEST_COUNT:
                 object.__setattr__(self, name, None)
 
 

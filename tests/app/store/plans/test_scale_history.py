@@ -51,13 +51,13 @@ def test_a_workload_that_changes_at_each_look_fills_no_table(store: ScalerStore)
         return sum(row.target.name == name for plan in plans for row in store.read(plan).rows)
 
     assert (count("calm"), count("ranker")) == (11, 11)
-    assert store.database.write(lambda c: scale_history.forget_repeated(c, 5, plans=3)) == 5
-    assert store.database.write(lambda c: scale_history.forget_repeated(c, 5, plans=3)) == 2
+    assert store.database.write(lambda c: scale_history.forget_repeated(c, 3, 5)) == 5
+    assert store.database.write(lambda c: scale_history.forget_repeated(c, 3, 5)) == 2
     assert (count("calm"), count("ranker")) == (4, 11), "the row that began, and three newest"
-    assert store.database.write(lambda c: scale_history.forget_most(c, 99, most=4)) == 7
+    assert store.database.write(lambda c: scale_history.forget_most(c, 4, 99)) == 7
     assert (count("calm"), count("ranker")) == (4, 4)
     assert [row.wanted for row in store.read().rows] == [5, 11]
     later = [store.record(epoch, draft(12), draft(number, name="calm")) for number in range(12, 15)]
     assert later[-1].rows[1].state == "held"
-    assert store.database.write(lambda c: scale_history.forget_most(c, 99, most=1)) == 11
+    assert store.database.write(lambda c: scale_history.forget_most(c, 1, 99)) == 11
     assert [row.state for row in store.database.read(scale_plans.find_writing)] == ["writing"]
