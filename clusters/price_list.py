@@ -41,16 +41,20 @@ class ListedPrice:
     as_of: str = ""
 
     def fits(self, node: GpuNode) -> bool:
-        """Returns whether the entry is for the node; one that names no purchase is for every node but spot nodes."""
+        """Returns whether the entry is for the node; one that names no purchase is for every node but spot nodes.
+
+        No label says that a node is owned, and few that it is reserved: an entry that says so, or that it is on
+        demand, fits a node of which nothing is known.
+        """
         wanted = (
             (self.node, node.name),
             (self.instance_type, node.instance_type),
             (self.gpu, node.product),
             (self.region, node.region),
-            (self.purchase, node.purchase or "onDemand"),
         )
+        is_paid_so = node.purchase == self.purchase if node.purchase else self.purchase != "spot"
         is_for_all = bool(self.node or self.purchase) or node.purchase != "spot"
-        return is_for_all and all(mine in ("", its) for mine, its in wanted)
+        return is_for_all and (not self.purchase or is_paid_so) and all(mine in ("", its) for mine, its in wanted)
 
 
 @dataclass(frozen=True, slots=True)

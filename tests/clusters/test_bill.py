@@ -126,6 +126,18 @@ def test_a_node_without_a_price_is_named_and_its_gpus_stand_beside_the_sum() -> 
     assert str(unknown) == "node n1: no price is known of own in us-east-1, on demand; give one in the file of --prices"
 
 
+@pytest.mark.parametrize(("purchase", "is_priced", "is_committed"), [
+    ("owned", True, True), ("reserved", True, True), ("onDemand", True, False), ("spot", False, False),
+])  # fmt: skip
+def test_an_entry_says_how_a_node_without_a_label_of_it_is_paid(
+    purchase: str, is_priced: bool, is_committed: bool
+) -> None:
+    bare = node("dgx-1", 8, "NVIDIA-L40S", "dgx", purchase="")
+    bare["spec"] = {}
+    (price,) = bill_of([bare], f"prices: [{{gpu: NVIDIA-L40S, purchase: {purchase}, perGpuHour: 0.62}}]").nodes
+    assert (price.nano_per_hour == 4_960_000_000, price.is_committed) == (is_priced, is_committed)
+
+
 def test_reserved_machines_cost_what_was_agreed_and_those_that_do_not_run_are_paid_too() -> None:
     nodes = [node(f"n{at}", 8, "NVIDIA-L4", "big") for at in range(3)]
     nodes.append(node("spot", 8, "NVIDIA-L4", "big", purchase="SPOT"))
