@@ -18,7 +18,7 @@ L2_ASSUMPTIONS = (
     "Profiles are those of what is served, and loads are not higher than the highest that was measured;",
     "replicas stand on nodes of their own kind, or of kinds alike that nothing bars and whose GPUs have Profiles;",
     "minReplicas, PodDisruptionBudgets and spread stay, and free GPUs for what the loss of any one node ends;",
-    "workloads without Profiles keep their GPUs; CPU, host memory and ports of pods are not compared.",
+    "workloads without Profiles keep their GPUs; CPU, host memory, ports and other devices of pods are not compared.",
 )
 
 

@@ -47,7 +47,7 @@ def summarize_savings(bill: Bill, savings: Savings) -> Iterator[str]:
     if nodes:
         yield f"Nodes that can go: {', '.join(each.node for each in savings.nodes)}."
     if savings.moves:
-        yield "Not compared with the new nodes of pods that move: CPU, memory, ports, and soft rules of place."
+        yield "Not compared with the new nodes of pods that move: CPU, memory, ports, devices, and soft rules of place."
     if savings.stuck_rollouts:
         names = ", ".join(map(str, savings.stuck_rollouts))
         yield f"No room is left then for the pod that a rollout starts first: {names}."

@@ -21,7 +21,7 @@ L1_ASSUMPTIONS = (
     "replicas share GPUs of the kind that they hold now, with memory and SMs of their own, as MPS gives them;",
     "a request takes the SMs and the time that activity and latency show; batches and neighbours are usual ones;",
     "minReplicas, PodDisruptionBudgets and spread stay, and free GPUs for what the loss of any one node ends;",
-    "CPU, host memory and ports of pods are not compared.",
+    "CPU, host memory, ports and other devices of pods are not compared.",
 )
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from clusters.asking import MetricsReader
 from clusters.estate import Estate
 from clusters.measured import MeasuredSeries
+from clusters.reading.gpu_nodes import GPU_RESOURCE_LABEL
 
 # What pods hold that neither a Deployment nor a StatefulSet, nor what is built of them, has made.
-HOLDS = 'kube_pod_container_resource_requests{resource=~"nvidia_com_.*"'
+HOLDS = f'kube_pod_container_resource_requests{{resource=~"{GPU_RESOURCE_LABEL}"'
 OWNERS = 'kube_pod_owner{owner_kind!~"ReplicaSet|StatefulSet"'
 PHASES = 'kube_pod_status_phase{phase=~"Pending|Running"'
 BY_POD = "max by (namespace, pod)"

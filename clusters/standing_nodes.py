@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from clusters.asking import MetricsReader
 from clusters.measured import MeasuredSeries
+from clusters.reading.gpu_nodes import GPU_RESOURCE_LABEL
 
 SEEN = "kube_node_status_capacity"  # of nodes without GPUs, too
-CAPACITY = 'kube_node_status_capacity{resource=~"nvidia_com_.*"}'
+CAPACITY = f'kube_node_status_capacity{{resource=~"{GPU_RESOURCE_LABEL}"}}'
 
 
 def read_standing_nodes(reader: MetricsReader, window: str, every: str) -> dict[str, MeasuredSeries]:

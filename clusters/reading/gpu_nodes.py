@@ -14,9 +14,9 @@ from clusters.reading.slices import MIG_SLICES, SlicedGpus
 
 NVIDIA = "nvidia.com/"
 WHOLE_GPU = "nvidia.com/gpu"
-NO_DEVICES = frozenset(
-    {"nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores", "nvidia.com/priority"}
-)
+# The names of what other operators offer or ask for begin with nvidia.com/ too: network cards, parts of memory.
+GPU_RESOURCE = re.compile(r"nvidia\.com/(gpu|gpu\.shared|pgpu|mig-.+)")
+GPU_RESOURCE_LABEL = "nvidia_com_(gpu|gpu_shared|pgpu|mig_.+)"  # the same names, as kube-state-metrics writes them
 OTHER_ACCELERATORS = re.compile(
     r"amd\.com/gpu|gpu\.intel\.com/(i915|xe)|habana\.ai/gaudi|google\.com/tpu|aws\.amazon\.com/neuron\w*|huawei\.com/Ascend\w+"
 )
@@ -54,9 +54,7 @@ def read_node(node: KubeObject, sliced: SlicedGpus | None) -> tuple[GpuNode | No
     """Returns a node with GPUs, and what stays unknown of it; None for a node without GPUs."""
     labels = {key: value for key, value in read_mapping(node, "metadata", "labels").items() if isinstance(value, str)}
     capacity = read_mapping(node, "status", "capacity")
-    amounts = {
-        key: read_count(value) for key, value in capacity.items() if key.startswith(NVIDIA) and key not in NO_DEVICES
-    }
+    amounts = {key: read_count(value) for key, value in capacity.items() if GPU_RESOURCE.fullmatch(key)}
     offered = {key: count for key, count in amounts.items() if count}
     labelled = read_whole(labels, "nvidia.com/gpu.count") or 0
     if not offered and not labelled and sliced is None:
@@ -93,13 +91,18 @@ def read_node(node: KubeObject, sliced: SlicedGpus | None) -> tuple[GpuNode | No
 
 
 def name_accelerators(node: KubeObject) -> list[UnknownFigure]:
-    """Returns a sentence if the node has accelerators of other makers, which are in no sum."""
+    """Returns a sentence if the node has other devices of NVIDIA, or accelerators of other makers: in no sum."""
     capacity = read_mapping(node, "status", "capacity")
-    names = sorted(key for key, value in capacity.items() if OTHER_ACCELERATORS.fullmatch(key) and read_count(value))
+    names = sorted(
+        key
+        for key, value in capacity.items()
+        if read_count(value)
+        and (OTHER_ACCELERATORS.fullmatch(key) or (key.startswith(NVIDIA) and not GPU_RESOURCE.fullmatch(key)))
+    )
     if not names:
         return []
     reason = f"what it has of {', '.join(names)} is not assessed and in no sum"
-    return [UnknownFigure(f"node {name_of(node)}", reason, "only GPUs of NVIDIA are")]
+    return [UnknownFigure(f"node {name_of(node)}", reason, "only GPUs that NVIDIA's device plugin offers are")]
 
 
 def _offers(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from clusters.amounts import read_count
 from clusters.objects import KubeObject, read_list, read_mapping, read_text
-from clusters.reading.gpu_nodes import NO_DEVICES, NVIDIA
+from clusters.reading.gpu_nodes import GPU_RESOURCE
 
 PART_ANNOTATIONS = ("gpu-fraction", "gpu-memory")  # of KAI's scheduler
 
@@ -41,7 +41,7 @@ def _count_asked(container: KubeObject) -> Counter[str]:
         {
             name: read_count(amount)
             for name, amount in (*requests.items(), *limits.items())
-            if name.startswith(NVIDIA) and name not in NO_DEVICES
+            if GPU_RESOURCE.fullmatch(name)
         }
     )
 

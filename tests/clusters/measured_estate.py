@@ -81,7 +81,8 @@ def past(estate: Estate, start: float) -> Iterator[PastSeries]:
     ):
         labels = {"node": name, "resource": "nvidia_com_gpu", "unit": "integer"}
         yield PastSeries("kube_node_status_capacity", labels, _between(begins, ends))
-    yield PastSeries("kube_node_status_capacity", {"node": "cpu", "resource": "cpu", "unit": "core"}, steady(64.0))
+    for resource in ("cpu", "nvidia_com_hostdev"):  # a node without GPUs, with network cards of NVIDIA
+        yield PastSeries("kube_node_status_capacity", {"node": "cpu", "resource": resource}, steady(64.0))
     yield from _gpus(estate)
     yield PastSeries("node_total_hourly_cost", {"node": "n1", "instance": "n1"}, steady(9.25))
     yield PastSeries("node_total_hourly_cost", {"node": "n2", "instance": "n2"}, steady(1e308))
@@ -119,6 +120,8 @@ def _jobs(start: float) -> Iterator[PastSeries]:
 
         asked = {**labels, "node": place, "resource": "nvidia_com_gpu", "container": "main"}
         yield PastSeries("kube_pod_container_resource_requests", asked, steady(1.0))
+        card = {**asked, "resource": "nvidia_com_hostdev"}
+        yield PastSeries("kube_pod_container_resource_requests", card, steady(1.0))
         yield PastSeries("kube_pod_owner", {**labels, "owner_kind": owner, "owner_name": "x"}, steady(1.0))
         yield PastSeries("kube_pod_status_phase", {**labels, "phase": "Running"}, is_there)
         yield PastSeries("kube_pod_status_phase", {**labels, "phase": "Succeeded"}, is_done)

@@ -259,6 +259,25 @@ def test_what_is_no_gpu_of_nvidia_is_named_and_in_no_sum() -> None:
     assert "node n2: what it has of amd.com/gpu is not assessed and in no sum" in sentences(estate)
 
 
+def test_other_devices_of_nvidia_are_no_gpus_and_are_named() -> None:
+    cards = {"nvidia.com/hostdev": 8, "nvidia.com/gpumem": 80}
+    with_gpus = node("n1", 8, "NVIDIA-L40S", "big", resources={"nvidia.com/gpu": 8, **cards})
+    without = node("n2", 0, "", "other", resources=cards)
+    spec = pod_spec("nccl:1", 4)
+    spec["containers"][0]["resources"]["limits"]["nvidia.com/hostdev"] = "4"
+    estate = estate_of(with_gpus, without, deployment("shop", "ranker", spec, ["n1"]))
+    assert [(each.name, each.gpus) for each in estate.nodes] == [("n1", 8)]
+    found = the_workload(estate)
+    assert (found.gpus, found.slots_per_replica) == (4, {"nvidia.com/gpu": 4})
+    for name in ("n1", "n2"):
+        assert f"node {name}: what it has of nvidia.com/gpumem, nvidia.com/hostdev is not assessed" in sentences(estate)
+
+
+@pytest.mark.parametrize("resource", ["gpu", "gpu.shared", "pgpu", "mig-1g.10gb"])
+def test_gpus_have_the_names_of_nvidias_device_plugins(resource: str) -> None:
+    assert read_slots(pod_spec("v:1", 2, f"nvidia.com/{resource}")) == {f"nvidia.com/{resource}": 2}
+
+
 def test_a_pod_for_which_another_reserves_a_gpu_is_named() -> None:
     part = pod("lab", "half", pod_spec("v:1", 0), "n1")
     part["metadata"]["annotations"] = {"gpu-fraction": "0.5"}
