@@ -66,7 +66,7 @@ def _term_holds(term: object, labels: Mapping[str, Any], name: str) -> bool:
     """Returns whether a term of node affinity takes the node; one with operators that are not read takes none."""
     by_label, by_field = read_list(term, "matchExpressions"), read_list(term, "matchFields")
     rules = [(rule, labels) for rule in by_label] + [(rule, {"metadata.name": name}) for rule in by_field]
-    known = ("In", "NotIn", "Exists", "DoesNotExist")
+    known = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
     return bool(rules) and all(read_text(rule, "operator") in known and holds(rule, values) for rule, values in rules)
 
 

@@ -42,6 +42,9 @@ def holds(rule: object, labels: Mapping[str, Any]) -> bool:
         return labels.get(key) in values
     if operator == "NotIn":
         return labels.get(key) not in values
+    if operator in ("Gt", "Lt"):  # of node affinity
+        number, bound = read_whole(labels, key), read_whole(values[0]) if len(values) == 1 else None
+        return number is not None and bound is not None and (number > bound if operator == "Gt" else number < bound)
     return (key in labels) == (operator == "Exists")
 
 

@@ -133,6 +133,19 @@ def test_rules_that_keep_pods_running_and_apart_are_read() -> None:
     assert found.spread == (PodSpread("kubernetes.io/hostname", None),)
 
 
+@pytest.mark.parametrize(
+    ("operator", "bound", "barred"),
+    [("Gt", "39999", {"n0"}), ("Gt", "46068", {"n0", "n1"}), ("Lt", "46068", {"n1"}), ("Lt", "many", {"n0", "n1"})],
+)
+def test_node_affinity_compares_numbers_of_labels(operator: str, bound: str, barred: set[str]) -> None:
+    rule = {"key": "nvidia.com/gpu.memory", "operator": operator, "values": [bound]}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [rule]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    items = [node("n0", 4, "NVIDIA-L4", "small", memory_mib=23034), node("n1", 4, "NVIDIA-L40S", "big")]
+    items += deployment("shop", "ranker", {**pod_spec("r:1", 1), "affinity": affinity}, ["n1"])
+    assert the_workload(estate_of(items)).barred_nodes == barred
+
+
 def test_without_the_list_of_replica_sets_a_deployment_is_found_by_its_pods_names() -> None:
     items = [L40S, *deployment("shop", "ranker", pod_spec("r:1", 1), ["n1"])]
     lists = {kind: found for kind, found in objects_of(items).lists.items() if kind in ("Node", "Pod")}
