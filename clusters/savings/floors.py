@@ -161,11 +161,14 @@ def find_obstacle(workload: ClusterWorkload, pods: Sequence[GpuPod], estate: Est
 
     `may_share`: one that shares GPUs may.
     """
-    are_missing = workload.ready != workload.replicas or workload.running != workload.replicas or workload.waiting_pods
-    obstacle = _find_lasting_obstacle(workload, pods, estate, may_share=may_share)
-    if are_missing and not obstacle:
-        return f"{workload.ready} of {workload.replicas} replicas are ready"
-    return obstacle
+    if obstacle := _find_lasting_obstacle(workload, pods, estate, may_share=may_share):
+        return obstacle
+    declared, waiting = workload.replicas or 0, workload.waiting_pods
+    if workload.ready < declared:
+        return f"{workload.ready} of {declared} replicas are ready"
+    if waiting:
+        return f"{waiting} {'pod waits' if waiting == 1 else 'pods wait'} for a node"
+    return "" if workload.running == declared else f"{workload.running} replicas run, and {declared} are declared"
 
 
 def _find_lasting_obstacle(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from clusters.bill import NodePrice
@@ -87,16 +87,24 @@ def _rules_here(
 
 
 def _coming(estate: Estate, rules: Mapping[WorkloadName, ReplicaRules]) -> Iterator[GpuPod]:
-    """Gives pods that autoscalers bring back at other times, where they cannot be packed with their like."""
+    """Gives pods that autoscalers bring back at other times, where they cannot be packed with their like.
+
+    One more than the estate has room for stands for all: maxReplicas may be any number.
+    """
+    room = Counter[str]()
+    for node in estate.nodes:
+        room.update({slots.resource: slots.slots for slots in node.offers})
     for workload in estate.workloads:
         rule = rules[workload.name]
         pods = [pod for pod in estate.pods_of(workload.name) if pod.node]
         slots = max((pod.slots for pod in pods), key=lambda slots: sum(slots.values()), default=None)
+        slots = workload.slots_per_replica if slots is None else slots
         count = len(pods) // rule.now if rule.now else 1
-        for at in range(rule.extra_room * max(1, count)):
+        most = 1 + min((room[resource] // each for resource, each in slots.items()), default=0)
+        for at in range(min(most, rule.extra_room * max(1, count))):
             yield GpuPod(
                 workload.name.namespace, f"{workload.name.name} at its peak, {at}", workload.name, "",
-                workload.slots_per_replica if slots is None else slots, (), NOTHING, f"peak-{at}", False,
+                slots, (), NOTHING, f"peak-{at}", False,
             )  # fmt: skip
 
 

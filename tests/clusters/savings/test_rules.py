@@ -13,7 +13,8 @@ from clusters.objects import ClusterObjects, objects_of
 from clusters.price_list import read_examples, read_prices
 from clusters.reading import read_estate
 from clusters.savings import find_savings
-from clusters.savings.floors import class_key
+from clusters.savings.floors import class_key, draw_rules
+from clusters.savings.kinds import draw_kinds
 from tests.clusters.made_up import apart, autoscaler, budget, deployment, leader_worker_set, node, pod, pod_spec
 from tests.clusters.savings.fleets import (
     PRICES,
@@ -129,6 +130,18 @@ def test_shared_gpus_bare_pods_and_replicas_that_are_not_ready_stay() -> None:
     assert of_workload(savings, "search").reasons == ("4 of 5 replicas are ready",)
 
 
+@pytest.mark.parametrize(("places", "replicas", "reason"), [
+    ([*SPREAD, ""], 4, "1 pod waits for a node"),
+    ([*SPREAD, "", ""], 4, "2 pods wait for a node"),
+    (SPREAD, 3, "4 replicas run, and 3 are declared"),
+])  # fmt: skip
+def test_pods_beyond_what_is_declared_keep_all_and_are_the_reason(
+    places: list[str], replicas: int, reason: str
+) -> None:
+    savings = savings_of([*nodes(4, 1), *served("search", places, replicas=replicas)], {"search": ONE_IS_ENOUGH})
+    assert of_workload(savings, "search").reasons == (reason,)
+
+
 def test_an_empty_node_stays_while_others_may_need_it() -> None:
     items = [*nodes(4, 2), *served("search", ["n0", "n0"])]
     few = {"search": even(10.0, 2)}
@@ -220,6 +233,15 @@ def test_an_autoscaler_finds_room_for_its_peak() -> None:
     silent = savings_of(items, {})
     assert not silent.nodes  # nobody knows how many it had
     assert of_workload(silent, "search").reasons == ("no load was measured",)
+
+
+def test_the_largest_number_of_replicas_takes_no_longer() -> None:
+    largest = [*nodes(4, 1), *served("search", ["n0"]), autoscaler("shop", "search", 1, 2**31 - 1)]
+    estate, bill = assessed([*largest, *served("ranker", ["n1"])])
+    rules = {each.name: draw_rules(each, estate.pods_of(each.name), estate, "no load") for each in estate.workloads}
+    (kind,) = draw_kinds(estate, bill.nodes, rules, {each.name: (0.0,) * STEPS for each in estate.nodes})
+    assert len(kind.waiting) == 5  # one more than all nodes hold
+    assert not savings_of(largest, {}).nodes
 
 
 def test_nodes_of_another_pool_take_no_pods() -> None:
