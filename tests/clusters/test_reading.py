@@ -281,7 +281,7 @@ def test_other_devices_of_nvidia_are_no_gpus_and_are_named() -> None:
     estate = estate_of(with_gpus, without, deployment("shop", "ranker", spec, ["n1"]))
     assert [(each.name, each.gpus) for each in estate.nodes] == [("n1", 8)]
     found = the_workload(estate)
-    assert (found.gpus, found.slots_per_replica) == (4, {"nvidia.com/gpu": 4})
+    assert (found.gpus, found.slots_per_replica) == (Fraction(4), {"nvidia.com/gpu": 4})
     for name in ("n1", "n2"):
         assert f"node {name}: what it has of nvidia.com/gpumem, nvidia.com/hostdev is not assessed" in sentences(estate)
 
