@@ -154,9 +154,9 @@ def _scaled_by(workload: ClusterWorkload) -> str:
     return "hand" if workload.is_scalable else ", ".join(workload.owners) or workload.name.kind
 
 
-def autoscaler_text(scaler: Autoscaler) -> str:
-    name = {"HorizontalPodAutoscaler": "HPA", "ScaledObject": "KEDA"}.get(scaler.kind, scaler.kind)
-    return f"{name} {scaler.least}..{scaler.most}" + (", paused" if scaler.is_paused else "")
+def autoscaler_text(autoscaler: Autoscaler) -> str:
+    name = {"HorizontalPodAutoscaler": "HPA", "ScaledObject": "KEDA"}.get(autoscaler.kind, autoscaler.kind)
+    return f"{name} {autoscaler.least}..{autoscaler.most}" + (", paused" if autoscaler.is_paused else "")
 
 
 def write_machines(estate: Estate, bill: Bill) -> TableText:
@@ -244,16 +244,16 @@ def as_data(found: Assessment) -> dict[str, Any]:
 
 
 def _workload_data(workload: ClusterWorkload) -> dict[str, Any]:
-    scaler = workload.autoscaler
+    autoscaler = workload.autoscaler
     return {
         "namespace": workload.name.namespace, "kind": workload.name.kind, "name": workload.name.name,
         "owners": list(workload.owners), "scalable": workload.is_scalable, "replicas": workload.replicas,
         "running": workload.running, "ready": workload.ready, "waitingPods": workload.waiting_pods,
         "podsPerReplica": workload.pods_per_replica, "slotsPerReplica": dict(workload.slots_per_replica),
         "gpus": float(workload.gpus), "images": list(workload.images), "annotations": dict(workload.annotations),
-        "autoscaler": scaler and {
-            "kind": scaler.kind, "name": scaler.name, "least": scaler.least, "most": scaler.most,
-            "metrics": list(scaler.metrics), "paused": scaler.is_paused,
+        "autoscaler": autoscaler and {
+            "kind": autoscaler.kind, "name": autoscaler.name, "least": autoscaler.least, "most": autoscaler.most,
+            "metrics": list(autoscaler.metrics), "paused": autoscaler.is_paused,
         },
         "budgets": [
             {"name": each.name, "minAvailable": each.min_available, "maxUnavailable": each.max_unavailable}

@@ -172,10 +172,10 @@ def _read_page(response: httpx2.Response) -> ListedPage:
 
 def _refusal(response: httpx2.Response) -> str:
     try:
-        said: Any = response.json()
+        status: Any = response.json()
     except (ValueError, RecursionError):
-        said = None
-    return f"{response.status_code} {read_text(said, 'message') or response.reason_phrase}".strip()
+        status = None
+    return f"{response.status_code} {read_text(status, 'message') or response.reason_phrase}".strip()
 
 
 def _not_listed(response: httpx2.Response, reason: str) -> NotListed:

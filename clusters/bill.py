@@ -43,7 +43,7 @@ class BillRow:
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """What is paid now: the rows add up to the nodes and to the reserved machines that do not run."""
+    """The bill of this moment: the rows add up to the nodes and to the reserved machines that do not run."""
 
     currency: str
     nodes: tuple[NodePrice, ...]  # in the estate's order

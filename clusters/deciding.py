@@ -29,7 +29,7 @@ TUNING = ForecastTuning(
 
 @dataclass(frozen=True, slots=True)
 class KnownLoad:
-    """What is known of a workload's load until now."""
+    """Holds what the data says of a workload's load until now."""
 
     rates_per_second: Sequence[float | None]  # the highest of each step; the last step ends now, None is a gap
     step_seconds: int

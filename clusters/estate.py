@@ -114,7 +114,7 @@ class PodSpread:
 
 @dataclass(frozen=True, slots=True)
 class ClusterWorkload:
-    """What is scaled as one. A replica is one pod, or all pods of a group of a LeaderWorkerSet."""
+    """A group of pods that is scaled as one. A replica is one pod, or all pods of a group of a LeaderWorkerSet."""
 
     name: WorkloadName
     owners: tuple[str, ...]  # above it, the nearest first: `InferenceService chat`

@@ -30,7 +30,7 @@ class KnownProfiles:
     def type_of(self, kind: OpenKind) -> str:
         return self.types_of_products.get(kind.product, "")
 
-    def of(self, model: str, variant: str, gpu_type: str) -> Profile | None:
+    def find_profile(self, model: str, variant: str, gpu_type: str) -> Profile | None:
         found = (each for each in self.profiles if each.key == (model, variant, gpu_type))
         return next(found, None)
 
@@ -65,7 +65,7 @@ def _find_lack(estate: Estate, name: WorkloadName, promise: WorkloadPromise | No
     nodes = [estate.by_node[pod.node] for pod in estate.pods_of(name) if pod.node in estate.by_node]
     products = sorted({node.product for node in nodes})
     types = [known.types_of_products.get(product, "") for product in products]
-    if not all(known.of(promise.model, variant, each) for each in types):
+    if not all(known.find_profile(promise.model, variant, each) for each in types):
         return f"no Profile is of {promise.model} ({variant}) on {' and '.join(products) or 'its GPUs'}"
     return ""
 

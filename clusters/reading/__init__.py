@@ -50,7 +50,7 @@ def read_estate(objects: ClusterObjects) -> Estate:
                 unknown.append(UnknownFigure(subject, reason, "allow `list` of resourceclaims.resource.k8s.io"))
             unknown += _unknown_part(item)
             continue
-        owner = index.owned(item)
+        owner = index.find_owners(item)
         owned.setdefault(owner.workload, owner)
         pod = _pod(item, owner.workload, slots, claimed, by_name)
         held[owner.workload].append((pod, item))

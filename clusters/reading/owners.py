@@ -37,7 +37,7 @@ class OwnerIndex:
         self._targets = targets
         self._is_read = objects.lists.__contains__
 
-    def owned(self, pod: KubeObject) -> OwnedPod:
+    def find_owners(self, pod: KubeObject) -> OwnedPod:
         namespace = namespace_of(pod)
         chain = [("Pod", name_of(pod)), *self._chain(pod)]
         scalable = [at for at, (kind, name) in enumerate(chain) if self._is_scalable(namespace, kind, name)]

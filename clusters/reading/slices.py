@@ -83,9 +83,9 @@ def read_claims(claims: Iterable[KubeObject], slices: Iterable[KubeObject]) -> d
             for holder in read_list(claim, "status", "reservedFor")
             if read_text(holder, "resource") == "pods"
         ]
-        parts = (profiles.get((read_text(one, "pool"), read_text(one, "device")), Fraction(1)) for one in devices)
+        parts = (profiles.get((read_text(gpu, "pool"), read_text(gpu, "device")), Fraction(1)) for gpu in devices)
         gpus = sum(parts, Fraction(0))
-        names = tuple(read_text(one, "device") for one in devices)
+        names = tuple(read_text(gpu, "device") for gpu in devices)
         for pod in pods:
             held = found.get(pod, ClaimedGpus(Fraction(0), ()))
             found[pod] = ClaimedGpus(held.gpus + gpus / len(pods), held.devices + names)

@@ -75,17 +75,17 @@ def draw_bounds(workload: ClusterWorkload, pods: Sequence[GpuPod], estate: Estat
     """Returns the bounds of a workload, or why its number stays as it is."""
     if obstacle := _find_lasting_obstacle(workload, pods, estate):
         return obstacle
-    now, scaler = len({pod.replica for pod in pods if pod.node}), workload.autoscaler
+    now, autoscaler = len({pod.replica for pod in pods if pod.node}), workload.autoscaler
     floors = [(1, "the rule that one stays"), *budget_floors(workload, now)]
-    if scaler:
-        floors.append((scaler.least, f"minReplicas of {scaler.kind} {scaler.name}"))
+    if autoscaler:
+        floors.append((autoscaler.least, f"minReplicas of {autoscaler.kind} {autoscaler.name}"))
     least, reason = max(floors, key=lambda floor: floor[0])
     together = max(_per_node(pods).values(), default=0)
     return ReplicaBounds(
         least=least,
         least_reason=reason,
-        most=max(scaler.most, least) if scaler else None,
-        most_reason=f"maxReplicas of {scaler.kind} {scaler.name}" if scaler else "",
+        most=max(autoscaler.most, least) if autoscaler else None,
+        most_reason=f"maxReplicas of {autoscaler.kind} {autoscaler.name}" if autoscaler else "",
         survivors=now - together,
         together=max(1, together),
     )
@@ -101,11 +101,11 @@ def draw_rules(workload: ClusterWorkload, pods: Sequence[GpuPod], estate: Estate
     now, obstacle = len({pod.replica for pod in pods if pod.node}), find_obstacle(workload, pods, estate)
     is_movable = not obstacle and may_move(workload, now)
     together = max(_per_node(pods).values(), default=0)
-    scaler = workload.autoscaler
+    autoscaler = workload.autoscaler
     if obstacle or isinstance(need, str):
         reason = obstacle or f"{need}"
-        most = scaler.most if scaler else now
-        if scaler and not isinstance(need, str):
+        most = autoscaler.most if autoscaler else now
+        if autoscaler and not isinstance(need, str):
             most = min(most, need.most_ready)
         if not workload.waiting_pods:  # what is declared and missing may come
             most = max(most, workload.replicas or 0)
@@ -114,10 +114,10 @@ def draw_rules(workload: ClusterWorkload, pods: Sequence[GpuPod], estate: Estate
             most_per_node=_most_per_node(workload), serving=now if workload.is_scalable else 0,
             barred_nodes=workload.barred_nodes, surge_below=workload.surge_below, extra_room=max(0, most - now),
         )  # fmt: skip
-    most = max(now, min(need.most_ready, scaler.most)) if scaler else now
+    most = max(now, min(need.most_ready, autoscaler.most)) if autoscaler else now
     floors = [(need.peak_replicas, _peak_reason(need, now)), (1, "one stays")]
-    if scaler:
-        floors.append((scaler.least, f"minReplicas of {scaler.kind} {scaler.name}"))
+    if autoscaler:
+        floors.append((autoscaler.least, f"minReplicas of {autoscaler.kind} {autoscaler.name}"))
     floors += list(budget_floors(workload, now))
     wanted = max(count for count, _ in floors)
     least = min(wanted, most if is_movable else now)

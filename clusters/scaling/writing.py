@@ -5,7 +5,7 @@ Why no older plan is written over a newer one, with rights to `scale` alone and 
 1. A write carries the resourceVersion at which the workload was read and judged. The server refuses it once anything
    of the workload has changed: replicas, annotations, who owns a field. So of all writes at one version, one is done.
 2. Right before, the database is asked by `may_write(version)`, which records the version with the plan's generation
-   and refuses a planner that no longer leads. One that is paused after that and wakes sends its write at an old
+   and refuses a scaler that no longer leads. One that stands still after that and goes on sends its write at an old
    version. Where a newer plan has written since, the version is newer, and the server refuses.
 3. A newer plan that keeps the number writes nothing, so the version may still be the old one. `settle_write` closes
    this: it takes the version of a write that has no recorded answer, reads the workload back, and if that still is at
@@ -118,7 +118,7 @@ class _Write:
         if hold:
             return WriteOutcome("not written", hold, reading.version)
         if not self._may_write(reading.version):
-            return WriteOutcome("untried", "another planner leads, or another plan has come", reading.version)
+            return WriteOutcome("untried", "another scaler leads, or another plan has come", reading.version)
         return self._send(reading)
 
     def _send(self, reading: _Reading) -> WriteOutcome | None:

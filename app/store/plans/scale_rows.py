@@ -35,7 +35,7 @@ def clean_text(text: str) -> str:
 
 
 class ScaleTarget(NamedTuple):
-    """What is scaled: `shop/Deployment/ranker`."""
+    """The name of a workload that is scaled: `shop/Deployment/ranker`."""
 
     namespace: str
     kind: str
@@ -100,7 +100,7 @@ class ScaleRow:
 
 @dataclass(frozen=True, slots=True)
 class ScalePause:
-    """Who has paused all scalers, since when, and why."""
+    """A pause of all scalers: its author, its begin and its reason."""
 
     by: str
     since: datetime

@@ -15,7 +15,7 @@ from app.store.plans.scale_rows import ScaleDraft, ScalePlan, ScaleRow, ScaleSta
 
 # What stands for one object, specification and number, until something else is decided.
 STANDING = (ScaleState.PROPOSED, ScaleState.APPROVED, ScaleState.REJECTED, ScaleState.REFUSED)
-SAID = ("since", "decided_by", "decided_at", "outcome", "settled_at")  # of it
+VERDICT = ("since", "decided_by", "decided_at", "outcome", "settled_at")  # of it
 
 
 def differs_from(newest: ScalePlan, drafts: Sequence[ScaleDraft], writing: Sequence[ScaleRow]) -> bool:
@@ -78,17 +78,17 @@ def make_row(
     if before:  # who refuses one number may refuse the next
         columns |= {"tries": before.tries, "retry_at": before.retry_at}
     if before and _is_same(before, draft):
-        kept = ("state", "resumes", *SAID)
+        kept = ("state", "resumes", *VERDICT)
         return {**columns, **{name: getattr(before, name) for name in kept}}
     earlier = doubt or before
     if earlier and (standing := _find_standing(earlier, draft)):
-        said = {name: getattr(earlier, name) for name in SAID}
+        verdict = {name: getattr(earlier, name) for name in VERDICT}
         state, resumes = (ScaleState.HELD, standing) if draft.hold else (standing, "")
-        return {**columns, **said, "state": state, "resumes": resumes}
+        return {**columns, **verdict, "state": state, "resumes": resumes}
     state = _begin_state(draft)
     by, at = ("auto", now) if state is ScaleState.APPROVED else ("", None)
-    said = {"since": generation, "decided_by": by, "decided_at": at, "outcome": "", "settled_at": None}
-    return {**columns, **said, "state": state, "resumes": ""}
+    verdict = {"since": generation, "decided_by": by, "decided_at": at, "outcome": "", "settled_at": None}
+    return {**columns, **verdict, "state": state, "resumes": ""}
 
 
 def _find_standing(row: ScaleRow, draft: ScaleDraft) -> ScaleState | None:
