@@ -111,24 +111,26 @@ def _offers(
     """Returns the GPUs of a node, its slots by resource, and where both are read."""
     shared = _sharing(labels)
     mig = MIG_PRODUCT.fullmatch(product)
-    if mig:  # all GPUs are cut alike, and a slice has the name of a GPU
-        per_gpu = _slices_per_gpu(int(mig["slices"]), int(mig["memory"]), _product_memory(mig["gpu"]))
-        slots = offered.get(WHOLE_GPU, labelled)
-        gpus = -(-(labelled or slots) // per_gpu)
-        return gpus, (GpuSlots(WHOLE_GPU, slots, Fraction(1, per_gpu), "mig"),), "labels of GPU feature discovery"
     clients = max(1, read_whole(labels, "nvidia.com/gpu.replicas") or _cloud_clients(labels) or 1)
+    if mig:  # all GPUs are cut alike, and a slice has the name of a GPU; pods may share each slice in turn
+        per_gpu = _slices_per_gpu(int(mig["slices"]), int(mig["memory"]), _product_memory(mig["gpu"]))
+        gpus = -(-(labelled or -(-sum(offered.values()) // clients)) // per_gpu)
+        part, mode = Fraction(1, per_gpu * clients), shared if clients > 1 else "mig"
+        slots = sorted((offered or {WHOLE_GPU: labelled * clients}).items())
+        return gpus, tuple(GpuSlots(key, count, part, mode) for key, count in slots), "labels of GPU feature discovery"
     whole = {key: count for key, count in offered.items() if not MIG.fullmatch(key.removeprefix(NVIDIA))}
     gpus = labelled or -(-sum(whole.values()) // clients)
     offers = [GpuSlots(key, count, *_part(count, gpus, clients, shared)) for key, count in sorted(whole.items())]
-    offers += [
-        GpuSlots(key, count, Fraction(int(cut[1]), MIG_SLICES), "mig")
-        for key, count in sorted(offered.items())
-        if (cut := MIG.fullmatch(key.removeprefix(NVIDIA)))
-    ]
+    slices = []
+    for key, count in sorted(offered.items()):
+        if cut := MIG.fullmatch(key.removeprefix(NVIDIA)):
+            clients = max(1, read_whole(labels, f"{key.removesuffix('.shared')}.replicas") or 1)
+            part = Fraction(int(cut[1]), MIG_SLICES * clients)
+            slices.append(GpuSlots(key, count, part, shared if clients > 1 else "mig"))
     if not labelled:
-        cut_gpus = sum((slots.slots * slots.gpus_per_slot for slots in offers if slots.sharing == "mig"), Fraction(0))
+        cut_gpus = sum((slots.slots * slots.gpus_per_slot for slots in slices), Fraction(0))
         gpus += -(-cut_gpus.numerator // cut_gpus.denominator)
-    return gpus, tuple(offers), "labels of GPU feature discovery" if labelled else "what its kubelet offers"
+    return gpus, (*offers, *slices), "labels of GPU feature discovery" if labelled else "what its kubelet offers"
 
 
 def _part(slots: int, gpus: int, clients: int, shared: SharingMode) -> tuple[Fraction, SharingMode]:
@@ -187,7 +189,7 @@ def _unknown(node: GpuNode, amounts: Mapping[str, int]) -> list[UnknownFigure]:
             UnknownFigure(subject, "no label says how it is paid for", "give `purchase` for it in the file of --prices")
         )
     whole = [slots for slots in node.offers if slots.sharing == "whole" and 0 < slots.slots < node.gpus]
-    has_slices = any(slots.sharing == "mig" for slots in node.offers)
+    has_slices = any(slots.sharing != "whole" for slots in node.offers)
     for slots in whole if not has_slices else ():
         reason = f"its labels count {node.gpus} GPUs, and its kubelet offers {slots.slots}"
         found.append(UnknownFigure(subject, reason, "the others may be broken: see its device plugin's log"))

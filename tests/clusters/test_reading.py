@@ -188,6 +188,28 @@ def test_slices_of_several_sizes_are_parts_of_seven() -> None:
     assert the_workload(estate).gpus == Fraction(3, 7)
 
 
+@pytest.mark.parametrize(("resource", "suffix"), [("nvidia.com/gpu", "-SHARED"), ("nvidia.com/gpu.shared", "")])
+def test_slices_of_one_size_that_pods_share_are_parts_of_slices(resource: str, suffix: str) -> None:
+    labels = {"nvidia.com/mig.strategy": "single", "nvidia.com/gpu.replicas": "4"}
+    product = f"NVIDIA-A100-SXM4-40GB-MIG-1g.5gb{suffix}"
+    sliced = node("n1", 14, product, "own", labels=labels, resources={resource: 56})
+    estate = estate_of(sliced, deployment("lab", "m", pod_spec("m:1", 1, resource), ["n1"] * 28))
+    (found,) = estate.nodes
+    assert (found.gpus, found.product, found.offers[0].sharing) == (2, "NVIDIA-A100-SXM4-40GB", "timeSlicing")
+    assert the_workload(estate).gpus == 1
+    assert not estate.unknown
+
+
+def test_slices_of_several_sizes_that_pods_share_are_parts_of_slices() -> None:
+    labels = {"nvidia.com/mig-1g.5gb.replicas": "4"}
+    resources = {"nvidia.com/gpu": 1, "nvidia.com/mig-1g.5gb.shared": 16, "nvidia.com/mig-3g.20gb": 1}
+    mixed = node("n1", 2, "NVIDIA-A100-SXM4-40GB", "own", labels=labels, resources=resources)
+    spec = pod_spec("m:1", 1, "nvidia.com/mig-1g.5gb.shared")
+    estate = estate_of(mixed, deployment("lab", "m", spec, ["n1"] * 16))
+    assert the_workload(estate).gpus == Fraction(4, 7)
+    assert not estate.unknown
+
+
 def test_without_labels_gpus_are_what_the_kubelet_offers_and_the_type_is_said_to_be_unknown() -> None:
     bare = node("n1", 8, "", "")
     bare["metadata"]["labels"] = {}
