@@ -84,10 +84,6 @@ def _peak_mb() -> int:
     return int(status.partition("VmHWM:")[2].split()[0]) // 1024
 
 
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
-
-
 def complete_from_path(documents: Sequence[Document], key: Key) -> tuple[Sequence[Document], list[ManifestFault]]:
     """Returns the single document of a request, completed by the path of its object, and where they disagree."""
     if len(documents) != 1:
@@ -113,3 +109,7 @@ def complete_from_path(documents: Sequence[Document], key: Key) -> tuple[Sequenc
 
 def _disagrees(field: str, value: JSON, expected: JSON) -> ManifestFault:
     return ManifestFault("body", field, f"{quoted(value)} differs from the path", str(expected), shown(value))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
