@@ -64,7 +64,8 @@ def name_renamed(servers: Mapping[WorkloadName, MetricsOfWorkload]) -> list[Unkn
 def _find_own(estate: Estate, samples: Iterable[MetricSample], prefix: str) -> dict[WorkloadName, MetricsOfWorkload]:
     patterns: dict[str, list[tuple[re.Pattern[str], WorkloadName]]] = defaultdict(list)
     for workload in estate.workloads:
-        patterns[workload.name.namespace].append((re.compile(pod_pattern(workload.name)), workload.name))
+        if workload.is_scalable:  # a CronJob `embed` may have any pod whose name begins with `embed-`
+            patterns[workload.name.namespace].append((re.compile(pod_pattern(workload.name)), workload.name))
     # by workload, counter and pod: how many series
     series: dict[WorkloadName, dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
     for labels, value in samples:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from clusters.estate import Estate, WorkloadName
 from clusters.measuring import PrometheusReading
 from tests.clusters.history import PastSeries, buckets, counting, steady
-from tests.clusters.made_up import Item, deployment, leader_worker_set, node, pod_spec
+from tests.clusters.made_up import Item, deployment, heading, leader_worker_set, node, pod, pod_spec
 
 HOUR = 3600
 RANKER = WorkloadName("shop", "Deployment", "ranker")
@@ -23,11 +23,20 @@ def items() -> Iterator[Item]:
     yield node("n3", 1, "NVIDIA-L4", "g6.xlarge")
     yield node("n2", 1, "Tesla-T4", "g4dn.xlarge", replicas=10, sharing="mps")
     yield from deployment("shop", "ranker", pod_spec("triton:1", 1), ["n1", "n1"])
+    yield from _namesake()
     yield from leader_worker_set("chat", "llama", pod_spec("vllm:1", 1), [["n1", "n1"]])
     yield from deployment("shop", "web", pod_spec("web:1", 1), ["n3"])
     yield from deployment("shop", "scorer", pod_spec("triton:1", 1), ["n2", "n2"])
     yield from deployment("vision", "ocr", pod_spec("triton:1", 1), ["n2"])
     yield from deployment("vision", "tagger", pod_spec("triton:1", 1), ["n2"])
+
+
+def _namesake() -> Iterator[Item]:
+    """A CronJob that is called as a Deployment, and whose pod waits."""
+    owner = heading("batch/v1", "CronJob", "shop", "scorer")
+    job = heading("batch/v1", "Job", "shop", "scorer-29000000", owner)
+    yield job
+    yield pod("shop", "scorer-29000000-x7k2p", pod_spec("batch:1", 1), "", job)
 
 
 def of_pods(estate: Estate, name: WorkloadName, prefix: str = "") -> list[dict[str, str]]:
@@ -106,11 +115,11 @@ def _between(begins: float, ends: float) -> Callable[[float], float | None]:
 
 def _jobs(start: float) -> Iterator[PastSeries]:
     """A job that ran for an hour on a GPU that four share, and a Deployment's pod beside it."""
-    for pod, owner, place, until in (
+    for name, owner, place, until in (
         ("nightly-1-x", "Job", "n2", start + 2 * HOUR),
         ("ranker-7c6bd94f5f-00000", "ReplicaSet", "n1", start + 9 * HOUR),
     ):
-        labels = {"namespace": "shop", "pod": pod}
+        labels = {"namespace": "shop", "pod": name}
 
         def is_there(at: float, until: float = until) -> float | None:
             return 1.0 if at <= until else None

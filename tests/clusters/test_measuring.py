@@ -47,6 +47,14 @@ def test_rates_of_what_was_served_add_up_over_the_pods_of_a_workload_past_ones_t
     assert load.latency_ms[-1] == 40.0  # all that is sure of half way between 20 and 40
 
 
+def test_a_cronjob_that_is_called_as_a_deployment_takes_none_of_its_counters(
+    estate: Estate, measured: tuple[PrometheusReading, str]
+) -> None:
+    names = [each.name for each in estate.workloads if each.name.name == SCORER.name]
+    assert names == [WorkloadName("shop", "CronJob", "scorer"), SCORER]
+    assert names[0] not in measured[0].loads.workloads and SCORER in measured[0].loads.workloads
+
+
 def test_quantiles_that_replicas_compute_count_as_the_slowest_of_them(measured: tuple[PrometheusReading, str]) -> None:
     assert measured[0].loads.workloads[SCORER].latency_ms[-1] == 34.0
 
