@@ -16,9 +16,9 @@ from typing import TypeAlias
 from clusters.asking import MetricsReader
 from clusters.estate import Estate, UnknownFigure, WorkloadName
 from clusters.prometheus import MetricSample, PrometheusFailed
+from clusters.renamed_labels import RENAMED
 from clusters.server_metrics import ISTIO, SERVERS, MetricsOfWorkload, istio_selector, pod_pattern, pods_selector
 
-RENAMED = "exported_"
 LABELS = ("namespace", "pod")
 
 TellUnread: TypeAlias = Callable[[WorkloadName, PrometheusFailed], None]

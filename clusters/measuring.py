@@ -16,6 +16,7 @@ from clusters.latency_steps import read_quantile, read_summary
 from clusters.measured import USUAL_PERCENTILE, MeasuredLoads, MeasuredSeries, WorkloadSeries
 from clusters.passing_gpus import read_passing_gpus
 from clusters.prometheus import MetricSample, MetricsSource, PrometheusFailed
+from clusters.renamed_labels import check_renamed, match_own
 from clusters.server_metrics import MetricsOfWorkload
 from clusters.standing_nodes import read_standing_nodes
 
@@ -207,7 +208,13 @@ def _read_node_prices(reader: MetricsReader) -> tuple[dict[str, int], list[Unkno
     """Returns OpenCost's price of each node, in billionths an hour, and sentences on what is no price."""
     found: dict[str, int] = {}
     unknown: list[UnknownFigure] = []
-    for labels, value in reader.find_samples("avg by (node) (node_total_hourly_cost)") or ():
+    prices = reader.find_samples(f"avg by (node) (node_total_hourly_cost{{{match_own('node')}}})")
+    if prices == []:
+        try:
+            check_renamed(reader, "node_total_hourly_cost", "OpenCost", "node")
+        except PrometheusFailed as failed:
+            reader.tell("prices of nodes", failed)
+    for labels, value in prices or ():
         node = labels.get("node", "")
         if node and 0 < value <= HIGHEST:
             found[node] = round(value * NANO)

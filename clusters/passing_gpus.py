@@ -6,6 +6,7 @@ from clusters.asking import MetricsReader
 from clusters.estate import Estate
 from clusters.measured import MeasuredSeries
 from clusters.reading.gpu_nodes import GPU_RESOURCE_LABEL
+from clusters.renamed_labels import RENAMED, check_renamed, match_own
 
 # What pods hold that neither a Deployment nor a StatefulSet, nor what is built of them, has made.
 HOLDS = f'kube_pod_container_resource_requests{{resource=~"{GPU_RESOURCE_LABEL}"'
@@ -13,7 +14,8 @@ OWNERS = 'kube_pod_owner{owner_kind!~"ReplicaSet|StatefulSet"'
 PHASES = 'kube_pod_status_phase{phase=~"Pending|Running"'
 BY_POD = "max by (namespace, pod)"
 JOINED = "* on (namespace, pod) group_left ()"
-SEEN = "count(kube_pod_owner)"
+LABELS = ("namespace", "pod", "node")
+OWN = match_own(*LABELS)
 
 
 def read_passing_gpus(estate: Estate, reader: MetricsReader, window: str, every: str) -> dict[str, MeasuredSeries]:
@@ -21,15 +23,19 @@ def read_passing_gpus(estate: Estate, reader: MetricsReader, window: str, every:
 
     A step without kube-state-metrics is a gap. It knows nothing of claims, so nodes of a DRA driver are left out.
     """
-    is_seen = reader.read_steps(SEEN)
+    moved = f'{HOLDS},{RENAMED}node!=""}}'  # their node is that of kube-state-metrics
+    is_seen = reader.read_steps(f"count(kube_pod_owner{{{OWN}}}) unless count(last_over_time({moved}[{window}]))")
+    if not is_seen or is_seen[-1] is None:
+        check_renamed(reader, "kube_pod_container_resource_requests", "kube-state-metrics", *LABELS)
     if not is_seen:
         return {}
     # A join of all pods at every minute takes long, so namespaces come first in which such pods ever held a GPU.
-    ever = f"last_over_time({HOLDS}}}[{reader.span}]) {JOINED} {BY_POD} (last_over_time({OWNERS}}}[{reader.span}]))"
+    holds, owners = f"{HOLDS},{OWN}}}[{reader.span}]", f"{OWNERS},{OWN}}}[{reader.span}]"
+    ever = f"last_over_time({holds}) {JOINED} {BY_POD} (last_over_time({owners}))"
     spaces = sorted(
         {each.labels.get("namespace", "") for each in reader.read_samples(f"count by (namespace) ({ever})")}
     )
-    chosen = f'namespace=~"{"|".join(spaces)}"'
+    chosen = f'{OWN},namespace=~"{"|".join(spaces)}"'
     owned, alive = f"{BY_POD} ({OWNERS},{chosen}}})", f"{BY_POD} ({PHASES},{chosen}}} == 1)"
     held = f"sum by (node) ({HOLDS},{chosen}}} {JOINED} {owned} {JOINED} {alive})"
     found = reader.read_by_label(f"max_over_time(({held})[{window}:{every}])", "node") if spaces else {}

@@ -5,9 +5,10 @@ from __future__ import annotations
 from clusters.asking import MetricsReader
 from clusters.measured import MeasuredSeries
 from clusters.reading.gpu_nodes import GPU_RESOURCE_LABEL
+from clusters.renamed_labels import check_renamed, match_own
 
-SEEN = "kube_node_status_capacity"  # of nodes without GPUs, too
-CAPACITY = f'kube_node_status_capacity{{resource=~"{GPU_RESOURCE_LABEL}"}}'
+SEEN = f"kube_node_status_capacity{{{match_own('node')}}}"  # of nodes without GPUs, too
+CAPACITY = f'kube_node_status_capacity{{resource=~"{GPU_RESOURCE_LABEL}",{match_own("node")}}}'
 
 
 def read_standing_nodes(reader: MetricsReader, window: str, every: str) -> dict[str, MeasuredSeries]:
@@ -17,6 +18,8 @@ def read_standing_nodes(reader: MetricsReader, window: str, every: str) -> dict[
     """
     found = reader.read_by_label(f"count_over_time((max by (node) ({CAPACITY}) > 0)[{window}:{every}])", "node")
     seen = reader.read_steps(f"count_over_time((count({SEEN}))[{window}:{every}])")  # how often anything was seen
+    if not seen or seen[-1] is None:
+        check_renamed(reader, "kube_node_status_capacity", "kube-state-metrics", "node")
     moments = [round(end) for end in reader.ends]
     return {
         node: tuple(

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
+from clusters.estate import Estate
 from clusters.gpu_use import UseInterval
-from clusters.measuring import PrometheusReading
-from tests.clusters.measured_estate import OCR, RANKER, TAGGER
+from clusters.measuring import PrometheusReading, measure
+from clusters.prometheus import PrometheusServer
+from tests.clusters.history import PastSeries, prometheus_with
+from tests.clusters.measured_estate import HOUR, OCR, RANKER, TAGGER, no_pause, past, sentences
 
 pytestmark = pytest.mark.slow
 
@@ -48,3 +55,44 @@ def test_nodes_are_known_while_they_stood_those_that_are_gone_too(measured: tupl
 
 def test_prices_of_opencost_are_those_of_nodes(measured: tuple[PrometheusReading, str]) -> None:
     assert measured[0].node_prices == {"n1": 9_250_000_000}
+
+
+def rename(series: PastSeries, labels: tuple[str, ...]) -> PastSeries:
+    """Returns a series as Prometheus keeps it whose scrape job sets these labels itself."""
+    own = {f"exported_{label}": series.labels[label] for label in labels if label in series.labels}
+    return PastSeries(series.name, {**series.labels, **dict.fromkeys(labels, "of-the-scrape"), **own}, series.value)
+
+
+@pytest.mark.parametrize("labels", [("node",), ("namespace", "pod"), ("namespace", "pod", "node")])
+def test_what_a_scrape_job_puts_its_own_labels_on_is_not_measured_and_a_sentence_says_so(
+    estate: Estate, tmp_path: Path, labels: tuple[str, ...]
+) -> None:
+    now = time.time()
+
+    def renamed() -> Iterator[PastSeries]:
+        for series in past(estate, now - 2 * HOUR):
+            if series.name.startswith("kube_") or series.name == "node_total_hourly_cost":
+                yield rename(series, labels)
+
+    with prometheus_with(renamed(), tmp_path, now - 2 * HOUR, now) as url:
+        found = measure(estate, PrometheusServer(url, "", no_pause), HOUR, time.time(), {})
+    text, remedy = sentences(found), "since its scrape job sets its own; set honor_labels: true in the scrape of"
+    assert found.loads.passing_gpus == {}
+    assert (
+        f"held at other times: Prometheus has labels of kube_pod_container_resource_requests as exported_{labels[0]}"
+        in text
+    )
+    assert f"{remedy} kube-state-metrics" in text
+    if "node" in labels:
+        assert (found.loads.standing_nodes, found.node_prices) == ({}, {})
+        assert (
+            f"how long each node stood: Prometheus has labels of kube_node_status_capacity as exported_node, {remedy}"
+            in text
+        )
+        assert (
+            f"prices of nodes: Prometheus has labels of node_total_hourly_cost as exported_node, {remedy} OpenCost"
+            in text
+        )
+    else:
+        assert set(found.loads.standing_nodes) >= {"n1", "old"}
+        assert found.node_prices == {"n1": 9_250_000_000}
