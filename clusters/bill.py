@@ -61,7 +61,7 @@ def draw_bill(
     """Prices every node: by the user's file, else as measured, else by examples; then divides it by the GPUs held."""
     currency = given.currency if given else examples.currency
     covered, unused = _reserve(estate.nodes, given.reservations if given else ())
-    prices = []
+    prices, unknown = [], list[UnknownFigure]()
     for node in estate.nodes:
         if node.name in covered:
             prices.append(
@@ -69,6 +69,9 @@ def draw_bill(
             )
             continue
         listed = given.price_of(node) if given else None
+        if not node.purchase and not (listed and listed.purchase):
+            remedy = "give `purchase` for it in the file of --prices"
+            unknown.append(UnknownFigure(f"node {node.name}", "no label says how it is paid for", remedy))
         if listed and given:
             is_committed = node.purchase in ("owned", "reserved") or listed.purchase in ("owned", "reserved")
             prices.append(NodePrice(node.name, _price_node(listed, node), given.origin, is_committed))
@@ -80,7 +83,7 @@ def draw_bill(
         else:
             prices.append(NodePrice(node.name, None, "unknown"))
     rows = _rows(estate, {price.node: price.nano_per_hour for price in prices})
-    return Bill(currency, tuple(prices), (*rows, *unused), tuple(_unknown(estate, prices)))
+    return Bill(currency, tuple(prices), (*rows, *unused), (*unknown, *_unknown(estate, prices)))
 
 
 def _price_node(listed: ListedPrice, node: GpuNode) -> int:

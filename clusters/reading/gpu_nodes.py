@@ -184,10 +184,6 @@ def _unknown(node: GpuNode, amounts: Mapping[str, int]) -> list[UnknownFigure]:
     if not node.offers and node.source != "its ResourceSlices":
         reason = f"its labels count {node.gpus} GPUs, and its kubelet offers none to pods"
         found.append(UnknownFigure(subject, reason, "see why the device plugin does not run there"))
-    if not node.purchase:
-        found.append(
-            UnknownFigure(subject, "no label says how it is paid for", "give `purchase` for it in the file of --prices")
-        )
     whole = [slots for slots in node.offers if slots.sharing == "whole" and 0 < slots.slots < node.gpus]
     has_slices = any(slots.sharing != "whole" for slots in node.offers)
     for slots in whole if not has_slices else ():

@@ -134,8 +134,10 @@ def test_an_entry_says_how_a_node_without_a_label_of_it_is_paid(
 ) -> None:
     bare = node("dgx-1", 8, "NVIDIA-L40S", "dgx", purchase="")
     bare["spec"] = {}
-    (price,) = bill_of([bare], f"prices: [{{gpu: NVIDIA-L40S, purchase: {purchase}, perGpuHour: 0.62}}]").nodes
+    bill = bill_of([bare], f"prices: [{{gpu: NVIDIA-L40S, purchase: {purchase}, perGpuHour: 0.62}}]")
+    (price,) = bill.nodes
     assert (price.nano_per_hour == 4_960_000_000, price.is_committed) == (is_priced, is_committed)
+    assert any("no label says how it is paid for" in str(figure) for figure in bill.unknown) != is_priced
 
 
 def test_reserved_machines_cost_what_was_agreed_and_those_that_do_not_run_are_paid_too() -> None:

@@ -218,7 +218,6 @@ def test_without_labels_gpus_are_what_the_kubelet_offers_and_the_type_is_said_to
     (found,) = estate.nodes
     assert (found.gpus, found.product, found.purchase) == (8, "", "")
     assert "node n1: its GPU type is unknown; run GPU feature discovery" in sentences(estate)
-    assert "node n1: no label says how it is paid for" in sentences(estate)
 
 
 def test_gpus_that_a_device_plugin_does_not_offer_are_still_there_and_named() -> None:
