@@ -10,7 +10,8 @@ from typing import Any
 
 from app.manifests.prices import HIGHEST, nano_per_hour
 from clusters.estate import GpuNode, NodePurchase
-from clusters.yaml_text import YamlRefused, load_yaml, say_outside
+from clusters.objects import read_text
+from clusters.yaml_text import YamlRefused, load_yaml, say_outside, show_value
 
 CURRENCY = "USD"  # of a file that names none, as of the examples
 PURCHASES = ("owned", "reserved", "onDemand", "spot")
@@ -98,11 +99,13 @@ def read_prices(text: str, origin: str) -> PriceList:
     if not isinstance(found, dict):
         raise PricesRefused([f"{origin} is not a mapping with `prices`"])
     faults = [
-        f"{origin}: there is no field {key!r}" for key in found if key not in ("currency", "prices", "reservations")
+        f"{origin}: there is no field {show_value(key)}"
+        for key in found
+        if key not in ("currency", "prices", "reservations")
     ]
     currency = found.get("currency", CURRENCY)
     if not isinstance(currency, str) or not re.fullmatch("[A-Z]{3}", currency):
-        faults.append(f"{origin}: currency {currency!r} is not an ISO 4217 code, as USD")
+        faults.append(f"{origin}: currency {show_value(currency)} is not an ISO 4217 code, as USD")
     prices = list(_each(found, "prices", faults, origin))
     reservations = list(_each(found, "reservations", faults, origin))
     if not prices and not reservations:
@@ -131,13 +134,13 @@ def _each(
 def _price(entry: Mapping[str, Any], where: str, faults: list[str]) -> ListedPrice | None:
     allowed = (*MATCHED, "perHour", "perGpuHour", "asOf")
     before = len(faults)
-    faults += [f"{where}: there is no field {key!r}" for key in entry if key not in allowed]
+    faults += [f"{where}: there is no field {show_value(key)}" for key in entry if key not in allowed]
     faults += [f"{where}: {key} is not text" for key in MATCHED if not isinstance(entry.get(key, ""), str)]
     if not any(entry.get(key) for key in MATCHED):
         faults.append(f"{where} names no nodes; give one of {', '.join(MATCHED)}")
     purchase = entry.get("purchase", "")
     if purchase and purchase not in PURCHASES:
-        faults.append(f"{where}: purchase {purchase!r} is not one of {', '.join(PURCHASES)}")
+        faults.append(f"{where}: purchase {show_value(purchase)} is not one of {', '.join(PURCHASES)}")
     given = [key for key in ("perHour", "perGpuHour") if key in entry]
     if len(given) != 1:
         faults.append(f"{where} needs either perHour, of the node, or perGpuHour")
@@ -146,18 +149,18 @@ def _price(entry: Mapping[str, Any], where: str, faults: list[str]) -> ListedPri
         return None
     return ListedPrice(
         nano, given[0] == "perGpuHour", entry.get("node", ""), entry.get("instanceType", ""), entry.get("gpu", ""),
-        entry.get("region", ""), purchase, str(entry.get("asOf", "")),
+        entry.get("region", ""), purchase, read_text(entry, "asOf"),
     )  # fmt: skip
 
 
 def _reservation(entry: Mapping[str, Any], where: str, faults: list[str]) -> ReservedMachines | None:
     before = len(faults)
-    faults += [f"{where}: there is no field {key!r}" for key in entry if key not in RESERVED]
+    faults += [f"{where}: there is no field {show_value(key)}" for key in entry if key not in RESERVED]
     instance_type, region, count = entry.get("instanceType"), entry.get("region", ""), entry.get("count")
     if not isinstance(instance_type, str) or not instance_type or not isinstance(region, str):
         faults.append(f"{where} needs an instanceType, and its region is text")
     if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MOST_COUNT:
-        faults.append(f"{where}: count {count!r} is outside 1..{MOST_COUNT}")
+        faults.append(f"{where}: count {show_value(count)} is outside 1..{MOST_COUNT}")
     nano = _nano(entry, "perHour", where, faults)
     if len(faults) > before or nano is None:
         return None

@@ -11,7 +11,7 @@ from typing import Any
 from app.manifests.numbers import finite_number
 from clusters.estate import OURS, ClusterWorkload, Estate, WorkloadName
 from clusters.measured import USUAL_PERCENTILE, LatencyPromise
-from clusters.yaml_text import YamlRefused, load_yaml, say_outside
+from clusters.yaml_text import MOST_SHOWN, YamlRefused, load_yaml, say_outside, show_value
 
 ANNOTATION = re.compile(rf"{OURS}slo-p(?P<percentile>[0-9]{{2}}(?:\.[0-9])?)-ms")
 TOKEN_ANNOTATIONS = {"slo-ttft-ms": "ttftMs", "slo-tpot-ms": "tpotMs"}
@@ -60,8 +60,8 @@ def find_promises(estate: Estate, text: str = "", origin: str = "") -> dict[Work
         name = _workload(entry, estate, where, faults)
         slo = _slo(entry, where, faults)
         texts = [entry.get(key, "") for key in ("model", "variant")]
-        faults += [f"{where}: there is no field {key!r}" for key in entry if key not in FIELDS]
-        faults += [f"{where}: {each!r} is not text" for each in texts if not isinstance(each, str)]
+        faults += [f"{where}: there is no field {show_value(key)}" for key in entry if key not in FIELDS]
+        faults += [f"{where}: {show_value(each)} is not text" for each in texts if not isinstance(each, str)]
         if name in entries:
             faults.append(f"{where}: {name} has an entry already, {entries[name]}")
         elif name is not None:
@@ -97,7 +97,7 @@ def _workload(entry: Mapping[str, Any], estate: Estate, where: str, faults: list
     """Returns the workload that `shop/ranker` or `shop/Deployment/ranker` names."""
     text = entry.get("workload")
     if not isinstance(text, str) or text.count("/") not in (1, 2):
-        faults.append(f"{where}: workload {text!r} is not like shop/ranker or shop/Deployment/ranker")
+        faults.append(f"{where}: workload {show_value(text)} is not like shop/ranker or shop/Deployment/ranker")
         return None
     known = [each.name for each in estate.workloads]
     found = [name for name in known if text in (str(name), f"{name.namespace}/{name.name}")]
@@ -105,6 +105,9 @@ def _workload(entry: Mapping[str, Any], estate: Estate, where: str, faults: list
         return found[0]
     if found:
         faults.append(f"{where}: {text} is {' and '.join(map(str, found))}; name the kind, too")
+        return None
+    if len(text) > MOST_SHOWN:
+        faults.append(f"{where}: no workload is {show_value(text)}")
         return None
     near = get_close_matches(text, [f"{name.namespace}/{name.name}" for name in known] + [*map(str, known)], n=1)
     faults.append(f"{where}: no workload is {text}" + (f"; did you mean {near[0]}?" if near else ""))
