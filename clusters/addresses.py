@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
+MOST_CHARACTERS = 300  # of what a server says
+
 
 class AddressRefused(Exception):
     """An address is not that of a server; the message says why, without the address, which may hold a password."""
@@ -32,3 +34,9 @@ def show_origin(url: str) -> str:
         return ""
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
     return f"{parts.scheme}://{host}{port}" if host else ""
+
+
+def show_message(text: str) -> str:
+    """Returns what a server says, in one line that somebody reads."""
+    line = " ".join(text.split())
+    return line if len(line) <= MOST_CHARACTERS else f"{line[:MOST_CHARACTERS]}..."

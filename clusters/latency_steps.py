@@ -71,6 +71,8 @@ def _choose(counted: Mapping[str, float], percentile: float) -> Sequence[str]:
 def _is_within(found: MeasuredSeries, chosen: Sequence[str], bounds: Sequence[float]) -> bool:
     """Returns whether all quantiles lie where the chosen buckets show them as all buckets would."""
     inside = sorted(_bounds(chosen))
+    if not inside or not bounds:
+        return False
     lowest = inside[0] * (1 + ROUNDING) if inside[0] > bounds[0] else -math.inf
     highest = inside[-1] * (1 - ROUNDING) if inside[-1] < bounds[-1] else math.inf
     return all(value is None or lowest < value < highest for value in found)

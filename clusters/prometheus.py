@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import math
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -12,12 +13,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from clusters.addresses import show_origin
-from clusters.objects import read_field, read_list, read_mapping, read_text
+from clusters.addresses import show_message, show_origin
+from clusters.objects import read_field, read_list, read_mapping, read_text, read_whole
 
 REQUEST_SECONDS = 150.0  # Prometheus itself gives up after two minutes, and says so
 RETRIES = 4
 LONGEST_PAUSE_SECONDS = 60.0
+MOST_BYTES = 64 * 2**20  # of an answer
+MOST_ERROR_BYTES = 64 * 1024  # of one that says what is wrong
 BUSY = (429, 502, 503, 504)
 GIVE_TOKEN = "give --prometheus-token-file a token that it takes"  # noqa: S105 (it is advice)
 GIVE_ADDRESS = "give --prometheus the URL of Prometheus itself, with the prefix of its path if it has one"
@@ -111,17 +114,19 @@ class PrometheusServer:
 
     def _ask(self, path: str, parameters: Mapping[str, str], *within: str) -> list[Any]:
         """Returns the list that a whole answer has within these fields."""
-        url = f"{self.url.rstrip('/')}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
+        query = urllib.parse.urlencode(parameters, errors="replace")  # names may hold what UTF-8 has not
+        url = f"{self.url.rstrip('/')}/api/v1/{path}?{query}"
         headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         request = urllib.request.Request(url, headers=headers)  # noqa: S310 (check_address admits http and https alone)
-        reason = ""
+        asked_seconds: int | None = None
         for attempt in range(RETRIES):
             if attempt:
-                self.pause(min(LONGEST_PAUSE_SECONDS, 2.0 ** (attempt - 1)) if not reason.isdigit() else float(reason))
+                seconds = 2.0 ** (attempt - 1) if asked_seconds is None else float(asked_seconds)
+                self.pause(min(LONGEST_PAUSE_SECONDS, seconds))
             try:
                 with _OPENER.open(request, timeout=REQUEST_SECONDS) as answer:
                     _refuse_page(answer.headers.get_content_type())
-                    found = json.load(answer)
+                    found = json.loads(_read_whole(answer))
                 break
             except urllib.error.HTTPError as error:
                 if error.code < 400:
@@ -129,12 +134,10 @@ class PrometheusServer:
                     remedy = f"give --prometheus the last URL, or, where one signs in there, {GIVE_TOKEN}"
                     raise PrometheusFailed(f"it redirects to {place}", remedy) from None
                 kind, message = _read_error(error)
-                reason = f"{error.code} {message}"
                 if error.code not in BUSY or kind == "timeout":
-                    raise PrometheusFailed(f"it answered {reason}", REMEDIES.get(error.code, "")) from None
-                asked = error.headers.get("Retry-After", "")
-                if asked.isdigit():
-                    reason = str(min(int(asked), int(LONGEST_PAUSE_SECONDS)))
+                    remedy = REMEDIES.get(error.code, "")
+                    raise PrometheusFailed(f"it answered {error.code} {message}", remedy) from None
+                asked_seconds = read_whole({"seconds": error.headers.get("Retry-After")}, "seconds")
             except http.client.IncompleteRead:
                 raise PrometheusFailed("its answer was cut off") from None
             except http.client.RemoteDisconnected:
@@ -150,6 +153,20 @@ class PrometheusServer:
         else:
             raise PrometheusFailed("it stays busy")
         return _read_result(found, within or ("data", "result"))
+
+
+def _read_whole(answer: http.client.HTTPResponse) -> bytes:
+    """Returns the body of an answer that is neither too large nor takes too long in all."""
+    found, until = bytearray(), time.monotonic() + REQUEST_SECONDS
+    while part := answer.read1(2**16):
+        found += part
+        if len(found) > MOST_BYTES:
+            raise PrometheusFailed(f"its answer is larger than {MOST_BYTES >> 20} MB")
+        if time.monotonic() > until:
+            raise PrometheusFailed(f"its answer took longer than {REQUEST_SECONDS:.0f} s")
+    if answer.length:
+        raise http.client.IncompleteRead(bytes(found), answer.length)
+    return bytes(found)
 
 
 def _refuse_page(content_type: str) -> None:
@@ -170,7 +187,7 @@ def _read_result(found: Any, within: Sequence[str]) -> list[Any]:
     # query, such as the name of a counter, leaves nothing out.
     warnings = [str(each) for each in read_list(found, "warnings") if not str(each).startswith("PromQL ")]
     if warnings:
-        raise PrometheusFailed(f"it has only a part of the data: {warnings[0]}")
+        raise PrometheusFailed(f"it has only a part of the data: {show_message(warnings[0])}")
     result = read_field(found, *within)
     if not isinstance(result, list):
         raise PrometheusFailed("its answer has no list of results")
@@ -180,16 +197,16 @@ def _read_result(found: Any, within: Sequence[str]) -> list[Any]:
 def _read_error(error: urllib.error.HTTPError) -> tuple[str, str]:
     """Returns the kind and the message that Prometheus gives, or the status in words."""
     try:
-        found = json.load(error)
+        found = json.loads(error.read(MOST_ERROR_BYTES))
     except (ValueError, RecursionError, OSError, http.client.HTTPException):
         found = None
-    return read_text(found, "errorType"), read_text(found, "error") or error.reason
+    return read_text(found, "errorType"), show_message(read_text(found, "error") or error.reason)
 
 
 def _number(text: Any) -> float | None:
     """Returns a finite number; Prometheus writes NaN where a histogram has no sample."""
     try:
         value = float(text)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     return value if math.isfinite(value) else None

@@ -13,8 +13,10 @@ import pytest
 
 from agents.talk.scraping import WANTED
 from cli.main import main
+from clusters.asking import MetricsReader
+from clusters.latency_steps import read_quantile
 from clusters.prometheus import PrometheusFailed, PrometheusServer
-from clusters.server_metrics import SERVERS
+from clusters.server_metrics import SERVERS, MetricsOfWorkload
 
 TIME = {"status": "success", "data": {"resultType": "scalar", "result": [1.0, "1700000000"]}}
 
@@ -86,6 +88,13 @@ def test_a_busy_server_is_asked_again_when_it_says(server: AnsweringServer) -> N
         ([(200, {}, b'{"status": "success", "data": {"result": [1]}}')], "does not tell its time"),
         ([(200, {}, b"[" * 100_000)], "something else than JSON"),
         ([(200, {"Content-Length": "999"}, b'{"data": ')], "its answer was cut off"),
+        ([(200, {}, b'{"status": "success", "data": {"result": [1, %s]}}' % (b"9" * 400))], "does not tell its time"),
+        (
+            [(503, {"Retry-After": "\xb2"}, b""), (503, {"Retry-After": "9" * 5000}, b""), (422, {}, b"")],
+            "answered 422",
+        ),
+        ([(422, {}, b'{"error": "%s"}' % (b"no" * 10_000))], r"^it answered 422 (no){150}\.\.\.$"),
+        ([(500, {}, b'{"error": "%s"}' % (b"no" * 40_000))], "^it answered 500 Internal Server Error$"),
     ],
 )
 def test_what_does_not_answer_has_a_sentence(
@@ -204,6 +213,33 @@ def test_series_of_a_wrong_shape_are_left_out(server: AnsweringServer) -> None:
     values = [[900, "1"], [1800, "+Inf"], [2700], 5, ["x", "1"]]
     body = json.dumps({"status": "success", "data": {"result": [{"values": values}]}}).encode()
     assert ask(server, [], (200, {}, body)).over("up", [900.0, 1800.0, 2700.0]) == {"": {900.0: 1.0}}
+
+
+def test_an_answer_without_end_is_left(server: AnsweringServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clusters.prometheus.MOST_BYTES", 2**20)
+    with pytest.raises(PrometheusFailed, match="larger than 1 MB"):
+        ask(server, [], (200, {}, b" " * (2**20 + 1))).now()
+    monkeypatch.setattr("clusters.prometheus.REQUEST_SECONDS", 1e-9)
+    with pytest.raises(PrometheusFailed, match=r"cannot be reached|took longer than"):
+        ask(server, [], (200, {}, b" ")).now()
+
+
+def test_buckets_that_contradict_each_other_are_read_all(server: AnsweringServer) -> None:
+    counts = {"0.1": "10", "1": "0", "5": "0", "+Inf": "10"}
+    samples = [{"metric": {"le": le}, "value": [1, count]} for le, count in counts.items()]
+    steps = [{"metric": {}, "values": [[900, "0.5"]]}]
+    data: list[object] = [{"result": samples}, list(counts), {"result": steps}, {"result": steps}]
+    answers: list[tuple[int, dict[str, str], bytes]] = [
+        (200, {}, json.dumps({"status": "success", "data": each}).encode()) for each in data
+    ]
+    reader = MetricsReader(ask(server, [], *answers), [900.0], 900.0, 900.0)
+    series = MetricsOfWorkload(SERVERS[0], '{namespace="chat"}', "pod")
+    assert read_quantile(reader, series, 99.0, ("seconds",), "900s") == (1000.0,)
+
+
+def test_a_name_that_is_not_unicode_is_asked_about_all_the_same(server: AnsweringServer) -> None:
+    body = json.dumps({"status": "success", "data": {"result": []}}).encode()
+    assert ask(server, [], (200, {}, body)).at('up{pod="\ud800"}', 1.0) == []
 
 
 def test_a_prometheus_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ BOMB = "".join(f"- &a{at} [{', '.join([f'*a{at - 1}'] * 9) if at else 'lol'}]\n"
 
 
 def test_an_alias_is_refused_before_it_stands_for_millions_of_values() -> None:
-    with pytest.raises(YamlRefused, match=r"^line 2 has the alias \*a0; write out what it stands for$"):
+    with pytest.raises(YamlRefused, match=r"^it has the alias \*a0; write out what it stands for$"):
         load_yaml(BOMB)
     assert load_yaml("{glob: a*b, anchor: &a 1}") == {"glob": "a*b", "anchor": 1}
 
