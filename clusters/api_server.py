@@ -13,7 +13,7 @@ import httpx2
 from lightkube.config.kubeconfig import SingleConfig
 from lightkube.core.exceptions import ConfigError
 
-from clusters.addresses import show_origin
+from clusters.addresses import show_message, show_origin
 from clusters.estate import UnknownFigure
 from clusters.kubeconfigs import ClusterUnreachable, connect
 from clusters.objects import (
@@ -125,6 +125,8 @@ def _pages(client: httpx2.Client, path: str, pause: Pause) -> Iterator[ListedPag
         yield page
         if page is None or not page.continuation:
             return
+        if not page.items or page.continuation == continuation:
+            raise NotListed("the server goes on with its list and adds nothing", "see the server's log")
         continuation = page.continuation
 
 
@@ -175,7 +177,8 @@ def _refusal(response: httpx2.Response) -> str:
         status: Any = response.json()
     except (ValueError, RecursionError):
         status = None
-    return f"{response.status_code} {read_text(status, 'message') or response.reason_phrase}".strip()
+    message = show_message(read_text(status, "message") or response.reason_phrase)
+    return f"{response.status_code} {message}".strip()
 
 
 def _not_listed(response: httpx2.Response, reason: str) -> NotListed:

@@ -38,7 +38,7 @@ def trim_managers(entries: list[Any]) -> list[KubeObject]:
     """Returns who wrote what is declared; of the fields, only whether replicas are among them."""
     found: list[KubeObject] = []
     for entry in entries:
-        if read_text(entry, "subresource") == "status":
+        if not isinstance(entry, dict) or entry.get("subresource") == "status":
             continue
         has_replicas = read_field(entry, "fieldsV1", "f:spec", "f:replicas") is not None
         fields: KubeObject = {"f:spec": {"f:replicas": {}}} if has_replicas else {}

@@ -17,7 +17,7 @@ from clusters.objects import KINDS, ClusterObjects, objects_of
 from clusters.reading import read_estate
 from tests.clusters import demo
 from tests.clusters.list_server import HANG_UP, ListServer, serving
-from tests.clusters.made_up import deployment, node, pod_spec
+from tests.clusters.made_up import Item, deployment, node, pod_spec
 
 PODS = "/api/v1/pods"
 
@@ -76,6 +76,19 @@ def test_a_continuation_that_expires_is_read_from_its_beginning(tmp_path: Path) 
         assert len(found.objects.of("Pod")) == PAGE_OBJECTS + 7
         server.answers[PODS] = [(0, {}, ""), (410, {}, "too old")] * 3
         assert "its continuation expired 3 times while it was read" in "\n".join(Reading(server, tmp_path).unread)
+
+
+class EndlessList(list[Item]):
+    """A list of which nothing comes, however long somebody asks."""
+
+    def __len__(self) -> int:
+        return 10**9
+
+
+def test_a_list_that_goes_on_and_adds_nothing_is_left_out(server: ListServer, tmp_path: Path) -> None:
+    server.lists[PODS] = EndlessList()
+    (line,) = Reading(server, tmp_path).unread
+    assert line.startswith("list of pods: the server goes on with its list and adds nothing, so this is unknown: who")
 
 
 def test_a_busy_server_is_given_the_time_that_it_asks_for(server: ListServer, tmp_path: Path) -> None:

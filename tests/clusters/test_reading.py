@@ -320,6 +320,14 @@ def test_a_pod_for_which_another_reserves_a_gpu_is_named() -> None:
     assert "pod lab/half: it shares a GPU by an annotation" in sentences(estate_of(dict(kept)))
 
 
+def test_what_is_no_entry_of_managed_fields_is_left_out() -> None:
+    item, *_ = deployment("shop", "ranker", pod_spec("r:1", 1), ["n1"], annotations={"gpuwright.io/service": "ranker"})
+    item["metadata"]["managedFields"] = ["x", None, {"manager": "kubectl"}]
+    kept = trim("Deployment", item)
+    assert kept is not None
+    assert kept["metadata"]["managedFields"] == [{"manager": "kubectl", "fieldsV1": {}}]
+
+
 @pytest.mark.parametrize(
     ("spec", "surge_below"),
     [({"canary": {"maxSurge": 0}}, 0), ({"canary": {}}, 4), ({"blueGreen": {}}, 10**9)],
