@@ -68,6 +68,13 @@ def test_a_change_by_somebody_else_holds_for_ten_minutes_by_its_time_else_by_whe
     assert bool(hold(cluster(writer("kubectl-edit", minutes)), seen)) is is_held
 
 
+@pytest.mark.parametrize("stamp", ["9999-12-31T23:59:59Z", "0001-01-01T00:00:00+14:00"])
+def test_a_time_that_somebody_made_up_holds_its_workload_and_ends_nothing(stamp: str) -> None:
+    forged = writer("kubectl-edit", None) | {"time": stamp}
+    assert "kubectl-edit set its replicas at an unknown time" in hold(cluster(forged), seen_minutes=9)
+    assert hold(cluster(forged)) == ""
+
+
 def test_what_we_wrote_ourselves_holds_nobody_who_has_just_begun_to_look() -> None:
     ours = [writer("gpuwright", None, "scale"), writer("gpuwright-settled-81", None, "scale", "Apply")]
     assert hold(cluster(*ours), seen_minutes=None) == ""
