@@ -7,6 +7,8 @@ from fractions import Fraction
 
 AMOUNT = re.compile(r"([-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(?:([eE][-+]?[0-9]{1,2})|([KMGTPE]i|[numkMGTPE]))?")
 GIB = 2**30
+MOST_AMOUNT = 10**64  # of a number; as text, so many digits
+MOST_DEVICES = 10**6  # of one node or pod
 UNITS = {
     "n": Fraction(1, 10**9), "u": Fraction(1, 10**6), "m": Fraction(1, 1000), "k": Fraction(10**3),
     **{letter: Fraction(10 ** (6 + 3 * step)) for step, letter in enumerate("MGTPE")},
@@ -17,7 +19,7 @@ UNITS = {
 def read_amount(text: object) -> Fraction | None:
     """Returns the exact number; None if it is not one."""
     if isinstance(text, int) and not isinstance(text, bool):
-        return Fraction(text)
+        return Fraction(text) if abs(text) < MOST_AMOUNT else None
     match = AMOUNT.fullmatch(text) if isinstance(text, str) and len(text) < 64 else None
     if match is None:
         return None
@@ -26,9 +28,9 @@ def read_amount(text: object) -> Fraction | None:
 
 
 def read_count(text: object) -> int:
-    """Returns a whole number of devices; 0 where there is none."""
+    """Returns a whole number of devices; 0 where there is none, or more than any node has."""
     amount = read_amount(text)
-    return int(amount) if amount is not None and amount > 0 else 0
+    return int(amount) if amount is not None and 0 < amount <= MOST_DEVICES else 0
 
 
 def read_gib(text: object) -> float | None:

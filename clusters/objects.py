@@ -11,6 +11,8 @@ from clusters.estate import UnknownFigure
 
 KubeObject: TypeAlias = Mapping[str, Any]
 
+MOST_DIGITS = 18  # of a whole number
+
 
 class KubeResource(NamedTuple):
     """A list that is read: `apps/v1 deployments`, whose objects are of kind Deployment."""
@@ -113,11 +115,10 @@ def read_text(item: Any, *path: str) -> str:
 def read_whole(item: Any, *path: str) -> int | None:
     """Returns a whole number, which labels and some fields hold as text."""
     found = read_field(item, *path)
-    if isinstance(found, bool):
-        return None
-    if isinstance(found, int):
-        return found
-    return int(found) if isinstance(found, str) and found.isascii() and found.isdigit() and len(found) < 19 else None
+    if isinstance(found, int) and not isinstance(found, bool):
+        return found if abs(found) < 10**MOST_DIGITS else None
+    is_number = isinstance(found, str) and found.isascii() and found.isdigit() and len(found) <= MOST_DIGITS
+    return int(found) if is_number else None
 
 
 def name_of(item: KubeObject) -> str:

@@ -20,9 +20,9 @@ GPU_RESOURCE_LABEL = "nvidia_com_(gpu|gpu_shared|pgpu|mig_.+)"  # the same names
 OTHER_ACCELERATORS = re.compile(
     r"amd\.com/gpu|gpu\.intel\.com/(i915|xe)|habana\.ai/gaudi|google\.com/tpu|aws\.amazon\.com/neuron\w*|huawei\.com/Ascend\w+"
 )
-MIG = re.compile(r"mig-(\d)g\.(\d+)gb.*")
-MIG_PRODUCT = re.compile(r"(?P<gpu>.+)-MIG-(?P<slices>\d)g\.(?P<memory>\d+)gb.*")
-PRODUCT_MEMORY = re.compile(r"(\d+)GB\b")
+MIG = re.compile(r"mig-([0-9])g\.([0-9]+)gb.*")
+MIG_PRODUCT = re.compile(r"(?P<gpu>.+)-MIG-(?P<slices>[0-9])g\.(?P<memory>[0-9]{1,6})gb.*")
+PRODUCT_MEMORY = re.compile(r"(?<![0-9])([0-9]{1,6})GB\b")
 
 REGIONS = ("topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region")
 INSTANCE_TYPES = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -99,6 +100,6 @@ def _mig_profiles(slices: Iterable[KubeObject]) -> dict[tuple[str, str], Fractio
         pool = read_text(item, "spec", "pool", "name")
         for device in read_list(item, "spec", "devices"):
             profile = _read_attribute(device, "profile") if isinstance(device, Mapping) else ""
-            if profile[:1].isdigit() and profile[1:2] == "g":
+            if re.match("[0-9]g", profile):
                 found[pool, read_text(device, "name")] = Fraction(int(profile[0]), MIG_SLICES)
     return found

@@ -320,6 +320,24 @@ def test_a_pod_for_which_another_reserves_a_gpu_is_named() -> None:
     assert "pod lab/half: it shares a GPU by an annotation" in sentences(estate_of(dict(kept)))
 
 
+def test_numbers_beyond_every_machine_are_none() -> None:
+    assert read_amount(10**400) is None
+    assert read_gib(-(10**400)) is None
+    many: Any = {"limits": {"nvidia.com/gpu": "1e15"}}
+    assert read_slots({"containers": [{"resources": many}]}) == {}
+    item = node("n2", 10**400, "NVIDIA-A100-" + "9" * 400 + "GB-MIG-1g." + "9" * 5000 + "gb", "own")
+    item["status"]["allocatable"] |= {"cpu": 10**400, "memory": 10**400}
+    [found] = estate_of(L40S, item).nodes
+    assert found.name == "n1"
+
+
+def test_a_profile_that_begins_with_another_digit_is_none() -> None:
+    devices = [{"name": "gpu-0", "attributes": {"profile": {"string": "\u00b2g.10gb"}}}]
+    slices = heading("resource.k8s.io/v1", "ResourceSlice", "", "s")
+    slices["spec"] = {"driver": "gpu.nvidia.com", "nodeName": "n1", "pool": {"name": "n1"}, "devices": devices}
+    assert [each.name for each in estate_of(L40S, slices).nodes] == ["n1"]
+
+
 def test_what_is_no_entry_of_managed_fields_is_left_out() -> None:
     item, *_ = deployment("shop", "ranker", pod_spec("r:1", 1), ["n1"], annotations={"gpuwright.io/service": "ranker"})
     item["metadata"]["managedFields"] = ["x", None, {"manager": "kubectl"}]
