@@ -13,6 +13,7 @@ SharingMode: TypeAlias = Literal["whole", "timeSlicing", "mps", "mig"]
 
 NOTHING = Fraction(0)
 OURS = "gpuwright.io/"  # begins our annotations
+MOST_REPLICAS = 10_000  # of a workload that somebody decides on
 
 
 class WorkloadName(NamedTuple):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
 
-from clusters.estate import ClusterWorkload, DisruptionBudget, Estate, GpuPod, WorkloadName
+from clusters.estate import MOST_REPLICAS, ClusterWorkload, DisruptionBudget, Estate, GpuPod, WorkloadName
 from clusters.savings.needs import LoadNeed
 
 MOVABLE = ("Deployment", "ReplicaSet", "Rollout")
@@ -77,6 +77,8 @@ def draw_bounds(workload: ClusterWorkload, pods: Sequence[GpuPod], estate: Estat
         return obstacle
     now, autoscaler = len({pod.replica for pod in pods if pod.node}), workload.autoscaler
     floors = [(1, "the rule that one stays"), *budget_floors(workload, now)]
+    if autoscaler and autoscaler.least > MOST_REPLICAS:
+        return f"minReplicas of {autoscaler.kind} {autoscaler.name} is above {MOST_REPLICAS:,}"
     if autoscaler:
         floors.append((autoscaler.least, f"minReplicas of {autoscaler.kind} {autoscaler.name}"))
     least, reason = max(floors, key=lambda floor: floor[0])
@@ -84,7 +86,7 @@ def draw_bounds(workload: ClusterWorkload, pods: Sequence[GpuPod], estate: Estat
     return ReplicaBounds(
         least=least,
         least_reason=reason,
-        most=max(autoscaler.most, least) if autoscaler else None,
+        most=min(max(autoscaler.most, least), MOST_REPLICAS) if autoscaler else None,
         most_reason=f"maxReplicas of {autoscaler.kind} {autoscaler.name}" if autoscaler else "",
         survivors=now - together,
         together=max(1, together),

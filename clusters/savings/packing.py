@@ -130,7 +130,9 @@ def free_nodes(kind: AlikeNodes) -> tuple[frozenset[str], Arrangement | None]:
     best, arrangement = frozenset[str](), arrange(kind, frozenset())
     if arrangement is None:  # what waits finds no room even now, and would take whatever comes free
         return best, arrange(replace(kind, waiting=()), frozenset())
-    held = Counter(pod.node for pod in kind.pods for _ in range(sum(pod.slots.values())))
+    held = Counter[str]()
+    for pod in kind.pods:
+        held[pod.node] += sum(pod.slots.values())
     orders = (
         lambda node: (held[node.name], -node.nano_per_hour, node.name),
         lambda node: (-node.nano_per_hour, held[node.name], node.name),

@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 from app.manifests.words import LABEL, Mode
 from clusters.decided_bounds import MOST, AnnotatedBounds
-from clusters.estate import OURS
+from clusters.estate import MOST_REPLICAS, OURS
 from clusters.promises import ANNOTATION, LEAST_PERCENTILE, MOST_MS, MOST_PERCENTILE, TOKEN_ANNOTATIONS, read_positive
 from clusters.scaling.field_writers import LEFT_OUT
 
@@ -20,7 +20,6 @@ MODES: tuple[Mode, ...] = get_args(Mode)
 SERVICE, MODE, LEAST = (OURS + key for key in ("service", "mode", "min-replicas"))
 NAMES = (SERVICE, OURS + "model", OURS + "variant")
 KNOWN = (*NAMES, MODE, LEAST, MOST, LEFT_OUT, *(OURS + key for key in TOKEN_ANNOTATIONS), OURS + "slo-p99-ms")
-MOST_REPLICAS = 10_000  # that an annotation may say and a scaler writes
 MOST_CHARACTERS = 63  # of a value; anything that is longer is a fault
 MOST_FAULTS = 5  # of a workload that are named
 MOST_UNKNOWN = 2  # of its annotations for which the nearest name is looked for

@@ -13,7 +13,7 @@ from clusters.objects import ClusterObjects, objects_of
 from clusters.price_list import read_examples, read_prices
 from clusters.reading import read_estate
 from clusters.savings import find_savings
-from clusters.savings.floors import class_key, draw_rules
+from clusters.savings.floors import ReplicaBounds, class_key, draw_bounds, draw_rules
 from clusters.savings.kinds import draw_kinds
 from tests.clusters.made_up import apart, autoscaler, budget, deployment, leader_worker_set, node, pod, pod_spec
 from tests.clusters.savings.fleets import (
@@ -307,3 +307,24 @@ def test_the_limit_says_that_it_is_of_nodes_whose_price_is_known() -> None:
         savings = savings_of([*items, *more], {"search": ONE_IS_ENOUGH})
         _, bill = assessed([*items, *more])
         assert [("of what priced nodes cost" in text) for text in summarize_limits(bill, savings)] == [is_said] * 2
+
+
+def test_replicas_without_end_that_somebody_declares_cost_no_time() -> None:
+    """Anybody who may write a Deployment may declare them; none of them finds room."""
+    greedy = served("greedy", ["n0"], replicas=2**31 - 1)
+    items = [*nodes(4, 2), *served("search", SPREAD), *greedy]
+    savings = savings_of(items, {"search": ONE_IS_ENOUGH})
+    assert of_workload(savings, "greedy").reasons == (f"1 of {2**31 - 1} replicas are ready",)
+    assert not savings.nodes
+
+
+@pytest.mark.parametrize(("least", "most"), [(2**31 - 1, 2**31 - 1), (2, 2**31 - 1)])
+def test_an_autoscaler_without_end_decides_no_replicas_without_end(least: int, most: int) -> None:
+    estate, _ = assessed([*nodes(4, 1), *served("search", SPREAD), autoscaler("shop", "search", least, most)])
+    [workload] = estate.workloads
+    bounds = draw_bounds(workload, estate.pods_of(workload.name), estate)
+    if least > 2:
+        assert bounds == "minReplicas of HorizontalPodAutoscaler search is above 10,000"
+    else:
+        assert isinstance(bounds, ReplicaBounds)
+        assert bounds.most == 10_000
