@@ -11,6 +11,7 @@ from clusters.measured import MeasuredSeries
 from clusters.prometheus import MetricSample, MetricsSource, PrometheusFailed
 
 SUBJECT = "Prometheus"
+MOST_VALUE = 1e12  # of a rate, a count or a latency
 LATER = "ask for a shorter time with --from, or later"
 
 
@@ -52,15 +53,18 @@ class MetricsReader:
         return tuple(by_moment.get(round(end)) for end in self.ends) if by_moment else ()
 
     def read_by_label(self, query: str, label: str) -> dict[str, dict[int, float]]:
-        """Returns values by moment; PrometheusFailed too for one below 0, which no rate, count or latency has."""
+        """Returns values by moment; PrometheusFailed too for one that no rate, count or latency has."""
         self._check()
         try:
             found = self._source.over(query, self.ends, label)
         except PrometheusFailed as failed:
             raise self._note(failed) from None
-        lowest = min((value for values in found.values() for value in values.values()), default=0.0)
+        numbers = [value for values in found.values() for value in values.values()]
+        lowest, highest = min(numbers, default=0.0), max(numbers, default=0.0)
         if lowest < 0:
             raise PrometheusFailed(f"it says {lowest:g} of {name_query(query)}, which cannot be below 0")
+        if highest > MOST_VALUE:
+            raise PrometheusFailed(f"it says {highest:g} of {name_query(query)}, which is above {MOST_VALUE:g}")
         return {name: {round(moment): value for moment, value in values.items()} for name, values in found.items()}
 
     def read_label(self, label: str, selector: str, now: Collection[str]) -> Collection[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ ACTIVITIES = (
 SCALES = {"DCGM_FI_DEV_FB_USED": 1 / 1024, "DCGM_FI_DEV_FB_USED_BYTES": 2.0**-30, "DCGM_FI_DEV_GPU_UTIL": 0.01}
 NODE_LABELS = ("node", "Hostname", "hostname", "exported_node")
 SUBJECT = "GPUs"
+MOST_MEMORY_GIB = 1e6  # of a GPU
 ROUNDING = 1e-6  # of what Prometheus computes
 
 Ask = Callable[[str], list[MetricSample]]
@@ -64,7 +64,7 @@ def _gather(
 ) -> dict[str, None]:
     """Adds a figure of each device to its series, and returns the devices for which it cannot be."""
     absurd: dict[str, None] = {}
-    most = math.inf if figure == "memory" else 1 + ROUNDING
+    most = MOST_MEMORY_GIB if figure == "memory" else 1 + ROUNDING
     for labels, value in samples:
         device = ":".join(filter(None, (labels.get("UUID") or labels.get("uuid"), labels.get("GPU_I_ID"))))
         if not device:

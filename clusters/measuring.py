@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from app.manifests.prices import HIGHEST, NANO
 from clusters.asking import SUBJECT, MetricsReader
-from clusters.estate import Estate, UnknownFigure, WorkloadName
+from clusters.estate import MOST_REPLICAS, Estate, UnknownFigure, WorkloadName
 from clusters.finding_servers import TellUnread, find_servers, name_renamed
 from clusters.gpu_metrics import read_gpus, uses_of
 from clusters.gpu_use import MeasuredGpu, WorkloadUse
@@ -165,9 +165,13 @@ def _read_loads(
 
 def _read_load(reader: MetricsReader, series: MetricsOfWorkload, percentile: float) -> WorkloadSeries:
     metrics, rates = series.metrics, reader.read_steps(series.rate(WINDOW))
+    ready = reader.read_steps(f"max_over_time(({series.replicas})[{WINDOW}:{PEAK_STEP}])")
+    most = max((value for value in ready if value is not None), default=0.0)
+    if most > MOST_REPLICAS:
+        raise PrometheusFailed(f"it says that it had {most:g} replicas, which is above {MOST_REPLICAS:,}")
     return WorkloadSeries(
         rates_per_second=rates,
-        ready_replicas=reader.read_steps(f"max_over_time(({series.replicas})[{WINDOW}:{PEAK_STEP}])"),
+        ready_replicas=ready,
         fewest_replicas=reader.read_steps(f"min_over_time(({series.replicas})[{WINDOW}:{PEAK_STEP}])"),
         latency_ms=(
             read_summary(reader, series, percentile, WINDOW)

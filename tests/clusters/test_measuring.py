@@ -301,6 +301,31 @@ def test_bounds_of_a_histogram_are_read_of_samples_of_one_moment(
     assert asked and not [query for query in asked if re.search("[0-9]s]", query)]
 
 
+class SourceThatMultiplies(SourceThatEnds):
+    """Answers as a real Prometheus, but with so many times as much."""
+
+    def __init__(self, url: str, factor: str) -> None:
+        super().__init__(url, 999)
+        self._factor = factor
+
+    def over(self, query: str, ends: Sequence[float], label: str = "") -> dict[str, dict[float, float]]:
+        return super().over(f"{self._factor} * ({query})", ends, label)
+
+    def at(self, query: str, moment: float) -> list[MetricSample]:
+        return super().at(f"{self._factor} * ({query})" if "DCGM" in query else query, moment)
+
+
+def test_what_no_server_and_no_gpu_does_is_left_out(estate: Estate, measured: tuple[PrometheusReading, str]) -> None:
+    found = measure(estate, SourceThatMultiplies(measured[1], "1e30"), HOUR, time.time(), {})
+    assert found.loads.workloads == {}
+    assert re.search("load of shop/Deployment/ranker: it says [0-9.e+]* of nv_inf.* is above 1e.12", sentences(found))
+    assert "dcgm-exporter says what no GPU can do, which is left out" in sentences(found)
+    assert all(gpu.memory_peak_gib is None for gpu in found.gpus)
+    found = measure(estate, SourceThatMultiplies(measured[1], "1e5"), HOUR, time.time(), {})
+    assert found.loads.workloads == {}
+    assert "it says that it had 200000 replicas, which is above 10,000" in sentences(found)
+
+
 class SourceBelowZero(SourceThatEnds):
     """Answers as a real Prometheus, but with rates below 0."""
 
