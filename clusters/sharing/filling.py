@@ -48,7 +48,7 @@ def _add_up_memory(kind: OpenKind, demands: Sequence[ShareDemand]) -> UseInterva
     for sharer, demand in zip(kind.sharers, demands, strict=True):
         size, memory = kind.memory_gib or 0.0, demand.memory_gib
         low += sharer.least * memory.low / size if size else 0.0
-        high += sharer.least / max(1, int(size // memory.high) if memory.high else 1)
+        high += sharer.least / (max(1.0, size // memory.high) if memory.high else 1.0)
     return UseInterval(low, high)
 
 

@@ -53,6 +53,14 @@ def test_the_busier_gpus_are_the_less_is_saved() -> None:
     assert found[-1][0] == 0
 
 
+def test_memory_that_is_next_to_nothing_counts_as_what_it_is() -> None:
+    gpus = [replace(each, memory_peak_gib=5e-324) for each in gpus_of("ranker", 0.1)]
+    items = [*nodes(5, 2), *served("ranker", TEN)]
+    assert saved(shared(items, gpus, {"ranker": evenly()})) == saved(
+        shared(items, gpus_of("ranker", 0.1), {"ranker": evenly()})
+    )
+
+
 def test_a_tight_slo_leaves_less_than_a_loose_one() -> None:
     items, gpus = [*nodes(5, 2), *served("ranker", TEN)], gpus_of("ranker", 0.1)
     loose, tight = (shared(items, gpus, {"ranker": evenly(latency=latency)}) for latency in (10.0, 60.0))
