@@ -29,7 +29,7 @@ def choose_cluster(context: str | None, kubeconfig: str | None, environment: Map
     """Returns the cluster of the context in the kubeconfig, else of the pod that this process runs in."""
     named = kubeconfig or environment.get("KUBECONFIG") or ""
     paths = [kubeconfig] if kubeconfig else [path for path in named.split(os.pathsep) if path] or [DEFAULT_KUBECONFIG]
-    files = [path for path in map(str, paths) if Path(path).expanduser().is_file()]
+    files = [path for path in map(str, paths) if _is_file(path)]
     if kubeconfig and not files:
         raise ClusterUnreachable(f"there is no kubeconfig {kubeconfig}")
     if not files and Path(SERVICE_ACCOUNT).is_dir() and not context:
@@ -44,7 +44,7 @@ def choose_cluster(context: str | None, kubeconfig: str | None, environment: Map
         )
     merged = _merge([_load(path) for path in files])
     name, where = context or merged.current_context, ", ".join(files)
-    if name in merged.contexts:
+    if isinstance(name, str) and name in merged.contexts:
         return _read_single(merged, name, where)
     wanted = f"no context {name!r}" if name else "no current context"
     raise ClusterUnreachable(f"{where} has {wanted}; it has {', '.join(sorted(merged.contexts)) or 'none'}")
@@ -59,6 +59,13 @@ def _merge(configs: Sequence[KubeConfig]) -> KubeConfig:
         first.users = {**other.users, **first.users}
         first.current_context = first.current_context or other.current_context
     return first
+
+
+def _is_file(path: str) -> bool:
+    try:
+        return Path(path).expanduser().is_file()
+    except (OSError, RuntimeError):  # its name is too long, or begins with a home that nobody has
+        return False
 
 
 def _load(file: str) -> KubeConfig:

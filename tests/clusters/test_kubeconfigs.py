@@ -182,3 +182,18 @@ def test_without_a_kubeconfig_the_verb_says_what_to_give(tmp_path: Path) -> None
         choose_cluster(None, None, {"KUBECONFIG": str(tmp_path / "absent")})
     with pytest.raises(ClusterUnreachable, match="there is no kubeconfig absent"):
         choose_cluster(None, "absent", {})
+
+
+@pytest.mark.parametrize("name", ["a" * 300, "~nobody-of-this-name/config"])
+def test_a_kubeconfig_that_no_file_can_be_is_not_there(name: str) -> None:
+    with pytest.raises(ClusterUnreachable, match="there is no kubeconfig"):
+        choose_cluster(None, name, {})
+    with pytest.raises(ClusterUnreachable, match="there is no kubeconfig"):
+        choose_cluster(None, None, {"KUBECONFIG": name})
+
+
+def test_a_current_context_that_is_no_text_names_none(server: ListServer, tmp_path: Path) -> None:
+    file = server.kubeconfig(tmp_path)
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"current-context": ["production"]}))
+    with pytest.raises(ClusterUnreachable, match="has no current context; it has production"):
+        choose_cluster(None, str(file), {})
