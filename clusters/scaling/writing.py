@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from typing import Literal, TypeAlias
 
 from clusters.estate import WorkloadName
-from clusters.objects import ClusterObjects, KubeObject, read_list, read_mapping, read_text
+from clusters.objects import ClusterObjects, KubeObject, read_list, read_mapping, read_text, read_whole
 from clusters.scaling.adoption import WantedReplicas, find_hold, read_replicas
 from clusters.scaling.annotations import read_adoption
 from clusters.scaling.field_writers import is_ours
@@ -131,7 +131,10 @@ class _Write:
         except AnswerLost as lost:
             return self._settle(tried, str(lost))
         if answer.status < 300:
-            return WriteOutcome("written", version=version)
+            # A server leaves 0 out of a Scale. A proxy may answer for it, and a webhook may change the number.
+            if "spec" in answer.body and (read_whole(answer.body, "spec", "replicas") or 0) == tried.replicas:
+                return WriteOutcome("written", version=version)
+            return self._settle(tried, "its answer is not the number that was sent")
         asked_seconds = answer.retry_seconds or 0.0
         if not answer.is_refusal:
             return self._settle(tried, answer.reason, asked_seconds)
@@ -155,7 +158,7 @@ def settle_write(cluster: ScaleServer, tried: OpenWrite) -> WriteOutcome:
         landed = _compare(reading, tried)
         if landed is None and reading.version == version:
             answer = cluster.settle_scale(name, version, read_replicas(reading.item))
-            if answer.status < 300 and read_text(answer.body, "metadata", "resourceVersion") != version:
+            if answer.status < 300 and read_text(answer.body, "metadata", "resourceVersion") not in ("", version):
                 reason = "its answer was lost, and it can no longer be done"
                 return WriteOutcome("not written", reason, version, is_refused=True)
             reading = _read(cluster, name)  # perhaps it was done meanwhile
