@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clusters.decided_bounds import AnnotatedBounds
-from clusters.scaling.annotations import MOST_REPLICAS
+from clusters.estate import MOST_REPLICAS
 
 FREE_STEP = 4  # replicas, up or down, however few there are
 
