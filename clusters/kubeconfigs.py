@@ -46,7 +46,7 @@ def choose_cluster(context: str | None, kubeconfig: str | None, environment: Map
     name, where = context or merged.current_context, ", ".join(files)
     if isinstance(name, str) and name in merged.contexts:
         return _read_single(merged, name, where)
-    wanted = f"no context {name!r}" if name else "no current context"
+    wanted = f"no context {name!r}" if name and isinstance(name, str) else "no current context"
     raise ClusterUnreachable(f"{where} has {wanted}; it has {', '.join(sorted(merged.contexts)) or 'none'}")
 
 
