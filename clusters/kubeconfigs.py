@@ -73,13 +73,13 @@ def _load(file: str) -> KubeConfig:
     try:
         config = KubeConfig.from_file(file)
         for cluster in config.clusters.values():
-            cluster.certificate_auth = _from_folder(file, cluster.certificate_auth)
+            cluster.certificate_auth = _make_absolute(file, cluster.certificate_auth)
         for user in config.users.values():
-            user.client_cert = _from_folder(file, user.client_cert)
-            user.client_key = _from_folder(file, user.client_key)
-            user.token_file = _from_folder(file, user.token_file)
+            user.client_cert = _make_absolute(file, user.client_cert)
+            user.client_key = _make_absolute(file, user.client_key)
+            user.token_file = _make_absolute(file, user.token_file)
             if user.exec and os.sep in user.exec.command:
-                user.exec.command = _from_folder(file, user.exec.command) or ""
+                user.exec.command = _make_absolute(file, user.exec.command) or ""
         return config
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
@@ -94,7 +94,7 @@ def _load(file: str) -> KubeConfig:
         raise ClusterUnreachable(f"the kubeconfig {file} cannot be used: it needs {shape}") from None
 
 
-def _from_folder(file: str, path: str | None) -> str | None:
+def _make_absolute(file: str, path: str | None) -> str | None:
     return str(Path(file).expanduser().absolute().parent / path) if path else path
 
 
