@@ -14,6 +14,7 @@ Completes = Literal["kinds", "names", "files", "contexts", "verbs"]
 MOST = 1_000_000_000  # that any number here may be
 MOST_VERSION = 10**18 - 1  # of a resource
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+LONGEST_DAYS = 3_660  # ten years: later than any date that a verb has use for
 
 
 def completes(action: argparse.Action, what: Completes) -> None:
@@ -112,6 +113,8 @@ def whole(least: int, most: int = MOST) -> Callable[[str], int]:
 def duration(text: str) -> int:
     """Returns the seconds of `90`, `90s`, `15m`, `12h`, `30d` or `2w`."""
     match = re.fullmatch(r"([0-9]{1,9})([smhdw]?)", text)
-    if not match or int(match[1]) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not allowed: a time like 90s, 15m, 12h, 30d or 2w")
-    return int(match[1]) * UNITS[match[2] or "s"]
+    seconds = int(match[1]) * UNITS[match[2] or "s"] if match else 0
+    if not 0 < seconds <= LONGEST_DAYS * UNITS["d"]:
+        most = f"up to {LONGEST_DAYS}d"
+        raise argparse.ArgumentTypeError(f"{text!r} is not allowed: a time like 90s, 15m, 12h, 30d or 2w, {most}")
+    return seconds

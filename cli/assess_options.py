@@ -14,6 +14,9 @@ from clusters.addresses import AddressRefused, check_address
 
 def check_options(args: argparse.Namespace) -> None:
     """Refuses what would be left out without a word, and a page that cannot be written, before anything is read."""
+    for given, flag in ((args.kubeconfig, "--kubeconfig"), (args.prices, "--prices"), (args.slo, "--slo")):
+        if given == "":
+            raise Failed(f"{flag} names no file: it is empty")
     _check_prometheus(args)
     if args.backtest and args.backtest < 3600:
         raise Failed("--backtest is shorter than an hour, of which it has a row")
@@ -25,16 +28,21 @@ def check_options(args: argparse.Namespace) -> None:
         return
     if args.html in ("", "-"):
         raise Failed(f"--html {args.html!r} names no file")
-    page = Path(args.html)
+    try:
+        _check_page(args, Path(args.html))
+    except OSError as error:
+        raise Failed(f"{args.html} cannot be written: {os.strerror(error.errno or errno.EIO)}") from None
+
+
+def _check_page(args: argparse.Namespace, page: Path) -> None:
     read = [*(args.files or ()), *args.profiles, args.kubeconfig, args.prices, args.slo, args.prometheus_token_file]
     for given in filter(None, read):
         if _holds(Path(given), page):
             raise Failed(f"--html would write over {args.html}, which is read")
     if not os.access(page if page.exists() else page.parent, os.W_OK):
-        why = errno.EACCES if page.parent.exists() else errno.ENOENT
-        raise Failed(f"{args.html} cannot be written: {os.strerror(why)}")
+        raise OSError(errno.EACCES if page.parent.exists() else errno.ENOENT, "")
     if page.is_dir():
-        raise Failed(f"{args.html} cannot be written: {os.strerror(errno.EISDIR)}")
+        raise OSError(errno.EISDIR, "")
 
 
 def _check_prometheus(args: argparse.Namespace) -> None:
@@ -53,6 +61,6 @@ def _check_prometheus(args: argparse.Namespace) -> None:
 
 def _holds(read: Path, page: Path) -> bool:
     """Returns whether the page is the file that is read, or one of those in a folder that is read."""
-    if read.is_dir():
+    if sources.is_folder(read):
         return page.exists() and page.suffix in sources.SUFFIXES and read.resolve() in page.resolve().parents
-    return page.exists() and read.exists() and page.samefile(read)
+    return page.exists() and os.access(read, os.F_OK) and page.samefile(read)

@@ -36,8 +36,10 @@ def paths(word: str, *, recursive: bool) -> Iterator[tuple[str, Path | None]]:
     if word == "-":
         yield "stdin", None
         return
+    if not word:
+        raise Failed("-f names no file: it is empty")
     path = Path(word)
-    if not path.is_dir():
+    if not is_folder(path):
         yield word, path
         return
     found = sorted(
@@ -50,6 +52,14 @@ def paths(word: str, *, recursive: bool) -> Iterator[tuple[str, Path | None]]:
         raise Failed(f"the folder {word} has no .yaml, .yml or .json file{deeper}")
     for entry in found:
         yield str(entry), entry
+
+
+def is_folder(path: Path) -> bool:
+    """Returns whether this is a folder; a name that is too long is none, and opening it says so."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
 
 
 def _text(name: str, path: Path | None) -> str:

@@ -97,6 +97,27 @@ def test_what_would_be_left_out_is_refused_before_anything_is_read(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("option", ["-f", "--kubeconfig", "--prices", "--slo", "--html"])
+def test_an_empty_name_of_a_file_is_refused(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = called([option, ""], capsys)
+    assert (code, out) == (2, "")
+    assert "names no file" in err
+
+
+@pytest.mark.parametrize("option", ["-f", "--prices", "--slo", "--profiles", "--html"])
+def test_a_name_that_is_too_long_is_refused(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = called([*(() if option == "-f" else ("--demo",)), option, "a" * 300], capsys)
+    assert (code, out) == (2, "")
+    assert "file name too long" in err.casefold()
+
+
+@pytest.mark.parametrize("text", ["999999999w", "3661d", "0d"])
+def test_a_time_of_ages_is_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = called(["--prometheus", "http://127.0.0.1:9", "--from", text], capsys)
+    assert (code, out) == (2, "")
+    assert "up to 3660d" in err
+
+
 @pytest.mark.parametrize("option", ["-f", "--prices", "--slo", "--prometheus-token-file", "--profiles"])
 @pytest.mark.parametrize("is_folder", [False, True])
 def test_a_page_is_not_written_over_what_is_read(
