@@ -20,7 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 GREEDY = ("solvers.latency.kernels", "solvers.planning.grids", "solvers.hetsev.adding.kernels")
-EXPLANATIONS = "solvers.planning.explain.kernels"
+EXPLANATIONS = "solvers.planning.kernels"
 FIRST = (*GREEDY, "app.control.solve.serving", "solvers.planning.replan", EXPLANATIONS)  # what people wait for
 LEAST = 19  # niceness
 PRODUCT = ("solvers", "simulation", "benchmarks")  # the folders that have loops

@@ -11,9 +11,9 @@ import numpy as np
 from solvers.planning.explain.fleet import FleetCapacity, NodeKind
 from solvers.planning.explain.fleet import fleet as fleet_of
 from solvers.planning.explain.gpu_groups import FreeGpu
-from solvers.planning.explain.kernels import is_able
 from solvers.planning.explain.options import Notes, ServiceTerms, ShapeOptions, options, ways_on
 from solvers.planning.grids import read_grid, read_loads
+from solvers.planning.kernels import is_able
 from solvers.planning.problem import Node, Problem, Profile, Service
 from solvers.planning.runtimes import missing_words
 

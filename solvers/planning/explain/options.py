@@ -13,9 +13,9 @@ import numpy as np
 from solvers.latency.kernels import BUSY_POINTS
 from solvers.latency.rates import none_left
 from solvers.planning.explain.gpu_groups import FreeGpu, GpuGroup
-from solvers.planning.explain.kernels import caps
 from solvers.planning.explain.meter import Meter
 from solvers.planning.grids import SM, Floats, Ints, ProfileGrid, read_grid, read_loads
+from solvers.planning.kernels import caps
 from solvers.planning.offers import read_offers
 from solvers.planning.problem import GpuType, Limit, Policy, Problem, Profile, Service
 

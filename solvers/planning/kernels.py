@@ -9,11 +9,11 @@ import numba
 from solvers.compiled import njit
 from solvers.latency.kernels import accepted_load
 from solvers.planning.grids import SM
-from solvers.planning.search.arrays import F1, F2, F8, I1, I2, I8
 
 Array: TypeAlias = Any  # numba knows the exact types from the signatures
 HALVINGS = 60
-B1 = numba.boolean
+B1, I8, F8 = numba.boolean, numba.int64, numba.float64
+I1, I2, F1, F2 = I8[::1], I8[:, ::1], F8[::1], F8[:, ::1]
 
 
 @njit(F8(F1, F8, F8, F8, F8, F8, F8))

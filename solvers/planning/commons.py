@@ -1,0 +1,73 @@
+"""Keeps what instances share beyond their GPUs: cores and host memory of nodes, limits of tenants, and watts."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from copy import copy
+from dataclasses import dataclass, field
+from math import inf
+
+import numpy as np
+
+from solvers.planning.grids import Floats, Ints
+from solvers.planning.problem import Limit, Policy, Service
+
+
+@dataclass
+class Commons:
+    """What is free of each node, and what tenants and the whole fleet take."""
+
+    cpu_cores: Floats  # free, by the number of the node
+    host_memory_gib: Floats
+    gpus_taken: dict[str, float] = field(default_factory=lambda: defaultdict(float))  # by tenant
+    price_taken: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    drawn_w: float = 0.0  # on average, by the whole fleet; counted only under a power budget
+
+    def copy(self) -> Commons:
+        """Returns the same, to place instances for trial."""
+        return Commons(
+            self.cpu_cores.copy(), self.host_memory_gib.copy(), copy(self.gpus_taken), copy(self.price_taken),
+            self.drawn_w,
+        )  # fmt: skip
+
+    def use_node(self, node: int, cpu_cores: float, host_memory_gib: float) -> None:
+        self.cpu_cores[node] -= cpu_cores
+        self.host_memory_gib[node] -= host_memory_gib
+
+    def charge(self, tenant: str, share: float, price_per_hour: float) -> None:
+        """Counts a share of a GPU of this price as taken by a tenant."""
+        self.gpus_taken[tenant] += share
+        self.price_taken[tenant] += share * price_per_hour
+
+    def left_of(self, tenant: str, limit: Limit | None) -> tuple[float, float]:
+        """Returns the GPUs and the price an hour that a limit leaves to its tenant; infinite where it sets none."""
+        gpus = price = inf
+        if limit and limit.gpus is not None:
+            gpus = limit.gpus - self.gpus_taken.get(tenant, 0.0)
+        if limit and limit.price_per_hour is not None:
+            price = limit.price_per_hour - self.price_taken.get(tenant, 0.0)
+        return gpus, price
+
+    def left_w(self, policy: Policy) -> float:
+        """Returns the watts that the power budget leaves; infinite without one."""
+        return inf if policy.power_budget_w is None else policy.power_budget_w - self.drawn_w
+
+
+def share_of(service: Service, sm_percent: float) -> float:
+    """Returns the share of a GPU that an instance takes of its tenant's limit."""
+    return 1.0 if service.is_dedicated else sm_percent / 100
+
+
+class CountsByGpu(dict[str, Ints]):
+    """How many instances of each model or service run on each GPU; those that a change has not touched are copied."""
+
+    def __init__(self, gpus: int, before: Mapping[str, Ints] | None = None) -> None:
+        super().__init__()
+        self._gpus, self._before = gpus, before or {}
+
+    def __missing__(self, name: str) -> Ints:
+        counts = self[name] = np.zeros(self._gpus, dtype=np.int64)
+        if name in self._before:
+            counts[: len(self._before[name])] = self._before[name]
+        return counts
