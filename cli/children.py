@@ -56,7 +56,7 @@ class Children:
         It gets `at_our_death` if we are killed. The database is gone then, too, and a process that ends by itself would
         wait for it: only one with processes of its own to end is asked to.
         """
-        from simulation.ending import bind_command
+        from simulation.real.ending import bind_command
 
         command = bind_command([sys.executable, "-m", *module], at_our_death)
         process = _launched(command, log, environment, stdin)
@@ -66,7 +66,7 @@ class Children:
 
     def stop(self) -> None:
         """Ends all together, and kills what does not end in time."""
-        from simulation.ending import end_process
+        from simulation.real.ending import end_process
 
         with self._turn:
             self._ending.set()

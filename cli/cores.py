@@ -65,7 +65,7 @@ def cores_node(cores: int | None, models: Path | None, allow_list: Path | None =
         return None
     from agents.devices.cores.device import usable_cores
     from agents.runtime.core_limits import NoCoreLimits, find_limits
-    from simulation.real import haproxy_path
+    from simulation.real.part import haproxy_path
 
     if cores > usable_cores():
         raise Failed(f"--cores {cores}: this process may use {usable_cores()} cores")
@@ -122,7 +122,7 @@ def running_cores(node: CoresNode, data_dir: Path, settings: Settings, server: s
     order = write_order(data_dir, server, port, {"node": NODE, "spec": node.spec, "seams": seams, "load": []})
     children = Children(say)
     try:
-        words = ["simulation.real", str(order)]
+        words = ["simulation.real.part", str(order)]
         children.start("the node", words, data_dir / "real.log", environment, at_our_death=signal.SIGTERM)
         start_planner(children, data_dir, environment)
         yield f"127.0.0.1:{port}"

@@ -44,7 +44,7 @@ class DeclaredFleet:
     nodes: tuple[str, ...]
     real_node: str = ""
     real_spec: dict[str, Any] | None = None
-    load: tuple[str, ...] = ()  # of the real node, as simulation.load_generator takes it
+    load: tuple[str, ...] = ()  # of the real node, as simulation.real.load_generator takes it
     real_services: tuple[str, ...] = ()
     truth: tuple[str, ...] = ()  # how fast its GPUs really are, as simulation.live takes it
     driver: dict[str, Any] | None = None  # the same for the real node's GPUs, as simulation.truth_driver takes it
@@ -149,7 +149,7 @@ def _with_real(world: DeclaredFiles) -> DeclaredFleet:
 
 
 def _load(name: str, model: str, spec: Mapping[str, Any]) -> str:
-    """Returns the requests to a service, as simulation.load_generator takes them."""
+    """Returns the requests to a service, as simulation.real.load_generator takes them."""
     tokens = spec.get("tokens")
     if not tokens:
         return f"{name}=/v1/models/{model}:infer={spec['ratePerSecond']}"
@@ -200,7 +200,7 @@ def _names(world: DeclaredFiles, kind: str) -> tuple[str, ...]:
 @contextmanager
 def running(fleet: DeclaredFleet, data_dir: Path, settings: Settings, server: str, say: Say) -> Iterator[str]:
     """Runs planner and fleet while the block lasts; yields the address of the real gateway, or nothing."""
-    from simulation.real import haproxy_path
+    from simulation.real.part import haproxy_path
 
     environment = environment_of(settings)
     children = Children(say)
@@ -211,7 +211,7 @@ def running(fleet: DeclaredFleet, data_dir: Path, settings: Settings, server: st
             port = free_port()
             gateway = f"127.0.0.1:{port}"
             order = _order(fleet, data_dir, server, port)
-            words = ["simulation.real", str(order)]
+            words = ["simulation.real.part", str(order)]
             children.start("the real part", words, data_dir / "real.log", environment, at_our_death=signal.SIGTERM)
             left_out = [fleet.real_node, *fleet.real_services]
         words = [word for name in left_out for word in ("--left-out", name)]
@@ -254,7 +254,7 @@ def _order(fleet: DeclaredFleet, data_dir: Path, server: str, port: int) -> Path
 
 
 def write_order(data_dir: Path, server: str, port: int, given: Mapping[str, Any]) -> Path:
-    """Writes what simulation.real is to run, and returns the file."""
+    """Writes what simulation.real.part is to run, and returns the file."""
     folder = data_dir / "real"
     folder.mkdir(mode=0o700, exist_ok=True)
     path = folder / "order.json"

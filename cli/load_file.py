@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, TypeVar
 from app.manifests.model import Kind
 from cli.contexts import reason
 from cli.exits import Failed
-from simulation.measure.allowed import MOST_RATE_PER_SECOND, MOST_RATES_BYTES
+from simulation.limits import MOST_RATE_PER_SECOND, MOST_RATES_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from app.manifests.offline import DeclaredFiles
-    from simulation.arrivals import PlayedRequests
     from simulation.measure.rates import RateCurve
+    from simulation.serving.arrivals import PlayedRequests
 
 T = TypeVar("T")
 

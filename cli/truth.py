@@ -10,7 +10,7 @@ from cli.arguments import completes, whole
 from cli.exits import Failed
 
 if TYPE_CHECKING:
-    from simulation.measure.allowed import ProfilesName
+    from simulation.limits import ProfilesName
     from simulation.truths import TruthOrder
 
 TRUTHS = ("planner", "made", "measured")

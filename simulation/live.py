@@ -23,10 +23,10 @@ from app.store.database.database import Database, Unavailable
 from app.store.fleet import observed
 from simulation import world as worlds
 from simulation.clock import Clock
-from simulation.fleet import SimulatedFleet
-from simulation.gateway import Gateway
-from simulation.measure.allowed import TRUTHS
-from simulation.messages import Post
+from simulation.fleet.fleet import SimulatedFleet
+from simulation.fleet.gateway import Gateway
+from simulation.fleet.messages import Post
+from simulation.limits import TRUTHS
 from simulation.shapes import moving, noisy
 from simulation.truth import Physics
 from simulation.truth.memory import recall, remember

@@ -22,11 +22,11 @@ from app.nodes import device_status
 from app.store.database.database import Database
 from simulation import world as worlds
 from simulation.clock import Clock
-from simulation.fleet import NodeMaker, SimulatedFleet, whole_nodes
+from simulation.fleet.fleet import NodeMaker, SimulatedFleet, whole_nodes
+from simulation.fleet.gateway import Gateway
+from simulation.fleet.history import History, list_changes
+from simulation.fleet.messages import Post
 from simulation.fleet_truth import FleetTruth
-from simulation.gateway import Gateway
-from simulation.history import History, list_changes
-from simulation.messages import Post
 from simulation.shapes import Shape
 from simulation.truth import Physics
 from solvers.planning.problem import ProfileKey

@@ -21,7 +21,7 @@ import msgspec
 from agents.devices.simulated.driver import serve
 from agents.devices.simulated.speeds import BusyLoad, PlayedLoad
 from agents.programs.serve.profile import ProfileError, read_words
-from simulation.measure.allowed import TruthName
+from simulation.limits import TruthName
 from simulation.truth import KnownFigures, LoadKey, Physics, RunningLoad
 from simulation.truth.memory import recall
 from simulation.truths import TruthOrder

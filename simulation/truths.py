@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from simulation.measure.allowed import ProfilesName, TruthName
+from simulation.limits import ProfilesName, TruthName
 
 if TYPE_CHECKING:
     from app.manifests.offline import DeclaredFiles

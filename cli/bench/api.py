@@ -20,7 +20,7 @@ from cli.bench.load import UNANSWERED
 from cli.bench.reports import GPUS, INSTANCES, node_name
 from cli.bench.system import Say, System, make_tokens, own_system
 from cli.exits import Failed
-from simulation.open_loop import percentile
+from simulation.real.open_loop import percentile
 
 DECISIONS_PER_SECOND = 2.0
 NODES_PER_DECISION = 10

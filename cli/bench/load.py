@@ -22,7 +22,7 @@ from pathlib import Path
 
 from agents.control.agent import LONGEST_PAUSE_SECONDS
 from cli.bench.reports import ReportSource, stamps
-from simulation.open_loop import RequestSender, TimedAnswer, send_when_due
+from simulation.real.open_loop import RequestSender, TimedAnswer, send_when_due
 
 PATIENCE_SECONDS = 10.0  # for answers still out at the end
 POLL_SECONDS = 30

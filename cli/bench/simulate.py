@@ -27,9 +27,9 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
     from benchmarks import token_queue
     from benchmarks.families import family
     from simulation.clock import Clock
-    from simulation.fleet import SimulatedFleet
+    from simulation.fleet.fleet import SimulatedFleet
+    from simulation.fleet.plan_execution import carry_out
     from simulation.fleet_truth import FleetTruth
-    from simulation.plan_execution import carry_out
     from solvers.planning.solve import SolveBudget, solve
 
     problem = family(args.family, args.gpus, args.services, args.seed)

@@ -23,8 +23,8 @@ from app.store.access import tokens as token_rows
 from app.store.database import schema
 from app.store.database.database import Database
 from cli.exits import Failed
-from simulation.ending import bind_command, end_process
 from simulation.own_database import vanishing_folder
+from simulation.real.ending import bind_command, end_process
 
 START_SECONDS = 60.0
 END_SECONDS = 20.0

@@ -20,7 +20,7 @@ from cli.output import OutputTable, number, say
 from cli.planner_argument import add_any_planner_argument
 from cli.quiet import ended_by_signals, quiet_log, quiet_stdout
 from cli.truth import add_profiles_argument, add_truth_arguments, truth_order
-from simulation.measure.allowed import (
+from simulation.limits import (
     LEAST_GAP_CV,
     LEAST_HOURS,
     LEAST_RECLAIM_MINUTES,
@@ -34,8 +34,8 @@ from simulation.measure.allowed import (
 
 if TYPE_CHECKING:
     from app.manifests.offline import DeclaredFiles
-    from simulation.arrivals import PlayedRequests
     from simulation.measure.run import SimulationReport
+    from simulation.serving.arrivals import PlayedRequests
     from simulation.shapes import Shape
     from simulation.truths import TruthOrder
 

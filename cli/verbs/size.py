@@ -15,7 +15,7 @@ from cli.exits import Failed
 from cli.load_file import RATES_COLUMNS, read_curves, refuse_language_models, simulated_rates
 from cli.output import OutputTable, as_yaml, number, plain, say
 from cli.quiet import ended_by_signals, quiet_log, quiet_stdout
-from simulation.measure.allowed import MOST_HOURS, SIMULATIONS, WORK
+from simulation.limits import MOST_HOURS, SIMULATIONS, WORK
 
 if TYPE_CHECKING:
     from app.manifests.model import Manifest

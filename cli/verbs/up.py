@@ -158,7 +158,7 @@ def _refuse_beside_llm(args: argparse.Namespace) -> None:
     """Raises Failed for what --llm cannot be combined with, or if nothing here could stream."""
     if not args.llm:
         return
-    from simulation.real import haproxy_path
+    from simulation.real.part import haproxy_path
 
     others = {"--empty": args.empty, "--cores": args.cores, "--gpus": args.gpus, "--services": args.services}
     others |= {"--truth": args.truth not in (None, "planner"), "--tls-cert": args.tls_cert}

@@ -17,8 +17,8 @@ from app.control.observe.drift.drift import CorrectionLaw
 from app.control.observe.drift.tuning import DriftTuning
 from app.control.observe.listener import ReportListener
 from app.manifests.offline import DeclaredFiles
+from simulation.fleet.history import Mark, attained_shares
 from simulation.fleet_truth import FleetTruth, SimulatedResident
-from simulation.history import Mark, attained_shares
 from simulation.measure.held import held_per_hour
 from simulation.measure.run import in_auto
 from simulation.run import Simulation, simulated

@@ -113,7 +113,7 @@ class _Comparison:
     ) -> None:
         from lab.rag.replayed import ReplayOrder
         from simulation import world as worlds
-        from simulation.arrivals import PlayedRequests
+        from simulation.serving.arrivals import PlayedRequests
 
         self._requests, self._say = requests, say
         self._world: DeclaredFiles = worlds.of_documents(documents)

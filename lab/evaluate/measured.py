@@ -16,15 +16,15 @@ from agents.contract.fields import LATENCY_EDGES_MS
 from app.manifests.model import JSON
 from app.manifests.offline import DeclaredFiles
 from lab.evaluate.use import SmUse, memory_prices, sm_use
-from simulation.fleet import SimulatedFleet
-from simulation.history import CHANGES
+from simulation.fleet.fleet import SimulatedFleet
+from simulation.fleet.history import CHANGES
 from simulation.measure.held import held_per_hour
 from simulation.measure.jobs import seconds_of_jobs
 from simulation.measure.run import in_auto
 from simulation.measure.working import energy_mj, gpu_use
 from simulation.run import Simulation, simulated
+from simulation.serving.totals import Total
 from simulation.shapes import Shape
-from simulation.totals import Total
 from simulation.world import with_policy
 from solvers.planners.names import JOINT
 

@@ -24,7 +24,7 @@ from lab.evaluate.claims import EvaluationClaim, PaperMeasure
 from lab.evaluate.mudi import RATES
 from lab.evaluate.testbeds import testbed
 from simulation.fleet_truth import interpolate
-from simulation.serving import serve
+from simulation.serving.batches import serve
 from solvers.latency import latency_at
 from solvers.mudi.tuning import Measure, MeasuredBatch, Tuned, Tuning, tune
 from solvers.planners.names import JOINT, MUDI

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from simulation.fleet import SimulatedFleet
+from simulation.fleet.fleet import SimulatedFleet
 from simulation.measure.working import needed_share
 
 

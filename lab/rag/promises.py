@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from simulation.fleet import SimulatedFleet
+from simulation.fleet.fleet import SimulatedFleet
 from simulation.measure.held import held_per_hour
-from simulation.token_serving import LATE, PACE_LATE
-from simulation.totals import Total
+from simulation.serving.tokens import LATE, PACE_LATE
+from simulation.serving.totals import Total
 
 
 @dataclass(frozen=True, slots=True)

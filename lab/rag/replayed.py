@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 from app.manifests.offline import DeclaredFiles
 from lab.rag.promises import PromiseRecord, PromiseShares
-from simulation.arrivals import PlayedRequests
 from simulation.clock import Clock
-from simulation.fleet import SimulatedFleet
+from simulation.fleet.fleet import SimulatedFleet
+from simulation.fleet.plan_execution import carry_out
 from simulation.fleet_truth import FleetTruth
-from simulation.measure.allowed import WARM_UP_MINUTES, WORK
+from simulation.limits import WARM_UP_MINUTES, WORK
 from simulation.measure.requests import as_shapes
 from simulation.measure.run import in_auto
-from simulation.plan_execution import carry_out
 from simulation.run import simulated
+from simulation.serving.arrivals import PlayedRequests
 from solvers.planning.plan import Plan
 
 TICK_SECONDS = 10.0  # far less than a copy of a language model takes to start

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lab.rag.replayed import ReplayOrder, replay_online, replay_planned
-from simulation.arrivals import PlayedRequests
+from simulation.serving.arrivals import PlayedRequests
 from simulation.world import of_documents, truth_of
 from solvers.planning.plan import Plan
 from solvers.planning.solve import SolveBudget, solve

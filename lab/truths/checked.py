@@ -33,12 +33,12 @@ from app.manifests.offline import DeclaredFiles
 from lab.truths.trainings import draw_training
 from simulation import world as worlds
 from simulation.clock import Clock
-from simulation.fleet import SimulatedFleet
-from simulation.measure.allowed import ProfilesName
+from simulation.fleet.fleet import SimulatedFleet
+from simulation.fleet.plan_execution import carry_out
+from simulation.limits import ProfilesName
 from simulation.measure.loads import named_load
 from simulation.measure.run import SimulationOrder, simulate
 from simulation.own_database import own_database
-from simulation.plan_execution import carry_out
 from simulation.profiling import COMPLETE, SIXTEEN, profiled
 from simulation.truth import Physics
 from simulation.truth.family import DRAWS, draw_gpu, generator

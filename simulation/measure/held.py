@@ -10,7 +10,7 @@ from typing import TypeAlias
 from app.control.domain.decision import PlanState
 from app.control.domain.leading import FleetView
 from app.control.rollout.changes import changes
-from simulation.fleet import SimulatedFleet
+from simulation.fleet.fleet import SimulatedFleet
 from solvers.planning.judge.billing import price_of_used
 from solvers.planning.problem import Problem
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 
-from simulation.measure.allowed import LoadName
+from simulation.limits import LoadName
 from simulation.shapes import Shape, moving, noisy, spike, steady, wave
 
 NOISE_SHARE = 0.02

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from simulation.measure.allowed import MOST_RATE_PER_SECOND
+from simulation.limits import MOST_RATE_PER_SECOND
 from simulation.measure.load_tables import MOST_SECONDS, number_fault, parse_number, read_table, unknown_service_fault
 from simulation.shapes import Shape
 

@@ -7,7 +7,6 @@ from typing import TypeAlias
 
 import numpy as np
 
-from simulation.arrivals import NO_REQUESTS, PlayedRequests
 from simulation.measure.load_tables import (
     MOST_SECONDS,
     count_fault,
@@ -16,7 +15,8 @@ from simulation.measure.load_tables import (
     read_table,
     unknown_service_fault,
 )
-from simulation.serving import Floats
+from simulation.serving.arrivals import NO_REQUESTS, PlayedRequests
+from simulation.serving.batches import Floats
 from simulation.shapes import Shape
 from solvers.llm.iteration import MOST_CONTEXT
 

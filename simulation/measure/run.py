@@ -16,9 +16,8 @@ from app.garbage import settled
 from app.manifests.model import JSON, Key, Kind, Manifest
 from app.manifests.offline import DeclaredFiles
 from app.store.plans import plan_reads
-from simulation.arrivals import PlayedRequests
-from simulation.history import CHANGES
-from simulation.measure.allowed import POISSON_CV, WARM_UP_MINUTES, WORK
+from simulation.fleet.history import CHANGES
+from simulation.limits import POISSON_CV, WARM_UP_MINUTES, WORK
 from simulation.measure.figures import (
     CostMoment,
     RequestCounts,
@@ -34,9 +33,10 @@ from simulation.measure.remembering_solver import RememberingSolver
 from simulation.measure.sampler import FreshSampler, SampleOrder
 from simulation.measure.working import FleetUse
 from simulation.run import Simulation, simulated
+from simulation.serving.arrivals import PlayedRequests
+from simulation.serving.totals import Total
 from simulation.shapes import NOISE_SECONDS, Shape
 from simulation.spot import ReclaimRounds
-from simulation.totals import Total
 from simulation.truths import PLANNER, TruthOrder
 from simulation.world import with_policy
 from solvers.planning.plan import Plan

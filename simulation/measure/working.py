@@ -9,7 +9,7 @@ from statistics import fmean, pstdev
 import numpy as np
 
 from agents.keeper.copies import NodeCopy, Stage
-from simulation.fleet import SimulatedFleet
+from simulation.fleet.fleet import SimulatedFleet
 from solvers.planning.problem import Problem
 
 MJ_IN_A_KWH = 3.6e9  # millijoules

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from simulation.measure.allowed import WARM_UP_MINUTES
+from simulation.limits import WARM_UP_MINUTES
 from simulation.measure.rates import RateCurve
 from simulation.measure.run import Say, SimulationOrder, simulate
 from simulation.own_databases import EmptyDatabases

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import yaml
 
-from simulation.load_generator import LoadGenerator, LoadSource
+from simulation.real.load_generator import LoadGenerator, LoadSource
 from simulation.shapes import Shape, spike
 
 SPIKE_FACTOR = 4.0

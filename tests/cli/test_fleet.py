@@ -15,7 +15,7 @@ from app.store.database.database import Database
 from cli.first_service import spell_waiting
 from cli.fleet import DeclaredFleet, FleetSize, declared, fleet_file, generated
 from simulation import world as worlds
-from simulation.load_generator import LoadSource
+from simulation.real.load_generator import LoadSource
 from tests.simulation.worlds import small
 from tests.support.patience import patience, until
 from tests.support.ports import free_port

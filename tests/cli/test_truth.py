@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import get_args
 
 from cli import truth
-from simulation.measure import allowed
+from simulation import limits as allowed
 
 
 def test_the_command_line_offers_the_truths_that_the_simulation_knows() -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from agents.contract.assignments import AssignedGpu, Frame
 from agents.devices.simulated.remote import Switches
 from app.store.database.database import Database
-from simulation.open_loop import percentile
+from simulation.real.open_loop import percentile
 from tests.support.agents import cpu_seconds, resident_mib, running_agent
 from tests.support.nodes import assigned, machine, ready, running, served
 from tests.support.patience import until

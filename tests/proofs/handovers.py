@@ -21,7 +21,7 @@ import msgspec
 
 from agents.contract.assignments import AssignedInstance
 from agents.node.node import LocalNode
-from simulation.open_loop import percentile
+from simulation.real.open_loop import percentile
 from tests.support.haproxy import Gateway, running_gateway
 from tests.support.load import Sample, steady_load
 from tests.support.nodes import assigned, machine, ready, running, served

@@ -25,7 +25,7 @@ from agents.runtime import proc
 from agents.talk.copy_client import TcpCopyClient
 from agents.templates import Probe
 from app.store.database.database import Database
-from simulation.open_loop import percentile
+from simulation.real.open_loop import percentile
 from tests.proofs.leftovers import left_over, unaccounted
 from tests.support.agents import AgentProcess
 from tests.support.haproxy import Gateway, running_gateway

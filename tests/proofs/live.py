@@ -29,7 +29,7 @@ from typing import Any
 
 from app.control.answer.replay import from_json
 from app.control.formulate.formulate import formulate
-from simulation.measure.allowed import WORK
+from simulation.limits import WORK
 from simulation.measure.fresh import FreshCost, cheapest, search_fresh
 from tests.support.patience import patience
 from tests.support.ports import free_port

@@ -15,7 +15,7 @@ from contextlib import suppress
 
 import pytest
 
-from simulation.open_loop import percentile
+from simulation.real.open_loop import percentile
 from tests.support.caller import Caller, NoAnswer, calling
 from tests.support.figures import own_rss_mb, rss_mb
 from tests.support.patience import patience

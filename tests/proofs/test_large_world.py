@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from simulation.open_loop import percentile
+from simulation.real.open_loop import percentile
 from tests.proofs.fuzz import UNLIMITED
 from tests.support.caller import Caller
 from tests.support.figures import own_rss_mb, rss_mb

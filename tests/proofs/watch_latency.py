@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from simulation.open_loop import percentile
+from simulation.real.open_loop import percentile
 from tests.support.caller import Caller
 from tests.support.follower import Follower
 from tests.support.patience import patience, until

@@ -24,7 +24,7 @@ from app.control.observe.listener import ReportListener
 from app.control.planner import Planner
 from app.control.record.planner_store import PlannerStore
 from app.control.solve.inline import Inline
-from simulation.node import LightNode
+from simulation.fleet.node import LightNode
 from simulation.run import LEASE_SECONDS, WORK, Simulation
 from simulation.shapes import Shape, steady
 from solvers.planning.plan import Plan

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.store.plans import corrections
-from simulation.history import attained_shares
+from simulation.fleet.history import attained_shares
 from simulation.run import simulated
 from simulation.shapes import steady
 from simulation.world import of_documents

@@ -8,7 +8,7 @@ import msgspec
 
 from agents.contract.assignments import AssignedInstance, Assignment
 from simulation.clock import Clock
-from simulation.fleet import SimulatedFleet
+from simulation.fleet.fleet import SimulatedFleet
 from simulation.world import truth_of
 from solvers.planning.problem import Job, JobProfile
 from tests.simulation.worlds import small

@@ -7,11 +7,11 @@ from math import sqrt
 import pytest
 
 from app.manifests.offline import DeclaredFiles
-from simulation.history import attained_shares
-from simulation.node import LightNode
+from simulation.fleet.history import attained_shares
+from simulation.fleet.node import LightNode
 from simulation.run import simulated
+from simulation.serving.totals import Total
 from simulation.shapes import steady, wave
-from simulation.totals import Total
 from simulation.world import of_documents
 from tests.simulation.test_node_loss import MADE_GOOD, THROUGH, lose
 from tests.simulation.worlds import SETTLING_TICK_SECONDS, all_noisy, gpu_type, model, node, policy, profile, service

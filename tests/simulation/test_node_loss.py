@@ -7,7 +7,7 @@ import random
 import pytest
 
 from app.manifests.offline import DeclaredFiles
-from simulation.history import attained_shares
+from simulation.fleet.history import attained_shares
 from simulation.run import Simulation, simulated
 from simulation.world import of_documents
 from tests.simulation.worlds import SETTLING_TICK_SECONDS, gpu_type, model, node, policy, profile, service

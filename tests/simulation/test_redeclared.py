@@ -10,7 +10,7 @@ from agents.node.state_folder import StateFolder
 from agents.talk.link import Link
 from app.manifests.model import Key, Kind
 from app.world.declare import delete
-from simulation.real import RealPart, RealSetup
+from simulation.real.part import RealPart, RealSetup
 from simulation.run import simulated
 from simulation.world import ACTOR, of_store, put, truth_of
 from tests.simulation.worlds import CALM_TICK_SECONDS, small

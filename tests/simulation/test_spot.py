@@ -15,7 +15,7 @@ from app.control.solve.inline import Inline
 from app.manifests.offline import DeclaredFiles
 from app.store.world import events
 from app.store.world.events import EventFilter
-from simulation.history import attained_shares
+from simulation.fleet.history import attained_shares
 from simulation.run import Simulation, simulated
 from simulation.spot import NOTICE_SECONDS, ReclaimRounds, SpotCloud
 from simulation.world import of_documents

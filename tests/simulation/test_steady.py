@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from simulation.history import attained_shares
+from simulation.fleet.history import attained_shares
 from simulation.run import Simulation, simulated
 from simulation.shapes import steady
 from tests.simulation.worlds import all_noisy, small

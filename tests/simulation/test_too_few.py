@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from app.store.fleet import endpoints
-from simulation.fleet import SimulatedFleet
-from simulation.history import attained_shares
+from simulation.fleet.fleet import SimulatedFleet
+from simulation.fleet.history import attained_shares
 from simulation.run import Simulation, simulated
 from simulation.shapes import spike
 from simulation.world import of_documents

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from app.manifests.offline import DeclaredFiles
-from simulation.history import AssignmentChange, History, attained_shares
+from simulation.fleet.history import AssignmentChange, History, attained_shares
 from simulation.run import simulated
 from simulation.world import of_documents, truth_of
 from solvers.latency import max_rate

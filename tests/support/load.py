@@ -5,7 +5,7 @@
     outcome = load.stop()
     assert outcome.failed == ()
 
-Requests are sent, and their latency counts, as `simulation.open_loop` says.
+Requests are sent, and their latency counts, as `simulation.real.open_loop` says.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from simulation.open_loop import RequestSender, TimedAnswer, percentile, send_when_due
+from simulation.real.open_loop import RequestSender, TimedAnswer, percentile, send_when_due
 from tests.support.patience import patience
 
 ROOT = Path(__file__).parents[2]

@@ -22,8 +22,8 @@ from agents.seams.routes import Routes
 from agents.templates import Filled
 from agents.templates.reading import Template, read
 from simulation.clock import Clock
+from simulation.fleet.whole import WholeNode
 from simulation.fleet_truth import FleetTruth
-from simulation.whole import WholeNode
 from tests.proofs.campaign.disk import PowerSafeDisk
 from tests.proofs.campaign.gateway import CampaignGateway, NodeRoutes
 

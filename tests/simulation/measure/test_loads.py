@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from simulation.measure.allowed import LoadName
+from simulation.limits import LoadName
 from simulation.measure.loads import named_load
 
 NAMES = [f"shop/{letter}" for letter in "abcd"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simulation.arrivals import PlayedRequests, RequestTimes, traced_at
 from simulation.measure.load_tables import LoadRefused
 from simulation.measure.requests import as_shapes, read_requests
+from simulation.serving.arrivals import PlayedRequests, RequestTimes, traced_at
 from solvers.llm.iteration import TokenLengths
 
 SERVICES = {"shop/a": 2.0, "shop/b": 10.0}

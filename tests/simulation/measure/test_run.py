@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from simulation.arrivals import traced_at
 from simulation.measure.loads import named_load
 from simulation.measure.requests import as_shapes
 from simulation.measure.run import SimulationOrder, SimulationReport, in_auto, simulate
+from simulation.serving.arrivals import traced_at
 from simulation.truths import PLANNER, TruthOrder
 from simulation.world import of_documents
 from tests.simulation.worlds import document, gpu_type, model, node, policy, profile, service

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simulation.arrivals import PlayedRequests
 from simulation.measure.requests import as_shapes
 from simulation.measure.run import SimulationOrder, simulate
+from simulation.serving.arrivals import PlayedRequests
 from simulation.shapes import Shape, steady
 from simulation.world import of_documents
 from tests.simulation.worlds import chat, gpu_type, model, node, policy, profile, service

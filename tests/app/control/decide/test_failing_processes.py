@@ -21,7 +21,7 @@ from app.control.planner import Planner
 from app.control.record.planner_store import PlannerStore
 from app.control.solve.process import SolverProcess
 from app.control.solve.solver import Solver
-from simulation.history import attained_shares
+from simulation.fleet.history import attained_shares
 from simulation.run import WORK, Simulation, simulated
 from simulation.shapes import spike
 from solvers.hetsev.adding import METHOD

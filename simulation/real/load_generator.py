@@ -1,6 +1,6 @@
 """Sends real requests to a real gateway, at moving rates: the load on the real services of `gpuwright up`.
 
-Usage: python -m simulation.load_generator HOST:PORT SERVICE=PATH=RATE[=LENGTHS]...
+Usage: python -m simulation.real.load_generator HOST:PORT SERVICE=PATH=RATE[=LENGTHS]...
 
 LENGTHS are mean and 95th percentile of the tokens in and of those out, for a language model: 400,1200,80,200.
 """
@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from simulation.open_loop import RequestSender, TimedAnswer, send_when_due
+from simulation.real.open_loop import RequestSender, TimedAnswer, send_when_due
 from simulation.shapes import Shape, moving
 from solvers.llm.iteration import log_normal
 

@@ -6,9 +6,9 @@ import pytest
 
 from benchmarks.families import family
 from simulation.clock import Clock
-from simulation.fleet import SimulatedFleet
+from simulation.fleet.fleet import SimulatedFleet
+from simulation.fleet.plan_execution import carry_out
 from simulation.fleet_truth import FleetTruth
-from simulation.plan_execution import carry_out
 from solvers.planning.solve import SolveBudget, solve
 
 

@@ -10,7 +10,7 @@ from agents.contract.fields import LATENCY_EDGES_MS
 from agents.keeper.copies import NodeCopy
 from agents.node.report_minute import CopyTotals
 from agents.seams.traffic import Counters, Served
-from simulation.serving import Floats, Ints, serve
+from simulation.serving.batches import Floats, Ints, serve
 
 EDGES_S: Floats = np.array(LATENCY_EDGES_MS) / 1000
 EMPTY_QUEUE: Floats = np.zeros(0)

@@ -27,9 +27,9 @@ from agents.node.state_folder import AgentMemory
 from agents.runtime import Running
 from agents.seams.device import GpuReading
 from simulation.clock import Clock
-from simulation.copies import CopyWork, moved_seconds
 from simulation.fleet_truth import FleetTruth
-from simulation.token_copies import new_work
+from simulation.serving.copies import CopyWork, moved_seconds
+from simulation.serving.token_copies import new_work
 from solvers.planning.problem import ProfileKey
 
 ROUTE_SECONDS = 0.2

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from agents.contract.assignments import AssignedInstance, Assignment
-from simulation.fleet import SimulatedFleet
-from simulation.totals import Total
+from simulation.fleet.fleet import SimulatedFleet
+from simulation.serving.totals import Total
 
 What = Literal["start", "stop", "move", "resize", "retune"]
 CHANGES: tuple[What, ...] = get_args(What)

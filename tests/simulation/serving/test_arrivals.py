@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from agents.gateway.bursts import BurstMeter
-from simulation.arrivals import VaryingGaps
-from simulation.gateway import Gateway
-from simulation.history import attained_shares
+from simulation.fleet.gateway import Gateway
+from simulation.fleet.history import attained_shares
 from simulation.run import Simulation, simulated
-from simulation.serving import Floats
+from simulation.serving.arrivals import VaryingGaps
+from simulation.serving.batches import Floats
 from tests.simulation.worlds import CALM_TICK_SECONDS, small
 from tests.support.postgres import DatabaseServer
 

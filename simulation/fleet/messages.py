@@ -15,10 +15,10 @@ from agents.contract.reports import Report
 from app.nodes.intake import Intake
 from app.store.database.database import Database
 from app.store.fleet import assignments
-from simulation.fleet import SimulatedFleet
-from simulation.node import LightNode
-from simulation.node_reports import Speaker
-from simulation.whole import WholeNode, WholeSpeaker
+from simulation.fleet.fleet import SimulatedFleet
+from simulation.fleet.node import LightNode
+from simulation.fleet.node_reports import Speaker
+from simulation.fleet.whole import WholeNode, WholeSpeaker
 
 SOONEST_SECONDS = 1.0  # between two reports of a node
 BATCH_REPORTS = 100

@@ -1,6 +1,6 @@
 """Ends a process together with the one that started it, however that ends.
 
-Usage: python -m simulation.ending PARENT_PID SIGNAL PROGRAM ARGUMENT...    (becomes the program)
+Usage: python -m simulation.real.ending PARENT_PID SIGNAL PROGRAM ARGUMENT...    (becomes the program)
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def end_with(parent: int, number: int) -> None:
 
 def bind_command(command: list[str], number: signal.Signals = signal.SIGTERM) -> list[str]:
     """Returns the command in the form that ends with this process, by this signal."""
-    return [sys.executable, "-m", "simulation.ending", str(os.getpid()), str(int(number)), *command]
+    return [sys.executable, "-m", "simulation.real.ending", str(os.getpid()), str(int(number)), *command]
 
 
 def end_process(process: subprocess.Popen[bytes], seconds: float) -> None:

@@ -1,6 +1,6 @@
 """The real part of `gpuwright up`: HAProxy, its sidecar, an agent, model servers, requests.
 
-Usage: python -m simulation.real ORDER.json
+Usage: python -m simulation.real.part ORDER.json
 
 Everything runs on loopback as children of this process, and ends with it.
 """
@@ -40,7 +40,7 @@ from agents.runtime.process import ProcessRuntime
 from agents.seams.device import DeviceError
 from agents.talk.link import Link, LinkError
 from agents.templates.strict_file import FileRefused
-from simulation.ending import bind_command, end_process
+from simulation.real.ending import bind_command, end_process
 
 PROGRAMS = ("/usr/sbin/haproxy", "/usr/bin/haproxy", "/usr/local/sbin/haproxy")
 END_SECONDS = 15.0
@@ -59,7 +59,7 @@ class RealSetup(msgspec.Struct):
     node: str
     spec: dict[str, Any]  # the node's, as declared
     seams: list[str]  # of the agent: its devices
-    load: list[str]  # as simulation.load_generator takes them
+    load: list[str]  # as simulation.real.load_generator takes them
     driver: dict[str, Any] | None = None  # the truth of its GPUs, as simulation.truth_driver takes it; None: none
 
 
@@ -103,7 +103,7 @@ class RealPart:
         seams = ["--models", str(models), *self.order.seams, "--gateway", str(state / "gateway.sock")]
         self._run("agent", [*OURSELVES, "agent", "run", "--state-dir", str(self._folder), *seams])
         if self.order.load:
-            words = [sys.executable, "-m", "simulation.load_generator", f"127.0.0.1:{self.order.port}"]
+            words = [sys.executable, "-m", "simulation.real.load_generator", f"127.0.0.1:{self.order.port}"]
             self._run("requests", [*words, *self.order.load])
 
     def _drive(self, truth: dict[str, Any]) -> None:

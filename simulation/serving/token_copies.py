@@ -11,11 +11,11 @@ import numpy as np
 from agents.keeper.copies import NodeCopy
 from agents.node.report_minute import CopyTotals
 from agents.seams.traffic import Counters, Served, TokensServed
-from simulation import token_serving as of
-from simulation.copies import EDGES_S, LONGEST_QUEUE_REQUESTS, PATIENCE_SECONDS, CopyWork, largest_batch
 from simulation.fleet_truth import FleetTruth
-from simulation.serving import Floats, Ints
-from simulation.token_serving import advance
+from simulation.serving import tokens as of
+from simulation.serving.batches import Floats, Ints
+from simulation.serving.copies import EDGES_S, LONGEST_QUEUE_REQUESTS, PATIENCE_SECONDS, CopyWork, largest_batch
+from simulation.serving.tokens import advance
 from solvers.llm.iteration import BatchingLimits, IterationCost, TokenPromise
 from solvers.llm.streams import TokenStream
 from solvers.planning.judge.whole import MOST_SEQUENCES, iterations, kv_tokens, slowed

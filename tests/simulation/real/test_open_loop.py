@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from simulation.load_generator import LoadGenerator, LoadSource, drawn_tokens
-from simulation.open_loop import RequestSender, TimedAnswer, percentile, send_when_due
+from simulation.real.load_generator import LoadGenerator, LoadSource, drawn_tokens
+from simulation.real.open_loop import RequestSender, TimedAnswer, percentile, send_when_due
 from simulation.shapes import steady
 from tests.support.patience import patience
 

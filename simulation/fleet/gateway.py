@@ -16,8 +16,8 @@ from agents.gateway.overload import Pressure, ReadyCopy, ServiceLoad, ServiceTar
 from app.store.database.database import Database
 from app.store.fleet import endpoints, gateways
 from app.store.fleet.endpoints import GatewayLimit
-from simulation.fleet import SimulatedFleet
-from simulation.totals import Total
+from simulation.fleet.fleet import SimulatedFleet
+from simulation.serving.totals import Total
 
 COUNT_SECONDS = 1.0
 NAME = "simulated"

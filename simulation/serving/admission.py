@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from agents.keeper.copies import NodeCopy
-from simulation.copies import CopyWork, largest_batch
-from simulation.serving import Floats, Ints, assign_arrivals
+from simulation.serving.batches import Floats, Ints, assign_arrivals
+from simulation.serving.copies import CopyWork, largest_batch
 
 NO_LIMIT = 1 << 40
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simulation.measure.allowed import POISSON_CV
-from simulation.serving import Floats, Ints
+from simulation.limits import POISSON_CV
+from simulation.serving.batches import Floats, Ints
 from solvers.llm.iteration import TokenLengths
 from solvers.llm.streams import TokenStream, cached_tokens, stream_of
 

@@ -7,7 +7,7 @@ import pytest
 
 from agents.contract.assignments import AssignedInstance, Frame
 from agents.keeper.copies import NodeCopy
-from simulation.copies import CopyWork
+from simulation.serving.copies import CopyWork
 
 SECONDS = 120.0
 

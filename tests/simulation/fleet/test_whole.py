@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from simulation.history import attained_shares
+from simulation.fleet.history import attained_shares
+from simulation.fleet.whole import WholeNode
 from simulation.run import simulated
 from simulation.shapes import steady
-from simulation.whole import WholeNode
 from tests.simulation.worlds import all_noisy, small
 from tests.support.soak import SOAK
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from agents.contract.fields import LATENCY_EDGES_MS
-from simulation.serving import serve
+from simulation.serving.batches import serve
 from solvers.latency import busy_fraction, max_rate
 
 EDGES_S = np.array(LATENCY_EDGES_MS) / 1000

@@ -9,18 +9,18 @@ from pathlib import Path
 import numpy as np
 
 from agents.keeper.copies import NodeCopy, Stage
-from simulation.admission import admit_arrivals
-from simulation.arrivals import RequestTimes
 from simulation.clock import Clock
-from simulation.copies import DRAWS_PER_TICK, CopyWork
+from simulation.fleet.node import LightNode
+from simulation.fleet.residents import resident_of
+from simulation.fleet.whole import WholeNode
 from simulation.fleet_truth import FleetTruth, SimulatedResident
-from simulation.node import LightNode
-from simulation.residents import resident_of
-from simulation.serving import Floats
+from simulation.serving.admission import admit_arrivals
+from simulation.serving.arrivals import RequestTimes
+from simulation.serving.batches import Floats
+from simulation.serving.copies import DRAWS_PER_TICK, CopyWork
+from simulation.serving.token_copies import TokenWork, server_of, spread
+from simulation.serving.totals import CountedCopies, Total
 from simulation.shapes import Shape, steady
-from simulation.token_copies import TokenWork, server_of, spread
-from simulation.totals import CountedCopies, Total
-from simulation.whole import WholeNode
 from solvers.planning.problem import Node
 
 RAMP_SECONDS = 30.0  # until all who will ask do ask

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from agents.contract.assignments import AssignedGpu, AssignedInstance, Assignment, Frame
-from simulation.fleet import SimulatedFleet
+from simulation.fleet.fleet import SimulatedFleet
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance, Problem
 

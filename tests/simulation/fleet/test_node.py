@@ -10,8 +10,8 @@ from agents.contract.assignments import AssignedInstance, Assignment, Frame
 from agents.contract.reports import Report
 from agents.keeper.copies import Stage
 from simulation.clock import Clock
-from simulation.node import LightNode
-from simulation.node_reports import Speaker
+from simulation.fleet.node import LightNode
+from simulation.fleet.node_reports import Speaker
 from simulation.world import truth_of
 from tests.simulation.worlds import small
 

@@ -10,12 +10,12 @@ import pytest
 from agents.contract.assignments import AssignedInstance, Assignment
 from agents.keeper.copies import NodeCopy, Stage
 from app.control.formulate.problem import build_problem
-from simulation import token_serving as of
 from simulation.clock import Clock
-from simulation.fleet import SimulatedFleet
+from simulation.fleet.fleet import SimulatedFleet
+from simulation.fleet.plan_execution import carry_out
 from simulation.fleet_truth import FleetTruth
-from simulation.plan_execution import carry_out
-from simulation.token_copies import TokenServer, TokenWork, spread
+from simulation.serving import tokens as of
+from simulation.serving.token_copies import TokenServer, TokenWork, spread
 from simulation.world import of_documents
 from solvers.llm.iteration import BatchingLimits, IterationCost, TokenLengths, TokenPromise
 from solvers.llm.judged import holds

@@ -25,9 +25,9 @@ from agents.runtime import CopyRuntime, Launch
 from agents.seams.routes import Routes
 from agents.templates.reading import Template, read
 from simulation.clock import Clock
+from simulation.fleet.node import LightNode
 from simulation.fleet_truth import FleetTruth
-from simulation.node import LightNode
-from simulation.token_copies import new_work
+from simulation.serving.token_copies import new_work
 
 TICK_SECONDS = 0.25  # of the keeper; the watch looks once a second
 
@@ -163,7 +163,7 @@ class WholeNode(LightNode):
 
 
 class WholeSpeaker:
-    """Reports for a whole node, like `simulation.node_reports.Speaker`."""
+    """Reports for a whole node, like `simulation.fleet.node_reports.Speaker`."""
 
     def __init__(self, node: WholeNode) -> None:
         self.node = node

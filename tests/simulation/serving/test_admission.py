@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simulation.admission import NO_LIMIT
 from simulation.run import simulated
-from simulation.serving import assign_arrivals
+from simulation.serving.admission import NO_LIMIT
+from simulation.serving.batches import assign_arrivals
 from simulation.shapes import spike
 from tests.simulation.worlds import CALM_TICK_SECONDS, small
 

@@ -12,7 +12,7 @@ from agents.control.composing import find_node_health
 from agents.keeper.copies import NodeCopy, Stage
 from agents.node import reporting
 from agents.node.report_minute import CopyTotals, ReportMinute
-from simulation.node import LightNode
+from simulation.fleet.node import LightNode
 
 VERSION = "0.1.0"
 TEMPLATES = ("gpuwright-serve", "gpuwright-train", "triton", "vllm")

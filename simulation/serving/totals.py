@@ -9,9 +9,9 @@ import numpy as np
 from agents.contract.fields import LATENCY_EDGES_MS
 from agents.contract.gateways import LengthTotals, TokenTotals
 from agents.keeper.copies import NodeCopy, Stage
-from simulation import token_serving as of
-from simulation.copies import CopyWork
-from simulation.serving import Ints
+from simulation.serving import tokens as of
+from simulation.serving.batches import Ints
+from simulation.serving.copies import CopyWork
 
 NONE: Ints = np.zeros(len(LATENCY_EDGES_MS) + 1, dtype=np.int64)
 NO_TOKENS: Ints = np.zeros(of.TOTALS, dtype=np.int64)

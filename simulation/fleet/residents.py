@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from agents.keeper.copies import NodeCopy
-from simulation.copies import largest_batch
+from simulation.fleet.node import LightNode
 from simulation.fleet_truth import SimulatedResident
-from simulation.node import LightNode
+from simulation.serving.copies import largest_batch
 from solvers.planning.problem import Demand
 
 

@@ -1,0 +1,1 @@
+"""A simulated fleet: its nodes, its gateway, the messages between it and the store, and a log of both."""
