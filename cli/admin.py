@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cli.contexts import reason
 from cli.exits import Failed
+from cli.talk.contexts import reason
 
 if TYPE_CHECKING:
     from app.store.database.database import Database

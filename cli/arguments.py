@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from app.manifests.numbers import finite_number
-from cli.contexts import DEFAULT_SERVER
+from cli.talk.contexts import DEFAULT_SERVER
 
 Completes = Literal["kinds", "names", "files", "contexts", "verbs"]
 MOST = 1_000_000_000  # that any number here may be

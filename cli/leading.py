@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from cli import exits
 from cli.exits import Failed
+from cli.serving import cause_of, write_logs
 
 if TYPE_CHECKING:
     from app.settings import Settings
@@ -46,8 +47,6 @@ def read_settings(missing: str) -> Settings:
 
 def run_until_ended(settings: Settings, make: Callable[[Settings], LeadingProcess]) -> int:
     """Makes the process once the database answers, and ends it on SIGINT or SIGTERM."""
-    from cli.verbs.serve import write_logs
-
     write_logs(settings)
     ended = threading.Event()
 
@@ -69,7 +68,6 @@ def _wait_for_database(settings: Settings, ended: threading.Event) -> bool:
     """Waits for the database; False where we are ended before it comes. A schema that we do not know is refused."""
     from app.store.database import schema
     from app.store.database.database import Database, Unavailable
-    from cli.verbs.serve import cause_of
 
     database = Database(settings.database_url, pool_size=1, direct=settings.database_direct)
     waits = 0

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from app.manifests.model import Kind
-from cli.contexts import reason
 from cli.exits import Failed
+from cli.talk.contexts import reason
 from simulation.limits import MOST_RATE_PER_SECOND, MOST_RATES_BYTES
 
 if TYPE_CHECKING:

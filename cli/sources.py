@@ -6,8 +6,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from cli.contexts import reason
 from cli.exits import Failed
+from cli.talk.contexts import reason
 
 SUFFIXES = {".yaml", ".yml", ".json"}
 LIMIT_BYTES = 64 * 2**20  # beyond any limit of the server: nothing bigger is worth reading

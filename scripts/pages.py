@@ -19,7 +19,7 @@ sys.path.insert(0, str(ROOT))
 from app.control.domain.events import Reason  # noqa: E402
 from app.problem import TITLES  # noqa: E402
 from cli.exits import MEANINGS  # noqa: E402
-from cli.main import OF_THE_LAB, VERBS, CommandVerb, load  # noqa: E402
+from cli.verb_table import OF_THE_LAB, VERBS, CommandVerb, load  # noqa: E402
 from scripts.generated import table, write_or_check  # noqa: E402
 
 DOCS = ROOT / "docs"

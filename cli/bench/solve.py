@@ -12,8 +12,8 @@ from cli.bench import other_planners
 from cli.bench.fleets import BenchFleet, fleets, refuse_mixed
 from cli.bench.plan_arguments import Say, add_fleet_arguments, add_plan_arguments, add_size_arguments
 from cli.bench.timed_plan import time_plan
-from cli.charts import refuse_without_matplotlib
 from cli.exits import Failed
+from cli.views.charts import refuse_without_matplotlib
 
 if TYPE_CHECKING:
     from benchmarks.altered import Pricing

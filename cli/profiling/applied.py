@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.manifests.model import Kind
-from cli.client import ApiClient
 from cli.output import plain, say
+from cli.talk.client import ApiClient
 
 
 def apply_profiles(client: ApiClient, profiles: Sequence[Mapping[str, Any]]) -> None:

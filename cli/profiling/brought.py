@@ -6,11 +6,11 @@ import json
 from pathlib import PurePosixPath
 from typing import Any
 
-from cli.client import ApiClient
 from cli.exits import Failed
 from cli.output import say
 from cli.profiling.asked import ModelVariant
-from cli.refusals import ServerRefusal
+from cli.talk.client import ApiClient
+from cli.talk.refusals import ServerRefusal
 
 TEMPLATE = "gpuwright-serve"
 SUFFIXES = (".onnx",)  # a TorchScript model needs its shape, too

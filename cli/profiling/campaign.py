@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from cli import exits
-from cli.client import ApiClient
 from cli.exits import Failed
 from cli.output import OutputTable, age, plain, print_data, say, seconds_since
 from cli.profiling.applied import apply_profiles
 from cli.profiling.asked import GpuPlace, ModelVariant, say_measured, setting_words, show
-from cli.refusals import ServerRefusal
+from cli.talk.client import ApiClient
+from cli.talk.refusals import ServerRefusal
 
 POLL_SECONDS = 1.0
 PATH = "/api/v1/campaigns"

@@ -9,11 +9,11 @@ from typing import Any
 
 from cli import exits, sources
 from cli.arguments import add_connection_arguments, add_file_arguments
-from cli.client import FILES_MEDIA, ApiClient
-from cli.contexts import resolve
 from cli.exits import Failed
 from cli.kinds import kind_of, label
 from cli.output import colour, plain, print_data, say
+from cli.talk.client import FILES_MEDIA, ApiClient
+from cli.talk.contexts import resolve
 from cli.verbs.delete import confirmed
 
 EPILOG = """\

@@ -19,7 +19,7 @@ from cli.exits import Failed
 from cli.output import as_json, plain, say
 
 if TYPE_CHECKING:
-    from cli.assessment import Assessment
+    from cli.estate.assessment import Assessment
     from clusters.certified.posing import KnownProfiles
     from clusters.estate import Estate, WorkloadName
     from clusters.measuring import PrometheusReading
@@ -82,9 +82,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from cli.assess_options import check_options
-    from cli.assessment import Assessment, as_data, show
-    from cli.estate_manifests import as_manifests
+    from cli.estate.assessment import Assessment, as_data, show
+    from cli.estate.manifests import as_manifests
+    from cli.estate.options import check_options
     from clusters.backtesting import run_backtest
     from clusters.bill import draw_bill
     from clusters.demo import read_demo_loads
@@ -109,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
     sharing = estimate_sharing(estate, bill, loads, savings.needs, gpus) if loads and savings else None
     certified = campaigns = None
     if savings and loads and sharing:
-        from cli.levels import certify, weigh_campaigns
+        from cli.estate.levels import certify, weigh_campaigns
 
         certified = certify(known, estate, bill, loads, savings.needs, promises) if known else None
         campaigns = weigh_campaigns(estate, sharing, promises, certified)
@@ -126,7 +126,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _write_page(file: str, found: Assessment, origin: str) -> None:
-    from cli.estate_page import write_page
+    from cli.estate.page import write_page
 
     text = write_page(found, origin, datetime.now(UTC))
     try:
@@ -144,7 +144,7 @@ def _profiles(args: argparse.Namespace) -> KnownProfiles | None:
         raise Failed("--profiles are for loads that were measured: give --prometheus, or --demo")
     if find_spec("numba") is None:
         raise Failed("--profiles asks the planner, which is not installed: pip install 'gpuwright[kubernetes,solvers]'")
-    from cli.profile_files import read_profiles
+    from cli.estate.profile_files import read_profiles
 
     return read_profiles(args.profiles)
 

@@ -14,9 +14,9 @@ from cli.additions import IS_OF_THE_LAB, additions
 from cli.arguments import positive, whole
 from cli.bench import Benchmark
 from cli.exits import Failed
-from cli.main import OURS
 from cli.output import OutputTable
 from cli.quiet import quiet_stdout
+from cli.verb_table import OURS
 
 EPILOG = """\
 Examples:

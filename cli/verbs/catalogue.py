@@ -11,10 +11,10 @@ from app.manifests.numbers import finite_number
 from cli import exits
 from cli.arguments import add_connection_arguments
 from cli.catalogue import Sheet, manifest, named, sheets
-from cli.client import FILES_MEDIA, ApiClient
-from cli.contexts import resolve
 from cli.exits import Failed
 from cli.output import OutputTable, as_json, as_yaml, gib, say
+from cli.talk.client import FILES_MEDIA, ApiClient
+from cli.talk.contexts import resolve
 from cli.verbs.apply import report
 
 EPILOG = """\

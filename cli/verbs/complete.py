@@ -12,13 +12,13 @@ from contextlib import suppress
 from dataclasses import replace
 
 from cli import exits
-from cli.client import ApiClient
-from cli.contexts import config_path, load, resolve
 from cli.exits import Failed
 from cli.kinds import WORDS, kind_of
-from cli.main import BY_NAME, VERBS, parser_of
-from cli.main import load as load_verb
 from cli.output import plain
+from cli.talk.client import ApiClient
+from cli.talk.contexts import config_path, load, resolve
+from cli.verb_table import BY_NAME, VERBS, parser_of
+from cli.verb_table import load as load_verb
 
 PATIENCE_SECONDS = 1.0  # a shell that waits longer for a Tab feels broken
 FILES = "@files"  # the shell knows them

@@ -10,10 +10,10 @@ from pathlib import Path
 from agents.host.plaintext import plaintext_refusal
 from cli import exits
 from cli.arguments import completes
-from cli.client import ApiClient
-from cli.contexts import ServerContext, checked, config_path, load, remember, resolve, save, token_from
 from cli.exits import Failed
 from cli.output import OutputTable, plain, print_data, say
+from cli.talk.client import ApiClient
+from cli.talk.contexts import ServerContext, checked, config_path, load, remember, resolve, save, token_from
 
 EPILOG = """\
 The file is $GPUWRIGHT_CONFIG, else ~/.config/gpuwright/config.json. GPUWRIGHT_CONTEXT, GPUWRIGHT_SERVER and

@@ -7,9 +7,9 @@ import webbrowser
 
 from cli import exits
 from cli.arguments import add_connection_arguments
-from cli.client import ApiClient
-from cli.contexts import resolve
 from cli.output import plain, print_data, say
+from cli.talk.client import ApiClient
+from cli.talk.contexts import resolve
 
 EPILOG = """\
 The link is for the holder of the token that the command uses, and shows what that token may see.

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cli import exits, readers
+from cli.admin import made
 from cli.arguments import completes
 from cli.exits import Failed
+from cli.serving import cause_of
 
 if TYPE_CHECKING:
     from app.store.database.inspection import DatabaseFinding
@@ -70,7 +72,6 @@ def run(args: argparse.Namespace) -> int:
     from app.settings import SettingsError
     from app.store.backup import BackupError
     from app.store.database.schema import SchemaError
-    from cli.verbs.serve import cause_of
 
     verbs = {
         "migrate": _migrate, "check": _check, "backup": _backup, "restore": _restore, "leap": _leap, "token": _token,
@@ -199,7 +200,6 @@ def _token(args: argparse.Namespace, url: str) -> int:
     """Makes an admin token; write access to the database suffices, and the label names the origin."""
     from app.store.database import schema
     from app.store.database.database import Database
-    from cli.admin import made
 
     database = Database(url, pool_size=1)
     try:

@@ -10,13 +10,13 @@ from typing import Any
 from app.manifests.model import Kind
 from cli import exits, sources
 from cli.arguments import add_connection_arguments, add_file_arguments, add_kind_argument, completes
-from cli.client import ApiClient
-from cli.contexts import resolve
 from cli.exits import Failed
 from cli.kinds import DELETE_ORDER, label, object_path
 from cli.output import number, plain, say
-from cli.refusals import ServerRefusal
-from cli.selection import absent, find, named, split_name
+from cli.talk.client import ApiClient
+from cli.talk.contexts import resolve
+from cli.talk.refusals import ServerRefusal
+from cli.talk.selection import absent, find, named, split_name
 
 EPILOG = """\
 It asks first, unless --yes is given; where there is no terminal to ask on, nothing is deleted without --yes.

@@ -9,12 +9,12 @@ from typing import Any
 from app.manifests.model import Kind
 from cli import exits
 from cli.arguments import add_connection_arguments, add_kind_argument, completes
-from cli.client import ApiClient
-from cli.contexts import resolve
 from cli.exits import Failed
 from cli.output import OutputTable, age, as_yaml, colour, labels, plain
-from cli.running import show_gpus, show_running, state_of
-from cli.selection import find, named
+from cli.talk.client import ApiClient
+from cli.talk.contexts import resolve
+from cli.talk.selection import find, named
+from cli.views.running import show_gpus, show_running, state_of
 
 ALARMS = ("InventoryMismatch", "Degraded")  # conditions that should not hold
 USUAL = {("Finished", "NotYet"), ("Placed", "Finished")}  # False, and nothing is wrong: type, reason

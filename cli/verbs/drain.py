@@ -8,11 +8,11 @@ from typing import Any
 
 from cli import exits
 from cli.arguments import duration
-from cli.client import ApiClient
-from cli.contexts import resolve
 from cli.exits import Failed
 from cli.output import plain, say
-from cli.refusals import ServerRefusal
+from cli.talk.client import ApiClient
+from cli.talk.contexts import resolve
+from cli.talk.refusals import ServerRefusal
 from cli.verbs import cordon
 
 __all__ = ["add_arguments", "run"]

@@ -14,13 +14,13 @@ from typing import Any
 from app.manifests.model import Kind
 from cli import exits
 from cli.arguments import add_connection_arguments, add_kind_argument, completes
-from cli.client import ApiClient
-from cli.contexts import reason, resolve
 from cli.exits import Failed
 from cli.kinds import kind_of, label, object_path
 from cli.output import as_yaml, plain, say
-from cli.refusals import ServerRefusal
-from cli.selection import find
+from cli.talk.client import ApiClient
+from cli.talk.contexts import reason, resolve
+from cli.talk.refusals import ServerRefusal
+from cli.talk.selection import find
 
 EPILOG = """\
 The editor is $VISUAL, else $EDITOR, else vi. What the server refuses is opened again with the reasons on

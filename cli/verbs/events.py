@@ -8,9 +8,9 @@ from typing import Any
 
 from cli import exits
 from cli.arguments import add_connection_arguments, duration, whole
-from cli.client import ApiClient
-from cli.contexts import resolve
 from cli.output import OutputTable, about, age, print_data, say
+from cli.talk.client import ApiClient
+from cli.talk.contexts import resolve
 
 EPILOG = """\
 Examples:

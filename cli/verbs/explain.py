@@ -12,12 +12,12 @@ from urllib.parse import quote
 from app.manifests.model import Kind
 from cli import exits
 from cli.arguments import add_connection_arguments, completes, whole
-from cli.client import ApiClient
-from cli.contexts import resolve
 from cli.exits import Failed
 from cli.output import OutputTable, number, plain, print_data
 from cli.patience import waiting
-from cli.selection import by_name, find
+from cli.talk.client import ApiClient
+from cli.talk.contexts import resolve
+from cli.talk.selection import by_name, find
 
 EPILOG = """\
 Of a service or an instance: why this GPU, this batch, this share of its SMs, and why not cheaper (the runner-up and

@@ -11,14 +11,14 @@ from typing import Any
 from app.manifests.model import Kind
 from cli import exits
 from cli.arguments import add_connection_arguments, add_kind_argument, add_selector_arguments, completes
-from cli.client import ApiClient
-from cli.columns import CORDON, columns
-from cli.contexts import resolve
 from cli.exits import Failed
 from cli.kinds import kinds_of
 from cli.output import OutputTable, as_json, as_yaml, plain, say
-from cli.refusals import ServerRefusal
-from cli.selection import find, listed, name_of, named, tenant_of
+from cli.talk.client import ApiClient
+from cli.talk.contexts import resolve
+from cli.talk.refusals import ServerRefusal
+from cli.talk.selection import find, listed, name_of, named, tenant_of
+from cli.views.columns import CORDON, columns
 
 EPILOG = """\
 Kinds: services (svc), jobs (jo), nodes (no), gputypes (gt), models (mo), profiles (pr), policies (po),

@@ -11,11 +11,11 @@ from typing import Any
 from app.manifests.model import Kind
 from cli import exits
 from cli.arguments import add_connection_arguments, completes
-from cli.client import ApiClient
-from cli.contexts import resolve
 from cli.exits import Failed
 from cli.output import plain, print_data
-from cli.selection import find
+from cli.talk.client import ApiClient
+from cli.talk.contexts import resolve
+from cli.talk.selection import find
 
 EPILOG = """\
 Nodes keep the last 1 to 2 MiB of each process; of a job also those of its last processes, so that a failure can be

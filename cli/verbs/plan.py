@@ -8,11 +8,11 @@ from typing import Any
 
 from cli import exits
 from cli.arguments import add_connection_arguments, whole
-from cli.client import ApiClient
-from cli.contexts import resolve
 from cli.exits import Failed
 from cli.output import OutputTable, age, colour, number, plain, print_data, say, shortened
-from cli.rollout import rollout_lines
+from cli.talk.client import ApiClient
+from cli.talk.contexts import resolve
+from cli.views.rollout import rollout_lines
 from solvers.planning.plan_fields import held_gpus, spell_changes
 
 EPILOG = """\

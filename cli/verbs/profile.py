@@ -7,10 +7,10 @@ from typing import Any
 
 from cli import exits
 from cli.arguments import add_connection_arguments, completes, part, whole
-from cli.client import ApiClient
-from cli.contexts import resolve
 from cli.exits import Failed
 from cli.profiling.asked import ModelVariant, models, read_model, read_place, seconds_each, shares, whole_numbers
+from cli.talk.client import ApiClient
+from cli.talk.contexts import resolve
 
 EPILOG = """\
 On a node, one of its GPUs is emptied as by a drain and reserved; the node's agent starts a copy of the model by its

@@ -9,11 +9,11 @@ from typing import Any
 from app.manifests.model import Kind
 from cli import exits
 from cli.arguments import add_connection_arguments, completes, duration
-from cli.client import ApiClient
-from cli.contexts import resolve
 from cli.exits import Failed
 from cli.output import plain, print_data, span
-from cli.selection import find_all
+from cli.talk.client import ApiClient
+from cli.talk.contexts import resolve
+from cli.talk.selection import find_all
 
 EPILOG = """\
 New copies start elsewhere before the old ones end, as in a drain, and nothing new is placed there. When the time has

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from cli import exits
 from cli.arguments import add_connection_arguments, completes, whole
-from cli.client import ApiClient
-from cli.contexts import reason, resolve
 from cli.exits import Failed
 from cli.output import plain
+from cli.talk.client import ApiClient
+from cli.talk.contexts import reason, resolve
 
 if TYPE_CHECKING:
     from app.control.answer.replay import Replayed

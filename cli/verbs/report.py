@@ -15,10 +15,10 @@ from typing import Any
 
 from cli import exits
 from cli.arguments import UNITS, add_connection_arguments, completes
-from cli.client import ApiClient
-from cli.contexts import reason, resolve
 from cli.exits import Failed
 from cli.output import OutputTable, as_json, number, plain, say
+from cli.talk.client import ApiClient
+from cli.talk.contexts import reason, resolve
 
 EPILOG = """\
 Times are dates (midnight in --zone), moments as 2026-11-01T12:00:00Z, `now`, or so long ago: 7d. Without --from it is
@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
     # A float would not hold every digit of a large sum.
     report = json.loads(answer, parse_float=Decimal)
     if args.chart:
-        from cli.charts import draw
+        from cli.views.charts import draw
 
         with _writing(args.chart):
             draw(report, DRAWN.get(args.name, ""), args.chart)
@@ -98,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output == "json":
         _write(args.out, as_json(json.loads(answer)) + "\n")
     elif args.output == "parquet":
-        from cli.parquet import write
+        from cli.views.parquet import write
 
         with _writing(args.out):
             write(flat(report), args.out)

@@ -9,10 +9,10 @@ from typing import Any
 
 from cli import exits
 from cli.arguments import add_connection_arguments, whole
-from cli.client import ApiClient
-from cli.contexts import resolve
 from cli.exits import Failed
 from cli.output import OutputTable, age, number, print_data, say, shortened
+from cli.talk.client import ApiClient
+from cli.talk.contexts import resolve
 
 EPILOG = """\
 A scaler (gpuwright scaler) decides for each workload that annotations adopt. Its mode says what follows: advisory

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 from app.manifests.model import Kind
 from cli import declared, exits
 from cli.arguments import add_file_arguments, completes, positive, whole
-from cli.charts import refuse_without_matplotlib
-from cli.contexts import reason
 from cli.exits import Failed
 from cli.load_file import RATES_COLUMNS, read_curves, read_trace, refuse_language_models, simulated_rates
 from cli.output import OutputTable, number, say
 from cli.planner_argument import add_any_planner_argument
 from cli.quiet import ended_by_signals, quiet_log, quiet_stdout
+from cli.talk.contexts import reason
 from cli.truth import add_profiles_argument, add_truth_arguments, truth_order
+from cli.views.charts import refuse_without_matplotlib
 from simulation.limits import (
     LEAST_GAP_CV,
     LEAST_HOURS,
@@ -220,7 +220,7 @@ def _folder(name: str) -> Path:
 
 
 def _write(folder: Path, found: SimulationReport, title: str) -> None:
-    from cli.cost_chart import draw_costs, write_costs
+    from cli.views.cost_chart import draw_costs, write_costs
 
     try:
         (folder / "simulation.json").write_text(json.dumps(found.figures, indent=2) + "\n")

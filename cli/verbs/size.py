@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from cli import declared, exits
 from cli.arguments import add_file_arguments, completes, whole
-from cli.contexts import reason
 from cli.exits import Failed
 from cli.load_file import RATES_COLUMNS, read_curves, refuse_language_models, simulated_rates
 from cli.output import OutputTable, as_yaml, number, plain, say
 from cli.quiet import ended_by_signals, quiet_log, quiet_stdout
+from cli.talk.contexts import reason
 from simulation.limits import MOST_HOURS, SIMULATIONS, WORK
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from cli import declared, exits
 from cli.arguments import add_file_arguments, completes, not_negative, whole
-from cli.contexts import reason
 from cli.exits import Failed
 from cli.output import OutputTable, number, plain, say
 from cli.planner_argument import add_any_planner_argument
 from cli.quiet import quiet_stdout
+from cli.talk.contexts import reason
 from solvers.planners.names import JOINT
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ from urllib.parse import quote
 
 from cli import exits
 from cli.arguments import add_connection_arguments, completes, duration
-from cli.client import ApiClient
-from cli.contexts import reason, resolve
 from cli.exits import Failed
 from cli.output import OutputTable, age, as_json, plain, print_data, say, span
-from cli.refusals import ServerRefusal
+from cli.talk.client import ApiClient
+from cli.talk.contexts import reason, resolve
+from cli.talk.refusals import ServerRefusal
 
 EPILOG = """\
 A new token is shown once, alone on stdout (or put into --out FILE); the server keeps only its hash.

@@ -9,11 +9,11 @@ import time
 
 from cli import exits
 from cli.arguments import add_connection_arguments, positive
-from cli.client import ApiClient
-from cli.contexts import resolve
 from cli.exits import Failed
-from cli.frame import frame
 from cli.output import COLOURS, as_json, coloured
+from cli.talk.client import ApiClient
+from cli.talk.contexts import resolve
+from cli.views.frame import frame
 
 EPILOG = """\
 RATE/S is what was answered in the last minute, ATTAINED the share of the last 30 minutes within the SLO, PREDICTED

@@ -18,9 +18,12 @@ from typing import TYPE_CHECKING
 
 from cli import exits
 from cli.arguments import completes, whole
-from cli.cores import CoresNode, cores_node, cores_screen, declare_cores, running_cores
 from cli.exits import Failed
-from cli.first_screen import (
+from cli.planner_argument import add_planner_argument
+from cli.serving import add_listening_arguments, listen, settings_from, write_logs
+from cli.truth import add_truth_arguments, truth_order
+from cli.up.cores import CoresNode, cores_node, cores_screen, declare_cores, running_cores
+from cli.up.first_screen import (
     NEXT_CORES,
     NEXT_EMPTY,
     NEXT_FLEET,
@@ -30,17 +33,14 @@ from cli.first_screen import (
     fleet_screen,
     reachable,
 )
-from cli.first_service import await_served
-from cli.fleet import DeclaredFleet, FleetSize, declared, planning, running
-from cli.own_database import admin_token, connects_directly, console_link, migrate, own_database
-from cli.planner_argument import add_planner_argument
-from cli.truth import add_truth_arguments, truth_order
-from cli.verbs.serve import add_listening_arguments, listen, settings_from, write_logs
+from cli.up.first_service import await_served
+from cli.up.fleet import DeclaredFleet, FleetSize, declared, planning, running
+from cli.up.own_database import admin_token, connects_directly, console_link, migrate, own_database
 
 if TYPE_CHECKING:
     from app.http.server import RunningServer
     from app.settings import Settings
-    from cli.local_context import LocalContext
+    from cli.up.local_context import LocalContext
     from simulation.truths import TruthOrder
 
 EPILOG = """\
@@ -251,7 +251,7 @@ def _report_interruption(data_dir: Path, serving: list[RunningServer]) -> Iterat
 
 @contextlib.contextmanager
 def _leave_at_the_end(contexts: list[LocalContext]) -> Iterator[None]:
-    from cli.local_context import leave
+    from cli.up.local_context import leave
 
     try:
         yield
@@ -263,7 +263,7 @@ def _leave_at_the_end(contexts: list[LocalContext]) -> Iterator[None]:
 
 def _remember(data_dir: Path, server: str, certificate: Path | None, contexts: list[LocalContext]) -> str:
     """Makes this server the current context, and returns the words about it for the first screen."""
-    from cli.local_context import enter
+    from cli.up.local_context import enter
 
     entry = {"server": server, "tokenFile": str(data_dir / "admin.token")}
     if certificate is not None:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from cli import declared, exits, sources
 from cli.arguments import add_file_arguments, completes, positive
-from cli.contexts import reason
 from cli.exits import Failed
 from cli.output import OutputTable, colour, number, plain
+from cli.talk.contexts import reason
 
 if TYPE_CHECKING:
     from solvers.crosscheck import CrossCheck

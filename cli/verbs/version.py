@@ -6,10 +6,10 @@ import argparse
 
 from cli import exits
 from cli.arguments import add_connection_arguments
-from cli.client import ApiClient
-from cli.contexts import resolve
 from cli.exits import Failed
 from cli.output import plain, print_data, say
+from cli.talk.client import ApiClient
+from cli.talk.contexts import resolve
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -11,14 +11,14 @@ from typing import Any
 from app.manifests.model import Kind
 from cli import exits
 from cli.arguments import add_connection_arguments, add_kind_argument, completes, duration
-from cli.client import ApiClient
-from cli.contexts import resolve
 from cli.exits import Failed
-from cli.following import follow
 from cli.kinds import label
 from cli.output import plain
-from cli.refusals import ServerRefusal
-from cli.selection import absent, by_name, named, split_name
+from cli.talk.client import ApiClient
+from cli.talk.contexts import resolve
+from cli.talk.following import follow
+from cli.talk.refusals import ServerRefusal
+from cli.talk.selection import absent, by_name, named, split_name
 
 EPILOG = """\
 What to wait for:

@@ -11,15 +11,15 @@ from typing import Any
 from app.manifests.model import STORED, Kind
 from cli import exits
 from cli.arguments import MOST_VERSION, add_connection_arguments, add_kind_argument, add_selector_arguments, whole
-from cli.client import ApiClient
-from cli.columns import TableColumn, columns
-from cli.contexts import resolve
 from cli.exits import Failed
-from cli.following import WatchedChange, follow
 from cli.kinds import kinds_of
 from cli.output import OutputTable, as_yaml, colour, plain, say
-from cli.refusals import ServerRefusal
-from cli.selection import find, listed, name_of, tenant_of
+from cli.talk.client import ApiClient
+from cli.talk.contexts import resolve
+from cli.talk.following import WatchedChange, follow
+from cli.talk.refusals import ServerRefusal
+from cli.talk.selection import find, listed, name_of, tenant_of
+from cli.views.columns import TableColumn, columns
 
 EPILOG = """\
 A lost connection is resumed where it broke off; Ctrl-C ends it.

@@ -10,13 +10,13 @@ from typing import Any
 from app.manifests.model import Kind
 from cli import exits, sources
 from cli.arguments import add_connection_arguments, add_file_arguments, positive, whole
-from cli.client import FILES_MEDIA, ApiClient
-from cli.contexts import resolve
 from cli.exits import Failed
 from cli.output import OutputTable, number, plain, print_data, say
 from cli.patience import waiting
 from cli.planner_argument import add_compared_argument
-from cli.selection import find
+from cli.talk.client import FILES_MEDIA, ApiClient
+from cli.talk.contexts import resolve
+from cli.talk.selection import find
 
 EPILOG = """\
 The present world is planned twice, with the same effort: as it is, and as it would be. Nothing is stored.

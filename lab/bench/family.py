@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from cli.bench.plan_arguments import Say, add_size_arguments, families
-from cli.contexts import reason
 from cli.exits import Failed
+from cli.talk.contexts import reason
 
 SHOWN = ("family", "seed", "file", "mb")
 

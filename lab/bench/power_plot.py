@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cli.chart_files import prepare_drawing
+from cli.views.chart_files import prepare_drawing
 
 COLOURS = {"ours": "tab:blue", "printed": "tab:orange", "plan": "tab:gray"}
 LINES = (":", "--", "-", "-.")

@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
     """Returns for each seed a row of models alone and one of models beside neighbours; errors in percent."""
     from app.control.formulate.problem import build_problem
-    from cli.fleet import fleet_file
+    from cli.up.fleet import fleet_file
     from simulation import world
     from simulation.physical_truth import learn
     from simulation.truth import Physics

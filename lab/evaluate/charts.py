@@ -7,7 +7,7 @@ from math import fsum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cli.chart_files import make_plain, prepare_drawing, save_chart
+from cli.views.chart_files import make_plain, prepare_drawing, save_chart
 
 if TYPE_CHECKING:
     from lab.evaluate.measured import EvaluationResult

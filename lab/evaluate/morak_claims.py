@@ -7,7 +7,7 @@ from math import fsum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cli.chart_files import make_plain, prepare_drawing, save_chart
+from cli.views.chart_files import make_plain, prepare_drawing, save_chart
 from lab.evaluate.claims import EvaluationClaim, PaperMeasure
 from lab.evaluate.morak import ENERGY_MS, NETWORKS, PLANNERS, THROUGHPUT_MS, MorakResult
 from lab.evaluate.morak_laws import BATCH_DVFS, CLIPPER_L, CLIPPER_P, DFS, METHODS

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from app.settings import PREFIX, UNPREFIXED, Settings
-from cli.main import BY_NAME
+from cli.verb_table import BY_NAME
 from scripts.house.plain import STILTED
 from scripts.house.tree import PRODUCT, ROOT, Fault, Tree, line_of
 from scripts.house.typed import (

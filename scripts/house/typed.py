@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from cli.main import BY_NAME, load, split
+from cli.main import split
+from cli.verb_table import BY_NAME, load
 from scripts.house.tree import ROOT
 
 DOCS = ROOT / "docs"

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.contexts import remember
 from cli.exits import Failed
-from cli.main import VERBS, load, parser_of
+from cli.talk.contexts import remember
+from cli.verb_table import VERBS, load, parser_of
 from cli.verbs.complete import find_offers
 from cli.verbs.completion import SCRIPTS
 from tests.cli.scripted import answer, scripted

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.client import ApiClient
-from cli.contexts import ServerContext
 from cli.exits import Failed
+from cli.talk.client import ApiClient
+from cli.talk.contexts import ServerContext
 from cli.verbs.wait import CONDITIONS
 from tests.cli.conftest import Run
 

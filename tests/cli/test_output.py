@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cli.columns import fastest
 from cli.output import OutputTable, age, as_json, as_yaml, gib, number, plain, shortened, span
+from cli.views.columns import fastest
 
 
 @pytest.mark.parametrize(

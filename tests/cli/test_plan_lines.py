@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from app.control.rollout import check
-from cli.rollout import LINES_SHOWN, STAGES, rollout_lines
 from cli.verbs.plan import differences
+from cli.views.rollout import LINES_SHOWN, STAGES, rollout_lines
 
 NOW = 1000.0
 COPY = {"id": "tags-b88ce2bb", "service": "shop/tags", "node": "l4-1", "gpu": 3}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cli.exits import MEANINGS
-from cli.main import VERBS
+from cli.verb_table import VERBS
 from tests.support.patience import patience
 
 HEAVY = {

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from cli.assessment import Assessment, as_data
-from cli.estate_manifests import as_manifests
+from cli.estate.assessment import Assessment, as_data
+from cli.estate.manifests import as_manifests
 from clusters.amounts import read_amount, read_gib
 from clusters.bill import draw_bill
 from clusters.estate import ClusterWorkload, Estate, PodSpread, WorkloadName

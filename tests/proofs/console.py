@@ -22,7 +22,7 @@ from typing import Any
 import psycopg
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from cli.fleet import generated
+from cli.up.fleet import generated
 from simulation.run import simulated
 from tests.proofs import console_history
 from tests.support.axe import violations

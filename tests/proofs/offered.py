@@ -76,7 +76,7 @@ def find_named(tree: ast.AST) -> Iterator[str]:
 
 def try_verbs() -> tuple[str, list[str]]:
     """Asks each verb for its help, which loads what reads its arguments."""
-    from cli.main import OF_THE_LAB, VERBS
+    from cli.verb_table import OF_THE_LAB, VERBS
 
     names = [verb.name for verb in VERBS if verb.module != OF_THE_LAB]
     faults = []

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from cli.estate.money import cents_of
 from cli.main import main
-from cli.money import cents_of
 from clusters.promises import read_annotated
 from tests.clusters import demo
 from tests.clusters.made_up import deployment, node, pod_spec

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.contexts import remember
+from cli.talk.contexts import remember
 from cli.verbs.report import heading
 from tests.cli.conftest import Run
 from tests.support import history

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from cli.estate_backtest import summarize_backtest
+from cli.estate.backtest import summarize_backtest
 from clusters.backtesting import run_backtest
 from clusters.backtesting.decisions import first_decision, replay_decisions
 from clusters.measured import MeasuredLoads, WorkloadSeries

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cli.estate_savings import summarize_limits
+from cli.estate.savings import summarize_limits
 from clusters.bill import draw_bill
 from clusters.measured import LatencyPromise, MeasuredLoads
 from clusters.objects import ClusterObjects, objects_of

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from app.control.formulate.problem import build_problem
-from cli.fleet import fleet_file
+from cli.up.fleet import fleet_file
 from simulation.world import of_files
 from solvers.hetsev.adding import METHOD, Adder, add_missing
 from solvers.planning.judge import judge

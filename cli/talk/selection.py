@@ -1,0 +1,101 @@
+"""The objects that a command means: kind, tenant and name of the words typed."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from app.manifests.model import Kind
+from cli import exits
+from cli.exits import Failed
+from cli.kinds import kind_of, label, object_path
+from cli.talk.client import ApiClient
+from cli.talk.refusals import ServerRefusal
+
+
+def named(first: str, others: Sequence[str]) -> list[tuple[Kind, str]]:
+    """Kind and name of each object meant by `service a b`, or by `service/a node/b` as `-o name` prints them."""
+    if "/" not in first:
+        return [(kind_of(first), name) for name in others]
+    parts = [word.partition("/") for word in (first, *others)]
+    for kind, _, name in parts:
+        if not name:
+            raise Failed(f"{kind!r} is not a name: after {first} every word must be KIND/NAME")
+    return [(kind_of(kind), name) for kind, _, name in parts]
+
+
+def split_name(kind: Kind, text: str, tenant: str) -> tuple[str, str]:
+    """Tenant and name of `shop/search` or `search`; the tenant may stay unknown (empty)."""
+    if not kind.tenanted:
+        if "/" in text:
+            raise Failed(f"{kind} {text!r}: objects of this kind have no tenant; use the name alone")
+        return "", text
+    first, slash, second = text.partition("/")
+    if not slash:
+        return tenant, text
+    if not first or not second or "/" in second:
+        raise Failed(f"{kind} {text!r} is not a name: use TENANT/NAME")
+    return first, second
+
+
+def find(client: ApiClient, kind: Kind, text: str) -> dict[str, Any]:
+    """Returns the object that is meant; without a tenant, the only one of that name the token can see."""
+    tenant, name = split_name(kind, text, client.connection.tenant)
+    if kind.tenanted and not tenant:
+        found = by_name(client, kind, name)
+        if len(found) > 1:
+            owners = ", ".join(f"{item['metadata']['tenant']}/{name}" for item in found)
+            raise Failed(f"{kind} {name} is ambiguous: {owners}; use TENANT/NAME")
+        if not found:
+            raise absent(kind, text)
+        return found[0]
+    try:
+        found_one: dict[str, Any] = client.get(object_path(kind.plural, tenant, name))
+    except ServerRefusal as refusal:
+        if refusal.status == 404:
+            raise absent(kind, f"{tenant}/{name}" if tenant else name) from None
+        raise
+    return found_one
+
+
+def find_all(client: ApiClient, kind: Kind, names: Sequence[str]) -> list[dict[str, Any]]:
+    """Returns the objects of these names, so that all are known before the first of them is changed."""
+    return [find(client, kind, name) for name in names]
+
+
+def by_name(client: ApiClient, kind: Kind, name: str) -> list[dict[str, Any]]:
+    """Returns the objects of this name in all tenants."""
+    query = {"fieldSelector": f"metadata.name={name}", "limit": 100}
+    page: dict[str, Any] = client.get(f"/api/v1/{kind.plural}", query)
+    return list(page["items"])
+
+
+def absent(kind: Kind, text: str) -> Failed:
+    """Returns the failure for an object that does not exist, or that the token may not see."""
+    return Failed(f"there is no {kind} {text}; see: gpuwright get {kind.plural}", exits.NO)
+
+
+def tenant_of(args: argparse.Namespace, client: ApiClient) -> str:
+    """Returns the tenant a list is narrowed to."""
+    return "" if args.all_tenants else client.connection.tenant
+
+
+def listed(client: ApiClient, args: argparse.Namespace, kind: Kind, *, many: bool) -> Iterator[list[dict[str, Any]]]:
+    """Yields the pages of one kind. Of several kinds, those that the token may not read are left out."""
+    query = {
+        "labelSelector": args.selector,
+        "fieldSelector": args.field_selector,
+        "tenant": tenant_of(args, client) if kind.tenanted else "",
+    }
+    try:
+        for page in client.pages(f"/api/v1/{kind.plural}", query):
+            yield page["items"]
+    except ServerRefusal as refusal:
+        if not (many and refusal.status in (403, 404)):
+            raise
+
+
+def name_of(item: dict[str, Any]) -> str:
+    """`service/shop/search`."""
+    return label(item["kind"], item["metadata"].get("tenant"), item["metadata"]["name"])

@@ -1,0 +1,152 @@
+"""The table of verbs, from which each verb's module is loaded and gets its parser."""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import suppress
+from types import ModuleType
+from typing import Any, NamedTuple, NoReturn
+
+from cli.exits import Failed
+
+OF_THE_LAB = ""  # in place of a module: the lab brings it
+
+
+class CommandVerb(NamedTuple):
+    """A verb of the command line; `extra` is what must be installed for it in addition to the bare client."""
+
+    name: str
+    module: str
+    group: str
+    help: str
+    extra: str = ""
+
+
+VERBS = (
+    CommandVerb(
+        "up", "cli.verbs.up", "Start", "run a whole control plane here, with a simulated fleet to plan", "server"
+    ),
+    CommandVerb("serve", "cli.verbs.serve", "Start", "run the server on the database of DATABASE_URL", "server"),
+    CommandVerb("planner", "cli.verbs.planner", "Start", "plan the fleet of the database of DATABASE_URL", "solvers"),
+    CommandVerb("scaler", "cli.verbs.scaler", "Start", "scale workloads in a Kubernetes cluster", "server,kubernetes"),
+    CommandVerb("agent", "cli.verbs.agent", "Start", "run or join the agent of a GPU node", "agent"),
+    CommandVerb("gateway", "cli.verbs.gateway", "Start", "run the sidecar of an HAProxy", "agent"),
+    CommandVerb("db", "cli.verbs.db", "Start", "migrate, check, back up and restore the database", "server"),
+    CommandVerb("apply", "cli.verbs.apply", "Declare", "apply files to the server, all or nothing"),
+    CommandVerb("diff", "cli.verbs.diff", "Declare", "show what apply would change"),
+    CommandVerb("edit", "cli.verbs.edit", "Declare", "change one object in your editor"),
+    CommandVerb("delete", "cli.verbs.delete", "Declare", "delete objects by name or file"),
+    CommandVerb("validate", "cli.verbs.validate", "Declare", "check files without a server", "server"),
+    CommandVerb("catalogue", "cli.verbs.catalogue", "Declare", "data sheets of GPU types, ready to apply"),
+    CommandVerb(
+        "solve", "cli.verbs.solve", "Plan", "decide what runs where, from files alone, with a proof", "solvers"
+    ),
+    CommandVerb(
+        "latency", "cli.verbs.latency", "Plan", "the largest rate that keeps an SLO, for one instance", "solvers"
+    ),
+    CommandVerb(
+        "verify", "cli.verbs.verify", "Plan", "check any plan against the files that declare its problem", "solvers"
+    ),
+    CommandVerb(
+        "replay", "cli.verbs.replay", "Plan", "repeat a recorded decision offline and compare the result", "planner"
+    ),
+    CommandVerb(
+        "simulate", "cli.verbs.simulate", "Plan", "run files as a fleet in virtual time: cost, SLOs, changes", "planner"
+    ),
+    CommandVerb("size", "cli.verbs.size", "Plan", "what to rent for a load, confirmed by simulation", "planner"),
+    CommandVerb("evaluate", OF_THE_LAB, "Plan", "a paper's experiments: its planner, its baselines, ours", "planner"),
+    CommandVerb(
+        "profile",
+        "cli.verbs.profile",
+        "Plan",
+        "measure a model on a GPU or at a URL, and write its Profile",
+        "solvers",
+    ),
+    CommandVerb("plan", "cli.verbs.plan", "Plan", "decisions: history, diff, show; approve, reject, pause, roll back"),
+    CommandVerb(
+        "scale", "cli.verbs.scale", "Plan", "replicas of workloads in Kubernetes: show, approve, reject, pause"
+    ),
+    CommandVerb("what-if", "cli.verbs.whatif", "Plan", "what a change would cost and move, without making it"),
+    CommandVerb(
+        "assess", "cli.verbs.assess", "Look", "what a Kubernetes cluster's GPUs cost, by reading alone", "kubernetes"
+    ),
+    CommandVerb("explain", "cli.verbs.explain", "Look", "why a service, job, node, tenant or plan is as it is"),
+    CommandVerb("events", "cli.verbs.events", "Look", "list events, newest last"),
+    CommandVerb("logs", "cli.verbs.logs", "Look", "what a service or a job prints"),
+    CommandVerb("audit", "cli.verbs.audit", "Look", "who changed what; for admins"),
+    CommandVerb("top", "cli.verbs.top", "Look", "services, GPUs, cost and decisions, live"),
+    CommandVerb("report", "cli.verbs.report", "Look", "usage, costs, savings and attained SLOs"),
+    CommandVerb("get", "cli.verbs.get", "Look", "list objects, or show one"),
+    CommandVerb("describe", "cli.verbs.describe", "Look", "show one object with its conditions, for reading"),
+    CommandVerb("watch", "cli.verbs.watch", "Look", "follow changes as they happen"),
+    CommandVerb("wait", "cli.verbs.wait", "Look", "wait until a condition holds"),
+    CommandVerb("cordon", "cli.verbs.cordon", "Operate", "place nothing new on nodes or GPUs; list what is cordoned"),
+    CommandVerb("uncordon", "cli.verbs.uncordon", "Operate", "let plans use nodes or GPUs again"),
+    CommandVerb("drain", "cli.verbs.drain", "Operate", "move everything off nodes or GPUs"),
+    CommandVerb("reclaim", "cli.verbs.reclaim", "Operate", "give notice that the cloud takes nodes back"),
+    CommandVerb("token", "cli.verbs.token", "Access", "create, list and revoke tokens; tokens for nodes to join"),
+    CommandVerb("whoami", "cli.verbs.whoami", "Access", "show which token is used and what it may do"),
+    CommandVerb("console", "cli.verbs.console", "Access", "a new link that signs a browser in to the console"),
+    CommandVerb("config", "cli.verbs.config", "Access", "contexts: servers and tokens by name"),
+    CommandVerb("bench", "cli.verbs.bench", "More", "measure this installation", "server"),
+    CommandVerb("completion", "cli.verbs.completion", "More", "completion for bash, zsh or fish"),
+    CommandVerb("version", "cli.verbs.version", "More", "versions of client and server"),
+)
+HIDDEN = (CommandVerb("__complete", "cli.verbs.complete", "", "offers of shell completion"),)
+BY_NAME = {verb.name: verb for verb in VERBS + HIDDEN}
+OURS = {"app", "agents", "benchmarks", "cli", "clusters", "lab", "migrations", "simulation", "solvers"}
+
+
+def load(verb: CommandVerb) -> ModuleType:
+    """Returns the module of a verb; Failed names what to install when something it needs is missing."""
+    from importlib import import_module
+
+    from cli.additions import IS_OF_THE_LAB, additions
+
+    try:
+        module = additions("verbs").get(verb.name) if verb.module == OF_THE_LAB else import_module(verb.module)
+    except ModuleNotFoundError as error:
+        raise missing(verb, error) from error
+    if module is None:
+        raise Failed(f"gpuwright {verb.name} {IS_OF_THE_LAB}")
+    return module
+
+
+def missing(verb: CommandVerb, error: ModuleNotFoundError) -> Exception:
+    """Returns what to raise: what to install, or the error itself where a module of ours is missing."""
+    if (error.name or "").split(".")[0] in OURS:
+        return error  # a fault of ours, not of the installation
+    extra = verb.extra or "server"
+    return Failed(
+        f"gpuwright {verb.name} needs the {extra} extra: pip install 'gpuwright[{extra}]' "
+        f"(the module {error.name} is not installed)"
+    )
+
+
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Formats the help in the same way on every terminal."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=32, width=100)
+
+
+class Parser(argparse.ArgumentParser):
+    """Reports wrong usage as one line with the next step; its subparsers do the same."""
+
+    def __init__(self, **given: Any) -> None:
+        given.setdefault("formatter_class", HelpFormatter)
+        given.setdefault("allow_abbrev", False)
+        super().__init__(**given)
+
+    def error(self, message: str) -> NoReturn:
+        raise Failed(f"{message}; see: {self.prog} --help")
+
+
+def parser_of(verb: CommandVerb, module: ModuleType) -> argparse.ArgumentParser:
+    """Returns the parser of one verb."""
+    description = f"{verb.help[0].upper()}{verb.help[1:]}."
+    parser = Parser(prog=f"gpuwright {verb.name}", description=description)
+    module.add_arguments(parser)
+    with suppress(argparse.ArgumentError):  # a verb that asks a server has it already
+        parser.add_argument("-v", "--verbose", action="store_true", help=argparse.SUPPRESS)
+    return parser
