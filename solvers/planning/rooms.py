@@ -6,8 +6,10 @@ services, jobs and tenants' limits.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from math import inf
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,14 +17,24 @@ from numpy.typing import NDArray
 from solvers.planning.commons import Commons, CountsByGpu, share_of
 from solvers.planning.judge.plan_lines import gpus_with
 from solvers.planning.judge.readings import JobResident, JudgedGpu, Reader, Resident, watts
+from solvers.planning.judge.tolerances import at_most
 from solvers.planning.new_names import NewNames
 from solvers.planning.offers import FleetShape, GpuPool, read_offers, why_no_shape
-from solvers.planning.problem import Instance, Place, PlacedJob, Policy, Problem, Service
+from solvers.planning.problem import Instance, Node, Place, PlacedJob, Policy, Problem, Service
 from solvers.planning.room_view import NOBODY, RoomView, list_neighbours, mean_w, stack
 
 Ints = NDArray[np.int64]
 SLACK = 1e-9
 UNLIMITED = 2**31
+
+
+class WholeNeed(NamedTuple):
+    """What an instance or a job takes that holds whole GPUs of a node."""
+
+    memory_gib: float  # of each GPU
+    top_w: float
+    cpu_cores: float  # of the node
+    host_memory_gib: float
 
 
 class FleetRooms:
@@ -64,12 +76,17 @@ class FleetRooms:
         self.models, self.of_service = CountsByGpu(count), CountsByGpu(count)
         self.closed = np.zeros(count, dtype=bool)  # by a dedicated service
         self._clocks: dict[Place, float] = {}
+        self._idle_links: dict[str, list[tuple[int, ...]]] = {}  # of nodes that were asked for
         self.gpus = gpus_with(problem, seats, jobs, reader)  # those on which something runs
-        for gpu in self.gpus.values():
-            at = self.numbers[gpu.node.name, gpu.index]
+        for place, gpu in self.gpus.items():
+            at = self.numbers.get(place)
+            if at is None:  # a running job may hold a GPU that no plan may use
+                continue
             self.count(at, gpu)
             for line in gpu.residents:
                 assert line.service
+                for other in line.instance.places[1:]:
+                    self._hold(self.numbers[other], 100, line.instance.memory_gib, 0.0, line.top_w)
                 self._use_node(at, line.demand.cpu_cores, line.demand.host_memory_gib)
                 self._note(at, line.service, line.instance.sm_percent)
             for job in gpu.jobs:
@@ -194,6 +211,36 @@ class FleetRooms:
             shape.sm_percent, shape.memory_gib, self.problem.type_of(place[0]).top_clock_mhz, 0.0,
         )  # fmt: skip
 
+    def idle_links(self, node: Node) -> list[tuple[int, ...]]:
+        """Returns the GPUs of a node on which nothing runs, by group of linked ones."""
+        if node.name not in self._idle_links:
+            found: dict[int, list[int]] = defaultdict(list)
+            for index in node.gpus:
+                if not self.clients[self.numbers[node.name, index]]:
+                    found[node.link_of(index)].append(index)
+            self._idle_links[node.name] = [tuple(link) for _, link in sorted(found.items())]
+        return self._idle_links[node.name]
+
+    def can_hold_whole(self, places: Sequence[Place], need: WholeNeed) -> bool:
+        """Returns whether nothing runs on these GPUs of one node, and they and the node have what is needed."""
+        if not all(place in self.numbers for place in places):
+            return False
+        at = [self.numbers[place] for place in places]
+        node = self.node_numbers[at[0]]
+        return bool(
+            not self.clients[at].any()
+            and (self.free_gib[at] + self._slack_gib[at] >= need.memory_gib).all()
+            and (self.free_w[at] * (1 + SLACK) >= need.top_w).all()
+            and at_most(need.cpu_cores, self.commons.cpu_cores[node])
+            and at_most(need.host_memory_gib, self.commons.host_memory_gib[node])
+        )
+
+    def hold_whole(self, places: Sequence[Place], need: WholeNeed) -> None:
+        """Gives an instance or a job these GPUs, which can hold it."""
+        for place in places:
+            self._hold(self.numbers[place], 100, need.memory_gib, 0.0, need.top_w)
+        self._use_node(self.numbers[places[0]], need.cpu_cores, need.host_memory_gib)
+
     def why_no_gpu(self, service: Service) -> str:
         """Names what keeps another instance with a GPU of its own off the fleet; empty where nothing does."""
         shapes = read_offers(self.problem).find_whole_shapes(service, self.pools)
@@ -263,6 +310,7 @@ class FleetRooms:
         self.free_w[at] -= top_w
         self.pressure[at] += pressure
         self.clients[at] += 1
+        self._idle_links.pop(self.places[at][0], None)
 
     def _use_node(self, at: int, cpu_cores: float, host_memory_gib: float) -> None:
         self.commons.use_node(int(self.node_numbers[at]), cpu_cores, host_memory_gib)

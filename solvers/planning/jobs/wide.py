@@ -14,10 +14,10 @@ from math import inf
 from solvers.planning.jobs.placement import may_open, penalty
 from solvers.planning.judge.billing import is_billed_whole, whole_price
 from solvers.planning.judge.readings import value_at
-from solvers.planning.judge.tolerances import SUM_SHARE, at_most
+from solvers.planning.judge.tolerances import SUM_SHARE
 from solvers.planning.plan import Unplaced
-from solvers.planning.problem import Demand, Instance, Job, JobProfile, Node, Place, PlacedJob, Problem
-from solvers.planning.wide.groups import links_of
+from solvers.planning.problem import Instance, Job, JobProfile, Node, Place, PlacedJob, Problem
+from solvers.planning.rooms import FleetRooms, WholeNeed
 
 WHOLE = 100  # SM%
 NEAR_SHARE = 1e-9
@@ -132,6 +132,12 @@ def _watts(profile: JobProfile) -> float:
     return value_at(profile.demand.power_w, WHOLE)
 
 
+def _need(profile: JobProfile) -> WholeNeed:
+    return WholeNeed(
+        profile.memory_gib, _watts(profile), profile.demand.cpu_cores, profile.demand.host_memory_gib
+    )  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class _Offer:
     """GPUs that a job may have, and what they add an hour."""
@@ -155,24 +161,17 @@ class _Seating:
     def __init__(self, problem: Problem, instances: Sequence[Instance], jobs: Sequence[PlacedJob]) -> None:
         self.problem = problem
         self.cost = 0.0
-        self._taken: set[Place] = {place for instance in instances for place in instance.places}
+        others = {placed.job: placed for placed in jobs}.values()
+        self._rooms = FleetRooms(problem, instances, others)
         self._paid = {instance.node for instance in instances}  # of those billed whole: by services, or opened here
-        self._cores = {name: node.cpu_cores for name, node in problem.nodes.items()}
-        self._host_gib = {name: node.host_memory_gib for name, node in problem.nodes.items()}
-        for instance in instances:
-            profile = problem.profile(instance.service, instance.variant, instance.node)
-            if profile:
-                self._use(instance.node, profile.demand)
         self._watts_left = _watts_left(problem, instances)
         self._running: dict[Place, list[Job]] = defaultdict(list)  # on one GPU; they may be stopped
         for placed in problem.state.jobs if problem.state else ():
             if problem.jobs[placed.job].gpus == 1:
                 self._running[placed.place].append(problem.jobs[placed.job])
-        for placed in {placed.job: placed for placed in jobs}.values():
-            self._taken.update(placed.places)
+        for placed in others:
             there = problem.jobs[placed.job].profiles.get(problem.nodes[placed.node].gpu_type)
             if there:
-                self._use(placed.node, there.demand)
                 self._watts_left -= value_at(there.demand.power_w, placed.sm_percent)
 
     def kept(self, job: Job, running: PlacedJob) -> PlacedJob | None:
@@ -192,8 +191,8 @@ class _Seating:
             profile = job.profiles.get(node.gpu_type)
             if profile is None:
                 continue
-            for link in links_of(node, self._taken):
-                able = [gpu for gpu in link if self._can_hold(node, gpu, profile)]
+            for link in self._rooms.idle_links(node):
+                able = [gpu for gpu in link if self._rooms.can_hold_whole([(node.name, gpu)], _need(profile))]
                 free_first = sorted(able, key=lambda gpu: (len(self._running[node.name, gpu]), gpu))
                 gpus = tuple(sorted(free_first[: job.gpus]))
                 if len(gpus) == job.gpus and (offer := self._offer(job, node, gpus, len(able) - job.gpus)):
@@ -202,9 +201,8 @@ class _Seating:
     def take(self, job: Job, offer: _Offer) -> PlacedJob:
         """Gives a job its seat."""
         profile = job.profiles[self.problem.nodes[offer.node].gpu_type]
-        self._taken.update((offer.node, gpu) for gpu in offer.gpus)
+        self._rooms.hold_whole([(offer.node, gpu) for gpu in offer.gpus], _need(profile))
         self._paid.add(offer.node)
-        self._use(offer.node, profile.demand)
         self._watts_left -= job.gpus * _watts(profile)
         self.cost += offer.cost
         return PlacedJob(job.name, offer.node, offer.gpus[0], WHOLE, profile.memory_gib, offer.pace, gpus=offer.gpus)
@@ -235,21 +233,14 @@ class _Seating:
         if (
             profile is None
             or profile.units_per_second[-1][0] < WHOLE
-            or not self._taken.isdisjoint(places)
+            or not self._rooms.can_hold_whole(places, _need(profile))
             or len({node.link_of(gpu) for gpu in gpus}) != 1
         ):
             return None
         if job.template is not None and node.templates is not None and job.template not in node.templates:
             return None
-        demand, watts = profile.demand, _watts(profile)
-        fits = (
-            all(self._can_hold(node, gpu, profile) for gpu in gpus)
-            and at_most(demand.cpu_cores, self._cores[node.name])
-            and at_most(demand.host_memory_gib, self._host_gib[node.name])
-            and job.gpus * watts <= self._watts_left
-        )
-        pace = value_at(profile.units_per_second, WHOLE)
-        if not fits or (job.is_preemptible and not self._is_in_time(job, pace)):
+        watts, pace = _watts(profile), value_at(profile.units_per_second, WHOLE)
+        if job.gpus * watts > self._watts_left or (job.is_preemptible and not self._is_in_time(job, pace)):
             return None
         price = self._price(node, job.gpus)
         if price > 0 and job.is_preemptible and not may_open(job, price):
@@ -259,11 +250,6 @@ class _Seating:
         if leaving and sum(penalty(other, problem.policy) for other in leaving) >= penalty(job, problem.policy):
             return None  # they weigh as much
         return _Offer(node.name, gpus, price, price + energy, pace, len(leaving), left)
-
-    def _can_hold(self, node: Node, gpu: int, profile: JobProfile) -> bool:
-        """Returns whether a GPU has the memory and may draw the watts."""
-        kind = self.problem.type_at((node.name, gpu))
-        return at_most(profile.memory_gib, kind.memory_gib) and at_most(kind.idle_w + _watts(profile), kind.max_w)
 
     def _is_in_time(self, job: Job, pace: float) -> bool:
         now = self.problem.state.now if self.problem.state else None
@@ -279,10 +265,6 @@ class _Seating:
         if is_billed_whole(node, self.problem.policy):
             return 0.0 if node.name in self._paid else whole_price(node)
         return gpus * node.price_per_hour
-
-    def _use(self, node: str, demand: Demand) -> None:
-        self._cores[node] -= demand.cpu_cores
-        self._host_gib[node] -= demand.host_memory_gib
 
 
 def _watts_left(problem: Problem, instances: Sequence[Instance]) -> float:

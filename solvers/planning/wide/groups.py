@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from solvers.planning.judge.tolerances import at_most
 from solvers.planning.problem import Node, Place, Problem
+from solvers.planning.rooms import FleetRooms
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,36 +40,27 @@ class LinkedNodes:
         return sum(sum(at_most(watts, cap_w) for cap_w in link) // degree for link in self.caps_w)
 
 
+def rooms_beside_jobs(problem: Problem) -> FleetRooms:
+    """Returns the fleet with nothing on it but the running jobs that must stay."""
+    running = problem.state.jobs if problem.state else ()
+    staying = [job for job in running if not problem.jobs[job.job].is_preemptible and job.node in problem.nodes]
+    return FleetRooms(problem, (), staying)
+
+
 def node_groups(problem: Problem) -> list[LinkedNodes]:
     """Returns the nodes by group; a GPU that a running job must keep is left out."""
-    held = held_by_jobs(problem)
+    rooms = rooms_beside_jobs(problem)
     alike: dict[tuple[object, ...], list[Node]] = defaultdict(list)
     for _, node in sorted(problem.nodes.items()):
-        links = links_of(node, held)
+        links = tuple(rooms.idle_links(node))
         if links:
             alike[(*_kind(node, links), _caps(node, links))].append(node)
-    found = [(tuple(nodes), links_of(nodes[0], held)) for nodes in alike.values()]
+    found = [(tuple(nodes), tuple(rooms.idle_links(nodes[0]))) for nodes in alike.values()]
     return [LinkedNodes(nodes, links, _caps(nodes[0], links)) for nodes, links in found]
 
 
 def _caps(node: Node, links: tuple[tuple[int, ...], ...]) -> tuple[tuple[float, ...], ...]:
     return tuple(tuple(node.caps_w[index] for index in link) for link in links) if node.caps_w else ()
-
-
-def links_of(node: Node, held: set[Place]) -> tuple[tuple[int, ...], ...]:
-    """Returns the GPUs of a node that are not held, by group of linked ones."""
-    found: dict[int, list[int]] = defaultdict(list)
-    for index in node.gpus:
-        if (node.name, index) not in held:
-            found[node.link_of(index)].append(index)
-    return tuple(tuple(link) for _, link in sorted(found.items()))
-
-
-def held_by_jobs(problem: Problem) -> set[Place]:
-    """Returns the GPUs of running jobs that must stay."""
-    running = problem.state.jobs if problem.state else ()
-    staying = [placed for placed in running if not problem.jobs[placed.job].is_preemptible]
-    return {place for placed in staying for place in placed.places}
 
 
 def busy_places(problem: Problem) -> Counter[Place]:

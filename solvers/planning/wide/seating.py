@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from solvers.planning.problem import Instance, Problem, Service
-from solvers.planning.wide.groups import LinkedNodes, busy_places, held_by_jobs, links_of
-from solvers.planning.wide.programme import Choice, allows
+from solvers.planning.problem import Instance, Node, Problem, Service
+from solvers.planning.rooms import WholeNeed
+from solvers.planning.wide.groups import LinkedNodes, busy_places, rooms_beside_jobs
+from solvers.planning.wide.programme import Choice
 from solvers.planning.wide.shapes import WideShape
 
 
@@ -21,61 +22,56 @@ class _WideSeat:
     kept: Instance | None = None
 
 
-class _LinkedFleet:
-    """The GPUs that are left, and the cores and memory of their nodes."""
+class _WideSeating:
+    """The whole GPUs that are left; what is new starts where least runs now."""
 
-    def __init__(self, problem: Problem, groups: Iterable[LinkedNodes]) -> None:
-        held, self.problem = held_by_jobs(problem), problem
-        self.busy = busy_places(problem)
-        self.free = {node.name: [list(link) for link in links_of(node, held)] for g in groups for node in g.nodes}
-        self.cores = {name: problem.nodes[name].cpu_cores for name in self.free}
-        self.host = {name: problem.nodes[name].host_memory_gib for name in self.free}
-        self.used: set[str] = set()
+    def __init__(self, problem: Problem) -> None:
+        self._rooms, self._busy = rooms_beside_jobs(problem), busy_places(problem)
+        self._used: set[str] = set()
 
     def take(self, shape: WideShape, node: str, gpus: Sequence[int]) -> None:
-        for link in self.free[node]:
-            link[:] = [index for index in link if index not in gpus]
-        self.cores[node] -= shape.cpu_cores
-        self.host[node] -= shape.host_memory_gib
-        self.used.add(node)
+        self._rooms.hold_whole([(node, index) for index in gpus], _need(shape))
+        self._used.add(node)
 
-    def has(self, shape: WideShape, node: str, gpus: Sequence[int]) -> bool:
-        allowed = allows(self.problem, shape, [(node, index) for index in gpus])
-        return allowed and self._has_room(shape, node) and any(set(gpus) <= set(link) for link in self.free[node])
+    def is_free(self, shape: WideShape, kept: Instance, node: Node) -> bool:
+        """Returns whether an instance that runs may stay on its GPUs."""
+        is_linked = len({node.link_of(index) for _, index in kept.places}) == 1
+        return is_linked and self._rooms.can_hold_whole(kept.places, _need(shape))
 
     def best(self, shape: WideShape, group: LinkedNodes) -> tuple[str, tuple[int, ...]] | None:
         """Returns linked GPUs: on a node in use if possible, then where least runs, then where fewest are left."""
-        problem, found = self.problem, []
+        need, busy, found = _need(shape), self._busy, []
         for node in group.nodes:
-            if not self._has_room(shape, node.name):
-                continue
-            for free in self.free[node.name]:
-                link = [index for index in free if not node.caps_w or allows(problem, shape, [(node.name, index)])]
+            for idle in self._rooms.idle_links(node):
+                link: Sequence[int] = idle
+                if node.caps_w:
+                    link = [index for index in idle if self._rooms.can_hold_whole([(node.name, index)], need)]
                 if len(link) >= shape.degree:
                     caps_w = node.caps_w or (0.0,) * (link[-1] + 1)  # the higher ones are left to what needs them
-                    order = sorted(link, key=lambda index: (self.busy[node.name, index], caps_w[index], index))
+                    order = sorted(link, key=lambda index: (busy[node.name, index], caps_w[index], index))
                     gpus = tuple(sorted(order[: shape.degree]))
-                    displaced = sum(self.busy[node.name, index] for index in gpus)
-                    key = (node.name not in self.used, displaced, len(link) - shape.degree, node.name, gpus)
+                    displaced = sum(busy[node.name, index] for index in gpus)
+                    key = (node.name not in self._used, displaced, len(link) - shape.degree, node.name, gpus)
                     found.append((key, node.name, gpus))
-        if not found:
-            return None
-        _, name, gpus = min(found)
-        return name, gpus
+        for _, name, gpus in sorted(found):
+            if self._rooms.can_hold_whole([(name, index) for index in gpus], need):
+                return name, gpus
+        return None
 
-    def _has_room(self, shape: WideShape, node: str) -> bool:
-        return shape.cpu_cores <= self.cores[node] + 1e-9 and shape.host_memory_gib <= self.host[node] + 1e-9
+
+def _need(shape: WideShape) -> WholeNeed:
+    return WholeNeed(shape.memory_gib, shape.busy_w, shape.cpu_cores, shape.host_memory_gib)
 
 
 def seated(problem: Problem, groups: Sequence[LinkedNodes], choices: Sequence[Choice]) -> tuple[list[Instance], bool]:
     """Returns the instances with their rates, and if all of the chosen ones found their GPUs."""
-    fleet, seats = _LinkedFleet(problem, groups), list[_WideSeat]()
+    seating, seats = _WideSeating(problem), list[_WideSeat]()
     complete = True
     for choice in choices:
         if choice.kept is not None:
             gpus = tuple(index for _, index in choice.kept.places)
-            if fleet.has(choice.shape, choice.kept.node, gpus):
-                fleet.take(choice.shape, choice.kept.node, gpus)
+            if seating.is_free(choice.shape, choice.kept, problem.nodes[choice.kept.node]):
+                seating.take(choice.shape, choice.kept.node, gpus)
                 seats.append(_WideSeat(choice.shape, choice.kept.node, gpus, choice.kept))
             else:
                 complete = False
@@ -89,11 +85,11 @@ def seated(problem: Problem, groups: Sequence[LinkedNodes], choices: Sequence[Ch
         ),
     ):  # fmt: skip
         for _ in range(choice.count):
-            at = fleet.best(choice.shape, choice.group)
+            at = seating.best(choice.shape, choice.group)
             if at is None:
                 complete = False
                 continue
-            fleet.take(choice.shape, *at)
+            seating.take(choice.shape, *at)
             seats.append(_WideSeat(choice.shape, *at))
     names = sorted({seat.shape.service for seat in seats})
     return [line for name in names for line in _rated(problem, name, seats)], complete

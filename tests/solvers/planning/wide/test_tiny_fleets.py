@@ -16,7 +16,6 @@ from solvers.planning.judge import judge
 from solvers.planning.mixed import MixedCase
 from solvers.planning.problem import Policy, Problem, Service
 from solvers.planning.solve import SolveBudget, find
-from solvers.planning.wide.groups import links_of
 from solvers.planning.wide.programme import Terms, choose
 from solvers.planning.wide.shapes import WideShape
 from tests.solvers.planning.wide.wide_fleets import chat, fleet, photos, summaries
@@ -108,7 +107,7 @@ def _best(case: MixedCase, problem: Problem) -> float:
         (node, tuple(problem.type_at((node.name, index)).max_w for index in link))
         for group in case.groups
         for node in group.nodes
-        for link in links_of(node, set())
+        for link in group.links
     ]
     ways = [_fillings(problem, case.shapes, caps_w) for _, caps_w in links]
     best = inf
