@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from solvers.planning.judge import judge
 from solvers.planning.judge.billing import is_billed_whole
@@ -15,14 +16,21 @@ from solvers.planning.problem import (
     Limit,
     Node,
     Place,
-    Policy,
     Problem,
 )
+from solvers.planning.rooms import WholeNeed
 from solvers.planning.search.promise import keep
 from solvers.planning.solved import Progress, SearchStatus
 from solvers.planning.wide.services import busy_w, language_models
 
 NO_GPU = "language models hold every GPU"
+
+
+class Holder(NamedTuple):
+    """An instance or a job with its whole GPUs of a node, and what it takes of each and of the node."""
+
+    places: Sequence[Place]
+    need: WholeNeed
 
 
 def has_language_models(problem: Problem) -> bool:
@@ -35,54 +43,65 @@ def wide_of(problem: Problem, instances: Sequence[Instance]) -> list[Instance]:
     return [line for line in instances if (s := problem.services.get(line.service)) and s.tokens is not None]
 
 
-def narrowed(problem: Problem, wide: Sequence[Instance]) -> Problem | None:
-    """Returns the problem without language models and the GPUs that they hold; None if they hold all.
+def take_whole_gpus(problem: Problem, holders: Sequence[Holder], *, are_paid: bool = True) -> Problem:
+    """Returns the problem without the GPUs, cores, host memory and watts of these holders.
 
-    A node that is billed whole and runs a language model is paid by it: all else there is free, as its price is due
-    anyway. What runs on a GPU that is taken does not run any more.
+    What runs on such a GPU does not run any more. A node that is billed whole is paid by its holders, so all else there
+    is free; where they do not pay for it, what is left of it costs as much as the whole.
     """
-    taken = {place for line in wide for place in line.places}
-    by_node: dict[str, list[Instance]] = defaultdict(list)
-    for line in wide:
-        by_node[line.node].append(line)
-    nodes = {name: left for name, node in problem.nodes.items() if (left := _left(problem, node, by_node[name]))}
-    if not nodes:
-        return None
-    state = problem.state
+    by_node: dict[str, list[Holder]] = defaultdict(list)
+    for holder in holders:
+        by_node[holder.places[0][0]].append(holder)
+    left = {name: _left(problem, node, by_node[name], are_paid) for name, node in problem.nodes.items()}
+    nodes = {name: node for name, node in left.items() if node.gpus}
+    taken = {place for holder in holders for place in holder.places}
+    state, policy = problem.state, problem.policy
     if state is not None:
         state = replace(
             state,
-            running=tuple(i for i in state.running if _stays(problem, i, nodes, taken)),
-            jobs=tuple(job for job in state.jobs if job.node in nodes and job.place not in taken),
+            running=tuple(line for line in state.running if line.node in nodes and taken.isdisjoint(line.places)),
+            jobs=tuple(job for job in state.jobs if job.node in nodes and taken.isdisjoint(job.places)),
         )
+    if policy.power_budget_w is not None:
+        drawn = sum(len(h.places) * (problem.type_of(h.places[0][0]).idle_w + h.need.top_w) for h in holders)
+        policy = replace(policy, power_budget_w=max(1e-9, policy.power_budget_w - drawn))
+    return replace(problem, nodes=nodes, state=state, policy=policy)
+
+
+def _left(problem: Problem, node: Node, holders: Sequence[Holder], are_paid: bool) -> Node:
+    if not holders:
+        return node
+    taken = {index for holder in holders for _, index in holder.places}
+    if is_billed_whole(node, problem.policy):
+        share = node.gpu_count / max(1, node.gpu_count - len(taken))
+        node = replace(node, pricing="paid") if are_paid else replace(node, price_per_hour=share * node.price_per_hour)
     return replace(
-        problem,
-        nodes=nodes,
-        services={name: service for name, service in problem.services.items() if service.tokens is None},
-        limits={tenant: _rest(problem, tenant, limit, wide) for tenant, limit in problem.limits.items()},
-        policy=_powered(problem, wide),
-        state=state,
+        node,
+        gpus=tuple(index for index in node.gpus if index not in taken),
+        cpu_cores=max(0.0, node.cpu_cores - sum(holder.need.cpu_cores for holder in holders)),
+        host_memory_gib=max(0.0, node.host_memory_gib - sum(holder.need.host_memory_gib for holder in holders)),
     )
 
 
-def _stays(problem: Problem, line: Instance, nodes: Mapping[str, Node], taken: Collection[Place]) -> bool:
-    service = problem.services.get(line.service)
-    return line.node in nodes and line.place not in taken and service is not None and service.tokens is None
+def narrowed(problem: Problem, wide: Sequence[Instance]) -> Problem | None:
+    """Returns the problem without language models and the GPUs that they hold; None if they hold all."""
+    rest = take_whole_gpus(problem, [Holder(line.places, _need(problem, line)) for line in wide])
+    if not rest.nodes:
+        return None
+    services = {name: service for name, service in problem.services.items() if service.tokens is None}
+    state = rest.state
+    if state is not None:
+        state = replace(state, running=tuple(line for line in state.running if line.service in services))
+    limits = {tenant: _rest(problem, tenant, limit, wide) for tenant, limit in problem.limits.items()}
+    return replace(rest, services=services, limits=limits, state=state)
 
 
-def _left(problem: Problem, node: Node, wide: Sequence[Instance]) -> Node | None:
-    if not wide:
-        return node
-    taken = {index for line in wide for _, index in line.places}
-    gpus = tuple(index for index in node.gpus if index not in taken)
-    demands = [p.demand for line in wide if (p := problem.profile(line.service, line.variant, line.node))]
-    return None if not gpus else replace(
-        node,
-        gpus=gpus,
-        cpu_cores=max(0.0, node.cpu_cores - sum(demand.cpu_cores for demand in demands)),
-        host_memory_gib=max(0.0, node.host_memory_gib - sum(demand.host_memory_gib for demand in demands)),
-        pricing="paid" if is_billed_whole(node, problem.policy) else node.pricing,
-    )  # fmt: skip
+def _need(problem: Problem, line: Instance) -> WholeNeed:
+    profile = problem.profile(line.service, line.variant, line.node)
+    if profile is None:
+        return WholeNeed(line.memory_gib, 0.0, 0.0, 0.0)
+    demand, watts = profile.demand, busy_w(profile, problem.type_of(line.node), line.clock_mhz)
+    return WholeNeed(line.memory_gib, watts, demand.cpu_cores, demand.host_memory_gib)
 
 
 def _rest(problem: Problem, tenant: str, limit: Limit, wide: Sequence[Instance]) -> Limit:
@@ -94,19 +113,6 @@ def _rest(problem: Problem, tenant: str, limit: Limit, wide: Sequence[Instance])
         gpus=None if limit.gpus is None else max(0.0, limit.gpus - gpus),
         price_per_hour=None if limit.price_per_hour is None else max(0.0, limit.price_per_hour - price),
     )
-
-
-def _powered(problem: Problem, wide: Sequence[Instance]) -> Policy:
-    policy = problem.policy
-    if policy.power_budget_w is None:
-        return policy
-    drawn = sum(line.degree * (problem.type_of(line.node).idle_w + _busy_w(problem, line)) for line in wide)
-    return replace(policy, power_budget_w=max(1e-9, policy.power_budget_w - drawn))
-
-
-def _busy_w(problem: Problem, line: Instance) -> float:
-    profile = problem.profile(line.service, line.variant, line.node)
-    return 0.0 if profile is None else busy_w(profile, problem.type_of(line.node), line.clock_mhz)
 
 
 def ordinary(problem: Problem) -> Problem:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
+from solvers.planning.beside import Holder, take_whole_gpus
 from solvers.planning.jobs.placement import may_open, penalty
 from solvers.planning.judge.billing import is_billed_whole, whole_price
 from solvers.planning.judge.readings import value_at
@@ -64,7 +65,7 @@ def beside_staying_wide_jobs(problem: Problem) -> Problem:
     """Returns what is left for a planner that knows no jobs on several GPUs: all but those that must stay."""
     if not wide_jobs(problem):
         return problem
-    return _without(problem, _staying(problem, is_wide=True), is_for_jobs=False)
+    return _beside(problem, _staying(problem, is_wide=True), are_paid=False)  # services pay for nodes, jobs do not
 
 
 def _staying(problem: Problem, *, is_wide: bool) -> list[PlacedJob]:
@@ -76,51 +77,18 @@ def _staying(problem: Problem, *, is_wide: bool) -> list[PlacedJob]:
 
 
 def without_wide_jobs(problem: Problem, placed: Sequence[PlacedJob]) -> Problem:
-    """Returns the problem of all other jobs: without these seats, and with what they leave of their nodes.
-
-    A node that is billed whole and opened by one of them costs the others nothing.
-    """
-    return _without(problem, placed, is_for_jobs=True)
+    """Returns the problem of all other jobs: without these seats, and with what they leave of their nodes."""
+    return _beside(problem, placed, are_paid=True)
 
 
-def _without(problem: Problem, placed: Sequence[PlacedJob], *, is_for_jobs: bool) -> Problem:
-    by_node: dict[str, list[PlacedJob]] = defaultdict(list)
-    for seat in placed:
-        by_node[seat.node].append(seat)
-    left = {name: _left(problem, node, by_node[name], is_for_jobs) for name, node in problem.nodes.items()}
-    nodes = {name: node for name, node in left.items() if node.gpus}
-    taken = {place for seat in placed for place in seat.places}
+def _beside(problem: Problem, placed: Sequence[PlacedJob], *, are_paid: bool) -> Problem:
+    holders = [Holder(seat.places, _need(_profile_of(problem, seat))) for seat in placed]
+    rest = take_whole_gpus(problem, holders, are_paid=are_paid)
     jobs = {name: job for name, job in problem.jobs.items() if job.gpus == 1}
-    state = problem.state
+    state = rest.state
     if state is not None:
-        kept = tuple(job for job in state.jobs if job.job in jobs and job.place not in taken)
-        running = tuple(line for line in state.running if taken.isdisjoint(line.places))
-        state = replace(state, running=running, jobs=kept)
-    policy = problem.policy
-    if policy.power_budget_w is not None:
-        drawn = sum(
-            seat.degree * (problem.type_of(seat.node).idle_w + _watts(_profile_of(problem, seat))) for seat in placed
-        )
-        policy = replace(policy, power_budget_w=max(1e-9, policy.power_budget_w - drawn))
-    return replace(problem, nodes=nodes, jobs=jobs, state=state, policy=policy)
-
-
-def _left(problem: Problem, node: Node, seats: Sequence[PlacedJob], is_for_jobs: bool) -> Node:
-    if not seats:
-        return node
-    if is_billed_whole(node, problem.policy):  # services pay for all of it, jobs for nothing
-        share = node.gpu_count / max(1, node.gpu_count - sum(seat.degree for seat in seats))
-        node = (
-            replace(node, pricing="paid") if is_for_jobs else replace(node, price_per_hour=share * node.price_per_hour)
-        )
-    taken = {index for seat in seats for _, index in seat.places}
-    demands = [_profile_of(problem, seat).demand for seat in seats]
-    return replace(
-        node,
-        gpus=tuple(index for index in node.gpus if index not in taken),
-        cpu_cores=max(0.0, node.cpu_cores - sum(demand.cpu_cores for demand in demands)),
-        host_memory_gib=max(0.0, node.host_memory_gib - sum(demand.host_memory_gib for demand in demands)),
-    )
+        state = replace(state, jobs=tuple(job for job in state.jobs if job.job in jobs))
+    return replace(rest, jobs=jobs, state=state)
 
 
 def _profile_of(problem: Problem, seat: PlacedJob) -> JobProfile:
