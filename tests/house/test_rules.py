@@ -37,8 +37,8 @@ EVERY_CASE = "".join(f"def test_case_{number}_is_noticed(): ...\n" for number in
     [
         (
             files.a_module_says_what_it_is_for_and_stays_small,
-            {"app/a.py": '"""A."""\n' + "\n" * 300},
-            "app/a.py:301: 301 lines; a file that long is two files",
+            {"app/a.py": '"""A."""\n' + "\n" * 400},
+            "app/a.py:401: 401 lines; a file that long is two files",
         ),
         (files.a_module_says_what_it_is_for_and_stays_small, {"app/a.py": "A = 1\n"}, "app/a.py:1: no docstring"),
         (
