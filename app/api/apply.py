@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, NotRequired, TypeAlias, TypedDict
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request
+from msgspec import Meta
 from sqlalchemy import Connection
 
 from app.api import selectors
 from app.api.bodies import manifests
 from app.api.change_events import record_changes
+from app.api.replies import Reply, TypedRouter
 from app.api.requests import Body, By, DryRun, answer, context, write_once
 from app.manifests.attainable import SLO_ATTAINABLE
 from app.manifests.diff import diff
-from app.manifests.model import Kind
+from app.manifests.model import STORED, Kind
 from app.manifests.shipped_templates import find_unfit
 from app.store.world.objects import StoredObject
 from app.world.admission import find_not_startable
@@ -21,7 +23,40 @@ from app.world.carried import find_uncarried
 from app.world.decisions import Action, ObjectDecision
 from app.world.declare import Prune, declare
 
-router = APIRouter(prefix="/api/v1", tags=["apply"])
+router = TypedRouter(prefix="/api/v1", tags=["apply"])
+
+
+StoredKind: TypeAlias = Annotated[str, Meta(extra_json_schema={"enum": [str(kind) for kind in STORED]})]
+_DONE = [str(action) for action in Action if action is not Action.STATUS]
+AppliedAction: TypeAlias = Annotated[str, Meta(extra_json_schema={"enum": _DONE})]
+
+
+class FieldChangeWire(TypedDict):
+    """A field before and after."""
+
+    path: str
+    before: Annotated[object, Meta(description="The value before; null if it was absent")]
+    after: Annotated[object, Meta(description="The value after; null if it is absent")]
+
+
+class AppliedChangeWire(TypedDict):
+    """What an apply did to an object."""
+
+    kind: StoredKind
+    tenant: NotRequired[str]
+    name: str
+    action: AppliedAction
+    resourceVersion: int
+    diff: list[FieldChangeWire]
+
+
+class AppliedWire(TypedDict):
+    """What an apply did, and what it warns of."""
+
+    dryRun: bool
+    resourceVersion: int
+    changes: list[AppliedChangeWire]
+    warnings: list[str]
 
 
 @router.post("/apply", summary="Declare many objects, all or nothing; dryRun=true gives the field-level diff")
@@ -34,13 +69,13 @@ def apply(
     prune_selector: Annotated[
         str, Query(alias="pruneSelector", max_length=2000, description="Labels of the objects that may be pruned")
     ] = "",
-) -> Response:
+) -> Reply[AppliedWire]:
     wanted = manifests(request, body)
     terms = selectors.parse(prune_selector)
     pruned = Prune(terms.has, terms.lacks) if prune else None
     settings = context(request).settings
 
-    def write(connection: Connection) -> Response:
+    def write(connection: Connection) -> Reply[AppliedWire]:
         done = declare(
             connection, by, wanted, dry_run=dry, prune=pruned, currency=settings.currency,
             most_objects=settings.tenant_objects,
@@ -60,14 +95,13 @@ def apply(
     return write_once(request, body, write, dry_run=dry)
 
 
-def _change(decision: ObjectDecision, dry: bool) -> dict[str, Any]:
+def _change(decision: ObjectDecision, dry: bool) -> AppliedChangeWire:
     key, stored = decision.key, decision.object
-    change: dict[str, Any] = {"kind": str(key.kind), "name": key.name}
-    if key.tenant:
-        change["tenant"] = key.tenant
     # A new or deleted object differs in every field, which only a dry run wants to see.
     shown = {Action.UPDATED, Action.CREATED, Action.DELETED} if dry else {Action.UPDATED}
-    return change | {
+    change: AppliedChangeWire = {
+        "kind": str(key.kind),
+        "name": key.name,
         "action": Action.UNCHANGED if decision.action is Action.STATUS else decision.action,
         "resourceVersion": stored.resource_version,
         "diff": [
@@ -77,6 +111,9 @@ def _change(decision: ObjectDecision, dry: bool) -> dict[str, Any]:
         if decision.action in shown
         else [],
     }
+    if key.tenant:
+        change["tenant"] = key.tenant
+    return change
 
 
 def _declared(stored: StoredObject | None) -> dict[str, Any]:

@@ -3,19 +3,48 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypedDict
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query
 from pydantic import BaseModel, Field
 
 from app.access import AccessVerb, Noun, require
-from app.api.pages import NEWEST, answer_page, mark_of
-from app.api.requests import Ctx, Who
+from app.api.pages import NEWEST, cut_page, mark_of
+from app.api.replies import Reply, TypedRouter
+from app.api.requests import Ctx, Who, answer
 from app.store.world import audit
 from app.store.world.audit import AuditFilter
 from app.store.world.objects import rfc3339
+from app.wire import Free, MomentText, PageMetadataWire
 
-router = APIRouter(prefix="/api/v1/audit", tags=["audit"])
+router = TypedRouter(prefix="/api/v1/audit", tags=["audit"])
+
+
+class AuditEntryWire(TypedDict):
+    """Who did what, with the object before and after."""
+
+    id: int
+    at: MomentText
+    requestId: str
+    principal: str
+    scope: str
+    verb: str
+    outcome: str
+    kind: str
+    name: str
+    principalTenant: str | None
+    tenant: str | None
+    detail: str | None
+    before: Free | None
+    after: Free | None
+
+
+class AuditListWire(TypedDict):
+    """A list of AuditEntry objects."""
+
+    kind: Literal["AuditList"]
+    metadata: PageMetadataWire
+    items: list[AuditEntryWire]
 
 
 class AuditQuery(BaseModel):
@@ -33,15 +62,16 @@ class AuditQuery(BaseModel):
 
 
 @router.get("", summary="Who did what, before and after, newest first")
-def list_audit(ctx: Ctx, who: Who, query: Annotated[AuditQuery, Query()]) -> Response:
+def list_audit(ctx: Ctx, who: Who, query: Annotated[AuditQuery, Query()]) -> Reply[AuditListWire]:
     require(who, Noun.AUDIT, AccessVerb.READ)
     before = mark_of(query.cursor, NEWEST)
     wanted = AuditFilter(**query.model_dump(exclude={"limit", "cursor"}))
     rows = ctx.database.read(lambda connection: audit.page(connection, before, query.limit + 1, wanted))
-    return answer_page("AuditList", rows, query.limit, lambda row: row["id"], _wire)
+    metadata, items = cut_page(rows, query.limit, lambda row: row["id"], _wire)
+    return answer({"kind": "AuditList", "metadata": metadata, "items": items})
 
 
-def _wire(row: dict[str, Any]) -> dict[str, Any]:
+def _wire(row: dict[str, Any]) -> AuditEntryWire:
     return {
         "id": row["id"],
         "at": rfc3339(row["at"]),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Literal, NotRequired, TypeAlias, TypedDict, cast
 
 import msgspec
-from fastapi import APIRouter, Body, Path, Query, Request, Response
+from fastapi import Body, Path, Query, Request
 from sqlalchemy import Connection
 
 from agents.contract.campaigns import MeasuredSetting, ProfilingAnswer, ProfilingReport
@@ -13,7 +13,8 @@ from app.access import AccessVerb, Noun, require
 from app.api import requests
 from app.api.campaign_requests import CampaignBody, campaign_draft
 from app.api.objects import Name
-from app.api.requests import JSON, By, Ctx, NoBody, Who, answer, context, write_once
+from app.api.replies import Reply, TypedRouter, takes
+from app.api.requests import By, Ctx, NoBody, Who, answer, context, write_once
 from app.api.solvers import with_solvers
 from app.campaigns import guard
 from app.campaigns.ending import finish
@@ -21,39 +22,73 @@ from app.control.domain.events import Reason, event_of
 from app.manifests.model import Kind
 from app.problem import HttpProblem
 from app.store.fleet import campaigns
-from app.store.fleet.campaigns import Campaign
+from app.store.fleet.campaigns import Campaign, SettingFailure
 from app.store.world import audit, events, objects
 from app.store.world.objects import rfc3339
 from app.store.world.slos import unserved
+from app.wire import Free, MomentText
 
-router = APIRouter(prefix="/api/v1", tags=["campaigns"])
+router = TypedRouter(prefix="/api/v1", tags=["campaigns"])
 
 MOST_LISTED = 1000
+MadeProfile: TypeAlias = Annotated[
+    Free, msgspec.Meta(extra_json_schema={"$ref": "#/components/schemas/ProfileManifest"})
+]
 CampaignId = Annotated[str, Path(max_length=40, pattern=r"^[a-z0-9-]+$")]
-_REFERENCES = "#/components/schemas/{name}"
 _report = msgspec.json.Decoder(ProfilingReport)
-(_REPORT, _ANSWER), _ = msgspec.json.schema_components([ProfilingReport, ProfilingAnswer], ref_template=_REFERENCES)
-EXCHANGE: dict[str, Any] = {
-    "requestBody": {"required": True, "content": {JSON: {"schema": _REPORT}}},
-    "responses": {"200": {"description": "Taken", "content": {JSON: {"schema": _ANSWER}}}},
-}
 
 
-def schemas() -> dict[str, Any]:
-    """Returns the schemas that the routes here refer to."""
-    _, components = msgspec.json.schema_components([ProfilingReport, ProfilingAnswer], ref_template=_REFERENCES)
-    return components
+class CampaignWire(TypedDict):
+    """Measurements of a model on a GPU."""
+
+    id: str
+    node: str
+    gpuType: str
+    model: str
+    variant: str
+    state: str
+    askedBy: str
+    gpu: int
+    most: int
+    measured: int
+    reason: str | None
+    message: str | None
+    accuracy: float | None
+    failures: tuple[SettingFailure, ...]
+    batches: list[int]
+    smPercents: list[float]
+    neighbours: list[str]
+    clocksMhz: list[float]
+    askedAt: MomentText
+    beganAt: MomentText | None
+    endedAt: MomentText | None
+
+
+class CampaignListWire(TypedDict):
+    """A list of Campaign objects."""
+
+    kind: Literal["CampaignList"]
+    items: list[CampaignWire]
+
+
+class CampaignDetailWire(CampaignWire):
+    """A campaign with its measurements; at its end the Profiles that they make."""
+
+    measurements: list[MeasuredSetting]
+    leftOutError: float | None
+    profiles: list[MadeProfile]
+    secondsLeft: NotRequired[float]
 
 
 @router.post("/campaigns", status_code=201, summary="Measure a model on a GPU of a node")
 def create_campaign(
     request: Request, who: Who, by: By, wanted: Annotated[CampaignBody, Body()], raw: requests.Body
-) -> Response:
+) -> Reply[CampaignWire]:
     """The GPU is emptied as by a drain, and stays reserved until the campaign ends. Nothing unserved comes of it."""
     require(who, Noun.CAMPAIGN, AccessVerb.WRITE)
     with_solvers(_import_solvers)
 
-    def create(connection: Connection) -> Response:
+    def create(connection: Connection) -> Reply[CampaignWire]:
         draft = campaign_draft(connection, wanted)
         node, gpu = str(draft["node"]), int(draft["gpu"])
         watched = guard.services_on(connection, node)
@@ -75,7 +110,9 @@ def create_campaign(
 
 
 @router.get("/campaigns", summary="Profiling campaigns, the newest first")
-def list_campaigns(ctx: Ctx, who: Who, limit: Annotated[int, Query(ge=1, le=MOST_LISTED)] = 100) -> Response:
+def list_campaigns(
+    ctx: Ctx, who: Who, limit: Annotated[int, Query(ge=1, le=MOST_LISTED)] = 100
+) -> Reply[CampaignListWire]:
     require(who, Noun.CAMPAIGN, AccessVerb.READ)
     found = ctx.database.read(lambda connection: campaigns.recent(connection, limit))
     return answer({"kind": "CampaignList", "items": [_head(campaign) for campaign in found]})
@@ -84,14 +121,15 @@ def list_campaigns(ctx: Ctx, who: Who, limit: Annotated[int, Query(ge=1, le=MOST
 @router.get(
     "/campaigns/{campaign}", summary="A campaign with its measurements, and at its end the Profiles that they make"
 )
-def read_campaign(ctx: Ctx, who: Who, campaign: CampaignId) -> Response:
+def read_campaign(ctx: Ctx, who: Who, campaign: CampaignId) -> Reply[CampaignDetailWire]:
     require(who, Noun.CAMPAIGN, AccessVerb.READ)
 
-    def read(connection: Connection) -> dict[str, Any]:
+    def read(connection: Connection) -> CampaignDetailWire:
         found = _existing(connection, campaign)
         measured = campaigns.measurements(connection, found.id)
         profiles, error = ([], None) if found.is_live else with_solvers(lambda: _profiles(connection, found, measured))
-        shown = _head(found) | {"measurements": measured, "leftOutError": error, "profiles": profiles}
+        end = {"measurements": measured, "leftOutError": error, "profiles": profiles}
+        shown = cast(CampaignDetailWire, {**_head(found), **end})
         began, last = found.began_at, measured[-1].at if measured else None
         if found.is_live and began and last and last > began:
             left = _most(found) - len(measured)
@@ -102,11 +140,11 @@ def read_campaign(ctx: Ctx, who: Who, campaign: CampaignId) -> Response:
 
 
 @router.delete("/campaigns/{campaign}", summary="Stop a campaign: its GPU is free again")
-def stop_campaign(request: Request, who: Who, by: By, campaign: CampaignId, _body: NoBody) -> Response:
+def stop_campaign(request: Request, who: Who, by: By, campaign: CampaignId, _body: NoBody) -> Reply[CampaignWire]:
     """Ends a campaign; its measurements stay. A campaign that has ended stays as it is."""
     require(who, Noun.CAMPAIGN, AccessVerb.WRITE)
 
-    def stop(connection: Connection) -> Response:
+    def stop(connection: Connection) -> Reply[CampaignWire]:
         found = _existing(connection, campaign, lock=True)
         if found.is_live:
             finish(connection, found, "stopped", "asked", f"stopped by {who.id}")
@@ -117,9 +155,11 @@ def stop_campaign(request: Request, who: Who, by: By, campaign: CampaignId, _bod
 
 
 @router.post(
-    "/nodes/{name}/profiling", summary="What a node has measured, and what to measure next", openapi_extra=EXCHANGE
+    "/nodes/{name}/profiling",
+    summary="What a node has measured, and what to measure next",
+    openapi_extra=takes(ProfilingReport),
 )
-def exchange(request: Request, who: Who, body: requests.Body, name: Name) -> Response:
+def exchange(request: Request, who: Who, body: requests.Body, name: Name) -> Reply[ProfilingAnswer]:
     """Asked by the node's agent. A result counts once, however often it is sent."""
     require(who, Noun.REPORT, AccessVerb.WRITE, name)
     try:
@@ -148,7 +188,7 @@ def _existing(connection: Connection, name: str, *, lock: bool = False) -> Campa
     return found
 
 
-def _head(campaign: Campaign) -> dict[str, Any]:
+def _head(campaign: Campaign) -> CampaignWire:
     """Returns a campaign without its measurements."""
     settings = campaign.request.settings
     return {
@@ -183,7 +223,7 @@ def _most(campaign: Campaign) -> int:
 
 def _profiles(
     connection: Connection, campaign: Campaign, measured: list[MeasuredSetting]
-) -> tuple[list[dict[str, Any]], float | None]:
+) -> tuple[list[Free], float | None]:
     """Returns the Profiles that the measurements make, and their error (None: too few measurements)."""
     from app.campaigns.profile import ProfileSubject, profile_of
 
@@ -206,7 +246,7 @@ def _profiles(
     return [made.manifest], made.left_out_error
 
 
-def _profiles_beside(connection: Connection, campaign: Campaign) -> tuple[list[dict[str, Any]], float | None]:
+def _profiles_beside(connection: Connection, campaign: Campaign) -> tuple[list[Free], float | None]:
     """Returns the Profiles of all models that were measured beside others on the GPU type: they have one scale."""
     from app.campaigns.neighbour_profiles import DeclaredProfile, neighbour_profiles
 

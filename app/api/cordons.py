@@ -6,32 +6,41 @@ The planner moves what runs there, or says why it cannot.
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal, TypedDict, TypeVar
 
 import msgspec
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request
 from sqlalchemy import Connection
 
 from agents.contract.fields import LONGEST_NOTICE_SECONDS
 from app.access import AccessVerb, Noun, require
 from app.api import requests
 from app.api.objects import Name
+from app.api.replies import Reply, TypedRouter, takes
 from app.api.requests import By, Ctx, Who, answer, write_once
 from app.control.domain.events import Reason, event_of
 from app.manifests.model import Key, Kind
 from app.problem import HttpProblem
 from app.store.database import clock
 from app.store.fleet import campaigns, cordons, reclaims
+from app.store.fleet.cordons import CordonWire
 from app.store.world import audit, events, objects
 from app.store.world.objects import StoredObject
 from app.world import declare, notices
 from app.world.write import Actor
 
-router = APIRouter(prefix="/api/v1", tags=["cordons"])
+router = TypedRouter(prefix="/api/v1", tags=["cordons"])
 
 T = TypeVar("T")
 LONGEST_DRAIN = timedelta(days=3650)  # of a drain; later moments cannot be represented everywhere
 LONGEST_NOTICE = timedelta(seconds=LONGEST_NOTICE_SECONDS)
+
+
+class CordonListWire(TypedDict):
+    """A list of Cordon objects."""
+
+    kind: Literal["CordonList"]
+    items: list[CordonWire]
 
 
 class CordonRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
@@ -52,44 +61,42 @@ class ReclaimRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True)
 
 _asking = msgspec.json.Decoder(CordonRequest)
 _reclaiming = msgspec.json.Decoder(ReclaimRequest)
-_REFERENCES = "#/components/schemas/{name}"
-(_SCHEMA, _RECLAIM), _ = msgspec.json.schema_components([CordonRequest, ReclaimRequest], ref_template=_REFERENCES)
-BODY = {"requestBody": {"required": False, "content": {"application/json": {"schema": _SCHEMA}}}}
-RECLAIM_BODY = {"requestBody": {"required": True, "content": {"application/json": {"schema": _RECLAIM}}}}
-
-
-def schemas() -> dict[str, Any]:
-    """Returns the schemas that the routes here refer to."""
-    _, components = msgspec.json.schema_components([CordonRequest, ReclaimRequest], ref_template=_REFERENCES)
-    return components
 
 
 @router.get("/cordons", summary="Nodes and GPUs that are cordoned or drained")
 def list_cordons(
     ctx: Ctx, who: Who, node: Annotated[str, Query(max_length=63, description="Only those of this node")] = ""
-) -> Response:  # fmt: skip
+) -> Reply[CordonListWire]:  # fmt: skip
     require(who, Noun.CORDON, AccessVerb.READ)
     found = ctx.database.read(lambda connection: cordons.list_cordons(connection, node))
     return answer({"kind": "CordonList", "items": [cordoned.wire() for cordoned in found]})
 
 
-@router.post("/nodes/{name}/cordon", summary="Place nothing new on a node or on a single GPU", openapi_extra=BODY)
-def cordon(request: Request, who: Who, by: By, body: requests.Body, name: Name) -> Response:
+@router.post(
+    "/nodes/{name}/cordon",
+    summary="Place nothing new on a node or on a single GPU",
+    openapi_extra=takes(CordonRequest, required=False),
+)
+def cordon(request: Request, who: Who, by: By, body: requests.Body, name: Name) -> Reply[CordonWire]:
     return _put(request, who, by, body, name, "cordon")
 
 
 @router.post(
     "/nodes/{name}/drain",
     summary="Move everything off a node or a single GPU, make before break",
-    openapi_extra=BODY,
+    openapi_extra=takes(CordonRequest, required=False),
 )
-def drain(request: Request, who: Who, by: By, body: requests.Body, name: Name) -> Response:
+def drain(request: Request, who: Who, by: By, body: requests.Body, name: Name) -> Reply[CordonWire]:
     """Drains a node or GPU. What cannot leave stays; events and `gpuwright explain` name it and the reason."""
     return _put(request, who, by, body, name, "drain")
 
 
-@router.post("/nodes/{name}/uncordon", summary="Let plans use a node or a GPU again", openapi_extra=BODY)
-def uncordon(request: Request, who: Who, by: By, body: requests.Body, name: Name) -> Response:
+@router.post(
+    "/nodes/{name}/uncordon",
+    summary="Let plans use a node or a GPU again",
+    openapi_extra=takes(CordonRequest, required=False),
+)
+def uncordon(request: Request, who: Who, by: By, body: requests.Body, name: Name) -> Reply[CordonListWire]:
     """Without `gpu`, uncordons the node and all its GPUs."""
     require(who, Noun.CORDON, AccessVerb.WRITE)
     given = _read(body)
@@ -97,16 +104,16 @@ def uncordon(request: Request, who: Who, by: By, body: requests.Body, name: Name
 
 
 @router.post(
-    "/nodes/{name}/reclaim", summary="Give notice that the cloud takes a node back", openapi_extra=RECLAIM_BODY
+    "/nodes/{name}/reclaim", summary="Give notice that the cloud takes a node back", openapi_extra=takes(ReclaimRequest)
 )
-def reclaim(request: Request, who: Who, by: By, body: requests.Body, name: Name) -> Response:
+def reclaim(request: Request, who: Who, by: By, body: requests.Body, name: Name) -> Reply[CordonWire]:
     """Everything leaves the node before the deadline, new copies first. What cannot is named by events."""
     require(who, Noun.CORDON, AccessVerb.WRITE)
     given = _decoded(_reclaiming, body)
     if (given.deadline is None) is (given.seconds is None):
         raise HttpProblem("invalid", "the body needs either `deadline` or `seconds`")
 
-    def write(connection: Connection) -> Response:
+    def write(connection: Connection) -> Reply[CordonWire]:
         _existing(connection, name)
         deadline = given.deadline or clock.now(connection) + timedelta(seconds=given.seconds or 0.0)
         _check_deadline(connection, deadline, LONGEST_NOTICE, "drain the node by a deadline instead")
@@ -119,11 +126,11 @@ def reclaim(request: Request, who: Who, by: By, body: requests.Body, name: Name)
 
 
 @router.delete("/nodes/{name}/reclaim", summary="Withdraw the notice that a node will be reclaimed")
-def withdraw_reclaim(request: Request, who: Who, by: By, body: requests.Body, name: Name) -> Response:
+def withdraw_reclaim(request: Request, who: Who, by: By, body: requests.Body, name: Name) -> Reply[CordonWire]:
     """Plans may use the node again. What its agent still reports stays withdrawn, until it names another deadline."""
     require(who, Noun.CORDON, AccessVerb.WRITE)
 
-    def write(connection: Connection) -> Response:
+    def write(connection: Connection) -> Reply[CordonWire]:
         _existing(connection, name)
         before = notices.withdraw_notice(connection, by, name)
         if before is None:
@@ -152,7 +159,7 @@ def _refuse_to_lift(connection: Connection, name: str, gpu: int | None) -> None:
 
 def _put(
     request: Request, who: Who, by: By, body: bytes, name: str, mode: Literal["cordon", "drain"]
-) -> Response:  # fmt: skip
+) -> Reply[CordonWire]:  # fmt: skip
     require(who, Noun.CORDON, AccessVerb.WRITE)
     given = _read(body)
     return write_once(request, body, lambda connection: answer(place(connection, by, name, mode, given)))
@@ -160,7 +167,7 @@ def _put(
 
 def place(
     connection: Connection, by: Actor, name: str, mode: Literal["cordon", "drain"], given: CordonRequest
-) -> dict[str, Any]:
+) -> CordonWire:
     """Keeps plans off a node or a GPU of it, or moves away what runs there; returns the cordon."""
     require(by.principal, Noun.CORDON, AccessVerb.WRITE)
     if mode == "cordon" and given.deadline is not None:
@@ -180,7 +187,7 @@ def place(
     return made.wire()
 
 
-def lift(connection: Connection, by: Actor, name: str, given: CordonRequest) -> dict[str, Any]:
+def lift(connection: Connection, by: Actor, name: str, given: CordonRequest) -> CordonListWire:
     """Lets plans use a node or a GPU of it again; returns the cordons that are gone."""
     require(by.principal, Noun.CORDON, AccessVerb.WRITE)
     lifted = cordons.lift(connection, name, cordons.ALL_GPUS if given.gpu is None else given.gpu)

@@ -2,46 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import Path, Query
 
 from agents.contract.fields import LONGEST_POLL_SECONDS
 from agents.contract.gateways import CountsTaken, Endpoints, GatewayCounts
 from app.access import AccessVerb, Noun, require
-from app.api.requests import JSON, Body, Ctx, Who
+from app.api.replies import Reply, TypedRouter, takes
+from app.api.requests import JSON, Body, Ctx, Who, answer
 from app.manifests.faults import ManifestFault
 from app.nodes.refused_copies import RefusedCopy, record_refused
 from app.problem import HttpProblem
 from app.store.fleet import gateways
 
-router = APIRouter(prefix="/api/v1", tags=["gateways"])
+router = TypedRouter(prefix="/api/v1", tags=["gateways"])
 
 NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 SERVICE = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?/[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 _counts = msgspec.json.Decoder(GatewayCounts)
 
 
-def _schema(kind: type) -> dict[str, Any]:
-    (schema,), _ = msgspec.json.schema_components([kind], ref_template="#/components/schemas/{name}")
-    return schema
-
-
-def schemas() -> dict[str, Any]:
-    """Returns the schemas that the routes here refer to."""
-    kinds = [Endpoints, GatewayCounts, CountsTaken]
-    _, components = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
-    return components
-
-
 @router.get(
     "/endpoints",
     summary="The copies of every service, once they are newer than `after`",
-    responses={
-        200: {"content": {JSON: {"schema": _schema(Endpoints)}}},
-        204: {"description": "Nothing new"},
-    },
+    responses={204: {"description": "Nothing new"}},
 )
 async def endpoints(
     ctx: Ctx,
@@ -49,22 +35,21 @@ async def endpoints(
     after: Annotated[int, Query(ge=0, lt=2**62, description="The version that the gateway has; 0 for none")] = 0,
     wait_seconds: Annotated[float, Query(alias="waitSeconds", ge=0, le=LONGEST_POLL_SECONDS)] = 0.0,
     service: Annotated[str, Query(max_length=127, pattern=SERVICE, description="TENANT/NAME")] = "",
-) -> Response:
+) -> Reply[Endpoints]:
     """A tenant sees its own services, without addresses."""
     require(who, Noun.ENDPOINTS, AccessVerb.READ)
     body = await ctx.nodes.endpoints.wait(who, after, wait_seconds, service)
-    return Response(status_code=204) if body is None else Response(body, media_type=JSON)
+    return Reply(status_code=204) if body is None else Reply(body, media_type=JSON)
 
 
 @router.put(
     "/gateways/{name}/counts",
     summary="What a gateway has counted since it started; stored when answered",
-    openapi_extra={
-        "requestBody": {"required": True, "content": {JSON: {"schema": _schema(GatewayCounts)}}},
-        "responses": {"200": {"description": "Stored", "content": {JSON: {"schema": _schema(CountsTaken)}}}},
-    },
+    openapi_extra=takes(GatewayCounts),
 )
-async def counts(ctx: Ctx, who: Who, name: Annotated[str, Path(max_length=63, pattern=NAME)], raw: Body) -> Response:
+async def counts(
+    ctx: Ctx, who: Who, name: Annotated[str, Path(max_length=63, pattern=NAME)], raw: Body
+) -> Reply[CountsTaken]:
     """Only the newest counts matter: older or repeated ones change nothing and are answered with the newest."""
     require(who, Noun.GATEWAY_COUNTS, AccessVerb.WRITE, name)
     sent = _read(raw)
@@ -72,7 +57,7 @@ async def counts(ctx: Ctx, who: Who, name: Annotated[str, Path(max_length=63, pa
     if sent.left_out:
         refused = [RefusedCopy(route.copy, f"node {route.node}: {route.reason}") for route in sent.left_out]
         await record_refused(ctx.nodes.lane, {name: refused}, "Gateway")
-    return Response(msgspec.json.encode(CountsTaken(newest)), media_type=JSON)
+    return answer(CountsTaken(newest))
 
 
 def _read(raw: bytes) -> GatewayCounts:

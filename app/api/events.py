@@ -4,25 +4,51 @@ from __future__ import annotations
 
 from datetime import datetime
 from operator import attrgetter
-from typing import Annotated, Any
+from typing import Annotated, Literal, TypedDict
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query
 from pydantic import BaseModel, Field
 
 from app.access import AccessVerb, Noun, Reach, require
 from app.api import cursors
-from app.api.pages import answer_page
-from app.api.requests import Ctx, Who
+from app.api.pages import cut_page
+from app.api.replies import Reply, TypedRouter
+from app.api.requests import Ctx, Who, answer
 from app.control.domain.events import Reason
 from app.manifests.faults import escaped, nearest
 from app.problem import HttpProblem
 from app.store.world import events
 from app.store.world.events import EventFilter, RecordedEvent
 from app.store.world.objects import rfc3339
+from app.wire import MomentText, PageMetadataWire, Severity
 
-router = APIRouter(prefix="/api/v1/events", tags=["events"])
+router = TypedRouter(prefix="/api/v1/events", tags=["events"])
 
 SEVERITIES = ("info", "warning", "alarm")
+
+
+class EventWire(TypedDict):
+    """What happened; `times` counts repetitions."""
+
+    id: int
+    at: MomentText
+    lastAt: MomentText
+    times: int
+    reason: str
+    severity: Severity
+    kind: str | None
+    tenant: str | None
+    name: str | None
+    message: str
+    generation: int | None
+
+
+class EventListWire(TypedDict):
+    """A list of Event objects."""
+
+    kind: Literal["EventList"]
+    metadata: PageMetadataWire
+    items: list[EventWire]
 
 
 class EventQuery(BaseModel):
@@ -40,7 +66,7 @@ class EventQuery(BaseModel):
 
 
 @router.get("", summary="What happened, the last first; repetitions within an hour are counted as one event")
-def list_events(ctx: Ctx, who: Who, query: Annotated[EventQuery, Query()]) -> Response:
+def list_events(ctx: Ctx, who: Who, query: Annotated[EventQuery, Query()]) -> Reply[EventListWire]:
     """A tenant sees only its own events."""
     is_own = require(who, Noun.EVENT, AccessVerb.READ, query.tenant) is Reach.OWN
     _refuse_unknown("reason", query.reason, [str(reason) for reason in Reason])
@@ -57,7 +83,8 @@ def list_events(ctx: Ctx, who: Who, query: Annotated[EventQuery, Query()]) -> Re
         generation=query.generation,
     )
     rows = ctx.database.read(lambda connection: events.recent(connection, wanted, limit + 1))
-    return answer_page("EventList", rows, limit, attrgetter("id"), _wire)
+    metadata, items = cut_page(rows, limit, attrgetter("id"), _wire)
+    return answer({"kind": "EventList", "metadata": metadata, "items": items})
 
 
 def _refuse_unknown(parameter: str, given: list[str], known: list[str]) -> None:
@@ -68,7 +95,7 @@ def _refuse_unknown(parameter: str, given: list[str], known: list[str]) -> None:
             raise HttpProblem("bad-request", f"{parameter} {escaped(word)!r} is not known{hint}")
 
 
-def _wire(row: RecordedEvent) -> dict[str, Any]:
+def _wire(row: RecordedEvent) -> EventWire:
     return {
         "id": row.id,
         "at": rfc3339(row.at),

@@ -2,32 +2,48 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NotRequired, TypedDict, TypeVar, cast
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import Path, Query
 from sqlalchemy import Connection
 
 from app.access import AccessVerb, Noun, Principal, Reach, require
 from app.api import plan_wire, questions
 from app.api.no_plan import NONE_YET, explain_no_plan
 from app.api.objects import Name
+from app.api.plan_wire import PlanContentWire, PlanOthersWire
+from app.api.replies import Reply, TypedRouter
 from app.api.requests import Ctx, Who, answer
 from app.api.solvers import with_solvers
 from app.context import Context
-from app.control.answer.explain.plan import describe_plan, explain_cycles, explain_held_back
+from app.control.answer.explain.plan import HeldBackChangeWire, describe_plan, explain_cycles, explain_held_back
+from app.control.answer.explain.profile import ProfileExplanationWire
 from app.control.answer.explain.profile import explain_profile as describe_profile
+from app.control.answer.explain.wire import (
+    ExplainedServiceWire,
+    InstanceExplanationWire,
+    JobExplanationWire,
+    ProfilingWorthWire,
+    ServiceExplanationWire,
+    UnservedWhyWire,
+    WorthProfilingWire,
+)
 from app.control.answer.explain.wording import count
 from app.control.domain.specs import quantile_of
+from app.control.solve.aside import Aside
 from app.manifests.model import Key, Kind
 from app.problem import HttpProblem
 from app.store.plans import corrections, plan_reads
 from app.store.plans.corrections import CorrectionRow
+from app.store.plans.plan_reads import CycleWire
 from app.store.world import objects
 from app.store.world.objects import StoredObject, rfc3339
+from app.wire import Free
 from app.world import declare
 from app.world.consequences import POLICY
+from solvers.planning.wire import PlanCertificateWire, PlanUnservedWire
 
-router = APIRouter(prefix="/api/v1/explain", tags=["explain"])
+router = TypedRouter(prefix="/api/v1/explain", tags=["explain"])
 
 SECONDS = 20.0
 CYCLES = 50
@@ -35,13 +51,28 @@ OF_THE_FLEET = ("alternatives", "lately", "runnerUp", "shapes", "unfit", "why")
 Of = Annotated[int, Query(alias="plan", ge=0, lt=2**62, description="Explain this plan; by default the one in force")]
 
 
+Explained = TypeVar("Explained", ServiceExplanationWire, JobExplanationWire, InstanceExplanationWire)
+
+
+class PlanExplanationWire(TypedDict):
+    """A plan in sentences, and why nothing has changed since; a tenant gets `others` instead of the fleet's parts."""
+
+    generation: int
+    sentences: list[str]
+    lately: NotRequired[list[str]]
+    heldBack: NotRequired[list[HeldBackChangeWire]]
+    certificate: NotRequired[PlanCertificateWire | None]
+    worthProfiling: NotRequired[list[WorthProfilingWire]]
+    others: NotRequired[PlanOthersWire]
+
+
 @router.get("/services/{tenant}/{name}", summary="Explain a service: its instances, or why it is unserved")
-def explain_service(ctx: Ctx, who: Who, tenant: Name, name: Name, of: Of = 0) -> Response:
+def explain_service(ctx: Ctx, who: Who, tenant: Name, name: Name, of: Of = 0) -> Reply[ServiceExplanationWire]:
     """Explains GPU, batch and share, the cost of the runner-up, what is unserved, and the least change that helps."""
     return answer(service_explanation(ctx, who, tenant, name, of))
 
 
-def service_explanation(ctx: Context, who: Principal, tenant: str, name: str, of: int = 0) -> dict[str, Any]:
+def service_explanation(ctx: Context, who: Principal, tenant: str, name: str, of: int = 0) -> ServiceExplanationWire:
     """Returns the explanation of a service as this caller may see it."""
     granted = require(who, Kind.SERVICE, AccessVerb.READ, tenant)
     _there(ctx, Key(Kind.SERVICE, tenant, name))
@@ -50,17 +81,17 @@ def service_explanation(ctx: Context, who: Principal, tenant: str, name: str, of
 
 
 @router.get("/jobs/{tenant}/{name}", summary="Explain a job: where it runs, or why it waits")
-def explain_job(ctx: Ctx, who: Who, tenant: Name, name: Name, of: Of = 0) -> Response:
+def explain_job(ctx: Ctx, who: Who, tenant: Name, name: Name, of: Of = 0) -> Reply[JobExplanationWire]:
     granted = require(who, Kind.JOB, AccessVerb.READ, tenant)
     _there(ctx, Key(Kind.JOB, tenant, name))
-    found = _explain(ctx, who, "job", f"{tenant}/{name}", of)
+    found: JobExplanationWire = _explain(ctx, who, "job", f"{tenant}/{name}", of)
     return answer(hide_neighbours(found, who, granted))
 
 
 @router.get("/instances/{instance:path}", summary="Explain an instance: its GPU, batch and share")
 def explain_instance(
     ctx: Ctx, who: Who, instance: Annotated[str, Path(max_length=200, pattern=r"^[!-~]+$")], of: Of = 0
-) -> Response:
+) -> Reply[InstanceExplanationWire]:
     granted = require(who, Noun.PLAN, AccessVerb.READ)
 
     def known(connection: Connection) -> list[str]:
@@ -75,11 +106,12 @@ def explain_instance(
     if instance not in names:
         like = f"; names are like {names[0]}" if names else ""
         raise HttpProblem("not-found", f"the plan has no instance {instance}{like}")
-    return answer(hide_neighbours(_explain(ctx, who, "instance", instance, of), who, granted))
+    found: InstanceExplanationWire = _explain(ctx, who, "instance", instance, of)
+    return answer(hide_neighbours(found, who, granted))
 
 
 @router.get("/profiles/{name}", summary="Explain a profile: declared times, and what was learned of them")
-def explain_profile(ctx: Ctx, who: Who, name: Name) -> Response:
+def explain_profile(ctx: Ctx, who: Who, name: Name) -> Reply[ProfileExplanationWire]:
     """Gives the declared time of each point, its factor, from how many minutes it was learned, and when."""
     granted = require(who, Kind.PROFILE, AccessVerb.READ)
     key = Key(Kind.PROFILE, "", name)
@@ -101,10 +133,10 @@ def explain_profile(ctx: Ctx, who: Who, name: Name) -> Response:
 @router.get("/plans/{generation}", summary="Explain a plan, and why nothing has changed since")
 def explain_plan(
     ctx: Ctx, who: Who, generation: Annotated[int, Path(ge=0, lt=2**62, description="0: the plan in force")]
-) -> Response:  # fmt: skip
+) -> Reply[PlanExplanationWire]:  # fmt: skip
     granted = require(who, Noun.PLAN, AccessVerb.READ)
 
-    def read(connection: Connection) -> tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]]]:
+    def read(connection: Connection) -> tuple[dict[str, Any], PlanContentWire, list[CycleWire]]:
         number = generation or plan_reads.in_force(connection) or plan_reads.newest(connection)
         row = plan_reads.read_head(connection, number) if number else None
         body = plan_wire.body(connection, number) if row else None
@@ -113,54 +145,58 @@ def explain_plan(
             detail = f"there is no plan {generation}" if generation else none
             raise HttpProblem("not-found", detail)
         cycles = plan_reads.cycles(connection, CYCLES)
-        return row, body, [{**cycle, "at": rfc3339(cycle["at"])} for cycle in cycles]
+        return row, body, cycles
 
     row, body, cycles = ctx.database.read(read)
     if granted is Reach.OWN:
         return answer(_own_plan(ctx, who, row, plan_wire.of_tenant(body, who.tenant)))
-    found = {
+    found: PlanExplanationWire = {
         "generation": row["generation"],
         "sentences": describe_plan(row, _with_reasons(ctx, who, row["generation"], body), body["heldBack"]),
         "lately": explain_cycles(cycles),
         "heldBack": body["heldBack"],
         "certificate": body["certificate"],
     }
-    return answer(found | _worth_profiling(ctx, who, found))
+    _add_worth_profiling(ctx, who, found)
+    return answer(found)
 
 
-def _own_plan(ctx: Context, who: Principal, row: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+def _own_plan(ctx: Context, who: Principal, row: dict[str, Any], own: PlanContentWire) -> PlanExplanationWire:
     """Returns a plan as a tenant sees it: what it has and lacks itself."""
     head = plan_wire.head(row, who.tenant)
-    lacks = {"unserved": _with_reasons(ctx, who, row["generation"], own)["unserved"]}
+    lacks = _with_reasons(ctx, who, row["generation"], own)
     sentences = describe_plan({**head, "message": ""}, lacks, own["heldBack"])
     mine = f"{count(len(own['instances']), 'instance')} and {count(len(own['jobs']), 'job')} of {who.tenant}"
     first = f"plan {row['generation']} is {head['state']}; it has {mine}"
     return {"generation": row["generation"], "sentences": [first, *sentences[1:]], "others": own["others"]}
 
 
-def _with_reasons(ctx: Context, who: Principal, generation: int, plan: dict[str, Any]) -> dict[str, Any]:
+def _with_reasons(ctx: Context, who: Principal, generation: int, plan: PlanContentWire) -> PlanContentWire:
     """Returns the plan with a reason for all that it leaves unserved: plans of small steps are recorded without."""
     if all(line.get("reason") for line in plan["unserved"]):
         return plan
 
-    def order() -> Any:
+    def order() -> Aside:
         from app.control.answer.explain.question import Explain
 
         snapshot, recorded = ctx.database.read(lambda read: questions.read_recorded(read, generation))
         return Explain(snapshot, recorded, "unserved", "")
 
     try:
-        known = questions.ask(ctx, who, with_solvers(order), SECONDS)
+        known: dict[str, UnservedWhyWire] = questions.ask(ctx, who, with_solvers(order), SECONDS)
     except HttpProblem:  # its snapshot is no longer kept, or no solvers are here: reasons are left out
         return plan
-    lines = [line if line.get("reason") else {**line, **known.get(line["service"], {})} for line in plan["unserved"]]
+    lines: list[PlanUnservedWire] = [
+        {**line, **known[line["service"]]} if not line.get("reason") and line["service"] in known else line
+        for line in plan["unserved"]
+    ]
     return {**plan, "unserved": lines}
 
 
-def _worth_profiling(ctx: Context, who: Principal, found: dict[str, Any]) -> dict[str, Any]:
+def _add_worth_profiling(ctx: Context, who: Principal, found: PlanExplanationWire) -> None:
     """Adds the services whose uncertain profiles cost money; without an uncertain profile, nothing is asked."""
 
-    def order() -> Any:
+    def order() -> Aside | None:
         from app.control.answer.explain.question import Explain
         from app.control.answer.explain.uncertainty import states_spread
 
@@ -170,14 +206,17 @@ def _worth_profiling(ctx: Context, who: Principal, found: dict[str, Any]) -> dic
     try:
         asked = with_solvers(order)
     except HttpProblem:  # its snapshot is no longer kept, or no solvers are here: this part is left out
-        return {}
+        return
     if asked is None:
-        return {"worthProfiling": []}
+        found["worthProfiling"] = []
+        return
     try:
-        known = questions.ask(ctx, who, asked, SECONDS)
+        known: ProfilingWorthWire = questions.ask(ctx, who, asked, SECONDS)
     except HttpProblem as problem:
-        return {"sentences": [*found["sentences"], f"what profiling could save is not known now: {problem.detail}"]}
-    return {"sentences": [*found["sentences"], *known["sentences"]], "worthProfiling": known["worthProfiling"]}
+        found["sentences"].append(f"what profiling could save is not known now: {problem.detail}")
+        return
+    found["sentences"] += known["sentences"]
+    found["worthProfiling"] = known["worthProfiling"]
 
 
 def _there(ctx: Context, key: Key) -> None:
@@ -185,44 +224,45 @@ def _there(ctx: Context, key: Key) -> None:
         raise declare.missing(key)
 
 
-def _explain(
-    ctx: Context, who: Principal, what: Literal["service", "instance", "job"], name: str, of: int
-) -> dict[str, Any]:
-    def order() -> Any:
+def _explain(ctx: Context, who: Principal, what: Literal["service", "instance", "job"], name: str, of: int) -> Any:
+    """Returns the explanation that the question has by its kind."""
+
+    def order() -> Aside:
         from app.control.answer.explain.question import Explain
 
         snapshot, plan = ctx.database.read(lambda connection: questions.read_recorded(connection, of))
         return Explain(snapshot, plan, what, name)
 
-    explanation: dict[str, Any] = questions.ask(ctx, who, with_solvers(order), SECONDS)
+    explanation = questions.ask(ctx, who, with_solvers(order), SECONDS)
     if "missing" in explanation:
         raise HttpProblem("not-found", explanation["missing"])
     return explanation
 
 
-def hide_neighbours(explanation: dict[str, Any], who: Principal, granted: Reach) -> dict[str, Any]:
+def hide_neighbours(explanation: Explained, who: Principal, granted: Reach) -> Explained:
     """Removes what names neighbours or other nodes, for callers who may not see the fleet."""
     if granted is not Reach.OWN:
         return explanation
-    shown = {key: value for key, value in explanation.items() if key not in OF_THE_FLEET}
+    shown: Free = {key: value for key, value in explanation.items() if key not in OF_THE_FLEET}
     shown["sentences"] = [text for text in explanation["sentences"] if not _names_others(text)]
     if _names_others(shown.get("reason") or ""):
         shown["reason"] = ""
-    return shown
+    return cast(Explained, shown)
 
 
-def _add_held_back(ctx: Context, explanation: dict[str, Any], name: str, of: int) -> dict[str, Any]:
+def _add_held_back(ctx: Context, explanation: ExplainedServiceWire, name: str, of: int) -> ServiceExplanationWire:
     """Adds the changes to the service that the plan, or a cycle since, held back."""
 
-    def read(connection: Connection) -> tuple[list[Any], list[dict[str, Any]]]:
+    def read(connection: Connection) -> tuple[list[HeldBackChangeWire], list[CycleWire]]:
         number = of or plan_reads.in_force(connection) or plan_reads.newest(connection)
-        body = plan_wire.body(connection, number) or {"heldBack": ()}
+        body = plan_wire.body(connection, number) or plan_wire.NOTHING
         held = [change for change in body["heldBack"] if change["service"] == name]
-        return held, [{**cycle, "at": rfc3339(cycle["at"])} for cycle in plan_reads.cycles(connection, CYCLES)]
+        return held, plan_reads.cycles(connection, CYCLES)
 
     held, cycles = ctx.database.read(read)
     lately = [sentence for sentence in explain_cycles(cycles) if f"{name}: " in sentence]
-    return explanation | {
+    return {
+        **explanation,
         "sentences": [*explanation["sentences"], *explain_held_back(held)],
         "heldBack": held,
         "lately": lately,

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, Response
 from sqlalchemy import Connection
 
 from app.access import AccessVerb, Noun, Reach, require
 from app.api import plan_wire
 from app.api.no_plan import NONE_YET, explain_no_plan
 from app.api.objects import Name
+from app.api.plan_wire import PlanContentWire
+from app.api.replies import Reply, TypedRouter
 from app.api.requests import Ctx, Who, answer
 from app.api.solvers import with_solvers
+from app.control.answer.explain.places import NodeExplanationWire, TenantExplanationWire
 from app.manifests.model import Key, Kind
 from app.problem import HttpProblem
 from app.store.fleet import cordons
@@ -21,17 +23,17 @@ from app.store.world import objects
 from app.store.world.objects import Selection
 from app.world import declare
 
-router = APIRouter(prefix="/api/v1/explain", tags=["explain"])
+router = TypedRouter(prefix="/api/v1/explain", tags=["explain"])
 
 MOST_NAMES = 500  # of services or of jobs
 
 
 @router.get("/nodes/{name}", summary="Explain a node: what runs on each GPU, what is free, what keeps plans off it")
-def explain_node(ctx: Ctx, who: Who, name: Name) -> Response:
+def explain_node(ctx: Ctx, who: Who, name: Name) -> Reply[NodeExplanationWire]:
     require(who, Kind.NODE, AccessVerb.READ)
     key = Key(Kind.NODE, "", name)
 
-    def read(connection: Connection) -> dict[str, Any]:
+    def read(connection: Connection) -> NodeExplanationWire:
         from app.control.answer.explain import places
 
         node = objects.get(connection, key)
@@ -40,18 +42,21 @@ def explain_node(ctx: Ctx, who: Who, name: Name) -> Response:
         spec: Any = node.spec
         gpu_type = objects.get(connection, Key(Kind.GPU_TYPE, "", str(spec["gpuType"])))
         size: Any = gpu_type.spec["memoryGib"] if gpu_type else 0.0
+        plan = _plan(connection)
         kept_off = [cordon.wire() for cordon in cordons.list_cordons(connection, name)]
-        return places.explain_node(name, spec, _plan(connection), kept_off, _conditions(node.status), size)
+        return places.explain_node(
+            name, spec, plan, plan.get("releasable", ()), kept_off, _conditions(node.status), size
+        )
 
     return answer(with_solvers(lambda: ctx.database.read(read)))
 
 
 @router.get("/tenants/{name}", summary="Explain a tenant: what it has in the plan, what it lacks and why, its limits")
-def explain_tenant(ctx: Ctx, who: Who, name: Name) -> Response:
+def explain_tenant(ctx: Ctx, who: Who, name: Name) -> Reply[TenantExplanationWire]:
     """A tenant may ask about itself."""
     granted = require(who, Noun.PLAN, AccessVerb.READ, name)
 
-    def read(connection: Connection) -> dict[str, Any]:
+    def read(connection: Connection) -> TenantExplanationWire:
         from app.control.answer.explain import places
 
         found = objects.get(connection, Key(Kind.TENANT, "", name))
@@ -71,7 +76,7 @@ def explain_tenant(ctx: Ctx, who: Who, name: Name) -> Response:
     return answer(with_solvers(lambda: ctx.database.read(read)))
 
 
-def _plan(connection: Connection, *, is_own: bool = False) -> dict[str, Any]:
+def _plan(connection: Connection, *, is_own: bool = False) -> PlanContentWire:
     """Returns the plan in force, or the newest if none is."""
     number = plan_reads.in_force(connection) or plan_reads.newest(connection)
     plan = plan_wire.body(connection, number) if number else None

@@ -6,15 +6,16 @@ import hmac
 import time
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Request, Response
+from fastapi import Body, Request
 from prometheus_client import Counter
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import Connection
 
 from app import tokens as secrets
 from app.access import Noun, Principal, Scope
+from app.api.replies import Reply, TypedRouter
 from app.api.requests import Ctx, answer
-from app.api.rotation import DAY_SECONDS, describe_token
+from app.api.rotation import DAY_SECONDS, NodeTokenWire, describe_token
 from app.api.tokens import Label
 from app.http.buckets import Buckets
 from app.http.metrics import REGISTRY
@@ -27,7 +28,7 @@ from app.store.world.audit import AuditEntry
 from app.world.join import join_node
 from app.world.write import Actor
 
-router = APIRouter(prefix="/api/v1", tags=["tokens"])
+router = TypedRouter(prefix="/api/v1", tags=["tokens"])
 
 JOIN_TOKEN_REUSE = Counter(
     "gpuwright_join_token_reuse", "One-time tokens that were used a second time: stolen?", registry=REGISTRY
@@ -45,7 +46,7 @@ class JoinRequest(BaseModel):
 
 
 @router.post("/join", status_code=201, summary="Join as a node with a one-time token; no bearer token needed")
-def join(request: Request, ctx: Ctx, wanted: Annotated[JoinRequest, Body()]) -> Response:
+def join(request: Request, ctx: Ctx, wanted: Annotated[JoinRequest, Body()]) -> Reply[NodeTokenWire]:
     parsed = secrets.parse(wanted.token, secrets.JOIN_PREFIX)
     if parsed is None:
         raise HttpProblem("unauthorized", "this is not a join token", headers=secrets.UNAUTHORIZED)
@@ -57,7 +58,7 @@ def join(request: Request, ctx: Ctx, wanted: Annotated[JoinRequest, Body()]) -> 
     was_used = brought.used_at is not None
     newcomer = Actor(Principal(f"join:{token_id}", Scope.OPERATOR), request.scope["state"]["request_id"])
 
-    def admit(connection: Connection) -> Response | HttpProblem:
+    def admit(connection: Connection) -> Reply[NodeTokenWire] | HttpProblem:
         if not was_used:
             versions.lock(connection, "object")
         row = _checked(join_tokens.for_use(connection, token_id), secret)
@@ -118,7 +119,9 @@ def _find_refusal(connection: Connection, row: JoinTokenRow, node: str) -> tuple
     return "", ""
 
 
-def _issue_token(connection: Connection, newcomer: Actor, row: JoinTokenRow, node: str, days: float) -> Response:
+def _issue_token(
+    connection: Connection, newcomer: Actor, row: JoinTokenRow, node: str, days: float
+) -> Reply[NodeTokenWire]:
     """Replaces every token of the node with a new one, and marks the join token as used."""
     tokens.revoke_of_nodes(connection, [node])
     new = secrets.new()

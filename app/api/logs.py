@@ -7,17 +7,18 @@ import re
 import secrets
 import time
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Literal, TypedDict
 
 import msgspec
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import Path, Query, Request, Response
 from sqlalchemy import Connection
 from starlette.concurrency import run_in_threadpool
 
 from agents.contract.logs import LONGEST_LOG_WAIT_SECONDS, LogText, LogWanted
 from app.access import AccessVerb, Noun, require
 from app.api.objects import Name
-from app.api.requests import JSON, Ctx, Who, answer, body, context
+from app.api.replies import Reply, TypedRouter, takes
+from app.api.requests import Ctx, Who, answer, body, context
 from app.context import Context
 from app.manifests.faults import escaped
 from app.manifests.model import Key, Kind
@@ -26,7 +27,7 @@ from app.store.fleet import log_requests
 from app.store.fleet.log_requests import ANSWER_SECONDS, LoggedInstance, LogPart
 from app.store.world import objects
 
-router = APIRouter(prefix="/api/v1", tags=["logs"])
+router = TypedRouter(prefix="/api/v1", tags=["logs"])
 
 MOST_INSTANCES = 16  # that one request reads
 MOST_WAITING = 500  # requests on their way to nodes
@@ -36,24 +37,34 @@ ID_BYTES = 9
 # COPY@OFFSET, as nodes take it: with anything else a node would refuse its whole assignment.
 _PLACE = re.compile(r"[!-+\--~]{0,140}@[0-9]{1,15}")
 _text = msgspec.json.Decoder(LogText)
-(_TEXT,), _ = msgspec.json.schema_components([LogText], ref_template="#/components/schemas/{name}")
-TAKE: dict[str, Any] = {"requestBody": {"required": True, "content": {JSON: {"schema": _TEXT}}}}
 After = Annotated[str, Query(max_length=4000, description="`after` of the last answer: only what was printed since")]
 Wait = Annotated[
     float, Query(alias="waitSeconds", ge=0, le=LONGEST_LOG_WAIT_SECONDS, description="How long to wait for more")
 ]
 
 
-def schemas() -> dict[str, Any]:
-    """Returns the schemas that the routes here refer to."""
-    _, components = msgspec.json.schema_components([LogText], ref_template="#/components/schemas/{name}")
-    return components
+class LogPartWire(TypedDict):
+    """What a copy printed; `answered` is false if its node did not answer in time."""
+
+    instance: str
+    node: str
+    copy: str | None
+    text: str
+    answered: bool
+
+
+class LogListWire(TypedDict):
+    """What copies printed; `after` of this answer asks for what follows."""
+
+    kind: Literal["LogList"]
+    items: list[LogPartWire]
+    after: str
 
 
 @router.get("/logs/services/{tenant}/{name}", summary="What the instances of a service print")
 async def service_logs(
     ctx: Ctx, who: Who, tenant: Name, name: Name, after: After = "", wait_seconds: Wait = 0.0
-) -> Response:
+) -> Reply[LogListWire]:
     """The last lines of each instance or, with `after`, what was printed since. Nodes keep 2 MiB at most of each."""
     require(who, Kind.SERVICE, AccessVerb.READ, tenant)
     return await _logs(ctx, Key(Kind.SERVICE, tenant, name), after, wait_seconds)
@@ -62,13 +73,15 @@ async def service_logs(
 @router.get("/logs/jobs/{tenant}/{name}", summary="What a job prints")
 async def job_logs(
     ctx: Ctx, who: Who, tenant: Name, name: Name, after: After = "", wait_seconds: Wait = 0.0
-) -> Response:
+) -> Reply[LogListWire]:
     """The last lines of its newest process or, with `after`, what was printed since, also by the processes after it."""
     require(who, Kind.JOB, AccessVerb.READ, tenant)
     return await _logs(ctx, Key(Kind.JOB, tenant, name), after, wait_seconds)
 
 
-@router.post("/nodes/{name}/logs", status_code=204, summary="A node's answer to a request for logs", openapi_extra=TAKE)
+@router.post(
+    "/nodes/{name}/logs", status_code=204, summary="A node's answer to a request for logs", openapi_extra=takes(LogText)
+)
 async def take_logs(request: Request, who: Who, name: Annotated[str, Path(max_length=63)]) -> Response:
     """Sent by the node's agent. An answer that comes too late is dropped."""
     require(who, Noun.REPORT, AccessVerb.WRITE, name)
@@ -81,7 +94,7 @@ async def take_logs(request: Request, who: Who, name: Annotated[str, Path(max_le
     return Response(status_code=204)
 
 
-async def _logs(ctx: Context, key: Key, after: str, seconds: float) -> Response:
+async def _logs(ctx: Context, key: Key, after: str, seconds: float) -> Reply[LogListWire]:
     """Answers a reader, by connections and threads of requests: the nodes' own are left to what nodes send."""
     places = _places(after)
     found = await run_in_threadpool(ctx.database.read, lambda connection: _instances(connection, key))
@@ -132,7 +145,7 @@ def _instances(connection: Connection, key: Key) -> list[LoggedInstance]:
     return log_requests.instances(connection, key.tenant, service, job, MOST_INSTANCES)
 
 
-def _item(part: LogPart) -> dict[str, Any]:
+def _item(part: LogPart) -> LogPartWire:
     copy = part.ends.rpartition("@")[0]
     return {
         "instance": part.instance, "node": part.node, "copy": copy or None, "text": part.text,

@@ -9,7 +9,6 @@ from app.nodes.reporting_condition import PATIENCE
 from app.store.database import clock, lease
 from app.store.fleet import fleet_map
 from app.store.plans import plan_reads
-from app.store.world.objects import rfc3339
 
 NONE_YET = "there is no plan yet"  # a tenant learns no more than this
 NO_PLANNER = (
@@ -30,7 +29,7 @@ def explain_no_plan(connection: Connection) -> str:
     leader = lease.current(connection)
     if leader is None or not leader.held:
         return NO_PLANNER
-    newest = [{**cycle, "at": rfc3339(cycle["at"])} for cycle in plan_reads.cycles(connection, 1)]
+    newest = plan_reads.cycles(connection, 1)
     if newest and newest[0]["outcome"] not in QUIET:
         return f"there is no plan yet; {explain_cycles(newest)[0]}"
     nodes, at = fleet_map.nodes(connection), clock.moment(connection)

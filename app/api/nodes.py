@@ -7,16 +7,17 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, NotRequired, TypedDict
 
 import msgspec
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request
 
 from agents.contract import reports
 from agents.contract.assignments import Assignment
 from agents.contract.fields import LONGEST_POLL_SECONDS
 from agents.contract.reports import COPY, Answer
 from app.access import AccessVerb, Noun, Principal, Reach, require
+from app.api.replies import Reply, TypedRouter, takes
 from app.api.requests import JSON, Ctx, Who, answer, context
 from app.context import Context
 from app.control.domain.events import Reason, event_of
@@ -24,52 +25,119 @@ from app.http.buckets import Buckets
 from app.http.visit import Scope
 from app.nodes import decoding, metrics, refusals, refused_copies
 from app.nodes.detail import NodeDetail
-from app.nodes.running import owners_of, running, running_of_tenant
+from app.nodes.running import RunningWire, owners_of, running, running_of_tenant
 from app.nodes.usage_bounds import BEYOND_BOUNDS, NOT_ASSIGNED
 from app.problem import HttpProblem
 from app.store.database.database import Unavailable
 from app.store.fleet import assignments, node_state
 from app.store.money import packed_minutes
 from app.store.world import audit, events
+from app.wire import Free, MomentText
 from app.world.write import Actor
 
 WAIT_DESCRIPTION = "The longest time to wait for news; without any the answer may come up to a third sooner"
-router = APIRouter(prefix="/api/v1/nodes", tags=["nodes"])
+router = TypedRouter(prefix="/api/v1/nodes", tags=["nodes"])
 
-LONGEST_SPAN = timedelta(days=31)
-MOST_ROWS = 5000
-OUTERMOST_YEARS = (MINYEAR, MAXYEAR)  # an hour or a time zone away from them, no moment can be represented
 AUDITED_REFUSALS = Buckets(0.1, 20.0)  # by caller: the audit is kept for a year, and 20 entries suffice
 AUDITED_CLAIMS = Buckets(0.001, 5.0)  # by node
 NOTED_CLAIMS = Buckets(0.001, 5.0)  # by node
+LONGEST_SPAN = timedelta(days=31)
+MOST_ROWS = 5000
+OUTERMOST_YEARS = (MINYEAR, MAXYEAR)  # an hour or a time zone away from them, no moment can be represented
 _ENCODER = msgspec.json.Encoder()
 
 
-def _schema(kind: type) -> dict[str, Any]:
-    """Returns the schema of a struct, by reference to the components of the document."""
-    (schema,), _ = msgspec.json.schema_components([kind], ref_template="#/components/schemas/{name}")
-    return schema
+class NodeStateWire(RunningWire, TypedDict):
+    """What runs on a node; a tenant gets its own copies, and in `others` how many more there are."""
+
+    node: str
+    receivedAt: MomentText
+    health: str
+    at: NotRequired[MomentText]
+    bootId: NotRequired[str]
+    message: NotRequired[str]
+    epoch: NotRequired[int]
+    generation: NotRequired[int]
+    assignmentVersion: NotRequired[int]
 
 
-def schemas() -> dict[str, Any]:
-    """Returns the schemas that the routes here refer to."""
-    kinds = [reports.Report, reports.Answer, Assignment]
-    _, components = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
-    return components
+class ReportedNodeWire(TypedDict):
+    """The last report of a node."""
+
+    node: str
+    receivedAt: MomentText
+    health: str
+    at: MomentText
+    bootId: str
+    message: str
+    epoch: int
+    generation: int
+    assignmentVersion: int
+    inventory: Free | None
+
+
+class GpuTelemetryWire(TypedDict):
+    """A minute of a GPU."""
+
+    minute: MomentText
+    gpu: int
+    health: str
+    utilizationPercent: float | None
+    memoryUsedGib: float | None
+    powerMeanW: float | None
+    powerPeakW: float | None
+    energyCounterMj: float | None
+    temperatureC: float | None
+    smClockMhz: float | None
+    throttleReasons: list[str]
+    reason: str
+    fenced: bool
+    limits: Free | None
+
+
+class InstanceTelemetryWire(TypedDict):
+    """A minute of an instance."""
+
+    minute: MomentText
+    instance: str
+    gpu: int
+    tenant: str
+    service: str
+    job: str
+    smPercent: float | None
+    memoryGib: float | None
+    batchMean: float | None
+    queueMean: float | None
+    busySeconds: float | None
+    requests: int
+    errors: int
+    tokensIn: int
+    tokensOut: int
+    paced: int
+    paceLate: int
+    latencyCounts: list[int]
+    limits: Free | None
+    source: str
+    steps: float | None
+
+
+class NodeTelemetryWire(TypedDict):
+    """The last report of a node, and its minutes."""
+
+    node: str
+    state: ReportedNodeWire
+    gpus: list[GpuTelemetryWire]
+    instances: list[InstanceTelemetryWire]
 
 
 NAME = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
-REPORT = {
-    "parameters": [NAME],
-    "requestBody": {"required": True, "content": {JSON: {"schema": _schema(reports.Report)}}},
-    "responses": {"200": {"description": "Stored", "content": {JSON: {"schema": _schema(reports.Answer)}}}},
-}
+REPORT = {"parameters": [NAME], **takes(reports.Report)}
 
 
 @router.post("/{name}/report", summary="A node's report; stored when answered", openapi_extra=REPORT)
-async def report(request: Request) -> Response:
+async def report(request: Request) -> Reply[Answer]:
     body = await take_report(context(request), request.scope, request.path_params["name"])
-    return Response(body, media_type=JSON)
+    return Reply(body, media_type=JSON)
 
 
 async def take_report(ctx: Context, scope: Scope, node: str) -> bytes:
@@ -158,10 +226,7 @@ async def _audit_held_back(ctx: Context, state: Mapping[str, Any], sent: reports
 @router.get(
     "/{name}/assignment",
     summary="The node's assignment, once its version differs from `after`",
-    responses={
-        200: {"content": {JSON: {"schema": _schema(Assignment)}}},
-        204: {"description": "Nothing new"},
-    },
+    responses={204: {"description": "Nothing new"}},
 )
 async def assignment(
     name: str,
@@ -171,9 +236,9 @@ async def assignment(
     wait_seconds: Annotated[
         float, Query(alias="waitSeconds", ge=0, le=LONGEST_POLL_SECONDS, description=WAIT_DESCRIPTION)
     ] = 30.0,
-) -> Response:
+) -> Reply[Assignment]:
     body = await read_assignment(ctx, who, name, after, wait_seconds)
-    return Response(status_code=204) if body is None else Response(body, media_type=JSON)
+    return Reply(status_code=204) if body is None else Reply(body, media_type=JSON)
 
 
 async def read_assignment(ctx: Context, who: Principal, node: str, after: int, seconds: float) -> bytes | None:
@@ -191,7 +256,7 @@ def node_telemetry(
     start: Annotated[datetime | None, Query(description="From this minute on; by default an hour ago")] = None,
     stop: Annotated[datetime | None, Query(description="Before this minute; by default now")] = None,
     limit: Annotated[int, Query(ge=1, le=MOST_ROWS, description="Rows of GPUs, and rows of instances")] = 1000,
-) -> Response:
+) -> Reply[NodeTelemetryWire]:
     require(who, Noun.TELEMETRY, AccessVerb.READ, name)
     until = _utc(stop) or datetime.now(UTC)
     if (start and start.year in OUTERMOST_YEARS) or until.year in OUTERMOST_YEARS:
@@ -215,7 +280,7 @@ def node_telemetry(
 
 
 @router.get("/{name}/state", summary="What runs on the node, what it holds back, and where it deviates from the plan")
-def state_of_node(name: str, ctx: Ctx, who: Who) -> Response:
+def state_of_node(name: str, ctx: Ctx, who: Who) -> Reply[NodeStateWire]:
     """A tenant sees its own copies, and how much more there is; nothing of nodes that it does not run on."""
     granted = require(who, Noun.NODE_STATE, AccessVerb.READ)
 

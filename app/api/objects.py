@@ -12,6 +12,7 @@ from app.api import cursors, requests, selectors
 from app.api.bodies import manifest, merge_patch
 from app.api.change_events import record_changes
 from app.api.pages import Cursor, Limit
+from app.api.replies import Reply
 from app.api.requests import By, Ctx, DryRun, NoBody, Who, answer, expected_version, if_match, is_known, write_once
 from app.api.visibility import show_object
 from app.manifests.model import API_VERSION, STORED, Key, Kind
@@ -19,6 +20,7 @@ from app.problem import HttpProblem
 from app.store.database import versions
 from app.store.world import objects
 from app.store.world.objects import Selection, StoredObject
+from app.wire import Free
 from app.world import declare
 
 DNS_LABEL = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
@@ -118,7 +120,7 @@ def _add_put(routes: APIRouter, kind: Kind, path: str, depends: Any) -> None:
         require(who, kind, AccessVerb.WRITE, key.tenant)
         wanted, expected = manifest(request, body, key), expected_version(request)
 
-        def write(connection: Connection) -> Response:
+        def write(connection: Connection) -> Reply[Free]:
             done = declare.declare(
                 connection, by, [wanted], dry_run=dry, expected=expected, currency=ctx.settings.currency,
                 most_objects=ctx.settings.tenant_objects,
@@ -144,7 +146,7 @@ def _add_patch(routes: APIRouter, kind: Kind, path: str, depends: Any) -> None:
         require(who, kind, AccessVerb.WRITE, key.tenant)
         patch, expected = merge_patch(request, body), if_match(request)
 
-        def write(connection: Connection) -> Response:
+        def write(connection: Connection) -> Reply[Free]:
             done = declare.patch(
                 connection, by, key, patch, dry_run=dry, expected=expected, currency=ctx.settings.currency
             )
@@ -170,7 +172,7 @@ def _add_delete(routes: APIRouter, kind: Kind, path: str, depends: Any) -> None:
         if force and kind is not Kind.NODE:
             raise HttpProblem("bad-request", "only nodes are deleted by force; delete or change the referrers first")
 
-        def write(connection: Connection) -> Response:
+        def write(connection: Connection) -> Reply[Free]:
             done = declare.delete(connection, by, key, dry_run=dry, expected=expected, force=force)
             record_changes(connection, done.decisions, dry_run=dry, forced=force)
             return _answer(done.decisions[0].object, who.tenant)
@@ -178,7 +180,7 @@ def _add_delete(routes: APIRouter, kind: Kind, path: str, depends: Any) -> None:
         return write_once(request, b"", write, dry_run=dry)
 
 
-def _answer(stored: StoredObject, tenant: str, status: int = 200) -> Response:
+def _answer(stored: StoredObject, tenant: str, status: int = 200) -> Reply[Free]:
     headers = {"ETag": f'"{stored.resource_version}"'}
     return answer(show_object(stored.wire(), tenant), status, headers)
 

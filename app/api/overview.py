@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from importlib import import_module
-from typing import Any
+from typing import NotRequired, TypedDict
 
-from fastapi import APIRouter, Response
 from sqlalchemy import Connection
 
 from app.access import AccessVerb, Noun, Reach, require
 from app.api import plan_wire
+from app.api.plan_wire import PlanContentWire, PlanHeadWire
 from app.api.questions import read_recorded
 from app.api.recent import Recent
+from app.api.replies import Reply, TypedRouter
 from app.api.requests import Ctx, Who, answer
 from app.api.solvers import with_solvers
 from app.control.answer.explain.plan_lines import drop_left_out
@@ -26,13 +27,17 @@ from app.store.fleet import loads, observed, telemetry
 from app.store.fleet.loads import WindowSums
 from app.store.fleet.routed import count_routed
 from app.store.plans import outlook, plan_reads, plans
+from app.store.plans.outlook import MoneyOutlookWire
+from app.store.plans.plan_reads import CycleWire
 from app.store.world import events
 from app.store.world.events import EventFilter
 from app.store.world.objects import rfc3339
 from app.store.world.slos import slos
+from app.wire import MomentText, Severity
 from solvers.planning.plan_fields import held_gpus
+from solvers.planning.wire import PlanInstanceWire, PlanJobWire
 
-router = APIRouter(prefix="/api/v1/overview", tags=["overview"])
+router = TypedRouter(prefix="/api/v1/overview", tags=["overview"])
 
 RATE_WINDOW = timedelta(seconds=60)
 SLO_WINDOW = "30m"
@@ -41,37 +46,114 @@ TROUBLES_WITHIN = timedelta(hours=1)
 MOST_TROUBLES = 100
 
 
+class OverviewServiceWire(TypedDict):
+    """A service: what was measured, and what the plan expects."""
+
+    service: str
+    ratePerSecond: float | None
+    attained: float | None
+    burnRate: float | None
+    budgetLeft: float | None
+    plannedPerSecond: float
+    unservedPerSecond: float
+    sloMs: float
+    percentile: float
+    tpotMs: float | None
+    latencyMs: float | None
+    pricePerHour: float | None
+    instances: int
+    routed: int
+
+
+class OverviewGpuWire(TypedDict):
+    """A GPU that the plan uses, with its last minute."""
+
+    node: str
+    gpu: int
+    smPercent: float
+    memoryGib: float
+    services: list[str]
+    jobs: list[str]
+    powerW: float | None
+    utilizationPercent: float | None
+
+
+class LeavingGpuWire(TypedDict):
+    """A GPU that the plan does not use and that still has copies of services."""
+
+    node: str
+    gpu: int
+    smPercent: float
+    memoryGib: float
+
+
+class OverviewEventWire(TypedDict):
+    """An alarm or a warning of the last hour."""
+
+    at: MomentText
+    severity: Severity
+    reason: str
+    kind: str
+    tenant: str
+    name: str
+    message: str
+
+
+class LeaderWire(TypedDict):
+    """The planner that leads."""
+
+    holder: str
+    epoch: int
+    held: bool
+
+
+class OverviewWire(TypedDict):
+    """The system at a glance; a tenant gets its services only, and `leftOut` names what this server cannot tell."""
+
+    services: list[OverviewServiceWire]
+    leftOut: list[str]
+    gpus: NotRequired[list[OverviewGpuWire]]
+    leaving: NotRequired[list[LeavingGpuWire]]
+    plan: NotRequired[PlanHeadWire | None]
+    decisions: NotRequired[list[PlanHeadWire]]
+    cycles: NotRequired[list[CycleWire]]
+    events: NotRequired[list[OverviewEventWire]]
+    money: NotRequired[MoneyOutlookWire]
+    leader: NotRequired[LeaderWire | None]
+
+
 @router.get("", summary="Services with rate and attainment, GPUs, cost against its bound, decisions, the leader")
-def overview(ctx: Ctx, who: Who) -> Response:
+def overview(ctx: Ctx, who: Who) -> Reply[OverviewWire]:
     """A tenant sees its own services. `leftOut` names what a server without the solvers cannot tell."""
     tenant = who.tenant if require(who, Noun.OVERVIEW, AccessVerb.READ) is Reach.OWN else ""
     counted = ctx.windows.read(ctx.database, tenant)
     return answer(ctx.database.read(lambda connection: _whole(connection, tenant, counted)))
 
 
-def _whole(connection: Connection, tenant: str, counted: WindowSums) -> dict[str, Any]:
+def _whole(connection: Connection, tenant: str, counted: WindowSums) -> OverviewWire:
     number = plan_reads.in_force(connection) or plan_reads.newest(connection)
-    body = plan_wire.body(connection, number) if number else None
-    rows = services(connection, number, body or {}, tenant, counted)
-    found: dict[str, Any] = {"services": rows, "leftOut": _left_out()}
+    body = (plan_wire.body(connection, number) if number else None) or plan_wire.NOTHING
+    rows = services(connection, number, body, tenant, counted)
+    found: OverviewWire = {"services": rows, "leftOut": _left_out()}
     if tenant:
         return found
     row = plan_reads.read_head(connection, number) if number else None
     leader = lease.current(connection)
-    gpus = _gpus(body or {}, telemetry.newest_of_gpus(connection))
-    return found | {
+    gpus = _gpus(body, telemetry.newest_of_gpus(connection))
+    return {
+        **found,
         "gpus": gpus,
         "leaving": _leaving(connection, gpus) if plan_reads.in_force(connection) else [],
         "plan": plan_wire.head(row) if row else None,
         "decisions": [plan_wire.head(line) for line in plan_reads.page(connection, 2**62, LAST)],
-        "cycles": [{**cycle, "at": rfc3339(cycle["at"])} for cycle in plan_reads.cycles(connection, 1)],
+        "cycles": plan_reads.cycles(connection, 1),
         "events": _troubles(connection),
         "money": outlook.get(connection, outlook.MONEY),
         "leader": {"holder": leader.holder, "epoch": leader.epoch, "held": leader.held} if leader else None,
     }
 
 
-def _troubles(connection: Connection) -> list[dict[str, Any]]:
+def _troubles(connection: Connection) -> list[OverviewEventWire]:
     """Returns the alarms of the last hour, then its warnings, each the newest first; news cannot displace them."""
     since = clock.moment(connection) - TROUBLES_WITHIN
     found = events.recent(connection, EventFilter(severities=["alarm", "warning"], since=since), MOST_TROUBLES)
@@ -86,18 +168,18 @@ def _troubles(connection: Connection) -> list[dict[str, Any]]:
 
 
 def services(
-    connection: Connection, number: int, body: dict[str, Any], tenant: str, counted: WindowSums
-) -> list[dict[str, Any]]:
+    connection: Connection, number: int, body: PlanContentWire, tenant: str, counted: WindowSums
+) -> list[OverviewServiceWire]:
     """Returns the services, all or a tenant's, with what was measured and what the plan expects."""
     rates = {line.service: line for line in loads.answers_within(connection, RATE_WINDOW, tenant)}
     promised = slos(connection, tenant)
     assessed = slo.assess_all(counted, {name: promise["percentile"] for name, promise in promised})
     costs = costs_of(connection, number) if number else {}
-    planned: dict[str, list[dict[str, Any]]] = {}
-    for instance in body.get("instances", ()):
+    planned: dict[str, list[PlanInstanceWire]] = {}
+    for instance in body["instances"]:
         planned.setdefault(instance["service"], []).append(instance)
     routed = count_routed(connection, tenant)
-    missed = {line["service"]: line["ratePerSecond"] for line in body.get("unserved", ())}
+    missed = {line["service"]: line["ratePerSecond"] for line in body["unserved"]}
     return [
         {
             "service": name,
@@ -149,24 +231,33 @@ def _left_out() -> list[str]:
     return []
 
 
-def _gpus(body: dict[str, Any], measured: Mapping[tuple[str, int], tuple[float, float]]) -> list[dict[str, Any]]:
+def _gpus(body: PlanContentWire, measured: Mapping[tuple[str, int], tuple[float, float]]) -> list[OverviewGpuWire]:
     """Returns the GPUs that the plan uses, with their power and utilisation of the last minute."""
-    on: dict[tuple[str, int], dict[str, Any]] = {}
-    for line in (*body.get("instances", ()), *body.get("jobs", ())):
+    on: dict[tuple[str, int], OverviewGpuWire] = {}
+
+    def add(line: PlanInstanceWire | PlanJobWire) -> Iterator[OverviewGpuWire]:
         for index in held_gpus(line):
-            gpu = on.setdefault(
-                (line["node"], index),
-                {"node": line["node"], "gpu": index, "smPercent": 0, "memoryGib": 0.0, "services": [], "jobs": []},
-            )
-            gpu["smPercent"] += line["smPercent"]
-            gpu["memoryGib"] += line["memoryGib"]
-            gpu["services" if "service" in line else "jobs"].append(line.get("service") or line["job"])
-    for place, gpu in on.items():
-        gpu["powerW"], gpu["utilizationPercent"] = measured.get(place, (None, None))
+            place = line["node"], index
+            if place not in on:
+                watts, utilization = measured.get(place, (None, None))
+                on[place] = {
+                    "node": line["node"], "gpu": index, "smPercent": 0, "memoryGib": 0.0, "services": [], "jobs": [],
+                    "powerW": watts, "utilizationPercent": utilization,
+                }  # fmt: skip
+            on[place]["smPercent"] += line["smPercent"]
+            on[place]["memoryGib"] += line["memoryGib"]
+            yield on[place]
+
+    for instance in body["instances"]:
+        for gpu in add(instance):
+            gpu["services"].append(instance["service"])
+    for job in body["jobs"]:
+        for gpu in add(job):
+            gpu["jobs"].append(job["job"])
     return [on[place] for place in sorted(on)]
 
 
-def _leaving(connection: Connection, planned: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _leaving(connection: Connection, planned: Iterable[OverviewGpuWire]) -> list[LeavingGpuWire]:
     """Returns the GPUs that the plan does not use and on which a node that reports still has copies of services."""
     known = {(gpu["node"], gpu["gpu"]) for gpu in planned}
     held = [gpu for gpu in observed.held_gpus(connection) if (gpu.node, gpu.gpu) not in known]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal, NotRequired, TypedDict
 
 from sqlalchemy import Connection
 
@@ -15,7 +15,34 @@ from app.store.plans import approval_hold, plan_reads, plans
 from app.store.plans.approval_hold import ApprovalHold
 from app.store.world import audit, events
 from app.store.world.objects import rfc3339
+from app.wire import MomentText
 from app.world.write import Actor
+
+
+class PlanActionWire(TypedDict):
+    """The state of a plan after an action, and before."""
+
+    generation: int
+    state: str
+    before: str
+
+
+class PlanHoldWire(TypedDict):
+    """Whether plans wait for approval since a rollback of this plan."""
+
+    kind: Literal["PlanHold"]
+    held: bool
+    generation: NotRequired[int]
+    since: NotRequired[MomentText]
+
+
+class PlanRollbackWire(TypedDict):
+    """A rollback that the leader will carry out."""
+
+    generation: int
+    state: str
+    asked: Literal["rollback"]
+    to: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +103,7 @@ ACTED_UPON = (PlanState.ROLLING, PlanState.PAUSED, PlanState.STOPPED, PlanState.
 EVER_IN_FORCE = (*ACTED_UPON, PlanState.SUPERSEDED)
 
 
-def move(connection: Connection, by: Actor, generation: int, action: PlanAction, message: str = "") -> dict[str, Any]:
+def move(connection: Connection, by: Actor, generation: int, action: PlanAction, message: str = "") -> PlanActionWire:
     """Moves a plan to the state that the action leads to; refuses with the reason why it cannot."""
     require(by.principal, Noun.PLAN, AccessVerb.WRITE)
     state = plan_reads.state_of(connection, generation)
@@ -97,7 +124,7 @@ def move(connection: Connection, by: Actor, generation: int, action: PlanAction,
     return {"generation": generation, "state": action.to, "before": state}
 
 
-def ask_rollback(connection: Connection, by: Actor, generation: int, to: int | None = None) -> dict[str, Any]:
+def ask_rollback(connection: Connection, by: Actor, generation: int, to: int | None = None) -> PlanRollbackWire:
     """Asks the leader to undo the plan in force, by the plan that it replaced or by an earlier one."""
     require(by.principal, Noun.PLAN, AccessVerb.WRITE)
     state = plan_reads.state_of(connection, generation)
@@ -124,7 +151,7 @@ def ask_rollback(connection: Connection, by: Actor, generation: int, to: int | N
     return {"generation": generation, "state": state, "asked": "rollback", "to": target}
 
 
-def resume_fleet(connection: Connection, by: Actor) -> dict[str, Any]:
+def resume_fleet(connection: Connection, by: Actor) -> PlanHoldWire:
     """Ends the wait for approval that a rollback began."""
     require(by.principal, Noun.PLAN, AccessVerb.WRITE)
     hold = approval_hold.lift(connection)
@@ -138,10 +165,11 @@ def resume_fleet(connection: Connection, by: Actor) -> dict[str, Any]:
     return hold_wire(None)
 
 
-def hold_wire(hold: ApprovalHold | None) -> dict[str, Any]:
+def hold_wire(hold: ApprovalHold | None) -> PlanHoldWire:
     """Returns the hold as the API spells it."""
-    since = {"generation": hold.generation, "since": rfc3339(hold.since)} if hold else {}
-    return {"kind": "PlanHold", "held": hold is not None, **since}
+    if hold is None:
+        return {"kind": "PlanHold", "held": False}
+    return {"kind": "PlanHold", "held": True, "generation": hold.generation, "since": rfc3339(hold.since)}
 
 
 def _still_holds(connection: Connection, generation: int) -> None:

@@ -3,30 +3,99 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NotRequired, TypedDict, cast
 
 import msgspec
 from sqlalchemy import Connection
 
 from app.api.recent import Recent
+from app.control.answer.explain.plan import HeldBackChangeWire
 from app.manifests.model import Key, Kind
 from app.store.plans import pieces, plans
 from app.store.world import objects
 from app.store.world.objects import rfc3339
+from app.wire import Free, MomentText
 from solvers.planning.plan import Plan
-from solvers.planning.wire import written
+from solvers.planning.wire import (
+    PlanBodyWire,
+    PlanCertificateWire,
+    PlanChangesWire,
+    PlanLinesWire,
+    ReleasableNodeWire,
+    written,
+)
 
 ANOTHER = "another tenant"
 Row = Mapping[str, Any]
 
 
-def head(row: Row, tenant: str = "") -> dict[str, Any]:
+class PlanFactsWire(TypedDict):
+    """What a plan says of itself."""
+
+    generation: int
+    at: MomentText
+    lane: str
+    state: str
+    reason: str | None
+    base: int | None
+    services: list[str]
+    epoch: NotRequired[int]  # this and what follows: not for tenants
+    message: NotRequired[str | None]
+    method: NotRequired[str | None]
+    cost: NotRequired[float | None]
+    resourceCost: NotRequired[float | None]
+    unservedCost: NotRequired[float | None]
+    unservedPerSecond: NotRequired[float | None]
+    bound: NotRequired[float | None]
+    gap: NotRequired[float | None]
+    decidedBy: NotRequired[str | None]
+    decidedAt: NotRequired[MomentText | None]
+    asked: NotRequired[list[str]]
+    rollout: NotRequired[Free | None]
+
+
+class PlanHeadWire(PlanFactsWire):
+    """A plan as lists show it."""
+
+    changes: NotRequired[PlanChangesWire | None]
+
+
+class PlanOthersWire(TypedDict):
+    """How many lines belong to other tenants."""
+
+    tenant: str
+    instances: int
+    jobs: int
+    unserved: int
+    unplaced: int
+    heldBack: int
+
+
+class PlanContentWire(PlanLinesWire, TypedDict):
+    """What a plan runs; a tenant gets its own lines, and in `others` how many more there are."""
+
+    heldBack: list[HeldBackChangeWire]
+    warnings: NotRequired[list[str]]
+    releasable: NotRequired[list[ReleasableNodeWire]]
+    changes: NotRequired[PlanChangesWire]
+    certificate: NotRequired[PlanCertificateWire | None]
+    others: NotRequired[PlanOthersWire]
+
+
+class PlanWire(PlanFactsWire, PlanContentWire):
+    """A plan; a tenant gets its own lines, and in `others` how many more there are."""
+
+
+NOTHING: PlanContentWire = {"instances": [], "jobs": [], "unserved": [], "unplaced": [], "heldBack": []}
+
+
+def head(row: Row, tenant: str = "") -> PlanHeadWire:
     """Returns a plan as lists show it. A tenant sees no message, no price and no decider.
 
     `cost` is what bound and gap are about: the price of GPUs, and of what is unserved by the policy.
     """
     amounts = row["amounts"] or {}
-    head = {
+    head: PlanHeadWire = {
         "generation": row["generation"],
         "at": rfc3339(row["at"]),
         "lane": row["lane"],
@@ -37,12 +106,15 @@ def head(row: Row, tenant: str = "") -> dict[str, Any]:
     }
     if tenant:
         return head
-    return head | {
+    return {
+        **head,
         "epoch": row["epoch"],
         "message": row["message"] or None,
         "method": row["method"],
         "cost": row["cost"],
-        **{name: amounts.get(name) for name in ("resourceCost", "unservedCost", "unservedPerSecond")},
+        "resourceCost": amounts.get("resourceCost"),
+        "unservedCost": amounts.get("unservedCost"),
+        "unservedPerSecond": amounts.get("unservedPerSecond"),
         "bound": row["bound"],
         "gap": row["gap"],
         "changes": row["changes"],
@@ -53,7 +125,7 @@ def head(row: Row, tenant: str = "") -> dict[str, Any]:
     }
 
 
-def body(connection: Connection, generation: int) -> dict[str, Any] | None:
+def body(connection: Connection, generation: int) -> PlanContentWire | None:
     """Returns the plan as the contract spells it, with what was held back; None where it is no longer kept."""
     row = plans.read_row(connection, generation)
     if row is None:
@@ -63,7 +135,8 @@ def body(connection: Connection, generation: int) -> dict[str, Any] | None:
     jobs = objects.get_many(connection, keys) if keys else {}
     offline = frozenset(f"{key.tenant}/{key.name}" for key, job in jobs.items() if job.spec.get("type") == "offline")
     wire = _written.get((bytes(row["body"]), offline), lambda: written(plan, offline))
-    return wire | {"heldBack": row["solved_by"].get("heldBack", [])}
+    held: list[HeldBackChangeWire] = row["solved_by"].get("heldBack", [])
+    return cast(PlanContentWire, {**wire, "heldBack": held})
 
 
 def decoded(connection: Connection, row: Row) -> Plan:
@@ -73,21 +146,28 @@ def decoded(connection: Connection, row: Row) -> Plan:
 
 
 _decoded: Recent[bytes, Plan] = Recent()
-_written: Recent[tuple[bytes, frozenset[str]], dict[str, Any]] = Recent()
+_written: Recent[tuple[bytes, frozenset[str]], PlanBodyWire] = Recent()
 
 
-def of_tenant(plan: Mapping[str, Any], tenant: str) -> dict[str, Any]:
+def of_tenant(plan: PlanContentWire, tenant: str) -> PlanContentWire:
     """Returns the tenant's own instances, jobs and reasons, and how much more there is."""
 
-    def mine(line: Mapping[str, Any], field: str) -> bool:
-        return str(line[field]).startswith(f"{tenant}/")
+    def mine(name: str) -> bool:
+        return name.startswith(f"{tenant}/")
 
-    own = {
-        "instances": [instance for instance in plan["instances"] if mine(instance, "service")],
-        "jobs": [job for job in plan["jobs"] if mine(job, "job")],
-        "unserved": [line for line in plan["unserved"] if mine(line, "service")],
-        "unplaced": [line for line in plan["unplaced"] if mine(line, "job")],
-        "heldBack": [change for change in plan["heldBack"] if mine(change, "service")],
+    own: PlanContentWire = {
+        "instances": [instance for instance in plan["instances"] if mine(instance["service"])],
+        "jobs": [job for job in plan["jobs"] if mine(job["job"])],
+        "unserved": [line for line in plan["unserved"] if mine(line["service"])],
+        "unplaced": [line for line in plan["unplaced"] if mine(line["job"])],
+        "heldBack": [change for change in plan["heldBack"] if mine(change["service"])],
     }
-    others = {name: len(plan[name]) - len(kept) for name, kept in own.items()}
-    return own | {"others": {"tenant": ANOTHER} | others}
+    own["others"] = {
+        "tenant": ANOTHER,
+        "instances": len(plan["instances"]) - len(own["instances"]),
+        "jobs": len(plan["jobs"]) - len(own["jobs"]),
+        "unserved": len(plan["unserved"]) - len(own["unserved"]),
+        "unplaced": len(plan["unplaced"]) - len(own["unplaced"]),
+        "heldBack": len(plan["heldBack"]) - len(own["heldBack"]),
+    }
+    return own

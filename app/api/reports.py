@@ -2,32 +2,50 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypedDict
 
 import msgspec
-from fastapi import APIRouter, Query, Response
+from fastapi import Query
 from pydantic import BaseModel, Field
 from sqlalchemy import Connection
 
 from app.access import AccessVerb, Noun, Reach, require
-from app.api.requests import JSON, Ctx, Who
+from app.api.replies import Reply, TypedRouter
+from app.api.requests import JSON, Ctx, Who, answer
 from app.manifests.faults import escaped
 from app.problem import HttpProblem
 from app.reports import documents, query, sheets
+from app.reports.documents import MoneyReportWire
 from app.store.database.clock import now
 from app.store.money import report_queries
 
-router = APIRouter(prefix="/api/v1/reports", tags=["reports"])
+router = TypedRouter(prefix="/api/v1/reports", tags=["reports"])
 
 MOST_ROWS = {"json": 10_000, "csv": 200_000, "focus": 200_000}  # by format
 CSV = "text/csv; charset=utf-8"
 
 
+class ReportDescriptionWire(TypedDict):
+    """A report that may be asked for: its dimensions and figures."""
+
+    name: str
+    about: str
+    by: list[str]
+    values: list[str]
+
+
+class ReportListWire(TypedDict):
+    """A list of ReportDescription objects."""
+
+    kind: Literal["ReportList"]
+    items: list[ReportDescriptionWire]
+
+
 @router.get("", summary="The reports, their dimensions and their figures")
-def list_reports(who: Who) -> Response:
+def list_reports(who: Who) -> Reply[ReportListWire]:
     """Lists every report that may be asked for."""
     require(who, Noun.MONEY, AccessVerb.READ)
-    items = [
+    items: list[ReportDescriptionWire] = [
         {
             "name": name,
             "about": report.about,
@@ -36,7 +54,7 @@ def list_reports(who: Who) -> Response:
         }
         for name, report in report_queries.REPORTS.items()
     ]
-    return Response(msgspec.json.encode({"kind": "ReportList", "items": items}), media_type=JSON)
+    return answer({"kind": "ReportList", "items": items})
 
 
 class ReportRequest(BaseModel):
@@ -52,8 +70,12 @@ class ReportRequest(BaseModel):
     form: Annotated[Literal["json", "csv", "focus"], Field(alias="format")] = "json"
 
 
-@router.get("/{name}", summary="A report: cost, usage, energy, slo, savings and others, by chosen dimensions")
-def read_report(ctx: Ctx, who: Who, name: str, wanted: Annotated[ReportRequest, Query()]) -> Response:
+@router.get(
+    "/{name}",
+    responses={200: {"content": {"text/csv": {"schema": {"type": "string"}}}}},
+    summary="A report: cost, usage, energy, slo, savings and others, by chosen dimensions",
+)
+def read_report(ctx: Ctx, who: Who, name: str, wanted: Annotated[ReportRequest, Query()]) -> Reply[MoneyReportWire]:
     """Covers this month until now by default. Money is exact: no figure is rounded.
 
     A tenant sees its own figures; idle and unallocated GPUs belong to no tenant.
@@ -86,11 +108,11 @@ def read_report(ctx: Ctx, who: Who, name: str, wanted: Annotated[ReportRequest, 
     if max(len(rows), len(tokens)) > most:
         raise HttpProblem("bad-request", f"the report has more than {most} rows; ask by fewer words, or for less time")
     if form == "json":
-        document = documents.document(parsed, known, rows, currency)
-        return Response(msgspec.json.Encoder(decimal_format="number").encode(document), media_type=JSON)
+        document: MoneyReportWire = documents.document(parsed, known, rows, currency)
+        return Reply(msgspec.json.Encoder(decimal_format="number").encode(document), media_type=JSON)
     text = sheets.focus(parsed, rows, currency, tokens) if form == "focus" else sheets.sheet(parsed, known, rows)
     disposition = f'attachment; filename="gpuwright-{name}.csv"'
-    return Response("".join(text), media_type=CSV, headers={"Content-Disposition": disposition})
+    return Reply("".join(text), media_type=CSV, headers={"Content-Disposition": disposition})
 
 
 def _grain(by: str) -> str:

@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterable
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import Depends, Query, Request, Response
+from fastapi import Depends, Query, Request
 from pydantic import BaseModel
 from sqlalchemy import Connection
 
 from app.access import Principal
+from app.api.replies import JSON as JSON
+from app.api.replies import Reply, T
 from app.context import Context
 from app.manifests.faults import escaped, nearest
 from app.problem import HttpProblem
@@ -22,7 +24,6 @@ from app.world.declare import ANY_VERSION, NO_VERSION
 from app.world.write import Actor
 
 KEY_FORM = re.compile(r"[\x21-\x7e]{1,200}")
-JSON = "application/json"
 SALT_BYTES = 16
 Message = Annotated[str, Query(max_length=500, pattern=r"^[^\x00-\x1f\x7f]*$", description="Why, for the record")]
 TENANTLESS_FACTOR = 50  # a token without a tenant may make so many times the changes a day of a tenant
@@ -107,8 +108,8 @@ NoBody = Annotated[None, Depends(_no_body)]
 DryRun = Annotated[bool, Query(alias="dryRun", description="Check everything, but store nothing")]
 
 
-def answer(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return Response(msgspec.json.encode(value), status, headers, JSON)
+def answer(value: T, status: int = 200, headers: dict[str, str] | None = None) -> Reply[T]:
+    return Reply(msgspec.json.encode(value), status, headers, JSON)
 
 
 def media_type(request: Request) -> str:
@@ -152,8 +153,8 @@ def is_known(request: Request, etag: str) -> bool:
 
 
 def write_once(
-    request: Request, body: bytes, fn: Callable[[Connection], Response], *, dry_run: bool = False
-) -> Response:
+    request: Request, body: bytes, fn: Callable[[Connection], Reply[T]], *, dry_run: bool = False
+) -> Reply[T]:
     """Runs a write in one transaction; under an Idempotency-Key runs it once and repeats its first answer."""
     ctx, who = context(request), principal(request)
     if dry_run:
@@ -175,7 +176,7 @@ def write_once(
         ))
     ).digest()  # fmt: skip
 
-    def once(connection: Connection) -> Response:
+    def once(connection: Connection) -> Reply[T]:
         stored = idempotency.read_answer(connection, who.id, key)
         if stored is None:
             response = fn(connection)
@@ -189,7 +190,7 @@ def write_once(
             raise HttpProblem("invalid", "this Idempotency-Key was used for another request; choose a new one")
         replayed = {**stored.headers, "Idempotency-Replayed": "true"}
         salt, masked = stored.body[:SALT_BYTES], stored.body[SALT_BYTES:]
-        return Response(_masked(request, key, salt, masked), stored.status, replayed, JSON)
+        return Reply(_masked(request, key, salt, masked), stored.status, replayed, JSON)
 
     return ctx.database.write(once, repeatable=True)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, TypedDict
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import Path, Request
 from sqlalchemy import Connection
 
 from app import tokens as secrets
 from app.access import AccessVerb, Noun, Scope, require
+from app.api.replies import Reply, TypedRouter
 from app.api.requests import By, Ctx, Who, answer
 from app.nodes import metrics
 from app.problem import HttpProblem
@@ -16,21 +17,39 @@ from app.store.access import rotation, tokens
 from app.store.access.tokens import TokenRow
 from app.store.world import audit
 from app.store.world.objects import rfc3339
+from app.wire import MomentText, Secret
 
-router = APIRouter(prefix="/api/v1/nodes", tags=["tokens"])
+router = TypedRouter(prefix="/api/v1/nodes", tags=["tokens"])
 
 DAY_SECONDS = 86400
 
 
+class PublicNodeTokenWire(TypedDict):
+    """The token of a node without its secret."""
+
+    id: str
+    node: str
+    issuedAt: MomentText
+    expiresAt: MomentText | None
+
+
+class NodeTokenWire(PublicNodeTokenWire):
+    """The token of a node."""
+
+    token: Secret
+
+
 @router.post("/{name}/token", status_code=201, summary="Request the node's next token with its current one")
-def rotate(request: Request, ctx: Ctx, who: Who, by: By, name: Annotated[str, Path(max_length=63)]) -> Response:
+def rotate(
+    request: Request, ctx: Ctx, who: Who, by: By, name: Annotated[str, Path(max_length=63)]
+) -> Reply[NodeTokenWire]:
     """An agent that lost the answer asks again: a successor that was never used is replaced.
 
     Once a successor was used, the old token lives for another minute, and a request with it raises an alarm.
     """
     require(who, Noun.NODE_TOKEN, AccessVerb.WRITE, name)
 
-    def replace_token(connection: Connection) -> Response | HttpProblem:
+    def replace_token(connection: Connection) -> Reply[NodeTokenWire] | HttpProblem:
         in_use = rotation.make_room(connection, who.id)
         if in_use == "":
             return secrets.revoked()
@@ -60,7 +79,7 @@ def rotate(request: Request, ctx: Ctx, who: Who, by: By, name: Annotated[str, Pa
     return outcome
 
 
-def describe_token(row: TokenRow) -> dict[str, str | None]:
+def describe_token(row: TokenRow) -> PublicNodeTokenWire:
     """Returns a node's token without its secret."""
     ends = rfc3339(row.expires_at) if row.expires_at else None
     return {"id": row.id, "node": row.node, "issuedAt": rfc3339(row.created_at), "expiresAt": ends}

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Path, Query, Request, Response
+from fastapi import Body, Path, Query, Request
 from pydantic import Field
 
 from app.access import AccessVerb, Noun, Reach, require
 from app.api import requests, scale_actions
 from app.api.pages import NEWEST
+from app.api.replies import Reply, TypedRouter
 from app.api.requests import By, Ctx, Message, Who, answer, refuse_body, write_once
+from app.api.scale_actions import ScalePauseWire, ScalePlanWire
 from app.api.tokens import Wire
 from app.problem import HttpProblem
 from app.store.plans import scale_plans
 
-router = APIRouter(prefix="/api/v1/scale", tags=["scale"])
+router = TypedRouter(prefix="/api/v1/scale", tags=["scale"])
 
 MOST_NAMED = 1000
 Generation = Annotated[int, Path(ge=1, lt=NEWEST, description="The plan's number")]
@@ -31,7 +33,7 @@ class ScaleWorkloads(Wire):
 @router.get("", summary="The newest plan for replicas of workloads in a cluster, or an earlier one")
 def read_scale_plan(
     ctx: Ctx, who: Who, generation: Annotated[int | None, Query(ge=1, lt=NEWEST, description="An earlier plan")] = None
-) -> Response:
+) -> Reply[ScalePlanWire]:
     """A tenant sees the workloads of the namespace of its name."""
     tenant = who.tenant if require(who, Noun.SCALE, AccessVerb.READ) is Reach.OWN else ""
     plan = ctx.database.read(lambda connection: scale_plans.read_plan(connection, generation))
@@ -42,14 +44,16 @@ def read_scale_plan(
 
 
 @router.post("/pause", summary="Pause all scalers: every workload is advisory until they are resumed")
-def pause_scalers(request: Request, who: Who, by: By, raw: requests.Body, message: Message = "") -> Response:
+def pause_scalers(
+    request: Request, who: Who, by: By, raw: requests.Body, message: Message = ""
+) -> Reply[ScalePauseWire]:
     require(who, Noun.SCALE, AccessVerb.WRITE)
     refuse_body(raw)
     return write_once(request, raw, lambda connection: answer(scale_actions.pause(connection, by, message)))
 
 
 @router.post("/resume", summary="Resume all scalers: each workload has its own mode again")
-def resume_scalers(request: Request, who: Who, by: By, raw: requests.Body) -> Response:
+def resume_scalers(request: Request, who: Who, by: By, raw: requests.Body) -> Reply[ScalePauseWire]:
     require(who, Noun.SCALE, AccessVerb.WRITE)
     refuse_body(raw)
     return write_once(request, raw, lambda connection: answer(scale_actions.resume(connection, by)))
@@ -60,7 +64,7 @@ def _route(action: scale_actions.ScaleAction) -> None:
     def act(
         request: Request, who: Who, by: By, generation: Generation,
         wanted: Annotated[ScaleWorkloads, Body()], raw: requests.Body,
-    ) -> Response:  # fmt: skip
+    ) -> Reply[ScalePlanWire]:  # fmt: skip
         require(who, Noun.SCALE, AccessVerb.WRITE)
         return write_once(
             request, raw, lambda connection: answer(

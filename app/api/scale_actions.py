@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Literal, NamedTuple, NotRequired, TypedDict
 
 from sqlalchemy import Connection
 
@@ -14,9 +14,56 @@ from app.store.plans import scale_pause, scale_plans
 from app.store.plans.scale_rows import KIND, ScalePause, ScalePlan, ScaleRow, ScaleState, clean_text
 from app.store.world import audit, events
 from app.store.world.objects import rfc3339
+from app.wire import MomentText
 from app.world.write import Actor
 
 NO_PLAN = "no scaler has made a plan yet"
+
+
+class ScalePauseWire(TypedDict):
+    """Whether a person has paused all scalers, and how many writes that had begun may still be done."""
+
+    kind: Literal["ScalePause"]
+    paused: bool
+    by: NotRequired[str]
+    since: NotRequired[MomentText]
+    message: NotRequired[str]
+    writing: NotRequired[int]
+
+
+class ScaledWorkloadWire(TypedDict):
+    """The replicas that a workload has and should have; `since` is the first plan that said so."""
+
+    namespace: str
+    kind: str
+    name: str
+    service: str
+    mode: str
+    replicas: int | None
+    wanted: int | None
+    why: str
+    hold: str
+    state: str
+    since: int
+    decidedBy: str | None
+    decidedAt: MomentText | None
+    resourceVersion: str | None
+    writtenAt: MomentText | None
+    settledAt: MomentText | None
+    outcome: str
+    tries: int
+    retryAt: MomentText | None
+
+
+class ScalePlanWire(TypedDict):
+    """A plan for replicas of workloads in a cluster; at `confirmedAt` a scaler decided the same again."""
+
+    kind: Literal["ScalePlan"]
+    generation: int
+    at: MomentText
+    confirmedAt: MomentText
+    pause: ScalePauseWire
+    items: list[ScaledWorkloadWire]
 
 
 class ScaleAction(NamedTuple):
@@ -47,9 +94,7 @@ ACTIONS = (
 )
 
 
-def act(
-    connection: Connection, by: Actor, generation: int, names: Sequence[str], action: ScaleAction
-) -> dict[str, Any]:
+def act(connection: Connection, by: Actor, generation: int, names: Sequence[str], action: ScaleAction) -> ScalePlanWire:
     """Carries the action out for every named workload; refuses with the reason of each that does not allow it."""
     require(by.principal, Noun.SCALE, AccessVerb.WRITE)
     scale_plans.lock_plans(connection)
@@ -78,7 +123,7 @@ def act(
     return plan_wire(found, names)
 
 
-def pause(connection: Connection, by: Actor, message: str) -> dict[str, Any]:
+def pause(connection: Connection, by: Actor, message: str) -> ScalePauseWire:
     """Puts all scalers into advisory from now on; says how many writes had begun, which may still be done."""
     require(by.principal, Noun.SCALE, AccessVerb.WRITE)
     message = clean_text(message)
@@ -89,7 +134,7 @@ def pause(connection: Connection, by: Actor, message: str) -> dict[str, Any]:
     return pause_wire(scale_pause.find(connection))
 
 
-def resume(connection: Connection, by: Actor) -> dict[str, Any]:
+def resume(connection: Connection, by: Actor) -> ScalePauseWire:
     """Ends the pause: each workload has its own mode again, and what it wants is asked for again."""
     require(by.principal, Noun.SCALE, AccessVerb.WRITE)
     ended = scale_pause.lift(connection)
@@ -105,12 +150,18 @@ def _note(connection: Connection, by: Actor, verb: str, reason: Reason, detail: 
     events.record(connection, [event_of(reason, text, kind=KIND, name="all")])
 
 
-def pause_wire(found: ScalePause | None) -> dict[str, Any]:
+def pause_wire(found: ScalePause | None) -> ScalePauseWire:
     """Returns whether all scalers are paused, as the API spells it."""
     if found is None:
         return {"kind": "ScalePause", "paused": False}
-    since = {"by": found.by, "since": rfc3339(found.since), "message": found.message}
-    return {"kind": "ScalePause", "paused": True, **since, "writing": found.writing}
+    return {
+        "kind": "ScalePause",
+        "paused": True,
+        "by": found.by,
+        "since": rfc3339(found.since),
+        "message": found.message,
+        "writing": found.writing,
+    }
 
 
 def _find_fault(named: ScalePlan, newest: ScalePlan, row: ScaleRow | None, name: str, action: ScaleAction) -> str:
@@ -128,7 +179,7 @@ def _find_fault(named: ScalePlan, newest: ScalePlan, row: ScaleRow | None, name:
     return ""
 
 
-def plan_wire(plan: ScalePlan, names: Sequence[str] | None = None, namespace: str = "") -> dict[str, Any]:
+def plan_wire(plan: ScalePlan, names: Sequence[str] | None = None, namespace: str = "") -> ScalePlanWire:
     """Returns a plan as the API spells it: all of it, the workloads that are named, or those of one namespace."""
     return {
         "kind": "ScalePlan",
@@ -144,7 +195,7 @@ def plan_wire(plan: ScalePlan, names: Sequence[str] | None = None, namespace: st
     }
 
 
-def _row_wire(row: ScaleRow) -> dict[str, Any]:
+def _row_wire(row: ScaleRow) -> ScaledWorkloadWire:
     return {
         "namespace": row.target.namespace,
         "kind": row.target.kind,

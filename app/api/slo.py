@@ -3,23 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, TypedDict
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query
 
 from app.access import AccessVerb, Noun, Reach, require
+from app.api.replies import Reply, TypedRouter
 from app.api.requests import Ctx, Who, answer
 from app.control.tell import slo
 from app.store.fleet.loads import WindowSums
 from app.store.world.slos import slos
 
-router = APIRouter(prefix="/api/v1/slo", tags=["slo"])
+router = TypedRouter(prefix="/api/v1/slo", tags=["slo"])
+
+
+class ServiceAttainmentWire(TypedDict):
+    """The SLO of a service: the share answered in time and the burn rate, by window."""
+
+    service: str
+    latencyMs: float | None
+    ttftMs: float | None
+    tpotMs: float | None
+    budgetLeft: float | None
+    percentile: float
+    attainment: dict[str, float | None]
+    burnRates: dict[str, float | None]
+    alarm: str | None
+
+
+class AttainmentListWire(TypedDict):
+    """A list of ServiceAttainment objects."""
+
+    kind: Literal["AttainmentList"]
+    items: list[ServiceAttainmentWire]
 
 
 @router.get("", summary="Attainment and burn rates of every service, by window")
 def attainment(
     ctx: Ctx, who: Who, tenant: Annotated[str, Query(max_length=63, description="Only this tenant's")] = ""
-) -> Response:  # fmt: skip
+) -> Reply[AttainmentListWire]:  # fmt: skip
     """attainment: the share answered in time. A burn rate of 1 spends a month's allowance in a month."""
     if require(who, Noun.ATTAINMENT, AccessVerb.READ, tenant) is Reach.OWN:
         tenant = who.tenant
@@ -28,7 +50,7 @@ def attainment(
     return answer({"kind": "AttainmentList", "items": _assessed(promised, counted)})
 
 
-def _assessed(promised: Sequence[tuple[str, dict[str, Any]]], counted: WindowSums) -> list[dict[str, Any]]:
+def _assessed(promised: Sequence[tuple[str, dict[str, Any]]], counted: WindowSums) -> list[ServiceAttainmentWire]:
     assessed = slo.assess_all(counted, {name: promise["percentile"] for name, promise in promised})
     return [
         {

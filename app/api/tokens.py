@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal, TypedDict
 
-from fastapi import APIRouter, Body, Path, Request, Response
+from fastapi import Body, Path, Request
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 from sqlalchemy import Connection
@@ -13,7 +13,8 @@ from sqlalchemy import Connection
 from app import tokens as secrets
 from app.access import AccessVerb, Noun, require
 from app.api import requests
-from app.api.pages import Cursor, Limit, answer_page, mark_of
+from app.api.pages import Cursor, Limit, cut_page, mark_of
+from app.api.replies import Reply, TypedRouter
 from app.api.requests import By, Ctx, NoBody, Who, answer, write_once
 from app.control.domain.events import Reason, event_of
 from app.problem import HttpProblem
@@ -21,11 +22,42 @@ from app.store.access import tokens
 from app.store.access.tokens import TokenRow
 from app.store.world import audit, events
 from app.store.world.objects import rfc3339
+from app.wire import MomentText, PageMetadataWire, Secret
 
-router = APIRouter(prefix="/api/v1", tags=["tokens"])
+router = TypedRouter(prefix="/api/v1", tags=["tokens"])
 
 Label = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$", max_length=63)]
 YEAR_SECONDS = 366 * 86400
+
+
+class TokenWire(TypedDict):
+    """A token without its secret."""
+
+    id: str
+    scope: str
+    tenant: str | None
+    node: str | None
+    gateway: str | None
+    label: str
+    createdBy: str
+    createdAt: MomentText
+    expiresAt: MomentText | None
+    revokedAt: MomentText | None
+    lastUsedAt: MomentText | None
+
+
+class TokenListWire(TypedDict):
+    """A list of Token objects."""
+
+    kind: Literal["TokenList"]
+    metadata: PageMetadataWire
+    items: list[TokenWire]
+
+
+class NewTokenWire(TokenWire):
+    """A token with its secret."""
+
+    token: Secret
 
 
 class Wire(BaseModel):
@@ -48,7 +80,7 @@ class TokenRequest(Wire):
 @router.post("/tokens", status_code=201, summary="Create a token; its text is shown once")
 def create_token(
     request: Request, who: Who, by: By, wanted: Annotated[TokenRequest, Body()], raw: requests.Body
-) -> Response:
+) -> Reply[NewTokenWire]:
     require(who, Noun.TOKEN, AccessVerb.WRITE)
     if wanted.tenant and wanted.scope not in ("viewer", "operator"):
         raise HttpProblem("invalid", f"a token of scope {wanted.scope} cannot be bound to a tenant")
@@ -57,7 +89,7 @@ def create_token(
     if (wanted.scope == "gateway") != (wanted.gateway is not None):
         raise HttpProblem("invalid", "gateway is required for the scope gateway, and not allowed for any other")
 
-    def create(connection: Connection) -> Response:
+    def create(connection: Connection) -> Reply[NewTokenWire]:
         new = secrets.new()
         row = tokens.insert(
             connection,
@@ -87,11 +119,12 @@ def list_tokens(
     who: Who,
     limit: Limit = 100,
     cursor: Cursor = "",
-) -> Response:
+) -> Reply[TokenListWire]:
     require(who, Noun.TOKEN, AccessVerb.READ)
     after = mark_of(cursor, "")
     rows = ctx.database.read(lambda connection: tokens.page(connection, after, limit + 1))
-    return answer_page("TokenList", rows, limit, attrgetter("id"), _wire)
+    metadata, items = cut_page(rows, limit, attrgetter("id"), _wire)
+    return answer({"kind": "TokenList", "metadata": metadata, "items": items})
 
 
 @router.delete("/tokens/{token_id}", summary="Revoke a token; its open watches end")
@@ -102,10 +135,10 @@ def revoke_token(
     by: By,
     token_id: Annotated[str, Path(max_length=40, pattern=r"^[a-z0-9-]+$")],
     _body: NoBody,
-) -> Response:
+) -> Reply[TokenWire]:
     require(who, Noun.TOKEN, AccessVerb.WRITE)
 
-    def revoke(connection: Connection) -> Response:
+    def revoke(connection: Connection) -> Reply[TokenWire]:
         row = tokens.revoke(connection, token_id)
         if row is None:
             raise HttpProblem("not-found", f"there is no token {token_id}")
@@ -119,7 +152,7 @@ def revoke_token(
     return response
 
 
-def _wire(row: TokenRow) -> dict[str, Any]:
+def _wire(row: TokenRow) -> TokenWire:
     return {
         "id": row.id,
         "scope": row.scope,

@@ -5,26 +5,29 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from difflib import get_close_matches
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request
 from pydantic import BaseModel, Field
 from sqlalchemy import Connection
 
 from app.access import AccessVerb, Noun, Principal, require
 from app.api import questions, requests
 from app.api.bodies import manifests
+from app.api.replies import Reply, TypedRouter
 from app.api.requests import By, Ctx, Who, answer
 from app.api.solvers import with_solvers
 from app.context import Context
 from app.control.answer.whatif.change import RateChange, WhatIfChange
+from app.control.answer.whatif.wire import NoComparison, SloPriceWire, WhatIfAnswerWire
 from app.control.domain.snapshot import DeclaredObject, Snapshot
+from app.control.solve.aside import Aside
 from app.manifests.model import Manifest
 from app.problem import HttpProblem
 from app.world.declare import declare
 from app.world.write import Actor
 
-router = APIRouter(prefix="/api/v1/whatif", tags=["whatif"])
+router = TypedRouter(prefix="/api/v1/whatif", tags=["whatif"])
 
 MOST_SECONDS = 40.0
 PRICE_SECONDS = 10.0
@@ -64,14 +67,14 @@ class WhatIfRequest(BaseModel):
 @router.post("", summary="What a change would cost, move and do to each service; changes nothing")
 def what_if(
     request: Request, ctx: Ctx, who: Who, by: By, body: requests.Body, query: Annotated[WhatIfRequest, Query()]
-) -> Response:
+) -> Reply[WhatIfAnswerWire]:
     """The body is that of an apply, or empty; it is checked as an apply checks it."""
     require(who, Noun.WHAT_IF, AccessVerb.WRITE)
     wanted = manifests(request, body) if body.strip() else []
     return answer(answer_what_if(ctx, by, query, wanted))
 
 
-def answer_what_if(ctx: Context, by: Actor, query: WhatIfRequest, wanted: Sequence[Manifest] = ()) -> dict[str, Any]:
+def answer_what_if(ctx: Context, by: Actor, query: WhatIfRequest, wanted: Sequence[Manifest] = ()) -> WhatIfAnswerWire:
     """Returns the comparison; refuses unknown names, and what no plan could be found for."""
     require(by.principal, Noun.WHAT_IF, AccessVerb.WRITE)
     change = _parse_change(query, wanted)
@@ -95,34 +98,38 @@ def answer_what_if(ctx: Context, by: Actor, query: WhatIfRequest, wanted: Sequen
 
     snapshot = ctx.database.read(read)
 
-    def order() -> Any:
+    def order() -> Aside:
         from app.control.answer.whatif.question import WhatIf
 
         prices: Sequence[str] | None = tuple(query.price_slo) if query.price_slos or query.price_slo else None
         return WhatIf(snapshot, change, query.seconds, query.work, 0, prices, query.plan, query.objective)
 
-    comparison: dict[str, Any] = questions.ask(ctx, by.principal, with_solvers(order), query.seconds)
-    if comparison.get("refused"):
-        raise HttpProblem("invalid", comparison["failed"])
+    comparison: WhatIfAnswerWire | NoComparison = questions.ask(ctx, by.principal, with_solvers(order), query.seconds)
     if "failed" in comparison:
-        raise HttpProblem("unavailable", f"the solver found no plan: {comparison['failed']}")
+        raise _refuse(comparison)
     return comparison
 
 
-def slo_price(ctx: Context, who: Principal, service: str) -> dict[str, Any] | None:
+def slo_price(ctx: Context, who: Principal, service: str) -> SloPriceWire | None:
     """Returns what the SLO of a service costs per hour, and a tenth shorter and longer; None if time ran out."""
     require(who, Noun.WHAT_IF, AccessVerb.WRITE)
     snapshot = ctx.database.read(lambda connection: with_solvers(lambda: questions.read_now(connection)))
 
-    def order() -> Any:
+    def order() -> Aside:
         from app.control.answer.whatif.question import WhatIf
 
         return WhatIf(snapshot, WhatIfChange(), PRICE_SECONDS, None, 0, (service,))
 
-    comparison: dict[str, Any] = questions.ask(ctx, who, with_solvers(order), PRICE_SECONDS)
+    comparison: WhatIfAnswerWire | NoComparison = questions.ask(ctx, who, with_solvers(order), PRICE_SECONDS)
     if "failed" in comparison:
-        raise HttpProblem("unavailable", f"the solver found no plan: {comparison['failed']}")
+        raise _refuse(comparison)
     return next(iter(comparison["sloPrices"]), None)
+
+
+def _refuse(none: NoComparison) -> HttpProblem:
+    if none["refused"]:
+        return HttpProblem("invalid", none["failed"])
+    return HttpProblem("unavailable", f"the solver found no plan: {none['failed']}")
 
 
 def _parse_change(query: WhatIfRequest, wanted: Sequence[Manifest]) -> WhatIfChange:

@@ -10,6 +10,8 @@ from sqlalchemy import Connection
 
 from app.access import AccessVerb, Noun, Principal, Reach, require
 from app.api import overview, plan_wire
+from app.api.overview import OverviewServiceWire
+from app.api.plan_wire import PlanContentWire, PlanHeadWire
 from app.console.money import Money, summarize_money
 from app.store.database import clock, lease
 from app.store.database.lease import Lease
@@ -19,6 +21,7 @@ from app.store.fleet.loads import WindowSums
 from app.store.money import packed_minutes, report_queries
 from app.store.plans import approval_hold, outlook, plan_reads
 from app.store.plans.approval_hold import ApprovalHold
+from app.store.plans.plan_reads import CycleWire
 from app.store.world import events
 from app.store.world.events import EventFilter, RecordedEvent
 
@@ -35,15 +38,15 @@ class ConsoleData:
 
     at: datetime
     tenant: str = ""  # who looks; empty: sees everything
-    services: list[dict[str, Any]] = field(default_factory=list)
+    services: list[OverviewServiceWire] = field(default_factory=list)
     nodes: list[MapNode] = field(default_factory=list)
     memory_gib: dict[str, float] = field(default_factory=dict)  # by GPU type
-    plan: dict[str, Any] | None = None  # the one in force, else the newest
-    body: dict[str, Any] = field(default_factory=dict)
-    proved: dict[str, Any] | None = None  # the newest plan with a bound
+    plan: PlanHeadWire | None = None  # the one in force, else the newest
+    body: PlanContentWire = field(default_factory=lambda: plan_wire.NOTHING)
+    proved: PlanHeadWire | None = None  # the newest plan with a bound
     events: list[RecordedEvent] = field(default_factory=list)
     leader: Lease | None = None
-    cycle: dict[str, Any] | None = None  # the last one
+    cycle: CycleWire | None = None  # the last one
     held_per_hour: float | None = None  # the price of the GPUs that hold copies of services
     waiting: int = 0  # the plan that waits for approval
     hold: ApprovalHold | None = None  # since a rollback
@@ -54,8 +57,8 @@ def read_planned(connection: Connection, tenant: str) -> ConsoleData:
     at = clock.moment(connection)
     generation = plan_reads.in_force(connection) or plan_reads.newest(connection)
     row = plan_reads.read_head(connection, generation) if generation else None
-    body = plan_wire.body(connection, generation) if generation else None
-    shown = plan_wire.of_tenant(body, tenant) if body and tenant else body or {}
+    body = (plan_wire.body(connection, generation) if generation else None) or plan_wire.NOTHING
+    shown = plan_wire.of_tenant(body, tenant) if tenant else body
     return ConsoleData(at=at, tenant=tenant, plan=plan_wire.head(row, tenant) if row else None, body=shown)
 
 
@@ -113,14 +116,14 @@ def read_money(connection: Connection, who: Principal, at: datetime, currency: s
     return summarize_money(currency, rows("cost", "tenant", "service"), rows("savings"), realised)
 
 
-def _of_tenant(connection: Connection, own: dict[str, Any]) -> list[MapNode]:
+def _of_tenant(connection: Connection, own: PlanContentWire) -> list[MapNode]:
     """Returns the nodes that the tenant runs on, without their number of GPUs and the health of others."""
-    names = {line["node"] for line in (*own.get("instances", ()), *own.get("jobs", ()))}
+    names = {line["node"] for line in (*own["instances"], *own["jobs"])}
     nodes = fleet_map.named_nodes(connection, names)
     return [MapNode(node.name, node.gpu_type, 0, node.received_at, None) for node in nodes]
 
 
-def _proved(connection: Connection) -> dict[str, Any] | None:
+def _proved(connection: Connection) -> PlanHeadWire | None:
     recent = plan_reads.page(connection, 2**62, RECENT_PLANS)
     return next((plan_wire.head(row) for row in recent if row["gap"] is not None), None)
 

@@ -40,8 +40,7 @@ def fleet_values(data: ConsoleData, money: Money, query: FleetQuery) -> dict[str
 def planned_cost(data: ConsoleData) -> float | None:
     """Returns the cost per hour of the plan in force; for a tenant that of its own services."""
     if not data.tenant:
-        certificate = data.body.get("certificate") or {}
-        cost: float | None = certificate.get("resourceCost")
-        return cost
+        certificate = data.body.get("certificate")
+        return certificate["resourceCost"] if certificate else None
     prices = [service["pricePerHour"] for service in data.services if service["pricePerHour"] is not None]
     return sum(prices) if prices else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from app.console.data import ConsoleData
 from app.console.fleet import FleetPicture
@@ -97,12 +97,11 @@ def _planner(data: ConsoleData) -> Iterator[TroubleLine]:
     elif not data.leader.held:
         silent = age((data.at - data.leader.renewed_at).total_seconds())
         yield TroubleLine("alarm", f"no planner has led for {silent}", PLANS, f"the last was {data.leader.holder}")
-    reason = reason_of(data.cycle["reason"]) if data.cycle else None
+    reason = reason_of(data.cycle["reason"] or "") if data.cycle else None
     if reason in FAILED and reason is not None:
         yield TroubleLine(reason.severity, "the last cycle made no plan", PLANS, reason.sentence)
-    elif data.cycle and data.at - data.cycle["at"] > CYCLE_LATE:
-        late = age((data.at - data.cycle["at"]).total_seconds())
-        yield TroubleLine("warning", f"the last cycle was {late} ago", PLANS)
+    elif data.cycle and (late := data.at - datetime.fromisoformat(data.cycle["at"])) > CYCLE_LATE:
+        yield TroubleLine("warning", f"the last cycle was {age(late.total_seconds())} ago", PLANS)
     state = data.plan["state"] if data.plan else ""
     if data.plan and state in ("stopped", "paused"):
         text = f"the rollout of plan {data.plan['generation']} is {state}"

@@ -3,14 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import NotRequired, TypedDict, TypeVar
 
-import msgspec
+from msgspec import structs
 
 from agents.contract.assignments import Assignment
+from agents.contract.reports import Copy, Excursion, HeldBack
 from app.nodes.detail import InstanceOwner, NodeDetail
 
 ANOTHER = "another tenant"
+
+
+class OwnedCopy(Copy, kw_only=True):
+    """One process of an instance, in its present state, with its owner. During a hand-over an instance has two."""
+
+    tenant: str = ""
+    service: str = ""
+    job: str = ""
+
+
+class OwnedHeldBack(HeldBack, kw_only=True):
+    """An assigned instance that the node does not start, why, and the smallest room that it lacks, with its owner."""
+
+    tenant: str = ""
+    service: str = ""
+    job: str = ""
+
+
+class OwnedExcursion(Excursion, kw_only=True):
+    """A knob that the node has moved away from its planned value, inside its frame, with its owner."""
+
+    tenant: str = ""
+    service: str = ""
+    job: str = ""
+
+
+Named = TypeVar("Named", OwnedCopy, OwnedHeldBack)
+Owned = TypeVar("Owned", OwnedCopy, OwnedHeldBack, OwnedExcursion)
+
+
+class NodeOthersWire(TypedDict):
+    """How much belongs to other tenants."""
+
+    tenant: str
+    copies: int
+    heldBack: int
+
+
+class RunningWire(TypedDict):
+    """What runs on a node; a tenant gets its own copies, and in `others` how many more there are."""
+
+    copies: list[OwnedCopy]
+    heldBack: list[OwnedHeldBack]
+    excursions: list[OwnedExcursion]
+    repartition: list[int]
+    others: NotRequired[NodeOthersWire]
 
 
 def owners_of(detail: NodeDetail, assignment: Assignment | None) -> dict[str, InstanceOwner]:
@@ -19,17 +66,17 @@ def owners_of(detail: NodeDetail, assignment: Assignment | None) -> dict[str, In
     return dict(detail.owners) | {line.id: InstanceOwner(line.tenant, line.service, line.job) for line in assigned}
 
 
-def running(detail: NodeDetail, owners: Mapping[str, InstanceOwner]) -> dict[str, Any]:
+def running(detail: NodeDetail, owners: Mapping[str, InstanceOwner]) -> RunningWire:
     """Returns everything with its owner."""
     return {
-        "copies": _owned(detail.copies, owners),
-        "heldBack": _owned(detail.held_back, owners),
-        "excursions": _owned(detail.excursions, owners),
+        "copies": _owned(OwnedCopy, detail.copies, owners),
+        "heldBack": _owned(OwnedHeldBack, detail.held_back, owners),
+        "excursions": _owned(OwnedExcursion, detail.excursions, owners),
         "repartition": list(detail.repartition),
     }
 
 
-def running_of_tenant(detail: NodeDetail, owners: Mapping[str, InstanceOwner], tenant: str) -> dict[str, Any] | None:
+def running_of_tenant(detail: NodeDetail, owners: Mapping[str, InstanceOwner], tenant: str) -> RunningWire | None:
     """Returns the tenant's own copies, and how much more there is; None where it has none here.
 
     Clocks and re-partitions are shown for GPUs that the tenant runs on. Addresses are left out, and so are sentences
@@ -51,9 +98,11 @@ def running_of_tenant(detail: NodeDetail, owners: Mapping[str, InstanceOwner], t
     ]
     foreign = _foreign(detail, owners, tenant)
     return {
-        "copies": [_shown(line, foreign) for line in _owned(copies, owners)],
-        "heldBack": [_shown(line, foreign) for line in _owned(held, owners)],
-        "excursions": _owned(moved, owners),
+        "copies": [
+            structs.replace(_without_names(copy, foreign), address="") for copy in _owned(OwnedCopy, copies, owners)
+        ],
+        "heldBack": [_without_names(change, foreign) for change in _owned(OwnedHeldBack, held, owners)],
+        "excursions": _owned(OwnedExcursion, moved, owners),
         "repartition": [gpu for gpu in detail.repartition if gpu in gpus],
         "others": {
             "tenant": ANOTHER,
@@ -63,16 +112,16 @@ def running_of_tenant(detail: NodeDetail, owners: Mapping[str, InstanceOwner], t
     }
 
 
-def _owned(lines: Iterable[Any], owners: Mapping[str, InstanceOwner]) -> list[dict[str, Any]]:
+def _owned(
+    kind: type[Owned], lines: Iterable[Copy | HeldBack | Excursion], owners: Mapping[str, InstanceOwner]
+) -> list[Owned]:
     return [
-        {**msgspec.to_builtins(owners.get(line.instance, InstanceOwner())), **msgspec.to_builtins(line)}
-        for line in lines
+        kind(**structs.asdict(line), **structs.asdict(owners.get(line.instance, InstanceOwner()))) for line in lines
     ]
 
 
-def _shown(line: dict[str, Any], foreign: set[str]) -> dict[str, Any]:
-    names_others = any(name in line.get("message", "") for name in foreign)
-    return {key: value for key, value in line.items() if key != "address" and not (key == "message" and names_others)}
+def _without_names(line: Named, foreign: set[str]) -> Named:
+    return structs.replace(line, message="") if any(name in line.message for name in foreign) else line
 
 
 def _foreign(detail: NodeDetail, owners: Mapping[str, InstanceOwner], tenant: str) -> set[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from app.manifests import kinds
-from app.manifests.model import API_VERSION, STORED, Kind
+from app.manifests.model import API_VERSION, Kind
 
 NAME = {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$", "maxLength": 63}
 KEPT: dict[str, Any] = {
@@ -57,40 +57,6 @@ PROBLEM = {
         "referrers": {"type": "array", "items": {"type": "object", "additionalProperties": True}},
     },
 }
-FIELD_CHANGE = {
-    "type": "object",
-    "description": "A field before and after",
-    "required": ["path", "before", "after"],
-    "properties": {
-        "path": {"type": "string"},
-        "before": {"description": "The value before; null if it was absent"},
-        "after": {"description": "The value after; null if it is absent"},
-    },
-}
-APPLIED_CHANGE = {
-    "type": "object",
-    "description": "What an apply did to an object",
-    "required": ["kind", "name", "action", "resourceVersion", "diff"],
-    "properties": {
-        "kind": {"enum": [str(kind) for kind in STORED]},
-        "tenant": {"type": "string"},
-        "name": {"type": "string"},
-        "action": {"enum": ["created", "updated", "unchanged", "deleted"]},
-        "resourceVersion": {"type": "integer"},
-        "diff": {"type": "array", "items": {"$ref": "#/components/schemas/FieldChange"}},
-    },
-}
-APPLIED = {
-    "type": "object",
-    "description": "What an apply did, and what it warns of",
-    "required": ["dryRun", "resourceVersion", "changes", "warnings"],
-    "properties": {
-        "dryRun": {"type": "boolean"},
-        "resourceVersion": {"type": "integer"},
-        "changes": {"type": "array", "items": {"$ref": "#/components/schemas/AppliedChange"}},
-        "warnings": {"type": "array", "items": {"type": "string"}},
-    },
-}
 FILE = {
     "type": "object",
     "description": "A file of manifests",
@@ -123,9 +89,6 @@ SHARED: Mapping[str, Any] = {
     "Problem": PROBLEM,
     "ManifestFault": FAULT,
     "Condition": CONDITION,
-    "Applied": APPLIED,
-    "AppliedChange": APPLIED_CHANGE,
-    "FieldChange": FIELD_CHANGE,
     "Files": FILES,
     "ManifestFile": FILE,
     "MergePatch": MERGE_PATCH,

@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Annotated, Any, Literal, NotRequired, TypeAlias, TypedDict, cast
 from zoneinfo import ZoneInfo
+
+from msgspec import Meta
 
 from app.store.money.report_queries import MoneyReport, ReportQuery
 from app.store.world.objects import rfc3339
+from app.wire import MomentText
 
 Row = Mapping[str, Any]
+ReportTotal: TypeAlias = Annotated[
+    dict[str, float | None], Meta(description="Sums by figure; empty where items are alternatives of each other")
+]
 
 TOTAL = "totalCost"  # OpenCost's name; gpuCost and sharedCost come with it
 SUMS = frozenset((
@@ -20,6 +26,34 @@ SUMS = frozenset((
 ))  # fmt: skip
 UNHELD_KINDS = ("idle", "unallocated")
 UNNAMED = "__none__"  # the cost of services in a report by job, and the reverse
+
+
+class ReportWindowWire(TypedDict):
+    """The time that a report covers."""
+
+    start: MomentText
+    end: MomentText
+
+
+class ReportItemWire(TypedDict):
+    """A row of a report: its dimensions in `properties`, and its figures by name."""
+
+    name: str
+    properties: dict[str, str | int | None]
+    start: NotRequired[str]
+
+
+class MoneyReportWire(TypedDict):
+    """A report; the figures of `total` and of each item are those that the list of reports names."""
+
+    kind: Literal["Report"]
+    report: str
+    window: ReportWindowWire
+    timeZone: str
+    currency: str
+    by: list[str]
+    total: ReportTotal
+    items: list[ReportItemWire]
 
 
 def camel(name: str) -> str:
@@ -33,7 +67,7 @@ def word(report: MoneyReport, name: str) -> str:
     return TOTAL if name == "cost" and not report.always else camel(name)
 
 
-def item(query: ReportQuery, report: MoneyReport, row: Row) -> dict[str, Any]:
+def item(query: ReportQuery, report: MoneyReport, row: Row) -> ReportItemWire:
     """Returns a row; a report of money has OpenCost's fields."""
     properties = {camel(name): row[name] for name in query.by}
     values = {word(report, name): row[name] for name in report.values}
@@ -43,7 +77,7 @@ def item(query: ReportQuery, report: MoneyReport, row: Row) -> dict[str, Any]:
     if TOTAL in values:
         # All cost is that of GPUs and none is shared: idle GPUs have a row of their own.
         values = {"gpuCost": row["cost"], "sharedCost": 0, **values}
-    return wire | values
+    return cast(ReportItemWire, wire | values)
 
 
 def name_of(row: Row, by: Sequence[str]) -> str:
@@ -63,7 +97,7 @@ def total(report: MoneyReport, rows: Sequence[Row]) -> dict[str, Any]:
     return sums
 
 
-def document(query: ReportQuery, report: MoneyReport, rows: Sequence[Row], currency: str) -> dict[str, Any]:
+def document(query: ReportQuery, report: MoneyReport, rows: Sequence[Row], currency: str) -> MoneyReportWire:
     """Returns the whole report."""
     return {
         "kind": "Report",

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from app.manifests.model import JSON, Key, Kind
+from app.manifests.model import Key, Kind
 from app.store.database import clock, versions
 from app.store.fleet import reclaims
 from app.store.fleet.cordons import Cordon
@@ -58,7 +58,7 @@ def forget_reported_notice(connection: Connection, actor: Actor, node: str) -> b
 
 def _tell(
     connection: Connection, actor: Actor, node: str, latest: int, verb: str, message: str = "",
-    *, before: Mapping[str, JSON] | None = None, after: Mapping[str, JSON] | None = None,
+    *, before: Mapping[str, object] | None = None, after: Mapping[str, object] | None = None,
 ) -> None:  # fmt: skip
     """Shows, audits and announces what is in force now: another notice may be left when one is withdrawn."""
     in_force = reclaims.in_force(connection, node)

@@ -99,7 +99,7 @@ def held_gpus(line: Mapping[str, Any]) -> list[int]:
     return list(line.get("gpus") or [line["gpu"]])
 
 
-def spell_changes(changes: Mapping[str, int]) -> str:
+def spell_changes(changes: Mapping[str, object]) -> str:
     """Spells what a plan changes, `start 2 instances, move 5`; an empty text if it changes nothing."""
     made = [(verb, changes[name]) for name, verb in CHANGE_VERBS.items() if changes.get(name)]
     nouns = [f" instance{'s' if number != 1 else ''}" if at == 0 else "" for at, (_, number) in enumerate(made)]

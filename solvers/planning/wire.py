@@ -3,34 +3,134 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from solvers.planning.plan import Certificate, Changes, Cost, Plan, Releasable, Unplaced, Unserved
-from solvers.planning.plan_fields import CHANGES as CHANGES
-from solvers.planning.plan_fields import JSON, LARGEST, PlanFields
-from solvers.planning.plan_fields import shown as shown
+from solvers.planning.plan_fields import CHANGES, JSON, LARGEST, PlanFields
 from solvers.planning.problem import Instance, PlacedJob, Problem
 
 MOST_FAULTS = 100  # reported; more of them do not help
+SPEEDS = ("stepsPerSecond", "requestsPerSecond")
 
 
-class WrongPlan(ValueError):
-    """The value is not a plan; `faults` names each field, its value and what is allowed."""
+class HeldGpusWire(TypedDict):
+    """A GPU, or several of a node."""
 
-    def __init__(self, faults: Sequence[str]) -> None:
-        super().__init__("; ".join(faults[:3]))
-        self.faults = list(faults)
-
-
-# Out
+    gpu: NotRequired[int]
+    gpus: NotRequired[list[int]]
 
 
-def to_json(plan: Plan, problem: Problem) -> dict[str, Any]:
+class PredictedTimesWire(TypedDict):
+    """Predicted times; of a language model latencyMs is that of the first token."""
+
+    execMs: float
+    latencyMs: float
+    ttftMs: NotRequired[float]
+    tpotMs: NotRequired[float]
+
+
+class PlanInstanceWire(HeldGpusWire):
+    """An instance of a service."""
+
+    id: str
+    service: str
+    node: str
+    variant: str
+    batch: int
+    smPercent: float
+    memoryGib: float
+    ratePerSecond: float
+    predicted: PredictedTimesWire
+    batchTimeoutMs: float
+    clockMhz: float
+
+
+class PlanJobWire(HeldGpusWire):
+    """A job on a GPU; `predicted` has its speed, as stepsPerSecond or requestsPerSecond."""
+
+    job: str
+    node: str
+    smPercent: float
+    memoryGib: float
+    predicted: dict[str, float]
+
+
+class PlanUnservedWire(TypedDict):
+    """A rate that the plan does not serve, and the least change that would help."""
+
+    service: str
+    ratePerSecond: float
+    reason: str
+    relaxation: str
+
+
+class PlanUnplacedWire(TypedDict):
+    """A job that waits."""
+
+    job: str
+    reason: str
+    relaxation: str
+
+
+class ReleasableNodeWire(TypedDict):
+    """A node that the fleet could give back."""
+
+    node: str
+    perHour: float
+
+
+class PlanChangesWire(TypedDict):
+    """How many instances a plan changes, by what is done."""
+
+    keep: int
+    retune: int
+    resize: int
+    start: int
+    stop: int
+    move: int
+
+
+class PlanCertificateWire(TypedDict):
+    """The judged cost of a plan, and the bound below which no plan can be."""
+
+    cost: float
+    resourceCost: float
+    unservedCost: float
+    jobCost: float
+    churnCost: float
+    bound: float | None
+    gap: float | None
+    boundAgeSeconds: float | None
+    noBoundReason: str
+    method: str
+    work: int
+    seconds: float
+
+
+class PlanLinesWire(TypedDict):
+    """What a plan runs and leaves out."""
+
+    instances: list[PlanInstanceWire]
+    jobs: list[PlanJobWire]
+    unserved: list[PlanUnservedWire]
+    unplaced: list[PlanUnplacedWire]
+
+
+class PlanBodyWire(PlanLinesWire):
+    """What a plan runs, and its proof."""
+
+    warnings: list[str]
+    releasable: list[ReleasableNodeWire]
+    changes: PlanChangesWire
+    certificate: PlanCertificateWire | None
+
+
+def to_json(plan: Plan, problem: Problem) -> PlanBodyWire:
     """Returns the plan as the contract writes it; `problem` says whether a job makes steps or answers requests."""
     return written(plan, {name for name, job in problem.jobs.items() if job.kind == "offline"})
 
 
-def written(plan: Plan, offline: Collection[str]) -> dict[str, Any]:
+def written(plan: Plan, offline: Collection[str]) -> PlanBodyWire:
     """Returns the same as `to_json`, where only the names of `offline` jobs are known."""
     return {
         "instances": [_instance_out(instance) for instance in plan.instances],
@@ -49,17 +149,29 @@ def written(plan: Plan, offline: Collection[str]) -> dict[str, Any]:
         ],
         "warnings": list(plan.warnings),
         "releasable": [{"node": entry.node, "perHour": entry.price_per_hour} for entry in plan.releasable],
-        "changes": {name: getattr(plan.changes, name) for name in CHANGES},
+        "changes": changes_wire(plan.changes),
         "certificate": _certificate_out(plan.certificate) if plan.certificate else None,
     }
 
 
-def _instance_out(instance: Instance) -> dict[str, Any]:
+def changes_wire(changes: Changes) -> PlanChangesWire:
+    """Returns how many instances a plan changes, by what is done."""
+    return {
+        "keep": changes.keep,
+        "retune": changes.retune,
+        "resize": changes.resize,
+        "start": changes.start,
+        "stop": changes.stop,
+        "move": changes.move,
+    }
+
+
+def _instance_out(instance: Instance) -> PlanInstanceWire:
     return {
         "id": instance.id,
         "service": instance.service,
         "node": instance.node,
-        **_gpus_out(instance),
+        **gpus_wire(instance),
         "variant": instance.variant,
         "batch": instance.batch,
         "batchTimeoutMs": instance.batch_timeout_ms,
@@ -71,29 +183,29 @@ def _instance_out(instance: Instance) -> dict[str, Any]:
     }
 
 
-def _gpus_out(line: Instance | PlacedJob) -> dict[str, Any]:
+def gpus_wire(line: Instance | PlacedJob) -> HeldGpusWire:
     return {"gpus": list(line.gpus)} if line.gpus else {"gpu": line.gpu}
 
 
-def _predicted(instance: Instance) -> dict[str, float]:
+def _predicted(instance: Instance) -> PredictedTimesWire:
     """Returns the times of a batch server, or of tokens: latencyMs is then the time to the first token."""
-    found = {"execMs": instance.exec_ms, "latencyMs": instance.latency_ms}
+    found: PredictedTimesWire = {"execMs": instance.exec_ms, "latencyMs": instance.latency_ms}
     return {**found, "ttftMs": instance.latency_ms, "tpotMs": instance.tpot_ms} if instance.tpot_ms else found
 
 
-def _job_out(placed: PlacedJob, offline: Collection[str]) -> dict[str, Any]:
+def _job_out(placed: PlacedJob, offline: Collection[str]) -> PlanJobWire:
     speed = SPEEDS[1] if placed.job in offline else SPEEDS[0]
     return {
         "job": placed.job,
         "node": placed.node,
-        **_gpus_out(placed),
+        **gpus_wire(placed),
         "smPercent": placed.sm_percent,
         "memoryGib": placed.memory_gib,
         "predicted": {speed: placed.units_per_second},
     }
 
 
-def _certificate_out(certificate: Certificate) -> dict[str, Any]:
+def _certificate_out(certificate: Certificate) -> PlanCertificateWire:
     cost, gap = certificate.cost, certificate.gap
     return {
         "cost": cost.total,
@@ -113,7 +225,13 @@ def _certificate_out(certificate: Certificate) -> dict[str, Any]:
 
 # In
 
-SPEEDS = ("stepsPerSecond", "requestsPerSecond")
+
+class WrongPlan(ValueError):
+    """The value is not a plan; `faults` names each field, its value and what is allowed."""
+
+    def __init__(self, faults: Sequence[str]) -> None:
+        super().__init__("; ".join(faults[:3]))
+        self.faults = list(faults)
 
 
 def from_json(value: JSON, problem: Problem) -> Plan:

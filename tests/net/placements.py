@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 from solvers.planning.wire import to_json
@@ -21,7 +23,7 @@ def list_placements(plan: Plan, problem: Problem) -> tuple[str, ...]:
     return tuple(sorted([*instances, *jobs, *unserved, *unplaced]))
 
 
-def _place(line: dict[str, object]) -> str:
+def _place(line: Mapping[str, object]) -> str:
     gpus = line.get("gpus") or [line["gpu"]]
     assert isinstance(gpus, list)
     return f"{line['node']}/{'+'.join(f'{gpu:g}' for gpu in gpus)}"

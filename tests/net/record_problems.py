@@ -163,7 +163,7 @@ def _start_from_running(documents: list[Document]) -> None:
     problem = read_problem(_series("running", before, (), 0))
     plan = to_json(find(problem, SolveBudget(None, WORK), alone=True).plan, problem)
     fields = ("service", "node", "gpu", "variant", "batch", "batchTimeoutMs", "smPercent", "memoryGib", "clockMhz")
-    running = [{name: line[name] for name in (*fields, "ratePerSecond")} for line in plan["instances"]]
+    running = [{name: dict(line)[name] for name in (*fields, "ratePerSecond")} for line in plan["instances"]]
     documents.append(_state({"now": NOON, "running": running}))
 
 

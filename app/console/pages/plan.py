@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from sqlalchemy import Connection
 
 from app.access import AccessVerb, Noun, may
-from app.api.plans import read_difference, read_whole
+from app.api.plan_wire import PlanWire
+from app.api.plans import PlanDifferenceWire, read_difference, read_whole
 from app.api.requests import Ctx
 from app.console import plan_page
 from app.console.forms import form_token
@@ -37,8 +37,8 @@ class PlanPage:
 
     at: datetime
     moment: datetime  # of the plan
-    plan: dict[str, Any]
-    difference: dict[str, Any] | None  # None where the other plan is not kept
+    plan: PlanWire
+    difference: PlanDifferenceWire | None  # None where the other plan is not kept
     forms: list[plan_page.PlanForm] = field(default_factory=list)
     events: list[RecordedEvent] = field(default_factory=list)
     in_force: int = 0
@@ -59,7 +59,9 @@ def show_plan(
     writes = may(who, Noun.PLAN, AccessVerb.WRITE)
     done = request.query_params.get("done", "") if writes and request.method == "GET" else ""
     plan = found.plan
-    changed = [line for line in (found.difference or {}).get("services", ()) if line["service"].count("/") == 1]
+    changed = [
+        line for line in (found.difference["services"] if found.difference else ()) if line["service"].count("/") == 1
+    ]
     return show(
         request, who, "plan.html", found.at, status=refused.status if refused else 200, page=found, plan=plan,
         form=form_token(who) if writes else "", refused=refused, said=plan_page.said(done, generation),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from sqlalchemy import Connection
 
 from app.access import AccessVerb, Noun, may
 from app.api import plan_actions, plan_wire
+from app.api.plan_wire import PlanHeadWire
 from app.api.requests import Ctx
 from app.console import plan_page
 from app.console.forms import change, form_token, read_form
@@ -30,12 +30,19 @@ PAGE_ROWS = 40
 NEWEST = 2**62
 
 
+class PlanRow(PlanHeadWire):
+    """A plan of the list, with its moment and the owners of what it changes."""
+
+    moment: datetime
+    owners: str
+
+
 @dataclass(frozen=True, slots=True)
 class PlanList:
     """A page of plans, and what is true of all."""
 
     at: datetime
-    rows: list[dict[str, Any]] = field(default_factory=list)
+    rows: list[PlanRow] = field(default_factory=list)
     older: int = 0  # the page after this one begins before this plan; 0: there is none
     in_force: int = 0
     waiting: int = 0
@@ -83,10 +90,12 @@ def _show(request: Request, ctx: Ctx, who: Viewer, refused: HttpProblem | None =
 
 def _read(connection: Connection, tenant: str, before: int) -> PlanList:
     rows = plan_reads.page(connection, before, PAGE_ROWS + 1, tenant)
-    shown = [plan_wire.head(row, tenant) | {"moment": row["at"]} for row in rows[:PAGE_ROWS]]
-    jobs = job_list.are_jobs(connection, {name for plan in shown for name in plan["services"]})
-    for plan in shown:
-        plan["owners"] = plan_page.spell_owners(plan["services"], jobs)
+    heads = [plan_wire.head(row, tenant) for row in rows[:PAGE_ROWS]]
+    jobs = job_list.are_jobs(connection, {name for plan in heads for name in plan["services"]})
+    shown: list[PlanRow] = [
+        {**plan, "moment": row["at"], "owners": plan_page.spell_owners(plan["services"], jobs)}
+        for plan, row in zip(heads, rows, strict=False)
+    ]
     return PlanList(
         at=clock.moment(connection),
         rows=shown,

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from sqlalchemy import Connection
 
 from app.access import AccessVerb, Noun, Principal, may
 from app.api import explain, overview, plan_wire, whatif
+from app.api.overview import OverviewServiceWire
+from app.api.plan_wire import PlanHeadWire
 from app.api.requests import Ctx
 from app.console.charts.drawing import TimeChart
 from app.console.charts.ranges import read_range
@@ -26,6 +27,7 @@ from app.console.refusals import unknown_name
 from app.console.services import make_rows
 from app.console.visitor import Viewer
 from app.context import Context
+from app.control.answer.explain.wire import ServiceExplanationWire
 from app.control.tell.token_shares import TokenShares, token_shares
 from app.problem import HttpProblem
 from app.store.database import clock
@@ -42,12 +44,19 @@ MOST_PLANS = 15
 MOST_EVENTS = 30
 
 
+class HistoryPlan(PlanHeadWire):
+    """A plan that changed something of a service, with its reason and its moment."""
+
+    why: str
+    moment: datetime
+
+
 @dataclass(frozen=True, slots=True)
 class ServiceHistory:
     """The history of a service: plans that changed something of it, events, and the shares of its tokens' SLOs."""
 
     shares: TokenShares
-    plans: list[dict[str, Any]]
+    plans: list[HistoryPlan]
     events: list[RecordedEvent]
 
 
@@ -72,7 +81,7 @@ def service_page(request: Request, ctx: Ctx, who: Viewer, tenant: str, name: str
 
     data, history, charts = ctx.database.read(read)
     row = next(row for row in make_rows(data) if row.name == full)
-    instances = [line for line in data.body.get("instances", ()) if line["service"] == full]
+    instances = [line for line in data.body["instances"] if line["service"] == full]
     return show(
         request, who, "service.html", data.at, service=row, history=history, currency=ctx.settings.currency,
         charts=draw_section(charts, span, zone_of_reader(request), address, query.table),
@@ -85,7 +94,8 @@ def service_page(request: Request, ctx: Ctx, who: Viewer, tenant: str, name: str
 def explanation_page(request: Request, ctx: Ctx, who: Viewer, tenant: str, name: str) -> Response:
     """Shows what `gpuwright explain service` prints."""
     at = _require(ctx, who, tenant, name)
-    found, refused = {}, ""
+    found: ServiceExplanationWire | None = None
+    refused = ""
     try:
         found = explain.service_explanation(ctx, who, tenant, name)
     except HttpProblem as problem:
@@ -121,14 +131,14 @@ def _require(ctx: Context, who: Principal, tenant: str, name: str) -> datetime:
     return at
 
 
-def _history(connection: Connection, service: dict[str, Any], tenant: str, name: str, own: str) -> ServiceHistory:
+def _history(connection: Connection, service: OverviewServiceWire, tenant: str, name: str, own: str) -> ServiceHistory:
     shares = TokenShares()
     if service["tpotMs"]:
         window = loads.WINDOWS[overview.SLO_WINDOW]
         shares = token_shares(loads.token_answers(connection, tenant, name, window), service["sloMs"])
-    plans = [plan_wire.head(row, own) for row in plan_reads.page_of_service(connection, tenant, name, MOST_PLANS)]
-    for plan in plans:
-        plan["why"] = why_planned(plan)
-        plan["moment"] = datetime.fromisoformat(plan["at"])
+    plans: list[HistoryPlan] = [
+        {**(plan := plan_wire.head(row, own)), "why": why_planned(plan), "moment": row["at"]}
+        for row in plan_reads.page_of_service(connection, tenant, name, MOST_PLANS)
+    ]
     wanted = EventFilter(kind="Service", tenant=tenant, name=name)
     return ServiceHistory(shares, plans, events.recent(connection, wanted, MOST_EVENTS))

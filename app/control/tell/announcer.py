@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 from sqlalchemy import Connection
 
@@ -40,6 +39,7 @@ from app.store.fleet import endpoints, fleet_minutes
 from app.store.fleet.announced import read as read_announced
 from app.store.fleet.fleet_minutes import FleetCost
 from app.store.plans import idle_nodes, outlook
+from app.store.plans.outlook import MoneyOutlookWire
 from app.store.world import events
 from solvers.planning.plan import Releasable
 
@@ -176,9 +176,9 @@ def copies_of(copies: Mapping[str, CopyCounts], key: Key) -> dict[str, JSON]:
     return {"copies": {"planned": counts.planned, "routed": counts.routed}} if counts else {}
 
 
-def encode_money(free: Sequence[Releasable], rent: Addition | None, held_per_hour: float) -> dict[str, Any]:
+def encode_money(free: Sequence[Releasable], rent: Addition | None, held_per_hour: float) -> MoneyOutlookWire:
     """Returns the price of the GPUs that hold services, nodes to give back and GPUs to rent as the API shows them."""
-    found: dict[str, Any] = {
+    found: MoneyOutlookWire = {
         "heldPerHour": round(held_per_hour, 6),
         "releasable": [{"node": node.node, "perHour": node.price_per_hour} for node in free],
     }

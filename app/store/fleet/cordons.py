@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TypedDict
 
 from sqlalchemy import Connection
 
 from app.store.database.database import statement
 from app.store.plans import plan_reads
+from app.wire import MomentText
 
 ALL_GPUS = -1  # in place of a GPU's index: all GPUs of the node
 RECLAIM = "reclaim"  # the mode of a notice of reclaim
@@ -52,6 +53,18 @@ LISTED = """
 LIST = statement("list_cordons", LISTED)
 
 
+class CordonWire(TypedDict):
+    """A node, or one GPU of it, that plans keep off; gpu null: all of them."""
+
+    node: str
+    gpu: int | None
+    mode: str
+    deadline: MomentText | None
+    askedBy: str
+    askedAt: MomentText
+    message: str
+
+
 @dataclass(frozen=True, slots=True)
 class Cordon:
     """A cordon or drain of a node or of one of its GPUs, a notice that the node will be reclaimed, or a campaign."""
@@ -64,7 +77,7 @@ class Cordon:
     asked_at: datetime
     message: str = ""
 
-    def wire(self) -> dict[str, Any]:
+    def wire(self) -> CordonWire:
         return {
             "node": self.node,
             "gpu": None if self.gpu == ALL_GPUS else self.gpu,

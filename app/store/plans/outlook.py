@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import NotRequired, TypedDict
 
 import msgspec
 from sqlalchemy import Connection
 
 from app.store.database.database import statement
+from solvers.planning.wire import ReleasableNodeWire
 
 MONEY = "money"
 
@@ -22,12 +22,33 @@ PUT = statement(
 GET = statement("outlook", "SELECT body FROM outlook WHERE name = :name")
 
 
-def put(connection: Connection, name: str, body: Mapping[str, Any]) -> None:
+class RentingAdviceWire(TypedDict):
+    """GPUs that would serve what is unserved."""
+
+    gpus: dict[str, int]
+    perHour: float
+    serves: list[str]
+    inPart: list[str]
+    leaves: list[str]
+    message: str
+
+
+class MoneyOutlookWire(TypedDict):
+    """Price of the GPUs that hold services, nodes to give back, GPUs worth renting; empty before the first plan."""
+
+    heldPerHour: NotRequired[float]
+    releasable: NotRequired[list[ReleasableNodeWire]]
+    renting: NotRequired[RentingAdviceWire]
+
+
+def put(connection: Connection, name: str, body: MoneyOutlookWire) -> None:
     """Stores the advice if it has changed."""
     connection.execute(PUT, {"name": name, "body": msgspec.json.encode(body).decode()})
 
 
-def get(connection: Connection, name: str) -> dict[str, Any]:
+def get(connection: Connection, name: str) -> MoneyOutlookWire:
     """Returns the newest advice; empty if there is none yet."""
-    found: dict[str, Any] | None = connection.execute(GET, {"name": name}).scalar()
-    return found or {}
+    found: MoneyOutlookWire | None = connection.execute(GET, {"name": name}).scalar()
+    if found is None:
+        return {}
+    return found

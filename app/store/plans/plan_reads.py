@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from datetime import datetime
+from typing import Any, TypedDict
 
 from sqlalchemy import Connection
 
 from app.store.database import versions
 from app.store.database.database import statement
 from app.store.plans.plans import IS_IN_FORCE
+from app.store.world.objects import rfc3339
+from app.wire import MomentText
 
 STREAM = "wake"
 MOST_SEARCHED = 1000  # plans of a tenant
@@ -70,6 +73,18 @@ ANSWERED = statement("asked_of_plan_answered", "UPDATE plan SET asked = asked - 
 LOCKED = statement("plan_for_update", "SELECT state FROM plan WHERE generation = :generation FOR UPDATE")
 
 
+class CycleWire(TypedDict):
+    """A round of the planner and its outcome."""
+
+    id: int
+    at: MomentText
+    epoch: int
+    outcome: str
+    reason: str | None
+    message: str | None
+    generation: int | None
+
+
 def page(connection: Connection, before: int, limit: int, tenant: str = "") -> list[dict[str, Any]]:
     """Returns plans older than `before`, newest first; for a tenant those that changed something of its own."""
     values = {"before": before, "limit": limit, "tenant": tenant}
@@ -99,10 +114,16 @@ def newest(connection: Connection) -> int:
     return int(connection.execute(NEWEST).scalar() or 0)
 
 
-def cycles(connection: Connection, limit: int, until: Any = None) -> list[dict[str, Any]]:
+def cycles(connection: Connection, limit: int, until: datetime | None = None) -> list[CycleWire]:
     """Returns the newest cycles, newest first; those up to `until` if it is given."""
     rows = connection.execute(CYCLES, {"limit": limit, "until": until})
-    return [dict(row._mapping) for row in rows]
+    return [
+        {
+            "id": row.id, "at": rfc3339(row.at), "epoch": row.epoch, "outcome": row.outcome, "reason": row.reason,
+            "message": row.message, "generation": row.generation,
+        }
+        for row in rows
+    ]  # fmt: skip
 
 
 def state_of(connection: Connection, generation: int) -> str | None:

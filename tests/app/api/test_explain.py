@@ -6,6 +6,7 @@ import json
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ from tests.support.server import RunningServer, running_server
 from tests.support.world import model, profile
 
 WHY = "why this GPU: lab/x pay for it, so the job costs nothing there"
-JOB = {"job": "shop/tune", "reason": WHY, "relaxation": "", "sentences": ["shop/tune runs on node-0/1", WHY]}
+JOB: Any = {"job": "shop/tune", "reason": WHY, "relaxation": "", "sentences": ["shop/tune runs on node-0/1", WHY]}
 TENANT, VIEWER = Principal("t1", Scope.VIEWER, "shop"), Principal("v1", Scope.VIEWER)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from app.api.plan_wire import NOTHING
 from app.console.boxes import HUES, NodeLook, assign_hues, draw, group_by_gpu
 from app.console.data import ConsoleData
 from app.console.events import group_events
@@ -69,10 +70,15 @@ def service(name: str, **fields: Any) -> dict[str, Any]:
     return known | fields
 
 
-def seen(services: list[dict[str, Any]], nodes: list[MapNode], **body: Any) -> ConsoleData:
-    plan = {"generation": 7, "state": "done", "reason": "cycle", "message": None}
+def planned(**body: Any) -> Any:
+    return {**NOTHING, **body}
+
+
+def seen(services: Any, nodes: list[MapNode], **body: Any) -> ConsoleData:
+    plan: Any = {"generation": 7, "state": "done", "reason": "cycle", "message": None}
     return ConsoleData(
-        at=AT, services=services, nodes=nodes, memory_gib={"l4-24gb": 24.0}, plan=plan, body=body, leader=LEADER
+        at=AT, services=services, nodes=nodes, memory_gib={"l4-24gb": 24.0}, plan=plan, body=planned(**body),
+        leader=LEADER,
     )  # fmt: skip
 
 
@@ -140,8 +146,9 @@ def test_where_not_one_node_is_heard_the_server_is_suspected_too() -> None:
 
 
 def test_a_planner_that_is_gone_or_fails_is_said() -> None:
+    cycle: Any = {"reason": "solver_crashed", "at": AT.isoformat()}
     gone = replace(LEADER, held=False, renewed_at=AT - timedelta(minutes=5))
-    whole = replace(seen([], []), leader=gone, cycle={"reason": "solver_crashed", "at": AT}, waiting=8)
+    whole = replace(seen([], []), leader=gone, cycle=cycle, waiting=8)
     first, *others = said(whole)
     assert first[1].startswith("no planner has led for 5")
     assert others == [("alarm", "the last cycle made no plan"), ("warning", "plan 8 waits for approval")]
@@ -153,7 +160,7 @@ def test_each_silent_node_is_a_link_and_a_tenants_jobs_without_a_place_need_atte
     for name in ("n-0", "n-1", "n-2"):
         assert f'<a href="/nodes/{name}">{name}</a> (for 10{THIN}min)' in html
     assert "and 2 more" in html
-    body = {"unplaced": [{"job": "shop/train", "reason": "no room"}]}
+    body = planned(unplaced=[{"job": "shop/train", "reason": "no room"}])
     own = replace(seen([], []), tenant="shop", body=body)
     assert said(own) == [("warning", "1 job has no place")]
     assert '<a href="/jobs?name=shop/train">shop/train</a>' in page(own, Money(), NOW)

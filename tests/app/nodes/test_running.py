@@ -14,7 +14,7 @@ DETAIL = NodeDetail(copies=(Copy("train-1.1", "train-1", 0, "swapped"),))
 
 def test_a_job_in_host_memory_is_shown_as_its_tenants() -> None:
     owners = owners_of(DETAIL, ASSIGNMENT)
-    assert [(copy["tenant"], copy["job"]) for copy in running(DETAIL, owners)["copies"]] == [("lab", "train")]
+    assert [(copy.tenant, copy.job) for copy in running(DETAIL, owners)["copies"]] == [("lab", "train")]
     mine = running_of_tenant(DETAIL, owners, "lab")
-    assert mine and [copy["instance"] for copy in mine["copies"]] == ["train-1"]
+    assert mine and [copy.instance for copy in mine["copies"]] == ["train-1"]
     assert running_of_tenant(DETAIL, owners, "shop") is None

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from solvers.planning.judge import judge
 from solvers.planning.plan import Certificate, Changes, Cost, Plan, Releasable
-from solvers.planning.wire import WrongPlan, from_json, shown, to_json
+from solvers.planning.plan_fields import shown
+from solvers.planning.wire import WrongPlan, from_json, to_json
 from tests.solvers.planning.small_world import plan, problem
 
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
+from app.control.answer.explain.plan import HeldBackChangeWire
 from solvers.planning.plan_fields import held_gpus
-
-JSON: TypeAlias = Any
-Body: TypeAlias = dict[str, JSON]  # a plan in the contract's words
+from solvers.planning.wire import PlanInstanceWire, PlanLinesWire, PlanUnservedWire
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +43,9 @@ class ServiceDifference:
         )
 
 
-def find_differences(before: Body, after: Body, held_back: Iterable[JSON] = ()) -> list[ServiceDifference]:
+def find_differences(
+    before: PlanLinesWire | None, after: PlanLinesWire, held_back: Iterable[HeldBackChangeWire] = ()
+) -> list[ServiceDifference]:
     """Returns the differences of every service in either plan, changed services first."""
     old, new = _by_service(before), _by_service(after)
     missed_before, missed_after = _unserved(before), _unserved(after)
@@ -68,18 +68,18 @@ def find_differences(before: Body, after: Body, held_back: Iterable[JSON] = ()) 
     return sorted(found, key=lambda line: (not line.is_changed, line.service))
 
 
-def _by_service(plan: Body) -> dict[str, list[JSON]]:
-    found: dict[str, list[JSON]] = {}
-    for instance in plan.get("instances", ()):
+def _by_service(plan: PlanLinesWire | None) -> dict[str, list[PlanInstanceWire]]:
+    found: dict[str, list[PlanInstanceWire]] = {}
+    for instance in plan["instances"] if plan else ():
         found.setdefault(instance["service"], []).append(instance)
     return found
 
 
-def _unserved(plan: Body) -> dict[str, JSON]:
-    return {line["service"]: line for line in plan.get("unserved", ())}
+def _unserved(plan: PlanLinesWire | None) -> dict[str, PlanUnservedWire]:
+    return {line["service"]: line for line in plan["unserved"]} if plan else {}
 
 
-def _shapes(mine: Sequence[JSON], missed: JSON) -> ServiceShapes:
+def _shapes(mine: Sequence[PlanInstanceWire], missed: PlanUnservedWire | None) -> ServiceShapes:
     shapes = Counter((instance["variant"], instance["batch"], instance["smPercent"]) for instance in mine)
     parts = tuple(
         f"{number} x {variant}, batch {batch}, {sm} %" for (variant, batch, sm), number in sorted(shapes.items())
@@ -92,7 +92,7 @@ def _shapes(mine: Sequence[JSON], missed: JSON) -> ServiceShapes:
     )
 
 
-def _moves(old: Sequence[JSON], new: Sequence[JSON]) -> dict[str, int]:
+def _moves(old: Sequence[PlanInstanceWire], new: Sequence[PlanInstanceWire]) -> dict[str, int]:
     """Counts changes as the contract does: keep, retune or resize on the same GPU; starts and stops pair into moves."""
     counts = dict.fromkeys(("started", "stopped", "moved", "resized", "retuned", "kept"), 0)
     unmatched = list(old)
@@ -111,20 +111,25 @@ def _moves(old: Sequence[JSON], new: Sequence[JSON]) -> dict[str, int]:
     return counts
 
 
-def _place(instance: JSON) -> tuple[JSON, int]:
+def _place(instance: PlanInstanceWire) -> tuple[str, int]:
     """Returns the node and the first GPU of an instance, as changes count it."""
     return instance["node"], held_gpus(instance)[0]
 
 
-def _shape(instance: JSON) -> tuple[JSON, ...]:
+def _shape(instance: PlanInstanceWire) -> tuple[object, ...]:
     return (instance["variant"], instance["smPercent"], instance["memoryGib"], held_gpus(instance))
 
 
-def _tuning(instance: JSON, other: JSON) -> bool:
+def _tuning(instance: PlanInstanceWire, other: PlanInstanceWire) -> bool:
     """Returns whether batch, timeout, clock and rate are the same."""
     return all(
-        abs(instance[name] - other[name]) <= 1e-9 * max(1.0, abs(other[name]))
-        for name in ("batch", "batchTimeoutMs", "clockMhz", "ratePerSecond")
+        abs(here - there) <= 1e-9 * max(1.0, abs(there))
+        for here, there in (
+            (instance["batch"], other["batch"]),
+            (instance["batchTimeoutMs"], other["batchTimeoutMs"]),
+            (instance["clockMhz"], other["clockMhz"]),
+            (instance["ratePerSecond"], other["ratePerSecond"]),
+        )
     )
 
 

@@ -3,34 +3,81 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict
 
 from app.control.answer.explain.wording import clock, count, rate
+from app.store.fleet.cordons import CordonWire
 from solvers.planning.plan_fields import held_gpus
+from solvers.planning.wire import (
+    PlanInstanceWire,
+    PlanJobWire,
+    PlanLinesWire,
+    PlanUnplacedWire,
+    PlanUnservedWire,
+    ReleasableNodeWire,
+)
 
 JSON: TypeAlias = Any
 HELPS = "least change that helps"
 ALARMS = ("InventoryMismatch", "Degraded")  # conditions that should not hold
 
 
+class NodeGpuUseWire(TypedDict):
+    """What the plan runs on a GPU, and what is free."""
+
+    gpu: int
+    smPercent: float
+    memoryGib: float
+    freeSmPercent: float
+    freeMemoryGib: float
+    services: list[str]
+    jobs: list[str]
+
+
+class NodeExplanationWire(TypedDict):
+    """What the plan runs on a node, and what keeps plans off it."""
+
+    node: str
+    gpuType: str
+    gpus: list[NodeGpuUseWire]
+    releasable: bool
+    limits: list[str]
+    sentences: list[str]
+
+
+class TenantExplanationWire(TypedDict):
+    """What a tenant has in the plan, what it lacks, and what limits it."""
+
+    tenant: str
+    services: list[str]
+    jobs: list[str]
+    instances: int
+    usedGpus: float
+    unserved: list[PlanUnservedWire]
+    unplaced: list[PlanUnplacedWire]
+    limits: list[str]
+    sentences: list[str]
+
+
 def explain_node(
     name: str,
     spec: Mapping[str, JSON],
-    plan: Mapping[str, JSON],
-    cordons: Sequence[Mapping[str, JSON]],
+    plan: PlanLinesWire,
+    releasable: Sequence[ReleasableNodeWire],
+    cordons: Sequence[CordonWire],
     conditions: Sequence[Mapping[str, JSON]],
     memory_gib: float,
-) -> dict[str, JSON]:
+) -> NodeExplanationWire:
     """Returns what the plan runs on each GPU of a node, and what keeps plans off it; `memory_gib` is that of a GPU."""
-    lines = [line for line in (*plan["instances"], *plan["jobs"]) if line["node"] == name]
-    gpus = [_gpu(index, lines, memory_gib) for index in range(spec["gpus"])]
-    saves = next((node["perHour"] for node in plan["releasable"] if node["node"] == name), None)
+    instances = [instance for instance in plan["instances"] if instance["node"] == name]
+    jobs = [job for job in plan["jobs"] if job["node"] == name]
+    gpus = [_gpu(index, instances, jobs, memory_gib) for index in range(spec["gpus"])]
+    saves = next((node["perHour"] for node in releasable if node["node"] == name), None)
     limits = [*(_cordon(cordon) for cordon in cordons), *_faults(conditions)]
-    instances, jobs = (sum(field in line for line in lines) for field in ("service", "job"))
     head = f"{name} has {count(spec['gpus'], 'GPU')} of {spec['gpuType']}"
     sentences = [
-        f"{head}; the plan puts {count(instances, 'instance')} and {count(jobs, 'job')} there"
-        if lines
+        f"{head}; the plan puts {count(len(instances), 'instance')} and {count(len(jobs), 'job')} there"
+        if instances or jobs
         else f"{head}; the plan puts nothing there",
         *_describe_gpus(gpus),
     ]
@@ -38,8 +85,7 @@ def explain_node(
         sentences.append(f"nothing needs it: to give it back saves {saves:.4g} an hour")
     sentences += limits or ["nothing keeps plans off it"]
     if instances:
-        first = next(line["id"] for line in lines if "service" in line)
-        sentences.append(f"why an instance is here: gpuwright explain instance {first}")
+        sentences.append(f"why an instance is here: gpuwright explain instance {instances[0]['id']}")
     return {
         "node": name,
         "gpuType": spec["gpuType"],
@@ -50,21 +96,25 @@ def explain_node(
     }
 
 
-def _gpu(index: int, lines: Sequence[Mapping[str, JSON]], memory_gib: float) -> dict[str, JSON]:
-    here = [line for line in lines if index in held_gpus(line)]
-    sm_percent, used_gib = (sum(line[field] for line in here) for field in ("smPercent", "memoryGib"))
+def _gpu(
+    index: int, instances: Sequence[PlanInstanceWire], jobs: Sequence[PlanJobWire], memory_gib: float
+) -> NodeGpuUseWire:
+    served = [instance for instance in instances if index in held_gpus(instance)]
+    worked = [job for job in jobs if index in held_gpus(job)]
+    here = (*served, *worked)
+    sm_percent, used_gib = sum(line["smPercent"] for line in here), sum(line["memoryGib"] for line in here)
     return {
         "gpu": index,
         "smPercent": sm_percent,
         "memoryGib": used_gib,
         "freeSmPercent": max(0.0, 100.0 - sm_percent),
         "freeMemoryGib": max(0.0, memory_gib - used_gib),
-        "services": sorted({line["service"] for line in here if "service" in line}),
-        "jobs": sorted({line["job"] for line in here if "job" in line}),
+        "services": sorted({instance["service"] for instance in served}),
+        "jobs": sorted({job["job"] for job in worked}),
     }
 
 
-def _describe_gpus(gpus: Sequence[Mapping[str, JSON]]) -> Iterator[str]:
+def _describe_gpus(gpus: Sequence[NodeGpuUseWire]) -> Iterator[str]:
     for gpu in gpus:
         runs = ", ".join((*gpu["services"], *gpu["jobs"]))
         if runs:
@@ -77,7 +127,7 @@ def _describe_gpus(gpus: Sequence[Mapping[str, JSON]]) -> Iterator[str]:
         yield f"empty: {'GPU' if len(empty) == 1 else 'GPUs'} {', '.join(empty)}"
 
 
-def _cordon(cordon: Mapping[str, JSON]) -> str:
+def _cordon(cordon: CordonWire) -> str:
     where = "it" if cordon["gpu"] is None else f"GPU {cordon['gpu']}"
     does = {
         "cordon": f"plans place nothing new on {where}",
@@ -102,9 +152,9 @@ def explain_tenant(
     name: str,
     spec: Mapping[str, JSON] | None,
     declared: Mapping[str, Sequence[str]],
-    plan: Mapping[str, JSON],
+    plan: PlanLinesWire,
     conditions: Sequence[Mapping[str, JSON]],
-) -> dict[str, JSON]:
+) -> TenantExplanationWire:
     """Returns what a tenant has in the plan, what it lacks and why, and what limits it.
 
     `declared` has the names of its services and jobs; `plan` its own part of the plan.
@@ -134,7 +184,7 @@ def explain_tenant(
     }
 
 
-def _why(line: Mapping[str, JSON]) -> str:
+def _why(line: PlanUnservedWire | PlanUnplacedWire) -> str:
     reason = f": {line['reason']}" if line["reason"] else ""
     return f"{reason}; {HELPS}: {line['relaxation']}" if line["relaxation"] else reason
 

@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NotRequired, TypeAlias, TypedDict
 
 from app.control.answer.explain.wording import clock, count, money, rate
 from app.control.domain.events import Reason, reason_of
+from app.store.plans.plan_reads import CycleWire
 from solvers.planning.plan_fields import spell_changes
+from solvers.planning.wire import PlanCertificateWire, PlanUnservedWire
 
 JSON: TypeAlias = Any
 NAMED_LINES = 5  # of each list
 UNEXPLAINED = "its reason is not known here; gpuwright explain service looks for it"
 
 
-def describe_plan(row: Mapping[str, JSON], plan: Mapping[str, JSON], held_back: Sequence[JSON]) -> list[str]:
+class HeldBackChangeWire(TypedDict):
+    """A change that is not made, and why."""
+
+    service: str
+    reason: str
+    message: str
+    needsSmPercent: NotRequired[float]
+    needsMemoryGib: NotRequired[float]
+
+
+def describe_plan(
+    row: Mapping[str, JSON], plan: Mapping[str, JSON], held_back: Sequence[HeldBackChangeWire]
+) -> list[str]:
     """Describes a recorded plan; `row` is what the store keeps besides its body."""
     changes = plan.get("changes") or {}
     moved = spell_changes(changes)
@@ -36,11 +50,11 @@ def describe_plan(row: Mapping[str, JSON], plan: Mapping[str, JSON], held_back: 
     return sentences
 
 
-def _cost(certificate: Mapping[str, JSON]) -> str:
+def _cost(certificate: PlanCertificateWire) -> str:
     text = f"its GPUs cost {money(certificate['resourceCost'])} an hour"
     if certificate.get("unservedCost"):
         text += f"; with the penalty for what is unserved, {money(certificate['cost'])}"
-    if certificate.get("bound") is None:
+    if (bound := certificate["bound"]) is None:
         reason = certificate.get("noBoundReason")
         return f"{text}; no bound{f': {reason}' if reason else ''} ({certificate.get('method', '')})"
     gap = certificate.get("gap")
@@ -48,10 +62,10 @@ def _cost(certificate: Mapping[str, JSON]) -> str:
     age = certificate.get("boundAgeSeconds")
     method = f"{certificate.get('method', '')}{f'; by the prices of a search {age:.0f} s before' if age else ''}"
     penalty = " with its penalty" if certificate.get("unservedCost") else ""
-    return f"{text}; no plan can cost less{penalty} than {money(certificate['bound'])}{away} ({method})"
+    return f"{text}; no plan can cost less{penalty} than {money(bound)}{away} ({method})"
 
 
-def _unserved(unserved: Iterable[JSON]) -> list[str]:
+def _unserved(unserved: Iterable[PlanUnservedWire]) -> list[str]:
     ranked = sorted(unserved, key=lambda line: -line["ratePerSecond"])
     sentences = [
         f"unserved: {line['service']}, {rate(line['ratePerSecond'])} a second: {line.get('reason') or UNEXPLAINED}"
@@ -63,7 +77,7 @@ def _unserved(unserved: Iterable[JSON]) -> list[str]:
     )
 
 
-def explain_held_back(held_back: Sequence[JSON]) -> list[str]:
+def explain_held_back(held_back: Sequence[HeldBackChangeWire]) -> list[str]:
     """Lists the changes that the plan holds back."""
     sentences = [
         f"held back: {change['service'] or 'the plan'} ({change['reason']}): {change['message']}"
@@ -74,7 +88,7 @@ def explain_held_back(held_back: Sequence[JSON]) -> list[str]:
     )
 
 
-def explain_cycles(cycles: Sequence[Mapping[str, JSON]]) -> list[str]:
+def explain_cycles(cycles: Sequence[CycleWire]) -> list[str]:
     """Describes the newest cycles, the newest first."""
     sentences: list[str] = []
     for same in _runs(cycles):
@@ -98,9 +112,9 @@ OUTCOMES = {
 }
 
 
-def _runs(cycles: Sequence[Mapping[str, JSON]]) -> Iterable[list[Mapping[str, JSON]]]:
+def _runs(cycles: Sequence[CycleWire]) -> Iterable[list[CycleWire]]:
     """Groups consecutive cycles with the same outcome and message."""
-    same: list[Mapping[str, JSON]] = []
+    same: list[CycleWire] = []
     for cycle in cycles:
         if same and (cycle["outcome"], cycle.get("message")) != (same[0]["outcome"], same[0].get("message")):
             yield same

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict
 
 import msgspec
 
@@ -18,6 +18,45 @@ from solvers.planning.judge.readings import value_at
 
 JSON: TypeAlias = Any
 NAMED_POINTS = 6
+
+
+class ProvenanceWire(TypedDict):
+    """Where a point comes from, and from how many measurements."""
+
+    source: str
+    n: int
+    at: str | None
+
+
+class ProfilePointWire(ProvenanceWire):
+    """A point of a profile."""
+
+    batch: int
+    smPercent: float
+    declaredMs: float
+    factor: float
+    plannedMs: float
+
+
+class ProfileFactorsWire(TypedDict):
+    """What measurements made of declared figures."""
+
+    sensitivityFactor: float
+    memoryFactor: float
+    powerFactor: float
+
+
+class ProfileExplanationWire(ProfileFactorsWire):
+    """What was declared at each point of a profile, and what measurements made of it."""
+
+    profile: str
+    model: str
+    variant: str
+    gpuType: str
+    sentences: list[str]
+    regions: list[ProfilePointWire]
+    lateShare: float
+    steppedAt: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +82,7 @@ class EvidenceRecord(msgspec.Struct, rename="camel"):
 
 def explain_profile(
     name: str, spec: Mapping[str, JSON], row: CorrectionRow | None, declared_at: str, quantile: float
-) -> dict[str, JSON]:
+) -> ProfileExplanationWire:
     """Returns the profile's points, each with its declared time, its factor, and where both come from.
 
     Plans count on this quantile of an uncertain time; of a declared one its mean is shown.
@@ -55,14 +94,16 @@ def explain_profile(
         for batch, curve in sorted((int(batch), curve) for batch, curve in spec.get("latencyMs", {}).items())
         for point in _points(batch, curve, correction, evidence, declared_at, quantile)
     ]
-    factors = {
+    factors: ProfileFactorsWire = {
         "sensitivityFactor": row.sensitivity_factor if row else 1.0,
         "memoryFactor": row.memory_factor if row else 1.0,
         "powerFactor": row.power_factor if row else 1.0,
     }
     return {
         "profile": name,
-        **{field: spec[field] for field in ("model", "variant", "gpuType")},
+        "model": spec["model"],
+        "variant": spec["variant"],
+        "gpuType": spec["gpuType"],
         "sentences": list(_sentences(name, points, factors, evidence)),
         "regions": points,
         **factors,
@@ -78,7 +119,7 @@ def _points(
     evidence: EvidenceRecord,
     declared_at: str,
     quantile: float,
-) -> Iterator[dict[str, JSON]]:
+) -> Iterator[ProfilePointWire]:
     """Yields the declared points, and those between them that were learned."""
     values = {int(sm): value for sm, value in curve.items()}
     declared, counted = (
@@ -91,17 +132,17 @@ def _points(
     for sm_percent in sorted(inside | values.keys()):
         here = [region for region in regions if region.sm_percent == sm_percent]
         factor = factor_at(correction, batch, sm_percent)
-        found = {
+        yield {
             "batch": batch,
             "smPercent": sm_percent,
             "declaredMs": value_at(declared, sm_percent),
             "factor": round(factor, 4),
             "plannedMs": value_at(counted, sm_percent) * factor,
+            **_provenance(here, factor, values.get(sm_percent), declared_at),
         }
-        yield found | _provenance(here, factor, values.get(sm_percent), declared_at)
 
 
-def _provenance(here: Sequence[RegionRecord], factor: float, declared: JSON, declared_at: str) -> dict[str, JSON]:
+def _provenance(here: Sequence[RegionRecord], factor: float, declared: JSON, declared_at: str) -> ProvenanceWire:
     """Says where a point comes from: learned there, inferred from other points, measured or predicted, declared."""
     n = sum(region.n for region in here)
     at = max((region.at for region in here if region.at), default=None)
@@ -116,7 +157,7 @@ def _provenance(here: Sequence[RegionRecord], factor: float, declared: JSON, dec
 
 
 def _sentences(
-    name: str, points: Sequence[Mapping[str, JSON]], factors: Mapping[str, float], evidence: EvidenceRecord
+    name: str, points: Sequence[ProfilePointWire], factors: ProfileFactorsWire, evidence: EvidenceRecord
 ) -> Iterator[str]:
     if not points:
         yield f"profile {name}: times of iterations, as declared; of a language model no times are learned"
@@ -143,9 +184,9 @@ def _sentences(
         yield f"and {count(len(moved) - NAMED_POINTS, 'more point')} that differ from the declared"
     if factors["sensitivityFactor"] != 1:
         yield f"neighbours slow it down {factors['sensitivityFactor']:.2f} times as much as declared"
-    for what in ("memory", "power"):
-        if factors[f"{what}Factor"] != 1:
-            yield f"{what} is {factors[f'{what}Factor']:.2f} times the declared"
+    for what, factor in (("memory", factors["memoryFactor"]), ("power", factors["powerFactor"])):
+        if factor != 1:
+            yield f"{what} is {factor:.2f} times the declared"
     if evidence.late:
         yield f"{100 * evidence.late:.0f} % were added, because answers were late although execution was as declared"
     if evidence.alarm:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from app.control.answer.explain.alternatives import Alternative
 from app.control.answer.explain.instance import InstanceWhy, describe_alternative, describe_instance, why_instance
@@ -18,6 +18,18 @@ from app.control.answer.explain.uncertainty import (
     rank_profiling,
     why_uncertain,
 )
+from app.control.answer.explain.wire import (
+    ExplainedInstanceWire,
+    ExplainedServiceWire,
+    ExplainedShapeWire,
+    InstanceAlternativeWire,
+    InstanceExplanationWire,
+    JobExplanationWire,
+    Missing,
+    ProfileUncertaintyWire,
+    ProfilingWorthWire,
+    UnservedWhyWire,
+)
 from app.control.domain.snapshot import JobProgress, Snapshot
 from app.control.formulate.formulate import formulate
 from app.control.formulate.language import declared_lengths
@@ -28,6 +40,7 @@ from app.manifests.model import Kind, Manifest
 from solvers.planning.parts.reasons import explained_parts
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance
+from solvers.planning.wire import gpus_wire
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +52,8 @@ class Explain(Aside):
     what: Literal["service", "instance", "job", "profiling", "unserved"]
     name: str
 
-    def answered(self) -> dict[str, Any]:
-        """Returns the explanation on the wire; `missing` says what the plan does not have."""
+    def answered(self) -> Any:
+        """Returns the explanation that `what` has; `missing` says what the plan does not have."""
         question = formulate(self.snapshot)
         plan = add_predictions(question.problem, drop_left_out(question.problem, self.plan))
         if self.what == "profiling":
@@ -55,17 +68,17 @@ class Explain(Aside):
         if found is None:
             return {"missing": f"the plan has no instance {self.name}"}
         why = why_instance(question.problem, plan, found)
-        return {"sentences": describe_instance(why), **_instance(why)}
+        return cast(InstanceExplanationWire, {"sentences": describe_instance(why), **_instance(why)})
 
 
-def _reasons(question: Question, plan: Plan) -> dict[str, Any]:
+def _reasons(question: Question, plan: Plan) -> dict[str, UnservedWhyWire]:
     """Returns the reason and the least change for each service that the plan leaves unserved."""
     known = [line for line in plan.unserved if line.service in question.problem.services]
     found = explained_parts(question.problem, replace(plan, unserved=tuple(known)))
     return {line.service: {"reason": line.reason, "relaxation": line.relaxation} for line in found}
 
 
-def _service(question: Question, plan: Plan, name: str, snapshot: Snapshot) -> dict[str, Any]:
+def _service(question: Question, plan: Plan, name: str, snapshot: Snapshot) -> ExplainedServiceWire | Missing:
     if name not in question.problem.services:
         pinned = [instance.id for _, instance in question.pinned if instance.service and instance.owner == name]
         late = f"{name} was declared after this plan was made; the next cycle plans for it"
@@ -102,7 +115,7 @@ def _service(question: Question, plan: Plan, name: str, snapshot: Snapshot) -> d
     }
 
 
-def _uncertainty(why: UncertaintyWhy) -> dict[str, Any]:
+def _uncertainty(why: UncertaintyWhy) -> ProfileUncertaintyWire:
     return {
         "couldSavePerHour": why.could_save_per_hour,
         "worthProfiling": why.is_worth_profiling,
@@ -123,7 +136,7 @@ def _uncertainty(why: UncertaintyWhy) -> dict[str, Any]:
     }
 
 
-def _profiling(question: Question, plan: Plan, snapshot: Snapshot) -> dict[str, Any]:
+def _profiling(question: Question, plan: Plan, snapshot: Snapshot) -> ProfilingWorthWire:
     ranked = rank_profiling(why_uncertain(question.problem, plan, snapshot))
     return {
         "sentences": describe_profiling(ranked),
@@ -134,7 +147,7 @@ def _profiling(question: Question, plan: Plan, snapshot: Snapshot) -> dict[str, 
     }
 
 
-def _job(question: Question, plan: Plan, name: str, snapshot: Snapshot) -> dict[str, Any]:
+def _job(question: Question, plan: Plan, name: str, snapshot: Snapshot) -> JobExplanationWire:
     facts = snapshot.jobs.get(name, JobProgress())
     why = why_job(question.problem, plan, name, snapshot.at, facts)
     predicted = _predicted(snapshot, name)
@@ -184,7 +197,7 @@ FORECASTS = {
 }
 
 
-def _instance(why: InstanceWhy) -> dict[str, Any]:
+def _instance(why: InstanceWhy) -> ExplainedShapeWire:
     runner_up = why.found.runner_up
     return {
         "instance": _placed(why.instance),
@@ -207,7 +220,7 @@ def _instance(why: InstanceWhy) -> dict[str, Any]:
     }
 
 
-def _alternative(other: Alternative) -> dict[str, Any]:
+def _alternative(other: Alternative) -> InstanceAlternativeWire:
     return {
         "words": describe_alternative(other),
         "gpuType": other.gpu_type,
@@ -224,12 +237,12 @@ def _alternative(other: Alternative) -> dict[str, Any]:
     }
 
 
-def _placed(instance: Instance) -> dict[str, Any]:
+def _placed(instance: Instance) -> ExplainedInstanceWire:
     return {
         "id": instance.id,
         "service": instance.service,
         "node": instance.node,
-        **({"gpus": list(instance.gpus)} if instance.gpus else {"gpu": instance.gpu}),
+        **gpus_wire(instance),
         "variant": instance.variant,
         "batch": instance.batch,
         "smPercent": instance.sm_percent,

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
 
 from app.control.answer.explain.shares import costs_of_services
 from app.control.answer.explain.wording import count, money, ms, rate, signed
+from app.control.answer.whatif.wire import (
+    ComparedPlansWire,
+    PlanInForceWire,
+    WhatIfServiceSideWire,
+    WhatIfServiceWire,
+    WhatIfSideWire,
+)
 from app.control.formulate.question import Question
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
 from solvers.planning.plan_fields import spell_changes
 from solvers.planning.problem import Problem
 from solvers.planning.search.promise import keep
+from solvers.planning.wire import changes_wire
 
-JSON: TypeAlias = Any
 MOST_SERVICES = 200
 EQUAL = 1e-9
 
@@ -56,7 +62,7 @@ class WhatIfSide:
         return WhatIfSide(self.problem, replace(other, certificate=better, changes=verdict.changes))
 
 
-def compare(before: WhatIfSide, after: WhatIfSide, named: Collection[str] = ()) -> dict[str, JSON]:
+def compare(before: WhatIfSide, after: WhatIfSide, named: Collection[str] = ()) -> ComparedPlansWire:
     """Returns the difference on the wire. Services that neither change nor are named are left out."""
     services = _services(before, after, named)
     delta = after.cost - before.cost
@@ -66,7 +72,7 @@ def compare(before: WhatIfSide, after: WhatIfSide, named: Collection[str] = ()) 
         "before": _side(before),
         "after": _side(after),
         "costDelta": 0.0 if abs(delta) <= EQUAL * max(1.0, before.cost) else delta,
-        "changes": {name: getattr(after.plan.changes, name) for name in CHANGES},
+        "changes": changes_wire(after.plan.changes),
         "churnCost": certificate.cost.churn,
         "services": services[:MOST_SERVICES],
         "servicesLeftOut": max(0, len(services) - MOST_SERVICES),
@@ -78,10 +84,7 @@ def compare(before: WhatIfSide, after: WhatIfSide, named: Collection[str] = ()) 
     }  # fmt: skip
 
 
-CHANGES = ("keep", "retune", "resize", "start", "stop", "move")
-
-
-def _side(side: WhatIfSide) -> dict[str, JSON]:
+def _side(side: WhatIfSide) -> WhatIfSideWire:
     certificate = side.plan.certificate
     assert certificate
     return {
@@ -97,7 +100,7 @@ def _side(side: WhatIfSide) -> dict[str, JSON]:
     }
 
 
-def in_force(today: Question) -> dict[str, JSON]:
+def in_force(today: Question) -> PlanInForceWire:
     """Returns what the plan in force costs at today's rates, and what it leaves unserved; zeros without a plan."""
     plan, cost = today.plan_in_force, today.verdict.cost
     return {
@@ -108,9 +111,9 @@ def in_force(today: Question) -> dict[str, JSON]:
     }
 
 
-def _services(before: WhatIfSide, after: WhatIfSide, named: Collection[str]) -> list[dict[str, JSON]]:
+def _services(before: WhatIfSide, after: WhatIfSide, named: Collection[str]) -> list[WhatIfServiceWire]:
     old, new = _each(before), _each(after)
-    found = [
+    found: list[WhatIfServiceWire] = [
         {"service": name, "before": old.get(name), "after": new.get(name)}
         for name in sorted(old.keys() | new.keys())
         if name in named or _is_other(old.get(name), new.get(name))
@@ -118,10 +121,10 @@ def _services(before: WhatIfSide, after: WhatIfSide, named: Collection[str]) -> 
     return sorted(found, key=lambda line: line["service"] not in named)
 
 
-def _each(side: WhatIfSide) -> dict[str, dict[str, JSON]]:
+def _each(side: WhatIfSide) -> dict[str, WhatIfServiceSideWire]:
     costs = costs_of_services(side.problem, side.plan)
     missed = {line.service: line.rate_per_second for line in side.plan.unserved}
-    found: dict[str, dict[str, JSON]] = {}
+    found: dict[str, WhatIfServiceSideWire] = {}
     for name, service in side.problem.services.items():
         found[name] = {
             "instances": 0,
@@ -138,16 +141,24 @@ def _each(side: WhatIfSide) -> dict[str, dict[str, JSON]]:
     return found
 
 
-def _is_other(old: Mapping[str, JSON] | None, new: Mapping[str, JSON] | None) -> bool:
+def _is_other(old: WhatIfServiceSideWire | None, new: WhatIfServiceSideWire | None) -> bool:
     if old is None or new is None:
         return True
-    return any(abs(old[name] - new[name]) > 1e-6 * max(1.0, abs(old[name])) for name in old)
+    pairs = (
+        (old["instances"], new["instances"]),
+        (old["ratePerSecond"], new["ratePerSecond"]),
+        (old["unservedPerSecond"], new["unservedPerSecond"]),
+        (old["sloMs"], new["sloMs"]),
+        (old["latencyMs"], new["latencyMs"]),
+        (old["costPerHour"], new["costPerHour"]),
+    )
+    return any(abs(was - now) > 1e-6 * max(1.0, abs(was)) for was, now in pairs)
 
 
-def describe_comparison(comparison: Mapping[str, JSON]) -> list[str]:
+def describe_comparison(comparison: ComparedPlansWire, now: PlanInForceWire, not_kept: Mapping[str, str]) -> list[str]:
     """Returns the comparison in sentences, the most important first."""
     before, after, changes = comparison["before"], comparison["after"], comparison["changes"]
-    now, paid = comparison["inForce"], after["resourceCost"] - before["resourceCost"]
+    paid = after["resourceCost"] - before["resourceCost"]
     sentences = [
         f"GPUs cost {money(now['resourceCost'])} an hour in the plan in force, {money(before['resourceCost'])} in the "
         f"best plan for today, {money(after['resourceCost'])} in the best plan for the change: "
@@ -166,14 +177,15 @@ def describe_comparison(comparison: Mapping[str, JSON]) -> list[str]:
         sentences.append(f"{count(len(comparison['unserved']), 'service')} would be unserved, {before['unserved']} now")
     elif before["unserved"]:
         sentences.append(f"{count(before['unserved'], 'service')} that are unserved now would be served")
-    sentences += [f"{rule['service']}: {rule['reason']}" for rule in comparison.get("notKept", ())[:10]]
+    sentences += [f"{service}: {not_kept[service]}" for service in sorted(not_kept)[:10]]
     return sentences + [_service_in_words(service) for service in comparison["services"][:10]]
 
 
-def _service_in_words(service: Mapping[str, JSON]) -> str:
+def _service_in_words(service: WhatIfServiceWire) -> str:
     old, new = service["before"], service["after"]
     if old is None or new is None:
         side = new or old
+        assert side
         word = "new" if old is None else "gone"
         costs = f"{count(side['instances'], 'instance')}, {money(side['costPerHour'])} an hour"
         return f"{service['service']}: {word}, {costs}"

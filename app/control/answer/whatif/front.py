@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from math import fsum
 from statistics import median
-from typing import Any
 
+from app.control.answer.whatif.wire import ObjectivePointWire
 from app.control.domain.specs import Spec
 from app.control.formulate.objective import grams_per_kwh, priced
 from app.control.formulate.problem import planning_policy
@@ -70,7 +70,7 @@ def objective_front(problem: Problem, spec: Spec, now: datetime | None, solve: S
     return sorted(_named(_distinct(front)), key=lambda point: point.axes[1:])
 
 
-def wire(front: Sequence[FrontPoint]) -> list[dict[str, Any]]:
+def wire(front: Sequence[FrontPoint]) -> list[ObjectivePointWire]:
     """Returns the front on the wire."""
     return [
         {

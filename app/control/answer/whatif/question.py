@@ -6,12 +6,19 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Any
+from typing import cast
 
 from app.control.answer.whatif.change import WhatIfChange, WrongChange, apply_change
 from app.control.answer.whatif.compare import WhatIfSide, compare, describe_comparison, in_force
 from app.control.answer.whatif.front import objective_front, wire
 from app.control.answer.whatif.prices import HourlyCost, SloPrice, price_slos
+from app.control.answer.whatif.wire import (
+    NoComparison,
+    ObjectivePointWire,
+    SloAmountWire,
+    SloPriceWire,
+    WhatIfAnswerWire,
+)
 from app.control.domain.decision import SolveOutcome
 from app.control.domain.policy import policy_spec
 from app.control.domain.snapshot import Snapshot
@@ -42,14 +49,14 @@ class WhatIf(Aside):
     with_plan: bool = False
     with_front: bool = False  # plans between money, energy and accuracy
 
-    def answered(self) -> dict[str, Any]:
+    def answered(self) -> WhatIfAnswerWire | NoComparison:
         """Returns the comparison on the wire; `failed` says why there is none."""
         try:
             return self._compared()
         except (WrongChange, WrongProblem) as wrong:
             return {"failed": str(wrong), "refused": True}
 
-    def _compared(self) -> dict[str, Any]:
+    def _compared(self) -> WhatIfAnswerWire | NoComparison:
         began = time.monotonic()
         deadline = began + self.seconds
         same = self.change == WhatIfChange()
@@ -65,7 +72,7 @@ class WhatIf(Aside):
         ]
         for answer in found:
             if answer.outcome is not SolveOutcome.SOLVED or answer.plan is None:
-                return {"failed": answer.message or str(answer.outcome)}
+                return {"failed": answer.message or str(answer.outcome), "refused": False}
         plans = [answer.plan for answer in found if answer.plan]
         before, after = WhatIfSide(now, plans[0]), WhatIfSide(then, plans[-1])
         is_joint = {now.policy.planner, then.policy.planner} == {JOINT}
@@ -73,11 +80,14 @@ class WhatIf(Aside):
             # Each side also tries the other's plan, since two searches from scratch differ by luck as well.
             before = before.or_better(plans[1]).or_better(self._adapt(now, plans[1]))
             after = after.or_better(before.plan).or_better(self._adapt(then, before.plan))
-        comparison = compare(before, after, self.change.services)
-        comparison["inForce"] = in_force(today)
-        comparison["seconds"] = time.monotonic() - began
-        comparison["notKept"] = [{"service": name, "reason": asked.shortages[name]} for name in sorted(asked.shortages)]
-        comparison["sentences"] = describe_comparison(comparison)
+        compared, now_costs = compare(before, after, self.change.services), in_force(today)
+        rest = {
+            "inForce": now_costs,
+            "seconds": time.monotonic() - began,
+            "notKept": [{"service": name, "reason": asked.shortages[name]} for name in sorted(asked.shortages)],
+            "sentences": describe_comparison(compared, now_costs, asked.shortages),
+        }
+        comparison = cast(WhatIfAnswerWire, {**compared, **rest})
         if self.prices_of is not None:
             comparison["sloPrices"] = self._prices(then, deadline)
             wanted = self.prices_of or then.services
@@ -99,13 +109,13 @@ class WhatIf(Aside):
         state = RunningState(problem.state.now if problem.state else None, lines, jobs)
         return solved(Solve(replace(problem, state=state), LEAST_SECONDS, 0, self.seed)).plan
 
-    def _front(self, problem: Problem, snapshot: Snapshot, seconds: float) -> list[dict[str, Any]]:
+    def _front(self, problem: Problem, snapshot: Snapshot, seconds: float) -> list[ObjectivePointWire]:
         def solve(some: Problem) -> Plan | None:
             return solved(Solve(some, seconds, self.work, self.seed)).plan
 
         return wire(objective_front(problem, policy_spec(snapshot.declared), snapshot.at, solve))
 
-    def _prices(self, problem: Problem, deadline: float) -> list[dict[str, Any]]:
+    def _prices(self, problem: Problem, deadline: float) -> list[SloPriceWire]:
         fresh = replace(problem, state=None, jobs={})
 
         def solve(some: Problem) -> Plan | None:
@@ -122,7 +132,7 @@ class WhatIf(Aside):
         return found
 
 
-def _wire(price: SloPrice) -> dict[str, Any]:
+def _wire(price: SloPrice) -> SloPriceWire:
     return {
         "service": price.service,
         "sloMs": price.slo_ms,
@@ -132,5 +142,5 @@ def _wire(price: SloPrice) -> dict[str, Any]:
     }
 
 
-def _amount(amount: HourlyCost | None) -> dict[str, float] | None:
+def _amount(amount: HourlyCost | None) -> SloAmountWire | None:
     return None if amount is None else {"gpus": amount.gpus, "unserved": amount.unserved}

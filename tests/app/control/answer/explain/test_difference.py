@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from app.control.answer.explain.difference import describe_difference, find_differences
@@ -16,15 +17,17 @@ def line(service: str, gpu: int, **fields: Any) -> dict[str, Any]:
     return known | fields
 
 
+def plan(*instances: dict[str, Any], unserved: Sequence[dict[str, Any]] = ()) -> Any:
+    return {"instances": instances, "unserved": unserved}
+
+
 def test_each_kind_of_change_is_counted_once() -> None:
-    before = {"instances": [line("s/a", 0), line("s/a", 1), line("s/a", 2), line("s/b", 3), line("s/c", 4)]}
-    after = {
-        "instances": [
-            line("s/a", 0), line("s/a", 1, batch=16), line("s/a", 2, smPercent=50),  # kept, retuned, resized
-            line("s/b", 5),  # moved
-            line("s/d", 6),  # started, and s/c stopped
-        ]
-    }  # fmt: skip
+    before = plan(line("s/a", 0), line("s/a", 1), line("s/a", 2), line("s/b", 3), line("s/c", 4))
+    after = plan(
+        line("s/a", 0), line("s/a", 1, batch=16), line("s/a", 2, smPercent=50),  # kept, retuned, resized
+        line("s/b", 5),  # moved
+        line("s/d", 6),  # started, and s/c stopped
+    )  # fmt: skip
     found = {difference.service: difference for difference in find_differences(before, after)}
     a = found["s/a"]
     assert (a.kept, a.retuned, a.resized, a.started, a.stopped, a.moved) == (1, 1, 1, 0, 0, 0)
@@ -34,8 +37,8 @@ def test_each_kind_of_change_is_counted_once() -> None:
 
 
 def test_what_stays_comes_last_and_what_is_held_back_says_why() -> None:
-    same = {"instances": [line("s/a", 0), line("s/b", 1)]}
-    held = [{"service": "s/b", "reason": "not_worth_its_churn", "message": "saves 0.01, costs 0.05"}]
+    same = plan(line("s/a", 0), line("s/b", 1))
+    held: Any = [{"service": "s/b", "reason": "not_worth_its_churn", "message": "saves 0.01, costs 0.05"}]
     found = find_differences(same, same, held)
     assert [difference.is_changed for difference in found] == [False, False]
     assert next(difference for difference in found if difference.service == "s/b").reasons == (
@@ -44,8 +47,8 @@ def test_what_stays_comes_last_and_what_is_held_back_says_why() -> None:
 
 
 def test_a_service_that_is_no_longer_served_is_a_change_although_nothing_moved() -> None:
-    before = {"instances": [line("s/a", 0)]}
-    after = {"instances": [line("s/a", 0)], "unserved": [{"service": "s/a", "ratePerSecond": 5.0, "reason": "full"}]}
+    before = plan(line("s/a", 0))
+    after = plan(line("s/a", 0), unserved=[{"service": "s/a", "ratePerSecond": 5.0, "reason": "full"}])
     (difference,) = find_differences(before, after)
     assert difference.is_changed
     assert difference.reasons == ("unserved: full",)
@@ -53,7 +56,7 @@ def test_a_service_that_is_no_longer_served_is_a_change_although_nothing_moved()
 
 def test_a_repeated_outcome_is_described_once() -> None:
     noon = "2026-11-24T12:00:{:02}.529Z"
-    cycles = [{"at": noon.format(at), "outcome": "unchanged", "message": ""} for at in range(50, 0, -10)]
+    cycles: Any = [{"at": noon.format(at), "outcome": "unchanged", "message": ""} for at in range(50, 0, -10)]
     cycles.append({"at": "2026-11-24T11:59:00.000Z", "outcome": "crashed", "message": "SIGKILL"})
     assert explain_cycles(cycles) == [
         "2026-11-24 12:00:50 UTC: no other plan was made, 5 times in a row",

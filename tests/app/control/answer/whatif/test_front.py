@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import permutations
+from typing import Any
 
 import pytest
 
@@ -36,7 +37,7 @@ def world() -> Snapshot:
 
 @pytest.mark.slow
 def test_each_end_is_better_than_money_alone_in_its_own_measure() -> None:
-    answer = WhatIf(world(), WhatIfChange(), seconds=300.0, work=4, with_front=True).answered()
+    answer: Any = WhatIf(world(), WhatIfChange(), seconds=300.0, work=4, with_front=True).answered()
     front = answer["front"]
     named = {name: point for point in front for name in point["best"]}
     assert named.keys() == {"money", "energy", "carbon", "accuracy"}

@@ -19,7 +19,7 @@ from solvers.planners.names import BASELINES, HETSEV, HPA, MELANGE, PLANNERS
 from tests.app.control.answer.whatif.worlds import snapshot
 
 
-def ask(world: Snapshot, change: WhatIfChange, **more: Any) -> dict[str, Any]:
+def ask(world: Snapshot, change: WhatIfChange, **more: Any) -> Any:
     return WhatIf(world, change, seconds=60.0, work=2, **more).answered()
 
 

@@ -1,0 +1,124 @@
+"""What a what-if says, as the API spells it; known also where no solvers are."""
+
+from __future__ import annotations
+
+from typing import NotRequired, TypedDict, final
+
+from solvers.planning.wire import PlanBodyWire, PlanChangesWire, PlanUnservedWire, ReleasableNodeWire
+
+
+class WhatIfSideWire(TypedDict):
+    """What a plan costs an hour and uses."""
+
+    cost: float
+    resourceCost: float
+    unservedCost: float
+    bound: float | None
+    gpus: int
+    instances: int
+    unserved: int
+    unservedPerSecond: float
+    method: str
+
+
+class PlanInForceWire(TypedDict):
+    """What the plan in force costs at today's rates; zeros without a plan."""
+
+    resourceCost: float
+    unservedPerSecond: float
+    gpus: int
+    instances: int
+
+
+class WhatIfServiceSideWire(TypedDict):
+    """What a service needs and has."""
+
+    instances: int
+    ratePerSecond: float
+    unservedPerSecond: float
+    sloMs: float
+    latencyMs: float
+    costPerHour: float
+
+
+class WhatIfServiceWire(TypedDict):
+    """A service before and after; null where it does not exist."""
+
+    service: str
+    before: WhatIfServiceSideWire | None
+    after: WhatIfServiceSideWire | None
+
+
+class ComparedPlansWire(TypedDict):
+    """Two plans: what the second costs more, moves, and does to services."""
+
+    before: WhatIfSideWire
+    after: WhatIfSideWire
+    costDelta: float
+    changes: PlanChangesWire
+    churnCost: float
+    services: list[WhatIfServiceWire]
+    servicesLeftOut: int
+    unserved: list[PlanUnservedWire]
+    releasable: list[ReleasableNodeWire]
+
+
+class ObjectivePointWire(TypedDict):
+    """A plan between money, energy, carbon and accuracy."""
+
+    best: list[str]
+    weights: dict[str, float]
+    moneyPerHour: float
+    gpusPerHour: float
+    energyKwh: float
+    carbonKg: float | None
+    accuracy: float | None
+    gpus: int
+    unservedPerSecond: float
+    bound: float | None
+
+
+class NotKeptServiceWire(TypedDict):
+    """A service whose promise cannot be kept, and why."""
+
+    service: str
+    reason: str
+
+
+class SloAmountWire(TypedDict):
+    """Money an hour, for GPUs and for what is unserved."""
+
+    gpus: float
+    unserved: float
+
+
+class SloPriceWire(TypedDict):
+    """What an SLO costs an hour; null where it was not found out."""
+
+    service: str
+    sloMs: float
+    costsPerHour: SloAmountWire | None
+    shorterAddsPerHour: SloAmountWire | None
+    longerSavesPerHour: SloAmountWire | None
+
+
+@final
+class WhatIfAnswerWire(ComparedPlansWire, TypedDict):
+    """The best plan for now against the best plan with the change; nothing is stored."""
+
+    inForce: PlanInForceWire
+    seconds: float
+    notKept: list[NotKeptServiceWire]
+    sentences: list[str]
+    sloPrices: NotRequired[list[SloPriceWire]]
+    notPriced: NotRequired[int]
+    front: NotRequired[list[ObjectivePointWire]]
+    plan: NotRequired[PlanBodyWire]
+
+
+@final
+class NoComparison(TypedDict):
+    """Why there is no comparison; `refused` if the question was wrong."""
+
+    failed: str
+    refused: bool

@@ -1,0 +1,19 @@
+"""What answers are made of: an answer is a dictionary whose type ends in `Wire`, as its schema is named without it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypeAlias, TypedDict
+
+from msgspec import Meta
+
+MomentText: TypeAlias = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]  # as rfc3339 writes it
+Secret: TypeAlias = Annotated[str, Meta(description="The secret, shown this once")]
+SEVERITIES = ["info", "warning", "alarm"]  # the worst last
+Severity: TypeAlias = Annotated[str, Meta(extra_json_schema={"enum": SEVERITIES})]
+Free: TypeAlias = dict[str, Any]  # of what users or agents wrote
+
+
+class PageMetadataWire(TypedDict):
+    """The next page of a list; null on the last page."""
+
+    next: str | None
