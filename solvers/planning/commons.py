@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from math import inf
@@ -11,13 +11,14 @@ from math import inf
 import numpy as np
 
 from solvers.planning.grids import Floats, Ints
-from solvers.planning.problem import Limit, Policy, Service
+from solvers.planning.problem import Limit, Node, Policy, Service
 
 
 @dataclass
 class Commons:
     """What is free of each node, and what tenants and the whole fleet take."""
 
+    nodes: Mapping[str, int]  # their numbers
     cpu_cores: Floats  # free, by the number of the node
     host_memory_gib: Floats
     gpus_taken: dict[str, float] = field(default_factory=lambda: defaultdict(float))  # by tenant
@@ -27,9 +28,18 @@ class Commons:
     def copy(self) -> Commons:
         """Returns the same, to place instances for trial."""
         return Commons(
-            self.cpu_cores.copy(), self.host_memory_gib.copy(), copy(self.gpus_taken), copy(self.price_taken),
-            self.drawn_w,
+            self.nodes, self.cpu_cores.copy(), self.host_memory_gib.copy(), copy(self.gpus_taken),
+            copy(self.price_taken), self.drawn_w,
         )  # fmt: skip
+
+    def grow(self, nodes: Sequence[Node], idle_w: float) -> Commons:
+        """Returns the same with more nodes, whose GPUs draw so many watts idle."""
+        more = self.copy()
+        more.nodes = {**self.nodes, **{node.name: len(self.nodes) + at for at, node in enumerate(nodes)}}
+        more.cpu_cores = np.append(self.cpu_cores, [node.cpu_cores for node in nodes])
+        more.host_memory_gib = np.append(self.host_memory_gib, [node.host_memory_gib for node in nodes])
+        more.drawn_w += idle_w
+        return more
 
     def use_node(self, node: int, cpu_cores: float, host_memory_gib: float) -> None:
         self.cpu_cores[node] -= cpu_cores
@@ -40,13 +50,13 @@ class Commons:
         self.gpus_taken[tenant] += share
         self.price_taken[tenant] += share * price_per_hour
 
-    def left_of(self, tenant: str, limit: Limit | None) -> tuple[float, float]:
-        """Returns the GPUs and the price an hour that a limit leaves to its tenant; infinite where it sets none."""
+    def left_of(self, tenant: str, limit: Limit | None, part: float = 1.0) -> tuple[float, float]:
+        """Returns the GPUs and the price an hour that a limit, or a part of it, leaves; infinite where it sets none."""
         gpus = price = inf
         if limit and limit.gpus is not None:
-            gpus = limit.gpus - self.gpus_taken.get(tenant, 0.0)
+            gpus = limit.gpus * part - self.gpus_taken.get(tenant, 0.0)
         if limit and limit.price_per_hour is not None:
-            price = limit.price_per_hour - self.price_taken.get(tenant, 0.0)
+            price = limit.price_per_hour * part - self.price_taken.get(tenant, 0.0)
         return gpus, price
 
     def left_w(self, policy: Policy) -> float:
@@ -60,14 +70,16 @@ def share_of(service: Service, sm_percent: float) -> float:
 
 
 class CountsByGpu(dict[str, Ints]):
-    """How many instances of each model or service run on each GPU; those that a change has not touched are copied."""
+    """How many instances of each model or service run on each GPU."""
 
-    def __init__(self, gpus: int, before: Mapping[str, Ints] | None = None) -> None:
+    def __init__(self, gpus: int, before: CountsByGpu | None = None) -> None:
         super().__init__()
-        self._gpus, self._before = gpus, before or {}
+        self._gpus, self._before = gpus, before  # what is counted before a change is copied once it is needed
 
     def __missing__(self, name: str) -> Ints:
-        counts = self[name] = np.zeros(self._gpus, dtype=np.int64)
-        if name in self._before:
-            counts[: len(self._before[name])] = self._before[name]
+        before = self._before
+        counts = self[name] = np.zeros(self._gpus, np.int64) if before is None else before[name].copy()
         return counts
+
+    def copy(self) -> CountsByGpu:
+        return CountsByGpu(self._gpus, self)

@@ -12,7 +12,7 @@ from solvers.planning.grids import SM
 
 Array: TypeAlias = Any  # numba knows the exact types from the signatures
 HALVINGS = 60
-B1, I8, F8 = numba.boolean, numba.int64, numba.float64
+I8, F8 = numba.int64, numba.float64
 I1, I2, F1, F2 = I8[::1], I8[:, ::1], F8[::1], F8[:, ::1]
 
 
@@ -36,27 +36,27 @@ def most_exec_ms(
 @njit(
     I8(
         I1, I1, F1, F1, F1, I1, F2,
-        F2, F1, I1, F2, F1, F1, F8, F8, F8, F8, F8, F8, F8, F2, I2, F2,
+        F2, F1, I1, F2, F1, F1, F8, F8, F8, F8, F8, F8, F8, I8, F2, I2, F2,
     )
 )  # fmt: skip
 def caps(
     which: Array, free_sm: Array, free_gib: Array, free_w: Array, beside: Array, first: Array, neighbours: Array,
     exec_ms: Array, memory_gib: Array, batches: Array, rows: Array, pressure: Array, power_w: Array,
     feels: float, slower: float, thriftier: float, slo_ms: float, margin: float, utilization: float,
-    share_pressure: float, cap: Array, by: Array, exec_of: Array,
+    share_pressure: float, least_sm: int, cap: Array, by: Array, exec_of: Array,
 ) -> int:  # fmt: skip
     """Writes the most that an instance may carry at each SM%, and its batch; 0 if it does not fit or harms a neighbour.
 
-    `which` are the GPUs to examine, `exec_of` the exec of the best batch. Neighbours of GPU g begin at first[g],
-    each as (exec alone at its clock, sensitivity, the others' pressure, longest exec it bears). Returns the number of
-    shapes examined.
+    `which` are the GPUs to examine, from `least_sm` on, which is at least 1; `exec_of` is the exec of the best batch.
+    Neighbours of GPU g begin at first[g], each as (exec alone at its clock, sensitivity, the others' pressure, longest
+    exec it bears). Returns the number of shapes examined.
     """
     looked = 0
     for at in range(which.shape[0]):
         g = which[at]
         for sm in range(SM):
             cap[at, sm], by[at, sm], exec_of[at, sm] = 0.0, -1, 0.0
-            if sm < 1 or sm > free_sm[g] or power_w[sm] * thriftier > free_w[g]:
+            if sm < least_sm or sm > free_sm[g] or power_w[sm] * thriftier > free_w[g]:
                 continue
             outside = share_pressure * (free_sm[g] - sm) / 100.0
             bears = True
@@ -79,20 +79,3 @@ def caps(
                 if rate > cap[at, sm]:
                     cap[at, sm], by[at, sm], exec_of[at, sm] = rate, b, exec_ms[b, sm] * slow
     return looked
-
-
-@njit(B1(F8, F8, F2, F1, F2, F1, F8, F8, F8, F8, F8, F8))
-def is_able(
-    free_gib: float, free_w: float, exec_ms: Array, memory_gib: Array, rows: Array, power_w: Array,
-    feels: float, slower: float, thriftier: float, slo_ms: float, margin: float, share_pressure: float,
-) -> bool:  # fmt: skip
-    """Tells if an instance carries anything on an empty GPU, in any shape."""
-    for sm in range(SM - 1, 0, -1):  # the fastest first: most are
-        if power_w[sm] * thriftier > free_w:
-            continue
-        slow = slower * (1.0 + feels * share_pressure * (100.0 - sm) / 100.0) * margin
-        for b in range(memory_gib.shape[0]):
-            judged = exec_ms[b, sm] * slow
-            if memory_gib[b] <= free_gib and judged <= slo_ms and accepted_load(rows[b], slo_ms / judged) > 0.0:
-                return True
-    return False

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from typing import NamedTuple, TypeAlias
 
@@ -17,6 +18,8 @@ from solvers.planning.grids import ROUNDING, Floats, Ints, Kept, accepted_loads,
 from solvers.planning.judge.tolerances import at_most
 from solvers.planning.machines import capped
 from solvers.planning.problem import Curve, GpuType, Node, Place, Problem, Profile, Service
+from solvers.planning.room_shapes import RoomShapes, tabulate
+from solvers.planning.room_view import RoomView
 
 SHARED_PRESSURE = 0.7  # of all on a shared GPU: times grow by 18 % at a sensitivity of .25 (HetSev, section 3.2)
 STEP_SM_PERCENT = 10
@@ -118,11 +121,15 @@ class Offers:
             return []
         found = []
         for variant in service.variants:
-            template = self.templates.get((service.model, variant))
             profile = self._profiles.get((service.model, variant, pool.gpu_type))
-            if profile and (template is None or pool.templates is None or template in pool.templates):
+            if profile and self.is_offered(service.model, variant, pool.templates):
                 found.append(profile)
         return found
+
+    def is_offered(self, model: str, variant: str, templates: frozenset[str] | None) -> bool:
+        """Returns whether nodes with these templates offer the one of a variant."""
+        template = self.templates.get((model, variant))
+        return template is None or templates is None or template in templates
 
     def find_knee_shapes(self, service: Service, pools: Iterable[GpuPool]) -> list[FleetShape]:
         """Returns every batch at every tenth of the SMs up to its knee that carries anything within the SLO."""
@@ -152,6 +159,12 @@ class Offers:
         rates = self._find_rates(service, batches, exec_ms, is_prompt=True)
         with np.errstate(divide="ignore"):
             return float(((np.ones(len(rates)) if service.is_dedicated else percents / 100) / rates).min())
+
+    def find_room_shapes(
+        self, service: Service, view: RoomView, rows: Iterable[int], spend: Callable[[int], None]
+    ) -> RoomShapes:
+        """Returns what an instance carries in every shape on rows of a view; `spend` counts the steps."""
+        return tabulate(view, rows, partial(self.find_profiles, service), service, self._policy, spend)
 
     def _find(self, service: Service, pools: Iterable[GpuPool], list_shapes: ListShapes) -> list[FleetShape]:
         terms = (

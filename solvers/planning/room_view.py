@@ -22,7 +22,7 @@ class RoomView:
     """GPUs of a fleet by row: one on which something runs, or idle ones that are alike."""
 
     places: tuple[tuple[Place, ...], ...]
-    numbers: Ints  # of the first GPU of each row, as FleetRooms counts them
+    numbers: Ints  # of the first GPU of each row, as FleetRooms counts them; 0 of an idle one
     nodes: tuple[Node, ...]  # of the first
     types: tuple[GpuType, ...]  # with the caps of watts
     clocks_mhz: tuple[tuple[float, ...], ...]  # at which an instance may run there
@@ -34,6 +34,19 @@ class RoomView:
     first: Ints  # [row] -> its first neighbour, and the end
     neighbours: Floats  # [resident, (exec alone at its clock, sensitivity, the others' pressure, longest exec)]
     price_per_hour: Floats
+
+    @classmethod
+    def idle(cls, rows: Sequence[tuple[Node, GpuType, Sequence[Place]]]) -> RoomView:
+        """Returns a view of GPUs as if nothing ran on them: each row is some that are alike, and their type."""
+        nodes, types = tuple(node for node, _, _ in rows), tuple(kind for _, kind, _ in rows)
+        count = len(rows)
+        return cls(
+            tuple(tuple(places) for _, _, places in rows), np.zeros(count, dtype=np.int64), nodes, types,
+            tuple(kind.clocks_mhz for kind in types), (True,) * count, np.full(count, 100, dtype=np.int64),
+            np.array([kind.memory_gib for kind in types], dtype=np.float64),
+            np.array([kind.max_w - kind.idle_w for kind in types], dtype=np.float64), np.zeros(count),
+            *stack([NOBODY] * count), np.array([node.price_per_hour for node in nodes], dtype=np.float64),
+        )  # fmt: skip
 
     def pick(self, rows: Ints) -> RoomView:
         """Returns some of the rows."""
@@ -80,7 +93,9 @@ def list_neighbours(problem: Problem, gpu: JudgedGpu) -> Floats:
 def is_borne(problem: Problem, gpu: JudgedGpu, free_sm: float) -> bool:
     """Returns whether what runs there bears it as it is: where shares are priced, strangers on spare SMs slow it."""
     policy = problem.policy
-    outside = policy.share_pressure * free_sm / 100 if policy.pricing == "share" else 0.0
+    if policy.pricing != "share":
+        return True
+    outside = policy.share_pressure * free_sm / 100
     alone, feels, beside, most = list_neighbours(problem, gpu).T
     now = alone * (1 + feels * beside) * (1 + feels * outside)
     longest = [_bears(problem, line.instance, 0.0) for line in gpu.residents]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from copy import copy
 from math import inf
 from typing import NamedTuple
 
@@ -63,6 +64,7 @@ class FleetRooms:
         number_of = {name: number for number, name in enumerate(self._names)}
         self.node_numbers = np.array([number_of[name] for name, _ in self.places], dtype=np.int64)
         self.commons = Commons(
+            number_of,
             np.array([node.cpu_cores for node in problem.nodes.values()], dtype=np.float64),
             np.array([node.host_memory_gib for node in problem.nodes.values()], dtype=np.float64),
         )
@@ -75,7 +77,7 @@ class FleetRooms:
         self.clients = np.zeros(count, dtype=np.int64)
         self.models, self.of_service = CountsByGpu(count), CountsByGpu(count)
         self.closed = np.zeros(count, dtype=bool)  # by a dedicated service
-        self._clocks: dict[Place, float] = {}
+        self.clocks: dict[Place, float] = {}
         self._idle_links: dict[str, list[tuple[int, ...]]] = {}  # of nodes that were asked for
         self.gpus = gpus_with(problem, seats, jobs, reader)  # those on which something runs
         for place, gpu in self.gpus.items():
@@ -96,6 +98,15 @@ class FleetRooms:
             idle_w = sum(kind.idle_w for kind in types)
             self.commons.drawn_w = idle_w + sum(mean_w(gpu) for gpu in self.gpus.values())
 
+    def copy(self) -> FleetRooms:
+        """Returns the same, to change for trial."""
+        rooms = copy(self)
+        for array in ("free_sm", "free_gib", "free_w", "pressure", "clients", "closed", "models", "of_service"):
+            setattr(rooms, array, getattr(self, array).copy())
+        rooms.commons, rooms.gpus = self.commons.copy(), dict(self.gpus)
+        rooms.clocks, rooms._idle_links = dict(self.clocks), {}
+        return rooms
+
     def count(self, at: int, gpu: JudgedGpu) -> None:
         """States what is free of a GPU next to all that runs on it."""
         lines: list[Resident | JobResident] = [*gpu.residents, *gpu.jobs]
@@ -110,7 +121,7 @@ class FleetRooms:
             self.free_w[at] = gpu.type.max_w - gpu.type.idle_w - sum([watts(line, gpu) for line in lines])
         self.pressure[at] = sum([line.pressure for line in lines])
         self.clients[at] = len(lines)
-        self._clocks[self.places[at]] = clock_mhz
+        self.clocks[self.places[at]] = clock_mhz
 
     def view(self, rows: Sequence[Sequence[int]]) -> RoomView:
         """Returns a view for loops: each row is a GPU, by its number, or idle ones that are alike."""
@@ -163,7 +174,7 @@ class FleetRooms:
 
     def clock_mhz(self, place: Place) -> float:
         """Returns the clock that a new instance has there: that of what runs, or the highest."""
-        return self._clocks.get(place, self.problem.type_of(place[0]).top_clock_mhz)
+        return self.clocks.get(place, self.problem.type_of(place[0]).top_clock_mhz)
 
     def used_percent(self, place: Place) -> int:
         """Returns the SM% of a GPU that are taken."""
@@ -316,8 +327,9 @@ class FleetRooms:
         self.commons.use_node(int(self.node_numbers[at]), cpu_cores, host_memory_gib)
 
     def _note(self, at: int, service: Service, sm_percent: float) -> None:
+        is_paid = service.is_dedicated and self.of_service[service.name][at] > 0  # for all of it, and once
         self.models[service.model][at] += 1
         self.of_service[service.name][at] += 1
         self.closed[at] |= service.is_dedicated
         price_per_hour = self.problem.nodes[self.places[at][0]].price_per_hour
-        self.commons.charge(service.tenant, share_of(service, sm_percent), price_per_hour)
+        self.commons.charge(service.tenant, 0.0 if is_paid else share_of(service, sm_percent), price_per_hour)

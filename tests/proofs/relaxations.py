@@ -84,7 +84,7 @@ def explained(seed: int) -> Iterator[Case | None]:
 def with_its_relaxation(problem: Problem, plan: Plan, name: str) -> tuple[Problem, Plan] | None:
     """Returns the problem after the named change, and the plan that serves the service then; None where none helps."""
     about = explain.case(problem, plan, name)
-    change = explain.explain_service(about, fleet(problem, about.whole.at)).change
+    change = explain.explain_service(about, fleet(about.rooms)).change
     return (change.problem, change.plan) if change else None
 
 

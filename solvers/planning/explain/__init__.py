@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from solvers.planning.explain.applied import RelaxedCase, case
 from solvers.planning.explain.filled import add_services, fill_unserved
 from solvers.planning.explain.fleet import FleetCapacity, fleet
-from solvers.planning.explain.free_capacity import find_free_capacity
+from solvers.planning.explain.ground import Ground, Notes
 from solvers.planning.explain.impossible import wanted_profile
 from solvers.planning.explain.meter import Meter, SpentError
-from solvers.planning.explain.options import Notes
 from solvers.planning.explain.proposals import Relaxation
 from solvers.planning.explain.reasons import needed_slo_ms, reason, short
 from solvers.planning.explain.relaxations import least_relaxation
@@ -19,6 +18,7 @@ from solvers.planning.explain.thin import warnings
 from solvers.planning.explain.worth import dearer
 from solvers.planning.plan import Plan, Unserved
 from solvers.planning.problem import Problem
+from solvers.planning.rooms import FleetRooms
 
 __all__ = [
     "CUT",
@@ -63,8 +63,8 @@ def explained(problem: Problem, plan: Plan, steps: int = STEPS, assured: int = A
         return (-loss, unserved.service)
 
     dearest = [unserved.service for unserved in sorted(plan.unserved, key=by_loss)[:FULL_SERVICES]]
-    known = find_free_capacity(problem, plan.instances, plan.jobs)
-    kinds = fleet(problem, known.at)
+    known = Ground.of(FleetRooms(problem, plan.instances, plan.jobs))
+    kinds = fleet(known.rooms)
     in_full: dict[str, Explained] = {}
     remaining = steps
     for number, name in enumerate(dearest):
@@ -77,7 +77,7 @@ def explained(problem: Problem, plan: Plan, steps: int = STEPS, assured: int = A
         if explanation:
             return replace(unserved, reason=explanation.reason, relaxation=explanation.relaxation)
         service = problem.services[unserved.service]
-        return replace(unserved, reason=short(kinds, service, known))
+        return replace(unserved, reason=short(kinds, service, known.commons))
 
     return tuple(with_reason(unserved) for unserved in plan.unserved)
 
@@ -87,7 +87,7 @@ def explain_service(about: RelaxedCase, kinds: FleetCapacity) -> Explained:
     try:
         why = reason(about, kinds)
     except SpentError:
-        words = short(kinds, about.terms.service, about.whole)
+        words = short(kinds, about.terms.service, about.rooms.commons)
         return Explained(
             f"{words}; the steps for explanations ran out before every limit was checked", CUT, None, False
         )

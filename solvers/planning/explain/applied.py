@@ -12,22 +12,16 @@ import numpy as np
 from solvers.latency import latency_at, timeout_for
 from solvers.latency.kernels import accepted_load
 from solvers.planning.availability import ANYWHERE
-from solvers.planning.explain.free_capacity import (
-    FreeCapacity,
-    busy_w,
-    find_free_capacity,
-    without_gpus,
-    without_instances,
-)
-from solvers.planning.explain.options import Notes, ServiceTerms
-from solvers.planning.explain.remaining import ENOUGH_SHARE
-from solvers.planning.explain.seats import NOTHING, FoundSeats, instances, seats
+from solvers.planning.explain.ground import Ground, Notes, ServiceTerms
+from solvers.planning.explain.seats import ENOUGH_SHARE, NOTHING, FoundSeats, instances, seats
 from solvers.planning.grids import read_loads
 from solvers.planning.judge import judge
 from solvers.planning.judge.plan_lines import gpus_with
 from solvers.planning.judge.readings import slow_down
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance, Node, Place, PlacedJob, Problem, RunningState
+from solvers.planning.room_view import mean_w
+from solvers.planning.rooms import FleetRooms
 from solvers.planning.search.promise import keep
 
 MOST_REPLACED_GPUS = 64
@@ -37,7 +31,7 @@ MOST_JUDGED_INSTANCES = 200
 
 @dataclass(frozen=True, slots=True)
 class RelaxedCase:
-    """A service of a plan under some terms, and the free capacity in which it may be served.
+    """A service of a plan under some terms, and the ground on which it may be served.
 
     In `if_replaced` its instances have left, in `if_joined` they stay and others join them.
     """
@@ -47,21 +41,21 @@ class RelaxedCase:
     name: str
     terms: ServiceTerms
     own: tuple[Instance, ...]
-    if_replaced: FreeCapacity | None  # None if it runs on too many GPUs to examine them again
-    if_joined: FreeCapacity | None  # None where nothing of it runs
+    if_replaced: Ground | None  # None if it runs on too many GPUs to examine them again
+    if_joined: Ground | None  # None where nothing of it runs
     notes: Notes
     more: tuple[Node, ...] = ()
 
     @property
-    def capacities(self) -> tuple[FreeCapacity, ...]:
-        return tuple(capacity for capacity in (self.if_replaced, self.if_joined) if capacity)
+    def grounds(self) -> tuple[Ground, ...]:
+        return tuple(ground for ground in (self.if_replaced, self.if_joined) if ground)
 
     @property
-    def whole(self) -> FreeCapacity:
-        """Returns the free capacity of the plan as it is."""
+    def rooms(self) -> FleetRooms:
+        """Returns the account of the fleet with the plan as it is."""
         known = self.if_joined or self.if_replaced
         assert known
-        return known
+        return known.rooms
 
     def under(self, **terms: Any) -> RelaxedCase:
         """Returns the same case with another service, policy or limit."""
@@ -75,8 +69,8 @@ class RelaxedCase:
             after = replace(after, variation=before.variation * before.rate_per_second * before.slo_ms / requests)
         return self.under(service=after)
 
-    def on(self, change: Callable[[FreeCapacity], FreeCapacity]) -> RelaxedCase:
-        """Returns the same case in other free capacity."""
+    def on(self, change: Callable[[Ground], Ground]) -> RelaxedCase:
+        """Returns the same case on other ground."""
         return replace(
             self,
             if_replaced=change(self.if_replaced) if self.if_replaced else None,
@@ -100,16 +94,17 @@ class RelaxedCase:
 
 
 def case(
-    problem: Problem, plan: Plan, name: str, known: FreeCapacity | None = None, notes: Notes | None = None
+    problem: Problem, plan: Plan, name: str, known: Ground | None = None, notes: Notes | None = None
 ) -> RelaxedCase:  # fmt: skip
-    """Returns the case of a service in a plan; `known` is the plan's free capacity, if it was computed before."""
+    """Returns the case of a service in a plan; `known` is what the plan leaves, if that was computed before."""
     service = problem.services[name]
-    whole = known or find_free_capacity(problem, plan.instances, plan.jobs)
-    own = tuple(whole.of.get(name, ()))
+    whole = known or Ground.of(FleetRooms(problem, plan.instances, plan.jobs))
+    own = tuple(instance for instance in plan.instances if instance.service == name)
     places = {instance.place for instance in own}
-    if_replaced: FreeCapacity | None = whole
+    others = whole.without(places) if own else whole
+    if_replaced: Ground | None = others
     if own:
-        if_replaced = without_instances(whole, own) if len(places) <= MOST_REPLACED_GPUS else None
+        if_replaced = others.after(name) if len(places) <= MOST_REPLACED_GPUS else None
     return RelaxedCase(
         problem=problem,
         plan=plan,
@@ -117,7 +112,7 @@ def case(
         terms=ServiceTerms(service, problem.policy, problem.limits.get(service.tenant)),
         own=own,
         if_replaced=if_replaced,
-        if_joined=without_gpus(whole, places) if own else None,
+        if_joined=others if own else None,
         notes=notes or Notes(),
     )
 
@@ -162,7 +157,7 @@ def apply_offer(case: RelaxedCase, offered: Offer) -> Plan | None:
     plan = Plan(tuple(placed), tuple(jobs), unserved, case.plan.unplaced)
     judged = (problem, plan)
     if len(placed) > MOST_JUDGED_INSTANCES:
-        judged = part(problem, plan, {place[0] for place in at}, case.name, case.whole)
+        judged = part(problem, plan, {place[0] for place in at}, case.name, case.rooms)
     case.notes.meter.spend(STEPS_TO_JUDGE * (len(judged[1].instances) + len(case.own) + len(offered.found.picks)))
     return plan if judge(*judged, simulate=False, keeps=keep).is_right else None
 
@@ -179,7 +174,7 @@ def place_offer(
     return *predict_again(problem, (*others, *stay, *new), case.plan.jobs, at), at
 
 
-def part(problem: Problem, plan: Plan, nodes: set[str], whole: str, known: FreeCapacity) -> tuple[Problem, Plan]:
+def part(problem: Problem, plan: Plan, nodes: set[str], whole: str, rooms: FleetRooms) -> tuple[Problem, Plan]:
     """Cuts some nodes out of a plan: one service whole, the others at their rates there, with those nodes' watts.
 
     Judging a large plan whole for each change would take longer than a caller waits. The limits of tenants were
@@ -200,21 +195,21 @@ def part(problem: Problem, plan: Plan, nodes: set[str], whole: str, known: FreeC
         nodes={name: problem.nodes[name] for name in nodes},
         services={**services, whole: problem.services[whole]},
         jobs={job.job: problem.jobs[job.job] for job in jobs},
-        policy=replace(problem.policy, power_budget_w=watts_of_part(problem, nodes, known)),
+        policy=replace(problem.policy, power_budget_w=watts_of_part(problem, nodes, rooms)),
         limits={},
         state=RunningState(problem.state.now) if problem.state else None,
     )
     return small, Plan(here, jobs, tuple(entry for entry in plan.unserved if entry.service == whole))
 
 
-def watts_of_part(problem: Problem, nodes: set[str], known: FreeCapacity) -> float | None:
+def watts_of_part(problem: Problem, nodes: set[str], rooms: FleetRooms) -> float | None:
     """Returns the watts that the power budget leaves to these nodes next to the others."""
     budget = problem.policy.power_budget_w
     if budget is None:
         return None
     own = sum(problem.type_of(name).idle_w * problem.nodes[name].gpu_count for name in nodes)
-    own += sum(busy_w(gpu) for place, gpu in known.at.items() if place[0] in nodes)
-    return max(budget - (known.drawn_w - own), 0.0)
+    own += sum(mean_w(gpu) for place, gpu in rooms.gpus.items() if place[0] in nodes)
+    return max(budget - (rooms.commons.drawn_w - own), 0.0)
 
 
 def _cap(terms: ServiceTerms, instance: Instance) -> float:

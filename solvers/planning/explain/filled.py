@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from solvers.planning.explain.applied import case, find_whole_offer
-from solvers.planning.explain.free_capacity import find_free_capacity
+from solvers.planning.explain.ground import Ground, Notes
 from solvers.planning.explain.meter import Meter, SpentError
-from solvers.planning.explain.options import Notes
 from solvers.planning.explain.worth import worth
 from solvers.planning.judge.readings import Reader
 from solvers.planning.plan import Plan, ServicePlan
 from solvers.planning.problem import Problem
+from solvers.planning.rooms import FleetRooms
 
 STEPS = 5_000_000  # about a third of a second
 GROUND_STEPS = 300  # for each instance
@@ -30,7 +30,7 @@ def fill_unserved(problem: Problem, plan: Plan, steps: int = STEPS) -> Plan:
         for name, _ in sorted(((entry.service, entry.rate_per_second) for entry in plan.unserved), key=missed):
             if known is None:
                 notes.meter.spend(GROUND_STEPS * len(plan.instances))
-                known = find_free_capacity(problem, plan.instances, plan.jobs, reader)
+                known = Ground.of(FleetRooms(problem, plan.instances, plan.jobs, reader=reader))
             about = case(problem, plan, name, known, Notes(notes.meter))
             offered = find_whole_offer(about)
             gain = worth(about, offered) if offered else None

@@ -10,11 +10,12 @@ import numpy as np
 
 from solvers.planning.explain.fleet import FleetCapacity, NodeKind
 from solvers.planning.explain.fleet import fleet as fleet_of
-from solvers.planning.explain.gpu_groups import FreeGpu
-from solvers.planning.explain.options import Notes, ServiceTerms, ShapeOptions, options, ways_on
-from solvers.planning.grids import read_grid, read_loads
-from solvers.planning.kernels import is_able
+from solvers.planning.explain.meter import Meter
+from solvers.planning.grids import read_grid
+from solvers.planning.offers import read_offers
 from solvers.planning.problem import Node, Problem, Profile, Service
+from solvers.planning.room_shapes import RoomShapes, find_caps, list_ways
+from solvers.planning.rooms import FleetRooms
 from solvers.planning.runtimes import missing_words
 
 CLOSE_FACTOR = 1.002  # the search for an SLO ends within this factor
@@ -44,7 +45,7 @@ def impossible(fleet: FleetCapacity, service: Service, able: Sequence[NodeKind])
         )
     too_large = _too_large(fleet, profiles, among)
     if too_large or not able:
-        return too_large or _unable(fleet, service, among, judged_ms)
+        return too_large or _unable(fleet, service, profiles, among, judged_ms)
     return (
         f"minInstances {service.min_instances} must run on different GPUs, and only {able_gpus} of the fleet may run it"
     )
@@ -64,13 +65,18 @@ def _too_large(fleet: FleetCapacity, profiles: list[Profile], among: list[str]) 
     return None
 
 
-def _unable(fleet: FleetCapacity, service: Service, among: list[str], judged_ms: float) -> str:
+def _unable(
+    fleet: FleetCapacity, service: Service, profiles: list[Profile], among: list[str], judged_ms: float
+) -> str:  # fmt: skip
     """Names the missing template or runtime or, with every template there, what the SLO leaves of an empty GPU."""
-    variants = fleet.problem.models[service.model]
-    templates = {v.template for v in variants if v.name in service.variants and v.template}
-    offered = [kind.node.templates for kind in fleet.kinds if kind.node.gpu_type in among]
-    types = ", ".join(among)
-    if templates and all(some is not None and not templates & some for some in offered):
+    offers, types = read_offers(fleet.problem), ", ".join(among)
+    if not any(
+        offers.is_offered(service.model, profile.variant, kind.node.templates)
+        for kind in fleet.kinds
+        for profile in profiles
+        if profile.gpu_type == kind.node.gpu_type
+    ):
+        templates = {offers.templates[service.model, profile.variant] or "" for profile in profiles}
         return f"no usable node of {types} {missing_words(templates)}"
     if cap_words := _capped(fleet, service, among):
         return cap_words
@@ -100,40 +106,32 @@ def _capped(fleet: FleetCapacity, service: Service, among: list[str]) -> str | N
 def _runs_under(problem: Problem, service: Service, nodes: Sequence[Node], cap_w: float) -> bool:
     """Returns whether an instance carries some load on one of the nodes if each of their GPUs had this cap."""
     raised = {node.name: replace(node, caps_w=(cap_w,) * len(node.caps_w)) for node in nodes}
-    return bool(able_kinds(fleet_of(replace(problem, nodes=raised, state=None), ()), service))
+    return bool(able_kinds(fleet_of(FleetRooms(replace(problem, nodes=raised, state=None), (), ())), service))
 
 
 def able_kinds(fleet: FleetCapacity, service: Service) -> list[NodeKind]:
     """Returns the node kinds on which an instance carries some load, alone on its GPU and node."""
-    policy = fleet.problem.policy
-    margin = 1 + policy.exec_margin
-    share_pressure = policy.share_pressure if policy.pricing == "share" else 0.0
+    offers, view, policy = read_offers(fleet.problem), fleet.view, fleet.problem.policy
 
-    def is_able_kind(kind: NodeKind, gpu: FreeGpu) -> bool:
-        if service.gpu_types is not None and kind.node.gpu_type not in service.gpu_types:
-            return False
-        watts = gpu.gpu_type.max_w - gpu.gpu_type.idle_w
-        for way in ways_on(fleet.problem, gpu, service):
-            demand, at = way.profile.demand, way.at
-            loads = read_loads(service, policy, at.batches)
-            if (
-                demand.cpu_cores <= kind.most_cpu_cores
-                and demand.host_memory_gib <= kind.most_host_memory_gib
-                and is_able(
-                    gpu.memory_gib, watts, at.exec_ms, at.memory_gib, loads, at.power_w,
-                    demand.sensitivity, way.ratio**demand.clock_exponent, way.ratio**-demand.power_exponent,
-                    service.slo_ms, margin, share_pressure,
-                )
-            ):  # fmt: skip
-                return True
-        return False
+    def is_able(row: int, kind: NodeKind) -> bool:
+        profiles = [
+            profile
+            for profile in offers.find_profiles(service, kind.node)
+            if profile.demand.cpu_cores <= kind.most_cpu_cores
+            and profile.demand.host_memory_gib <= kind.most_host_memory_gib
+        ]
+        return any(
+            find_caps(view, np.array([row]), way, service, policy, least_sm)[0].any()
+            for least_sm in (100, 1)  # most carry something with all SMs
+            for way in list_ways(view, row, profiles)
+        )
 
-    return [kind for kind, gpu in zip(fleet.kinds, fleet.group.gpus, strict=True) if is_able_kind(kind, gpu)]
+    return [kind for row, kind in enumerate(fleet.kinds) if is_able(row, kind)]
 
 
-def alone(fleet: FleetCapacity, service: Service) -> ShapeOptions:
-    """Returns what an instance carries on an empty GPU of each kind."""
-    return options(fleet.problem, fleet.group, ServiceTerms(service, fleet.problem.policy, None), Notes())
+def alone(fleet: FleetCapacity, service: Service) -> RoomShapes:
+    """Returns what an instance carries on an idle GPU of each kind."""
+    return read_offers(fleet.problem).find_room_shapes(service, fleet.view, range(len(fleet.kinds)), Meter().spend)
 
 
 def wanted_profile(fleet: FleetCapacity, service: Service) -> str | None:
@@ -141,13 +139,11 @@ def wanted_profile(fleet: FleetCapacity, service: Service) -> str | None:
     among = _allowed(fleet, service)
     if not service.variants or _profiles(fleet.problem, service, sorted(among)):
         return None
-    templates = {v.name: v.template for v in fleet.problem.models[service.model]}
-    wanted = [templates.get(name) for name in service.variants]
-    free: dict[str, int] = {}
+    offers, free = read_offers(fleet.problem), dict[str, int]()
     for kind in fleet.kinds:
-        offered = kind.node.templates
-        if kind.node.gpu_type in among and any(t is None or offered is None or t in offered for t in wanted):
-            free[kind.node.gpu_type] = free.get(kind.node.gpu_type, 0) + kind.empty
+        offered = any(offers.is_offered(service.model, name, kind.node.templates) for name in service.variants)
+        if kind.node.gpu_type in among and offered:
+            free[kind.node.gpu_type] = free.get(kind.node.gpu_type, 0) + kind.idle
     if not free:
         return None
     types = [f"{name} ({free[name]} empty)" for name in sorted(free, key=lambda name: (-free[name], name))]

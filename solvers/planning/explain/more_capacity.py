@@ -7,15 +7,13 @@ from dataclasses import replace
 from math import ceil, inf
 
 from solvers.planning.explain.applied import Offer, RelaxedCase, find_offer, find_whole_offer
-from solvers.planning.explain.free_capacity import FreeCapacity, with_nodes
-from solvers.planning.explain.gpu_groups import empty_gpu, gpu_group
-from solvers.planning.explain.options import options
+from solvers.planning.explain.ground import Ground
 from solvers.planning.explain.proposals import CLOSE_FACTOR, Proposal, least_number, propose
-from solvers.planning.explain.remaining import ENOUGH_SHARE
 from solvers.planning.explain.rounding import rounded_up
-from solvers.planning.explain.seats import shares_of, watts_of
+from solvers.planning.explain.seats import ENOUGH_SHARE
 from solvers.planning.offers import read_offers
 from solvers.planning.problem import Limit, Node
+from solvers.planning.room_view import RoomView
 
 
 def gpus(case: RelaxedCase, below: float) -> Proposal | None:
@@ -98,9 +96,8 @@ def power_budget(case: RelaxedCase, below: float) -> Proposal | None:
     found = find_whole_offer(more(1e300))
     if not found:
         return None
-    capacity = case.if_joined if found.staying else case.if_replaced
-    assert capacity
-    enough = (capacity.drawn_w + watts_of(found.found)) * (1 + 1e-8)
+    assert found.found.commons
+    enough = found.found.commons.drawn_w * (1 + 1e-8)
     budget = _least_raise([now], [enough], below, lambda value: more(value[0]))
     if budget is None:
         return None
@@ -119,13 +116,9 @@ def _raised(case: RelaxedCase, limit: Limit, names: tuple[str, ...], found: Offe
     def under(values: list[float]) -> RelaxedCase:
         return case.under(limit=_changed(limit, dict(zip(names, values, strict=True))))
 
-    capacity, service = case.if_joined if found.staying else case.if_replaced, case.terms.service
-    assert capacity
-    tenant, (more, dearer) = service.tenant, shares_of(found.found, service)
-    enough = {
-        "gpus": capacity.gpus_taken.get(tenant, 0.0) + more,
-        "price_per_hour": capacity.price_taken.get(tenant, 0.0) + dearer,
-    }
+    tenant, commons = case.terms.service.tenant, found.found.commons
+    assert commons
+    enough = {"gpus": commons.gpus_taken[tenant], "price_per_hour": commons.price_taken[tenant]}
     now = [getattr(limit, name) for name in names]
     values = _least_raise(now, [enough[name] * (1 + 1e-8) for name in names], below, under)
     if values is None:
@@ -199,9 +192,10 @@ def _like(case: RelaxedCase, gpu_type: str) -> tuple[Node, str]:
 
 def _most_on(case: RelaxedCase, like: Node) -> float:
     """Returns the most that one instance carries on an empty GPU of such a node."""
-    group = gpu_group([empty_gpu(case.problem, like, [(like.name, 0)])])
-    cap = options(case.problem, group, case.terms, case.notes).cap
-    return float(cap.max()) if cap.size else 0.0
+    kind = like.type_at(0, case.problem.gpu_types[like.gpu_type])
+    view = RoomView.idle([(like, kind, [(like.name, 0)])])
+    cap = case.grounds[0].find_shapes(view, case.terms, case.notes).cap
+    return float(cap.max(initial=0.0))
 
 
 def _with_gpus(case: RelaxedCase, like: Node, number: int) -> RelaxedCase:
@@ -212,8 +206,8 @@ def _with_gpus(case: RelaxedCase, like: Node, number: int) -> RelaxedCase:
             name += "-more"
         fresh.append(replace(like, name=name, gpus=(0,), caps_w=like.caps_w[:1]))
 
-    def grown(capacity: FreeCapacity) -> FreeCapacity:
-        return with_nodes(capacity, fresh)
+    def grown(ground: Ground) -> Ground:
+        return ground.with_nodes(fresh)
 
     return replace(case.on(grown), more=tuple(fresh))
 

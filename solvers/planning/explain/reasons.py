@@ -7,15 +7,18 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from math import inf
 
+import numpy as np
+
+from solvers.planning.commons import Commons
 from solvers.planning.explain.applied import Offer, RelaxedCase, find_offer
 from solvers.planning.explain.fleet import FleetCapacity, NodeKind
-from solvers.planning.explain.free_capacity import MOST_SHARED_GPUS, FreeCapacity, without_caps
+from solvers.planning.explain.ground import MOST_SHARED_GPUS, Ground
 from solvers.planning.explain.impossible import able_kinds, impossible, least_slo_ms
 from solvers.planning.explain.more_capacity import tenant_limit
 from solvers.planning.explain.proposals import confirm
 from solvers.planning.explain.relaxations import longest_slo_ms
-from solvers.planning.explain.remaining import ENOUGH_SHARE
 from solvers.planning.explain.rounding import rounded_down
+from solvers.planning.explain.seats import ENOUGH_SHARE
 from solvers.planning.explain.worth import Worth, worth
 from solvers.planning.offers import read_offers
 from solvers.planning.problem import Limit, Policy, Service
@@ -69,7 +72,7 @@ def needed_slo_ms(case: RelaxedCase, fleet: FleetCapacity) -> float | None:
     return rounded_down(least_ms) if least_ms and least_ms > case.terms.service.slo_ms else None
 
 
-def short(fleet: FleetCapacity, service: Service, known: FreeCapacity) -> str:
+def short(fleet: FleetCapacity, service: Service, commons: Commons) -> str:
     """Gives the reason that needs no look at what other services leave."""
     policy = fleet.problem.policy
     able = able_kinds(fleet, service)
@@ -78,13 +81,13 @@ def short(fleet: FleetCapacity, service: Service, known: FreeCapacity) -> str:
         return own
     if policy.unserved_price <= 0:
         return "unservedPrice is 0, so leaving it out costs nothing"
-    gpus, free = sum(kind.gpus for kind in able), sum(kind.empty for kind in able)
+    gpus, free = sum(kind.gpus for kind in able), sum(kind.idle for kind in able)
     if not free:
         return f"all {gpus} GPUs that may run it are in use, and the plan found no room for it next to other services"
     words = f"{free} of {gpus} GPUs that may run it are empty; why it cannot use them was not examined"
     limit = fleet.problem.limits.get(service.tenant)
-    may = [_limit_words(known, service.tenant, limit)] if limit else []
-    may += [_budget_words(known, policy)] if policy.power_budget_w is not None else []
+    may = [_limit_words(commons, service.tenant, limit)] if limit else []
+    may += [_budget_words(commons, policy)] if policy.power_budget_w is not None else []
     return f"{words}; the cause may be {', or '.join(may)}" if may else words
 
 
@@ -144,10 +147,10 @@ def _lifts(case: RelaxedCase) -> list[Lift]:
     problem = case.problem
     found: list[Lift] = []
     if limit and (limit.gpus is not None or limit.price_per_hour is not None):
-        words = _limit_words(case.whole, service.tenant, limit)
+        words = _limit_words(case.rooms.commons, service.tenant, limit)
         found.append(Lift(f"{words}, leaves no room for it", lambda about: about.under(limit=None)))
     if policy.power_budget_w is not None:
-        words = f"{_budget_words(case.whole, policy)}, leaves no power for it"
+        words = f"{_budget_words(case.rooms.commons, policy)}, leaves no power for it"
         found.append(Lift(words, _under(power_budget_w=None)))
     if any(
         profile.demand.cpu_cores or profile.demand.host_memory_gib
@@ -155,12 +158,12 @@ def _lifts(case: RelaxedCase) -> list[Lift]:
         for profile in read_offers(problem).find_profiles(service, node)
     ):
         words = "the CPU cores of the nodes leave no room for it"
-        found.append(Lift(words, lambda about: about.on(_with_endless_cpu)))
+        found.append(Lift(words, _endless("cpu_cores")))
         words = "the host memory of the nodes leaves no room for it"
-        found.append(Lift(words, lambda about: about.on(_with_endless_host_memory)))
+        found.append(Lift(words, _endless("host_memory_gib")))
     if any(node.caps_w for node in problem.nodes.values()):
         words = "capW of the nodes leaves no watts for it on GPUs with room"
-        found.append(Lift(words, lambda about: about.on(without_caps)))
+        found.append(Lift(words, lambda about: about.on(Ground.without_caps)))
     words = f"sameModelPerGpu {policy.same_model_per_gpu} keeps it off GPUs where its model runs"
     found.append(Lift(words, _under(same_model_per_gpu=100_000)))
     words = f"clientsPerGpu {policy.clients_per_gpu} keeps it off GPUs with room"
@@ -177,28 +180,28 @@ def _lifts(case: RelaxedCase) -> list[Lift]:
     return found
 
 
-def _limit_words(known: FreeCapacity, tenant: str, limit: Limit) -> str:
-    gpus, price = known.gpus_taken.get(tenant, 0.0), known.price_taken.get(tenant, 0.0)
+def _limit_words(commons: Commons, tenant: str, limit: Limit) -> str:
+    gpus, price = commons.gpus_taken.get(tenant, 0.0), commons.price_taken.get(tenant, 0.0)
     limits = [] if limit.gpus is None else [f"{limit.gpus:.6g} GPUs ({gpus:.4g} taken)"]
     limits += [] if limit.price_per_hour is None else [f"{limit.price_per_hour:.6g} an hour ({price:.4g} taken)"]
     return f"{LIMITED_BY[limit.source]} tenant {tenant}, {' and '.join(limits)}"
 
 
-def _budget_words(known: FreeCapacity, policy: Policy) -> str:
-    return f"powerBudgetW {policy.power_budget_w:.6g}, of which the plan draws {known.drawn_w:.5g} W"
+def _budget_words(commons: Commons, policy: Policy) -> str:
+    return f"powerBudgetW {policy.power_budget_w:.6g}, of which the plan draws {commons.drawn_w:.5g} W"
 
 
 def _full(case: RelaxedCase, fleet: FleetCapacity, able: Sequence[NodeKind], carried: float) -> str:
     """Says that no GPU that may run it is empty, or that the empty GPUs are too few for its rate."""
     service = case.terms.service
-    gpus, free = sum(kind.gpus for kind in able), sum(kind.empty for kind in able)
+    gpus, free = sum(kind.gpus for kind in able), sum(kind.idle for kind in able)
     if free:
         words = f"the fleet is too small for its rate: of {gpus} GPUs that may run it {free} are empty"
         return f"{words}, and {_carries(case, carried)}"
     unfit: dict[str, int] = {}
     for kind in fleet.kinds:
-        if kind.empty and kind not in able:
-            unfit[kind.node.gpu_type] = unfit.get(kind.node.gpu_type, 0) + kind.empty
+        if kind.idle and kind not in able:
+            unfit[kind.node.gpu_type] = unfit.get(kind.node.gpu_type, 0) + kind.idle
     words = f"the fleet is full: all {gpus} GPUs that may run it are in use, and {_carries(case, carried)}"
     if not unfit:
         return words
@@ -223,7 +226,7 @@ def _why_unfit(fleet: FleetCapacity, service: Service, gpu_type: str) -> str:
 
 def _carries(case: RelaxedCase, carried: float) -> str:
     some = "what other services leave"
-    if any(capacity.is_partly_seen for capacity in case.capacities):
+    if any(ground.is_partly_seen for ground in case.grounds):
         some = f"what other services leave on the {MOST_SHARED_GPUS} roomiest GPUs of each kind"
     return f"{some} carries {carried:.4g} of {case.terms.service.rate_per_second:.6g} requests a second"
 
@@ -240,9 +243,12 @@ def _under(**policy: object) -> Callable[[RelaxedCase], RelaxedCase]:
     return without
 
 
-def _with_endless_cpu(capacity: FreeCapacity) -> FreeCapacity:
-    return replace(capacity, cpu_cores=dict.fromkeys(capacity.cpu_cores, inf))
+def _endless(resource: str) -> Callable[[RelaxedCase], RelaxedCase]:
+    """Returns a function that gives nodes as much of a resource as anything needs."""
 
+    def lifted(ground: Ground) -> Ground:
+        commons = ground.commons.copy()
+        setattr(commons, resource, np.full_like(commons.cpu_cores, inf))
+        return replace(ground, commons=commons)
 
-def _with_endless_host_memory(capacity: FreeCapacity) -> FreeCapacity:
-    return replace(capacity, host_memory_gib=dict.fromkeys(capacity.host_memory_gib, inf))
+    return lambda about: about.on(lifted)

@@ -13,6 +13,7 @@ from solvers.planning.explain.impossible import CLOSE_FACTOR, alone
 from solvers.planning.explain.rounding import rounded_up
 from solvers.planning.grids import SM, accepted_loads
 from solvers.planning.problem import Service
+from solvers.planning.rooms import FleetRooms
 from solvers.planning.search.tables import Tables
 
 THIN_LOAD_SHARE = 0.1  # of an instance's time: a service that may use less on every GPU gets a warning
@@ -26,7 +27,7 @@ def warnings(t: Tables, served: Collection[str]) -> tuple[str, ...]:
     found = [name for name in found if name in served]
     if not found:
         return ()
-    kinds = fleet(t.problem, ())
+    kinds = fleet(FleetRooms(t.problem, (), ()))
     return tuple(_sentence(kinds, name, in_full=place < FULL_SERVICES) for place, name in enumerate(found))
 
 
@@ -69,8 +70,8 @@ def cost(fleet: FleetCapacity, service: Service) -> float:
     least = inf
     for row, (gpu, number) in enumerate(zip(at.gpu.tolist(), at.way.tolist(), strict=True)):
         node = fleet.kinds[gpu].node
-        memory_gib = at.ways[number].at.memory_gib[at.by[row]] / fleet.problem.gpu_types[node.gpu_type].memory_gib
-        share = np.ones(SM) if service.is_dedicated else np.maximum(np.arange(SM) / 100, memory_gib)
+        memory_share = at.ways[number].at.memory_gib[at.by[row]] / fleet.problem.gpu_types[node.gpu_type].memory_gib
+        share = np.ones(SM) if service.is_dedicated else np.maximum(np.arange(SM) / 100, memory_share)
         with np.errstate(divide="ignore"):
             instances = np.maximum(float(service.min_instances), service.rate_per_second / at.cap[row])
         least = min(least, float((instances * node.price_per_hour * share).min()))

@@ -68,4 +68,4 @@ def _missed(case: RelaxedCase) -> float:
 
 def resource_cost(case: RelaxedCase, plan: Plan, at: set[str]) -> float:
     """Returns the plan's cost of resources on these nodes."""
-    return judge(*part(case.problem, plan, at, case.name, case.whole), simulate=False).cost.resource
+    return judge(*part(case.problem, plan, at, case.name, case.rooms), simulate=False).cost.resource

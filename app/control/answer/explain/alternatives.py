@@ -8,14 +8,14 @@ from math import ceil
 
 import numpy as np
 
-from solvers.latency import latency_at, timeout_for
 from solvers.planning.explain.applied import predict_again
-from solvers.planning.explain.free_capacity import FreeCapacity, find_free_capacity
-from solvers.planning.explain.gpu_groups import GpuGroup, empty_gpu, gpu_group, used_gpu
-from solvers.planning.explain.options import Notes, ServiceTerms, ShapeOptions, options
+from solvers.planning.explain.ground import Ground, Notes, ServiceTerms
 from solvers.planning.judge import JudgedPlan, PlanEdit, Verdict
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance, Problem
+from solvers.planning.room_shapes import RoomShapes
+from solvers.planning.room_view import RoomView
+from solvers.planning.rooms import FleetRooms
 from solvers.planning.search.promise import keep
 
 MOST_JUDGED = 12  # alternatives of an instance
@@ -61,11 +61,11 @@ def find_alternatives(
     judged_plan = judged_plan or JudgedPlan(problem, plan, keep)
     before = judged_plan.verdict()
     rest = [line for line in plan.instances if line is not instance]
-    known = find_free_capacity(problem, rest, plan.jobs)
+    ground = Ground.of(FleetRooms(problem, rest, plan.jobs))
     service = problem.services[instance.service]
     terms = ServiceTerms(service, problem.policy, problem.limits.get(service.tenant))
     notes = Notes()
-    looked = [options(problem, some, terms, notes) for some in _groups(problem, known, instance)]
+    looked = [ground.find_shapes(view, terms, notes) for view in _list_views(ground, instance)]
     drafts = _drafts(looked, instance, terms)
     judged = [_judged(problem, plan, judged_plan, before, instance, draft) for draft in drafts[:MOST_JUDGED]]
     judged.sort(
@@ -78,23 +78,19 @@ def find_alternatives(
     )
     types = {alternative.gpu_type for alternative in judged}
     nodes = {node.gpu_type for node in problem.nodes.values()}
-    unfit = tuple((name, _why_unfit(problem, terms, name, instance.rate_per_second)) for name in sorted(nodes - types))
+    unfit = tuple((name, _why_unfit(ground, terms, name, instance.rate_per_second)) for name in sorted(nodes - types))
     return InstanceAlternatives(instance, tuple(judged), unfit)
 
 
-def _groups(problem: Problem, known: FreeCapacity, instance: Instance) -> Iterator[GpuGroup]:
-    """Yields the free capacity of the fleet, the GPU of the instance as a group of its own."""
-    for some in known.groups:
-        others = []
-        for free in some.gpus:
-            places = tuple(place for place in free.places if place != instance.place)
-            if places:
-                others.append(replace(free, places=places, node=problem.nodes[places[0][0]]))
-        yield gpu_group(others)
-    gpu = known.at.get(instance.place)
-    yield gpu_group(
-        [used_gpu(problem, gpu) if gpu else empty_gpu(problem, problem.nodes[instance.node], [instance.place])]
-    )
+def _list_views(ground: Ground, instance: Instance) -> Iterator[RoomView]:
+    """Yields the GPUs that have room, the one of the instance in a view of its own."""
+    for view in ground.views:
+        others = [tuple(place for place in places if place != instance.place) for places in view.places]
+        some = view.pick(np.array([row for row, places in enumerate(others) if places], dtype=np.int64))
+        nodes = ground.problem.nodes
+        left = tuple(places for places in others if places)
+        yield replace(some, places=left, nodes=tuple(nodes[places[0][0]] for places in left))
+    yield ground.rooms.view([[ground.rooms.numbers[instance.place]]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,16 +103,16 @@ class _Draft:
     price: float  # an estimate, by which the cheapest are judged first
 
 
-def _drafts(looked: Sequence[ShapeOptions], instance: Instance, terms: ServiceTerms) -> list[_Draft]:
+def _drafts(looked: Sequence[RoomShapes], instance: Instance, terms: ServiceTerms) -> list[_Draft]:
     """Returns the leanest draft by GPU type, variant, and use of empty GPUs, the cheapest first."""
     best: dict[tuple[object, ...], _Draft] = {}
-    for option in looked:
-        for row in range(len(option.gpu)):
-            draft = _draft(option, row, instance, terms)
+    for shapes in looked:
+        for row in range(len(shapes.gpu)):
+            draft = _draft(shapes, row, instance, terms)
             if draft is None or _is_same(draft, instance):
                 continue
-            gpu = option.group.gpus[int(option.gpu[row])]
-            key = (draft.gpu_type, draft.instances[0].variant, draft.opens, gpu.places[0] == instance.place)
+            first = draft.instances[0]
+            key = (draft.gpu_type, first.variant, draft.opens, first.place == instance.place)
             if key not in best or _rank(draft) < _rank(best[key]):
                 best[key] = draft
     return sorted(best.values(), key=_rank)
@@ -127,37 +123,27 @@ def _rank(draft: _Draft) -> tuple[object, ...]:
     return (draft.price, len(draft.instances), first.sm_percent, -first.clock_mhz, first.place)
 
 
-def _draft(looked: ShapeOptions, row: int, instance: Instance, terms: ServiceTerms) -> _Draft | None:
+def _draft(shapes: RoomShapes, row: int, instance: Instance, terms: ServiceTerms) -> _Draft | None:
     """Drafts as few instances as can carry the rate in this way, each with as few SMs as possible."""
-    caps, rate = looked.cap[row], instance.rate_per_second
+    caps, rate = shapes.cap[row], instance.rate_per_second
     most = float(caps.max())
     if not most > 0:
         return None
-    gpu = looked.group.gpus[int(looked.gpu[row])]
+    view, gpu = shapes.view, int(shapes.gpu[row])
     copies = max(1, ceil(rate * ENOUGH_SHARE / most))
-    if copies > len(gpu.places):
+    if copies > len(view.places[gpu]):
         return None
-    each = rate / copies
-    sm = int(np.argmax(caps >= each * ENOUGH_SHARE))
-    way = looked.ways[looked.way[row]]
-    batch, exec_ms = int(way.at.batches[looked.by[row, sm]]), float(looked.exec_ms[row, sm])
-    judged = exec_ms * (1 + terms.policy.exec_margin)
-    service = terms.service
-    wait = timeout_for(batch, judged, service.slo_ms, service.percentile, each, service.variation)
-    if wait is None:
-        return None
-    made = tuple(
-        replace(
-            instance, id=f"{instance.id}/instead-{number}", node=place[0], gpu=place[1], variant=way.profile.variant,
-            batch=batch, batch_timeout_ms=wait, sm_percent=sm, memory_gib=way.profile.memory_gib[batch],
-            clock_mhz=way.clock_mhz, rate_per_second=each, exec_ms=exec_ms,
-            latency_ms=latency_at(batch, judged, each, service.percentile, wait, service.variation),
-        )
-        for number, place in enumerate(gpu.places[:copies], 1)
-    )  # fmt: skip
-    whole = gpu.is_empty and terms.policy.pricing == "gpu"
-    price = gpu.node.price_per_hour * copies * (1.0 if whole else sm / 100)
-    return _Draft(made, gpu.gpu_type.name, gpu.is_empty and made[0].place != instance.place, price)
+    sm = int(np.argmax(caps >= rate / copies * ENOUGH_SHARE))
+    margin, made = terms.policy.exec_margin, []
+    for number, place in enumerate(view.places[gpu][:copies], 1):
+        name = f"{instance.id}/instead-{number}"
+        copy = shapes.start(name, place, row, sm, rate / copies, terms.service, margin)
+        if copy is None:
+            return None
+        made.append(copy)
+    is_idle, node = view.is_idle[gpu], view.nodes[gpu]
+    price = node.price_per_hour * copies * (1.0 if is_idle and terms.policy.pricing == "gpu" else sm / 100)
+    return _Draft(tuple(made), node.gpu_type, is_idle and made[0].place != instance.place, price)
 
 
 def _is_same(draft: _Draft, instance: Instance) -> bool:
@@ -196,9 +182,9 @@ def _judged(
     )
 
 
-def _why_unfit(problem: Problem, terms: ServiceTerms, gpu_type: str, rate: float) -> str:
+def _why_unfit(ground: Ground, terms: ServiceTerms, gpu_type: str, rate: float) -> str:
     """Returns why no GPU of this type could carry the rate, or how much of one it would take."""
-    service = terms.service
+    service, problem = terms.service, ground.problem
     if service.gpu_types is not None and gpu_type not in service.gpu_types:
         return "the service does not admit it in gpuTypes"
     profiles = [
@@ -212,8 +198,9 @@ def _why_unfit(problem: Problem, terms: ServiceTerms, gpu_type: str, rate: float
         return f"even its fastest execution there takes {fastest:.4g} ms, which misses the SLO of {service.slo_ms:g} ms"
     alike = [node for node in problem.nodes.values() if node.gpu_type == gpu_type]
     node = min(alike, key=lambda node: (node.price_per_hour, node.name))
-    found = options(problem, gpu_group([empty_gpu(problem, node, [(node.name, 0)])]), terms, Notes())
-    enough = (found.cap >= rate * ENOUGH_SHARE).any(axis=0) if found.cap.size else np.zeros(1, dtype=bool)
+    place = (node.name, node.gpus[0])
+    found = ground.find_shapes(RoomView.idle([(node, problem.type_at(place), [place])]), terms, Notes())
+    enough = (found.cap >= rate * ENOUGH_SHARE).any(axis=0)
     if not enough.any():
         return "not even an empty GPU carries the rate alone"
     sm = int(np.argmax(enough))

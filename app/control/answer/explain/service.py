@@ -76,7 +76,7 @@ def find_unserved_why(problem: Problem, plan: Plan, unserved: Unserved) -> Unser
     if has_language_models(problem):
         problem, plan = beside(problem, plan)
     about = explain.case(problem, plan, unserved.service)
-    options = explain.explain_service(about, fleet(problem, about.whole.at))
+    options = explain.explain_service(about, fleet(about.rooms))
     change = options.change
     proved = change is not None and judge(change.problem, change.plan, simulate=False, keeps=keep).is_right
     return UnservedWhy(unserved.rate_per_second, options.reason, options.relaxation, proved)

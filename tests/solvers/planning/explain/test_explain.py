@@ -24,6 +24,7 @@ from solvers.planning.problem import (
     Service,
     Variant,
 )
+from solvers.planning.rooms import FleetRooms
 from solvers.planning.solve import SolveBudget, solve
 from tests.solvers.planning.every_change import every_change
 
@@ -95,6 +96,13 @@ def test_the_binding_limit_is_named(limit: str) -> None:
     problem, words = BINDING[limit]
     (left,) = solve(problem, QUICK).unserved
     assert words in left.reason
+
+
+def test_a_fleet_without_gpus_needs_one() -> None:
+    problem = world(nodes={})
+    explanation = explain.explained(problem, Plan((), (), (Unserved("shop/a", 50.0),)))
+    assert explanation[0].reason == "the fleet has no GPU"
+    assert explanation[0].relaxation.startswith("one more GPU of big (on a node with 2 CPU cores and 4 GiB for each)")
 
 
 def test_room_that_the_judge_refuses_is_not_called_too_small() -> None:
@@ -171,7 +179,8 @@ def nearly(now: float | None, raised: float | None) -> float | None:
 def test_what_is_not_worth_serving_is_told_the_price_at_which_it_is(price: float, named: str) -> None:
     problem = world(policy=Policy(unserved_price=price))
     plan = Plan((), unserved=(Unserved("shop/a", 50.0),))
-    explanation = explain.explain_service(explain.case(problem, plan, "shop/a"), fleet(problem, ()))
+    about = explain.case(problem, plan, "shop/a")
+    explanation = explain.explain_service(about, fleet(about.rooms))
     change = explanation.change
     assert change
     assert ("not worth it" if price else "leaving it out costs nothing") in explanation.reason
@@ -219,7 +228,7 @@ def test_where_shares_are_priced_nobody_leaves_room_that_slows_the_others_too_mu
 def test_many_instances_wanted_cost_no_more_to_explain() -> None:
     problem = a(BIG, min_instances=10_000)
     about = explain.case(problem, Plan((), unserved=(Unserved("shop/a", 50.0),)), "shop/a")
-    explanation = explain.explain_service(about, fleet(problem, ()))
+    explanation = explain.explain_service(about, fleet(about.rooms))
     assert "minInstances 10000 must run on different GPUs" in explanation.reason
     assert explanation.relaxation == "minInstances: 2 (now 10000)"
     assert about.notes.meter.steps < 1_000_000
@@ -244,7 +253,7 @@ def test_an_slo_that_allows_hardly_any_load_is_served_with_the_slo_of_half_the_c
     assert plan.unserved == ()
     (words,) = plan.warnings
     slo_ms = float(words.split("; an SLO of ")[1].split()[0])
-    kinds = fleet(problem, ())
+    kinds = fleet(FleetRooms(problem, (), ()))
     now, then = (cost(kinds, replace(problem.services["shop/a"], slo_ms=ms)) for ms in (9.0, slo_ms))
     assert now / 2 * 0.9 < then <= now / 2
     assert solve(a(problem, slo_ms=200.0), QUICK).warnings == ()

@@ -30,7 +30,7 @@ def test_every_change_named_serves_and_no_reason_contradicts_the_plan(seed: int)
     plan = solve(problem, QUICK)
     for left in plan.unserved:
         about = explain.case(problem, plan, left.service)
-        explanation = explain.explain_service(about, fleet(problem, about.whole.at))
+        explanation = explain.explain_service(about, fleet(about.rooms))
         assert (left.reason, left.relaxation) == (explanation.reason, explanation.relaxation)
         assert explanation.is_whole
         changes = every_change(about)
