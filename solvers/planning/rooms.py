@@ -80,20 +80,10 @@ class FleetRooms:
         self.clocks: dict[Place, float] = {}
         self._idle_links: dict[str, list[tuple[int, ...]]] = {}  # of nodes that were asked for
         self.gpus = gpus_with(problem, seats, jobs, reader)  # those on which something runs
-        for place, gpu in self.gpus.items():
-            at = self.numbers.get(place)
-            if at is None:  # a running job may hold a GPU that no plan may use
-                continue
-            self.count(at, gpu)
-            for line in gpu.residents:
-                assert line.service
-                for other in line.instance.places[1:]:
-                    self._hold(self.numbers[other], 100, line.instance.memory_gib, 0.0, line.top_w)
-                self._use_node(at, line.demand.cpu_cores, line.demand.host_memory_gib)
-                self._note(at, line.service, line.instance.sm_percent)
-            for job in gpu.jobs:
-                if job.placed.gpu == gpu.index:  # of a job on several GPUs the node bears its demand once
-                    self._use_node(at, job.demand.cpu_cores, job.demand.host_memory_gib)
+        # A running job may hold a GPU that no plan may use.
+        used = [(self.numbers[place], gpu) for place, gpu in self.gpus.items() if place in self.numbers]
+        self._count(used)
+        self._seat(used)
         if problem.policy.power_budget_w is not None:
             idle_w = sum(kind.idle_w for kind in types)
             self.commons.drawn_w = idle_w + sum(mean_w(gpu) for gpu in self.gpus.values())
@@ -107,21 +97,56 @@ class FleetRooms:
         rooms.clocks, rooms._idle_links = dict(self.clocks), {}
         return rooms
 
+    def _seat(self, gpus: Sequence[tuple[int, JudgedGpu]]) -> None:
+        """Notes what runs there: its services and tenants, and what it takes of nodes."""
+        running: dict[str, list[int]] = defaultdict(list)  # the GPUs of a service's instances
+        taken: list[tuple[int, float, float]] = []  # a GPU, cores and host memory of its node
+        for at, gpu in gpus:
+            for line in gpu.residents:
+                service = line.service
+                assert service
+                for other in line.instance.places[1:]:
+                    self._hold(self.numbers[other], 100, line.instance.memory_gib, 0.0, line.top_w)
+                taken.append((at, line.demand.cpu_cores, line.demand.host_memory_gib))
+                is_paid = service.is_dedicated and running[service.name][-1:] == [at]  # for all of it, and once
+                running[service.name].append(at)
+                share = 0.0 if is_paid else share_of(service, line.instance.sm_percent)
+                self.commons.charge(service.tenant, share, gpu.node.price_per_hour)
+            taken += [
+                (at, job.demand.cpu_cores, job.demand.host_memory_gib)
+                for job in gpu.jobs
+                if job.placed.gpu == gpu.index  # of a job on several GPUs the node bears its demand once
+            ]
+        for name, numbers in running.items():
+            self._note(self.problem.services[name], numbers)
+        if taken:
+            on, cores, hosted = np.array(taken).T
+            nodes = self.node_numbers[on.astype(np.int64)]
+            np.subtract.at(self.commons.cpu_cores, nodes, cores)
+            np.subtract.at(self.commons.host_memory_gib, nodes, hosted)
+
     def count(self, at: int, gpu: JudgedGpu) -> None:
         """States what is free of a GPU next to all that runs on it."""
-        lines: list[Resident | JobResident] = [*gpu.residents, *gpu.jobs]
-        clock_mhz = gpu.clock_mhz
-        for job in gpu.jobs:
-            job.clock_mhz = clock_mhz
-        self.free_sm[at] = 100 - int(gpu.sm_percent)
-        self.free_gib[at] = gpu.type.memory_gib - sum(
-            [line.instance.memory_gib for line in gpu.residents] + [job.placed.memory_gib for job in gpu.jobs]
-        )
-        if self._counts_watts:
-            self.free_w[at] = gpu.type.max_w - gpu.type.idle_w - sum([watts(line, gpu) for line in lines])
-        self.pressure[at] = sum([line.pressure for line in lines])
-        self.clients[at] = len(lines)
-        self.clocks[self.places[at]] = clock_mhz
+        self._count([(at, gpu)])
+
+    def _count(self, gpus: Sequence[tuple[int, JudgedGpu]]) -> None:
+        rows = []
+        for at, gpu in gpus:
+            clock_mhz = self.clocks[self.places[at]] = gpu.clock_mhz
+            for job in gpu.jobs:
+                job.clock_mhz = clock_mhz
+            lines: list[Resident | JobResident] = [*gpu.residents, *gpu.jobs]
+            held = [line.instance.memory_gib for line in gpu.residents] + [job.placed.memory_gib for job in gpu.jobs]
+            drawn_w = sum([watts(line, gpu) for line in lines]) if self._counts_watts else 0.0
+            rows.append((100 - int(gpu.sm_percent), sum(held), drawn_w, sum([line.pressure for line in lines])))
+            self.clients[at] = len(lines)
+        if rows:
+            at_all = [at for at, _ in gpus]
+            free_sm, held_gib, drawn, self.pressure[at_all] = np.array(rows).T
+            self.free_sm[at_all] = free_sm
+            self.free_gib[at_all] = np.array([gpu.type.memory_gib for _, gpu in gpus]) - held_gib
+            if self._counts_watts:
+                self.free_w[at_all] = np.array([gpu.type.max_w - gpu.type.idle_w for _, gpu in gpus]) - drawn
 
     def view(self, rows: Sequence[Sequence[int]]) -> RoomView:
         """Returns a view for loops: each row is a GPU, by its number, or idle ones that are alike."""
@@ -306,7 +331,10 @@ class FleetRooms:
     def _take(self, at: int, shape: FleetShape, service: Service) -> Place:
         self._hold(at, shape.sm_percent, shape.memory_gib, shape.pressure, shape.top_w)
         self._use_node(at, shape.cpu_cores, shape.host_memory_gib)
-        self._note(at, service, shape.sm_percent)
+        is_paid = service.is_dedicated and self.of_service[service.name][at] > 0  # for all of it, and once
+        self._note(service, [at])
+        share = 0.0 if is_paid else share_of(service, shape.sm_percent)
+        self.commons.charge(service.tenant, share, self.problem.nodes[self.places[at][0]].price_per_hour)
         return self.places[at]
 
     def _tenant_room(self, shape: FleetShape, service: Service) -> int:
@@ -326,10 +354,8 @@ class FleetRooms:
     def _use_node(self, at: int, cpu_cores: float, host_memory_gib: float) -> None:
         self.commons.use_node(int(self.node_numbers[at]), cpu_cores, host_memory_gib)
 
-    def _note(self, at: int, service: Service, sm_percent: float) -> None:
-        is_paid = service.is_dedicated and self.of_service[service.name][at] > 0  # for all of it, and once
-        self.models[service.model][at] += 1
-        self.of_service[service.name][at] += 1
-        self.closed[at] |= service.is_dedicated
-        price_per_hour = self.problem.nodes[self.places[at][0]].price_per_hour
-        self.commons.charge(service.tenant, 0.0 if is_paid else share_of(service, sm_percent), price_per_hour)
+    def _note(self, service: Service, gpus: Sequence[int]) -> None:
+        np.add.at(self.models[service.model], gpus, 1)
+        np.add.at(self.of_service[service.name], gpus, 1)
+        if service.is_dedicated:
+            self.closed[gpus] = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,9 +12,8 @@ from solvers.latency.rates import none_left
 from solvers.planning.availability import UsedLoad
 from solvers.planning.grids import Floats, Ints, read_loads
 from solvers.planning.jobs.kernels import KEPT, most_slowdown
-from solvers.planning.judge.plan_lines import gpus_with
-from solvers.planning.judge.readings import watts
-from solvers.planning.problem import Instance, Place, Problem
+from solvers.planning.judge.readings import JudgedGpu, watts
+from solvers.planning.problem import Place, Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +28,11 @@ class Neighbours:
 class Residents:
     """Instances as columns, GPU by GPU."""
 
-    def __init__(self, problem: Problem, instances: Sequence[Instance], number_of: dict[Place, int]) -> None:
+    def __init__(self, problem: Problem, gpus: Mapping[Place, JudgedGpu], number_of: Mapping[Place, int]) -> None:
         self.problem, policy = problem, problem.policy
         rows: dict[tuple[float, float, int, UsedLoad], tuple[int, Floats]] = {}
-        table = np.zeros((len(instances), 15))
-        gpus = gpus_with(problem, instances, ())
         lines = [(number_of[place], gpu, line) for place, gpu in gpus.items() for line in gpu.residents]
+        table = np.zeros((len(lines), 11))
         for at, (number, gpu, line) in enumerate(lines):
             instance, demand = line.instance, line.demand
             service = problem.services[instance.service]
@@ -44,18 +42,17 @@ class Residents:
                 rows[key] = len(rows), loads
             slower = gpu.type.top_clock_mhz / instance.clock_mhz
             base_ms = (line.alone_ms or 0.0) * slower**demand.clock_exponent
-            table[at, :3] = (number, instance.sm_percent, instance.memory_gib)
-            table[at, 3:5] = (instance.rate_per_second, instance.batch)
-            table[at, 5:8] = (service.slo_ms, rows[key][0], service.is_dedicated)
-            table[at, 8:12] = (base_ms, line.pressure, demand.sensitivity, watts(line, gpu))
-            table[at, 12:] = (slower, demand.cpu_cores, demand.host_memory_gib)
+            table[at, :3] = (number, instance.rate_per_second, instance.batch)
+            table[at, 3:6] = (service.slo_ms, rows[key][0], service.is_dedicated)
+            table[at, 6:] = (base_ms, line.pressure, demand.sensitivity, watts(line, gpu), slower)
         columns = table.T
         self.gpu: Ints = columns[0].astype(np.int64)
-        self.sm, self.memory_gib, self.rate, self.batch = (np.ascontiguousarray(column) for column in columns[1:5])
-        self.slo_ms, self.is_dedicated = np.ascontiguousarray(columns[5]), columns[7] > 0
-        self.row: Ints = columns[6].astype(np.int64)
-        self.base_ms, self.pressure, self.sensitivity, self.watts = (columns[n].copy() for n in range(8, 12))
-        self.clock, self.cpu_cores, self.host_memory_gib = (columns[n].copy() for n in range(12, 15))
+        self.rate, self.batch, self.slo_ms = (np.ascontiguousarray(column) for column in columns[1:4])
+        self.row: Ints = columns[4].astype(np.int64)
+        self.is_dedicated = columns[5] > 0
+        self.base_ms, self.pressure, self.sensitivity, self.watts, self.clock = (
+            np.ascontiguousarray(column) for column in columns[6:]
+        )
         self.margin, self.utilization = 1 + policy.exec_margin, policy.utilization
         self.rows: Floats = np.array([loads for _, loads in rows.values()])
 

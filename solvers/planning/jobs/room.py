@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -14,8 +14,8 @@ from solvers.planning.jobs.kernels import KEPT
 from solvers.planning.jobs.residents import Neighbours, Residents
 from solvers.planning.judge.billing import is_billed_whole, whole_price
 from solvers.planning.judge.readings import value_at
-from solvers.planning.machines import capped
 from solvers.planning.problem import Curve, Instance, Job, Node, Place, PlacedJob, Policy, Problem, WrongProblem
+from solvers.planning.rooms import FleetRooms
 
 # A type of GPU, the templates that its nodes offer, and the watts that one of the GPUs may draw.
 Site: TypeAlias = tuple[str, frozenset[str] | None, float]
@@ -52,23 +52,23 @@ def room(problem: Problem, instances: Sequence[Instance]) -> Room:
     for instance in instances:
         if instance.place not in number_of:
             raise WrongProblem(f"instance {instance.id} runs on {instance.node}/{instance.gpu}, which is not there")
-    residents = Residents(problem, instances, number_of)
-    fleet, drawn_w = _fleet(problem, nodes, residents, number_of)
+    rooms = FleetRooms(problem, instances, ())
+    sites, kind = _number_sites(problem, nodes)
+    fleet, drawn_w = _fleet(problem, nodes, rooms, number_of, kind)
     jobs = tuple(problem.jobs[name] for name in sorted(problem.jobs))
     stays = _stays(problem, jobs)
-    cores, hosted = np.zeros((2, len(nodes)))
-    np.add.at(cores, fleet.node[residents.gpu], residents.cpu_cores)
-    np.add.at(hosted, fleet.node[residents.gpu], residents.host_memory_gib)
+    numbers = {name: number for number, name in enumerate(problem.nodes)}
+    of_node = [numbers[name] for name in names]
     budget_w = problem.policy.power_budget_w
     return Room(
         problem=problem,
         places=places,
         jobs=jobs,
         fleet=fleet,
-        work=_work(problem, jobs, _sites(problem), stays),
+        work=_work(problem, jobs, sites, stays),
         nodes=tuple(names),
-        cpu_cores=np.array([node.cpu_cores for node in nodes]) - cores + KEPT,
-        host_memory_gib=np.array([node.host_memory_gib for node in nodes]) - hosted + KEPT,
+        cpu_cores=rooms.commons.cpu_cores[of_node] + KEPT,
+        host_memory_gib=rooms.commons.host_memory_gib[of_node] + KEPT,
         free_w=np.inf if budget_w is None else budget_w - drawn_w,
         opened_with=_opened_with(problem, nodes),
         number_of=number_of,
@@ -77,29 +77,24 @@ def room(problem: Problem, instances: Sequence[Instance]) -> Room:
 
 
 def _fleet(
-    problem: Problem, nodes: Sequence[Node], residents: Residents, number_of: Mapping[Place, int]
+    problem: Problem, nodes: Sequence[Node], rooms: FleetRooms, number_of: Mapping[Place, int], kind: Ints
 ) -> tuple[JobFleet, float]:
     """Returns what services leave of each GPU, and the watts that the fleet draws without jobs if they are limited."""
     policy, gpu_types = problem.policy, problem.gpu_types
     node_of = np.repeat(np.arange(len(nodes)), [node.gpu_count for node in nodes]).astype(np.int64)
-    gpus, on = len(node_of), residents.gpu
-    sites = {site: number for number, site in enumerate(_sites(problem))}
-    types = [capped(gpu_types[name], cap_w) for name, _, cap_w in sites]
-    kind = np.array([sites[site] for node in nodes for site in _sites_of(problem, node)], np.int64)
+    residents = Residents(problem, rooms.gpus, number_of)
+    gpus, on, at = len(node_of), residents.gpu, [rooms.numbers[place] for place in number_of]
 
     def summed(values: Floats) -> Floats:
         return np.bincount(on, values, gpus).astype(np.float64)
 
-    def of_type(values: Iterable[float]) -> Floats:
-        return np.array(list(values))[kind]
-
-    spare, pressure = 100 - summed(residents.sm), summed(residents.pressure)
+    spare, pressure = rooms.free_sm[at], rooms.pressure[at]
     clock = np.ones(gpus)
     clock[on] = residents.clock
     price = _opening_prices(problem, nodes, np.bincount(node_of[on], minlength=len(nodes)))[node_of]
     price[on] = 0.0
     sharing = policy.share_pressure if policy.pricing == "share" else 0.0
-    among = Neighbours(pressure[on] - residents.pressure, spare[on], sharing)
+    among = Neighbours(pressure[on] - residents.pressure, spare[on].astype(np.float64), sharing)
     most = residents.bearable(among, _staying_pressure(problem, number_of, gpus)[on])
     more_w, drawn_w = np.zeros(gpus), 0.0
     if policy.power_budget_w is not None:
@@ -111,14 +106,14 @@ def _fleet(
     fleet = JobFleet(
         kind=kind,
         node=node_of,
-        spare=np.maximum(spare, 0).astype(np.int64),
-        memory_gib=of_type(each.memory_gib for each in types) - summed(residents.memory_gib),
-        watts=of_type(each.max_w - each.idle_w for each in types) - summed(residents.watts) + KEPT,
+        spare=np.maximum(spare, 0),
+        memory_gib=rooms.free_gib[at],
+        watts=rooms.free_w[at] + KEPT,
         clock=clock,
         pressure=pressure,
         bears=_bears(gpus, residents, most, among),
         more_w=more_w,
-        seats=_seats(problem.policy, gpus, residents),
+        seats=_seats(problem.policy, rooms.clients[at], residents),
         price=price,
         start=np.searchsorted(on[order], np.arange(gpus + 1)).astype(np.int64),
         sensitivity=residents.sensitivity[order],
@@ -140,21 +135,25 @@ def _staying_pressure(problem: Problem, number_of: Mapping[Place, int], gpus: in
     return found
 
 
-def _sites_of(problem: Problem, node: Node) -> list[Site]:
+def _sites_of(problem: Problem, node: Node, *, by_templates: bool) -> list[Site]:
     """Returns by GPU what decides which jobs it may run: its type, its watts, and what its node offers of templates."""
-    templates = node.templates if any(job.template for job in problem.jobs.values()) else None
+    templates = node.templates if by_templates else None
     kind = problem.gpu_types[node.gpu_type]
     if not node.caps_w:
         return [(kind.name, templates, kind.max_w)] * node.gpu_count
     return [(kind.name, templates, node.type_at(index, kind).max_w) for index in node.gpus]
 
 
-def _sites(problem: Problem) -> list[Site]:
-    """Returns the different sites in the order of their types; every type has at least one."""
-    found = {site for node in problem.nodes.values() for site in _sites_of(problem, node)}
+def _number_sites(problem: Problem, nodes: Sequence[Node]) -> tuple[list[Site], Ints]:
+    """Returns the different sites in the order of their types, at least one of each, and the number of each GPU's."""
+    by_templates = any(job.template for job in problem.jobs.values())
+    by_gpu = [site for node in nodes for site in _sites_of(problem, node, by_templates=by_templates)]
+    found = set(by_gpu)
     unused = problem.gpu_types.keys() - {gpu_type for gpu_type, _, _ in found}
     found |= {(name, None, problem.gpu_types[name].max_w) for name in unused}
-    return sorted(found, key=lambda site: (site[0], site[1] is not None, sorted(site[1] or ()), site[2]))
+    sites = sorted(found, key=lambda site: (site[0], site[1] is not None, sorted(site[1] or ()), site[2]))
+    numbers = {site: number for number, site in enumerate(sites)}
+    return sites, np.array([numbers[site] for site in by_gpu], np.int64)
 
 
 def _opening_prices(problem: Problem, nodes: Sequence[Node], residents: Ints) -> Floats:
@@ -179,9 +178,8 @@ def _opened_with(problem: Problem, nodes: Sequence[Node]) -> tuple[tuple[int, ..
     return tuple(found)
 
 
-def _seats(policy: Policy, gpus: int, residents: Residents) -> Ints:
+def _seats(policy: Policy, clients: Ints, residents: Residents) -> Ints:
     """Returns how many jobs each GPU may hold."""
-    clients = np.bincount(residents.gpu, minlength=gpus)
     seats = np.clip(policy.clients_per_gpu - clients, 0, min(policy.jobs_per_gpu, SEATS))
     seats[residents.gpu[residents.is_dedicated]] = 0
     if not policy.share_across_tenants:  # a job alone on its GPU shares it with no other tenant
