@@ -6,7 +6,6 @@ import os
 import shutil
 import socket
 import subprocess
-from collections.abc import Callable
 
 from agents.contract.admitted import MetadataState
 from agents.host import clocks
@@ -26,20 +25,17 @@ class MetadataWall:
     `shares_reach`: copies reach whatever the agent itself reaches, so that it can try in their place.
     """
 
-    def __init__(
-        self, runtime: str, user: int | None, shares_reach: bool, clock: Callable[[], float] = clocks.seconds
-    ) -> None:
+    def __init__(self, runtime: str, user: int | None, shares_reach: bool) -> None:
         self._runtime = runtime
         self._user = user
         self._shares_reach = shares_reach
-        self._clock = clock
         self._state: MetadataState | None = None
         self._checked_at = 0.0
 
     def state(self) -> MetadataState:
         """Puts the rules in force, if they are due, and returns whether the addresses are blocked."""
-        if self._state is None or self._clock() - self._checked_at >= PERIOD_SECONDS:
-            self._state, self._checked_at = self._blocked(), self._clock()
+        if self._state is None or clocks.seconds() - self._checked_at >= PERIOD_SECONDS:
+            self._state, self._checked_at = self._blocked(), clocks.seconds()
         return self._state
 
     def _blocked(self) -> MetadataState:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from agents.host import clocks
-
 CONTACT_SECONDS = 60.0  # without an answer for this long, the assignment may be outdated
 
 
 class Contact:
     """The agent's contact with the control plane. Before the first answer there is none."""
 
-    def __init__(self, clock: Callable[[], float] = clocks.seconds) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._answered_at = float("-inf")
 

@@ -24,7 +24,7 @@ def write(path: Path, content: bytes, mode: int = 0o600) -> None:
         os.close(folder)
 
 
-def write_changed(path: Path, content: bytes, mode: int = 0o600) -> None:
+def write_changed(path: Path, content: bytes, mode: int) -> None:
     """Replaces a file if its content differs."""
     try:
         if path.read_bytes() == content:

@@ -22,7 +22,7 @@ class NodeDrivers:
 class CopyFailed(Exception):
     """A copy cannot be started; `reason` is one word, `message` a sentence."""
 
-    def __init__(self, reason: str, message: str = "") -> None:
+    def __init__(self, reason: str, message: str) -> None:
         super().__init__(f"{reason}: {message}")
         self.reason = reason
         self.message = message[:500]

@@ -17,6 +17,7 @@ from agents.seams.device import DeviceError, Trouble
 from agents.templates import Filled
 
 NOT_SWAPPED = "not_swapped"  # the reason of a copy that is ended because it did not move to host memory
+MEMINFO = Path("/proc/meminfo")
 LEFT_GIB = 1.0  # that a process may still hold of a GPU: its context stays there
 RESERVE_GIB = 1.0  # of the host's memory, which stays free
 SHORTEST_SECONDS = 20.0  # that a job has for moving, also if it saves in less
@@ -84,12 +85,12 @@ def wake(copy: NodeCopy, drivers: NodeDrivers) -> None:
         drivers.runtime.tell(copy.running, BACK)
 
 
-def host_free_gib(path: Path = Path("/proc/meminfo")) -> float:
+def host_free_gib() -> float:
     """Returns the memory of this machine that programs can still get."""
-    for line in path.read_text(encoding="ascii").splitlines():
+    for line in MEMINFO.read_text(encoding="ascii").splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) / 2**20
-    raise NotSwapped(f"{path} does not say how much memory is available")
+    raise NotSwapped(f"{MEMINFO} does not say how much memory is available")
 
 
 def _check_host(copy: NodeCopy, others: Collection[NodeCopy]) -> None:

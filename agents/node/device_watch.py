@@ -44,7 +44,7 @@ class DeviceWatch:
         keep_known: Callable[[GpuIndexes], None],
         states: Mapping[str, health.HealthState],
         energy: Mapping[str, power.Energy],
-        clock: Callable[[], float] = clocks.seconds,
+        clock: Callable[[], float],
         date: Callable[[], datetime] = clocks.date,
     ) -> None:
         self._drivers = drivers

@@ -22,7 +22,7 @@ WAITING_FOR_ROOM = ("no_room", "no_room_to_hand_over")
 class MemoryGuard:
     """Guards each GPU's memory, about once a second."""
 
-    def __init__(self, unsaved_seconds: Callable[[str, float], float] = lambda copy, now: 0.0) -> None:
+    def __init__(self, unsaved_seconds: Callable[[str, float], float]) -> None:
         self._unsaved_seconds = unsaved_seconds
         self._settings = MemorySettings()
         self._guards: dict[str, Guard] = {}

@@ -34,7 +34,7 @@ class CannotRun(Exception):
     """The agent cannot run; the message says what is missing and what to do."""
 
 
-def run_agent(options: AgentOptions, metrics: str = "") -> None:
+def run_agent(options: AgentOptions, metrics: str) -> None:
     """Runs until SIGTERM or SIGINT. Copies on the node keep running."""
     folder = StateFolder(options.folder)
     try:

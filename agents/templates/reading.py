@@ -48,7 +48,7 @@ def read(folder: Path | None = None, models: Path = MODELS) -> Mapping[str, Temp
     return found
 
 
-def read_usable(folder: Path | None = None, models: Path = MODELS) -> tuple[Mapping[str, Template], list[str]]:
+def read_usable(folder: Path | None, models: Path = MODELS) -> tuple[Mapping[str, Template], list[str]]:
     """Returns the valid templates and the faults of the others: one bad file does not stop the node."""
     found: dict[str, Template] = {}
     faults: list[str] = []

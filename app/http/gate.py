@@ -20,7 +20,7 @@ from app.http.head import Head, check_head
 from app.http.lanes import KIB, METRICS, SIGN_IN, RequestLane, lane_of_scope
 from app.http.logs import REQUEST_ID
 from app.http.shares import FairShares, Slots
-from app.http.tracing import Tracing, configure
+from app.http.tracing import configure
 from app.http.unsent import UnsentAnswers
 from app.http.visit import Scope, Send, Visit, route_of
 from app.problem import HttpProblem
@@ -49,10 +49,9 @@ class Gate:
         settings: Settings,
         authenticate: Authenticate,
         remembered: Remembered = lambda header: None,
-        admitted: Authenticate | None = None,
+        admitted: Authenticate | None,
         refusal_page: RefusalPage | None = None,
         capacity: Capacity | None = None,
-        tracing: Tracing | None = None,
     ) -> None:
         limits = capacity or Capacity()
         self._app = app
@@ -80,7 +79,7 @@ class Gate:
         self._long = FairShares(limits.long, limits.long_each)
         self._long_tasks: set[asyncio.Task[Any]] = set()
         self._draining = False
-        self._tracing = tracing or configure(settings)
+        self._tracing = configure(settings)
         metrics.BODY_BYTES.set_function(lambda: self._bodies.used)
         metrics.UNSENT_BYTES.set_function(lambda: self._unsent.used)
 

@@ -75,7 +75,7 @@ class Visit:
         lane: RequestLane,
         wanted_id: str | None,
         peer: str,
-        refusal_page: answers.RefusalPage | None = None,
+        refusal_page: answers.RefusalPage | None,
     ) -> None:
         self.scope = scope
         self.lane = lane

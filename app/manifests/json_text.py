@@ -64,7 +64,7 @@ def _measure(bare: bytes, limits: InputLimits, source: str) -> int:
 class _Unwanted(Exception):
     """JSON that Python reads and gpuwright refuses."""
 
-    def __init__(self, message: str, allowed: str = "", *, key: str | None = None) -> None:
+    def __init__(self, message: str, allowed: str, *, key: str | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.allowed = allowed

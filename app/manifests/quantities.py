@@ -16,7 +16,7 @@ LARGEST = 1e12  # of any number in a manifest
 T = TypeVar("T")
 
 
-def rule_fault(message: str, allowed: str = "") -> PydanticCustomError:
+def rule_fault(message: str, allowed: str) -> PydanticCustomError:
     """Returns a fault of one of our rules; its text is not formatted, so braces stay."""
     return PydanticCustomError("gpuwright", "{message}", {"message": message, "allowed": allowed})
 

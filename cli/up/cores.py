@@ -55,7 +55,7 @@ class CoresNode:
         ]
 
 
-def cores_node(cores: int | None, models: Path | None, allow_list: Path | None = None) -> CoresNode | None:
+def cores_node(cores: int | None, models: Path | None, allow_list: Path | None) -> CoresNode | None:
     """Returns the node that --cores asks for, None without it; raises Failed if no shares can be enforced here."""
     if cores is None:
         if models is not None:

@@ -41,6 +41,7 @@ RESUME_FLEET = "gpuwright plan resume --fleet"
 WAITING = ("approve", "reject")
 MOST = 2**53
 SERVICES_SHOWN = 50
+NAMES_SHOWN = 4  # in a sentence
 REASONS_SHOWN = 3  # of a service
 LONGEST_WHY = 80  # characters, in a table
 COLOURS = {"done": "green", "rolling": "yellow", "stopped": "red", "aborted": "red", "proposed": "bold"}
@@ -267,5 +268,5 @@ def _percent(gap: float | None) -> str:
     return "" if gap is None else f"{100 * gap:.2f} %"
 
 
-def _some(names: list[str], most: int = 4) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:NAMES_SHOWN]) + (f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else "")

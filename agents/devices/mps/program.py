@@ -20,7 +20,7 @@ NEWER_PROTOCOL = 3  # with named servers and namespaces, which hold limits; NVID
 class Program:
     """The pipe directory of a GPU is `root/UUID`; its logs are in `root/logs/UUID`, which no container gets."""
 
-    def __init__(self, root: Path, program: str = PROGRAM) -> None:
+    def __init__(self, root: Path, program: str) -> None:
         self._root = root
         self._program = program
 

@@ -60,7 +60,7 @@ class Binding:
 
     nvml = pynvml
 
-    def __init__(self, deadline_seconds: float = DEADLINE_SECONDS, reopen_seconds: float = REOPEN_SECONDS) -> None:
+    def __init__(self, deadline_seconds: float, reopen_seconds: float = REOPEN_SECONDS) -> None:
         self._deadline_seconds = deadline_seconds
         self._reopen_seconds = self._pause_seconds = reopen_seconds
         self._driver = DriverThread("nvml")

@@ -68,7 +68,7 @@ class SimulatedClient:
         limits: ClientLimits,
         memory_gib: float,
         failed: Callable[[str], object],
-        load: PlayedLoad | None = None,
+        load: PlayedLoad | None,
     ) -> None:
         self.sm_count = 0
         self.times_ms: Mapping[str, float] = {}  # of its batches, by size; empty: as it says itself

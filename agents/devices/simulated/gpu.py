@@ -31,7 +31,7 @@ class SimulatedGpu:
         "hot", "kind", "locked_mhz", "now", "pci", "peak_w", "serial", "temperature_c", "uuid",
     )  # fmt: skip
 
-    def __init__(self, kind: SimulatedKind, uuid: str, pci: str, now: float = 0.0, serial: str = "") -> None:
+    def __init__(self, kind: SimulatedKind, uuid: str, pci: str, now: float, serial: str) -> None:
         self.kind, self.uuid, self.pci, self.now, self.serial = kind, uuid, pci, now, serial
         self.clocks_mhz = kind.clocks_mhz
         self.contexts: list[SimulatedContext] = []

@@ -17,8 +17,8 @@ PAUSE_SECONDS = 0.2  # of a listener while no file descriptors are left
 class Loop:
     """Calls everything that is due. `clock` is monotonic."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self.clock = clock
+    def __init__(self) -> None:
+        self.clock = time.monotonic
         self.running = True
         self._selector = selectors.DefaultSelector()
         self._due: list[tuple[float, int, Callable[[], None]]] = []

@@ -22,7 +22,7 @@ class SimulatedRuntime:
         self,
         machine: Machine,
         clock: Callable[[], float],
-        behave: Callable[[Launch], Behaviour] = lambda launch: OBEDIENT,
+        behave: Callable[[Launch], Behaviour],
     ) -> None:
         self._machine = machine
         self._clock = clock

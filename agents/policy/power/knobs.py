@@ -28,7 +28,7 @@ class Knob:
     was_return: bool = False  # its last move was a return
 
 
-def knob_of_frame(frame: Frame, steps: Sequence[int] = ()) -> Knob:
+def knob_of_frame(frame: Frame, steps: Sequence[int]) -> Knob:
     """Returns a knob at its planned value, or at the nearest of `steps` if only those exist."""
     inside = [step for step in steps if frame.min <= step <= frame.max]
     if steps:

@@ -58,7 +58,7 @@ class LlmServer:
         cost: StubCost,
         deaf: Callable[[], None],
         finished: Callable[[], None],
-        busy: Callable[[float], None] = lambda seconds: None,
+        busy: Callable[[float], None],
     ) -> None:
         self.settings = settings
         self.figures = TokenFigures()

@@ -29,7 +29,7 @@ _BUSY_SECONDS = 1.0
 class TrainingJob:
     """The steps done, and the steps saved."""
 
-    def __init__(self, path: Path | None, device: SimulatedClient | None, progress: Path | None = None) -> None:
+    def __init__(self, path: Path | None, device: SimulatedClient | None, progress: Path | None) -> None:
         self._path = path
         self._progress = progress
         self._device = device

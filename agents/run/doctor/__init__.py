@@ -18,14 +18,14 @@ __all__ = ["Diagnosis", "DoctorFinding", "Level", "examine"]
 CHECK_SECONDS = 8.0
 
 
-def examine(options: AgentOptions, seconds: float = CHECK_SECONDS) -> Diagnosis:
-    """Runs every check within twice `seconds`: first the driver, then the rest in parallel."""
+def examine(options: AgentOptions) -> Diagnosis:
+    """Runs every check within twice CHECK_SECONDS: first the driver, then the rest in parallel."""
     facts: list[gpus.DriverFacts] = []
     simulated = options.device == "simulated"
-    first = [_simulated(options)] if simulated else run([("driver", partial(_look, facts))], seconds)
+    first = [_simulated(options)] if simulated else run([("driver", partial(_look, facts))], CHECK_SECONDS)
     has_gpu = simulated or bool(facts and facts[0].count)
     of_gpus = _of_gpus(facts[0], options) if facts and facts[0].gpus else []
-    return Diagnosis((*first, *run([*of_gpus, *_of_machine(options, simulated)], seconds)), has_gpu)
+    return Diagnosis((*first, *run([*of_gpus, *_of_machine(options, simulated)], CHECK_SECONDS)), has_gpu)
 
 
 def _of_gpus(facts: gpus.DriverFacts, options: AgentOptions) -> list[tuple[str, Check]]:

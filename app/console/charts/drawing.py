@@ -103,7 +103,7 @@ def draw_chart(chart: TimeChart, span: str, zone: tzinfo = UTC) -> ChartDrawing:
     )
 
 
-def chart_rows(chart: TimeChart, zone: tzinfo = UTC) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def chart_rows(chart: TimeChart, zone: tzinfo) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Returns the chart as a table: the time in words and the values of each known step, the newest first."""
     return tuple(
         (_words(chart.begins[index], chart.step, zone),

@@ -22,7 +22,7 @@ def days_until(now: datetime) -> list[datetime]:
 
 
 def money_charts(
-    days: Sequence[datetime], by_tenant: Sequence[DayCost], by_work: Sequence[DayCost], currency: str = ""
+    days: Sequence[datetime], by_tenant: Sequence[DayCost], by_work: Sequence[DayCost], currency: str
 ) -> list[TimeChart]:
     """Returns the charts of the page Money; a tenant has no chart by tenant."""
     found = [_chart("tenants", "Cost by tenant", days, by_tenant, currency)] if by_tenant else []

@@ -42,7 +42,7 @@ def read_service_charts(
 
 
 def read_money_charts(
-    connection: Connection, now: datetime, tenant: str = "", currency: str = ""
+    connection: Connection, now: datetime, tenant: str, currency: str
 ) -> Sequence[TimeChart]:
     """Returns the trend of the last 30 days; a tenant's has only its own services and jobs."""
     days = days_until(now.astimezone(UTC))

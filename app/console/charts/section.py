@@ -35,7 +35,7 @@ class ChartSection:
 
 
 def draw_section(
-    charts: Sequence[TimeChart], span: TimeRange, zone: tzinfo, address: Address, table: str = ""
+    charts: Sequence[TimeChart], span: TimeRange, zone: tzinfo, address: Address, table: str
 ) -> ChartSection:
     """Draws charts of a range; `table` is the chart that has its table, too."""
     links = [
@@ -44,7 +44,7 @@ def draw_section(
     return _section(f"The last {span.words}", charts, zone, links, lambda shown: address(span.name, shown), table)
 
 
-def draw_month(charts: Sequence[TimeChart], address: Address, table: str = "") -> ChartSection:
+def draw_month(charts: Sequence[TimeChart], address: Address, table: str) -> ChartSection:
     """Draws charts of the last 30 days in UTC, as the ledger keeps days; they have no other range."""
     return _section("The last 30 days", charts, UTC, (), lambda shown: address(DAY.name, shown), table)
 

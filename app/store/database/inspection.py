@@ -31,7 +31,7 @@ class DatabaseFinding:
     advice: str = ""
 
 
-def inspect(url: str, listen_url: str = "") -> list[DatabaseFinding]:
+def inspect(url: str, listen_url: str) -> list[DatabaseFinding]:
     """Returns all findings about the database at `url`; raises psycopg.OperationalError if it is unreachable."""
     with _connect(url) as connection:
         pooled = _pooled(connection)

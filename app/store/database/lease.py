@@ -103,9 +103,9 @@ def next_generation(connection: Connection, epoch: int, name: str = PLANNER) -> 
     return int(row.generation)
 
 
-def current(connection: Connection, name: str = PLANNER) -> Lease | None:
+def current(connection: Connection) -> Lease | None:
     """Returns the lease of the present leader, or else of the last."""
-    row = connection.execute(LEASE, {"name": name}).one_or_none()
+    row = connection.execute(LEASE, {"name": PLANNER}).one_or_none()
     return None if row is None else Lease(*row)
 
 

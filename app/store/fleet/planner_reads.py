@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Row, TextClause
 from app.store.database.database import statement
 from app.store.fleet import cordons, load_news
 from app.store.fleet.cordons import Cordon
-from app.store.fleet.load_news import NO_NEWS, AssignedBody, LoadNews, NewsQuestion
+from app.store.fleet.load_news import AssignedBody, LoadNews, NewsQuestion
 from app.store.plans import job_states, plan_reads, plans
 from app.store.plans.job_states import JobRow
 from app.store.plans.plans import PlanInForce
@@ -115,7 +115,7 @@ class CycleReading(FleetReading):
     proposal: int  # the newest plan that waits for approval; 0: none
 
 
-def read_step(connection: Connection, assigned: int, since: datetime, asked: NewsQuestion = NO_NEWS) -> StepReading:
+def read_step(connection: Connection, assigned: int, since: datetime, asked: NewsQuestion) -> StepReading:
     """Returns the fleet, with assignments newer than a version, details that changed since a time, and news of loads.
 
     The assignments are those that the question asks for, too.

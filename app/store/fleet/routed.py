@@ -18,6 +18,6 @@ ROUTED = statement(
 )
 
 
-def count_routed(connection: Connection, tenant: str = "") -> dict[str, int]:
+def count_routed(connection: Connection, tenant: str) -> dict[str, int]:
     """Returns the number of routed copies by service, of all tenants or of one."""
     return {row.service: row.copies for row in connection.execute(ROUTED, {"tenant": tenant})}

@@ -76,7 +76,7 @@ def replace(connection: Connection, targets: dict[UUID, Sequence[Target]]) -> No
 
 
 def referrers(
-    connection: Connection, keys: Iterable[Key], *, besides: Iterable[UUID] = (), limit: int = 1000
+    connection: Connection, keys: Iterable[Key], *, besides: Iterable[UUID], limit: int
 ) -> list[tuple[Key, Key]]:
     """Returns (target, referrer) for every object that refers to one of the cluster-wide `keys`."""
     wanted = list(keys)
