@@ -56,7 +56,7 @@ class Bill:
 
 
 def draw_bill(
-    estate: Estate, examples: PriceList, given: PriceList | None = None, measured: Mapping[str, int] | None = None
+    estate: Estate, examples: PriceList, given: PriceList | None, measured: Mapping[str, int] | None = None
 ) -> Bill:
     """Prices every node: by the user's file, else as measured, else by examples; then divides it by the GPUs held."""
     currency = given.currency if given else examples.currency

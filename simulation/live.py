@@ -59,8 +59,8 @@ class Live:
         database: Database,
         nodes: frozenset[str],
         left_out: frozenset[str],
-        physics: Physics | None = None,
-        memory: Path | None = None,
+        physics: Physics | None,
+        memory: Path | None,
     ) -> None:
         self.database = database
         self.physics, self._memory = physics, memory

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-SAVE_SECONDS = 10.0  # after its own signal, unless its template or its job allows more
 TERM_SECONDS = 10.0  # after SIGTERM, or its template's drain time if that is longer
 
 
@@ -17,7 +16,7 @@ class StopSignal(StrEnum):
 
 
 def due_signal(
-    waited_seconds: float, checkpoint_signal: str, drain_seconds: float, save_limit_seconds: float = SAVE_SECONDS
+    waited_seconds: float, checkpoint_signal: str, drain_seconds: float, save_limit_seconds: float
 ) -> StopSignal:
     """Returns what is due so long after the stop began. A job that exits on its save signal gets no other."""
     save_seconds = save_limit_seconds if checkpoint_signal else 0.0

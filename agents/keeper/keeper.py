@@ -10,7 +10,6 @@ from datetime import datetime
 import msgspec
 
 from agents.contract.assignments import Assignment
-from agents.host import clocks
 from agents.keeper.copies import AWAY, NodeCopy, Stage
 from agents.keeper.decide import HeldStart
 from agents.keeper.drivers import NodeDrivers
@@ -42,10 +41,10 @@ class Keeper:
         routes: GatewayRoutes,
         filler: Filler,
         incarnation: int,
-        host: str = "127.0.0.1",
-        clock: Callable[[], float] = clocks.seconds,
-        workers: int = 4,
-        exits: JobExits | None = None,
+        host: str,
+        clock: Callable[[], float],
+        workers: int,
+        exits: JobExits | None,
     ) -> None:
         self._ledger = ledger
         self._drivers = drivers

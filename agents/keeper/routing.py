@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Collection
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
@@ -23,7 +22,7 @@ def list_routes(
     copies: Collection[NodeCopy],
     host: str,
     paths_of: Callable[[NodeCopy], tuple[str, ...] | None],
-    dead: Collection[str] = (),
+    dead: Collection[str],
 ) -> tuple[Route, ...]:
     """Returns a route for every copy that may get requests or may still have open ones; dead processes get none."""
     return tuple(
@@ -43,7 +42,7 @@ def list_routes(
 class GatewayRoutes:
     """Declares routes when they change, and repeats the declaration every few seconds."""
 
-    def __init__(self, gateway: Routes, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, gateway: Routes, monotonic: Callable[[], float]) -> None:
         self._gateway = gateway
         self._monotonic = monotonic
         self._declared: tuple[Route, ...] | None = None

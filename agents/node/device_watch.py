@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 
 from agents.contract.assignments import Assignment
-from agents.host import clocks
 from agents.keeper.copies import NodeCopy
 from agents.keeper.drivers import NodeDrivers
 from agents.keeper.keeper import Keeper
@@ -45,7 +44,7 @@ class DeviceWatch:
         states: Mapping[str, health.HealthState],
         energy: Mapping[str, power.Energy],
         clock: Callable[[], float],
-        date: Callable[[], datetime] = clocks.date,
+        date: Callable[[], datetime],
     ) -> None:
         self._drivers = drivers
         self._keeper = keeper

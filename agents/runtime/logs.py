@@ -21,7 +21,7 @@ _TAIL_BYTES = 4096
 class Logs:
     """One folder with `<copy>.log`, and `<copy>.log.1` for what was cut off."""
 
-    def __init__(self, folder: Path, largest_bytes: int = LARGEST_BYTES) -> None:
+    def __init__(self, folder: Path, largest_bytes: int) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._folder = folder.resolve()
         self._largest_bytes = largest_bytes

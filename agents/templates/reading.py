@@ -48,7 +48,7 @@ def read(folder: Path | None = None, models: Path = MODELS) -> Mapping[str, Temp
     return found
 
 
-def read_usable(folder: Path | None, models: Path = MODELS) -> tuple[Mapping[str, Template], list[str]]:
+def read_usable(folder: Path | None, models: Path) -> tuple[Mapping[str, Template], list[str]]:
     """Returns the valid templates and the faults of the others: one bad file does not stop the node."""
     found: dict[str, Template] = {}
     faults: list[str] = []
@@ -69,7 +69,7 @@ def read_usable(folder: Path | None, models: Path = MODELS) -> tuple[Mapping[str
     return dict(sorted(found.items())), faults
 
 
-def read_one(path: Path, models: Path = MODELS) -> Template:
+def read_one(path: Path, models: Path) -> Template:
     """Reads one template file, whose name is the template's. Raises TemplateError."""
     try:
         text = read_text(path, path.parent == SHIPPED)

@@ -43,9 +43,9 @@ class PageQuery:
         given = {field.name: value for field in fields(self) if (value := getattr(wanted, field.name)) != field.default}
         return f"{'?' if given else ''}{urlencode(given, safe='/')}"
 
-    def url(self, **changes: object) -> str:
+    def url(self, anchor: str = "", **changes: object) -> str:
         """Returns the address of the page with these parameters changed."""
-        return f"{self.PATH}{self.part(**changes)}"
+        return f"{self.PATH}{self.part(**changes)}{'#' if anchor else ''}{anchor}"
 
 
 @dataclass(frozen=True, slots=True)

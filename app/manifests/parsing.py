@@ -30,7 +30,7 @@ class ParserPool:
     """Worker processes, started for the first large input and kept for later ones."""
 
     def __init__(
-        self, *, seconds: float = 20.0, memory_mb: int = 1024, workers: int = WORKERS, small_bytes: int = SMALL_BYTES
+        self, *, seconds: float, memory_mb: int = 1024, workers: int = WORKERS, small_bytes: int = SMALL_BYTES
     ) -> None:
         self.seconds = seconds
         self.memory_mb = memory_mb

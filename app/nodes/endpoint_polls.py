@@ -56,7 +56,7 @@ class EndpointPolls:
     """Keeps the current endpoints, and the gateways that wait for newer ones."""
 
     def __init__(
-        self, lane: NodeLane, notices: Notices, authenticator: Authenticator, networks: Sequence[IpNetwork] = ()
+        self, lane: NodeLane, notices: Notices, authenticator: Authenticator, networks: Sequence[IpNetwork]
     ) -> None:
         self._lane = lane
         self._networks = networks  # that copies may be in; none: any

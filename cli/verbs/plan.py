@@ -269,4 +269,5 @@ def _percent(gap: float | None) -> str:
 
 
 def _some(names: list[str]) -> str:
-    return ", ".join(names[:NAMES_SHOWN]) + (f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else "")
+    left = len(names) - NAMES_SHOWN
+    return ", ".join(names[:NAMES_SHOWN]) + (f" and {left} more" if left > 0 else "")

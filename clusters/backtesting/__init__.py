@@ -34,7 +34,6 @@ from clusters.savings.needs import LoadNeed, find_needed_by_step
 HOUR_SECONDS = 3600
 WHOLE_SHARE = 0.995  # of the steps: beyond it, gaps are not worth a sentence
 NOTHING_JUDGED = JudgedRequests()
-NONE_ADOPTED: Mapping[WorkloadName, AnnotatedBounds | str] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +90,7 @@ def run_backtest(
     measured: MeasuredLoads,
     promises: Mapping[WorkloadName, LatencyPromise],
     seconds: float,
-    adopted: Mapping[WorkloadName, AnnotatedBounds | str] = NONE_ADOPTED,
+    adopted: Mapping[WorkloadName, AnnotatedBounds | str],
 ) -> Backtest:
     """Returns the hours of the last `seconds` but for the first day measured, which is what the first decision knows.
 

@@ -51,7 +51,7 @@ def count_start_steps(step_seconds: int) -> int:
 
 def replay_decisions(
     series: WorkloadSeries, promise: LatencyPromise, bounds: ReplicaBounds, now: int, step_seconds: int, first: int,
-    annotated: AnnotatedBounds = NOT_ANNOTATED,
+    annotated: AnnotatedBounds,
 ) -> DecidedReplicas:  # fmt: skip
     """Returns what would have been decided from the step `first` on, and what stood there before.
 

@@ -378,7 +378,7 @@ def test_objects_of_a_wrong_shape_are_read_as_far_as_they_go() -> None:
         for item in items:
             trim(item["kind"], item)
         estate = read_estate(objects_of(items))
-        bill = draw_bill(estate, read_examples())
+        bill = draw_bill(estate, read_examples(), None)
         found = Assessment(estate, bill)
         json.dumps(as_data(found))
         as_manifests(found, find_promises(estate))

@@ -98,7 +98,7 @@ def _servers(gateway: Gateway) -> dict[str, ServerState]:
 def _marked(agent: AgentProcess) -> set[int]:
     """Every process that was started with this node's pipe directories, whoever knows of it."""
     pipes = str(agent.folder)
-    return {pid for pid in proc.own_pids() if proc.read_variable(pid, "CUDA_MPS_PIPE_DIRECTORY").startswith(pipes)}
+    return {pid for pid in proc.own_pids(()) if proc.read_variable(pid, "CUDA_MPS_PIPE_DIRECTORY").startswith(pipes)}
 
 
 def _sm_count(copy: str, pid: int) -> int | None:

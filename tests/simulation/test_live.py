@@ -36,12 +36,12 @@ def test_reports_count_after_a_restart_although_an_earlier_run_sent_more_of_them
     database = Database(database_url, pool_size=2, direct=True)
     try:
         put(database, small(gpus=2))
-        first = Live(database, frozenset({NODE}), frozenset())
+        first = Live(database, frozenset({NODE}), frozenset(), None, None)
         memory = first.fleet.nodes[NODE].memory
         memory.incarnation = max(1, memory.incarnation - 1)  # it began a second earlier
         report(first, 5)
         before = newest(database)
-        second = Live(database, frozenset({NODE}), frozenset())
+        second = Live(database, frozenset({NODE}), frozenset(), None, None)
         report(second, 1)
         assert newest(database) > before
     finally:

@@ -46,7 +46,7 @@ def observe(
     return replace(state, at=now)
 
 
-def note_reset(state: HealthState, now: float, settings: HealthSettings = STANDARD) -> HealthState:
+def note_reset(state: HealthState, now: float, settings: HealthSettings) -> HealthState:
     """Returns the state after a reset or reboot: what needed it is over, and the back-off runs from now."""
     now = max(now, state.at)
     until = now + back_off(state, settings) if state.cause else state.until

@@ -53,7 +53,7 @@ class Iteration:
 class TokenScheduler:
     """Requests in order of arrival, and those that run in order of admission."""
 
-    def __init__(self, cost: StubCost, limits: StubLimits, preempted: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, cost: StubCost, limits: StubLimits, preempted: Callable[[], None]) -> None:
         self.cost = cost
         self.limits = limits
         self.waiting: deque[ScheduledRequest] = deque()

@@ -18,7 +18,7 @@ from app.store.plans import change_points
 
 
 def read_fleet_charts(
-    connection: Connection, span: TimeRange, now: datetime, tenant: str = "", currency: str = ""
+    connection: Connection, span: TimeRange, now: datetime, tenant: str, currency: str
 ) -> Sequence[TimeChart]:
     """Returns the charts of the fleet; a tenant's have only how its own services answered."""
     step = span.load_step if tenant else span.step
@@ -41,9 +41,7 @@ def read_service_charts(
     return service_charts(begins, span.load_step, points, percentile)
 
 
-def read_money_charts(
-    connection: Connection, now: datetime, tenant: str, currency: str
-) -> Sequence[TimeChart]:
+def read_money_charts(connection: Connection, now: datetime, tenant: str, currency: str) -> Sequence[TimeChart]:
     """Returns the trend of the last 30 days; a tenant's has only its own services and jobs."""
     days = days_until(now.astimezone(UTC))
     by_tenant = [] if tenant else cost_days.by_tenant(connection, days[0], days[-1], NAMED)

@@ -34,7 +34,7 @@ class ValueAxis:
         return _short(tick, max(abs(self.low), abs(self.high)), self.ticks[1] - self.ticks[0])
 
 
-def value_axis(values: Sequence[float], floor: float | None = 0.0, top: float | None = None) -> ValueAxis:
+def value_axis(values: Sequence[float], floor: float | None, top: float | None) -> ValueAxis:
     """Returns an axis that contains all values; it begins at `floor`, and ends no higher than `top`, if they are given.
 
     Without values it goes from 0 to 1.
@@ -54,7 +54,7 @@ def value_axis(values: Sequence[float], floor: float | None = 0.0, top: float | 
 
 
 @lru_cache(maxsize=100)
-def time_ticks(begins: datetime, ends: datetime, zone: tzinfo = UTC) -> tuple[tuple[datetime, str], ...]:
+def time_ticks(begins: datetime, ends: datetime, zone: tzinfo) -> tuple[tuple[datetime, str], ...]:
     """Returns marks at round times of a zone, with their words: 14:00 within days, else 23 Nov."""
     length = ends - begins
     for minutes in MINUTES:

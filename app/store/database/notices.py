@@ -36,7 +36,7 @@ Waiters = dict["asyncio.Future[None]", tuple[int, asyncio.AbstractEventLoop]]
 class Notices:
     """The newest version of each stream in the `version` table that this process knows."""
 
-    def __init__(self, url: str, listen: bool = True) -> None:
+    def __init__(self, url: str, listen: bool) -> None:
         self._url = url.replace("postgresql+psycopg://", "postgresql://", 1)
         self._listen = listen
         self._versions: dict[str, int] = {}

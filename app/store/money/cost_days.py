@@ -46,7 +46,7 @@ def by_tenant(connection: Connection, since: datetime, until: datetime, most: in
     return [DayCost(*row) for row in rows]
 
 
-def by_work(connection: Connection, since: datetime, until: datetime, most: int, tenant: str = "") -> list[DayCost]:
+def by_work(connection: Connection, since: datetime, until: datetime, most: int, tenant: str) -> list[DayCost]:
     """Returns the cost of these days by service and job, the oldest first; all, or a tenant's."""
     values = {"since": since, "until": until, "most": most, "tenant": tenant}
     return [DayCost(*row) for row in connection.execute(BY_WORK_OF_TENANT if tenant else BY_WORK, values)]

@@ -21,4 +21,4 @@ from agents.host.stopping import StopSignal, due_signal
     ],
 )
 def test_a_job_saves_first_is_asked_next_and_forced_last(waited: float, signal: str, expected: StopSignal) -> None:
-    assert due_signal(waited, signal, drain_seconds=30.0) is expected
+    assert due_signal(waited, signal, drain_seconds=30.0, save_limit_seconds=10.0) is expected

@@ -39,7 +39,7 @@ class Desk:
 
     def say(self, *copies: NodeCopy, after: float = 0.0) -> None:
         self.now += after
-        self.routes.bring_up_to_date(list_routes(copies, "127.0.0.1", lambda copy: None))
+        self.routes.bring_up_to_date(list_routes(copies, "127.0.0.1", lambda copy: None, ()))
 
 
 def copy(stage: Stage, name: str = "a") -> NodeCopy:
@@ -52,7 +52,7 @@ READY, DRAINING, ENDING = copy(Stage.READY), copy(Stage.DRAINING), copy(Stage.EN
 def test_only_services_that_the_gateway_may_know_are_routes() -> None:
     job = msgspec.structs.replace(served("j"), service="", job="j")
     copies = [copy(stage, stage.value) for stage in Stage] + [NodeCopy("j.1.1", job, "GPU-a", Stage.READY)]
-    found = {route.copy.partition(".")[0]: route.drained for route in list_routes(copies, "h", lambda copy: None)}
+    found = {route.copy.partition(".")[0]: route.drained for route in list_routes(copies, "h", lambda copy: None, ())}
     assert found == {"routing": False, "ready": False, "draining": True, "ending": True}
 
 

@@ -19,7 +19,7 @@ OTHER = "bank-1.1.1"
 def runtime(folder: Path, printed: Mapping[str, str]) -> ProcessRuntime:
     """A runtime whose copies have printed this."""
     found = ProcessRuntime(folder / "copies", cgroups=False)
-    logs = Logs(folder / "copies" / "logs")
+    logs = Logs(folder / "copies" / "logs", 1 << 20)
     for copy, text in printed.items():
         logs.path(copy).write_text(text)
     return found

@@ -18,7 +18,7 @@ from agents.keeper.routing import GatewayRoutes
 from agents.node.state_folder import Credential, StateFolder
 from agents.run.opening import NoGateway
 from agents.seams.routes import Acknowledged, Route, RoutesAway
-from agents.templates.reading import read_usable
+from agents.templates.reading import MODELS, read_usable
 from tests.support.needs import skip_unless_ci
 from tests.support.patience import patience
 from tests.support.server import RunningServer
@@ -73,7 +73,7 @@ def test_a_template_with_a_fault_is_not_offered_and_takes_no_other_along(tmp_pat
     own = tmp_path / "own"
     own.mkdir()
     (own / "gpuwright-serve.yaml").write_text("argv: 7\n")
-    templates, (fault,) = read_usable(own)
+    templates, (fault,) = read_usable(own, MODELS)
     assert "gpuwright-serve.yaml" in fault
     assert "gpuwright-serve" not in templates, "what was to be overridden is not what was asked for"
     assert "gpuwright-train" in templates

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.templates.reading import TemplateError, read, read_one
+from agents.templates.reading import MODELS, TemplateError, read, read_one
 from agents.templates.strict_file import MOST_BYTES
 
 GOOD = """
@@ -143,7 +143,7 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(TemplateError, match="nowhere: No such file"):
         read(tmp_path / "nowhere")
     with pytest.raises(TemplateError, match="No such file"):
-        read_one(tmp_path / "nowhere.yaml")
+        read_one(tmp_path / "nowhere.yaml", MODELS)
 
 
 def test_every_bad_file_is_named_at_once(folder: Path) -> None:

@@ -16,7 +16,7 @@ SPEC = "{spec: {model: m, slo: {latencyMs: 80, percentile: 98}, ratePerSecond: 9
 
 
 def put(text: str) -> tuple[list[Manifest], list[ManifestFault]]:
-    found = ParserPool().parse(text.encode(), "yaml", OBJECT, "body", AT.tenant, AT)
+    found = ParserPool(seconds=20.0).parse(text.encode(), "yaml", OBJECT, "body", AT.tenant, AT)
     return found.manifests, found.faults
 
 

@@ -61,7 +61,7 @@ def wait_until_gone(pid: int) -> None:
 
 
 def test_a_large_input_reads_the_same_as_a_small_one(pool: ParserPool) -> None:
-    here = ParserPool(small_bytes=API.max_bytes)
+    here = ParserPool(small_bytes=API.max_bytes, seconds=20.0)
     assert len(MANY) > pool.small_bytes
     assert pool.parse(MANY, "yaml", API, "f", "shop") == here.parse(MANY, "yaml", API, "f", "shop")
     assert len(workers()) == 1

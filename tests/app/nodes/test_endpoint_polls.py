@@ -35,7 +35,7 @@ def test_copies_of_nodes_are_read_from_the_first_gateway_on_and_not_before(datab
     database = Database(database_url, pool_size=2, direct=True)
     notices = CountedNotices(libpq_url(database_url), listen=True)
     lane = NodeLane(database)
-    polls = EndpointPolls(lane, notices, Authenticator(database))
+    polls = EndpointPolls(lane, notices, Authenticator(database), ())
     reads: list[str] = []
 
     def note(_connection: Any, _cursor: Any, _sql: str, _values: Any, context: Any, _many: bool) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from cli.estate.backtest import summarize_backtest
 from clusters.backtesting import run_backtest
-from clusters.backtesting.decisions import first_decision, replay_decisions
+from clusters.backtesting.decisions import NOT_ANNOTATED, first_decision, replay_decisions
 from clusters.measured import MeasuredLoads, WorkloadSeries
 from clusters.savings.floors import ReplicaBounds, draw_bounds
 from tests.clusters.backtesting.replays import DAY_STEPS, HOURLY, PROMISE, WHOLE, backtest, falling, hourly
@@ -50,7 +50,9 @@ def test_the_bill_and_the_attainment_are_those_of_a_simulated_week(seed: int) ->
         (workload,) = [other for other in estate.workloads if other.name == named(each.name)]
         bounds = draw_bounds(workload, estate.pods_of(workload.name), estate)
         assert isinstance(bounds, ReplicaBounds)
-        decisions.append(replay_decisions(measured(each), PROMISE, bounds, each.ready[-1], STEP_SECONDS, first))
+        decisions.append(
+            replay_decisions(measured(each), PROMISE, bounds, each.ready[-1], STEP_SECONDS, first, NOT_ANNOTATED)
+        )
     paid, attained = simulate(
         workloads, [each.decided for each in decisions], [each.most_per_node for each in decisions], 8, first
     )  # fmt: skip
@@ -120,7 +122,10 @@ def test_decisions_do_not_know_what_comes() -> None:
         for field in ("rates_per_second", "peaks_per_second", "ready_replicas", "latency_ms")
     })  # fmt: skip
     bounds = ReplicaBounds(1, "the rule that one stays")
-    found = [replay_decisions(each, PROMISE, bounds, 4, STEP_SECONDS, DAY_STEPS).decided for each in (whole, mixed)]
+    found = [
+        replay_decisions(each, PROMISE, bounds, 4, STEP_SECONDS, DAY_STEPS, NOT_ANNOTATED).decided
+        for each in (whole, mixed)
+    ]
     assert found[0][: cut + 1] == found[1][: cut + 1]
     assert found[0] != found[1]
 
@@ -135,7 +140,7 @@ def test_a_latency_that_comes_later_changes_no_earlier_hour_where_no_slo_is_give
     for series in (whole, slower):
         loads = MeasuredLoads(0.0, STEP_SECONDS, len(passing["n0"]), "test", {named("a"): series}, passing)
         planned.append(
-            [(hour.planned_nano, hour.changes) for hour in run_backtest(estate, bill, loads, {}, WHOLE).hours]
+            [(hour.planned_nano, hour.changes) for hour in run_backtest(estate, bill, loads, {}, WHOLE, {}).hours]
         )
     assert planned[0][:24] == planned[1][:24]
     assert planned[0] != planned[1]
@@ -217,7 +222,7 @@ def test_groups_of_several_pods_come_and_go_as_one_the_last_first() -> None:
     loads = MeasuredLoads(0.0, STEP_SECONDS, len(series.rates_per_second), "test", {name: series}, {
         each.name: (0.0,) * len(series.rates_per_second) for each in estate.nodes
     })  # fmt: skip
-    found = run_backtest(estate, bill, loads, {name: PROMISE}, WHOLE)
+    found = run_backtest(estate, bill, loads, {name: PROMISE}, WHOLE, {})
     assert hourly(found) == [45.0, *[40.0] * 11]  # two groups of two nodes: one serves, whichever node is lost
 
 

@@ -13,6 +13,7 @@ from agents.devices.simulated.machine import Machine
 from agents.devices.simulated.mps import SimulatedMps
 from agents.devices.simulated.process import Behaviour
 from agents.devices.simulated.runtime import SimulatedRuntime, SimulatedTalk
+from agents.host import clocks
 from agents.host.clocks import date
 from agents.keeper.copies import Stage
 from agents.keeper.drivers import NodeDrivers
@@ -43,8 +44,14 @@ class VirtualNode:
         self.mps = SimulatedMps(self.machine, self.clock, folder / "mps")
         runtime = SimulatedRuntime(self.machine, self.clock, self.behave)
         self.drivers = NodeDrivers(self.device, self.mps, runtime, SimulatedTalk(self.machine, self.clock))
-        journal, routes, filler = Journal(folder / "journal"), GatewayRoutes(NoGateway()), Filler(read(), "127.0.0.1")
-        self.keeper = Keeper(CopyLedger(journal, date), self.drivers, routes, filler, 1, clock=self.clock, workers=0)
+        journal, routes, filler = (
+            Journal(folder / "journal"),
+            GatewayRoutes(NoGateway(), self.clock),
+            Filler(read(), "127.0.0.1"),
+        )
+        self.keeper = Keeper(
+            CopyLedger(journal, date), self.drivers, routes, filler, 1, "127.0.0.1", self.clock, 0, None
+        )
         self.keeper.set_contact(True)
         self.generation = 0
 
@@ -132,7 +139,9 @@ def test_a_gpu_whose_mps_daemon_does_not_start_stays_fenced_and_is_logged_once(
 ) -> None:
     uuid = next(iter(node.machine.slots))
     census = CopyCounters(node.drivers.talk, node.keeper.filler, None)
-    watch = DeviceWatch(node.drivers, node.keeper, census, {}, lambda _: None, {}, {}, clock=node.clock)
+    watch = DeviceWatch(
+        node.drivers, node.keeper, census, {}, lambda _: None, {}, {}, clock=node.clock, date=clocks.date
+    )
     node.offer(served("resnet"))
     for _ in node.passes(20):
         watch.tick()

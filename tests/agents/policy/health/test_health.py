@@ -48,7 +48,7 @@ def test_a_fatal_xid_fences_until_a_person_did_what_it_needs(code: int, needs: s
         found = verdict(after(state, OK, now), now)
         assert (found.health, found.reason, found.fenced, found.needs) == ("failed", f"xid_{code}", True, needs)
         assert f"XID {code}" in found.message
-    state = note_reset(after(state, OK, 10_000.0), 10_000.0)
+    state = note_reset(after(state, OK, 10_000.0), 10_000.0, HealthSettings())
     assert verdict(state, 10_000.0).fenced
     assert not verdict(after(state, OK, 10_001.0 + BACK_OFF), 10_001.0 + BACK_OFF).fenced
 
@@ -58,7 +58,7 @@ def test_an_xid_that_asks_for_a_reset_when_convenient_degrades_and_does_not_fenc
     state = after(observe(FRESH, replace(OK, xids=(code,)), 1.0), OK, 2.0, 500)
     found = verdict(state, 502.0)
     assert (found.health, found.reason, found.fenced) == ("degraded", f"xid_{code}", False)
-    assert verdict(note_reset(state, 503.0), 503.0).health == "ok"
+    assert verdict(note_reset(state, 503.0, HealthSettings()), 503.0).health == "ok"
 
 
 def test_an_unknown_xid_fences_for_the_back_off() -> None:

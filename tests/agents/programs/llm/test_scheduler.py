@@ -18,7 +18,7 @@ COST = StubCost(2.0, 0.02, 8.0, 0.1, 0.001, 0.00001)
 
 
 def scheduler(sequences: int = 4, tokens: int = 100, kv_tokens: int = 1000) -> TokenScheduler:
-    return TokenScheduler(COST, StubLimits(sequences, tokens, kv_tokens))
+    return TokenScheduler(COST, StubLimits(sequences, tokens, kv_tokens), lambda: None)
 
 
 def run(requests: TokenScheduler, most: int = 10_000) -> float:

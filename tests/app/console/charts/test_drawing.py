@@ -43,7 +43,7 @@ def places(path: str) -> list[tuple[float, float]]:
     ],
 )
 def test_the_axis_of_values_has_round_marks(values: list[float], labels: list[str]) -> None:
-    axis = value_axis(values)
+    axis = value_axis(values, 0.0, None)
     assert [axis.label(tick) for tick in axis.ticks] == labels
     assert axis.low <= min(values, default=0.0) and axis.high >= max(values, default=1.0)
 
@@ -56,7 +56,7 @@ def test_an_axis_of_shares_begins_below_the_least_and_ends_at_a_hundred() -> Non
 
 
 def test_marks_of_time_are_round_in_the_zone_and_few() -> None:
-    day = time_ticks(AT - 24 * HOUR, AT)
+    day = time_ticks(AT - 24 * HOUR, AT, UTC)
     assert [words for _, words in day] == ["16:00", "20:00", "00:00", "04:00", "08:00", "12:00"]
     kathmandu = time_ticks(AT - 24 * HOUR, AT, ZoneInfo("Asia/Kathmandu"))
     assert [at.minute for at, _ in kathmandu] == [15] * 6, "midnight there is at 18:15 UTC"
@@ -64,7 +64,7 @@ def test_marks_of_time_are_round_in_the_zone_and_few() -> None:
     assert 4 <= len(month) <= 7 and all(re.fullmatch(r"\d+ (May|Jun)", words) for _, words in month)
     assert {at.astimezone(UTC).hour for at, _ in month} == {22}
     for span in RANGES:
-        assert 3 <= len(time_ticks(AT - span.length, AT)) <= 8, span.name
+        assert 3 <= len(time_ticks(AT - span.length, AT, UTC)) <= 8, span.name
 
 
 def test_a_line_stops_where_nothing_is_known_and_begins_again_after_it() -> None:

@@ -20,7 +20,7 @@ from tests.support.postgres import GivenDatabase
 
 @pytest.fixture
 def notices(each_database: GivenDatabase) -> Iterator[Notices]:
-    started = Notices(libpq_url(each_database.url))
+    started = Notices(libpq_url(each_database.url), listen=True)
     started.start()
     yield started
     started.stop()
@@ -138,7 +138,7 @@ def test_stopping_lets_everybody_go(notices: Notices) -> None:
 
 
 def test_a_database_that_is_away_is_waited_for() -> None:
-    nobody = Notices("postgresql://gpuwright@127.0.0.1:9/gpuwright")
+    nobody = Notices("postgresql://gpuwright@127.0.0.1:9/gpuwright", listen=True)
     nobody.start()
     assert asyncio.run(nobody.wait("object", 0, 0.2)) == 0
     nobody.stop()

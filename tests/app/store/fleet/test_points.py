@@ -130,10 +130,10 @@ def test_a_tenant_sees_how_its_own_services_answered_and_nothing_of_the_fleet(co
     loads.keep(connection, [bucket(MINUTE, slow=50.0), bucket(MINUTE, "other"), bucket(MINUTE, tenant="lab")])
     fleet_minutes.keep_cost(connection, FleetCost(9.0, 8.0, 7.0))
     for span in RANGES:
-        [chart] = read_fleet_charts(connection, span, NOON, "shop")
+        [chart] = read_fleet_charts(connection, span, NOON, "shop", "USD")
         assert chart.id == "attained"
         assert [value for value in chart.series[0].values if value is not None] == [(200 - 55) / 200], span.name
-        assert len(read_fleet_charts(connection, span, NOON)) == 5
+        assert len(read_fleet_charts(connection, span, NOON, "", "USD")) == 5
 
 
 def test_only_changes_of_plans_that_were_carried_out_count(connection: Connection) -> None:
@@ -175,7 +175,7 @@ def test_the_days_of_money_name_the_most_expensive_and_sum_up_the_others(connect
         DayCost(today, "", 3.0), DayCost(today, "__idle__", 4.0), DayCost(today, "shop", 8.0)
     ]  # fmt: skip
     assert {line.day for line in found} == {today, today - timedelta(days=1)}
-    works = cost_days.by_work(connection, today, today, 9)
+    works = cost_days.by_work(connection, today, today, 9, "")
     assert {line.name for line in works} == {"shop/search", "shop/chat", "lab/x", "__idle__", "__unallocated__"}
     own = cost_days.by_work(connection, first, today, 1, "shop")
     assert [(line.name, line.cost) for line in own if line.day == today] == [("", 3.0), ("shop/search", 5.0)]
