@@ -155,3 +155,25 @@ def test_a_shape_has_the_pressure_and_watts_of_its_own_share() -> None:
             checked += shape.top_w < demand.power_w[-1][1]
             assert isinstance(shape, FleetShape)
     assert checked
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_shape_on_an_idle_gpu_carries_what_it_carries_alone(seed: int) -> None:
+    problem = random_problem(seed)
+    rooms = FleetRooms(problem, (), ())
+    view = rooms.view([[number] for number in range(len(rooms.places))])
+    for service in problem.services.values():
+        shapes = read_offers(problem).find_room_shapes(service, view, range(len(view.places)), lambda steps: None)
+        for row, number, cap in zip(shapes.gpu.tolist(), shapes.way.tolist(), shapes.cap, strict=True):
+            way, kind, demand = shapes.ways[number], view.types[row], shapes.ways[number].profile.demand
+            for sm in range(5, 101, 19):
+                watts = value_at(demand.power_w, sm) * way.ratio**-demand.power_exponent
+                outside = problem.policy.share_pressure * (100 - sm) / 100 if problem.policy.pricing == "share" else 0.0
+                slower = way.ratio**demand.clock_exponent * (1 + demand.sensitivity * outside)
+                rates = [
+                    accepted_rate(problem.policy, service, batch, slower * value_at(curve, sm))
+                    for batch, curve in way.profile.latency_ms.items()
+                    if way.profile.memory_gib[batch] <= kind.memory_gib and curve[0][0] <= sm <= curve[-1][0]
+                ]
+                wanted = max(rates, default=0.0) if watts <= kind.max_w - kind.idle_w else 0.0
+                assert cap[sm] == pytest.approx(wanted, rel=1e-6), (service.name, view.places[row], sm)
