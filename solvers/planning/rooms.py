@@ -27,6 +27,7 @@ from solvers.planning.room_view import NOBODY, RoomView, list_neighbours, mean_w
 Ints = NDArray[np.int64]
 SLACK = 1e-9
 UNLIMITED = 2**31
+ALL = slice(None)  # GPUs
 
 
 class WholeNeed(NamedTuple):
@@ -233,7 +234,11 @@ class FleetRooms:
 
     def can_hold(self, place: Place, shape: FleetShape, service: Service) -> bool:
         """Returns whether this GPU has room for an instance."""
-        return bool(self._tenant_room(shape, service)) and bool(self._able(shape, service)[self.numbers[place]])
+        return bool(self._tenant_room(shape, service)) and bool(self._able(shape, service, self.numbers[place]))
+
+    def hold_memory(self, place: Place, memory_gib: float) -> None:
+        """Takes memory for what runs on this GPU."""
+        self.free_gib[self.numbers[place]] -= memory_gib
 
     def put_on(self, place: Place, shape: FleetShape, service: Service) -> None:
         """Places an instance on this GPU, which has room for it."""
@@ -304,28 +309,30 @@ class FleetRooms:
             return f"every {name} already runs an instance of {service.model}"
         return f"no {name} has SMs, memory, watts, CPU cores and host memory for another instance at once"
 
-    def _able(self, shape: FleetShape, service: Service) -> NDArray[np.bool_]:
-        alone = self.clients == 0
+    def _able(self, shape: FleetShape, service: Service, at: int | slice = ALL) -> NDArray[np.bool_]:
+        alone, node = self.clients[at] == 0, self.node_numbers[at]
         able: NDArray[np.bool_] = (
-            (self.pool_numbers == self.pools.index(shape.pool))
-            & (self.free_sm >= shape.sm_percent)
-            & (self.free_gib + self._slack_gib >= shape.memory_gib)
-            & (self.free_w * (1 + SLACK) >= shape.top_w)
-            & (alone | (self.pressure + shape.pressure <= self._most_pressure + SLACK))
-            & (self.commons.cpu_cores[self.node_numbers] * (1 + SLACK) >= shape.cpu_cores)
-            & (self.commons.host_memory_gib[self.node_numbers] * (1 + SLACK) >= shape.host_memory_gib)
+            (self.pool_numbers[at] == self.pools.index(shape.pool))
+            & (self.free_sm[at] >= shape.sm_percent)
+            & (self.free_gib[at] + self._slack_gib[at] >= shape.memory_gib)
+            & (self.free_w[at] * (1 + SLACK) >= shape.top_w)
+            & (alone | (self.pressure[at] + shape.pressure <= self._most_pressure + SLACK))
+            & (self.commons.cpu_cores[node] * (1 + SLACK) >= shape.cpu_cores)
+            & (self.commons.host_memory_gib[node] * (1 + SLACK) >= shape.host_memory_gib)
         )
-        able &= self.admits(service, self.problem.policy)
-        used = self.of_service[service.name] > 0
-        if int(used.sum()) < service.min_instances:  # so many of its instances run on different GPUs
-            able &= ~used
+        able &= self.admits(service, self.problem.policy, at)
+        if service.min_instances > 1:
+            used = self.of_service[service.name] > 0
+            if int(used.sum()) < service.min_instances:  # so many of its instances run on different GPUs
+                able &= ~used[at]
         return able
 
-    def admits(self, service: Service, policy: Policy) -> NDArray[np.bool_]:
+    def admits(self, service: Service, policy: Policy, at: int | slice = ALL) -> NDArray[np.bool_]:
         """Returns which GPUs the rules on neighbours leave open to another instance of a service."""
-        own = self.of_service[service.name] == self.clients  # all that runs there is its own, or nothing does
-        able: NDArray[np.bool_] = own if service.is_dedicated else ~self.closed
-        few = (self.clients < policy.clients_per_gpu) & (self.models[service.model] < policy.same_model_per_gpu)
+        clients = self.clients[at]
+        own = self.of_service[service.name][at] == clients  # all that runs there is its own, or nothing does
+        able: NDArray[np.bool_] = own if service.is_dedicated else ~self.closed[at]
+        few = (clients < policy.clients_per_gpu) & (self.models[service.model][at] < policy.same_model_per_gpu)
         return able & few
 
     def _take(self, at: int, shape: FleetShape, service: Service) -> Place:

@@ -9,11 +9,15 @@ highest affinity. Instances stop as Mudi's do.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from solvers.interference.affinity import THRESHOLD_AFFINITY, compute_to_memory, variant_affinity, workload_affinity
+from solvers.interference.affinity import THRESHOLD_AFFINITY
+from solvers.oltunes.fleet.affinities import FleetAffinities
 from solvers.oltunes.fleet.candidates import TunedRecord, best_records, scored
 from solvers.planning.growing import GrowingFleet, is_critical
+from solvers.planning.offers import FleetShape, GpuPool
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
 from solvers.planning.problem import Instance, Knowledge, Place, Problem, Service
 
@@ -21,21 +25,54 @@ MOST_TASKS = 4  # batch_size_max
 AVAILABLE_PERCENT = 20  # of a GPU's SMs in use, at most, for tasks to be gathered for it
 OVERLOADED_PERCENT = 90  # of the SMs: more draws power sharply (section 2.4)
 MOST_LOSS_SHARE = 0.04  # of accuracy
-MOST_ROUNDS = 200
 WAITS = "waits: no GPU with room suits it, and its variants' mean accuracy holds"
-BEST_AFFINITY = 100.0  # with an empty GPU
 
 
 def plan(problem: Problem, knowledge: Knowledge, budget: PlannerBudget) -> PlannerDraft:
     """Returns OLTunes' next plan; it depends on what runs and on the rates alone."""
     fleet = _TunedFleet(problem)
     fleet.stop_spare()
-    rounds = 0
-    while rounds < MOST_ROUNDS and (fleet.gather() or fleet.feed_back()):
-        rounds += 1
+    while fleet.gather() or fleet.feed_back():  # each places a task or more, so that it ends
         fleet.grown.count()
     method = f"idlest GPU first, affinity, {fleet.gathered} gathered, {fleet.fed_back} by feedback, {fleet.tuned} tuned"
     return fleet.grown.draft(method, WAITS)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AdmittedRecords:
+    """The records of a service that keep its accuracy."""
+
+    ranked: tuple[tuple[int, TunedRecord], ...]  # with the number among all of its records, the best first
+    best: Mapping[GpuPool, Sequence[TunedRecord]]  # D (5), (6)
+
+    @classmethod
+    def of(cls, ranked: tuple[tuple[int, TunedRecord], ...]) -> AdmittedRecords:
+        best: dict[GpuPool, list[TunedRecord]] = defaultdict(list)
+        for record in best_records([record for _, record in ranked]):
+            best[record.shape.pool].append(record)
+        return cls(ranked, best)
+
+
+@dataclass(frozen=True, slots=True)
+class AccuracyRule:
+    """What another instance of a service must be, to keep its mean accuracy (O6).
+
+    The mean is over the rates that instances can carry. The loss is from the best variant that the service admits.
+    """
+
+    accuracies: Mapping[str, float]  # of its variants
+    least: float
+    surplus: float  # of the instances that are there, above the least
+
+    @classmethod
+    def of(cls, fleet: GrowingFleet, service: Service) -> AccuracyRule:
+        accuracies = {variant: fleet.accuracy(service, variant) for variant in service.variants}
+        least = max(service.mean_accuracy, (1 - MOST_LOSS_SHARE) * max(accuracies.values(), default=0.0))
+        own = [(fleet.rates[seat.id], fleet.accuracy(service, seat.variant)) for seat in fleet.of(service.name)]
+        return cls(accuracies, least, sum(rate * (accuracy - least) for rate, accuracy in own))
+
+    def admits(self, shape: FleetShape) -> bool:
+        return self.surplus + shape.rate_per_second * (self.accuracies[shape.variant] - self.least) >= -1e-9
 
 
 class _TunedFleet:
@@ -45,11 +82,20 @@ class _TunedFleet:
         self.problem = problem
         self.grown = GrowingFleet(problem)
         self.gathered = self.fed_back = self.tuned = 0
+        self._affinities = FleetAffinities(problem)
         load = sum(seat.sm_percent for seat in self.grown.seats) / max(1, 100 * len(self.grown.rooms.places))
         self.records: Mapping[str, Sequence[TunedRecord]] = {
             name: scored(problem, service, self.grown.shapes[name], self.grown.short(service), min(1.0, load))
             for name, service in problem.services.items()
         }
+        self._mean_ms = {
+            name: sum(record.shape.exec_ms for record in records) / max(1, len(records))
+            for name, records in self.records.items()
+        }
+        self._known: dict[str, tuple[int, AdmittedRecords]] = {}  # with the turn of the service
+        self._changed: set[Place] = set()  # GPUs that have got an instance since they were last gathered for
+        self._tried: dict[str, AdmittedRecords] = {}  # with which a task found no GPU when they were last gathered for
+        self._stuck: dict[str, set[int]] = defaultdict(set)  # records for which no GPU has room, nor will have
 
     def stop_spare(self) -> None:
         """Stops what is not needed, the instances of the lowest scores first."""
@@ -66,75 +112,103 @@ class _TunedFleet:
         self.grown.stop_spare(worth)
 
     def gather(self) -> bool:
-        """Fills each GPU that is available, the idlest first, by Algorithm 2; returns whether anything was placed."""
-        before = self.gathered
-        tasks = self._queue()
-        rooms = self.grown.rooms
+        """Fills each GPU that is available, the idlest first, by Algorithm 2; returns whether anything was placed.
+
+        A GPU is offered again to a task that it did not suit only once either of them has changed.
+        """
+        tasks, rooms = self._queue(), self.grown.rooms
+        changed, self._changed = self._changed, set()
+        admitted = {task.name: self._admitted(task) for task in tasks}
+        fresh = {name for name, records in admitted.items() if self._tried.get(name) is not records}
+        grown = set[str]()
         available = [place for place in rooms.places if rooms.used_percent(place) <= AVAILABLE_PERCENT]
         for place in sorted(available, key=lambda place: (rooms.used_percent(place), place)):
+            if not fresh and place not in changed:
+                continue
             placed = []
             for service in tasks:
+                if service.name not in fresh and place not in changed:
+                    continue
                 if self.grown.is_lacking(service) and len(self.grown.at(place)) < MOST_TASKS:
                     seat = self._fitted(service, place)
                     placed += [seat] if seat else []
-            self.gathered += len(placed)
+            grown |= {seat.service for seat in placed}
+            fresh |= grown
             self._tune(placed)
-        return self.gathered > before
+            self.gathered += len(placed)
+        self._tried = {name: records for name, records in admitted.items() if name not in grown}
+        return bool(grown)
 
     def feed_back(self) -> bool:
         """Places the first task that was not gathered for any GPU, if possible where all suit each other."""
         for service in self._queue():
-            admitted, rooms = self._admitted(service), self.grown.rooms
-            found = [
-                (affinity < THRESHOLD_AFFINITY, number, -affinity, rooms.used_percent(place), place)
-                for number, record in enumerate(admitted)
-                for place in rooms.places_for(record.shape, service)
-                for affinity in [self._affinity(service, record, place)]
-            ]
-            if found:
-                _, number, *_, place = min(found)
-                self.grown.add(service, admitted[number].shape, place)
+            if chosen := self._with_room(service):
+                self._place(service, *chosen)
                 self.fed_back += 1
                 return True
         return False
+
+    def _with_room(self, service: Service) -> tuple[FleetShape, Place] | None:
+        """Returns the best record for which a GPU has room: of those where all suit each other, if there are any."""
+        rooms, stuck = self.grown.rooms, self._stuck[service.name]
+        other: tuple[FleetShape, Place] | None = None
+        for number, record in self._admitted(service).ranked:
+            if number in stuck:
+                continue
+            shape = record.shape
+            found = [
+                (-self._affinity(service, shape, place), rooms.used_percent(place), place)
+                for place in rooms.places_for(shape, service)
+            ]
+            if not found:
+                stuck.add(number)
+                continue
+            affinity, _, place = min(found)
+            if -affinity >= THRESHOLD_AFFINITY:
+                return shape, place
+            other = other or (shape, place)
+        return other
+
+    def _place(self, service: Service, shape: FleetShape, place: Place) -> Instance:
+        self._changed.add(place)
+        if service.min_instances > 1:  # once they are on so many GPUs, others may share one with them
+            self._stuck.pop(service.name, None)
+        return self.grown.add(service, shape, place)
 
     def _queue(self) -> list[Service]:
         """Returns the services that lack an instance in the order of both queues."""
         lacking = [service for service in self.problem.services.values() if self.grown.is_lacking(service)]
 
         def urgency(service: Service) -> tuple[bool, float, float, str]:
-            records = self.records[service.name]
-            latency_ms = sum(record.shape.exec_ms for record in records) / max(1, len(records))
+            latency_ms = self._mean_ms[service.name]
             return not is_critical(service), service.slo_ms / max(latency_ms, 1e-9), latency_ms, service.name
 
         return sorted(lacking, key=urgency)
 
-    def _admitted(self, service: Service) -> list[TunedRecord]:
-        return [
-            record
-            for record in self.records[service.name]
-            if keeps_accuracy(
-                self.grown, service, record.shape.variant, record.shape.rate_per_second, MOST_LOSS_SHARE
-            )
-        ]  # fmt: skip
+    def _admitted(self, service: Service) -> AdmittedRecords:
+        """Returns the records that keep the service's accuracy, the same object while they are the same."""
+        turn, known = self.grown.turns[service.name], self._known.get(service.name)
+        if known and known[0] == turn:
+            return known[1]
+        keeps = AccuracyRule.of(self.grown, service)
+        ranked = tuple(entry for entry in enumerate(self.records[service.name]) if keeps.admits(entry[1].shape))
+        found = known[1] if known and known[1].ranked == ranked else AdmittedRecords.of(ranked)
+        self._known[service.name] = turn, found
+        return found
 
     def _fitted(self, service: Service, place: Place) -> Instance | None:
         """Places the task on this GPU if it is of the two best types, and all there suit each other (fitForBatch)."""
-        beside, rooms = self.grown.at(place), self.grown.rooms
-        for record in best_records(self._admitted(service)):
-            shape = record.shape
-            if shape.pool != rooms.pool_of(place) or not suits(
-                self.problem, service, shape.variant, shape.batch, shape.pool.gpu_type, beside
-            ):
-                continue
-            is_calm = not beside or rooms.used_percent(place) + shape.sm_percent <= OVERLOADED_PERCENT
-            if is_calm and place in rooms.places_for(shape, service):
-                return self.grown.add(service, shape, place)
+        rooms = self.grown.rooms
+        for record in self._admitted(service).best.get(rooms.pool_of(place), ()):
+            shape, is_empty = record.shape, not self.grown.at(place)
+            is_calm = is_empty or rooms.used_percent(place) + shape.sm_percent <= OVERLOADED_PERCENT
+            is_suited = is_calm and self._affinity(service, shape, place) >= THRESHOLD_AFFINITY
+            if is_suited and rooms.can_hold(place, shape, service):
+                return self._place(service, shape, place)
         return None
 
-    def _affinity(self, service: Service, record: TunedRecord, place: Place) -> float:
-        shape, beside = record.shape, self.grown.at(place)
-        return mean_affinity(self.problem, service, shape.variant, shape.batch, shape.pool.gpu_type, beside)
+    def _affinity(self, service: Service, shape: FleetShape, place: Place) -> float:
+        return self._affinities.find_mean(service, shape, self.grown.at(place))
 
     def _tune(self, placed: Sequence[Instance]) -> None:
         """Raises the batch of one task that leaves memory unused, throughput-oriented work first (O5)."""
@@ -160,52 +234,9 @@ class _TunedFleet:
             else:
                 better = [shape for shape in larger if shape.rate_per_second > now.rate_per_second]
             if better:
-                self.grown.retune(seat, max(better, key=lambda shape: (shape.rate_per_second, -shape.batch)))
+                best = max(better, key=lambda shape: (shape.rate_per_second, -shape.batch))
+                if best.memory_gib < seat.memory_gib:  # what it leaves is room that was not there
+                    self._stuck.clear()
+                self.grown.retune(seat, best)
                 self.tuned += 1
                 return
-
-
-def mean_affinity(
-    problem: Problem, service: Service, variant: str, batch: int, gpu_type: str, beside: Sequence[Instance]
-) -> float:
-    """Returns the mean affinity of a variant with the instances on a GPU."""
-    if not beside:
-        return BEST_AFFINITY
-    own = _ratio(problem, service, variant, batch, gpu_type)
-    total = 0.0
-    for line in beside:
-        other = problem.services[line.service]
-        workload = workload_affinity(own, _ratio(problem, other, line.variant, line.batch, gpu_type))
-        variants = variant_affinity(is_high(problem, service, variant), is_high(problem, other, line.variant))
-        total += (workload + variants) / 2
-    return total / len(beside)
-
-
-def suits(
-    problem: Problem, service: Service, variant: str, batch: int, gpu_type: str, beside: Sequence[Instance]
-) -> bool:
-    """Returns whether a variant suits the instances on a GPU: isAffinityHigh of Algorithm 3."""
-    return mean_affinity(problem, service, variant, batch, gpu_type, beside) >= THRESHOLD_AFFINITY
-
-
-def is_high(problem: Problem, service: Service, variant: str) -> bool:
-    """Returns whether a variant is in the upper half of its model's accuracies, as an only variant is."""
-    accuracies = {entry.name: entry.accuracy for entry in problem.models[service.model]}
-    return accuracies[variant] >= (min(accuracies.values()) + max(accuracies.values())) / 2
-
-
-def keeps_accuracy(fleet: GrowingFleet, service: Service, variant: str, rate: float, most_loss_share: float) -> bool:
-    """Returns whether an instance of this variant keeps the mean accuracy of its service (O6).
-
-    The mean is over the rates that instances can carry. The loss is from the best variant that the service admits.
-    """
-    best = max(fleet.accuracy(service, admitted) for admitted in service.variants)
-    least = max(service.mean_accuracy, (1 - most_loss_share) * best)
-    lines = [(fleet.rates[seat.id], fleet.accuracy(service, seat.variant)) for seat in fleet.of(service.name)]
-    lines.append((rate, fleet.accuracy(service, variant)))
-    return sum(carried * (accuracy - least) for carried, accuracy in lines) >= -1e-9
-
-
-def _ratio(problem: Problem, service: Service, variant: str, batch: int, gpu_type: str) -> float:
-    profile = problem.profiles[service.model, variant, gpu_type]
-    return compute_to_memory(profile.latency_ms[batch])

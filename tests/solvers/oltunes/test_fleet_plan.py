@@ -8,14 +8,17 @@ from datetime import UTC, datetime
 import pytest
 
 from solvers.oltunes.fleet import plan
+from solvers.oltunes.fleet.affinities import FleetAffinities, is_high
 from solvers.oltunes.fleet.candidates import best_records, estimated_power_w, scored
-from solvers.oltunes.fleet.plan import is_high, mean_affinity
+from solvers.planning.carried import accepted_rates
 from solvers.planning.growing import GrowingFleet
 from solvers.planning.judge import judge
 from solvers.planning.machines import GpuType
+from solvers.planning.offers import SHARED_PRESSURE
 from solvers.planning.plan import Plan
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
 from solvers.planning.problem import Curve, Demand, Node, Policy, Problem, Profile, RunningState, Service, Variant
+from solvers.planning.rooms import FleetRooms
 from solvers.planning.search.promise import keep
 
 NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
@@ -117,15 +120,16 @@ def test_models_share_a_gpu_only_where_they_suit_each_other() -> None:
 
 def test_affinity_is_the_mean_of_workload_and_variant() -> None:
     problem = problem_of()
-    see, say = problem.services["shop/see"], problem.services["shop/say"]
+    see, affinities = problem.services["shop/see"], FleetAffinities(problem)
     line = next(line for line in planned(problem).instances if line.service == "shop/say")
-    assert is_high(problem, see, "large")
-    assert not is_high(problem, say, "small")
-    high = mean_affinity(problem, see, "large", 1, "fast", [line])
-    low = mean_affinity(problem, see, "small", 1, "fast", [line])
+    assert is_high(problem, see.model, "large")
+    assert not is_high(problem, problem.services["shop/say"].model, "small")
+    shapes = [s for s in GrowingFleet(problem).shapes[see.name] if (s.pool.gpu_type, s.batch) == ("fast", 1)]
+    large, small = (next(shape for shape in shapes if shape.variant == name) for name in ("large", "small"))
+    high, low = affinities.find_mean(see, large, [line]), affinities.find_mean(see, small, [line])
     assert high - low == 25.0  # (100 - 50) / 2
     assert 99.0 < high <= 100.0
-    assert mean_affinity(problem, see, "large", 1, "fast", []) == 100.0
+    assert affinities.find_mean(see, large, []) == 100.0
 
 
 def test_variants_are_mixed_up_to_a_loss_of_accuracy_of_four_percent() -> None:
@@ -165,3 +169,34 @@ def test_a_fleet_without_gpus_leaves_everything_unserved() -> None:
     draft = plan(replace(problem, nodes={}), {}, PlannerBudget())
     assert not draft.instances
     assert {line.service for line in draft.unserved} == set(problem.services)
+
+
+def test_feedback_places_all_tasks_that_have_room() -> None:
+    problem = problem_of(rate=1e6, gpus=110)
+    see, say = (replace(service, variants=("large",)) for service in problem.services.values())  # they do not suit
+    nodes = {name: replace(node, cpu_cores=500, host_memory_gib=500) for name, node in problem.nodes.items()}
+    draft = planned(replace(problem, nodes=nodes, services={see.name: see, say.name: say}))
+    fed_back = int(draft.method.split(" gathered, ")[1].split()[0])
+    assert fed_back > 200
+    assert len(draft.instances) == 2 * len({line.place for line in draft.instances}) == 440
+
+
+def test_what_is_counted_after_each_step_is_what_the_whole_fleet_carries() -> None:
+    problem = problem_of(rate=900.0, gpus=6)
+    fleet = GrowingFleet(problem)
+    for number in range(12):
+        service = list(problem.services.values())[number % 2]
+        shape = min(fleet.shapes[service.name], key=lambda shape: (shape.batch, shape.sm_percent))
+        seat = fleet.add(service, shape, fleet.rooms.places_for(shape, service)[0])
+        if number % 5 == 0:
+            fleet.retune(seat, next(s for s in fleet.shapes[service.name] if s.batch > shape.batch))
+        fleet.count()
+        rates = accepted_rates(problem, fleet.seats)
+        assert {line.id: fleet.rates[line.id] for line in fleet.seats} == {
+            line.id: rate for line, rate in zip(fleet.seats, rates, strict=True)
+        }
+        rooms = FleetRooms(problem, fleet.seats, (), SHARED_PRESSURE)
+        assert rooms.free_gib == pytest.approx(fleet.rooms.free_gib)
+        for line in problem.services.values():
+            carried = sum(fleet.rates[own.id] for own in fleet.of(line.name))
+            assert fleet.short(line) == pytest.approx(max(0.0, line.rate_per_second - carried))
