@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import exp, log2
+from math import log2
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
+
+Ratios = TypeVar("Ratios", float, NDArray[np.float64])
 
 THRESHOLD_AFFINITY = 70.0  # of 100: what a model needs with those that are there
 COMPUTE_INTENSIVE_RATIO = 1.2
@@ -25,9 +29,10 @@ def compute_to_memory(curve: Sequence[tuple[int, float]]) -> float:
     return min(MOST_RATIO, computing / max(1 - computing, 1e-9))
 
 
-def workload_affinity(ratio: float, other: float) -> float:
-    """Returns (9), 50 to 100: the sigmoid of the gap between two ratios."""
-    return 100 / (1 + exp(-abs(ratio - other)))
+def workload_affinity(ratio: float, other: Ratios) -> Ratios:
+    """Returns (9), 50 to 100: the sigmoid of the gap between a ratio and another, or each of others."""
+    found: Ratios = 100 / (1 + np.exp(-np.abs(ratio - other)))
+    return found
 
 
 def variant_affinity(is_high: bool, other_is_high: bool) -> float:

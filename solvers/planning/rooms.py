@@ -194,9 +194,11 @@ class FleetRooms:
 
     def places_for(self, shape: FleetShape, service: Service) -> list[Place]:
         """Returns the GPUs of the shape's pool with room for an instance."""
-        if not self._tenant_room(shape, service):
-            return []
-        return [self.places[at] for at in np.flatnonzero(self._able(shape, service))]
+        return [self.places[at] for at in self.numbers_for(shape, service).tolist()]
+
+    def numbers_for(self, shape: FleetShape, service: Service) -> Ints:
+        """Returns the numbers of the GPUs of the shape's pool with room for an instance."""
+        return np.flatnonzero(self._able(shape, service) & (self._tenant_room(shape, service) > 0))
 
     def clock_mhz(self, place: Place) -> float:
         """Returns the clock that a new instance has there: that of what runs, or the highest."""

@@ -1,55 +1,63 @@
-"""The affinity of the instances of a fleet (O4), each pair computed once."""
+"""The affinity of a shape with what runs on the GPUs of a fleet (O4), for many GPUs at once."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable
+
+import numpy as np
 
 from solvers.interference.affinity import compute_to_memory, variant_affinity, workload_affinity
+from solvers.planning.grids import Floats, Ints
 from solvers.planning.offers import FleetShape
 from solvers.planning.problem import Instance, Problem, Service
 
 BEST_AFFINITY = 100.0  # with an empty GPU
-
-
-class _Nature(NamedTuple):
-    """What affinity tells apart of a variant at a batch on a GPU type."""
-
-    ratio: float  # compute to memory (1)
-    is_high: bool
+DIGITS = 6  # that machines agree on
+HIGH, LOW = 0, 1
+VARIANTS = np.array([[variant_affinity(mine, other) for other in (True, False)] for mine in (True, False)])
 
 
 class FleetAffinities:
-    """The affinities of the variants of a problem."""
+    """The natures of all instances, by GPU: their ratios of compute to memory (1), and whether variants are high."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, gpus: int) -> None:
         self._problem = problem
-        self._natures: dict[tuple[str, str, int, str], _Nature] = {}
-        self._pairs: dict[tuple[_Nature, _Nature], float] = {}
+        self._natures: dict[tuple[str, str, int, str], tuple[float, int]] = {}
+        self._ratios = np.zeros((gpus, problem.policy.clients_per_gpu))
+        self._variants = np.zeros((gpus, problem.policy.clients_per_gpu), dtype=np.int64)
+        self._counts = np.zeros(gpus, dtype=np.int64)
 
-    def find_mean(self, service: Service, shape: FleetShape, beside: Sequence[Instance]) -> float:
-        """Returns the mean affinity of a shape with the instances on a GPU of its type."""
-        if not beside:
-            return BEST_AFFINITY
-        gpu_type, total = shape.pool.gpu_type, 0.0
-        own = self._nature(service.model, shape.variant, shape.batch, gpu_type)
-        for line in beside:
-            model = self._problem.services[line.service].model
-            total += self._pair(own, self._nature(model, line.variant, line.batch, gpu_type))
-        return total / len(beside)
+    def note(self, number: int, lines: Iterable[Instance]) -> None:
+        """States what runs on a GPU."""
+        natures = [self._nature(line.service, line.variant, line.batch, self._type_of(line)) for line in lines]
+        self._counts[number] = len(natures)
+        for at, (ratio, variant) in enumerate(natures):
+            self._ratios[number, at], self._variants[number, at] = ratio, variant
 
-    def _nature(self, model: str, variant: str, batch: int, gpu_type: str) -> _Nature:
+    def find_means(self, service: Service, shape: FleetShape, numbers: Ints) -> Floats:
+        """Returns the mean affinity of a shape with the instances on each of these GPUs of its type."""
+        ratio, variant = self._nature(service.name, shape.variant, shape.batch, shape.pool.gpu_type)
+        counts = self._counts[numbers]
+        most = int(counts.max(initial=0))
+        if not most:
+            return np.full(len(numbers), BEST_AFFINITY)
+        ratios, variants = self._ratios[numbers, :most], self._variants[numbers, :most]
+        is_there = np.arange(most) < counts[:, None]
+        both = workload_affinity(ratio, ratios) + VARIANTS[variant][variants]
+        means = np.where(is_there, both / 2, 0.0).sum(axis=1) / np.maximum(counts, 1)
+        found: Floats = np.where(counts > 0, means, BEST_AFFINITY).round(DIGITS)
+        return found
+
+    def _type_of(self, line: Instance) -> str:
+        return self._problem.nodes[line.node].gpu_type
+
+    def _nature(self, service: str, variant: str, batch: int, gpu_type: str) -> tuple[float, int]:
+        model = self._problem.services[service].model
         key = model, variant, batch, gpu_type
         if (nature := self._natures.get(key)) is None:
             ratio = compute_to_memory(self._problem.profiles[model, variant, gpu_type].latency_ms[batch])
-            nature = self._natures[key] = _Nature(ratio, is_high(self._problem, model, variant))
+            nature = self._natures[key] = ratio, HIGH if is_high(self._problem, model, variant) else LOW
         return nature
-
-    def _pair(self, own: _Nature, other: _Nature) -> float:
-        if (affinity := self._pairs.get((own, other))) is None:
-            workload = workload_affinity(own.ratio, other.ratio)
-            affinity = self._pairs[own, other] = (workload + variant_affinity(own.is_high, other.is_high)) / 2
-        return affinity
 
 
 def is_high(problem: Problem, model: str, variant: str) -> bool:

@@ -13,6 +13,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from solvers.interference.affinity import THRESHOLD_AFFINITY
 from solvers.oltunes.fleet.affinities import FleetAffinities
 from solvers.oltunes.fleet.candidates import TunedRecord, best_records, scored
@@ -82,7 +84,9 @@ class _TunedFleet:
         self.problem = problem
         self.grown = GrowingFleet(problem)
         self.gathered = self.fed_back = self.tuned = 0
-        self._affinities = FleetAffinities(problem)
+        places = self.grown.rooms.places
+        self._affinities = FleetAffinities(problem, len(places))
+        self._order = np.argsort(sorted(range(len(places)), key=lambda number: places[number]))  # of places by name
         load = sum(seat.sm_percent for seat in self.grown.seats) / max(1, 100 * len(self.grown.rooms.places))
         self.records: Mapping[str, Sequence[TunedRecord]] = {
             name: scored(problem, service, self.grown.shapes[name], self.grown.short(service), min(1.0, load))
@@ -110,6 +114,8 @@ class _TunedFleet:
             return scores.get(key, 0.0)
 
         self.grown.stop_spare(worth)
+        for place in {seat.place for seat in self.grown.seats}:
+            self._note(place)
 
     def gather(self) -> bool:
         """Fills each GPU that is available, the idlest first, by Algorithm 2; returns whether anything was placed.
@@ -121,8 +127,9 @@ class _TunedFleet:
         admitted = {task.name: self._admitted(task) for task in tasks}
         fresh = {name for name, records in admitted.items() if self._tried.get(name) is not records}
         grown = set[str]()
-        available = [place for place in rooms.places if rooms.used_percent(place) <= AVAILABLE_PERCENT]
-        for place in sorted(available, key=lambda place: (rooms.used_percent(place), place)):
+        available = np.flatnonzero(rooms.free_sm >= 100 - AVAILABLE_PERCENT)
+        idlest_first = np.lexsort((self._order[available], -rooms.free_sm[available]))
+        for place in [rooms.places[number] for number in available[idlest_first].tolist()]:
             if not fresh and place not in changed:
                 continue
             placed = []
@@ -156,24 +163,27 @@ class _TunedFleet:
             if number in stuck:
                 continue
             shape = record.shape
-            found = [
-                (-self._affinity(service, shape, place), rooms.used_percent(place), place)
-                for place in rooms.places_for(shape, service)
-            ]
-            if not found:
+            able = rooms.numbers_for(shape, service)
+            if not len(able):
                 stuck.add(number)
                 continue
-            affinity, _, place = min(found)
-            if -affinity >= THRESHOLD_AFFINITY:
-                return shape, place
-            other = other or (shape, place)
+            means = self._affinities.find_means(service, shape, able)
+            best = int(np.lexsort((self._order[able], -rooms.free_sm[able], -means))[0])
+            if means[best] >= THRESHOLD_AFFINITY:
+                return shape, rooms.places[int(able[best])]
+            other = other or (shape, rooms.places[int(able[best])])
         return other
 
     def _place(self, service: Service, shape: FleetShape, place: Place) -> Instance:
-        self._changed.add(place)
         if service.min_instances > 1:  # once they are on so many GPUs, others may share one with them
             self._stuck.pop(service.name, None)
-        return self.grown.add(service, shape, place)
+        seat = self.grown.add(service, shape, place)
+        self._changed.add(place)
+        self._note(place)
+        return seat
+
+    def _note(self, place: Place) -> None:
+        self._affinities.note(self.grown.rooms.numbers[place], self.grown.at(place))
 
     def _queue(self) -> list[Service]:
         """Returns the services that lack an instance in the order of both queues."""
@@ -200,15 +210,15 @@ class _TunedFleet:
         """Places the task on this GPU if it is of the two best types, and all there suit each other (fitForBatch)."""
         rooms = self.grown.rooms
         for record in self._admitted(service).best.get(rooms.pool_of(place), ()):
-            shape, is_empty = record.shape, not self.grown.at(place)
-            is_calm = is_empty or rooms.used_percent(place) + shape.sm_percent <= OVERLOADED_PERCENT
-            is_suited = is_calm and self._affinity(service, shape, place) >= THRESHOLD_AFFINITY
-            if is_suited and rooms.can_hold(place, shape, service):
+            shape = record.shape
+            if self.grown.at(place):
+                is_calm = rooms.used_percent(place) + shape.sm_percent <= OVERLOADED_PERCENT
+                number = np.array([rooms.numbers[place]])
+                if not is_calm or self._affinities.find_means(service, shape, number)[0] < THRESHOLD_AFFINITY:
+                    continue
+            if rooms.can_hold(place, shape, service):
                 return self._place(service, shape, place)
         return None
-
-    def _affinity(self, service: Service, shape: FleetShape, place: Place) -> float:
-        return self._affinities.find_mean(service, shape, self.grown.at(place))
 
     def _tune(self, placed: Sequence[Instance]) -> None:
         """Raises the batch of one task that leaves memory unused, throughput-oriented work first (O5)."""
@@ -238,5 +248,6 @@ class _TunedFleet:
                 if best.memory_gib < seat.memory_gib:  # what it leaves is room that was not there
                     self._stuck.clear()
                 self.grown.retune(seat, best)
+                self._note(seat.place)
                 self.tuned += 1
                 return

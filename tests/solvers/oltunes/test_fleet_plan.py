@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 
+import numpy as np
 import pytest
 
 from solvers.oltunes.fleet import plan
@@ -120,16 +121,19 @@ def test_models_share_a_gpu_only_where_they_suit_each_other() -> None:
 
 def test_affinity_is_the_mean_of_workload_and_variant() -> None:
     problem = problem_of()
-    see, affinities = problem.services["shop/see"], FleetAffinities(problem)
+    see, affinities = problem.services["shop/see"], FleetAffinities(problem, 2)
     line = next(line for line in planned(problem).instances if line.service == "shop/say")
     assert is_high(problem, see.model, "large")
     assert not is_high(problem, problem.services["shop/say"].model, "small")
     shapes = [s for s in GrowingFleet(problem).shapes[see.name] if (s.pool.gpu_type, s.batch) == ("fast", 1)]
     large, small = (next(shape for shape in shapes if shape.variant == name) for name in ("large", "small"))
-    high, low = affinities.find_mean(see, large, [line]), affinities.find_mean(see, small, [line])
+    affinities.note(1, [line])
+    (idle, high), (_, low) = (affinities.find_means(see, shape, np.array([0, 1])) for shape in (large, small))
     assert high - low == 25.0  # (100 - 50) / 2
     assert 99.0 < high <= 100.0
-    assert affinities.find_mean(see, large, []) == 100.0
+    assert idle == 100.0
+    affinities.note(1, [line, line])
+    assert affinities.find_means(see, small, np.array([1]))[0] == low
 
 
 def test_variants_are_mixed_up_to_a_loss_of_accuracy_of_four_percent() -> None:
@@ -171,6 +175,7 @@ def test_a_fleet_without_gpus_leaves_everything_unserved() -> None:
     assert {line.service for line in draft.unserved} == set(problem.services)
 
 
+@pytest.mark.slow
 def test_feedback_places_all_tasks_that_have_room() -> None:
     problem = problem_of(rate=1e6, gpus=110)
     see, say = (replace(service, variants=("large",)) for service in problem.services.values())  # they do not suit
