@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import fsum
 
-from solvers.latency import latency_at, timeout_for
 from solvers.planning.grids import accepted_rate
 from solvers.planning.judge import Resident
 from solvers.planning.judge.plan_lines import gpus_with
@@ -15,6 +14,7 @@ from solvers.planning.judge.services import counted_apart
 from solvers.planning.judge.tolerances import at_most
 from solvers.planning.offers import read_offers
 from solvers.planning.plan import NONE_UNSERVED_SHARE
+from solvers.planning.predictions import with_exec
 from solvers.planning.problem import Instance, PlacedJob, Problem, Service
 from solvers.planning.search.realise import even
 
@@ -144,9 +144,5 @@ def _predicted(problem: Problem, lines: Sequence[Instance], jobs: Iterable[Place
     for line in lines:
         service, exec_ms = problem.services[line.service], residents[id(line)].exec_ms
         assert exec_ms is not None
-        judged_ms, rate = exec_ms * (1 + problem.policy.exec_margin), line.rate_per_second
-        promise = (service.slo_ms, service.percentile)
-        wait_ms = timeout_for(line.batch, judged_ms, *promise, rate, service.variation) or 0.0
-        latency_ms = latency_at(line.batch, judged_ms, rate, service.percentile, wait_ms, service.variation)
-        found.append(replace(line, batch_timeout_ms=wait_ms, exec_ms=exec_ms, latency_ms=float(latency_ms)))
+        found.append(with_exec(line, exec_ms, service, problem.policy) or replace(line, exec_ms=exec_ms))
     return found

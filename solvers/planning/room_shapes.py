@@ -9,11 +9,11 @@ from functools import cached_property
 
 import numpy as np
 
-from solvers.latency import latency_at, timeout_for
 from solvers.latency.kernels import BUSY_POINTS
 from solvers.latency.rates import none_left
 from solvers.planning.grids import ROUNDING, SM, Floats, Ints, ProfileGrid, read_grid, read_loads
 from solvers.planning.kernels import caps
+from solvers.planning.predictions import with_exec
 from solvers.planning.problem import Instance, Node, Place, Policy, Profile, Service
 from solvers.planning.room_view import RoomView
 
@@ -81,20 +81,16 @@ class RoomShapes:
 
     def start(
         self, name: str, place: Place, row: int, sm_percent: int, rate_per_second: float, service: Service,
-        exec_margin: float,
+        policy: Policy,
     ) -> Instance | None:  # fmt: skip
         """Returns an instance of this shape at this rate; None if no batch timeout keeps its SLO."""
-        way, exec_ms = self.ways[self.way[row]], float(self.exec_ms[row, sm_percent])
-        batch, judged_ms = int(way.at.batches[self.by[row, sm_percent]]), exec_ms * (1 + exec_margin)
-        promise = (service.slo_ms, service.percentile, rate_per_second, service.variation)
-        wait_ms = timeout_for(batch, judged_ms, *promise)
-        if wait_ms is None:
-            return None
-        latency_ms = latency_at(batch, judged_ms, rate_per_second, service.percentile, wait_ms, service.variation)
-        return Instance(
-            name, service.name, *place, way.profile.variant, batch, wait_ms, sm_percent, way.profile.memory_gib[batch],
-            way.clock_mhz, rate_per_second, exec_ms, latency_ms,
+        way = self.ways[self.way[row]]
+        profile, batch = way.profile, int(way.at.batches[self.by[row, sm_percent]])
+        instance = Instance(
+            name, service.name, *place, profile.variant, batch, 0.0, sm_percent, profile.memory_gib[batch],
+            way.clock_mhz, rate_per_second,
         )  # fmt: skip
+        return with_exec(instance, float(self.exec_ms[row, sm_percent]), service, policy)
 
 
 def tabulate(

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from solvers.latency import latency_at, timeout_for
 from solvers.latency.kernels import accepted_load
 from solvers.planning.availability import ANYWHERE
 from solvers.planning.explain.ground import Ground, Notes, ServiceTerms
 from solvers.planning.explain.seats import ENOUGH_SHARE, NOTHING, FoundSeats, instances, seats
 from solvers.planning.grids import read_loads
 from solvers.planning.judge import judge
-from solvers.planning.judge.plan_lines import gpus_with
-from solvers.planning.judge.readings import slow_down
 from solvers.planning.plan import Plan
+from solvers.planning.predictions import predict_again
 from solvers.planning.problem import Instance, Node, Place, PlacedJob, Problem, RunningState
 from solvers.planning.room_view import mean_w
 from solvers.planning.rooms import FleetRooms
@@ -220,34 +218,3 @@ def _cap(terms: ServiceTerms, instance: Instance) -> float:
     rows = read_loads(service, terms.policy, np.array([instance.batch]))
     load = min(accepted_load(rows[0], service.slo_ms / judged), utilization * margin)
     return float(max(1000 * load * instance.batch / judged * (1 - 1e-9), 0.0))
-
-
-def predict_again(
-    problem: Problem, instances: Sequence[Instance], jobs: Sequence[PlacedJob], places: set[Place]
-) -> tuple[list[Instance], list[PlacedJob]]:
-    """Returns all instances and jobs, those on these GPUs with new predictions and timeouts and at the end."""
-    gpus = gpus_with(
-        problem,
-        [instance for instance in instances if instance.place in places],
-        [job for job in jobs if job.place in places],
-    )
-    found = [instance for instance in instances if instance.place not in places]
-    training = [job for job in jobs if job.place not in places]
-    for place in sorted(gpus):
-        slow_down(gpus[place], problem.policy)
-        found += [_tuned(problem, line.instance, line.exec_ms or 0.0) for line in gpus[place].residents]
-        here = [job for job in gpus[place].jobs if job.placed.place == place]  # a job on several GPUs once
-        training += [replace(job.placed, units_per_second=job.units_per_second or 0.0) for job in here]
-    return found, training
-
-
-def _tuned(problem: Problem, instance: Instance, exec_ms: float) -> Instance:
-    """Returns an instance with this exec, the timeout that it needs, and its latency."""
-    service = problem.services[instance.service]
-    judged = exec_ms * (1 + problem.policy.exec_margin)
-    rate = instance.rate_per_second
-    wait = timeout_for(instance.batch, judged, service.slo_ms, service.percentile, rate, service.variation)
-    if wait is None:
-        return replace(instance, exec_ms=exec_ms)  # the judge refuses it
-    reached = latency_at(instance.batch, judged, rate, service.percentile, wait, service.variation)
-    return replace(instance, exec_ms=exec_ms, batch_timeout_ms=wait, latency_ms=reached)

@@ -266,13 +266,13 @@ def _ranked(looked: list[RoomShapes], tops: list[_Tops]) -> list[tuple[int, int]
 
 def instances(found: FoundSeats, terms: ServiceTerms) -> tuple[Instance, ...]:
     """Makes the instances of the new seats, each in the smallest shape of its kind that carries its load."""
-    service, margin, placed = terms.service, terms.policy.exec_margin, []
+    service, placed = terms.service, []
     for number, (pick, rate) in enumerate(zip(found.picks, found.rates, strict=True)):
         shapes, row, most = pick.shapes, pick.row, pick.sm_percent
         alike = np.flatnonzero((shapes.by[row, :most] == shapes.by[row, most]) & (shapes.cap[row, :most] >= rate))
         sm_percent = int(alike[0]) if len(alike) else most
         name = f"{service.name}/new-{number + 1}"
-        instance = shapes.start(name, pick.place, row, sm_percent, rate, service, margin)
+        instance = shapes.start(name, pick.place, row, sm_percent, rate, service, terms.policy)
         assert instance, f"{service.name} at {rate:g}/s and {sm_percent} % of {pick.place} was accepted"
         placed.append(instance)
     return tuple(placed)

@@ -8,6 +8,7 @@ from math import inf
 
 from solvers.planning.judge import judge_services
 from solvers.planning.plan import NONE_UNSERVED_SHARE, Plan, ServicePlan, Unserved, unserved_rest
+from solvers.planning.predictions import predict_again
 from solvers.planning.problem import Instance, PlacedJob, Problem, RunningState
 from solvers.planning.replan.cover import settle
 from solvers.planning.replan.lines import assign, difference, predicted
@@ -72,8 +73,6 @@ def as_predicted(problem: Problem, lines: Sequence[Instance]) -> list[Instance]:
         return list(lines)
     if not all(_is_profiled(problem, line) for line in lines):
         return list(lines)  # the judge will refuse them as they are
-    from solvers.planning.explain.applied import predict_again
-
     order = sorted(range(len(lines)), key=lambda at: lines[at].place)  # in which they come back
     predicted_lines, _ = predict_again(problem, [lines[at] for at in order], (), {line.place for line in lines})
     found = list(lines)

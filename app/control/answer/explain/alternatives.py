@@ -8,10 +8,10 @@ from math import ceil
 
 import numpy as np
 
-from solvers.planning.explain.applied import predict_again
 from solvers.planning.explain.ground import Ground, Notes, ServiceTerms
 from solvers.planning.judge import JudgedPlan, PlanEdit, Verdict
 from solvers.planning.plan import Plan
+from solvers.planning.predictions import predict_again
 from solvers.planning.problem import Instance, Problem
 from solvers.planning.room_shapes import RoomShapes
 from solvers.planning.room_view import RoomView
@@ -134,10 +134,10 @@ def _draft(shapes: RoomShapes, row: int, instance: Instance, terms: ServiceTerms
     if copies > len(view.places[gpu]):
         return None
     sm = int(np.argmax(caps >= rate / copies * ENOUGH_SHARE))
-    margin, made = terms.policy.exec_margin, []
+    made = []
     for number, place in enumerate(view.places[gpu][:copies], 1):
         name = f"{instance.id}/instead-{number}"
-        copy = shapes.start(name, place, row, sm, rate / copies, terms.service, margin)
+        copy = shapes.start(name, place, row, sm, rate / copies, terms.service, terms.policy)
         if copy is None:
             return None
         made.append(copy)
