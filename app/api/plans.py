@@ -17,12 +17,7 @@ from app.api.plan_wire import PlanContentWire, PlanHeadWire, PlanWire
 from app.api.replies import Reply, TypedRouter
 from app.api.requests import JSON, By, Ctx, Message, Who, answer, write_once
 from app.api.solvers import with_solvers
-from app.control.answer.explain.difference import (
-    ServiceDifference,
-    ServiceShapes,
-    describe_difference,
-    find_differences,
-)
+from app.control.answer.explain.difference import ServiceDifferenceWire, find_differences, is_changed
 from app.problem import HttpProblem
 from app.store.plans import approval_hold, plan_reads
 from app.wire import Free, PageMetadataWire
@@ -54,31 +49,6 @@ class PlanCostChangeWire(TypedDict):
 
     before: PlanCostsWire | None
     after: PlanCostsWire | None
-
-
-class ServiceShapesWire(TypedDict):
-    """What a service has in a plan."""
-
-    instances: int
-    ratePerSecond: float
-    unservedPerSecond: float
-    shapes: list[str]
-
-
-class ServiceDifferenceWire(TypedDict):
-    """What a plan changes for a service."""
-
-    service: str
-    words: str
-    before: ServiceShapesWire
-    after: ServiceShapesWire
-    started: int
-    stopped: int
-    moved: int
-    resized: int
-    retuned: int
-    kept: int
-    reasons: list[str]
 
 
 class PlanDifferenceWire(TypedDict):
@@ -233,10 +203,10 @@ def read_difference(connection: Connection, generation: int, against: int | None
         other = 0
     differences = [
         line for line in find_differences(before, after, after["heldBack"])
-        if not tenant or line.service.startswith(f"{tenant}/")
+        if not tenant or line["service"].startswith(f"{tenant}/")
     ]  # fmt: skip
-    parts = [_difference(line) for line in differences if line.is_changed or line.reasons]
-    same = sum(1 for line in differences if not (line.is_changed or line.reasons))
+    parts = [line for line in differences if is_changed(line) or line["reasons"]]
+    same = len(differences) - len(parts)
     found: PlanDifferenceWire = {"generation": generation, "against": other, "services": parts, "unchanged": same}
     if not tenant:
         found["cost"] = {"before": _cost(before), "after": _cost(after)}
@@ -251,29 +221,4 @@ def _cost(plan: PlanContentWire | None) -> PlanCostsWire | None:
         "cost": certificate["cost"],
         "resourceCost": certificate["resourceCost"],
         "unservedCost": certificate["unservedCost"],
-    }
-
-
-def _difference(difference: ServiceDifference) -> ServiceDifferenceWire:
-    return {
-        "service": difference.service,
-        "words": describe_difference(difference),
-        "before": _shapes(difference.before),
-        "after": _shapes(difference.after),
-        "started": difference.started,
-        "stopped": difference.stopped,
-        "moved": difference.moved,
-        "resized": difference.resized,
-        "retuned": difference.retuned,
-        "kept": difference.kept,
-        "reasons": list(difference.reasons),
-    }
-
-
-def _shapes(shapes: ServiceShapes) -> ServiceShapesWire:
-    return {
-        "instances": shapes.instances,
-        "ratePerSecond": shapes.rate_per_second,
-        "unservedPerSecond": shapes.unserved_per_second,
-        "shapes": list(shapes.on),
     }

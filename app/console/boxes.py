@@ -10,11 +10,12 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from zlib import crc32
 
 from app.console.wording import THIN
 from solvers.planning.plan_fields import held_gpus
+from solvers.planning.wire import PlanLinesWire
 
 HUES = 12
 PITCH, WIDE, HIGH = 20, 13, 20  # of a box in units of the drawing; its memory is 4 wide, 1 apart
@@ -61,15 +62,15 @@ class NodeDrawing:
     more: int  # GPUs that are not drawn
 
 
-def group_by_gpu(body: Mapping[str, Any]) -> dict[str, dict[int, list[GpuResident]]]:
+def group_by_gpu(body: PlanLinesWire) -> dict[str, dict[int, list[GpuResident]]]:
     """Returns by node and GPU what the plan has there, the largest first."""
     found: dict[str, dict[int, list[GpuResident]]] = defaultdict(lambda: defaultdict(list))
-    for instance in body.get("instances", ()):
+    for instance in body["instances"]:
         for gpu in held_gpus(instance):
             found[instance["node"]][gpu].append(
                 GpuResident(instance["service"], False, instance["smPercent"], instance["memoryGib"])
             )
-    for job in body.get("jobs", ()):
+    for job in body["jobs"]:
         for gpu in held_gpus(job):
             found[job["node"]][gpu].append(GpuResident(job["job"], True, job["smPercent"], job["memoryGib"]))
     for gpus in found.values():

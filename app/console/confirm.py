@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
+from app.api.plan_wire import PlanWire
+from app.api.plans import PlanDifferenceWire
 from app.console.links import job_link, node_link, plan_link, service_link
 from app.console.plan_page import EFFECTS, LABELS
 from app.console.wording import count, money, number
 from solvers.planning.plan_fields import held_gpus, spell_changes
+from solvers.planning.wire import PlanInstanceWire, PlanJobWire, PlanLinesWire
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +40,15 @@ class Confirmation:
 
 
 def confirm_plan(
-    verb: str, head: Mapping[str, Any], difference: Mapping[str, Any] | None, in_force: int, currency: str
+    verb: str, head: PlanWire, difference: PlanDifferenceWire | None, in_force: int, currency: str
 ) -> Confirmation:
     """Returns the page before a plan is approved or rejected."""
     generation, label = head["generation"], LABELS[verb]
-    changes = spell_changes(head.get("changes") or {}) or "change only the shares of requests"
+    planned = head.get("changes")
+    changes = (spell_changes(planned) if planned else "") or "change only the shares of requests"
     effects = [EFFECTS[verb]]
     if verb == "approve":
-        effects += [f"It will {changes}.", *_costs(difference or {}, currency)]
+        effects += [f"It will {changes}.", *_costs(difference, currency)]
     else:
         effects.append(f"What it would have done: {changes}.")
         effects.append(f"Plan {in_force} stays in force." if in_force else "No plan is in force.")
@@ -59,30 +62,30 @@ def confirm_plan(
     )
 
 
-def _costs(difference: Mapping[str, Any], currency: str) -> list[str]:
-    cost = difference.get("cost") or {}
-    before, after = cost.get("before") or {}, cost.get("after") or {}
-    lines = []
-    if after.get("resourceCost") is not None:
-        was = f", now {money(before['resourceCost'])}" if before.get("resourceCost") is not None else ""
+def _costs(difference: PlanDifferenceWire | None, currency: str) -> list[str]:
+    if difference is None:
+        return []
+    cost, lines = difference.get("cost"), []
+    if cost and (after := cost["after"]):
+        was = f", now {money(cost['before']['resourceCost'])}" if cost["before"] else ""
         lines.append(f"GPUs then cost {money(after['resourceCost'])} {currency} an hour{was}.".replace("  ", " "))
-    services = [line["service"] for line in difference.get("services", ()) if line["service"].count("/") == 1]
+    services = [line["service"] for line in difference["services"] if line["service"].count("/") == 1]
     lines += [f"{count(len(services), 'service changes', 'services change')}."] if services else []
-    left = sum(line["after"]["unservedPerSecond"] for line in difference.get("services", ()))
+    left = sum(line["after"]["unservedPerSecond"] for line in difference["services"])
     lines += [f"Of the services that change, {number(left)} requests a second stay unserved."] if left else []
     return lines
 
 
 def confirm_drain(
-    node: str, gpu: int | None, hours: float | None, message: str, plan: Mapping[str, Any]
+    node: str, gpu: int | None, hours: float | None, message: str, plan: PlanLinesWire
 ) -> Confirmation:  # fmt: skip
     """Returns the page before a node or one of its GPUs is drained; `plan` is the body of the one in force."""
 
-    def is_there(line: Mapping[str, Any]) -> bool:
+    def is_there(line: PlanInstanceWire | PlanJobWire) -> bool:
         return bool(line["node"] == node and (gpu is None or gpu in held_gpus(line)))
 
-    services = Counter(line["service"] for line in plan.get("instances", ()) if is_there(line))
-    jobs = sorted(line["job"] for line in plan.get("jobs", ()) if is_there(line))
+    services = Counter(line["service"] for line in plan["instances"] if is_there(line))
+    jobs = sorted(line["job"] for line in plan["jobs"] if is_there(line))
     what = f"node {node}" if gpu is None else f"GPU {gpu} of node {node}"
     effects = [_movers(services, len(jobs)), "New copies answer on other nodes before the old ones end."]
     effects.append("What cannot leave stays, and events say why. Nothing new is placed there until it is uncordoned.")

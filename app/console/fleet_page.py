@@ -29,7 +29,7 @@ def fleet_values(data: ConsoleData, money: Money, query: FleetQuery) -> dict[str
         "fleet": fleet,
         "legend": sorted(rows, key=lambda row: row.name)[:HUES],
         "unlisted": max(0, len(rows) - HUES),
-        "has_jobs": bool(data.body.get("jobs")),
+        "has_jobs": bool(data.body["jobs"]),
         "news": group_events(data.events),
         "shown": shown,
         "rate": planned_cost(data),

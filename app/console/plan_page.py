@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from app.api.plan_actions import ACTED_UPON, EVER_IN_FORCE, MOVES
+from app.api.plan_wire import PlanFactsWire
 from app.console.wording import count, sentence
 from app.control.domain.events import Reason, reason_of
 
@@ -53,7 +53,7 @@ class PlanForm:
         return self.verb in CONFIRMED
 
 
-def plan_forms(head: Mapping[str, Any], in_force: int, is_base_kept: bool) -> list[PlanForm]:
+def plan_forms(head: PlanFactsWire, in_force: int, is_base_kept: bool) -> list[PlanForm]:
     """Returns what an operator may do with the plan in its state."""
     generation, state = head["generation"], head["state"]
     forms = [
@@ -65,7 +65,7 @@ def plan_forms(head: Mapping[str, Any], in_force: int, is_base_kept: bool) -> li
         return forms
     target = 0
     if generation == in_force and state in ACTED_UPON and is_base_kept:
-        target = int(head["base"])
+        target = head["base"] or 0
     elif generation < in_force and state in EVER_IN_FORCE:
         target = generation
     if target:
@@ -79,7 +79,7 @@ def said(done: str, generation: int) -> str:
     return DONE[done].format(plan=generation) if done in DONE else ""
 
 
-def rollout_lines(head: Mapping[str, Any]) -> list[str]:
+def rollout_lines(head: PlanFactsWire) -> list[str]:
     """Returns how far the rollout is, and what it leaves out."""
     rollout = head.get("rollout") or {}
     if not rollout:
@@ -94,7 +94,7 @@ def rollout_lines(head: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def why_planned(head: Mapping[str, Any]) -> str:
+def why_planned(head: PlanFactsWire) -> str:
     """Returns a sentence that says what called for the plan: its message, if only the planning period did."""
     word, message = head.get("reason") or "", head.get("message") or ""
     reason = reason_of(word)

@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from app.api.overview import OverviewServiceWire
 from app.console.boxes import assign_hues
 from app.console.data import ConsoleData
 from app.console.page_request import ServicesQuery
 from app.control.domain.events import Reason
+from solvers.planning.wire import PlanUnservedWire
 
 PAGE_ROWS = 40
 
@@ -67,12 +69,12 @@ SORTED: Mapping[str, Callable[[ServiceRow], Any]] = {
 
 def make_rows(data: ConsoleData) -> list[ServiceRow]:
     """Returns every service."""
-    why = {line["service"]: line for line in data.body.get("unserved", ())}
-    held = data.body.get("heldBack", ())
+    why = {line["service"]: line for line in data.body["unserved"]}
+    held = data.body["heldBack"]
     short = {line["service"]: line["message"] for line in held if line["reason"] == Reason.TOO_FEW_GPUS}
     hues = assign_hues(tuple(service["service"] for service in data.services))
     return [
-        _row(service, hues[service["service"]], why.get(service["service"], {}), short.get(service["service"], ""))
+        _row(service, hues[service["service"]], why.get(service["service"]), short.get(service["service"], ""))
         for service in data.services
     ]
 
@@ -96,7 +98,7 @@ def count_served(rows: Sequence[ServiceRow]) -> int:
     return sum(row.routed > 0 and row.state != "unserved" for row in rows)
 
 
-def _row(service: Mapping[str, Any], hue: str, why: Mapping[str, Any], short: str) -> ServiceRow:
+def _row(service: OverviewServiceWire, hue: str, why: PlanUnservedWire | None, short: str) -> ServiceRow:
     state, status = _state(service)
     return ServiceRow(
         name=service["service"],
@@ -109,19 +111,19 @@ def _row(service: Mapping[str, Any], hue: str, why: Mapping[str, Any], short: st
         attained=service["attained"],
         percentile=service["percentile"],
         slo_ms=service["sloMs"],
-        tpot_ms=service.get("tpotMs"),
+        tpot_ms=service["tpotMs"],
         latency_ms=service["latencyMs"],
         burn=service["burnRate"],
         instances=service["instances"],
         routed=service["routed"],
         price=service["pricePerHour"],
-        reason=why.get("reason") or "",
-        relaxation=why.get("relaxation") or "",
+        reason=why["reason"] if why else "",
+        relaxation=why["relaxation"] if why else "",
         short=short,
     )
 
 
-def _state(service: Mapping[str, Any]) -> tuple[str, str]:
+def _state(service: OverviewServiceWire) -> tuple[str, str]:
     if service["unservedPerSecond"] > 0:
         return "unserved", "partly unserved" if service["instances"] else "unserved"
     if not service["instances"]:

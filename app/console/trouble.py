@@ -116,7 +116,7 @@ def _planner(data: ConsoleData) -> Iterator[TroubleLine]:
 
 
 def _unplaced(data: ConsoleData) -> Iterator[TroubleLine]:
-    waiting = [TroubleSubject(line["job"], job_link(line["job"])) for line in data.body.get("unplaced", ())]
+    waiting = [TroubleSubject(line["job"], job_link(line["job"])) for line in data.body["unplaced"]]
     if waiting:
         yield _named("warning", f"{count(len(waiting), 'job has', 'jobs have')} no place", "/jobs", waiting)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from pydantic import ValidationError
@@ -16,6 +15,7 @@ from app.api.whatif import WhatIfRequest, answer_what_if
 from app.console.forms import actor_of, form_token, read_form
 from app.console.page_answer import show, shown_tenant
 from app.console.visitor import Viewer
+from app.control.answer.whatif.wire import WhatIfAnswerWire
 from app.manifests.model import Kind
 from app.problem import HttpProblem
 from app.store.database import clock
@@ -73,7 +73,7 @@ def _question(fields: Mapping[str, str]) -> WhatIfRequest:
 
 
 def _show(
-    request: Request, ctx: Ctx, who: Principal, fields: Mapping[str, str], found: Mapping[str, Any] | None = None,
+    request: Request, ctx: Ctx, who: Principal, fields: Mapping[str, str], found: WhatIfAnswerWire | None = None,
     refused: HttpProblem | None = None,
 ) -> Response:  # fmt: skip
     tenant = shown_tenant(who)
@@ -86,7 +86,7 @@ def _show(
     return show(
         request, who, "what_if.html", at, status=refused.status if refused else 200, fields=fields, found=found,
         refused=refused, form=form_token(who) if asks else "", names=names,
-        services=(found or {}).get("services", ())[:MOST_SERVICES], is_answer=request.method == "POST",
+        services=found["services"][:MOST_SERVICES] if found else [], is_answer=request.method == "POST",
         currency=ctx.settings.currency,
     )  # fmt: skip
 

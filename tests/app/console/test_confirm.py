@@ -12,7 +12,7 @@ from app.console.plan_page import spell_owners
 from app.console.refusals import refusal_page
 from app.problem import HttpProblem
 
-PLAN = {
+PLAN: Any = {
     "instances": [
         {"service": "shop/a", "node": "n-1", "gpu": 0},
         {"service": "shop/a", "node": "n-1", "gpu": 1},
@@ -35,9 +35,9 @@ def test_a_drain_says_how_much_must_move_from_a_node_and_from_a_gpu() -> None:
 
 
 def test_an_approval_says_what_changes_and_costs_and_a_rejection_what_stays() -> None:
-    head = {"generation": 8, "changes": {"keep": 4, "start": 2, "move": 1}}
+    head: Any = {"generation": 8, "changes": {"keep": 4, "start": 2, "move": 1}}
     side = {"unservedPerSecond": 0.0}
-    difference = {
+    difference: Any = {
         "cost": {"before": {"resourceCost": 10.0}, "after": {"resourceCost": 12.5}},
         "services": [{"service": "shop/a", "before": side, "after": side | {"unservedPerSecond": 4.0}}],
     }

@@ -65,7 +65,7 @@ def service(name: str, **fields: Any) -> dict[str, Any]:
     known = {
         "service": name, "ratePerSecond": 90.0, "plannedPerSecond": 100.0, "unservedPerSecond": 0.0, "attained": 0.99,
         "burnRate": 0.4, "budgetLeft": 1.0, "sloMs": 80.0, "percentile": 98.0, "latencyMs": 41.0, "instances": 2,
-        "routed": 2, "pricePerHour": 0.8,
+        "routed": 2, "pricePerHour": 0.8, "tpotMs": None,
     }  # fmt: skip
     return known | fields
 
@@ -307,7 +307,7 @@ def test_an_unknown_service_to_colour_is_reported_without_being_repeated() -> No
 
 def test_a_job_on_several_gpus_is_drawn_on_each() -> None:
     job = {"job": "lab/train", "node": "n1", "gpus": [0, 2], "smPercent": 100, "memoryGib": 12.0}
-    found = group_by_gpu({"jobs": [job]})
+    found = group_by_gpu(planned(jobs=[job]))
     assert {gpu: [each.name for each in there] for gpu, there in found["n1"].items()} == {
         0: ["lab/train"],
         2: ["lab/train"],

@@ -4,68 +4,72 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import TypedDict
 
 from app.control.answer.explain.plan import HeldBackChangeWire
 from solvers.planning.plan_fields import held_gpus
 from solvers.planning.wire import PlanInstanceWire, PlanLinesWire, PlanUnservedWire
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceShapes:
-    """The instances of a service by shape: variant, batch, SM%."""
+class ServiceShapesWire(TypedDict):
+    """What a service has in a plan."""
 
     instances: int
-    rate_per_second: float
-    unserved_per_second: float
-    on: tuple[str, ...]  # `3 x fp16, batch 8, 25 %`
+    ratePerSecond: float
+    unservedPerSecond: float
+    shapes: list[str]
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceDifference:
-    """One service in two plans."""
+class MovesWire(TypedDict):
+    """How many instances of a service a plan starts, stops, changes or keeps."""
 
-    service: str
-    before: ServiceShapes
-    after: ServiceShapes
     started: int
     stopped: int
     moved: int
     resized: int
     retuned: int
     kept: int
-    reasons: tuple[str, ...]  # why it is unserved or held back
 
-    @property
-    def is_changed(self) -> bool:
-        return bool(self.started or self.stopped or self.moved or self.resized or self.retuned) or (
-            abs(self.before.unserved_per_second - self.after.unserved_per_second) > 1e-9
-        )
+
+class ServiceDifferenceWire(MovesWire):
+    """What a plan changes for a service."""
+
+    service: str
+    words: str
+    before: ServiceShapesWire
+    after: ServiceShapesWire
+    reasons: list[str]
+
+
+def is_changed(difference: ServiceDifferenceWire) -> bool:
+    """Returns whether a plan changes instances of the service, or what it leaves unserved."""
+    missed = difference["after"]["unservedPerSecond"] - difference["before"]["unservedPerSecond"]
+    moved = any(difference[name] for name in ("started", "stopped", "moved", "resized", "retuned"))
+    return moved or abs(missed) > 1e-9
 
 
 def find_differences(
     before: PlanLinesWire | None, after: PlanLinesWire, held_back: Iterable[HeldBackChangeWire] = ()
-) -> list[ServiceDifference]:
+) -> list[ServiceDifferenceWire]:
     """Returns the differences of every service in either plan, changed services first."""
     old, new = _by_service(before), _by_service(after)
     missed_before, missed_after = _unserved(before), _unserved(after)
     held: dict[str, list[str]] = {}
     for change in held_back:
         held.setdefault(change["service"], []).append(f"held back ({change['reason']}): {change['message']}")
-    found = []
+    found: list[ServiceDifferenceWire] = []
     for name in sorted(old.keys() | new.keys() | missed_before.keys() | missed_after.keys() | held.keys()):
         missed = missed_after.get(name)
         reasons = [f"unserved: {missed['reason']}"] if missed and missed.get("reason") else []
+        before_it = _shapes(old.get(name, []), missed_before.get(name))
+        after_it = _shapes(new.get(name, []), missed)
+        moves = _moves(old.get(name, []), new.get(name, []))
+        words = _spell(before_it["instances"], after_it["instances"], moves)
+        reasons += held.get(name, ())
         found.append(
-            ServiceDifference(
-                name,
-                _shapes(old.get(name, []), missed_before.get(name)),
-                _shapes(new.get(name, []), missed),
-                **_moves(old.get(name, []), new.get(name, [])),
-                reasons=(*reasons, *held.get(name, ())),
-            )
+            {"service": name, "words": words, "before": before_it, "after": after_it, **moves, "reasons": reasons}
         )
-    return sorted(found, key=lambda line: (not line.is_changed, line.service))
+    return sorted(found, key=lambda line: (not is_changed(line), line["service"]))
 
 
 def _by_service(plan: PlanLinesWire | None) -> dict[str, list[PlanInstanceWire]]:
@@ -79,22 +83,21 @@ def _unserved(plan: PlanLinesWire | None) -> dict[str, PlanUnservedWire]:
     return {line["service"]: line for line in plan["unserved"]} if plan else {}
 
 
-def _shapes(mine: Sequence[PlanInstanceWire], missed: PlanUnservedWire | None) -> ServiceShapes:
+def _shapes(mine: Sequence[PlanInstanceWire], missed: PlanUnservedWire | None) -> ServiceShapesWire:
     shapes = Counter((instance["variant"], instance["batch"], instance["smPercent"]) for instance in mine)
-    parts = tuple(
-        f"{number} x {variant}, batch {batch}, {sm} %" for (variant, batch, sm), number in sorted(shapes.items())
-    )
-    return ServiceShapes(
-        len(mine),
-        sum(instance["ratePerSecond"] for instance in mine),
-        missed["ratePerSecond"] if missed else 0.0,
-        parts,
-    )
+    return {
+        "instances": len(mine),
+        "ratePerSecond": sum(instance["ratePerSecond"] for instance in mine),
+        "unservedPerSecond": missed["ratePerSecond"] if missed else 0.0,
+        "shapes": [
+            f"{number} x {variant}, batch {batch}, {sm} %" for (variant, batch, sm), number in sorted(shapes.items())
+        ],
+    }
 
 
-def _moves(old: Sequence[PlanInstanceWire], new: Sequence[PlanInstanceWire]) -> dict[str, int]:
+def _moves(old: Sequence[PlanInstanceWire], new: Sequence[PlanInstanceWire]) -> MovesWire:
     """Counts changes as the contract does: keep, retune or resize on the same GPU; starts and stops pair into moves."""
-    counts = dict.fromkeys(("started", "stopped", "moved", "resized", "retuned", "kept"), 0)
+    counts: MovesWire = {"started": 0, "stopped": 0, "moved": 0, "resized": 0, "retuned": 0, "kept": 0}
     unmatched = list(old)
     starts = 0
     for instance in new:
@@ -104,8 +107,10 @@ def _moves(old: Sequence[PlanInstanceWire], new: Sequence[PlanInstanceWire]) -> 
             starts += 1
             continue
         unmatched.remove(same)
-        kind = "resized" if _shape(same) != _shape(instance) else "kept" if _tuning(same, instance) else "retuned"
-        counts[kind] += 1
+        if _shape(same) != _shape(instance):
+            counts["resized"] += 1
+        else:
+            counts["kept" if _tuning(same, instance) else "retuned"] += 1
     counts["moved"] = min(starts, len(unmatched))
     counts["started"], counts["stopped"] = starts - counts["moved"], len(unmatched) - counts["moved"]
     return counts
@@ -133,15 +138,8 @@ def _tuning(instance: PlanInstanceWire, other: PlanInstanceWire) -> bool:
     )
 
 
-def describe_difference(difference: ServiceDifference) -> str:
+def _spell(before: int, after: int, moves: MovesWire) -> str:
     """Returns `2 -> 3 instances: 1 started, 1 resized`."""
-    moves = [
-        f"{number} {word}"
-        for word, number in (
-            ("started", difference.started), ("stopped", difference.stopped), ("moved", difference.moved),
-            ("resized", difference.resized), ("retuned", difference.retuned),
-        )
-        if number
-    ]  # fmt: skip
-    text = f"{difference.before.instances} -> {difference.after.instances} instances"
-    return f"{text}: {', '.join(moves)}" if moves else text
+    words = [f"{moves[name]} {name}" for name in ("started", "stopped", "moved", "resized", "retuned") if moves[name]]
+    text = f"{before} -> {after} instances"
+    return f"{text}: {', '.join(words)}" if words else text

@@ -119,20 +119,7 @@ def _uncertainty(why: UncertaintyWhy) -> ProfileUncertaintyWire:
     return {
         "couldSavePerHour": why.could_save_per_hour,
         "worthProfiling": why.is_worth_profiling,
-        "spreads": [
-            {
-                "gpuType": spread.gpu_type,
-                "batch": spread.batch,
-                "smPercent": spread.sm_percent,
-                "meanMs": spread.mean_ms,
-                "plannedMs": spread.planned_ms,
-                "quantile": spread.quantile,
-                "n": spread.measurements,
-                "at": spread.at,
-                "source": spread.source,
-            }
-            for spread in why.spreads
-        ],
+        "spreads": list(why.spreads),
     }
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from app.control.answer.explain.instance import batches_at
 from app.control.answer.explain.shares import costs_of_instances
+from app.control.answer.explain.wire import ProfileSpreadWire
 from app.control.answer.explain.wording import count, money, ms
 from app.control.domain.snapshot import Snapshot
 from app.control.domain.specs import profile_key, quantile_of
@@ -28,30 +29,10 @@ LEAST_SAVED_SHARE = 0.01  # of a service's cost, below which it is not named
 
 
 @dataclass(frozen=True, slots=True)
-class ExecSpread:
-    """The uncertainty of the execution time of an instance's batch at its share, alone on the GPU."""
-
-    gpu_type: str
-    batch: int
-    sm_percent: float
-    mean_ms: float
-    planned_ms: float
-    quantile: float
-    measurements: int | None
-    at: str | None
-    source: str
-
-    @property
-    def share(self) -> float:
-        """By how much the planned time exceeds the mean."""
-        return self.planned_ms / self.mean_ms - 1.0
-
-
-@dataclass(frozen=True, slots=True)
 class UncertaintyWhy:
     """The spreads of a service's instances, and the most that knowing its profiles could save in an hour."""
 
-    spreads: tuple[ExecSpread, ...]
+    spreads: tuple[ProfileSpreadWire, ...]
     could_save_per_hour: float
     cost_per_hour: float
 
@@ -110,7 +91,7 @@ def describe_profiling(ranked: Sequence[tuple[str, UncertaintyWhy]]) -> list[str
     return sentences + ([f"and {count(more, 'more service')} worth profiling"] if more > 0 else [])
 
 
-def exec_spread(profile: Mapping[str, Any], batch: int, sm_percent: float, quantile: float) -> ExecSpread | None:
+def exec_spread(profile: Mapping[str, Any], batch: int, sm_percent: float, quantile: float) -> ProfileSpreadWire | None:
     """Returns the spread of a declared profile's latency; None where it is certain."""
     row = profile.get("latencyMs", {}).get(str(batch), {})
     cells = [row[share] for share in _around(row, sm_percent) if is_uncertain(row[share])]
@@ -120,17 +101,17 @@ def exec_spread(profile: Mapping[str, Any], batch: int, sm_percent: float, quant
         value_at(curve(profile_at(profile, level)["latencyMs"][str(batch)]), sm_percent)
         for level in (MEAN_QUANTILE, quantile)
     )
-    return ExecSpread(
-        gpu_type=str(profile["gpuType"]),
-        batch=batch,
-        sm_percent=sm_percent,
-        mean_ms=mean,
-        planned_ms=planned,
-        quantile=quantile,
-        measurements=max((cell["n"] for cell in cells if "n" in cell), default=None),
-        at=max((str(cell["at"]) for cell in cells if "at" in cell), default=None),
-        source=str(cells[0].get("source", "declared")),
-    )
+    return {
+        "gpuType": str(profile["gpuType"]),
+        "batch": batch,
+        "smPercent": sm_percent,
+        "meanMs": mean,
+        "plannedMs": planned,
+        "quantile": quantile,
+        "n": max((cell["n"] for cell in cells if "n" in cell), default=None),
+        "at": max((str(cell["at"]) for cell in cells if "at" in cell), default=None),
+        "source": str(cells[0].get("source", "declared")),
+    }
 
 
 def describe_uncertainty(why: UncertaintyWhy) -> list[str]:
@@ -145,14 +126,15 @@ def describe_uncertainty(why: UncertaintyWhy) -> list[str]:
     return sentences
 
 
-def _describe(spread: ExecSpread) -> str:
-    level = f"q{100 * spread.quantile:.3g}"
-    known = [f"from {spread.measurements} measurements"] if spread.measurements else []
-    known += [f"of {spread.at[:10]}"] if spread.at else []
-    origin = " ".join(known) or spread.source
+def _describe(spread: ProfileSpreadWire) -> str:
+    level = f"q{100 * spread['quantile']:.3g}"
+    known = [f"from {spread['n']} measurements"] if spread["n"] else []
+    known += [f"of {spread['at'][:10]}"] if spread["at"] else []
+    origin = " ".join(known) or spread["source"]
+    longer = 100 * (spread["plannedMs"] / spread["meanMs"] - 1.0)
     return (
-        f"its profile on {spread.gpu_type} is uncertain: batch {spread.batch} at {spread.sm_percent:g} % of the SMs is "
-        f"planned at {ms(spread.planned_ms)} for a mean of {ms(spread.mean_ms)}: {100 * spread.share:.2g} % at {level} "
+        f"its profile on {spread['gpuType']} is uncertain: batch {spread['batch']} at {spread['smPercent']:g} % of the "
+        f"SMs is planned at {ms(spread['plannedMs'])} for a mean of {ms(spread['meanMs'])}: {longer:.2g} % at {level} "
         f"{origin}"
     )
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from app.control.answer.explain.shares import costs_of_services
+from app.control.answer.whatif.wire import SloAmountWire, SloPriceWire
 from solvers.planning.judge import judge
-from solvers.planning.plan import Plan
+from solvers.planning.plan import Cost, Plan
 from solvers.planning.problem import Problem, Service
 from solvers.planning.search.promise import keep
 
@@ -16,30 +17,7 @@ SLO_STEP_SHARE = 0.1  # by which an SLO is shortened and lengthened
 Solve = Callable[[Problem], Plan | None]
 
 
-@dataclass(frozen=True, slots=True)
-class HourlyCost:
-    """Cost per hour of GPUs, and of unserved requests as the policy prices them."""
-
-    gpus: float
-    unserved: float
-
-    def over(self, other: HourlyCost | None) -> HourlyCost | None:
-        """Returns how much more this is."""
-        return None if other is None else HourlyCost(self.gpus - other.gpus, self.unserved - other.unserved)
-
-
-@dataclass(frozen=True, slots=True)
-class SloPrice:
-    """Differences per hour; None where no plan was found in time."""
-
-    service: str
-    slo_ms: float
-    costs: HourlyCost | None  # what the fleet would save without the service
-    shorter_adds: HourlyCost | None  # at 0.9 of its latency
-    longer_saves: HourlyCost | None  # at 1.1 of it
-
-
-def price_slos(problem: Problem, plan: Plan, solve: Solve, names: Sequence[str] = ()) -> Iterator[SloPrice]:
+def price_slos(problem: Problem, plan: Plan, solve: Solve, names: Sequence[str] = ()) -> Iterator[SloPriceWire]:
     """Prices these services, or all, the most expensive first; `plan` is a plan of the problem, without State."""
     costs = costs_of_services(problem, plan)
     chosen = list(names) or sorted(problem.services, key=lambda name: (-costs[name], name))
@@ -49,23 +27,35 @@ def price_slos(problem: Problem, plan: Plan, solve: Solve, names: Sequence[str] 
         without = _cheapest(_without(problem, name), solve, _without_lines(plan, name))
         looser = _cheapest(_with_slo(problem, service, 1 + SLO_STEP_SHARE), solve, plan)
         tighter = _cheapest(_with_slo(problem, service, 1 - SLO_STEP_SHARE), solve, None)
-        yield SloPrice(
-            name,
-            service.slo_ms,
-            now.over(_no_dearer(without, now)),
-            None if tighter is None else (tighter if _no_dearer(now, tighter) is now else now).over(now),
-            now.over(_no_dearer(looser, now)),
-        )
+        dearer = None if tighter is None else tighter if _no_dearer(now, tighter) is now else now
+        yield {
+            "service": name,
+            "sloMs": service.slo_ms,
+            "costsPerHour": _difference(now, _no_dearer(without, now)),
+            "shorterAddsPerHour": _difference(dearer, now),
+            "longerSavesPerHour": _difference(now, _no_dearer(looser, now)),
+        }
 
 
-def _no_dearer(less: HourlyCost | None, more: HourlyCost) -> HourlyCost | None:
+def _difference(more: SloAmountWire | None, less: SloAmountWire | None) -> SloAmountWire | None:
+    """Returns how much more the first is; None where no plan was found in time."""
+    if more is None or less is None:
+        return None
+    return {"gpus": more["gpus"] - less["gpus"], "unserved": more["unserved"] - less["unserved"]}
+
+
+def _sum(cost: SloAmountWire) -> float:
+    return cost["gpus"] + cost["unserved"]
+
+
+def _no_dearer(less: SloAmountWire | None, more: SloAmountWire) -> SloAmountWire | None:
     """Returns the first cost, but never more than the second: a search may fail to find what is known."""
     if less is None:
         return None
-    return less if less.gpus + less.unserved < more.gpus + more.unserved else more
+    return less if _sum(less) < _sum(more) else more
 
 
-def _cheapest(problem: Problem, solve: Solve, known: Plan | None) -> HourlyCost | None:
+def _cheapest(problem: Problem, solve: Solve, known: Plan | None) -> SloAmountWire | None:
     """Returns the lower cost of the plan found and the known plan, where that is valid; None without time."""
     found = solve(problem)
     if found is None:
@@ -73,13 +63,16 @@ def _cheapest(problem: Problem, solve: Solve, known: Plan | None) -> HourlyCost 
     costs = [_cost(problem, found)]
     if known is not None:
         verdict = judge(problem, known, simulate=False, keeps=keep)
-        costs += [HourlyCost(verdict.cost.resource, verdict.cost.unserved)] if verdict.is_right else []
-    return min(costs, key=lambda cost: cost.gpus + cost.unserved)
+        costs += [_amount(verdict.cost)] if verdict.is_right else []
+    return min(costs, key=_sum)
 
 
-def _cost(problem: Problem, plan: Plan) -> HourlyCost:
-    cost = judge(problem, plan, simulate=False).cost
-    return HourlyCost(cost.resource, cost.unserved)
+def _cost(problem: Problem, plan: Plan) -> SloAmountWire:
+    return _amount(judge(problem, plan, simulate=False).cost)
+
+
+def _amount(cost: Cost) -> SloAmountWire:
+    return {"gpus": cost.resource, "unserved": cost.unserved}
 
 
 def _without(problem: Problem, name: str) -> Problem:

@@ -11,11 +11,10 @@ from typing import cast
 from app.control.answer.whatif.change import WhatIfChange, WrongChange, apply_change
 from app.control.answer.whatif.compare import WhatIfSide, compare, describe_comparison, in_force
 from app.control.answer.whatif.front import objective_front, wire
-from app.control.answer.whatif.prices import HourlyCost, SloPrice, price_slos
+from app.control.answer.whatif.prices import price_slos
 from app.control.answer.whatif.wire import (
     NoComparison,
     ObjectivePointWire,
-    SloAmountWire,
     SloPriceWire,
     WhatIfAnswerWire,
 )
@@ -126,21 +125,7 @@ class WhatIf(Aside):
         plan = solve(fresh)
         found = []
         for price in price_slos(fresh, plan, solve, tuple(self.prices_of or ())) if plan else ():
-            if price.costs is None and price.shorter_adds is None:
+            if price["costsPerHour"] is None and price["shorterAddsPerHour"] is None:
                 break  # no time is left
-            found.append(_wire(price))
+            found.append(price)
         return found
-
-
-def _wire(price: SloPrice) -> SloPriceWire:
-    return {
-        "service": price.service,
-        "sloMs": price.slo_ms,
-        "costsPerHour": _amount(price.costs),
-        "shorterAddsPerHour": _amount(price.shorter_adds),
-        "longerSavesPerHour": _amount(price.longer_saves),
-    }
-
-
-def _amount(amount: HourlyCost | None) -> SloAmountWire | None:
-    return None if amount is None else {"gpus": amount.gpus, "unserved": amount.unserved}
