@@ -5,10 +5,11 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import psycopg
 from psycopg import errors, sql
+from psycopg.rows import TupleRow
 from sqlalchemy import Connection
 
 from app.store.database.database import statement
@@ -110,7 +111,7 @@ def list_readers(connection: Connection) -> list[ReportReader]:
     ]
 
 
-def create_role(connection: psycopg.Connection[Any], role: str) -> str:
+def create_role(connection: psycopg.Connection[TupleRow], role: str) -> str:
     """Creates a login that is read-only by default, and returns its password; '' if the role exists.
 
     The connection is in autocommit mode, and its role may create roles.
@@ -138,7 +139,7 @@ def create_role(connection: psycopg.Connection[Any], role: str) -> str:
     return password
 
 
-def limit_connections(connection: psycopg.Connection[Any], role: str) -> str:
+def limit_connections(connection: psycopg.Connection[TupleRow], role: str) -> str:
     """Limits the connections of a role that has no limit; returns what a superuser must run if this role may not.
 
     `check` has passed the role; the connection is like that of `make`.

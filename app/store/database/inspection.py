@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import psycopg
+from psycopg.rows import TupleRow
 
 from app.store.database import schema
 from app.store.database.urls import libpq_url
@@ -48,11 +49,11 @@ def inspect(url: str, listen_url: str) -> list[DatabaseFinding]:
     return findings
 
 
-def _connect(url: str) -> psycopg.Connection[Any]:
+def _connect(url: str) -> psycopg.Connection[TupleRow]:
     return psycopg.connect(libpq_url(url), autocommit=True, prepare_threshold=None, connect_timeout=CONNECT_SECONDS)
 
 
-def _server_version(connection: psycopg.Connection[Any]) -> DatabaseFinding:
+def _server_version(connection: psycopg.Connection[TupleRow]) -> DatabaseFinding:
     number = int(_value(connection, "SHOW server_version_num"))
     version = str(_value(connection, "SHOW server_version"))
     if number < OLDEST * 10_000:
@@ -60,7 +61,7 @@ def _server_version(connection: psycopg.Connection[Any]) -> DatabaseFinding:
     return DatabaseFinding("server version", version)
 
 
-def _schema_version(connection: psycopg.Connection[Any]) -> DatabaseFinding:
+def _schema_version(connection: psycopg.Connection[TupleRow]) -> DatabaseFinding:
     known = _value(connection, "SELECT to_regclass('alembic_version') IS NOT NULL")
     if not known:
         return DatabaseFinding("schema", "none", "wrong", schema.advice(None))
@@ -71,7 +72,7 @@ def _schema_version(connection: psycopg.Connection[Any]) -> DatabaseFinding:
     return DatabaseFinding("schema", version, "wrong" if reason else "note" if newer else "ok", advice)
 
 
-def _durability(connection: psycopg.Connection[Any]) -> list[DatabaseFinding]:
+def _durability(connection: psycopg.Connection[TupleRow]) -> list[DatabaseFinding]:
     findings = []
     for name in DURABLE:
         value = str(_value(connection, f"SHOW {name}"))
@@ -82,7 +83,7 @@ def _durability(connection: psycopg.Connection[Any]) -> list[DatabaseFinding]:
     return findings
 
 
-def _role(connection: psycopg.Connection[Any]) -> DatabaseFinding:
+def _role(connection: psycopg.Connection[TupleRow]) -> DatabaseFinding:
     name = str(_value(connection, "SELECT current_user"))
     if _value(connection, "SELECT rolsuper FROM pg_roles WHERE rolname = current_user"):
         advice = "use a role that owns this database but is not a superuser"
@@ -90,7 +91,7 @@ def _role(connection: psycopg.Connection[Any]) -> DatabaseFinding:
     return DatabaseFinding("role", name)
 
 
-def _round_trip(connection: psycopg.Connection[Any]) -> DatabaseFinding:
+def _round_trip(connection: psycopg.Connection[TupleRow]) -> DatabaseFinding:
     milliseconds = []
     for _ in range(ROUND_TRIPS):
         started = time.perf_counter()
@@ -101,7 +102,7 @@ def _round_trip(connection: psycopg.Connection[Any]) -> DatabaseFinding:
     return DatabaseFinding("round trip", f"{median:.1f} ms", "note" if advice else "ok", advice)
 
 
-def _pooled(connection: psycopg.Connection[Any]) -> bool:
+def _pooled(connection: psycopg.Connection[TupleRow]) -> bool:
     """Finds a pooler: it invents the process number that it sends at connection time, where Postgres sends its own."""
     return bool(connection.info.backend_pid != _value(connection, "SELECT pg_backend_pid()"))
 
@@ -114,7 +115,7 @@ def _pooler(pooled: bool) -> DatabaseFinding:
     return DatabaseFinding("pooler", "none; GPUWRIGHT_DATABASE_DIRECT=1 is safe")
 
 
-def _receives(url: str, notifier: psycopg.Connection[Any]) -> bool:
+def _receives(url: str, notifier: psycopg.Connection[TupleRow]) -> bool:
     with _connect(url) as listener:
         listener.execute(f"LISTEN {CHANNEL}")
         notifier.execute("SELECT pg_notify(%s, '')", [CHANNEL])
@@ -133,6 +134,6 @@ def _listening(notified: bool, own_url: bool, pooled: bool) -> DatabaseFinding:
     return DatabaseFinding("LISTEN", "receives nothing", "note", advice)
 
 
-def _value(connection: psycopg.Connection[Any], query: str) -> Any:
+def _value(connection: psycopg.Connection[TupleRow], query: str) -> Any:
     row = connection.execute(query.encode()).fetchone()
     return row[0] if row else None

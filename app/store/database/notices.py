@@ -14,9 +14,9 @@ import selectors
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 
 import psycopg
+from psycopg.rows import TupleRow
 
 from app.store.database.pool import CONNECT_SECONDS, LINK
 
@@ -131,12 +131,12 @@ class Notices:
             self._stopping.wait(pause)
             pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
 
-    def _connect(self) -> psycopg.Connection[Any]:
+    def _connect(self) -> psycopg.Connection[TupleRow]:
         return psycopg.connect(
             self._url, autocommit=True, connect_timeout=CONNECT_SECONDS, prepare_threshold=None, **LINK
         )
 
-    def _follow(self, listener: psycopg.Connection[Any], reader: psycopg.Connection[Any]) -> None:
+    def _follow(self, listener: psycopg.Connection[TupleRow], reader: psycopg.Connection[TupleRow]) -> None:
         """Reads through `reader` and listens through `listener`.
 
         The listener runs no queries: through a pooler, a connection that runs some receives notifications with their
@@ -162,7 +162,7 @@ class Notices:
                     log.warning("notices_polling", extra={"reason": "LISTEN receives nothing on this connection"})
                     doubt_at = math.inf
 
-    def _look(self, connection: psycopg.Connection[Any]) -> None:
+    def _look(self, connection: psycopg.Connection[TupleRow]) -> None:
         for name, value in connection.execute(READ_VERSIONS):
             self.advance(name, value)
 
