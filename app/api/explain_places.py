@@ -86,5 +86,5 @@ def _plan(connection: Connection, *, is_own: bool = False) -> PlanContentWire:
 
 
 def _conditions(status: dict[str, Any]) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = status.get("conditions", [])
+    found: list[dict[str, object]] = status.get("conditions", [])
     return found

@@ -2,7 +2,7 @@
 
 # No `from __future__ import annotations`: FastAPI reads annotations that name local dependencies.
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from sqlalchemy import Connection
@@ -94,7 +94,7 @@ def _add_list(routes: APIRouter, kind: Kind) -> None:
         )
 
 
-def _add_get(routes: APIRouter, kind: Kind, path: str, depends: Any) -> None:
+def _add_get(routes: APIRouter, kind: Kind, path: str, depends: object) -> None:
     @routes.get(path, summary=f"Get a {kind}", operation_id=f"get{kind}")
     def get_object(request: Request, ctx: Ctx, who: Who, key: Annotated[Key, depends]) -> Response:
         granted = require(who, kind, AccessVerb.READ, key.tenant)
@@ -106,7 +106,7 @@ def _add_get(routes: APIRouter, kind: Kind, path: str, depends: Any) -> None:
         return _answer(stored, who.tenant)
 
 
-def _add_put(routes: APIRouter, kind: Kind, path: str, depends: Any) -> None:
+def _add_put(routes: APIRouter, kind: Kind, path: str, depends: object) -> None:
     @routes.put(path, summary=f"Declare a {kind}", operation_id=f"put{kind}")
     def put_object(
         request: Request,
@@ -132,7 +132,7 @@ def _add_put(routes: APIRouter, kind: Kind, path: str, depends: Any) -> None:
         return write_once(request, body, write, dry_run=dry)
 
 
-def _add_patch(routes: APIRouter, kind: Kind, path: str, depends: Any) -> None:
+def _add_patch(routes: APIRouter, kind: Kind, path: str, depends: object) -> None:
     @routes.patch(path, summary=f"Merge into a {kind} (RFC 7396)", operation_id=f"patch{kind}")
     def patch_object(
         request: Request,
@@ -156,7 +156,7 @@ def _add_patch(routes: APIRouter, kind: Kind, path: str, depends: Any) -> None:
         return write_once(request, body, write, dry_run=dry)
 
 
-def _add_delete(routes: APIRouter, kind: Kind, path: str, depends: Any) -> None:
+def _add_delete(routes: APIRouter, kind: Kind, path: str, depends: object) -> None:
     @routes.delete(path, summary=f"Delete a {kind} that nothing refers to", operation_id=f"delete{kind}")
     def delete_object(
         request: Request,

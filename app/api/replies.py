@@ -34,26 +34,26 @@ class TypedRouter(APIRouter):
         super().add_api_route(path, endpoint, **{**options, "response_model": None})
 
 
-def takes(kind: type, *, required: bool = True) -> dict[str, Any]:
+def takes(kind: type, *, required: bool = True) -> dict[str, object]:
     """Returns what FastAPI documents of a route that reads a body of this type itself."""
     return {"requestBody": {"required": required, "content": _content(kind)}}
 
 
-def _content(kind: Any) -> dict[str, Any]:
+def _content(kind: object) -> dict[str, object]:
     if isinstance(kind, type) and get_origin(kind) is None:
         types.append(kind)
         return {JSON: {"schema": {"$ref": REFERENCES.format(name=kind.__name__.removesuffix(SUFFIX))}}}
     return {JSON: {"schema": msgspec.json.schema(kind)}}
 
 
-def schemas() -> dict[str, Any]:
+def schemas() -> dict[str, object]:
     """Returns the schemas of all that routes take and answer with."""
     _, found = msgspec.json.schema_components(types, schema_hook=_hook, ref_template=REFERENCES)
-    named: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(found).replace(f'{SUFFIX}"'.encode(), b'"'))
+    named: dict[str, object] = msgspec.json.decode(msgspec.json.encode(found).replace(f'{SUFFIX}"'.encode(), b'"'))
     return named
 
 
-def _hook(kind: type) -> dict[str, Any]:
+def _hook(kind: type) -> dict[str, object]:
     if kind is object:
         return {}  # anything
     raise NotImplementedError(kind)

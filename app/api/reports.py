@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypedDict
+from typing import Annotated, Literal, TypeAlias, TypedDict
 
 import msgspec
 from fastapi import Query
@@ -22,6 +22,7 @@ from app.store.money import report_queries
 router = TypedRouter(prefix="/api/v1/reports", tags=["reports"])
 
 MOST_ROWS = {"json": 10_000, "csv": 200_000, "focus": 200_000}  # by format
+Rows: TypeAlias = list[dict[str, object]]
 CSV = "text/csv; charset=utf-8"
 
 
@@ -95,7 +96,9 @@ def read_report(ctx: Ctx, who: Who, name: str, wanted: Annotated[ReportRequest, 
         raise HttpProblem("bad-request", detail)
     currency, most = ctx.settings.currency, MOST_ROWS[form]
 
-    def read(connection: Connection) -> tuple[report_queries.ReportQuery, list[dict[str, Any]], list[dict[str, Any]]]:
+    def read(
+        connection: Connection,
+    ) -> tuple[report_queries.ReportQuery, Rows, Rows]:
         span = query.ReportSpan(wanted.begins, wanted.ends, wanted.time_zone, now(connection))
         parsed = query.parse_query(name, by, span, tenant, most + 1)
         rows = report_queries.read(connection, parsed)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
-from typing import Any
 
 import msgspec
 from sqlalchemy import Connection
@@ -58,7 +57,7 @@ def missed(connection: Connection, attained: Mapping[str, float]) -> str:
     return ""
 
 
-def _promised(promise: Mapping[str, Any]) -> str:
+def _promised(promise: Mapping[str, object]) -> str:
     if "latencyMs" in promise:
         return f"{promise['latencyMs']:g} ms"
     return f"{promise['ttftMs']:g} ms to the first token and {promise['tpotMs']:g} ms for each further one"

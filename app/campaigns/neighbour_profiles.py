@@ -11,7 +11,7 @@ import numpy as np
 
 from agents.contract.campaigns import MeasuredSetting
 from app.campaigns.neighbours import slowdowns
-from app.manifests.model import API_VERSION
+from app.manifests.model import API_VERSION, WrittenSpec
 from app.manifests.uncertain import MEAN_QUANTILE, is_uncertain, value_at
 from solvers.interference import fit
 from solvers.interference.scalars import MeasuredScalars, SpreadValue, pressure_and_sensitivity
@@ -25,7 +25,7 @@ class DeclaredProfile:
     """A Profile as it is declared."""
 
     name: str
-    spec: Mapping[str, Any]
+    spec: WrittenSpec
 
     @property
     def variant(self) -> str:
@@ -65,9 +65,9 @@ def neighbour_profiles(declared: Sequence[DeclaredProfile], measured: Sequence[M
     return NeighbourProfiles(manifests, fit(observations).measured.errors.get("scalar"))
 
 
-def scalar_fields(scalars: MeasuredScalars, at: datetime | None = None, factor: float = 1.0) -> dict[str, Any]:
+def scalar_fields(scalars: MeasuredScalars, at: datetime | None = None, factor: float = 1.0) -> dict[str, object]:
     """Returns the fields of a Profile as uncertain values; what was not measured is left out."""
-    fields: dict[str, Any] = {}
+    fields: dict[str, object] = {}
     if scalars.pressure:
         fields["pressure"] = {
             str(percent): _uncertain(value, at, factor, MOST_PRESSURE) for percent, value in scalars.pressure.items()
@@ -77,7 +77,7 @@ def scalar_fields(scalars: MeasuredScalars, at: datetime | None = None, factor: 
     return fields
 
 
-def _uncertain(value: SpreadValue, at: datetime | None, factor: float, most: float = float("inf")) -> dict[str, Any]:
+def _uncertain(value: SpreadValue, at: datetime | None, factor: float, most: float = float("inf")) -> dict[str, object]:
     mean, q90 = (round(min(most, factor * each), DIGITS) for each in (value.mean, value.q90))
     date = {"at": at.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="seconds") + "Z"} if at else {}
     return {"mean": mean, "q90": q90, "n": value.samples, **date, "source": "measured"}
@@ -99,7 +99,7 @@ def _scale(declared: Sequence[DeclaredProfile], found: Mapping[str, MeasuredScal
     return min(known / measured, MOST_PRESSURE / largest)
 
 
-def _pressure_at(pressure: Any, percent: int) -> float:
+def _pressure_at(pressure: object, percent: int) -> float:
     if not isinstance(pressure, Mapping) or is_uncertain(pressure):
         return value_at(pressure, MEAN_QUANTILE)
     points = sorted((float(share), value_at(value, MEAN_QUANTILE)) for share, value in pressure.items())

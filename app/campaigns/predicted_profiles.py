@@ -10,7 +10,7 @@ from math import exp, log
 from typing import Any
 
 from app.campaigns.profile import profile_name
-from app.manifests.model import API_VERSION, Kind, Manifest
+from app.manifests.model import API_VERSION, Kind, Manifest, WrittenSpec
 from app.manifests.uncertain import MEAN_QUANTILE, is_uncertain, value_at
 from solvers.factors import FactorSample, LearnedFactors, learned
 
@@ -38,7 +38,7 @@ def predicted_profiles(manifests: Sequence[Manifest], *, only_again: bool = Fals
     gpu_types = {each.name: each.spec for each in manifests if each.kind is Kind.GPU_TYPE}
     profiles = {_pair(each.spec): each for each in manifests if each.kind is Kind.PROFILE and "latencyMs" in each.spec}
     predicted = {pair: each for pair, each in profiles.items() if _is_predicted(each.spec)}
-    measured: dict[tuple[str, str, str], Mapping[str, Any]] = {
+    measured: dict[tuple[str, str, str], WrittenSpec] = {
         pair: each.spec for pair, each in profiles.items() if pair not in predicted
     }
     if len(measured) < FEWEST_PAIRS or (only_again and not predicted):
@@ -63,11 +63,11 @@ def predicted_profiles(manifests: Sequence[Manifest], *, only_again: bool = Fals
     return PredictedProfiles(made, len(measured), exp(found.errors[0]) - 1)
 
 
-def _pair(spec: Mapping[str, Any]) -> tuple[str, str, str]:
+def _pair(spec: WrittenSpec) -> tuple[str, str, str]:
     return spec["model"], spec["variant"], spec["gpuType"]
 
 
-def _is_predicted(spec: Mapping[str, Any]) -> bool:
+def _is_predicted(spec: WrittenSpec) -> bool:
     """Returns True if each latency was predicted: who has changed one by hand declares them all."""
     return all(
         is_uncertain(value) and value.get("source") == "learned"
@@ -77,8 +77,8 @@ def _is_predicted(spec: Mapping[str, Any]) -> bool:
 
 
 def _sample(
-    spec: Mapping[str, Any],
-    gpu_types: Mapping[str, Mapping[str, Any]],
+    spec: WrittenSpec,
+    gpu_types: Mapping[str, WrittenSpec],
     gpu_type: str,
     batch: int,
     sm_percent: int,
@@ -98,7 +98,7 @@ def _sample(
     return FactorSample(kinds, numbers, targets)
 
 
-def _other(measured: Mapping[tuple[str, str, str], Mapping[str, Any]], model: str, variant: str) -> Mapping[str, Any]:
+def _other(measured: Mapping[tuple[str, str, str], WrittenSpec], model: str, variant: str) -> Mapping[str, Any]:
     """Returns the variant's Profile elsewhere that has most batches: it says what to predict."""
     mine = [spec for key, spec in sorted(measured.items()) if key[:2] == (model, variant)]
     return max(mine, key=lambda spec: len(spec["latencyMs"]))
@@ -106,11 +106,11 @@ def _other(measured: Mapping[tuple[str, str, str], Mapping[str, Any]], model: st
 
 def _profile(
     found: LearnedFactors,
-    spec: Mapping[str, Any],
-    gpu_types: Mapping[str, Mapping[str, Any]],
+    spec: WrittenSpec,
+    gpu_types: Mapping[str, Mapping[str, object]],
     gpu_type: str,
     pairs: int,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     known = {name: _as_learned(value) for name, value in spec.items()}
     made = {**known, "gpuType": gpu_type, "latencyMs": _latencies(found, spec, gpu_types, gpu_type, pairs)}
     if "powerW" in spec:
@@ -126,10 +126,10 @@ def _as_learned(value: Any) -> Any:
 
 
 def _again(
-    found: LearnedFactors, stored: Manifest, gpu_types: Mapping[str, Mapping[str, Any]], pairs: int
-) -> dict[str, Any]:
+    found: LearnedFactors, stored: Manifest, gpu_types: Mapping[str, Mapping[str, object]], pairs: int
+) -> dict[str, object]:
     """Returns a Profile that was predicted before, with new latencies at its own batches and shares."""
-    spec: Mapping[str, Any] = stored.spec
+    spec: WrittenSpec = stored.spec
     latencies = _latencies(found, spec, gpu_types, spec["gpuType"], pairs)
     labels = {"labels": stored.labels} if stored.labels else {}
     return _manifest({"name": stored.name, **labels}, {**spec, "latencyMs": latencies})
@@ -137,15 +137,15 @@ def _again(
 
 def _latencies(
     found: LearnedFactors,
-    spec: Mapping[str, Any],
-    gpu_types: Mapping[str, Mapping[str, Any]],
+    spec: WrittenSpec,
+    gpu_types: Mapping[str, Mapping[str, object]],
     gpu_type: str,
     pairs: int,
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, dict[str, object]]:
     above = exp(NINETY * (found.errors or (0.0,))[0])
-    latencies: dict[str, dict[str, Any]] = {}
+    latencies: dict[str, dict[str, object]] = {}
     for batch, table in spec["latencyMs"].items():
-        row: dict[str, Any] = {}
+        row: dict[str, object] = {}
         least = float("inf")  # a Profile's latency does not rise with SM%
         for percent in sorted(table, key=int):
             expected = found.learner.predict(_sample(spec, gpu_types, gpu_type, int(batch), int(percent)))[0]
@@ -156,7 +156,7 @@ def _latencies(
     return latencies
 
 
-def _manifest(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
+def _manifest(metadata: Mapping[str, object], spec: Mapping[str, object]) -> dict[str, object]:
     return {"apiVersion": API_VERSION, "kind": "Profile", "metadata": metadata, "spec": spec}
 
 

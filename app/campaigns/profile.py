@@ -103,7 +103,7 @@ def profile_of(
     if len(measured) >= FEWEST_OF_CURVE:
         curve = fit([measurement_of(found) for found in measured], subject.highest_clock_mhz)
     declared = subject.declared or {}
-    spec: dict[str, Any] = {
+    spec: dict[str, object] = {
         "model": subject.model,
         "variant": subject.variant,
         "gpuType": subject.gpu_type,
@@ -138,7 +138,7 @@ def _latencies(
     subject: ProfileSubject,
     measured: Sequence[MeasuredSetting],
     settings: Sequence[CopySetting],
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, dict[str, object]]:
     known = {found.setting.sm_percent for found in measured}
     shares = sorted(known | {other.sm_percent for other in settings if min(known) < other.sm_percent < max(known)})
     batches = _batches(measured, settings)
@@ -155,14 +155,14 @@ def _batches(measured: Sequence[MeasuredSetting], settings: Sequence[CopySetting
     return sorted(known | {setting.batch for setting in settings if min(known) < setting.batch < max(known)})
 
 
-def _only_latency(found: MeasuredSetting) -> dict[str, dict[str, Any]]:
+def _only_latency(found: MeasuredSetting) -> dict[str, dict[str, object]]:
     """Returns a single point, with the spread of its batches."""
     upper_ms = found.latency_ms + Q90_DEVIATIONS * found.spread_ms
     value = _value(found.latency_ms, upper_ms, [found])
     return {str(found.setting.batch): {f"{found.setting.sm_percent:g}": value}}
 
 
-def _value(mean: float, q90: float, measured: Sequence[MeasuredSetting]) -> dict[str, Any]:
+def _value(mean: float, q90: float, measured: Sequence[MeasuredSetting]) -> dict[str, object]:
     """Returns an uncertain value, which all measurements of the campaign have made together."""
     at = max(found.at for found in measured).astimezone(UTC)
     return {

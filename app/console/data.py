@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from sqlalchemy import Connection
 
@@ -92,7 +91,7 @@ def read_fleet(connection: Connection, tenant: str, counted: WindowSums) -> Cons
     )
 
 
-def read_node(connection: Connection, tenant: str, name: str) -> tuple[ConsoleData, dict[int, dict[str, Any]]]:
+def read_node(connection: Connection, tenant: str, name: str) -> tuple[ConsoleData, dict[int, dict[str, object]]]:
     """Reads a node with what is planned on it, and by GPU its last minute; a tenant reads neither minutes nor others'.
 
     Without such a node, or for a tenant that does not run on it, `nodes` is empty.
@@ -109,7 +108,7 @@ def read_money(connection: Connection, who: Principal, at: datetime, currency: s
     tenant = who.tenant if require(who, Noun.MONEY, AccessVerb.READ) is Reach.OWN else ""
     midnight = at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
-    def rows(report: str, *by: str) -> list[dict[str, Any]]:
+    def rows(report: str, *by: str) -> list[dict[str, object]]:
         return report_queries.read(connection, report_queries.ReportQuery(report, by, "", midnight, at, tenant))
 
     realised = [] if tenant else rows("savings_realised")
@@ -137,6 +136,6 @@ def _events(connection: Connection, at: datetime, tenant: str) -> list[RecordedE
     return sorted(found, key=lambda event: (event.last_at, event.id), reverse=True)
 
 
-def _minutes(connection: Connection, at: datetime, node: str) -> dict[int, dict[str, Any]]:
+def _minutes(connection: Connection, at: datetime, node: str) -> dict[int, dict[str, object]]:
     rows = packed_minutes.gpu_minutes(connection, node, at - MINUTES, at, 5000)
     return {row["gpu"]: row for row in rows}  # oldest first, so that the last one stays

@@ -26,7 +26,7 @@ class JobLine:
     exit_code: str
 
 
-def job_lines(jobs: Sequence[tuple[str, Mapping[str, Any]]]) -> list[JobLine]:
+def job_lines(jobs: Sequence[tuple[str, Mapping[str, object]]]) -> list[JobLine]:
     """Returns the rows; a job that no planner has looked at yet has no phase."""
     return [_line(name, status) for name, status in jobs]
 

@@ -37,7 +37,7 @@ class NodePage:
     more: int  # GPUs that are not listed
 
 
-def describe_node(data: ConsoleData, minutes: Mapping[int, Mapping[str, Any]]) -> NodePage:
+def describe_node(data: ConsoleData, minutes: Mapping[int, Mapping[str, object]]) -> NodePage:
     """Describes the only node of `data`."""
     (node,) = data.nodes
     picture = draw_fleet(data, FleetQuery())

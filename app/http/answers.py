@@ -44,7 +44,12 @@ def encoded(problem: HttpProblem, scope: MutableMapping[str, Any], page: Refusal
 
 
 def headers_of(
-    problem: HttpProblem, body: bytes, scope: Mapping[str, Any], *, page: RefusalPage | None = None, close: bool = False
+    problem: HttpProblem,
+    body: bytes,
+    scope: Mapping[str, object],
+    *,
+    page: RefusalPage | None = None,
+    close: bool = False,
 ) -> list[tuple[bytes, bytes]]:
     is_page = page is not None and _is_page(scope)
     headers = [(b"content-type", PAGE if is_page else MEDIA), (b"content-length", str(len(body)).encode())]
@@ -55,5 +60,5 @@ def headers_of(
     return headers
 
 
-def _is_page(scope: Mapping[str, Any]) -> bool:
+def _is_page(scope: Mapping[str, object]) -> bool:
     return lane_of_scope(scope).page

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any, Literal
+from typing import Literal
 
 import httptools
 from uvicorn.config import Config
@@ -59,7 +59,7 @@ class GuardedConnection(HttpToolsProtocol):
         self,
         config: Config,
         server_state: Floor,
-        app_state: dict[str, Any],
+        app_state: dict[str, object],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
 
 from app.access import AccessVerb, Noun, Principal, reach
 from app.http import cookies, metrics
@@ -77,7 +76,7 @@ class Gate:
         self._heavy = Slots(limits.heavy, limits.heavy_each, limits.queue)
         self._asking = Slots(limits.asking, limits.asking_each, limits.queue)
         self._long = FairShares(limits.long, limits.long_each)
-        self._long_tasks: set[asyncio.Task[Any]] = set()
+        self._long_tasks: set[asyncio.Task[object]] = set()
         self._draining = False
         self._tracing = configure(settings)
         metrics.BODY_BYTES.set_function(lambda: self._bodies.used)

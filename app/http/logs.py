@@ -40,7 +40,7 @@ class JsonLine(logging.Formatter):
             message = record.getMessage()
         except Exception:
             message = str(record.msg)  # a logger called with the wrong arguments still logs its message
-        line: dict[str, Any] = {
+        line: dict[str, object] = {
             "time": f"{_second(int(record.created))}.{int(record.created * 1000) % 1000:03d}Z",
             "level": _LEVELS.get(record.levelname, record.levelname.lower()),
             "event": redact(message),
@@ -85,7 +85,7 @@ class LogStream(logging.StreamHandler[Any]):
                 sys.stderr.write(f"gpuwright: cannot write the log: {error.strerror}; its lines are lost meanwhile\n")
 
 
-def event(logger: logging.Logger, level: int, name: str, fields: Mapping[str, Any]) -> None:
+def event(logger: logging.Logger, level: int, name: str, fields: Mapping[str, object]) -> None:
     """Does `logger.log(level, name, extra=fields)` without looking up the caller, for frequent events."""
     record = logging.LogRecord(logger.name, level, "", 0, name, None, None)
     record.__dict__.update(fields)
@@ -141,7 +141,7 @@ def _second(second: int) -> str:
     return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
-def _clean(value: object) -> Any:
+def _clean(value: object) -> object:
     if value is None or isinstance(value, Clean | bool | int | float):
         return value
     if isinstance(value, Mapping):

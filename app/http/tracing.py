@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from app.http import answers
 from app.settings import Settings
@@ -37,7 +37,7 @@ class Tracing:
     @contextmanager
     def span(self, visit: Visit, traceparent: str | None) -> Iterator[None]:
         """Opens the span of a request, in the caller's trace if it sent a W3C traceparent."""
-        carrier: dict[str, Any] = {"traceparent": traceparent} if traceparent else {}
+        carrier: dict[str, object] = {"traceparent": traceparent} if traceparent else {}
         context = self._propagator.extract(carrier)
         with self._tracer.start_as_current_span(
             visit.method, context=context, kind=self._trace.SpanKind.SERVER
@@ -58,7 +58,7 @@ class Tracing:
                 if visit.status >= 500:
                     span.set_status(self._trace.StatusCode.ERROR)
 
-    def part(self, name: str) -> AbstractContextManager[Any]:
+    def part(self, name: str) -> AbstractContextManager[object]:
         """Opens a span inside the current span, or a new trace."""
         return self._tracer.start_as_current_span(name)
 

@@ -163,7 +163,7 @@ class Visit:
             self._log(logging.INFO, status, seconds)
 
     def _log(self, level: int, status: int, seconds: float) -> None:
-        fields: dict[str, Any] = {
+        fields: dict[str, object] = {
             "method": Clean(self.method[:20]),
             "path": Clean(answers.instance_of(self.scope)),
             "route": Clean(self.route),

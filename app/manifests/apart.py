@@ -7,10 +7,9 @@ look for a tenant's things that could share: such a service has its GPUs alone, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 from app.manifests.faults import ManifestFault
-from app.manifests.model import JSON, Kind, Manifest
+from app.manifests.model import JSON, Kind, Manifest, WrittenSpec
 
 FIELD = "shareAcrossTenants"
 PLANNERS = ("joint", "hetsev", "morak")
@@ -21,7 +20,7 @@ def keeps_apart(policy: Mapping[str, JSON] | None) -> bool:
     return policy is not None and policy.get(FIELD) is False
 
 
-def has_own_runtime(model: Mapping[str, Any]) -> bool:
+def has_own_runtime(model: WrittenSpec) -> bool:
     """Returns whether one of a Model's variants brings a runtime of its own."""
     runtimes = (variant.get("runtime") or {} for variant in model.get("variants", ()))
     return any("image" in runtime or "command" in runtime for runtime in runtimes)
@@ -32,7 +31,7 @@ def find_unseparated(
 ) -> Iterator[ManifestFault]:
     """Yields what planners could not keep apart, of a world whose policy wants it."""
     for manifest in manifests:
-        spec: Mapping[str, Any] = manifest.spec
+        spec: WrittenSpec = manifest.spec
         if manifest.kind is Kind.POLICY and spec.get("planner", "joint") not in PLANNERS:
             why = f"the planner {spec['planner']} puts jobs beside services"
             yield _fault(manifest, "spec.planner", why, " or ".join(PLANNERS), spec["planner"])

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from app.manifests.fleet import PolicySpec
-from app.manifests.model import JSON
+from app.manifests.model import JSON, WrittenSpec
 from app.manifests.uncertain import profile_at
 
 EXEC_MARGIN: float = PolicySpec.model_fields["exec_margin"].default
@@ -36,9 +36,9 @@ class SloCondition:
 
 
 def slo_condition(
-    service: Mapping[str, Any],
-    model: Mapping[str, Any],
-    profiles: Iterable[Mapping[str, Any]],
+    service: WrittenSpec,
+    model: WrittenSpec,
+    profiles: Iterable[WrittenSpec],
     policy: Mapping[str, JSON] | None = None,
 ) -> SloCondition:
     """Returns the verdict from the specs of the service, its model, the model's profiles and the policy alone.
@@ -77,7 +77,7 @@ def slo_condition(
     return SloCondition("True", SloReason.ATTAINABLE, f"{numbers}; the SLO is {slo:g} ms")
 
 
-def admitted_variants(service: Mapping[str, Any], model: Mapping[str, Any]) -> list[str]:
+def admitted_variants(service: WrittenSpec, model: WrittenSpec) -> list[str]:
     """Returns the model's variants that satisfy `variants` and `minAccuracy`, in the model's order.
 
     There are none where even the most accurate of them is below `meanAccuracy`.
@@ -93,13 +93,13 @@ def admitted_variants(service: Mapping[str, Any], model: Mapping[str, Any]) -> l
     return [variant["name"] for variant in found] if best >= (service.get("meanAccuracy") or 0.0) else []
 
 
-def fastest_exec_ms(profile: Mapping[str, Any]) -> float:
+def fastest_exec_ms(profile: WrittenSpec) -> float:
     """Returns the fastest profiled point: latency never rises with SM%, so it is at a batch's largest share."""
     quickest: float = min(min(curve.values()) for curve in profile["latencyMs"].values())
     return quickest
 
 
-def _no_profile(service: Mapping[str, Any], admitted: list[str]) -> SloCondition:
+def _no_profile(service: WrittenSpec, admitted: list[str]) -> SloCondition:
     types: list[str] | None = service.get("gpuTypes")
     where = f"on {_listed(types)}" if types else "on any GPU type"
     message = f"no Profile measures how fast {_listed(admitted)} of Model {service['model']} runs {where}"
@@ -108,9 +108,7 @@ def _no_profile(service: Mapping[str, Any], admitted: list[str]) -> SloCondition
     )
 
 
-def _tokens_condition(
-    service: Mapping[str, Any], admitted: list[str], profiles: Iterable[Mapping[str, Any]]
-) -> SloCondition:
+def _tokens_condition(service: WrittenSpec, admitted: list[str], profiles: Iterable[WrittenSpec]) -> SloCondition:
     """Returns the verdict on a promise of tokens: the iterations of one short request alone are the least times."""
     types: list[str] | None = service.get("gpuTypes")
     slo = service["slo"]
@@ -135,7 +133,7 @@ def _tokens_condition(
     return SloCondition("True", SloReason.ATTAINABLE, f"{numbers}; {promise}")
 
 
-def _no_variant(service: Mapping[str, Any], model: Mapping[str, Any]) -> str:
+def _no_variant(service: WrittenSpec, model: WrittenSpec) -> str:
     best = max(model["variants"], key=lambda variant: variant["accuracy"])
     wanted, least = service.get("variants"), service.get("minAccuracy")
     requirements = []

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from app.manifests.faults import ManifestFault
-from app.manifests.model import JSON, Key, Kind, Manifest
+from app.manifests.model import JSON, Key, Kind, Manifest, WrittenSpec
 from app.manifests.references import ReferenceWorld
 
 
@@ -19,7 +19,7 @@ class WrongCap(NamedTuple):
     allowed: str
 
 
-def gpu_caps_w(node: Mapping[str, Any]) -> tuple[float, ...]:
+def gpu_caps_w(node: WrittenSpec) -> tuple[float, ...]:
     """Returns the watts that each GPU of the node may draw, in their order; empty if the node states no capW."""
     caps: list[float] | float | None = node.get("capW")
     if caps is None:
@@ -42,10 +42,10 @@ def find_unfit_caps(manifests: Iterable[Manifest], world: ReferenceWorld) -> lis
     return found
 
 
-def wrong_caps(node: Mapping[str, JSON], gpu_type: Mapping[str, Any]) -> Iterator[WrongCap]:
+def wrong_caps(node: Mapping[str, JSON], gpu_type: Mapping[str, object]) -> Iterator[WrongCap]:
     """Yields the caps of a node that are above its GpuType's maxW, or not above its idleW."""
     name, idle_w, max_w = node["gpuType"], gpu_type["idleW"], gpu_type["maxW"]
-    caps: Any = node.get("capW")
+    caps: object = node.get("capW")
     listed = caps if isinstance(caps, list) else [] if caps is None else [caps]
     for index, cap_w in enumerate(listed):
         field = f"capW[{index}]" if isinstance(caps, list) else "capW"

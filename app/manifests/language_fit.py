@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from app.manifests.faults import ManifestFault
-from app.manifests.model import JSON, Key, Kind, Manifest
+from app.manifests.model import JSON, Key, Kind, Manifest, WrittenSpec
 from app.manifests.references import ReferenceWorld, admits, variants
 
 
@@ -16,7 +16,7 @@ def find_unfit(manifests: Iterable[Manifest], world: ReferenceWorld) -> list[Man
     for manifest in manifests:
         if manifest.kind not in (Kind.SERVICE, Kind.PROFILE):
             continue
-        spec: Mapping[str, Any] = manifest.spec
+        spec: WrittenSpec = manifest.spec
         model = world.spec(Key(Kind.MODEL, "", spec["model"]))
         if model is None or not admits(Kind.MODEL, model, manifest.tenant):
             continue
@@ -26,7 +26,7 @@ def find_unfit(manifests: Iterable[Manifest], world: ReferenceWorld) -> list[Man
     return found
 
 
-def _service(spec: Mapping[str, Any], model: Mapping[str, JSON]) -> Iterator[tuple[str, str, str, JSON]]:
+def _service(spec: WrittenSpec, model: Mapping[str, JSON]) -> Iterator[tuple[str, str, str, JSON]]:
     tokens = spec.get("tokens")
     if tokens is None:
         return
@@ -41,7 +41,7 @@ def _service(spec: Mapping[str, Any], model: Mapping[str, JSON]) -> Iterator[tup
         yield "spec.tokens", message, f"means of input and output that are {most} tokens together at most", None
 
 
-def _profile(spec: Mapping[str, Any], model: Mapping[str, JSON]) -> Iterator[tuple[str, str, str, JSON]]:
+def _profile(spec: WrittenSpec, model: Mapping[str, JSON]) -> Iterator[tuple[str, str, str, JSON]]:
     variant: Any = variants(model).get(spec["variant"])
     if variant is None or "iteration" not in spec:
         return

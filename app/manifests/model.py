@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
+WrittenSpec: TypeAlias = Mapping[str, Any]  # of an object, as it was written and checked; its kind says what it has
 
 API_VERSION = "gpuwright/v1"
 

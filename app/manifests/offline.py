@@ -12,7 +12,7 @@ from app.manifests.caps import find_unfit_caps
 from app.manifests.faults import ManifestFault, ManifestsRefused
 from app.manifests.language_fit import find_unfit
 from app.manifests.limits import OFFLINE
-from app.manifests.model import JSON, Key, Kind, Manifest
+from app.manifests.model import JSON, Key, Kind, Manifest, WrittenSpec
 from app.manifests.reader import Document, Media, read
 from app.manifests.validate import examine
 
@@ -104,7 +104,7 @@ def _documents(entry: Path | Input) -> list[Document]:
 def _of_state(state: Manifest, world: DeclaredFiles) -> list[ManifestFault]:
     """Returns a fault for each entry of State without a declared GPU, service or job."""
     found: list[ManifestFault] = []
-    spec: Mapping[str, Any] = state.spec
+    spec: WrittenSpec = state.spec
     lists: Sequence[tuple[str, str, Kind]] = (("running", "service", Kind.SERVICE), ("jobs", "job", Kind.JOB))
     for field, noun, kind in lists:
         for index, entry in enumerate(spec.get(field, ())):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from app.manifests.faults import ManifestFault, nearest, quoted
-from app.manifests.model import JSON, Key, Kind, Manifest
+from app.manifests.model import JSON, Key, Kind, Manifest, WrittenSpec
 
 MAX_COMPARED = 2_000  # names with which a misspelt name is compared
 MAX_MEANT = 20  # faults that get a suggestion: comparing is slow, and a reader needs no more
@@ -37,7 +37,7 @@ def list_references(manifest: Manifest) -> list[Reference]:
 
 
 def _referred(manifest: Manifest) -> Iterator[Reference]:
-    spec: Mapping[str, Any] = manifest.spec
+    spec: WrittenSpec = manifest.spec
     match manifest.kind:
         case Kind.NODE:
             yield Reference(Key(Kind.GPU_TYPE, "", spec["gpuType"]), "", "spec.gpuType")
@@ -120,7 +120,7 @@ class ProfileOf(NamedTuple):
     gpu_type: str
 
 
-def profile_of(spec: Mapping[str, Any]) -> ProfileOf:
+def profile_of(spec: WrittenSpec) -> ProfileOf:
     return ProfileOf(spec["model"], spec["variant"], spec["gpuType"])
 
 

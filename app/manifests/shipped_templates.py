@@ -6,9 +6,10 @@ A node may have another template of the same name, so an argument that does not 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+
+from app.manifests.model import WrittenSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ SHIPPED = {
 }  # fmt: skip
 
 
-def find_unfit(model: Mapping[str, Any]) -> Iterator[str]:
+def find_unfit(model: WrittenSpec) -> Iterator[str]:
     """Yields what a node with the shipped templates, or the server that they start, would refuse."""
     for variant in model.get("variants", ()):
         runtime = variant.get("runtime") or {}

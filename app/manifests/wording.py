@@ -143,7 +143,7 @@ def dotted_path(path: Sequence[str | int]) -> str:
     return text
 
 
-def _pattern(context: Mapping[str, Any]) -> str:
+def _pattern(context: Mapping[str, object]) -> str:
     pattern = str(context.get("pattern", ""))
     if pattern == "^[A-Z]{3}$":
         return "three capital letters, such as EUR"
@@ -204,13 +204,13 @@ def _description(kind: Kind, path: tuple[str | int, ...]) -> str:
 def _schema_at(kind: Kind, path: Sequence[str | int]) -> Mapping[str, Any]:
     """Returns the schema at a path; empty if the path leads nowhere."""
     root = kinds.schema(kind)
-    node: Mapping[str, Any] = root
+    node: Mapping[str, object] = root
     for part in path:
         node = _step(root, node, part)
     return _resolved(root, node)
 
 
-def _step(root: Mapping[str, Any], node: Mapping[str, Any], part: str | int) -> Mapping[str, Any]:
+def _step(root: Mapping[str, object], node: Mapping[str, object], part: str | int) -> Mapping[str, object]:
     for candidate in _branches(root, node):
         if isinstance(part, int) and "items" in candidate:
             return candidate["items"]  # type: ignore[no-any-return]

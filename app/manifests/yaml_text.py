@@ -100,7 +100,7 @@ class _Builder:
     def build(self, next_event: Any) -> None:
         """Builds the documents in one pass. The values of an alias are counted at each repetition."""
         max_values = self.limits.max_values
-        steps: dict[type, Callable[[Any], Any]] = {
+        steps: dict[type, Callable[[object], object]] = {
             yaml.MappingStartEvent: self.open,
             yaml.SequenceStartEvent: self.open,
             yaml.MappingEndEvent: self.close,
@@ -145,7 +145,7 @@ class _Builder:
             if self.counted > max_values:
                 raise self.limits.too_many(self.source)
 
-    def begin_document(self, event: Any) -> Any:
+    def begin_document(self, event: object) -> object:
         self.anchors.clear()
         return _INCOMPLETE
 
@@ -161,11 +161,11 @@ class _Builder:
         self.stack.append(self.level)
         if len(self.stack) > self.limits.max_depth:
             raise self.limits.too_deep(_place(self.source, event.start_mark))
-        container: Any = {} if type(event) is yaml.MappingStartEvent else []
+        container: object = {} if type(event) is yaml.MappingStartEvent else []
         self.level = _Level(container, event.anchor, self.counted - 1, self.characters, event.start_mark)
         return _INCOMPLETE
 
-    def close(self, event: Any) -> Any:
+    def close(self, event: object) -> object:
         """Closes the innermost container; returns it, or uses it as the key that it is."""
         closed, around = self.level, self.stack.pop()
         value, height = closed.container, closed.height
@@ -212,7 +212,7 @@ class _Builder:
             self.anchors[event.anchor] = (value, 1, len(text), 0)
         return value
 
-    def plain(self, event: Any, text: str) -> JSON:
+    def plain(self, event: object, text: str) -> JSON:
         """Returns the value of an unquoted scalar."""
         if not text:
             return None

@@ -10,7 +10,6 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
 
 import msgspec
 
@@ -201,7 +200,7 @@ class AssignmentPolls:
     def _all(self) -> list[Poll]:
         return [poll for polls in self._polls.values() for poll in polls]
 
-    async def _forever(self, what: str, follow: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def _forever(self, what: str, follow: Callable[[], Coroutine[object, object, None]]) -> None:
         while True:
             try:
                 await follow()

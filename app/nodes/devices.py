@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from agents.contract.admitted import MetadataState
 from agents.contract.reports import GpuFacts, Inventory
 from app.manifests.caps import gpu_caps_w
-from app.manifests.model import JSON
+from app.manifests.model import JSON, WrittenSpec
 from app.nodes.detail import AilingGpu
 from app.world.conditions import ObjectCondition
 
@@ -170,7 +169,7 @@ def _health(ailing: AilingGpu | None, present: bool) -> Entry:
     return {"health": "ok", "fenced": False, "reason": ""}
 
 
-def _wrong_type(gpu: GpuFacts, declared: str, types: Mapping[str, Mapping[str, Any]]) -> str:
+def _wrong_type(gpu: GpuFacts, declared: str, types: Mapping[str, WrittenSpec]) -> str:
     """Compares names only where the device has the name of a declared type; otherwise compares memory and SMs."""
     if gpu.gpu_type in types and gpu.gpu_type != declared:
         return f"is a {gpu.gpu_type}, but {declared} is declared"

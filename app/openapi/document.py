@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
@@ -11,6 +10,7 @@ from fastapi.routing import APIRoute
 from app.api import replies
 from app.manifests.model import STORED, Kind
 from app.openapi import schemas as known
+from app.openapi.schemas import Schema
 from app.problem import TITLES
 
 OPEN_PATHS = {"/healthz", "/readyz", "/api/v1/join", "/openapi.json"}
@@ -84,13 +84,13 @@ def install(app: FastAPI) -> None:
     plain = app.openapi
 
     @cache
-    def whole() -> dict[str, Any]:
+    def whole() -> dict[str, object]:
         return complete(plain())
 
     app.openapi = whole  # type: ignore[method-assign]
 
 
-def complete(document: dict[str, Any]) -> dict[str, Any]:
+def complete(document: Schema) -> Schema:
     """FastAPI's document with what it cannot know: bodies that we read ourselves, problems, security."""
     components = document.setdefault("components", {})
     schemas = components.setdefault("schemas", {})
@@ -111,7 +111,7 @@ def complete(document: dict[str, Any]) -> dict[str, Any]:
     return document
 
 
-def _complete_operation(path: str, method: str, operation: dict[str, Any]) -> None:
+def _complete_operation(path: str, method: str, operation: Schema) -> None:
     if path in OPEN_PATHS:
         operation["security"] = []
     responses = operation.setdefault("responses", {})
@@ -140,7 +140,7 @@ def _complete_operation(path: str, method: str, operation: dict[str, Any]) -> No
         operation.setdefault("parameters", []).append(IDEMPOTENCY_KEY)
 
 
-def _problem(slug: str) -> dict[str, Any]:
+def _problem(slug: str) -> dict[str, object]:
     return {"$ref": f"#/components/responses/{_response_name(slug)}"}
 
 
@@ -148,13 +148,13 @@ def _response_name(slug: str) -> str:
     return "".join(word.capitalize() for word in slug.split("-"))
 
 
-def _problems() -> dict[str, Any]:
+def _problems() -> dict[str, object]:
     """Returns the answers of refused requests, which operations refer to."""
     content = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
     return {_response_name(slug): {"description": title, "content": content} for slug, (_, title) in TITLES.items()}
 
 
-def _complete_object_route(kind: Kind, method: str, one: bool, operation: dict[str, Any]) -> None:
+def _complete_object_route(kind: Kind, method: str, one: bool, operation: Schema) -> None:
     _returns(operation, 200, str(kind) if one else f"{kind}List")
     if method == "put":
         operation["requestBody"] = _body(
@@ -177,7 +177,7 @@ def _complete_object_route(kind: Kind, method: str, one: bool, operation: dict[s
                 }
 
 
-def _conditions(method: str, one: bool) -> list[dict[str, Any]]:
+def _conditions(method: str, one: bool) -> list[dict[str, object]]:
     """Returns the headers that make a request depend on the object's version."""
     if method == "get":
         return [IF_NONE_MATCH] if one else []
@@ -190,18 +190,18 @@ def name_operation(route: APIRoute) -> str:
     return first + "".join(word.capitalize() for word in rest)
 
 
-def _returns(operation: dict[str, Any], status: int, schema: str) -> None:
+def _returns(operation: Schema, status: int, schema: str) -> None:
     operation["responses"][str(status)] = {
         "description": "Created" if status == 201 else "Done",
         "content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}}},
     }
 
 
-def _body(media: dict[str, Any]) -> dict[str, Any]:
+def _body(media: dict[str, object]) -> dict[str, object]:
     return {"required": True, "content": {name: {"schema": schema} for name, schema in media.items()}}
 
 
-def _manifest_body() -> dict[str, Any]:
+def _manifest_body() -> dict[str, object]:
     # An array of manifests is not in the schema: generated clients cannot tell its type from that of a single object.
     body = _body(
         {

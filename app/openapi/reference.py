@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+
+from app.openapi.schemas import Schema
 
 SCHEMAS = "#/components/schemas/"
 LIMITS = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<", "maxLength": "length <="}
@@ -74,7 +75,7 @@ class ApiReference:
     schemas: Sequence[SchemaEntry]
 
 
-def read_document(document: Mapping[str, Any]) -> ApiReference:
+def read_document(document: Schema) -> ApiReference:
     """Returns the operations and schemas of an OpenAPI document."""
     by_tag: dict[str, list[OperationEntry]] = {}
     for path, operations in sorted(document["paths"].items()):
@@ -88,7 +89,7 @@ def read_document(document: Mapping[str, Any]) -> ApiReference:
     )
 
 
-def _operation(path: str, method: str, operation: Mapping[str, Any]) -> OperationEntry:
+def _operation(path: str, method: str, operation: Schema) -> OperationEntry:
     responses = operation["responses"]
     return OperationEntry(
         id=operation["operationId"],
@@ -113,19 +114,19 @@ def _operation(path: str, method: str, operation: Mapping[str, Any]) -> Operatio
     )
 
 
-def _bodies(body: Mapping[str, Any], status: str = "") -> Iterator[BodyLine]:
+def _bodies(body: Schema, status: str = "") -> Iterator[BodyLine]:
     for media, content in sorted(body.get("content", {}).items()):
         yield BodyLine(media, spell_type(content["schema"]), status)
 
 
-def _answers(status: str, response: Mapping[str, Any]) -> Iterator[BodyLine]:
+def _answers(status: str, response: Schema) -> Iterator[BodyLine]:
     if response.get("content"):
         yield from _bodies(response, status)
     else:
         yield BodyLine("", (TypeWord(response["description"]),), status)
 
 
-def _schema(name: str, schema: Mapping[str, Any]) -> SchemaEntry:
+def _schema(name: str, schema: Schema) -> SchemaEntry:
     required = schema.get("required", ())
     fields = [
         FieldLine(field, spell_type(inner), field in required, inner.get("description", ""))
@@ -134,12 +135,12 @@ def _schema(name: str, schema: Mapping[str, Any]) -> SchemaEntry:
     return SchemaEntry(name, schema.get("description", ""), spell_type({**schema, "description": ""}), fields)
 
 
-def spell_type(schema: Mapping[str, Any]) -> tuple[TypeWord, ...]:
+def spell_type(schema: Schema) -> tuple[TypeWord, ...]:
     """Returns a type in words: `array of Event`, `number or null, >= 0`, `one of info, warning`."""
     return (*_spelled(schema), *_limits(schema))
 
 
-def _spelled(schema: Mapping[str, Any]) -> tuple[TypeWord, ...]:
+def _spelled(schema: Schema) -> tuple[TypeWord, ...]:
     if "$ref" in schema:
         name = schema["$ref"].removeprefix(SCHEMAS)
         return (TypeWord(name, name),)
@@ -169,7 +170,7 @@ def _joined(parts: Sequence[tuple[TypeWord, ...]]) -> tuple[TypeWord, ...]:
     return tuple(words)
 
 
-def _limits(schema: Mapping[str, Any]) -> Iterator[TypeWord]:
+def _limits(schema: Mapping[str, object]) -> Iterator[TypeWord]:
     for key, sign in LIMITS.items():
         if key in schema:
             yield TypeWord(f", {sign} {schema[key]:g}")

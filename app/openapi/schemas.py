@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from app.manifests import kinds
 from app.manifests.model import API_VERSION, Kind
 
+Schema: TypeAlias = dict[str, Any]
+
 NAME = {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$", "maxLength": 63}
-KEPT: dict[str, Any] = {
+KEPT: Schema = {
     "uid": {"type": "string", "format": "uuid"},
     "generation": {"type": "integer"},
     "resourceVersion": {"type": "integer"},
@@ -81,11 +83,11 @@ CHOSEN = {"name": NAME, "labels": {"$ref": "#/components/schemas/Labels"}}
 CHOSEN_BY_TENANTS = {**CHOSEN, "tenant": NAME}
 
 
-def _metadata(about: str, required: Iterable[str], properties: Mapping[str, Any]) -> dict[str, Any]:
+def _metadata(about: str, required: Iterable[str], properties: Mapping[str, object]) -> dict[str, object]:
     return {"type": "object", "description": about, "required": [*required], "properties": {**properties}}
 
 
-SHARED: Mapping[str, Any] = {
+SHARED: Schema = {
     "Problem": PROBLEM,
     "ManifestFault": FAULT,
     "Condition": CONDITION,
@@ -113,7 +115,7 @@ SHARED: Mapping[str, Any] = {
 }
 
 
-def of_kind(kind: Kind) -> dict[str, Any]:
+def of_kind(kind: Kind) -> dict[str, object]:
     """Returns the kind's spec with all it is made of, its manifest, its object and its list."""
     spec = json.loads(json.dumps(kinds.schema(kind)).replace("#/$defs/", f"#/components/schemas/{kind}"))
     parts = {f"{kind}{name}": schema for name, schema in spec.pop("$defs", {}).items()}

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from app.manifests.attainable import EXEC_MARGIN, PROFILE_QUANTILE, admitted_variants
-from app.manifests.model import Key, Kind
+from app.manifests.model import Key, Kind, WrittenSpec
 from app.manifests.uncertain import profile_at
 from app.store.world import objects
 from app.store.world.gpu_counts import gpus_of_nodes
@@ -45,8 +45,8 @@ def find_uncarried(connection: Connection, decisions: Sequence[ObjectDecision], 
     known = {**objects.get_many(connection, keys), **new}
     stored = {profile.key: profile for profile in objects.of_models(connection, Kind.PROFILE, models)}
     stored |= {key: profile for key, profile in new.items() if key.kind is Kind.PROFILE}
-    policy: Mapping[str, Any] = known[POLICY].spec if POLICY in known else {}
-    profiles: dict[str, list[Mapping[str, Any]]] = {}
+    policy: WrittenSpec = known[POLICY].spec if POLICY in known else {}
+    profiles: dict[str, list[WrittenSpec]] = {}
     for profile in stored.values():
         profiles.setdefault(str(profile.spec["model"]), []).append(profile.spec)
     found: dict[Key, str] = {}
@@ -66,10 +66,10 @@ def find_uncarried(connection: Connection, decisions: Sequence[ObjectDecision], 
 
 
 def most_per_gpu(
-    service: Mapping[str, Any],
-    model: Mapping[str, Any],
-    profiles: Iterable[Mapping[str, Any]],
-    policy: Mapping[str, Any],
+    service: WrittenSpec,
+    model: WrittenSpec,
+    profiles: Iterable[WrittenSpec],
+    policy: WrittenSpec,
 ) -> dict[str, float]:
     """Returns the rate by GPU type that no GPU of it can exceed, however many instances share it.
 

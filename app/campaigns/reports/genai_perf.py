@@ -6,8 +6,6 @@ latency is the time until each has its last token.
 
 from __future__ import annotations
 
-from typing import Any
-
 from app.campaigns.reports.figures import Figures, ToolReport, batch_of, number
 from app.campaigns.reports.load_tools import read_object, stated_loads, unit_ms
 
@@ -33,7 +31,7 @@ def read_genai_perf(report: ToolReport) -> list[Figures]:
     return [Figures(_batch(report, document), mean_ms, spread_ms, max(1, int(samples)), "client")]
 
 
-def _batch(report: ToolReport, document: dict[str, Any]) -> int:
+def _batch(report: ToolReport, document: dict[str, object]) -> int:
     """Returns the concurrency, where any version of the tool writes it, or what the user states."""
     for place in stated_loads(document):
         if place.get("concurrency") is not None:
@@ -43,7 +41,7 @@ def _batch(report: ToolReport, document: dict[str, Any]) -> int:
     return report.batch
 
 
-def _vllm(report: ToolReport, document: dict[str, Any]) -> Figures:
+def _vllm(report: ToolReport, document: dict[str, object]) -> Figures:
     """Returns the figures of `vllm bench serve`, which states the latency of whole requests where it is asked to."""
     if document.get("mean_e2el_ms") is None:
         raise report.refused(

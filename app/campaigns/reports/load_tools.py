@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
 
 from app.campaigns.reports.figures import ToolReport
 
 UNITS_MS = {"ms": 1.0, "us": 1e-3, "ns": 1e-6, "s": 1e3}
 
 
-def read_object(report: ToolReport) -> dict[str, Any]:
+def read_object(report: ToolReport) -> dict[str, object]:
     """Returns the object that a report holds, empty where it holds another value. Raises ReportRefused."""
     try:
         document = json.loads(report.text.lstrip("\ufeff"))
@@ -20,7 +19,7 @@ def read_object(report: ToolReport) -> dict[str, Any]:
     return document if isinstance(document, dict) else {}
 
 
-def unit_ms(report: ToolReport, field: str, statistics: dict[str, Any]) -> float:
+def unit_ms(report: ToolReport, field: str, statistics: dict[str, object]) -> float:
     """Returns the milliseconds of the unit in which a time is stated. Raises ReportRefused."""
     unit = statistics.get("unit", "ms")
     if not isinstance(unit, str) or unit not in UNITS_MS:
@@ -28,7 +27,7 @@ def unit_ms(report: ToolReport, field: str, statistics: dict[str, Any]) -> float
     return UNITS_MS[unit]
 
 
-def stated_loads(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def stated_loads(document: dict[str, object]) -> Iterator[dict[str, object]]:
     """Yields the places where any version of genai-perf or AIPerf writes its concurrency or its request rate."""
     settings = document.get("input_config")
     if not isinstance(settings, dict):

@@ -37,7 +37,7 @@ def read_token_times(report: ToolReport) -> TokenReport:
     )
 
 
-def _vllm(report: ToolReport, document: dict[str, Any]) -> TokenReport:
+def _vllm(report: ToolReport, document: dict[str, object]) -> TokenReport:
     requests = _above(report, document, "completed")
     prompts, answers = (
         _tokens(report, f"{name} of a request", _above(report, document, name) / requests)
@@ -52,7 +52,7 @@ def _vllm(report: ToolReport, document: dict[str, Any]) -> TokenReport:
     return replace(means, concurrency=_whole(report, document, "max_concurrency"))
 
 
-def _genai_perf(report: ToolReport, document: dict[str, Any]) -> TokenReport:
+def _genai_perf(report: ToolReport, document: dict[str, object]) -> TokenReport:
     ttft_ms, tpot_ms = (_mean_ms(report, document, name) for name in ("time_to_first_token", "inter_token_latency"))
     prompts, answers = (
         _tokens(report, f"{name}.avg", _mean(report, document, name))
@@ -68,7 +68,7 @@ def _genai_perf(report: ToolReport, document: dict[str, Any]) -> TokenReport:
     raise report.refused("it does not say its concurrency or its request_rate (input_config)")
 
 
-def _at_rate(report: ToolReport, means: TokenReport, place: dict[str, Any], seconds: float) -> TokenReport:
+def _at_rate(report: ToolReport, means: TokenReport, place: dict[str, object], seconds: float) -> TokenReport:
     rate = _above(report, place, "request_rate")
     if rate * seconds < 1:
         raise report.refused(f"request_rate {rate:g} for {seconds:g} s is not one request")
@@ -80,7 +80,7 @@ def _mean_ms(report: ToolReport, document: dict[str, Any], name: str) -> float:
     return mean * unit_ms(report, name, document[name])
 
 
-def _mean(report: ToolReport, document: dict[str, Any], name: str) -> float:
+def _mean(report: ToolReport, document: dict[str, object], name: str) -> float:
     statistics = document.get(name)
     if not isinstance(statistics, dict) or "avg" not in statistics:
         raise report.refused(f"it has no {name}.avg; a run with streaming states it")
@@ -93,14 +93,14 @@ def _tokens(report: ToolReport, field: str, mean: float) -> float:
     return mean
 
 
-def _whole(report: ToolReport, place: dict[str, Any], field: str) -> int:
+def _whole(report: ToolReport, place: dict[str, object], field: str) -> int:
     found = _above(report, place, field)
     if found != int(found):
         raise report.refused(f"{field} is {found:g}; allowed is a whole number above 0")
     return int(found)
 
 
-def _above(report: ToolReport, place: dict[str, Any], field: str) -> float:
+def _above(report: ToolReport, place: dict[str, object], field: str) -> float:
     found = number(report, field, place.get(field))
     if not 0 < found <= LARGEST:
         raise report.refused(f"{field} is {found:g}; allowed is a number above 0 and up to {LARGEST:g}")

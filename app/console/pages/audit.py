@@ -47,7 +47,7 @@ def audit_page(request: Request, ctx: Ctx, who: Viewer) -> Response:
     number = query.before if query.before.isascii() and query.before.isdigit() and len(query.before) < 19 else ""
     wanted = AuditFilter(principal=query.principal, verb=query.verb, kind=query.kind, name=query.name)
 
-    def read(connection: Connection) -> tuple[datetime, list[dict[str, Any]], dict[str, str]]:
+    def read(connection: Connection) -> tuple[datetime, list[dict[str, object]], dict[str, str]]:
         rows = audit.page(connection, int(number or NEWEST), PAGE_ROWS + 1, wanted)
         return clock.moment(connection), rows, tokens.labels(connection, {row["principal"] for row in rows})
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from sqlalchemy import Connection
@@ -26,7 +25,7 @@ def jobs_page(request: Request, ctx: Ctx, who: Viewer) -> Response:
     query, tenant = read_jobs_query(request.query_params), shown_tenant(who)
     after = (query.page - 1) * PAGE_ROWS
 
-    def read(connection: Connection) -> tuple[datetime, list[tuple[str, dict[str, Any]]]]:
+    def read(connection: Connection) -> tuple[datetime, list[tuple[str, dict[str, object]]]]:
         found = job_list.listed(connection, tenant, PAGE_ROWS + 1, after, query.phase, query.find, query.name)
         return clock.moment(connection), found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 
 from fastapi import APIRouter, Request, Response
 from sqlalchemy import Connection
@@ -52,7 +52,7 @@ def money_sheet(ctx: Ctx, who: Viewer, span: Literal["today", "month"]) -> Respo
     """Answers with the cost by tenant and by service or job, exactly as the report `cost` has it."""
     tenant = _tenant_of(who)
 
-    def read(connection: Connection) -> tuple[ReportQuery, list[dict[str, Any]]]:
+    def read(connection: Connection) -> tuple[ReportQuery, list[dict[str, object]]]:
         query = _query(span, clock.moment(connection), tenant)
         return query, _rows(connection, query)
 
@@ -72,5 +72,5 @@ def _query(span: str, at: datetime, tenant: str) -> ReportQuery:
     return ReportQuery("cost", BY, "", begins, ends, tenant, most=MOST_ROWS)
 
 
-def _rows(connection: Connection, query: ReportQuery) -> list[dict[str, Any]]:
+def _rows(connection: Connection, query: ReportQuery) -> list[dict[str, object]]:
     return report_queries.read(connection, query)

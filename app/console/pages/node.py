@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from sqlalchemy import Connection
@@ -43,7 +42,7 @@ def show_node(
     """Shows the node, with what may be done with it; `refused` says why the last attempt was not made."""
     tenant = shown_tenant(who)
 
-    def read(connection: Connection) -> tuple[ConsoleData, dict[int, dict[str, Any]], list[RecordedEvent]]:
+    def read(connection: Connection) -> tuple[ConsoleData, dict[int, dict[str, object]], list[RecordedEvent]]:
         found, minutes = read_node(connection, tenant, name)
         wanted = EventFilter(kind="Node", name=name)
         return found, minutes, [] if tenant else events.recent(connection, wanted, MOST_EVENTS)

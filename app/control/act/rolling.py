@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import msgspec
 
@@ -160,9 +159,9 @@ def _on_trial(state: RolloutState, assigned: Desired) -> dict[str, AssignedInsta
     }
 
 
-def _rollout_row(step: Advance, after: PlanState) -> dict[str, Any]:
+def _rollout_row(step: Advance, after: PlanState) -> dict[str, object]:
     """Returns the progress for the store. A rollout that has stopped leaves nothing out if it is resumed."""
-    found: dict[str, Any] = msgspec.to_builtins(
+    found: dict[str, object] = msgspec.to_builtins(
         replace(step.state, left_out=()) if after is PlanState.STOPPED else step.state
     )
     return found

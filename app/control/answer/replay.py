@@ -204,7 +204,7 @@ class _RecordedSolver:
         return self._solver.follow(problem, plan, rates, seconds=seconds)
 
 
-def difference(then: Any, now: Any, where: str) -> str:
+def difference(then: object, now: object, where: str) -> str:
     """Returns the first place where two values differ, and how; nothing where they are equal."""
     if then == now:
         return ""
@@ -228,14 +228,14 @@ def _difference_of_maps(then: Mapping[Any, Any], now: Mapping[Any, Any], where: 
     return ""
 
 
-def _difference_of_tuples(then: tuple[Any, ...], now: tuple[Any, ...], where: str) -> str:
+def _difference_of_tuples(then: tuple[object, ...], now: tuple[object, ...], where: str) -> str:
     for at, (before, after) in enumerate(zip(then, now, strict=False)):
         if found := difference(before, after, f"{where}[{at}]"):
             return found
     return f"{where}: {len(then)} on record, {len(now)} now"
 
 
-def _names(value: Any) -> tuple[str, ...]:
+def _names(value: object) -> tuple[str, ...]:
     if is_dataclass(value):
         return tuple(field.name for field in fields(value))
     return tuple(getattr(value, "__struct_fields__", ()))

@@ -14,7 +14,7 @@ from app.control.decide.host_memory import jobs_in_host_memory
 from app.control.decide.job_terms import job_terms
 from app.control.domain.desired import Desired, NodeDesired
 from app.control.domain.snapshot import Snapshot
-from app.control.domain.specs import JOB_TEMPLATE, is_preemptible, job_template, units_of
+from app.control.domain.specs import JOB_TEMPLATE, Spec, is_preemptible, job_template, units_of
 from app.control.formulate.question import Question
 from app.manifests.caps import gpu_caps_w
 from app.manifests.fleet import PolicySpec
@@ -26,7 +26,7 @@ ID_BYTES = 4
 
 READ = ("Model", "Job", "Policy")  # kinds that say more of an instance than the problem does
 
-Specs = Mapping[tuple[str, str, str], Mapping[str, Any]]
+Specs = Mapping[tuple[str, str, str], Spec]
 
 
 def desired_of(snapshot: Snapshot, question: Question, plan: Plan) -> dict[str, NodeDesired]:
@@ -163,7 +163,7 @@ def _instance(id_: str, line: Instance, service: Service, shape: _Shape) -> Assi
     )
 
 
-def _runtime(model: Mapping[str, Any], variant: str) -> Mapping[str, Any]:
+def _runtime(model: Spec, variant: str) -> Mapping[str, Any]:
     found: Mapping[str, Any] = next((spec for spec in model.get("variants", ()) if spec["name"] == variant), {})
     return found.get("runtime") or {}
 

@@ -132,7 +132,7 @@ def judge_batches(context: BatchContext, found: Decision) -> Decision | None:
     return None if found.answer.outcome is SolveOutcome.WRONG else replace(found, held_back=context.decision.held_back)
 
 
-def batches_again(context: BatchContext, recipe: Mapping[str, Any], solver: BatchMaker) -> Decision:
+def batches_again(context: BatchContext, recipe: Mapping[str, object], solver: BatchMaker) -> Decision:
     """Returns the decision with the batches of a recipe, as it was made."""
     groups = groups_in(recipe)
     return (with_batches(context, groups, solver) if groups else None) or context.decision

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
 
 from msgspec.structs import replace as replace_struct
 
@@ -66,7 +65,7 @@ def wait_for_goal(
     return _kept(snapshot, question, decision, f"a cheaper plan would save {saved:.2f} an hour; {due}"), regrets
 
 
-def kept_again(snapshot: Snapshot, question: Question, decision: Decision, recipe: Mapping[str, Any]) -> Decision:
+def kept_again(snapshot: Snapshot, question: Question, decision: Decision, recipe: Mapping[str, object]) -> Decision:
     """Returns the decision to change nothing where the recipe says so, else the decision."""
     return _kept(snapshot, question, decision, "") if recipe.get(WAITS_KEY) else decision
 

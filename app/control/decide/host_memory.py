@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from agents.contract.assignments import AssignedInstance
 from app.control.domain.snapshot import Snapshot
@@ -24,7 +23,7 @@ LEFT_GIB = 1.0  # of its GPU's memory, that a swapped process may still hold
 
 
 def jobs_in_host_memory(
-    snapshot: Snapshot, question: Question, plan: Plan, specs: Mapping[tuple[str, str, str], Mapping[str, Any]]
+    snapshot: Snapshot, question: Question, plan: Plan, specs: Mapping[tuple[str, str, str], Mapping[str, object]]
 ) -> dict[str, list[AssignedInstance]]:
     """Returns, by node, the preempted jobs that wait in its host memory, the most important first."""
     problem = question.problem

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import msgspec
 
@@ -37,7 +36,7 @@ class RecentFailures:
     places: tuple[Place | None, ...]  # where the last ones failed; None: no other GPU would have done better
 
 
-def read_failures(rollout: Mapping[str, Any]) -> tuple[PlaceFailure, ...]:
+def read_failures(rollout: Mapping[str, object]) -> tuple[PlaceFailure, ...]:
     """Returns the failures of a stored rollout."""
     return msgspec.convert(rollout.get("failures", ()), tuple[PlaceFailure, ...])
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
 
 import msgspec
 
@@ -14,7 +13,7 @@ from app.control.domain.specs import Spec, job_template
 from solvers.planning.runtimes import own_job_name, own_name
 
 
-def runtime_name(model: str, variant: Mapping[str, Any]) -> str | None:
+def runtime_name(model: str, variant: Spec) -> str | None:
     """Returns the name by which a variant's runtime is planned; None where it has none, so that any node will do."""
     runtime = variant.get("runtime") or {}
     if "image" in runtime or "command" in runtime:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
-from typing import Any
 
 import msgspec
 from sqlalchemy import Connection
@@ -20,7 +19,7 @@ DETAILS = tuple(field.name for field in fields(JobState) if field.name not in CO
 def row_of(state: JobState) -> JobRow:
     """Returns the row that stores this state."""
     tenant, _, job = state.job.partition("/")
-    values: dict[str, Any] = msgspec.to_builtins(state)
+    values: dict[str, object] = msgspec.to_builtins(state)
     return JobRow(
         tenant, job, state.phase.value, state.since, state.done, state.per_second, state.first_started_at,
         state.finished_at, state.failures, {name: values[name] for name in DETAILS},

@@ -12,7 +12,7 @@ from app.control.jobs.state import WAITING, JobPhase, JobState, JobWork
 def job_status(state: JobState, work: JobWork, now: datetime) -> dict[str, Any]:
     """Returns the status of a job's object; times in RFC 3339, without unknown values."""
     end = predicted_end(state, work, now)
-    found: dict[str, Any] = {
+    found: dict[str, object] = {
         "phase": state.phase.value,
         "progress": round(min(1.0, state.done / work.units), 6),
         f"{work.unit}Done": state.done,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
 
 from app.control.measure import metrics
 from app.http import tracing
@@ -45,5 +44,5 @@ def close() -> None:
         _collected.pop().close()
 
 
-def _span(name: str) -> AbstractContextManager[Any]:
+def _span(name: str) -> AbstractContextManager[object]:
     return _collected[0].part(name) if _collected else nullcontext()

@@ -25,7 +25,7 @@ PARTS = ("nodes", "assigned", "expected", "corrections", "jobs", "tenants", "res
 def snapshot_parts(snapshot: Snapshot) -> list[bytes]:
     """Returns a snapshot in parts that change independently: the head, the objects by kind, then those of PARTS."""
     head = {name: getattr(snapshot, name) for name in HEAD}
-    by_kind: dict[str, list[Any]] = {}
+    by_kind: dict[str, list[object]] = {}
     for item in snapshot.declared:
         by_kind.setdefault(item.kind, []).append(item)
     whole = [head, *({"declared": of_kind} for _, of_kind in sorted(by_kind.items()))]
@@ -80,7 +80,7 @@ def plan_row(snapshot: Snapshot, decision: Decision) -> plans.PlanDraft:
     )
 
 
-def _held_back(held: HeldBackChange) -> dict[str, Any]:
+def _held_back(held: HeldBackChange) -> dict[str, object]:
     return {
         "service": held.service,
         "reason": held.reason,

@@ -73,7 +73,7 @@ class SolverProcess:
             process.kill()
         self._thread.submit(self._end).result()  # the thread stays, to refuse callers that wait for a turn
 
-    def _ask(self, order: object, seconds: float) -> Any:
+    def _ask(self, order: object, seconds: float) -> object:
         process = self._started()
         with process.within(seconds):
             process.send_pickled(self._kept.pickled(order))

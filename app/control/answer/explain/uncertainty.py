@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from app.control.answer.explain.instance import batches_at
 from app.control.answer.explain.shares import costs_of_instances
 from app.control.answer.explain.wire import ProfileSpreadWire
 from app.control.answer.explain.wording import count, money, ms
 from app.control.domain.snapshot import Snapshot
-from app.control.domain.specs import profile_key, quantile_of
+from app.control.domain.specs import Spec, profile_key, quantile_of
 from app.control.formulate.problem import curve
 from app.manifests.uncertain import MEAN_QUANTILE, is_uncertain, profile_at
 from solvers.planning.judge.readings import value_at
@@ -91,7 +90,7 @@ def describe_profiling(ranked: Sequence[tuple[str, UncertaintyWhy]]) -> list[str
     return sentences + ([f"and {count(more, 'more service')} worth profiling"] if more > 0 else [])
 
 
-def exec_spread(profile: Mapping[str, Any], batch: int, sm_percent: float, quantile: float) -> ProfileSpreadWire | None:
+def exec_spread(profile: Spec, batch: int, sm_percent: float, quantile: float) -> ProfileSpreadWire | None:
     """Returns the spread of a declared profile's latency; None where it is certain."""
     row = profile.get("latencyMs", {}).get(str(batch), {})
     cells = [row[share] for share in _around(row, sm_percent) if is_uncertain(row[share])]
@@ -139,7 +138,7 @@ def _describe(spread: ProfileSpreadWire) -> str:
     )
 
 
-def _around(row: Mapping[str, Any], sm_percent: float) -> Sequence[str]:
+def _around(row: Mapping[str, object], sm_percent: float) -> Sequence[str]:
     """Returns the points of a curve on both sides of a share."""
     shares = sorted(row, key=int)
     below = [share for share in shares if int(share) <= sm_percent][-1:]
@@ -147,7 +146,7 @@ def _around(row: Mapping[str, Any], sm_percent: float) -> Sequence[str]:
     return list(dict.fromkeys([*below, *above]))
 
 
-def _spare_share(problem: Problem, instance: Instance, profile: Mapping[str, Any], quantile: float) -> float:
+def _spare_share(problem: Problem, instance: Instance, profile: Spec, quantile: float) -> float:
     """Returns the share of what an instance could carry at the mean that the plan does not count on."""
     key = (str(profile["model"]), str(profile["variant"]), str(profile["gpuType"]))
     planned = problem.profiles[key]
@@ -164,7 +163,7 @@ def _spare_share(problem: Problem, instance: Instance, profile: Mapping[str, Any
 
 
 def _ratios(
-    profile: Mapping[str, Any], batch: str, quantile: float, planned: Sequence[tuple[int, float]]
+    profile: Mapping[str, object], batch: str, quantile: float, planned: Sequence[tuple[int, float]]
 ) -> tuple[tuple[int, float], ...]:
     """Returns a planned curve at the mean: what was learned since multiplies both alike."""
     mean = dict(curve(profile_at(profile, MEAN_QUANTILE)["latencyMs"][batch]))

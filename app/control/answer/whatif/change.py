@@ -91,7 +91,7 @@ def _service(world: Mapping[tuple[str, str, str], DeclaredObject], name: str) ->
 
 
 def _put(
-    world: dict[tuple[str, str, str], DeclaredObject], declared: DeclaredObject, fields: Mapping[str, Any]
+    world: dict[tuple[str, str, str], DeclaredObject], declared: DeclaredObject, fields: Mapping[str, object]
 ) -> None:
     world[declared.kind, declared.tenant, declared.name] = replace(declared, spec={**declared.spec, **fields})
 
@@ -108,7 +108,7 @@ def _more(world: Mapping[tuple[str, str, str], DeclaredObject], gpu_type: str, c
     missing = count
     while missing > 0:
         gpus = min(each, missing)
-        spec: dict[str, Any] = (
+        spec: dict[str, object] = (
             {**like.spec, "gpus": gpus}
             if like
             else {"gpuType": gpu_type, "gpus": gpus, "cpuCores": CORES * gpus, "memoryGib": MEMORY_GIB * gpus}

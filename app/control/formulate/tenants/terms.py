@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from app.control.domain.snapshot import DeclaredObject
+from app.control.domain.specs import Spec
 from solvers.planning.problem import Limit
 
 NO_LIMIT = Limit()
@@ -37,7 +36,7 @@ def terms_of(declared: tuple[DeclaredObject, ...]) -> dict[str, TenantTerms]:
     return {item.name: _terms(item.spec) for item in declared if item.kind == "Tenant"}
 
 
-def _terms(spec: Mapping[str, Any]) -> TenantTerms:
+def _terms(spec: Spec) -> TenantTerms:
     limit, budget = spec.get("limit") or {}, spec.get("budget") or {}
     return TenantTerms(
         guarantee_gpus=float((spec.get("guarantee") or {}).get("gpus", 0.0)),
