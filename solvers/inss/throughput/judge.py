@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from typing import TypeAlias
 
-from solvers.inss.throughput.problem import Answer, ThroughputProblem
+from solvers.inss.throughput.problem import Answer, ServedModel, ThroughputProblem
 
+NumberedGpu: TypeAlias = tuple[str, int]  # its type, and its number there
 TOLERANCE = 1e-9  # relative: the rounding of floating-point sums
 
 
-def exec_ms(problem: ThroughputProblem, answer: Answer, name: str) -> float:
+def list_together(answer: Answer) -> Mapping[NumberedGpu, Sequence[str]]:
+    """Returns the models on each GPU."""
+    found: dict[NumberedGpu, list[str]] = defaultdict(list)
+    for name, served in answer.items():
+        found[served.gpu_type, served.gpu].append(name)
+    return found
+
+
+def exec_ms(problem: ThroughputProblem, answer: Answer, name: str, together: Sequence[str]) -> float:
     """Returns the transfer, scheduling and running time of one batch next to its neighbours."""
-    served = answer[name]
-    models = {model.name: model for model in problem.models}
-    kind = {gpu.name: gpu for gpu in problem.gpu_types}[served.gpu_type]
+    served, models = answer[name], problem.by_name
+    kind = problem.type_of[served.gpu_type]
     speed = models[name].speeds[served.gpu_type]
-    neighbours = [
-        other for other, s in answer.items() if other != name and (s.gpu_type, s.gpu) == (served.gpu_type, served.gpu)
-    ]
+    neighbours = [other for other in together if other != name]
     slower = 0.0
     if neighbours:
         slower = kind.schedule_ms_per_model * (len(neighbours) + 1) + kind.schedule_ms
@@ -32,16 +41,10 @@ def exec_ms(problem: ThroughputProblem, answer: Answer, name: str) -> float:
     )
 
 
-def throughput(problem: ThroughputProblem, answer: Answer, name: str) -> float:
-    """Returns h: the requests a second when batches run back to back."""
-    return answer[name].batch / exec_ms(problem, answer, name) * 1000
-
-
-def served_per_second(problem: ThroughputProblem, answer: Answer, name: str) -> float:
+def served_per_second(problem: ThroughputProblem, answer: Answer, name: str, at_ms: float) -> float:
     """Returns the part of h that keeps the SLO, linear between the points of the shape's curve."""
-    model = next(model for model in problem.models if model.name == name)
-    curve, at_ms = model.shapes[answer[name].batch].usable, exec_ms(problem, answer, name)
-    h = throughput(problem, answer, name)
+    served = answer[name]
+    curve, h = problem.by_name[name].shapes[served.batch].usable, throughput(served, at_ms)
     if not curve:
         return h
     for (low_ms, low), (high_ms, high) in pairwise(curve):
@@ -50,15 +53,21 @@ def served_per_second(problem: ThroughputProblem, answer: Answer, name: str) -> 
     return h * (curve[0][1] if at_ms < curve[0][0] else curve[-1][1])
 
 
+def throughput(served: ServedModel, at_ms: float) -> float:
+    """Returns h: the requests a second when batches run back to back."""
+    return served.batch / at_ms * 1000
+
+
 def objective(problem: ThroughputProblem, answer: Answer) -> float:
     """Returns the sum of h, or of h / H, less the penalty for the shares of rates that are not served."""
-    total = 0.0
+    total, together = 0.0, list_together(answer)
     for model in problem.models:
         missed = 1.0
-        if model.name in answer:
-            per_second = throughput(problem, answer, model.name)
+        if served := answer.get(model.name):
+            at_ms = exec_ms(problem, answer, model.name, together[served.gpu_type, served.gpu])
+            per_second = throughput(served, at_ms)
             total += per_second / model.norm_per_second if problem.is_normalised else per_second
-            missed = max(0.0, 1 - served_per_second(problem, answer, model.name) / model.rate_per_second)
+            missed = max(0.0, 1 - served_per_second(problem, answer, model.name, at_ms) / model.rate_per_second)
         if problem.penalty is not None:
             total -= problem.penalty * missed
     return total
@@ -67,8 +76,7 @@ def objective(problem: ThroughputProblem, answer: Answer) -> float:
 def violations(problem: ThroughputProblem, answer: Answer) -> list[str]:
     """Returns a sentence for every broken constraint."""
     found = []
-    models = {model.name: model for model in problem.models}
-    kinds = {gpu.name: gpu for gpu in problem.gpu_types}
+    models, together = problem.by_name, list_together(answer)
     for name, served in sorted(answer.items()):
         if name not in models or served.gpu_type not in models[name].speeds:
             return [f"{name} on {served.gpu_type} was never measured"]
@@ -76,8 +84,7 @@ def violations(problem: ThroughputProblem, answer: Answer) -> list[str]:
             found.append(f"{name}: there is no GPU {served.gpu} of type {served.gpu_type}")
         if served.batch not in models[name].shapes or served.sm_percent not in problem.sm_steps:
             return [*found, f"{name}: batch {served.batch} at {served.sm_percent} % is not an option"]
-    for place in sorted({(served.gpu_type, served.gpu) for served in answer.values()}):
-        here = [name for name, served in answer.items() if (served.gpu_type, served.gpu) == place]
+    for place, here in sorted(together.items()):
         percent = sum(answer[name].sm_percent for name in here)
         memory = sum(models[name].shapes[answer[name].batch].memory_gib for name in here)
         families = [models[name].family for name in here if models[name].family]
@@ -87,14 +94,14 @@ def violations(problem: ThroughputProblem, answer: Answer) -> list[str]:
             found.append(f"{place[0]} {place[1]}: a model that needs the GPU alone shares it")
         if percent > 100:  # (1a)
             found.append(f"{place[0]} {place[1]}: {percent} % of the SMs are assigned")
-        if memory > kinds[place[0]].memory_gib * (1 + TOLERANCE):  # (1b)
-            found.append(f"{place[0]} {place[1]}: {memory:g} GiB are used of {kinds[place[0]].memory_gib:g}")
+        if memory > problem.type_of[place[0]].memory_gib * (1 + TOLERANCE):  # (1b)
+            found.append(f"{place[0]} {place[1]}: {memory:g} GiB are used of {problem.type_of[place[0]].memory_gib:g}")
     for name, chosen in sorted(answer.items()):
-        late = exec_ms(problem, answer, name)
+        late = exec_ms(problem, answer, name, together[chosen.gpu_type, chosen.gpu])
         most = models[name].shapes[chosen.batch].most_exec_ms
         if late > most * (1 + TOLERANCE):  # (1c)
             found.append(f"{name}: a batch takes {late:g} ms; its SLO allows {most:g} ms")
-        carried = served_per_second(problem, answer, name)
+        carried = served_per_second(problem, answer, name, late)
         if problem.penalty is None and carried < models[name].rate_per_second * (1 - TOLERANCE):  # (1d)
             found.append(f"{name}: it serves fewer than its {models[name].rate_per_second:g} requests a second")
     return found

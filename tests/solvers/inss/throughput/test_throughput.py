@@ -154,8 +154,8 @@ def test_reward_punishes_the_share_of_a_rate_that_is_not_served() -> None:
     slow = replace(model("a", 1.0, 200.0), shapes={1: ThroughputShape(1.0, 50.0, usable)})
     problem = ThroughputProblem((slow, model("b", 1.0, 1.0, 0.1)), TYPES, {"big": 1}, STEPS, penalty=100.0)
     answer = {"a": ServedModel("big", 0, 100, 1)}
-    h = judge.throughput(problem, answer, "a")
-    served = judge.served_per_second(problem, answer, "a")
+    at_ms = judge.exec_ms(problem, answer, "a", ["a"])
+    h, served = judge.throughput(answer["a"], at_ms), judge.served_per_second(problem, answer, "a", at_ms)
     assert served == pytest.approx(h * (1 - 0.5 * (1000 / h - 1) / 99))
     assert judge.violations(problem, answer) == []  # (1d) is not hard
     missed = max(0.0, 1 - served / 200)
@@ -164,8 +164,9 @@ def test_reward_punishes_the_share_of_a_rate_that_is_not_served() -> None:
 
 def test_neighbours_slow_a_model_by_their_number_and_their_cache_use() -> None:
     problem = ThroughputProblem((model("a", 1.0, 1.0), model("b", 1.0, 1.0)), TYPES, {"big": 2}, STEPS)
-    alone = judge.exec_ms(problem, {"a": ServedModel("big", 0, 40, 1), "b": ServedModel("big", 1, 60, 1)}, "a")
-    together = judge.exec_ms(problem, {"a": ServedModel("big", 0, 40, 1), "b": ServedModel("big", 0, 60, 1)}, "a")
+    answer = {"a": ServedModel("big", 0, 40, 1), "b": ServedModel("big", 1, 60, 1)}
+    assert judge.list_together(answer) == {("big", 0): ["a"], ("big", 1): ["b"]}
+    alone, together = (judge.exec_ms(problem, answer, "a", there) for there in (["a"], ["a", "b"]))
     run = 1.5 * (0.3 + 2.5)
     assert alone == pytest.approx(0.1 + 0.01 * 10 + run)
     assert together == pytest.approx(alone + (0.01 * 2 + 0.01) * 10 + run * 0.2 * (0.5 * 0.6 + 0.1))
