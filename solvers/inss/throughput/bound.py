@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import gcd
 
 import numpy as np
 
 from solvers.inss.throughput import subsets
-from solvers.inss.throughput.problem import ThroughputGpuType, ThroughputModel, ThroughputProblem
+from solvers.inss.throughput.problem import ThroughputModel, ThroughputProblem
 
 
 def upper_bound(problem: ThroughputProblem) -> float:
@@ -21,7 +20,7 @@ def upper_bound(problem: ThroughputProblem) -> float:
     best = np.zeros(pool + 1)
     alone: dict[object, list[tuple[int, float]]] = {}  # models that differ in their names alone have the same
     for model in sorted(problem.models, key=lambda model: model.name):
-        key = model.rate_per_second, id(model.shapes), id(model.speeds), model.norm_per_second
+        key = subsets.likeness(model)
         if key not in alone:
             alone[key] = _choices(problem, model)
         after = best - (problem.penalty or 0.0)  # left out
@@ -35,18 +34,13 @@ def upper_bound(problem: ThroughputProblem) -> float:
 def _choices(problem: ThroughputProblem, model: ThroughputModel) -> list[tuple[int, float]]:
     """Returns the SM% with which a model can run, each with its worth alone on the best GPU."""
     found = []
-    for step in problem.sm_steps:
-        worths = [
-            worth
+    for number, step in enumerate(problem.sm_steps):
+        ways = np.array([[number]])
+        fillings = [
+            filling
             for kind in problem.gpu_types
-            if problem.gpus.get(kind.name, 0) > 0 and (worth := _alone(problem, kind, model, step)) is not None
+            if problem.gpus.get(kind.name, 0) > 0 and (filling := subsets.best(problem, kind, (model,), ways))
         ]
-        if worths and step <= 100 * len(problem.places):
-            found.append((step, max(worths)))
+        if fillings and step <= 100 * len(problem.places):
+            found.append((step, max(filling.worth for filling in fillings)))
     return found
-
-
-def _alone(problem: ThroughputProblem, kind: ThroughputGpuType, model: ThroughputModel, step: int) -> float | None:
-    narrowed = replace(problem, models=(model,), gpu_types=(kind,), gpus={kind.name: 1}, sm_steps=(step,))
-    filling = subsets.best(narrowed, kind, (model,))
-    return None if filling is None else filling.worth

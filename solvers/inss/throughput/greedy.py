@@ -20,8 +20,8 @@ class _Fillings:
 
     def __init__(self, problem: ThroughputProblem) -> None:
         self.problem = problem
-        self._likes: dict[object, int] = {}
-        self.like = {model.name: self._number(model) for model in problem.models}
+        numbers: dict[object, int] = {}
+        self.like = {m.name: numbers.setdefault(subsets.likeness(m), len(numbers)) for m in problem.models}
         self._known: dict[tuple[str, Likes], subsets.Filling | None] = {}
 
     def ordered(self, names: frozenset[str]) -> tuple[ThroughputModel, ...]:
@@ -37,13 +37,6 @@ class _Fillings:
         if key not in self._known:
             self._known[key] = subsets.best(self.problem, self.problem.type_of[gpu_type], self.ordered(names))
         return self._known[key]
-
-    def _number(self, model: ThroughputModel) -> int:
-        key = (
-            model.rate_per_second, id(model.shapes), id(model.speeds), model.norm_per_second, model.family,
-            model.is_dedicated,
-        )  # fmt: skip
-        return self._likes.setdefault(key, len(self._likes))
 
 
 class _Board:

@@ -6,6 +6,7 @@ import os
 from dataclasses import replace
 from itertools import product
 from math import inf
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -19,9 +20,13 @@ from solvers.inss.throughput import (
     ThroughputProblem,
     ThroughputShape,
     WrongThroughput,
+    bound,
+    greedy,
     judge,
     serve,
+    subsets,
 )
+from solvers.inss.throughput.kernels import fill
 from tests.solvers.known import known
 
 FEW = 200 if os.environ.get("GPUWRIGHT_SOAK") else 15
@@ -181,3 +186,23 @@ def test_a_problem_with_helpful_neighbours_or_unknown_names_is_refused() -> None
         ThroughputProblem((), TYPES, {"huge": 1})
     with pytest.raises(WrongThroughput, match="share a name"):
         ThroughputProblem((model("a", 1.0, 1.0), model("a", 1.0, 1.0)), TYPES, {"big": 1})
+
+
+def test_models_alike_are_placed_on_gpus_alike_at_the_work_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def counted(*args: Any) -> float:
+        asked.append(args)
+        return fill(*args)
+
+    monkeypatch.setattr(subsets, "fill", counted)
+    first = model("0", 0.5, 40.0)
+    problem = ThroughputProblem(
+        tuple(replace(first, name=f"{number}") for number in range(40)), TYPES, {"big": 20, "small": 20}, STEPS
+    )
+    answer = greedy.solve(problem)
+    assert judge.violations(problem, answer) == []
+    assert len(answer) == 40
+    assert len(asked) <= 2 * greedy.MOST_TOGETHER
+    assert bound.upper_bound(problem) >= judge.objective(problem, answer)
+    assert len(asked) <= 2 * (greedy.MOST_TOGETHER + len(STEPS))
