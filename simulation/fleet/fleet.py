@@ -11,17 +11,16 @@ import numpy as np
 from agents.keeper.copies import NodeCopy, Stage
 from simulation.clock import Clock
 from simulation.fleet.node import LightNode
-from simulation.fleet.residents import resident_of
 from simulation.fleet.whole import WholeNode
 from simulation.fleet_truth import FleetTruth, SimulatedResident
 from simulation.serving.admission import admit_arrivals
 from simulation.serving.arrivals import RequestTimes
 from simulation.serving.batches import Floats
-from simulation.serving.copies import DRAWS_PER_TICK, CopyWork
+from simulation.serving.copies import DRAWS_PER_TICK, CopyWork, largest_batch
 from simulation.serving.token_copies import TokenWork, server_of, spread
 from simulation.serving.totals import CountedCopies, Total
 from simulation.shapes import Shape, steady
-from solvers.planning.problem import Node
+from solvers.planning.problem import Demand, Node
 
 RAMP_SECONDS = 30.0  # until all who will ask do ask
 EXEC_NOISE_SHARE = 0.01  # as a share of a batch's time: less than the margin that plans keep
@@ -199,7 +198,7 @@ class SimulatedFleet:
     def _set_times(self, node: LightNode) -> None:
         """Sets how long a batch of each copy takes, beside what runs on its GPU by now."""
         for number, copies in self._running(node):
-            residents = {copy.id: resident_of(node, copy) for copy in copies}
+            residents = {copy.id: _resident_of(node, copy) for copy in copies}
             for copy in copies:
                 work = node.work[copy.id]
                 if isinstance(work, TokenWork):
@@ -233,7 +232,7 @@ class SimulatedFleet:
     def _run(self, node: LightNode, since: float, until: float) -> None:
         for number, copies in self._running(node):
             clock_mhz = node.clock_mhz(number)
-            residents = {copy.id: resident_of(node, copy) for copy in copies}
+            residents = {copy.id: _resident_of(node, copy) for copy in copies}
             for copy in copies:
                 if copy.gpu != node.uuids[number]:
                     continue  # its first GPU stands for all of them
@@ -273,3 +272,14 @@ class SimulatedFleet:
 
 def _batch(copy: NodeCopy) -> float:
     return copy.wanted.batch.planned if copy.wanted.batch else 1.0
+
+
+def _resident_of(node: LightNode, copy: NodeCopy) -> SimulatedResident:
+    """Returns how much a copy of the node slows its neighbours down and draws."""
+    problem, wanted, busy = node.truth.problem, copy.wanted, node.work[copy.id].busy_share
+    if copy.served:
+        found = problem.profiles.get(key := node.key(copy))
+        return SimulatedResident(found.demand if found else Demand(), wanted.sm_percent, key, largest_batch(copy), busy)
+    job = problem.jobs.get(wanted.owner)
+    demand = job.profiles[node.gpu_type].demand if job and node.gpu_type in job.profiles else Demand()
+    return SimulatedResident(demand, wanted.sm_percent, ("job", wanted.owner, node.gpu_type), 1, busy)
