@@ -1,6 +1,7 @@
 """The hidden verb behind shell completion: what may stand in place of the last word, by the verb's own parser.
 
 Not argcomplete: the client has one dependency, and a Tab takes as long with it (60 to 110 ms of CPU, 100 to 150 here).
+Nor click: its import takes 45 ms of CPU, that of argparse 12, and `gpuwright --help` as a whole about 30.
 """
 
 from __future__ import annotations
