@@ -128,13 +128,8 @@ def _shape(instance: PlanInstanceWire) -> tuple[object, ...]:
 def _tuning(instance: PlanInstanceWire, other: PlanInstanceWire) -> bool:
     """Returns whether batch, timeout, clock and rate are the same."""
     return all(
-        abs(here - there) <= 1e-9 * max(1.0, abs(there))
-        for here, there in (
-            (instance["batch"], other["batch"]),
-            (instance["batchTimeoutMs"], other["batchTimeoutMs"]),
-            (instance["clockMhz"], other["clockMhz"]),
-            (instance["ratePerSecond"], other["ratePerSecond"]),
-        )
+        abs(instance[name] - other[name]) <= 1e-9 * max(1.0, abs(other[name]))
+        for name in ("batch", "batchTimeoutMs", "clockMhz", "ratePerSecond")
     )
 
 

@@ -144,15 +144,10 @@ def _each(side: WhatIfSide) -> dict[str, WhatIfServiceSideWire]:
 def _is_other(old: WhatIfServiceSideWire | None, new: WhatIfServiceSideWire | None) -> bool:
     if old is None or new is None:
         return True
-    pairs = (
-        (old["instances"], new["instances"]),
-        (old["ratePerSecond"], new["ratePerSecond"]),
-        (old["unservedPerSecond"], new["unservedPerSecond"]),
-        (old["sloMs"], new["sloMs"]),
-        (old["latencyMs"], new["latencyMs"]),
-        (old["costPerHour"], new["costPerHour"]),
+    return any(
+        abs(old[name] - new[name]) > 1e-6 * max(1.0, abs(old[name]))
+        for name in ("instances", "ratePerSecond", "unservedPerSecond", "sloMs", "latencyMs", "costPerHour")
     )
-    return any(abs(was - now) > 1e-6 * max(1.0, abs(was)) for was, now in pairs)
 
 
 def describe_comparison(comparison: ComparedPlansWire, now: PlanInForceWire, not_kept: Mapping[str, str]) -> list[str]:
