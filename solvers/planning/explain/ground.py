@@ -62,18 +62,18 @@ class Ground:
     def find_shapes(self, view: RoomView, terms: ServiceTerms, notes: Notes) -> RoomShapes:
         """Returns every shape that the service's SLO, memory, watts and neighbours allow on a view's GPUs."""
         service, policy = terms.service, terms.policy
-        key = (
-            id(view), service.slo_ms, service.percentile, service.variants, service.gpu_types, service.cells,
+        key = (  # views of the same watts show the same GPUs, of which one may have more
+            id(view.watts), service.slo_ms, service.percentile, service.variants, service.gpu_types, service.cells,
             service.used_load, service.variation, service.is_dedicated,
             policy.same_model_per_gpu, policy.clients_per_gpu,
         )  # fmt: skip
         known = notes.shapes.get(key)
-        if known is None or known.view is not view:
+        if known is None or known.view.watts is not view.watts:
             is_open, offers = self.rooms.admits(service, policy), read_offers(self.problem)
             numbers = enumerate(zip(view.is_idle, view.numbers.tolist(), strict=True))
             rows = [row for row, (is_idle, number) in numbers if is_idle or is_open[number]]
             known = notes.shapes[key] = offers.find_room_shapes(service, view, rows, notes.meter.spend)
-        return known
+        return known if known.view is view else replace(known, view=view)
 
     def without(self, places: set[Place]) -> Ground:
         """Returns the same without some GPUs on which something runs."""
@@ -89,12 +89,10 @@ class Ground:
         views = (rooms.view([[number] for number in numbers]), *self.views)
         return replace(self, rooms=rooms, commons=rooms.commons, views=views)
 
-    def with_nodes(self, fresh: Sequence[Node]) -> Ground:
-        """Returns the same with more nodes, which are alike and have one GPU each."""
-        first, gpu_types = fresh[0], self.problem.gpu_types
-        kind = first.type_at(first.gpus[0], gpu_types[first.gpu_type])
-        added = RoomView.idle([(first, kind, [(node.name, node.gpus[0]) for node in fresh])])
-        return replace(self, commons=self.commons.grow(fresh, kind.idle_w * len(fresh)), views=(*self.views, added))
+    def with_nodes(self, fresh: Sequence[Node], added: RoomView) -> Ground:
+        """Returns the same with more nodes, which are alike and have one GPU each; the view shows these GPUs."""
+        idle_w = added.types[0].idle_w * len(fresh)
+        return replace(self, commons=self.commons.grow(fresh, idle_w), views=(*self.views, added))
 
     def without_caps(self) -> Ground:
         """Returns the same as if each GPU could draw all the watts of its type."""

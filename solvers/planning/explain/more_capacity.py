@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from math import ceil, inf
 
 from solvers.planning.explain.applied import Offer, RelaxedCase, find_offer, find_whole_offer
-from solvers.planning.explain.ground import Ground
 from solvers.planning.explain.proposals import CLOSE_FACTOR, Proposal, least_number, propose
 from solvers.planning.explain.rounding import rounded_up
 from solvers.planning.explain.seats import ENOUGH_SHARE
@@ -28,7 +28,8 @@ def gpus(case: RelaxedCase, below: float) -> Proposal | None:
             continue
         there = max(sum(node.gpu_count for node in problem.nodes.values() if node.gpu_type == name), 1)
         like, words = _like(case, name)
-        carries = _most_on(case, like)
+        view = RoomView.idle([(like, like.type_at(0, problem.gpu_types[name]), [(like.name, 0)])])
+        carries = float(case.grounds[0].find_shapes(view, case.terms, case.notes).cap.max(initial=0.0))
         if not carries > 0:
             continue
         # Fewer GPUs cannot be enough; a few more may be needed, because loads must not be too uneven.
@@ -36,16 +37,18 @@ def gpus(case: RelaxedCase, below: float) -> Proposal | None:
         most = fewest + max(fewest, service.min_instances, 8)
         most = min(most, MOST_GPUS, most if below == inf else ceil(below * there))
 
-        def more(number: int, like: Node = like, fewest: int = fewest) -> RelaxedCase:
-            return _with_gpus(case, like, fewest + number)
+        more = partial(_with_gpus, case, like, view)
 
-        at = least_number(most - fewest + 1, lambda number, more=more: find_whole_offer(more(number)) is not None)  # type: ignore[misc]
+        def is_enough(number: int, more: Callable[[int], RelaxedCase] = more, fewest: int = fewest) -> bool:
+            return find_whole_offer(more(fewest + number)) is not None
+
+        at = least_number(most - fewest + 1, is_enough)
         if at is None:
             continue
         number = fewest + at
         text = f"one more GPU of {name} ({words})" if number == 1 else f"{number} more GPUs of {name} ({words})"
         if number / there < below:
-            best = propose("gpus", text, number / there, more(at)) or best
+            best = propose("gpus", text, number / there, more(number)) or best
             below = best.relative if best else below
     return best
 
@@ -190,26 +193,16 @@ def _like(case: RelaxedCase, gpu_type: str) -> tuple[Node, str]:
     return Node("", gpu_type, (0,), cores, host, price), words
 
 
-def _most_on(case: RelaxedCase, like: Node) -> float:
-    """Returns the most that one instance carries on an empty GPU of such a node."""
-    kind = like.type_at(0, case.problem.gpu_types[like.gpu_type])
-    view = RoomView.idle([(like, kind, [(like.name, 0)])])
-    cap = case.grounds[0].find_shapes(view, case.terms, case.notes).cap
-    return float(cap.max(initial=0.0))
-
-
-def _with_gpus(case: RelaxedCase, like: Node, number: int) -> RelaxedCase:
+def _with_gpus(case: RelaxedCase, like: Node, view: RoomView, number: int) -> RelaxedCase:
+    """Returns the case with so many more nodes like this one, each with the GPU that the view shows."""
     fresh: list[Node] = []
     while len(fresh) < number:
         name = f"new-{len(fresh) + 1}"
         while name in case.problem.nodes:
             name += "-more"
         fresh.append(replace(like, name=name, gpus=(0,), caps_w=like.caps_w[:1]))
-
-    def grown(ground: Ground) -> Ground:
-        return ground.with_nodes(fresh)
-
-    return replace(case.on(grown), more=tuple(fresh))
+    added = replace(view, nodes=(fresh[0],), places=(tuple((node.name, 0) for node in fresh),))
+    return replace(case.on(lambda ground: ground.with_nodes(fresh, added)), more=tuple(fresh))
 
 
 MOST_GPUS = 4096
