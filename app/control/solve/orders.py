@@ -181,7 +181,7 @@ def _planned_again(order: Repeat) -> SolverAnswer:
 
 def prepared(order: Prepare) -> WarmReplanner:
     """Returns a replanner that holds the plan ready to be followed."""
-    from solvers.planning.parts.follow import replanner_of
+    from solvers.planning.parts.models import replanner_of
 
     return replanner_of(order.problem, order.plan)
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from solvers.planning.beside import has_language_models
 from solvers.planning.judge import judge
 from solvers.planning.parts.choose import divided_as
 from solvers.planning.parts.division import Division
@@ -56,12 +55,8 @@ class PartsReplanner:
         return replace(plan, certificate=replace(found.certificate, cost=verdict.cost))
 
 
-def replanner_of(problem: Problem, plan: Plan) -> WarmReplanner:
-    """Returns a replanner that holds the plan ready to be followed."""
-    if has_language_models(problem):
-        from solvers.planning.parts.models import MixedReplanner
-
-        return MixedReplanner.of(problem, plan)
+def follow_services(problem: Problem, plan: Plan) -> WarmReplanner:
+    """Returns a replanner that holds a plan without language models ready to be followed."""
     division = divided_as(problem, plan)
     if division is None:
         return Replanner.of(problem, plan)

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-from solvers.planning.beside import narrowed, nothing_left, wide_of, with_wide
+from solvers.planning.beside import has_language_models, narrowed, nothing_left, wide_of, with_wide
 from solvers.planning.judge import PlanEdit, Verdict
 from solvers.planning.judge import judge as judged
+from solvers.planning.parts.follow import WarmReplanner, follow_services
 from solvers.planning.plan import NONE_UNSERVED_SHARE, Changes, Plan, Unserved
 from solvers.planning.problem import Instance, Problem, Service
+from solvers.planning.replan.replanner import Replanned
 from solvers.planning.search.promise import keep
 from solvers.planning.wide.services import language_models
 from solvers.planning.wide.shapes import carried_by, predicted
-
-if TYPE_CHECKING:
-    from solvers.planning.parts.follow import WarmReplanner
-    from solvers.planning.replan.replanner import Replanned
 
 FULL_PLAN_DUE = "the running instances carry no more; a full plan is due"
 SAME_SHARE = 1e-12  # of a rate: rounding makes no other line
@@ -66,11 +63,9 @@ class MixedReplanner:
 
     @classmethod
     def of(cls, problem: Problem, plan: Plan) -> MixedReplanner:
-        from solvers.planning.parts.follow import replanner_of
-
         wide = wide_of(problem, plan.instances)
         narrow = narrowed(problem, wide)
-        rest = replanner_of(narrow, _without(problem, plan)) if narrow and narrow.services else None
+        rest = follow_services(narrow, _without(problem, plan)) if narrow and narrow.services else None
         return cls(problem, plan, wide, rest, {}, narrow is None)
 
     def change(self, rates: Mapping[str, float]) -> Replanned:
@@ -93,6 +88,12 @@ class MixedReplanner:
         return replace(plan, changes=Changes(), certificate=replace(plan.certificate, bound=None))
 
 
+def replanner_of(problem: Problem, plan: Plan) -> WarmReplanner:
+    """Returns a replanner that holds the plan ready to be followed."""
+    follow = MixedReplanner.of if has_language_models(problem) else follow_services
+    return follow(problem, plan)
+
+
 def _without(problem: Problem, plan: Plan) -> Plan:
     """Returns the part of a plan that is not of language models."""
     wide = {line.service for line in wide_of(problem, plan.instances)}
@@ -108,8 +109,6 @@ def _replanned(
     found: Replanned | None, before: Sequence[Instance], after: Sequence[Instance], verdict: Verdict,
     unserved: Mapping[str, Unserved],
 ) -> Replanned:  # fmt: skip
-    from solvers.planning.replan.replanner import Replanned
-
     was, now = {id(line): line for line in before}, {id(line): line for line in after}
     edit = PlanEdit(
         stop=tuple(line for key, line in was.items() if key not in now),

@@ -11,7 +11,8 @@ from solvers.planning.bound import left_out
 from solvers.planning.judge import judge
 from solvers.planning.judge.measures import mean_accuracy
 from solvers.planning.parts import divided
-from solvers.planning.parts.follow import PartsReplanner, replanner_of
+from solvers.planning.parts.follow import PartsReplanner
+from solvers.planning.parts.models import replanner_of
 from solvers.planning.plan import Plan
 from solvers.planning.problem import (
     Demand,

@@ -13,7 +13,8 @@ from solvers.planning.bound import rounds
 from solvers.planning.judge import judge
 from solvers.planning.parts import Division, divided
 from solvers.planning.parts.bound import needed
-from solvers.planning.parts.follow import PartsReplanner, replanner_of
+from solvers.planning.parts.follow import PartsReplanner
+from solvers.planning.parts.models import replanner_of
 from solvers.planning.parts.reasons import price_of_rules
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Job, JobProfile, Node, Problem, RunningState

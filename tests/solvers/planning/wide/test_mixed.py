@@ -9,7 +9,7 @@ import pytest
 
 from solvers.planners.ask import find_plan
 from solvers.planning.judge import judge
-from solvers.planning.parts.follow import replanner_of
+from solvers.planning.parts.models import replanner_of
 from solvers.planning.plan import Plan, unserved_rest
 from solvers.planning.problem import Job, JobProfile, Limit, PlacedJob, Policy, Problem, RunningState
 from solvers.planning.replay import replay_plan
