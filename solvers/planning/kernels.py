@@ -1,7 +1,8 @@
-"""Compiled: what another instance may carry on GPUs at every SM%, and what the residents there bear."""
+"""Compiled: what more instances may carry on GPUs at every SM%, what the residents there bear, and how many fit."""
 
 from __future__ import annotations
 
+from math import floor
 from typing import Any, TypeAlias
 
 import numba
@@ -12,6 +13,7 @@ from solvers.planning.grids import SM
 
 Array: TypeAlias = Any  # numba knows the exact types from the signatures
 HALVINGS = 60
+SLACK = 1e-9
 I8, F8 = numba.int64, numba.float64
 I1, I2, F1, F2 = I8[::1], I8[:, ::1], F8[::1], F8[:, ::1]
 
@@ -79,3 +81,77 @@ def caps(
                 if rate > cap[at, sm]:
                     cap[at, sm], by[at, sm], exec_of[at, sm] = rate, b, exec_ms[b, sm] * slow
     return looked
+
+
+@njit(
+    "Tuple((int64, int64, float64))(float64[:, ::1], float64[::1], float64[::1], int64[::1], float64[:, ::1], float64,"
+    " float64, float64, float64, int64, float64, float64, float64, float64)"
+)
+def smallest_share(
+    exec_ms: Array, memory_gib: Array, power_w: Array, batches: Array, rows: Array, slo_ms: float, margin: float,
+    utilization: float, slower: float, free_sm: int, free_gib: float, free_w: float, idle: float, part: float,
+) -> tuple[int, int, float]:  # fmt: skip
+    """Returns batch, SM% and rate of the smallest share that carries the part; of the one with most if none does.
+
+    `slower` is the factor of neighbours and clock; `idle` that of a wholly idle GPU where shares are paid, else 0.
+    """
+    best_batch, best_sm, most = -1, 0, 0.0
+    for sm in range(1, free_sm + 1):
+        if power_w[sm] > free_w:
+            continue
+        factor = slower * (1.0 + idle * (free_sm - sm) / 100.0)
+        for b in range(batches.shape[0]):
+            ms = exec_ms[b, sm] * factor
+            judged = ms * margin
+            if not judged <= slo_ms or memory_gib[b] > free_gib:
+                continue
+            load = min(accepted_load(rows[b], slo_ms / judged) / margin, utilization)
+            rate = 1000.0 * load * batches[b] / ms
+            if rate > most:
+                best_batch, best_sm, most = b, sm, rate
+        if most >= part:
+            break
+    return best_batch, best_sm, most
+
+
+@njit("int64(int64, float64, float64, float64, float64)", inner=True)
+def _within(count: int, cores: float, host_gib: float, cores_each: float, host_gib_each: float) -> int:
+    """Returns how many of these a node's CPU cores and host memory allow."""
+    if count > 0 and cores_each > 0.0:
+        count = min(count, floor(cores / cores_each * (1.0 + SLACK)))
+    if count > 0 and host_gib_each > 0.0:
+        count = min(count, floor(host_gib / host_gib_each * (1.0 + SLACK)))
+    return max(count, 0)
+
+
+@njit(
+    "void(int64[::1], boolean[::1], int64[::1], int64[::1], float64[::1], float64[::1], int64[::1], float64[::1],"
+    " float64[::1], int64[::1], float64[::1], float64[::1], int64, int64, float64[:, ::1], int64[::1])"
+)
+def count_rooms(
+    gpus: Array, is_open: Array, node: Array, free_sm: Array, free_gib: Array, free_w: Array, clients: Array,
+    pressure: Array, unborne: Array, models: Array, cores: Array, host_gib: Array, most_clients: int,
+    same_model: int, shapes: Array, into: Array,
+) -> None:  # fmt: skip
+    """Writes for each shape how many more of it fit on these GPUs, which are in the order of their nodes.
+
+    A shape is its SM%, memory, watts, pressure, CPU cores and host memory.
+    """
+    for s in range(shapes.shape[0]):
+        sm, gib, watts, more, cores_each, host_gib_each = shapes[s]
+        total, here, at = 0, 0, -1
+        for k in range(gpus.shape[0]):
+            gpu = gpus[k]
+            if node[gpu] != at:
+                if at >= 0:
+                    total += _within(here, cores[at], host_gib[at], cores_each, host_gib_each)
+                here, at = 0, node[gpu]
+            if not is_open[gpu] or free_sm[gpu] < sm or free_gib[gpu] < gib or free_w[gpu] * (1.0 + SLACK) < watts:
+                continue
+            if clients[gpu] > 0 and pressure[gpu] + more >= unborne[gpu] - SLACK:
+                continue
+            most = min(int(free_sm[gpu] // sm), most_clients - clients[gpu], same_model - models[gpu])
+            here += max(1, min(most, int(free_gib[gpu] / max(gib, SLACK))))
+        if at >= 0:
+            total += _within(here, cores[at], host_gib[at], cores_each, host_gib_each)
+        into[s] = total

@@ -14,8 +14,9 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from solvers.latency import limits
-from solvers.planning.grids import ROUNDING, Floats, Ints, Kept, accepted_loads, read_grid
+from solvers.planning.grids import ROUNDING, Floats, Ints, Kept, accepted_loads, read_grid, read_loads
 from solvers.planning.judge.tolerances import at_most
+from solvers.planning.kernels import smallest_share
 from solvers.planning.machines import capped
 from solvers.planning.problem import Curve, GpuType, Node, Place, Problem, Profile, Service
 from solvers.planning.room_shapes import RoomShapes, tabulate
@@ -92,6 +93,16 @@ class FleetShape:
         return self.pool.price_per_hour * self.share
 
 
+class SpareRoom(NamedTuple):
+    """What a GPU has left for one more instance, and what slows it there."""
+
+    sm_percent: int
+    memory_gib: float
+    watts: float  # above what all that runs there draws when busy
+    pressure: float = 0.0  # of all that runs there
+    slower: float = 1.0  # highest clock / clock
+
+
 class _Cell(NamedTuple):
     """A batch at an SM% of a profile, beside neighbours."""
 
@@ -112,6 +123,7 @@ class Offers:
         self._policy, self._gpu_types, self._profiles = problem.policy, problem.gpu_types, problem.profiles
         self.templates = {(model, v.name): v.template for model, known in problem.models.items() for v in known}
         self._known: dict[tuple[object, ...], tuple[FleetShape, ...]] = {}
+        self._loads: dict[tuple[object, ...], Floats] = {}
 
     def find_profiles(self, service: Service, pool: GpuPool | Site | Node) -> list[Profile]:
         """Returns the profile of each variant that type and templates admit there, in the variants' order."""
@@ -138,6 +150,10 @@ class Offers:
     def find_best_shapes(self, service: Service, pools: Iterable[GpuPool]) -> list[FleetShape]:
         """Returns, of each variant at each tenth of the SMs, the batch that carries most for its price; best first."""
         return self._find(service, pools, self._list_best)
+
+    def find_alone_shapes(self, service: Service, pools: Iterable[GpuPool]) -> list[FleetShape]:
+        """Returns the same without neighbours."""
+        return self._find(service, pools, self._list_best_alone)
 
     def find_whole_shapes(self, service: Service, pools: Iterable[GpuPool]) -> list[FleetShape]:
         """Returns for each pool the variant and batch that carry most with a whole GPU, where any does."""
@@ -166,6 +182,33 @@ class Offers:
         """Returns what an instance carries in every shape on rows of a view; `spend` counts the steps."""
         return tabulate(view, rows, partial(self.find_profiles, service), service, self._policy, spend)
 
+    def find_smallest(
+        self, service: Service, pool: GpuPool, variant: str, part: float, room: SpareRoom
+    ) -> FleetShape | None:  # fmt: skip
+        """Returns the smallest share of this room that carries this rate; the one that carries most if none does."""
+        profile, policy = self._profiles[service.model, variant, pool.gpu_type], self._policy
+        demand, grid = profile.demand, read_grid(profile)
+        slower = (1 + demand.sensitivity * room.pressure) * room.slower**demand.clock_exponent
+        watts = room.watts * room.slower**demand.power_exponent
+        idle = demand.sensitivity * policy.share_pressure if policy.pricing == "share" else 0.0
+        row, sm_percent, rate = smallest_share(
+            grid.exec_ms, grid.memory_gib, grid.power_w, grid.batches, self._read_loads(service, profile),
+            service.slo_ms, 1 + policy.exec_margin, policy.utilization, slower, room.sm_percent, room.memory_gib, watts,
+            idle, part,
+        )  # fmt: skip
+        if row < 0:
+            return None
+        batch, exec_ms = int(grid.batches[row]), float(grid.exec_ms[row, sm_percent]) * slower
+        whole_gib = self._gpu_types[pool.gpu_type].memory_gib
+        share = 1.0 if service.is_dedicated else max(sm_percent / 100, profile.memory_gib[batch] / whole_gib)
+        return FleetShape.of(pool, profile, batch, sm_percent, exec_ms, rate * ROUNDING, share)
+
+    def _read_loads(self, service: Service, profile: Profile) -> Floats:
+        key = (*profile.key, service.percentile, service.variation, service.used_load)
+        if (loads := self._loads.get(key)) is None:
+            loads = self._loads[key] = read_loads(service, self._policy, read_grid(profile).batches)
+        return loads
+
     def _find(self, service: Service, pools: Iterable[GpuPool], list_shapes: ListShapes) -> list[FleetShape]:
         terms = (
             service.model, service.variants, service.slo_ms, service.percentile, service.variation, service.gpu_types,
@@ -182,14 +225,20 @@ class Offers:
         return [
             FleetShape.of(pool, profile, *cell)
             for profile in self.find_profiles(service, pool)
-            for cell in self._list_shared(service, profile, _find_knee)
+            for cell in self._list_shared(service, profile, _find_knee, SHARED_PRESSURE)
         ]
 
     def _list_best(self, service: Service, pool: GpuPool) -> list[FleetShape]:
+        return self._list_cheapest(service, pool, SHARED_PRESSURE)
+
+    def _list_best_alone(self, service: Service, pool: GpuPool) -> list[FleetShape]:
+        return self._list_cheapest(service, pool, 0.0)
+
+    def _list_cheapest(self, service: Service, pool: GpuPool, pressure: float) -> list[FleetShape]:
         found: list[FleetShape] = []
         for profile in self.find_profiles(service, pool):
             best: dict[int, tuple[float, _Cell]] = {}
-            for cell in self._list_shared(service, profile, _find_last):
+            for cell in self._list_shared(service, profile, _find_last, pressure):
                 worth = cell.rate_per_second / cell.share
                 if cell.sm_percent not in best or worth > best[cell.sm_percent][0]:
                     best[cell.sm_percent] = worth, cell
@@ -233,14 +282,16 @@ class Offers:
         memory_gib = self._gpu_types[profile.gpu_type].memory_gib
         return [(b, curve) for b, curve in sorted(profile.latency_ms.items()) if profile.memory_gib[b] <= memory_gib]
 
-    def _list_shared(self, service: Service, profile: Profile, find_end: Callable[[Curve], int]) -> list[_Cell]:
-        """Returns what carries anything beside neighbours that make the pressure up to that of a shared GPU."""
+    def _list_shared(
+        self, service: Service, profile: Profile, find_end: Callable[[Curve], int], pressure: float
+    ) -> list[_Cell]:  # fmt: skip
+        """Returns what carries anything beside neighbours that raise the pressure there to this one."""
         cells = [(b, sm) for b, curve in self._list_fitting(profile) for sm in _list_tenths(curve, find_end(curve))]
         percents = np.array([sm for _, sm in cells], dtype=np.int64)
-        beside = np.maximum(0.0, SHARED_PRESSURE - read_grid(profile).pressure[percents])  # alone if it exceeds that
+        beside = np.maximum(0.0, pressure - read_grid(profile).pressure[percents])  # alone if it exceeds that
         if service.is_dedicated:
             beside = np.zeros(len(cells))
-        if self._policy.pricing == "share":
+        if self._policy.pricing == "share" and pressure > 0:
             beside = np.maximum(beside, self._policy.share_pressure * (1 - percents / 100))
         return self._rate(service, profile, cells, 1 + profile.demand.sensitivity * beside)
 

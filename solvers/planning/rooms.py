@@ -185,6 +185,10 @@ class FleetRooms:
                 by_node = np.minimum(by_node, np.floor(free / each * (1 + SLACK)))
         return min(int(by_node.sum()), self._tenant_room(shape, service))
 
+    def rooms_for(self, shapes: Sequence[FleetShape], service: Service) -> list[int]:
+        """Returns for each of these shapes of one pool how many more instances fit if nothing else changes."""
+        return [self.room_for(shape, service) for shape in shapes]
+
     def put(self, shape: FleetShape, service: Service) -> Place | None:
         """Places an instance by worst fit, on the GPU with most free memory; None where none has room."""
         able = self._able(shape, service)

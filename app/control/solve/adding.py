@@ -19,12 +19,12 @@ from solvers.planning.beside import has_language_models
 from solvers.planning.problem import Problem
 
 if TYPE_CHECKING:
-    from solvers.hetsev.adding import Adder
+    from solvers.hetsev.fleet import FleetDelta
 
 FIXED = ("gpu_types", "nodes", "models", "profiles", "jobs", "policy", "limits")
 PREPARE_SECONDS = 120.0
 
-_prepared: list[Adder] = []  # at most one, in the process that carries out orders
+_prepared: list[FleetDelta] = []  # at most one, in the process that carries out orders
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,9 @@ class PrepareAdding(Aside):
         """Prepares; what fails here fails again, and is reported, where something is to be added."""
         try:
             if not has_language_models(self.problem):
-                adder = _adder(self.problem)
-                adder.add()  # compiled loops and tables are warm after a first round
-                adder.prepare()
+                delta = _read(self.problem)
+                delta.add()  # compiled loops and tables are warm after a first round
+                delta.prepare()
         except Exception:
             return False
         return True
@@ -58,7 +58,7 @@ class AddMissing(Aside):
         try:
             if has_language_models(self.problem):
                 return added(self.problem.with_rates(self.rates))
-            plan, _ = _adder(self.problem).add(self.rates)
+            plan, _ = _read(self.problem).add(self.rates)
         except Exception as error:  # a bug of the greedy is reported, and the last plan stays in force
             _prepared.clear()
             return SolverAnswer(SolveOutcome.WRONG, None, f"{type(error).__name__}: {error}", _RECIPE)
@@ -68,17 +68,17 @@ class AddMissing(Aside):
 _RECIPE = {"kind": RecipeKind.ADD}
 
 
-def _adder(problem: Problem) -> Adder:
-    from solvers.hetsev.adding import Adder
+def _read(problem: Problem) -> FleetDelta:
+    from solvers.hetsev.fleet import FleetDelta
 
     if not _prepared or _prepared[0].problem is not problem:
-        _prepared[:] = [Adder.of(problem)]
+        _prepared[:] = [FleetDelta.of(problem)]
     return _prepared[0]
 
 
 def added(problem: Problem) -> SolverAnswer:
     """Returns the running plan with what it leaves unserved, found in the caller's process."""
-    from solvers.hetsev.adding import add_missing
+    from solvers.hetsev.fleet import add_missing
     from solvers.planning.parts.models import beside_wide
 
     began = time.monotonic()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from solvers.hetsev.fleet.delta import METHOD, FleetDelta, add_missing
 from solvers.hetsev.fleet.plan import plan
 
-__all__ = ["plan"]
+__all__ = ["METHOD", "FleetDelta", "add_missing", "plan"]

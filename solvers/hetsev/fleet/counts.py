@@ -8,7 +8,7 @@ from math import ceil, inf
 
 from solvers.hetsev.scaling import InstanceType, ScalingBudget, ScalingProblem, ScalingPromise, scale
 from solvers.hetsev.scaling.controller import ScalingRules, ScalingWatch, decide
-from solvers.hetsev.scaling.greedy import EXACTLY
+from solvers.hetsev.scaling.greedy import EXACTLY, out
 from solvers.hetsev.scaling.problem import Actions
 from solvers.planning.offers import FleetShape, GpuPool
 from solvers.planning.problem import Instance, Problem, Service
@@ -77,6 +77,13 @@ def decided(
     return _chosen(offers, actions) if not stops else [], stops, watch
 
 
+def choose_type(problem: Problem, counts: InstanceCounts, rooms: FleetRooms) -> tuple[FleetShape, int] | None:
+    """Returns the shape that the heuristic starts, and how many of it; None where no shape has a place."""
+    offers = _offers(counts, rooms)
+    choice = out(_program(problem, counts, offers), dict.fromkeys(offers, 0), RULES.saturation)
+    return (offers[choice[0]], choice[1]) if choice else None
+
+
 def _chosen(offers: Mapping[str, FleetShape], actions: Actions) -> list[FleetShape]:
     return [offers[name] for name, number in sorted(actions.items()) for _ in range(number)]
 
@@ -89,12 +96,12 @@ def _offers(counts: InstanceCounts, rooms: FleetRooms) -> dict[str, FleetShape]:
     """
     found = {}
     for number, (pool, shapes) in enumerate(counts.shapes.items()):
-        choices = []
-        for shape in shapes:
-            if shape in counts.full or not (room := rooms.room_for(shape, counts.service)):
+        choices, short, wanted = [], counts.short, counts.wanted
+        for shape, room in zip(shapes, rooms.rooms_for(shapes, counts.service), strict=True):
+            if not room or (counts.full and shape in counts.full):
                 continue
-            needed = max(1, counts.wanted, ceil(counts.short / shape.rate_per_second * (1 - EXACTLY)))
-            missing = max(0.0, counts.short - room * shape.rate_per_second) if room < needed else 0.0
+            needed = max(1, wanted, ceil(short / shape.rate_per_second * (1 - EXACTLY)))
+            missing = max(0.0, short - room * shape.rate_per_second) if room < needed else 0.0
             choices.append((missing, min(needed, room) * shape.share, shape.sm_percent, room, shape))
         if choices:
             *_, room, shape = min(choices, key=lambda choice: choice[:3])

@@ -24,7 +24,7 @@ from app.control.solve.solver import Solver
 from simulation.fleet.history import attained_shares
 from simulation.run import WORK, Simulation, simulated
 from simulation.shapes import spike
-from solvers.hetsev.adding import METHOD
+from solvers.hetsev.fleet import METHOD
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 from tests.simulation.worlds import CALM_TICK_SECONDS, small

@@ -19,7 +19,7 @@ from app.control.record.planner_store import PlannerStore
 from app.control.solve.inline import Inline
 from simulation.run import WORK, Simulation, simulated
 from simulation.shapes import spike
-from solvers.hetsev.adding import METHOD
+from solvers.hetsev.fleet import METHOD
 from tests.simulation.chaos import Failing
 from tests.simulation.worlds import CALM_TICK_SECONDS, small
 
@@ -82,6 +82,7 @@ def test_the_plan_says_how_it_was_made_and_can_be_replayed(database_url: str) ->
         plan = {
             "certificate": {
                 "cost": 1.0,
+                "bound": None,
                 "resourceCost": 1.0,
                 "unservedCost": 0.0,
                 "method": METHOD,

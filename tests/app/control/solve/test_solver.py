@@ -23,7 +23,7 @@ from app.control.solve.solver import Solver
 from app.manifests.model import JSON
 from benchmarks.families import family
 from cli.bench.timed_plan import family_of
-from solvers.hetsev.adding import METHOD
+from solvers.hetsev.fleet import METHOD
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem

@@ -5,14 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 from random import Random
+from typing import Literal
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from app.control.formulate.problem import build_problem
 from cli.up.fleet import fleet_file
 from simulation.world import of_files
-from solvers.hetsev.adding import METHOD, Adder, add_missing
+from solvers.hetsev.fleet import METHOD, FleetDelta, add_missing
+from solvers.planning.availability import Availability
 from solvers.planning.judge import judge
+from solvers.planning.judge.plan_lines import shape_of
 from solvers.planning.judge.services import AVAILABILITY_RULES
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem, RunningState
@@ -62,13 +67,13 @@ def unserved(plan: Plan) -> float:
 def test_nothing_moves_and_the_judge_finds_nothing_new(seed: int) -> None:
     problem = running(seed)
     rates = risen(problem, seed)
-    adder = Adder.of(problem)
+    delta = FleetDelta.of(problem)
 
-    plan, _ = adder.add(rates)
+    plan, _ = delta.add(rates)
 
     then = problem.with_rates(rates)
     verdict = judge(then, plan, simulate=False, keeps=keep)
-    new = [found for found in verdict.violations if (found.where, found.rule) not in adder.known]
+    new = [found for found in verdict.violations if (found.where, found.rule) not in delta.known]
     assert not [found for found in new if found.rule not in AVAILABILITY_RULES]
     changes = verdict.changes
     assert (changes.stop, changes.move, changes.resize) == (0, 0, 0)
@@ -78,24 +83,63 @@ def test_nothing_moves_and_the_judge_finds_nothing_new(seed: int) -> None:
     assert plan.certificate.cost.total == pytest.approx(verdict.cost.total)
 
 
+@pytest.mark.slow
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, SEEDS - 1), rises=st.lists(st.sampled_from((0.3, 1.0, 1.1, RISE, 4.0)), min_size=5, max_size=5),
+    spread=st.sampled_from(("gpu", "node", "region")), spot=st.sampled_from((0.0, 1.0)),
+)  # fmt: skip
+def test_whatever_rises_no_rule_is_broken_and_what_runs_keeps_its_place_and_shape(
+    seed: int, rises: list[float], spread: Literal["gpu", "node", "region"], spot: float
+) -> None:
+    rules = Availability(spread=spread, max_spot_share=spot)
+    problem = running(seed)
+    services = {name: replace(service, availability=rules) for name, service in problem.services.items()}
+    problem = replace(problem, services=services)
+    delta = FleetDelta.of(problem)
+    rates = {
+        name: service.rate_per_second * rise
+        for (name, service), rise in zip(services.items(), rises * len(services), strict=False)
+    }
+
+    plan, _ = delta.add(rates)
+
+    then = problem.with_rates(rates)
+    found = judge(then, plan, simulate=False, keeps=keep).violations
+    assert not [f for f in found if (f.where, f.rule) not in delta.known and f.rule not in AVAILABILITY_RULES]
+    before = {line.id: line for line in problem.state.running}  # type: ignore[union-attr]
+    assert before.keys() <= {line.id for line in plan.instances}
+    for line in plan.instances:
+        if was := before.get(line.id):
+            assert shape_of(line) == shape_of(was)
+    missing = {entry.service: entry.rate_per_second for entry in plan.unserved}
+    for name, service in then.services.items():
+        served = sum(line.rate_per_second for line in plan.instances if line.service == name)
+        assert served + missing.get(name, 0.0) == pytest.approx(service.rate_per_second, rel=1e-5)
+    was_served = {name: sum(line.rate_per_second for line in before.values() if line.service == name) for name in rates}
+    for name in rates:  # what was served before is served still
+        left = rates[name] - missing.get(name, 0.0)
+        assert left >= min(was_served[name], rates[name]) * (1 - 1e-5) or name in delta.late
+
+
 @pytest.mark.parametrize("seed", range(0, SEEDS, 3))
 def test_what_is_added_keeps_the_cap_of_each_gpu(seed: int) -> None:
     problem = replace(with_caps(running(seed), seed), state=None)
     before = plan_without_bound(problem, 2, seed)
     problem = replace(problem, state=RunningState(None, before.instances, before.jobs))
     rates = risen(problem, seed)
-    adder = Adder.of(problem)
+    delta = FleetDelta.of(problem)
 
-    plan, _ = adder.add(rates)
+    plan, _ = delta.add(rates)
 
     verdict = judge(problem.with_rates(rates), plan, simulate=False, keeps=keep)
     assert not [found for found in verdict.violations if found.rule == "watts_fit"]
 
 
 @pytest.mark.parametrize("seed", range(0, SEEDS, 4))
-def test_a_warm_adder_answers_as_a_fresh_one(seed: int) -> None:
+def test_a_warm_delta_answers_as_a_fresh_one(seed: int) -> None:
     problem = running(seed)
-    warm = Adder.of(problem)
+    warm = FleetDelta.of(problem)
     warm.add(risen(problem, seed + 1))
 
     again, _ = warm.add(risen(problem, seed))
@@ -145,7 +189,7 @@ def test_a_second_addition_names_no_instance_as_the_first_did() -> None:
         problem = replace(problem, policy=policy)
         for rise in (1.6, 3.0):
             rates = {name: rise * service.rate_per_second for name, service in problem.services.items()}
-            plan, _ = Adder.of(problem).add(rates)
+            plan, _ = FleetDelta.of(problem).add(rates)
             names = [line.id for line in plan.instances]
             assert len(set(names)) == len(names)
             now = problem.state.now if problem.state else None
