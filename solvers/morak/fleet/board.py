@@ -15,6 +15,7 @@ from solvers.planning.offers import FleetShape, GpuPool
 from solvers.planning.problem import Instance, Place, PlacedJob, Problem
 from solvers.planning.rooms import FleetRooms
 
+UNKNOWN = 101  # SM% of a service without a shape: no GPU has so many
 MOST_RESIDENTS = 8  # that a search puts on a GPU
 
 
@@ -58,6 +59,7 @@ class MorakBoard:
         for seat in kept:
             self.gpus[seat.place].seats.append(seat)
             self.gpus[seat.place].was_used = True
+        self._only_best = problem.policy.power_budget_w is None  # else the knapsack chooses among all by their watts
         self._found: dict[object, list[PowerOption]] = {}
         self._too_many: dict[GpuPool, int] = {}  # new items, with which a search did not end
 
@@ -92,13 +94,16 @@ class MorakBoard:
         The first leaves the jobs alone there. A GPU that `grows` may take instances of each service with a wanted rate
         on its free SMs.
         """
-        fixed, jobs = gpu.fixed, gpu.jobs
-        more = tuple(sorted(name for name, rate in wanted.items() if rate > 0 and name not in gpu.refused))
-        names = sorted({item.name for item in fixed} | set(more if grows else ()))
+        fixed, jobs, more = gpu.fixed, gpu.jobs, tuple[str, ...]()
+        if grows:
+            least, free = gpu.items.least_percents, gpu.free_percent
+            able = (name for name, rate in wanted.items() if rate > 0 and name not in gpu.refused)
+            more = tuple(sorted(name for name in able if least.get(name, UNKNOWN) <= free))
+        names = sorted({item.name for item in fixed} | set(more))
         rates = tuple((name, wanted.get(name, 0.0)) for name in names)
         key = (gpu.items.pool, fixed, tuple((job.job, job.sm_percent) for job in jobs), gpu.margin, rates, grows)
         if key not in self._found:
-            found = self._searched(gpu, dict(rates), more if grows else ())
+            found = self._searched(gpu, dict(rates), more)
             self._found[key] = self._beside_jobs(gpu, found) if jobs else found
         return self._found[key]
 
@@ -116,22 +121,23 @@ class MorakBoard:
         cap_w = items.type.max_w
         for offered in (items.shares, items.knees):
             new = [item for name in more for item in offered.get(name, ()) if item.sm_percent <= gpu.free_percent]
+            new = items.sort_by_worth(new, wanted)
             if not new and not held:
                 return [IDLE]
             if len(new) >= self._too_many.get(items.pool, len(new) + 1):
                 continue
             table = items.tables((*fixed, *new), wanted, jobs, gpu.margin)
             must = (*range(len(fixed)), *range(len(fixed) + len(new), len(table.share)))
-            found = enumerated(table, cap_w, most, self.sets, must)
+            found = enumerated(table, cap_w, most, self.sets, must, only_best=self._only_best)
             if found:
                 return found[0]
             self._too_many[items.pool] = len(new)
         if held:  # too much beside what runs: that alone
             table = items.tables(fixed, wanted, jobs, gpu.margin)
-            found = enumerated(table, cap_w, held, self.sets, tuple(range(held)))
+            found = enumerated(table, cap_w, held, self.sets, tuple(range(held)), only_best=self._only_best)
             return found[0] if found else [IDLE]
         table = items.tables(new, wanted, (), gpu.margin)
-        return narrowed(table, cap_w, most, self.sets)[0]
+        return narrowed(table, cap_w, most, self.sets, only_best=self._only_best)[0]
 
     def seated(
         self, gpu: MorakGpu, option: PowerOption, reused: Mapping[tuple[Place, str, str], Sequence[str]]

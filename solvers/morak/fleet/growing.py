@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import inf
 
@@ -33,11 +34,15 @@ class _Growth:
         self._watts = {
             place: board.drawn_w(gpu, gpu.seats) for place, gpu in board.gpus.items() if gpu.seats or gpu.jobs
         }
+        self._have: Rates = dict.fromkeys(services, 0.0)
+        for carried in self._carried.values():
+            self._add(carried, 1)
+        self._counts = Counter(seat.service for seat in board.seats)
         self._target: Rates = {}
         for name, service in services.items():
-            have = sum(carried.get(name, 0.0) for carried in self._carried.values())
-            is_short = have < service.rate_per_second * (1 - EXACTLY) or self._lacks(name)
+            is_short = self._have[name] < service.rate_per_second * (1 - EXACTLY) or self._lacks(name)
             self._target[name] = service.rate_per_second * (HEADROOM if is_short else 1.0)
+        self._most = {name: target / max(1, services[name].min_instances) for name, target in self._target.items()}
         self._short = {name for name, target in self._target.items() if target > services[name].rate_per_second}
         self._added = 0
 
@@ -49,15 +54,13 @@ class _Growth:
         return self._added
 
     def _lacks(self, name: str) -> bool:
-        own = sum(seat.service == name for seat in self._board.seats)
-        return own < self._board.problem.services[name].min_instances
+        return self._counts[name] < self._board.problem.services[name].min_instances
 
     def _rest(self) -> Rates:
         """Returns the rates that are still to be carried; a part of the rate for each instance that must be there."""
         found = {}
         for name, target in self._target.items():
-            have = sum(carried.get(name, 0.0) for carried in self._carried.values())
-            found[name] = max(0.0, target - have)
+            found[name] = max(0.0, target - self._have[name])
             if found[name] <= EXACTLY * target:
                 found[name] = target / self._board.problem.services[name].min_instances if self._lacks(name) else 0.0
         return found
@@ -77,7 +80,7 @@ class _Growth:
         found: list[tuple[MorakGpu, PowerOption, list[PowerOption]]] = []
         for gpu in self._board.gpus.values():
             options = self._board.options(gpu, self._wanted(gpu, rest), grows=True)
-            now = PowerOption(self._watts.get(gpu.place, 0.0), self._worth(gpu, rest, gpu.seats))
+            now = PowerOption(self._watts.get(gpu.place, 0.0), self._worth(gpu, rest, self._carried.get(gpu.place, {})))
             better = [o for o in options if o.worth_per_second > now.worth_per_second * (1 + EXACTLY)]
             if better:
                 thrifty = [o for o in better if o.watts <= now.watts]
@@ -109,17 +112,20 @@ class _Growth:
 
     def _wanted(self, gpu: MorakGpu, rest: Rates) -> Rates:
         """Returns what a GPU may carry of each rate: what is short, and what it carries now."""
-        own = self._carried.get(gpu.place, {})
-        found = {}
-        for name, target in self._target.items():
-            most = target / max(1, self._board.problem.services[name].min_instances)
-            found[name] = min(own.get(name, 0.0) + rest[name], max(most, own.get(name, 0.0)))
+        own, found = self._carried.get(gpu.place, {}), {}
+        for name, short in rest.items():
+            carries = own.get(name, 0.0)
+            if short or carries:
+                found[name] = min(carries + short, max(self._most[name], carries))
         return found
 
-    def _worth(self, gpu: MorakGpu, rest: Rates, seats: list[Instance]) -> float:
+    def _worth(self, gpu: MorakGpu, rest: Rates, carried: Rates) -> float:
         wanted, services = self._wanted(gpu, rest), self._board.problem.services
-        carried = self._board.carried(gpu, seats) if seats else {}
-        return sum(price_weight(services[name]) * min(rate, wanted[name]) for name, rate in carried.items())
+        return sum(price_weight(services[name]) * min(rate, wanted.get(name, 0.0)) for name, rate in carried.items())
+
+    def _add(self, carried: Rates, times: int) -> None:
+        for name, rate in carried.items():
+            self._have[name] += times * rate
 
     def _gain(self, gpu: MorakGpu, option: PowerOption, rest: Rates) -> tuple[float, list[Instance]]:
         """Returns what an option adds, and its instances without those that have no room or carry nothing."""
@@ -130,7 +136,8 @@ class _Growth:
                 seats.append(seat)
             else:
                 gpu.refused.add(seat.service)
-        return self._worth(gpu, rest, seats) - self._worth(gpu, rest, gpu.seats), seats
+        now = self._worth(gpu, rest, self._carried.get(gpu.place, {}))
+        return self._worth(gpu, rest, self._board.carried(gpu, seats)) - now, seats
 
     def _accept(self, gpu: MorakGpu, seats: list[Instance]) -> bool:
         before = {seat.id for seat in gpu.seats}
@@ -143,7 +150,11 @@ class _Growth:
                 self._board.take(gpu, seat)
                 self._added += 1
             taken.append(seat)
+        self._counts.subtract(seat.service for seat in gpu.seats)
+        self._counts.update(seat.service for seat in taken)
         gpu.seats = taken
+        self._add(self._carried.get(gpu.place, {}), -1)
         self._carried[gpu.place] = self._board.carried(gpu, taken)
+        self._add(self._carried[gpu.place], 1)
         self._watts[gpu.place] = self._board.drawn_w(gpu, taken)
         return True

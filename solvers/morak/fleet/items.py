@@ -7,7 +7,7 @@ SLO with a longer batch, so each batch is offered at several loads, each with th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from math import inf
 from typing import TypeAlias
@@ -89,6 +89,14 @@ class MorakItems:
         """Returns each service at the knees of all batches and at every SM% that was measured."""
         return {name: items for name in self.problem.services if (items := self._of(name, only_knees=False))}
 
+    @cached_property
+    def least_percents(self) -> Mapping[str, int]:
+        """Returns the fewest SM% of each service."""
+        return {
+            name: min(item.sm_percent for item in (*items, *self.knees.get(name, ())))
+            for name, items in self.shares.items()
+        }
+
     def _of(self, name: str, *, only_knees: bool) -> tuple[MorakItem, ...]:
         service = self.problem.services[name]
         found: list[tuple[float, tuple[MorakItem, ...]]] = []
@@ -108,6 +116,14 @@ class MorakItems:
                 found.append((float(per_share.max()), items))
         return max(found, key=lambda entry: entry[0])[1] if found else ()
 
+    def sort_by_worth(self, items: Sequence[MorakItem], wanted: Mapping[str, float]) -> list[MorakItem]:
+        """Returns the items of most worth for an SM% alone first: a search that begins with them ends sooner."""
+        if not items:
+            return []
+        shares = [item.sm_percent for item in items]
+        worth = self.tables(items, wanted).best_alone().max(axis=1) / shares
+        return [items[number] for number in np.argsort(-worth, kind="stable").tolist()]
+
     def tables(
         self, items: Sequence[MorakItem], wanted: Mapping[str, float], jobs: Sequence[PlacedJob] = (),
         margin: float = 1.0,
@@ -118,9 +134,7 @@ class MorakItems:
         """
         rows = [self._row(item) for item in items] + [self._job(job) for job in jobs]
         entries = [*items, *(MorakItem(job.job, "", job.sm_percent) for job in jobs)]
-        keys = {
-            entry.key: number for number, entry in enumerate(dict.fromkeys(replace(e, sm_percent=0) for e in entries))
-        }
+        keys = {key: number for number, key in enumerate(dict.fromkeys(entry.key for entry in entries))}
         models = {name: number for number, name in enumerate(dict.fromkeys(map(self._model, entries)))}
         services = self.problem.services
         most = [

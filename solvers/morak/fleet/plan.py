@@ -21,6 +21,7 @@ from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
 from solvers.planning.problem import Instance, Knowledge, Place, PlacedJob, Problem
 
 SETS_PER_WORK = 1_000  # residents of a GPU that the search may examine, for each unit of work
+FEW_GPUS, LEAST_SETS_PER_WORK = 16, 100  # each of more GPUs is searched less, as a fleet is in many rounds
 
 
 def plan(problem: Problem, knowledge: Knowledge, budget: PlannerBudget) -> PlannerDraft:
@@ -49,7 +50,8 @@ def _planned(problem: Problem, knowledge: Knowledge, budget: PlannerBudget, jobs
     divided = DividedGpus.recall(knowledge, state.now if state else None)
     running = [line for line in (state.running if state else ()) if is_admitted(problem, line)]
     again = divided.divide({line.place for line in running} & set(state.repartition if state else ()))
-    sets = max(1, budget.work) * SETS_PER_WORK
+    gpus = sum(node.gpu_count for node in problem.nodes.values())
+    sets = max(1, budget.work) * max(LEAST_SETS_PER_WORK, SETS_PER_WORK * FEW_GPUS // max(FEW_GPUS, gpus))
     kept = _without_spare(problem, [line for line in running if line.place not in again], jobs, divided, sets)
     board = MorakBoard(problem, kept, jobs, divided, sets)
     is_kept = tune(board)

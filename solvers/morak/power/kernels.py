@@ -105,8 +105,8 @@ def fit_batches(
 
 @njit(
     "int64(int64[:], int64[:], float64[:, :], float64[:, :], float64[:], float64[:], float64[:], float64[:, :],"
-    " float64[:], float64[:, :], float64[:, :], float64, float64, float64, int64, int64, int64[:], int64, float64,"
-    " int64[:, :], int64[:], float64[:, :])",
+    " float64[:], float64[:, :], float64[:, :], float64, float64, float64, int64, int64, int64[:], float64[:], int64,"
+    " float64, int64[:, :], int64[:], float64[:, :])",
     makes_arrays=True,
 )
 def enumerate_splits(
@@ -127,6 +127,7 @@ def enumerate_splits(
     most: int,
     most_alike: int,
     fixed: Whole,
+    per_percent: Numbers,
     budget: int,
     tolerance: float,
     out_items: Whole,
@@ -138,7 +139,10 @@ def enumerate_splits(
     It writes those that no earlier one beats at fewer watts: items and batches, then clock, watts and worth. It
     returns how many it wrote, or -1 if `budget` sets were examined and more remain. More residents only mean more
     pressure, watts and memory, so a set that fails at every clock is not extended. The items of `fixed` are in every
-    set; no item is added to `most_alike` of its kind."""
+    set; no item is added to `most_alike` of its kind.
+
+    With `per_percent`, the most worth of an SM% of each item and of all after it, only the set of most worth is looked
+    for: sets that cannot reach more than the best so far are passed over, since neighbours only make items slower."""
     items = share.shape[0]
     clocks = slower.shape[1]
     stack = np.full(most, -1, np.int64)
@@ -157,6 +161,9 @@ def enumerate_splits(
         stack[place] = fixed[place]
         used += int(share[fixed[place]])
     begins = kept > 0  # with the fixed items alone
+    is_bounded = per_percent.shape[0] > 0
+    reached = np.zeros(most + 1, np.float64)  # by number of residents: the most worth of the set at any clock
+    best, best_w = 0.0, np.inf
     while depth >= kept:
         item = 0
         if begins:
@@ -172,6 +179,10 @@ def enumerate_splits(
                 depth -= 1
                 continue
             item = int(stack[depth])
+            if is_bounded and reached[depth] + per_percent[item] * (100 - used) <= best:
+                entered[depth] = False
+                depth -= 1
+                continue
             used += int(share[item])
             entered[depth] = True
             alike = 1
@@ -190,6 +201,7 @@ def enumerate_splits(
         for place in range(count):
             total_pressure += pressure[stack[place]]
         grows = False
+        reached[count] = 0.0
         for clock in range(clocks):
             watts = idle_w
             for place in range(count):
@@ -204,6 +216,11 @@ def enumerate_splits(
             ) == 0:  # fmt: skip
                 continue
             grows = True
+            reached[count] = max(reached[count], worth[0])
+            if is_bounded and (worth[0] < best or (worth[0] == best and watts >= best_w)):
+                continue
+            if worth[0] >= best:
+                best, best_w = worth[0], watts
             step = min(BINS, int(BINS * watts / cap_w))
             if step > 0 and beaten[step - 1] >= worth[0]:
                 continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,6 +65,7 @@ def _joined_at(x: Numbers, y: Numbers, joint: float) -> Knee:
     return Knee(joint, float(height), float(before), float(after), float(error @ error))
 
 
+@lru_cache(maxsize=65536)
 def share_at_knee(curve: Curve) -> int:
     """Returns the whole SM% to assign: the knee, rounded up. A curve without a knee gets the most measured SM% if
     latency still falls, else the least."""

@@ -77,12 +77,13 @@ class PowerTables:
 
 
 def enumerated(
-    items: PowerTables, cap_w: float, most: int, budget: int, fixed: tuple[int, ...] = ()
+    items: PowerTables, cap_w: float, most: int, budget: int, fixed: tuple[int, ...] = (), *, only_best: bool = False
 ) -> tuple[list[PowerOption], int] | None:
     """Returns the options of a GPU by rising watts and worth, and the number of sets examined.
 
-    The `fixed` items are part of every option but the idle one. Returns None if more than `budget` sets would have to
-    be examined."""
+    The `fixed` items are part of every option but the idle one. With `only_best` the one of most worth is the only
+    other option. Returns None if more than `budget` sets would have to be examined.
+    """
     visited = np.zeros(1, np.int64)
     if not len(items.share) or items.gpu_type.idle_w > cap_w * (1 + LET_GO):
         return [IDLE], 0
@@ -92,8 +93,8 @@ def enumerated(
     written = enumerate_splits(
         items.share, items.kind, items.exec_ms, items.memory_gib, items.pressure, items.sensitivity, items.limit_ms,
         items.batch_worth, items.most_worth, items.slower, items.power_w, items.gpu_type.memory_gib * (1 + LET_GO),
-        items.gpu_type.idle_w, cap_w, most, items.most_alike, np.array(fixed, np.int64), budget, -LET_GO, out_items,
-        visited, out_values,
+        items.gpu_type.idle_w, cap_w, most, items.most_alike, np.array(fixed, np.int64),
+        _per_percent(items) if only_best else np.zeros(0), budget, -LET_GO, out_items, visited, out_values,
     )  # fmt: skip
     if written < 0:
         return None
@@ -105,6 +106,13 @@ def enumerated(
             options = options[:-1] if option.watts <= options[-1].watts else options
             options.append(option)
     return options, int(visited[0])
+
+
+def _per_percent(items: PowerTables) -> Numbers:
+    """Returns the most worth of an SM% of each item, or of any after it."""
+    alone = items.best_alone().max(axis=1, initial=0.0) / np.maximum(items.share, 1)
+    found: Numbers = np.maximum.accumulate(alone[::-1])[::-1] * (1 + LET_GO)
+    return found
 
 
 def _option(items: PowerTables, most: int, row: Whole, watts: float, worth: float) -> PowerOption:
@@ -121,12 +129,14 @@ def _option(items: PowerTables, most: int, row: Whole, watts: float, worth: floa
     return PowerOption(max(watts, 0.0), worth, items.gpu_type.clocks_mhz[int(row[2 * most + 1])], residents)
 
 
-def narrowed(items: PowerTables, cap_w: float, most: int, budget: int) -> tuple[list[PowerOption], int]:
+def narrowed(
+    items: PowerTables, cap_w: float, most: int, budget: int, *, only_best: bool = False
+) -> tuple[list[PowerOption], int]:
     """Returns the options over as many items as the budget allows, preferring items of most worth per SM%."""
     rank = np.argsort(-items.best_alone().max(axis=1, initial=0.0) / np.maximum(items.share, 1), kind="stable")
     count = len(rank)
     while count:
-        found = enumerated(items.only(np.sort(rank[:count])), cap_w, most, budget)
+        found = enumerated(items.only(np.sort(rank[:count])), cap_w, most, budget, only_best=only_best)
         if found:
             return found
         count //= 2
