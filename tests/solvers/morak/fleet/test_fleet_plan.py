@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,11 @@ import pytest
 from app.control.formulate.problem import build_problem
 from simulation.world import of_files
 from solvers.morak.fleet import plan
+from solvers.morak.fleet.items import MorakItems
 from solvers.morak.power import share_at_knee
+from solvers.morak.power.options import enumerated
 from solvers.planners.ask import judge_draft
+from solvers.planning.offers import GpuPool
 from solvers.planning.plan import Plan
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
 from solvers.planning.problem import GpuType, Instance, Knowledge, PlacedJob, Problem, RunningState
@@ -157,3 +161,19 @@ def test_a_job_runs_on_where_no_service_has_a_profile() -> None:
     draft = plan(problem, {}, FEW)
     assert not draft.instances
     assert {line.service for line in draft.unserved} == set(problem.services)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.4, inf])
+def test_the_best_split_alone_is_the_last_of_all_splits_at_less_work(share: float) -> None:
+    (pool,) = {GpuPool.of(PAPER, (name, gpu)) for name, node in PAPER.nodes.items() for gpu in node.gpus}
+    items = MorakItems(PAPER, pool)
+    wanted = {name: share * service.rate_per_second for name, service in PAPER.services.items()}
+    fixed = items.knees[next(iter(PAPER.services))][:1]
+    new = items.sort_by_worth([item for found in items.shares.values() for item in found], wanted)
+    table = items.tables((*fixed, *new), wanted)
+    every, best = (enumerated(table, 115.0, 5, 10**6, (0,), only_best=only) for only in (False, True))
+    assert every
+    assert best
+    assert best[0][-1].worth_per_second == every[0][-1].worth_per_second > 0
+    assert best[0][-1].watts == pytest.approx(every[0][-1].watts)
+    assert best[1] < every[1]  # sets examined
