@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 
 import numpy as np
@@ -78,9 +78,12 @@ class _Growth:
 
     def _ranked(self, rest: Rates) -> list[tuple[float, MorakGpu, PowerOption]]:
         found: list[tuple[MorakGpu, PowerOption, list[PowerOption]]] = []
+        short = [name for name, rate in rest.items() if rate]
         for gpu in self._board.gpus.values():
-            options = self._board.options(gpu, self._wanted(gpu, rest), grows=True)
-            now = PowerOption(self._watts.get(gpu.place, 0.0), self._worth(gpu, rest, self._carried.get(gpu.place, {})))
+            own = self._carried.get(gpu.place, {})
+            wanted = self._wanted(gpu, rest, (*short, *(name for name, rate in own.items() if rate)))
+            options = self._board.options(gpu, wanted, grows=True)
+            now = PowerOption(self._watts.get(gpu.place, 0.0), self._worth(gpu, rest, own))
             better = [o for o in options if o.worth_per_second > now.worth_per_second * (1 + EXACTLY)]
             if better:
                 thrifty = [o for o in better if o.watts <= now.watts]
@@ -110,18 +113,17 @@ class _Growth:
         picks = exact(fronts, room, KNAPSACK_SUMS).picks
         return [options[pick[0]] for (*_, options), pick in zip(found, picks, strict=True)]
 
-    def _wanted(self, gpu: MorakGpu, rest: Rates) -> Rates:
-        """Returns what a GPU may carry of each rate: what is short, and what it carries now."""
+    def _wanted(self, gpu: MorakGpu, rest: Rates, names: Iterable[str]) -> Rates:
+        """Returns what a GPU may carry of these rates: what is short, and what it carries now."""
         own, found = self._carried.get(gpu.place, {}), {}
-        for name, short in rest.items():
+        for name in names:
             carries = own.get(name, 0.0)
-            if short or carries:
-                found[name] = min(carries + short, max(self._most[name], carries))
+            found[name] = min(carries + rest[name], max(self._most[name], carries))
         return found
 
     def _worth(self, gpu: MorakGpu, rest: Rates, carried: Rates) -> float:
-        wanted, services = self._wanted(gpu, rest), self._board.problem.services
-        return sum(price_weight(services[name]) * min(rate, wanted.get(name, 0.0)) for name, rate in carried.items())
+        wanted, services = self._wanted(gpu, rest, carried), self._board.problem.services
+        return sum(price_weight(services[name]) * min(rate, wanted[name]) for name, rate in carried.items())
 
     def _add(self, carried: Rates, times: int) -> None:
         for name, rate in carried.items():
