@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from benchmarks.kernels import accepted_loads
 from solvers.latency import busy_fraction
-from solvers.planning.grids import read_loads
+from solvers.planning.fleet.grids import read_loads
 from solvers.planning.problem import Curve, Policy, Problem, Profile, Service
 
 Floats = NDArray[np.float64]

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-GREEDY = ("solvers.latency.kernels", "solvers.planning.grids", "solvers.planning.kernels")
+GREEDY = ("solvers.latency.kernels", "solvers.planning.fleet.grids", "solvers.planning.fleet.kernels")
 FIRST = (*GREEDY, "app.control.solve.serving", "solvers.planning.replan")  # what people wait for
 LEAST = 19  # niceness
 PRODUCT = ("solvers", "simulation", "benchmarks")  # the folders that have loops

@@ -14,7 +14,7 @@ from dataclasses import replace
 from lab.baselines.matching import OnlineGpu, matched
 from solvers.baselines.whole.one_per_gpu import seat_all
 from solvers.planning.carried import carry
-from solvers.planning.grids import accepted_rate
+from solvers.planning.fleet.grids import accepted_rate
 from solvers.planning.judge.paces import paced_jobs
 from solvers.planning.judge.readings import value_at
 from solvers.planning.plan import Unplaced

@@ -30,7 +30,7 @@ LOADS = re.compile(
     re.MULTILINE,
 )
 READERS_OF_LOADS = (
-    "solvers/latency/", "solvers/planning/grids.py", "solvers/planning/offers.py",
+    "solvers/latency/", "solvers/planning/fleet/grids.py", "solvers/planning/fleet/offers.py",
     "solvers/planning/search/promise.py", "solvers/crosscheck/", "lab/",  # a second account is for trust
 )  # fmt: skip
 

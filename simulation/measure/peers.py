@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from app.control.answer.savings.market import list_pools
 from simulation.measure.fresh import bare_problem, search_fresh
-from solvers.planning.offers import read_offers
+from solvers.planning.fleet.offers import read_offers
 from solvers.planning.problem import Problem, Service
 from solvers.planning.wide.shapes import shapes_of
 

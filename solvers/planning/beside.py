@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from solvers.planning.fleet.rooms import WholeNeed
 from solvers.planning.judge import judge
 from solvers.planning.judge.billing import is_billed_whole
 from solvers.planning.plan import Certificate, Cost, Plan, Unplaced, Unserved, unserved_rest
@@ -18,7 +19,6 @@ from solvers.planning.problem import (
     Place,
     Problem,
 )
-from solvers.planning.rooms import WholeNeed
 from solvers.planning.search.promise import keep
 from solvers.planning.solved import Progress, SearchStatus
 from solvers.planning.wide.services import busy_w, language_models

@@ -6,15 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import fsum
 
-from solvers.planning.grids import accepted_rate
+from solvers.planning.fleet.grids import accepted_rate
+from solvers.planning.fleet.offers import read_offers
+from solvers.planning.fleet.predictions import with_exec
 from solvers.planning.judge import Resident
 from solvers.planning.judge.plan_lines import gpus_with
 from solvers.planning.judge.readings import slow_down, watts
 from solvers.planning.judge.services import counted_apart
 from solvers.planning.judge.tolerances import at_most
-from solvers.planning.offers import read_offers
 from solvers.planning.plan import NONE_UNSERVED_SHARE
-from solvers.planning.predictions import with_exec
 from solvers.planning.problem import Instance, PlacedJob, Problem, Service
 from solvers.planning.search.realise import even
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from solvers.planning.carried import accepted_rates, admitted, carry
-from solvers.planning.offers import SHARED_PRESSURE, FleetShape, read_offers, why_no_shape
+from solvers.planning.fleet.offers import SHARED_PRESSURE, FleetShape, read_offers, why_no_shape
+from solvers.planning.fleet.rooms import FleetRooms
 from solvers.planning.plan import Unserved
 from solvers.planning.planner_draft import PlannerDraft
 from solvers.planning.problem import Instance, Place, PlacedJob, Problem, Service
-from solvers.planning.rooms import FleetRooms
 from solvers.planning.stopping import spare_instances
 
 CRITICAL_PRIORITY = 100  # services below it are throughput-oriented work

@@ -9,7 +9,7 @@ import numba
 import numpy as np
 
 from solvers.compiled import njit
-from solvers.planning.grids import Floats, Ints
+from solvers.planning.fleet.grids import Floats, Ints
 from solvers.planning.search.arrays import F8
 from solvers.planning.steps import LEAST_LARGE, RateSteps
 

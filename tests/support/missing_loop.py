@@ -9,7 +9,7 @@ from pathlib import Path
 from solvers.loop_cache import cache_folder, compiling_alone
 
 OF_PLANS = "solvers.planning.search.fill.fill"
-OF_EXPLANATIONS = "solvers.planning.kernels."
+OF_EXPLANATIONS = "solvers.planning.fleet.kernels."
 
 
 @contextmanager

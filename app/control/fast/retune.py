@@ -10,7 +10,7 @@ import numpy as np
 from app.control.fast.neighbourhood import Neighbourhood
 from app.control.fast.shapes import batch_capacity, best_batch, fitting_batches
 from solvers.latency import latency_at
-from solvers.planning.grids import BatchRate
+from solvers.planning.fleet.grids import BatchRate
 from solvers.planning.judge.readings import JudgedGpu, Resident
 from solvers.planning.judge.services import AVAILABILITY_RULES
 from solvers.planning.problem import Instance, Policy, Problem

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from solvers.planning.grids import BatchRate
+from solvers.planning.fleet.grids import BatchRate
 from solvers.planning.judge.readings import Resident
 from solvers.planning.judge.tolerances import at_most
 from solvers.planning.problem import Policy

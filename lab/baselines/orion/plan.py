@@ -5,8 +5,8 @@ from __future__ import annotations
 from random import Random
 
 from solvers.interference.affinity import COMPUTE_INTENSIVE_RATIO, compute_to_memory
+from solvers.planning.fleet.offers import FleetShape
 from solvers.planning.growing import GrowingFleet, is_critical
-from solvers.planning.offers import FleetShape
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
 from solvers.planning.problem import Instance, Knowledge, Place, Problem, Service
 

@@ -9,13 +9,13 @@ from functools import cache
 from typing import TypeAlias
 
 from solvers.planning.carried import admitted, carry
-from solvers.planning.grids import accepted_rate
+from solvers.planning.fleet.grids import accepted_rate
+from solvers.planning.fleet.offers import FleetShape, read_offers
+from solvers.planning.fleet.rooms import FleetRooms
 from solvers.planning.judge.readings import value_at
-from solvers.planning.offers import FleetShape, read_offers
 from solvers.planning.plan import Unserved
 from solvers.planning.planner_draft import PlannerDraft
 from solvers.planning.problem import Instance, Knowledge, Place, PlacedJob, Problem, Profile, Service
-from solvers.planning.rooms import FleetRooms
 
 MOVED_SHARE = 0.1  # of a rate, since the last placement
 LEAST_SHARE = 1e-6  # of a rate that is worth an instance

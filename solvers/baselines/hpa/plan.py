@@ -9,11 +9,11 @@ from random import Random
 from typing import TypeAlias
 
 from solvers.planning.carried import accepted_rates, admitted, carry
-from solvers.planning.offers import FleetShape, read_offers
+from solvers.planning.fleet.offers import FleetShape, read_offers
+from solvers.planning.fleet.rooms import FleetRooms
 from solvers.planning.plan import Unserved
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
 from solvers.planning.problem import Instance, Knowledge, Place, PlacedJob, Problem, Service
-from solvers.planning.rooms import FleetRooms
 
 TOLERANCE_SHARE = 0.1
 STABLE_SECONDS = 300.0

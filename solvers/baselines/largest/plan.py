@@ -8,11 +8,11 @@ from dataclasses import replace
 from math import ceil
 
 from solvers.planning.carried import admitted, carry
-from solvers.planning.offers import SHARED_PRESSURE, FleetShape, read_offers, why_no_shape
+from solvers.planning.fleet.offers import SHARED_PRESSURE, FleetShape, read_offers, why_no_shape
+from solvers.planning.fleet.rooms import FleetRooms
 from solvers.planning.plan import Unserved
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
 from solvers.planning.problem import Instance, Knowledge, Problem, Service
-from solvers.planning.rooms import FleetRooms
 
 EXACTLY = 1e-6  # of a rate
 NOT_CARRIED = "its instances do not carry it beside their neighbours"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from solvers.planning.fleet.offers import FleetShape
 from solvers.planning.growing import GrowingFleet
-from solvers.planning.offers import FleetShape
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
 from solvers.planning.problem import Knowledge, Place, Problem, Service
 

@@ -16,7 +16,7 @@ from math import ceil
 import numpy as np
 
 from solvers.baselines.whole.seats import ROUNDING_SHARE, WholeFleet, in_order, needed
-from solvers.planning.offers import FleetShape, GpuPool
+from solvers.planning.fleet.offers import FleetShape, GpuPool
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
 from solvers.planning.problem import Knowledge, Problem, Service
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from solvers.baselines.whole.seats import ROUNDING_SHARE, WholeFleet, in_order, needed
-from solvers.planning.offers import FleetShape
+from solvers.planning.fleet.offers import FleetShape
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
 from solvers.planning.problem import Knowledge, Problem, Service
 

@@ -8,11 +8,11 @@ from dataclasses import replace
 from math import ceil
 
 from solvers.planning.carried import admitted, carry
-from solvers.planning.offers import FleetShape, read_offers
+from solvers.planning.fleet.offers import FleetShape, read_offers
+from solvers.planning.fleet.rooms import FleetRooms
 from solvers.planning.plan import Unserved
 from solvers.planning.planner_draft import PlannerDraft
 from solvers.planning.problem import Instance, Place, PlacedJob, Problem, Service
-from solvers.planning.rooms import FleetRooms
 
 ROUNDING_SHARE = 1e-6  # of a rate: less is served by the instances that are there
 NOT_CARRIED = "its instances do not carry it"

@@ -11,13 +11,13 @@ import numpy as np
 
 from solvers.hetsev.fleet.counts import InstanceCounts, choose_type
 from solvers.hetsev.fleet.lines import FleetLines
-from solvers.planning.grids import ROUNDING
+from solvers.planning.fleet.grids import ROUNDING
+from solvers.planning.fleet.offers import SHARED_PRESSURE, FleetShape, GpuPool, SpareRoom, read_offers
+from solvers.planning.fleet.trial_rooms import TrialRooms
 from solvers.planning.judge import PlanEdit, Resident, Violation
-from solvers.planning.offers import SHARED_PRESSURE, FleetShape, GpuPool, SpareRoom, read_offers
 from solvers.planning.plan import NONE_UNSERVED_SHARE, Unserved
 from solvers.planning.problem import Instance, Problem, Service
 from solvers.planning.replan.rates import shared
-from solvers.planning.trial_rooms import TrialRooms
 
 NO_ROOM = "no GPU has room for more of it while nothing moves"
 WHAT_HELPS = "a GPU more, or the joint solver's next plan"

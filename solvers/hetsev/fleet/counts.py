@@ -10,9 +10,9 @@ from solvers.hetsev.scaling import InstanceType, ScalingBudget, ScalingProblem, 
 from solvers.hetsev.scaling.controller import ScalingRules, ScalingWatch, decide
 from solvers.hetsev.scaling.greedy import EXACTLY, out
 from solvers.hetsev.scaling.problem import Actions
-from solvers.planning.offers import FleetShape, GpuPool
+from solvers.planning.fleet.offers import FleetShape, GpuPool
+from solvers.planning.fleet.rooms import FleetRooms
 from solvers.planning.problem import Instance, Problem, Service
-from solvers.planning.rooms import FleetRooms
 
 NODES = 2_000  # of an integer program's search; the programs have a variable for each pool
 SOLVERS = ("ortools", "cbc")  # the second is asked where the first finds nothing

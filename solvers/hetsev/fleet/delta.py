@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from time import monotonic
 
 from solvers.hetsev.fleet.adding import FleetAdding
+from solvers.planning.fleet.trial_rooms import TrialRooms
 from solvers.planning.judge import JudgedPlan, PlanEdit, Verdict, Violation
 from solvers.planning.judge.services import AVAILABILITY_RULES
 from solvers.planning.plan import Certificate, Plan, Unplaced, unserved_rest
 from solvers.planning.problem import Instance, Problem
 from solvers.planning.search.promise import keep
-from solvers.planning.trial_rooms import TrialRooms
 
 METHOD = "HetSev's greedy beside the running plan"
 NO_BOUND = "the joint solver gave no plan, and the greedy proves no bound"

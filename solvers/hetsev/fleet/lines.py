@@ -10,14 +10,14 @@ from math import inf
 import numpy as np
 
 from solvers.latency import latency_at, timeout_for
-from solvers.planning.grids import ROUNDING, accepted_rate
+from solvers.planning.fleet.grids import ROUNDING, accepted_rate
+from solvers.planning.fleet.offers import FleetShape
+from solvers.planning.fleet.room_view import list_neighbours
+from solvers.planning.fleet.trial_rooms import TrialRooms
 from solvers.planning.judge import Resident
 from solvers.planning.judge.readings import JudgedGpu, Reader, slow_down
 from solvers.planning.new_names import NewNames
-from solvers.planning.offers import FleetShape
 from solvers.planning.problem import Instance, Place, Problem, Service
-from solvers.planning.room_view import list_neighbours
-from solvers.planning.trial_rooms import TrialRooms
 
 SAME_SHARE = 1e-9
 LEAST_PRESSURE = 0.005  # of a newcomer

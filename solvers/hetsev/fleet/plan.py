@@ -15,11 +15,11 @@ from solvers.hetsev.fleet.counts import RULES, InstanceCounts, decided, started_
 from solvers.hetsev.queues import PendingInstance, in_fair_order
 from solvers.hetsev.scaling.controller import ScalingWatch
 from solvers.planning.carried import accepted_rates, admitted, carry
-from solvers.planning.offers import SHARED_PRESSURE, FleetShape, read_offers, why_no_shape
+from solvers.planning.fleet.offers import SHARED_PRESSURE, FleetShape, read_offers, why_no_shape
+from solvers.planning.fleet.rooms import FleetRooms
 from solvers.planning.plan import Unserved
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
 from solvers.planning.problem import Instance, Knowledge, PlacedJob, Problem
-from solvers.planning.rooms import FleetRooms
 
 MOST_ROUNDS = 200  # of counting and placing; each places an instance or finds a shape without room
 Starts = list[tuple[str, FleetShape]]  # of a service each

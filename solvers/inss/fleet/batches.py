@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from solvers.inss.batching import BatchedModel, Batches, BatchingProblem, BatchOption, decide_batches
 from solvers.inss.batching.problem import MOST_BATCH
 from solvers.inss.fleet.promises import slowest_ms
-from solvers.planning.grids import BatchRate
+from solvers.planning.fleet.grids import BatchRate
 from solvers.planning.judge import Resident
 from solvers.planning.judge.plan_lines import gpus_with
 from solvers.planning.judge.readings import JudgedGpu, slow_down

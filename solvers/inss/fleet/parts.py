@@ -15,9 +15,9 @@ import numpy as np
 
 from solvers.inss.fleet.promises import most_exec_ms, usable
 from solvers.inss.throughput import Speed, ThroughputGpuType, ThroughputModel, ThroughputProblem, ThroughputShape
-from solvers.planning.grids import accepted_rate
+from solvers.planning.fleet.grids import accepted_rate
+from solvers.planning.fleet.offers import GpuPool, read_offers
 from solvers.planning.judge.readings import value_at
-from solvers.planning.offers import GpuPool, read_offers
 from solvers.planning.problem import Place, Problem, Profile, Service
 
 SM_STEPS = tuple(range(10, 101, 10))

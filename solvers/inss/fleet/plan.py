@@ -15,11 +15,11 @@ from solvers.inss.fleet.parts import FleetLayout
 from solvers.inss.fleet.seats import seated
 from solvers.inss.throughput import serve
 from solvers.planning.carried import admitted, carry
-from solvers.planning.offers import GpuPool, read_offers, why_no_shape
+from solvers.planning.fleet.offers import GpuPool, read_offers, why_no_shape
+from solvers.planning.fleet.rooms import FleetRooms
 from solvers.planning.plan import Unserved
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
 from solvers.planning.problem import Instance, Knowledge, Place, PlacedJob, Problem
-from solvers.planning.rooms import FleetRooms
 from solvers.proof import Proof
 
 MOST_ROUNDS = 3  # of dividing services into more parts

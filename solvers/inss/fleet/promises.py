@@ -13,7 +13,7 @@ from math import ceil, isnan
 import numpy as np
 
 from solvers.inss.task_latency import task_latency
-from solvers.planning.grids import RateTerms
+from solvers.planning.fleet.grids import RateTerms
 from solvers.planning.problem import Policy, Problem, Service
 
 STEPS = 40  # of the bisection

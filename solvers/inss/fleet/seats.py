@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from solvers.inss.fleet.parts import FleetLayout
 from solvers.inss.throughput import Answer, ServedModel
+from solvers.planning.fleet.offers import FleetShape, GpuPool
+from solvers.planning.fleet.rooms import FleetRooms
 from solvers.planning.judge.readings import value_at
-from solvers.planning.offers import FleetShape, GpuPool
 from solvers.planning.problem import Instance, Place, PlacedJob, Profile, Service
-from solvers.planning.rooms import FleetRooms
 
 NumberedGpu = tuple[str, int]  # a GPU as the answer names it
 

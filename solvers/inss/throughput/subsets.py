@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from solvers.inss.throughput.kernels import fill
 from solvers.inss.throughput.problem import ThroughputGpuType, ThroughputModel, ThroughputProblem
-from solvers.planning.grids import Kept
+from solvers.planning.fleet.grids import Kept
 
 
 @dataclass(frozen=True, slots=True)

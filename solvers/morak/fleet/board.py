@@ -9,11 +9,11 @@ from solvers.morak.fleet.items import MorakItem, MorakItems
 from solvers.morak.fleet.memory import DividedGpus
 from solvers.morak.power.options import IDLE, PowerOption, enumerated, narrowed
 from solvers.planning.carried import accepted_rates
+from solvers.planning.fleet.offers import FleetShape, GpuPool
+from solvers.planning.fleet.rooms import FleetRooms
 from solvers.planning.judge.plan_lines import gpus_with
 from solvers.planning.judge.readings import slow_down, watts
-from solvers.planning.offers import FleetShape, GpuPool
 from solvers.planning.problem import Instance, Place, PlacedJob, Problem
-from solvers.planning.rooms import FleetRooms
 
 UNKNOWN = 101  # SM% of a service without a shape: no GPU has so many
 MOST_RESIDENTS = 8  # that a search puts on a GPU

@@ -19,9 +19,9 @@ from solvers.latency.kernels import NEVER, needed_ratio
 from solvers.morak.power.knees import share_at_knee
 from solvers.morak.power.options import PowerTables
 from solvers.morak.power.problem import PoweredModel
-from solvers.planning.grids import read_loads
+from solvers.planning.fleet.grids import read_loads
+from solvers.planning.fleet.offers import GpuPool, read_offers
 from solvers.planning.judge.readings import value_at
-from solvers.planning.offers import GpuPool, read_offers
 from solvers.planning.problem import GpuType, PlacedJob, Problem, Service
 
 Numbers: TypeAlias = NDArray[np.float64]

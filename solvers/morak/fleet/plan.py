@@ -15,7 +15,7 @@ from solvers.morak.fleet.items import MorakItems, price_weight
 from solvers.morak.fleet.memory import DividedGpus
 from solvers.morak.fleet.tuning import HEADROOM, spare, tune
 from solvers.planning.carried import carry, is_admitted
-from solvers.planning.offers import why_no_shape
+from solvers.planning.fleet.offers import why_no_shape
 from solvers.planning.plan import Unserved
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
 from solvers.planning.problem import Instance, Knowledge, Place, PlacedJob, Problem

@@ -9,12 +9,12 @@ from solvers.mudi.fleet.devices import DeviceShares, MudiDevice
 from solvers.mudi.fleet.shapes import MudiResident
 from solvers.mudi.fleet.trials import FleetTrials
 from solvers.planning.carried import admitted, carry, spread_rate
+from solvers.planning.fleet.offers import FleetShape, read_offers
+from solvers.planning.fleet.rooms import FleetRooms
 from solvers.planning.judge.paces import paced_jobs
-from solvers.planning.offers import FleetShape, read_offers
 from solvers.planning.plan import Unplaced, Unserved
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
 from solvers.planning.problem import Instance, Job, Knowledge, Place, PlacedJob, Problem, Service
-from solvers.planning.rooms import FleetRooms
 from solvers.planning.stopping import spare_instances
 
 NOT_CARRIED = "its instances do not carry it beside their neighbours"

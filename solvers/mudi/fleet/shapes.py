@@ -16,7 +16,7 @@ from solvers.mudi.sharing.closed import needed_percent
 from solvers.mudi.sharing.find import find
 from solvers.mudi.sharing.problem import SharedGpu, SharingResident
 from solvers.planning.carried import ROUNDING_SHARE
-from solvers.planning.grids import RateTerms
+from solvers.planning.fleet.grids import RateTerms
 from solvers.planning.problem import Curve, Instance, Problem, Profile, Service
 
 STEPS = 40  # of the bisection

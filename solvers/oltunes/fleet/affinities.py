@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from solvers.interference.affinity import compute_to_memory, variant_affinity, workload_affinity
-from solvers.planning.grids import Floats, Ints
-from solvers.planning.offers import FleetShape
+from solvers.planning.fleet.grids import Floats, Ints
+from solvers.planning.fleet.offers import FleetShape
 from solvers.planning.problem import Instance, Problem, Service
 
 BEST_AFFINITY = 100.0  # with an empty GPU

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from solvers.planning.fleet.offers import FleetShape
 from solvers.planning.growing import is_critical
 from solvers.planning.machines import GpuType
-from solvers.planning.offers import FleetShape
 from solvers.planning.problem import Problem, Service
 
 CRITICAL_WEIGHT, ORIENTED_WEIGHT = 0.6, 0.25  # lambda of the two classes of work

@@ -18,8 +18,8 @@ import numpy as np
 from solvers.interference.affinity import THRESHOLD_AFFINITY
 from solvers.oltunes.fleet.affinities import FleetAffinities
 from solvers.oltunes.fleet.candidates import TunedRecord, best_records, scored
+from solvers.planning.fleet.offers import FleetShape, GpuPool
 from solvers.planning.growing import GrowingFleet, is_critical
-from solvers.planning.offers import FleetShape, GpuPool
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
 from solvers.planning.problem import Instance, Knowledge, Place, Problem, Service
 

@@ -11,7 +11,7 @@ from itertools import combinations, islice
 
 import numpy as np
 
-from solvers.planning.grids import Floats, Ints
+from solvers.planning.fleet.grids import Floats, Ints
 from solvers.planning.replan.cover import may_go
 from solvers.planning.replan.kernels import capacities, fits
 from solvers.planning.replan.running_board import Row, RunningBoard

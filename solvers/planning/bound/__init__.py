@@ -15,7 +15,7 @@ from solvers.planning.bound.refine import halve
 from solvers.planning.bound.scope import left_out, why_not
 from solvers.planning.bound.search import NEAR_SHARE, BoundSearch, Round
 from solvers.planning.bound.start import evened, first_prices
-from solvers.planning.grids import Floats
+from solvers.planning.fleet.grids import Floats
 from solvers.planning.search.tables import Tables
 from solvers.planning.steps import NO_STEPS, RateSteps
 

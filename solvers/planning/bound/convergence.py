@@ -12,7 +12,7 @@ from solvers.planning.bound.master import BoundMaster
 from solvers.planning.bound.rounding import broken, least_instances, surviving_nodes
 from solvers.planning.bound.search import BoundSearch, Round, alone_patterns, families
 from solvers.planning.bound.start import evened
-from solvers.planning.grids import Floats
+from solvers.planning.fleet.grids import Floats
 
 
 @dataclass(frozen=True, slots=True)

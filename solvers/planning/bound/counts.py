@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from solvers.planning.bound.attainable import AttainableHere
 from solvers.planning.bound.fleet import BoundFleet, market_of, worth_of_rates
 from solvers.planning.duals import SAFETY_SHARE
-from solvers.planning.grids import Floats
+from solvers.planning.fleet.grids import Floats
 from solvers.planning.search.bill import gpus_paid
 
 MOST_CHOICES = 50_000

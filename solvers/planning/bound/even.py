@@ -8,7 +8,7 @@ import numpy as np
 
 from solvers.compiled import njit
 from solvers.planning.bound.step_lines import H2
-from solvers.planning.grids import SM, Floats, Ints
+from solvers.planning.fleet.grids import SM, Floats, Ints
 from solvers.planning.search.arrays import F1, F2, F8, I1
 
 

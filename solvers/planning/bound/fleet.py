@@ -23,7 +23,7 @@ from solvers.planning.bound.market import (
     scratch,
 )
 from solvers.planning.duals import NEED_SHARE, SAFETY_SHARE
-from solvers.planning.grids import Floats, Ints
+from solvers.planning.fleet.grids import Floats, Ints
 from solvers.planning.search.arrays import TableArrays, world
 from solvers.planning.search.tables import Tables
 from solvers.planning.step_prices import StepPrices, priced_steps

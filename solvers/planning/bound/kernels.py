@@ -8,7 +8,7 @@ import numpy as np
 
 from solvers.compiled import njit
 from solvers.planning.bound.step_lines import H2, earned_ends, spare_ends
-from solvers.planning.grids import SM, Floats, Ints
+from solvers.planning.fleet.grids import SM, Floats, Ints
 from solvers.planning.search.arrays import F1, F2, F8, I1, I2, I8
 from solvers.planning.step_prices import STEP_PRICES, StepPrices
 

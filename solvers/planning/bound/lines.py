@@ -9,7 +9,7 @@ import numpy as np
 from solvers.compiled import njit
 from solvers.latency.kernels import accepted_load, needed_ratio
 from solvers.planning.bound.step_lines import H2, earned_ends, spare_ends
-from solvers.planning.grids import SM, Floats, Ints
+from solvers.planning.fleet.grids import SM, Floats, Ints
 from solvers.planning.judge.tolerances import SURVIVING_UTILIZATION
 from solvers.planning.search.arrays import F1, F2, F8, I1, I8, WORLD, TableArrays
 from solvers.planning.step_prices import STEP_PRICES, StepPrices

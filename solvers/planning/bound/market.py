@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from solvers.planning.bound import kernels
 from solvers.planning.bound.lines import TINY, UP, alone, finer, lines
 from solvers.planning.bound.step_lines import steps_earned
-from solvers.planning.grids import SM, Floats, Ints
+from solvers.planning.fleet.grids import SM, Floats, Ints
 from solvers.planning.search.arrays import TableArrays
 from solvers.planning.search.tables import Tables
 from solvers.planning.step_prices import StepPrices

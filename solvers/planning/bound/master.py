@@ -10,7 +10,7 @@ import numpy as np
 from solvers.planning.bound.fleet import BoundFleet, sharpen
 from solvers.planning.bound.market import ClassPattern
 from solvers.planning.bound.step_lines import step_line
-from solvers.planning.grids import Floats, Ints
+from solvers.planning.fleet.grids import Floats, Ints
 from solvers.planning.step_prices import rounded
 
 INF = highspy.kHighsInf

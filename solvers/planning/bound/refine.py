@@ -8,7 +8,7 @@ import numpy as np
 
 from solvers.planning.bound.fleet import BoundFleet, split
 from solvers.planning.bound.market import ClassPattern
-from solvers.planning.grids import Floats
+from solvers.planning.fleet.grids import Floats
 
 LEAST_WIDTH_PRESSURE = 0.015  # of pressure: finer classes gain less than 1 % in all
 

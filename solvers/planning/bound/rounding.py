@@ -8,7 +8,7 @@ import numpy as np
 
 from solvers.planning.bound.fleet import BoundFleet
 from solvers.planning.bound.market import ClassPattern
-from solvers.planning.grids import Floats
+from solvers.planning.fleet.grids import Floats
 from solvers.planning.steps import LARGE_SHARE, RateSteps, surviving
 
 MOST_STEPS = 8  # that all of a rate fills

@@ -14,7 +14,7 @@ from solvers.planning.bound.fleet import BoundFleet, PriceEvaluation, look_at, m
 from solvers.planning.bound.market import ClassPattern, best_alone
 from solvers.planning.bound.refine import carried, halve
 from solvers.planning.duals import Duals
-from solvers.planning.grids import Floats, Ints
+from solvers.planning.fleet.grids import Floats, Ints
 from solvers.planning.steps import NO_STEPS, RateSteps
 
 NEAR_SHARE = 0.005  # of a GPU's price: classes worth less than the best by more do not decide

@@ -8,7 +8,7 @@ import numpy as np
 
 from solvers.planning.bound.even import break_even
 from solvers.planning.bound.fleet import BoundFleet, PriceEvaluation, look_at
-from solvers.planning.grids import SM, Floats
+from solvers.planning.fleet.grids import SM, Floats
 from solvers.planning.search.prices import resource_dual
 
 DUAL_STEPS = 200

@@ -8,7 +8,7 @@ from typing import Any
 import numba
 
 from solvers.compiled import njit
-from solvers.planning.grids import Floats, Ints
+from solvers.planning.fleet.grids import Floats, Ints
 from solvers.planning.search.arrays import F1, F8, I1, I8
 from solvers.planning.step_prices import STEP_PRICES, StepPrices, rounded
 

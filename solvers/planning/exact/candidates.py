@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from solvers.planning.exact.open_choices import PricedChoice
 from solvers.planning.exact.patterns import Codes, Patterns
-from solvers.planning.grids import Floats, Ints
+from solvers.planning.fleet.grids import Floats, Ints
 from solvers.planning.step_prices import StepPrices
 
 SLACK_PARTS = (0.03, 0.05, 0.08, 0.12, 0.17, 0.25, 0.35, 0.5, 0.7, 1.0)

@@ -9,7 +9,7 @@ import numpy as np
 
 from solvers.compiled import njit
 from solvers.latency.kernels import accepted_load
-from solvers.planning.grids import Floats, Ints
+from solvers.planning.fleet.grids import Floats, Ints
 from solvers.planning.step_prices import STEP_PRICES, StepPrices, rounded
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from solvers.compiled import njit
 from solvers.planning.exact.kernels import F1, F2, F8, I1, I8, TUPLE
-from solvers.planning.grids import Floats, Ints
+from solvers.planning.fleet.grids import Floats, Ints
 
 BLOCK = 64  # patterns that share a row of maxima
 ROUNDS = 60

@@ -10,7 +10,7 @@ import numpy as np
 
 from solvers.planning.exact.patterns import Patterns
 from solvers.planning.exact.search import ENOUGH_SHARE
-from solvers.planning.grids import Floats, Ints
+from solvers.planning.fleet.grids import Floats, Ints
 from solvers.planning.search.bill import gpus_paid
 from solvers.planning.search.tables import Tables
 

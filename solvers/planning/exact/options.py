@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from solvers.planning.exact.kernels import ExactOptions, fill_caps
-from solvers.planning.grids import SM, Floats, Ints
+from solvers.planning.fleet.grids import SM, Floats, Ints
 from solvers.planning.search.tables import Tables
 
 LEVELS = 512  # of the neighbours' pressure

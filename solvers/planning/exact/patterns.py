@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from solvers.planning.exact.kernels import MORE, ExactOptions, exact_rates, find_patterns
 from solvers.planning.exact.master import SATURATED_SHARE, block_arrays, mix
 from solvers.planning.exact.options import options
-from solvers.planning.grids import Floats, Ints
+from solvers.planning.fleet.grids import Floats, Ints
 from solvers.planning.search.tables import Tables
 from solvers.planning.step_prices import StepPrices, priced_steps
 from solvers.planning.steps import LEAST_LARGE, RateSteps

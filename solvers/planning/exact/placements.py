@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from solvers.planning.exact.kernels import STAIRS, ExactOptions, cap_of
 from solvers.planning.exact.patterns import Patterns
-from solvers.planning.grids import Floats, Ints
+from solvers.planning.fleet.grids import Floats, Ints
 from solvers.planning.search.gather import cheapest_nodes
 from solvers.planning.search.realise import PlacedInstances
 from solvers.planning.search.tables import Pool, Tables

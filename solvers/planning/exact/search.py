@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from solvers.planning.exact.master import SATURATED_SHARE, block_arrays, complete, mix, worths
-from solvers.planning.grids import Floats, Ints
+from solvers.planning.fleet.grids import Floats, Ints
 from solvers.planning.judge.tolerances import RATE_SHARE
 
 Flags: TypeAlias = NDArray[np.bool_]

@@ -16,9 +16,9 @@ from solvers.planning.explain.relaxations import least_relaxation
 from solvers.planning.explain.reseat import reseat
 from solvers.planning.explain.thin import warnings
 from solvers.planning.explain.worth import dearer
+from solvers.planning.fleet.rooms import FleetRooms
 from solvers.planning.plan import Plan, Unserved
 from solvers.planning.problem import Problem
-from solvers.planning.rooms import FleetRooms
 
 __all__ = [
     "CUT",

@@ -13,13 +13,13 @@ from solvers.latency.kernels import accepted_load
 from solvers.planning.availability import ANYWHERE
 from solvers.planning.explain.ground import Ground, Notes, ServiceTerms
 from solvers.planning.explain.seats import ENOUGH_SHARE, NOTHING, FoundSeats, instances, seats
-from solvers.planning.grids import read_loads
+from solvers.planning.fleet.grids import read_loads
+from solvers.planning.fleet.predictions import predict_again
+from solvers.planning.fleet.room_view import mean_w
+from solvers.planning.fleet.rooms import FleetRooms
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
-from solvers.planning.predictions import predict_again
 from solvers.planning.problem import Instance, Node, Place, PlacedJob, Problem, RunningState
-from solvers.planning.room_view import mean_w
-from solvers.planning.rooms import FleetRooms
 from solvers.planning.search.promise import keep
 
 MOST_REPLACED_GPUS = 64

@@ -8,10 +8,10 @@ from solvers.planning.explain.applied import case, find_whole_offer
 from solvers.planning.explain.ground import Ground, Notes
 from solvers.planning.explain.meter import Meter, SpentError
 from solvers.planning.explain.worth import worth
+from solvers.planning.fleet.rooms import FleetRooms
 from solvers.planning.judge.readings import Reader
 from solvers.planning.plan import Plan, ServicePlan
 from solvers.planning.problem import Problem
-from solvers.planning.rooms import FleetRooms
 
 STEPS = 5_000_000  # about a third of a second
 GROUND_STEPS = 300  # for each instance

@@ -6,9 +6,9 @@ from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
 
+from solvers.planning.fleet.room_view import RoomView
+from solvers.planning.fleet.rooms import FleetRooms
 from solvers.planning.problem import Node, Problem
-from solvers.planning.room_view import RoomView
-from solvers.planning.rooms import FleetRooms
 
 
 @dataclass(frozen=True, slots=True)

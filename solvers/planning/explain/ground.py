@@ -9,16 +9,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from solvers.planning.commons import Commons
 from solvers.planning.explain.meter import Meter
+from solvers.planning.fleet.commons import Commons
+from solvers.planning.fleet.offers import read_offers
+from solvers.planning.fleet.room_shapes import RoomShapes
+from solvers.planning.fleet.room_view import RoomView, is_borne, mean_w
+from solvers.planning.fleet.rooms import FleetRooms
 from solvers.planning.judge.plan_lines import gpus_with
 from solvers.planning.judge.readings import JudgedGpu
 from solvers.planning.judge.tenants import shares_of
-from solvers.planning.offers import read_offers
 from solvers.planning.problem import Limit, Node, Place, Policy, Problem, Service
-from solvers.planning.room_shapes import RoomShapes
-from solvers.planning.room_view import RoomView, is_borne, mean_w
-from solvers.planning.rooms import FleetRooms
 
 MOST_SHARED_GPUS = 32  # examined of a kind, those with most SM% left; idle ones count as one
 MOST_LOOKED_AT_GPUS = 512  # of all kinds

@@ -11,11 +11,11 @@ import numpy as np
 from solvers.planning.explain.fleet import FleetCapacity, NodeKind
 from solvers.planning.explain.fleet import fleet as fleet_of
 from solvers.planning.explain.meter import Meter
-from solvers.planning.grids import read_grid
-from solvers.planning.offers import read_offers
+from solvers.planning.fleet.grids import read_grid
+from solvers.planning.fleet.offers import read_offers
+from solvers.planning.fleet.room_shapes import RoomShapes, find_caps, list_ways
+from solvers.planning.fleet.rooms import FleetRooms
 from solvers.planning.problem import Node, Problem, Profile, Service
-from solvers.planning.room_shapes import RoomShapes, find_caps, list_ways
-from solvers.planning.rooms import FleetRooms
 from solvers.planning.runtimes import missing_words
 
 CLOSE_FACTOR = 1.002  # the search for an SLO ends within this factor

@@ -11,9 +11,9 @@ from solvers.planning.explain.applied import Offer, RelaxedCase, find_offer, fin
 from solvers.planning.explain.proposals import CLOSE_FACTOR, Proposal, least_number, propose
 from solvers.planning.explain.rounding import rounded_up
 from solvers.planning.explain.seats import ENOUGH_SHARE
-from solvers.planning.offers import read_offers
+from solvers.planning.fleet.offers import read_offers
+from solvers.planning.fleet.room_view import RoomView
 from solvers.planning.problem import Limit, Node
-from solvers.planning.room_view import RoomView
 
 
 def gpus(case: RelaxedCase, below: float) -> Proposal | None:

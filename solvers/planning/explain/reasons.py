@@ -9,7 +9,6 @@ from math import inf
 
 import numpy as np
 
-from solvers.planning.commons import Commons
 from solvers.planning.explain.applied import Offer, RelaxedCase, find_offer
 from solvers.planning.explain.fleet import FleetCapacity, NodeKind
 from solvers.planning.explain.ground import MOST_SHARED_GPUS, Ground
@@ -20,7 +19,8 @@ from solvers.planning.explain.relaxations import longest_slo_ms
 from solvers.planning.explain.rounding import rounded_down
 from solvers.planning.explain.seats import ENOUGH_SHARE
 from solvers.planning.explain.worth import Worth, worth
-from solvers.planning.offers import read_offers
+from solvers.planning.fleet.commons import Commons
+from solvers.planning.fleet.offers import read_offers
 from solvers.planning.problem import Limit, Policy, Service
 
 REFUSED = (

@@ -9,11 +9,11 @@ from math import inf
 
 import numpy as np
 
-from solvers.planning.commons import Commons, share_of
 from solvers.planning.explain.ground import Ground, Notes, ServiceTerms
-from solvers.planning.grids import ROUNDING, SM, Floats, Ints
+from solvers.planning.fleet.commons import Commons, share_of
+from solvers.planning.fleet.grids import ROUNDING, SM, Floats, Ints
+from solvers.planning.fleet.room_shapes import RoomShapes
 from solvers.planning.problem import Instance, Place
-from solvers.planning.room_shapes import RoomShapes
 from solvers.planning.search.realise import even
 
 CALL_STEPS, PICK_STEPS = 4000, 40  # besides those of looking at shapes

@@ -11,9 +11,9 @@ import numpy as np
 from solvers.planning.explain.fleet import FleetCapacity, fleet
 from solvers.planning.explain.impossible import CLOSE_FACTOR, alone
 from solvers.planning.explain.rounding import rounded_up
-from solvers.planning.grids import SM, accepted_loads
+from solvers.planning.fleet.grids import SM, accepted_loads
+from solvers.planning.fleet.rooms import FleetRooms
 from solvers.planning.problem import Service
-from solvers.planning.rooms import FleetRooms
 from solvers.planning.search.tables import Tables
 
 THIN_LOAD_SHARE = 0.1  # of an instance's time: a service that may use less on every GPU gets a warning

@@ -6,7 +6,7 @@ import numpy as np
 
 from solvers.compiled import njit
 from solvers.latency.kernels import accepted_load
-from solvers.planning.grids import Floats, Ints
+from solvers.planning.fleet.grids import Floats, Ints
 from solvers.planning.jobs.arrays import BOARD, FLEET, JOBS, TRIAL, JobBoard, JobFleet, Jobs, JobTrial
 from solvers.planning.search.arrays import F1, F2, F8, I1, I8
 

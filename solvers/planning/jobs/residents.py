@@ -10,7 +10,7 @@ import numpy as np
 from solvers.latency.kernels import busy_at
 from solvers.latency.rates import none_left
 from solvers.planning.availability import UsedLoad
-from solvers.planning.grids import Floats, Ints, read_loads
+from solvers.planning.fleet.grids import Floats, Ints, read_loads
 from solvers.planning.jobs.kernels import KEPT, most_slowdown
 from solvers.planning.judge.readings import JudgedGpu, watts
 from solvers.planning.problem import Place, Problem

@@ -8,14 +8,14 @@ from typing import TypeAlias
 
 import numpy as np
 
-from solvers.planning.grids import SM, Floats, Ints, everywhere
+from solvers.planning.fleet.grids import SM, Floats, Ints, everywhere
+from solvers.planning.fleet.rooms import FleetRooms
 from solvers.planning.jobs.arrays import SEATS, JobBoard, JobFleet, Jobs, board
 from solvers.planning.jobs.kernels import KEPT
 from solvers.planning.jobs.residents import Neighbours, Residents
 from solvers.planning.judge.billing import is_billed_whole, whole_price
 from solvers.planning.judge.readings import value_at
 from solvers.planning.problem import Curve, Instance, Job, Node, Place, PlacedJob, Policy, Problem, WrongProblem
-from solvers.planning.rooms import FleetRooms
 
 # A type of GPU, the templates that its nodes offer, and the watts that one of the GPUs may draw.
 Site: TypeAlias = tuple[str, frozenset[str] | None, float]

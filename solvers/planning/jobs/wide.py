@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from solvers.planning.beside import Holder, take_whole_gpus
+from solvers.planning.fleet.rooms import FleetRooms, WholeNeed
 from solvers.planning.jobs.placement import may_open, penalty
 from solvers.planning.judge.billing import is_billed_whole, whole_price
 from solvers.planning.judge.readings import value_at
 from solvers.planning.judge.tolerances import SUM_SHARE
 from solvers.planning.plan import Unplaced
 from solvers.planning.problem import Instance, Job, JobProfile, Node, Place, PlacedJob, Problem
-from solvers.planning.rooms import FleetRooms, WholeNeed
 
 WHOLE = 100  # SM%
 NEAR_SHARE = 1e-9

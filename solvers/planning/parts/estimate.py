@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from solvers.planning.grids import Floats
+from solvers.planning.fleet.grids import Floats
 from solvers.planning.problem import Node, Problem
 from solvers.planning.search.arrays import world
 from solvers.planning.search.tables import Tables, tables

@@ -10,7 +10,7 @@ from itertools import count
 import numpy as np
 
 from solvers.latency import latency_at
-from solvers.planning.grids import Floats
+from solvers.planning.fleet.grids import Floats
 from solvers.planning.parts.division import Division, Part
 from solvers.planning.parts.groups import SPOT
 from solvers.planning.parts.mixes import kept_shares

@@ -12,7 +12,7 @@ from math import ceil, floor
 
 import numpy as np
 
-from solvers.planning.grids import Floats
+from solvers.planning.fleet.grids import Floats
 from solvers.planning.parts.estimate import Estimate, estimate
 from solvers.planning.problem import Instance, Problem, Service
 

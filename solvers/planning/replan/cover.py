@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from solvers.planning.grids import Floats, Ints
+from solvers.planning.fleet.grids import Floats, Ints
 from solvers.planning.replan.kernels import bear, capacities, keeps
 from solvers.planning.replan.rates import sum_of
 from solvers.planning.replan.room import list_options

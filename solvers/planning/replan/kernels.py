@@ -9,7 +9,7 @@ import numpy as np
 
 from solvers.compiled import njit
 from solvers.latency.kernels import accepted_load
-from solvers.planning.grids import Floats, Ints
+from solvers.planning.fleet.grids import Floats, Ints
 from solvers.planning.search.arrays import BOARD, F1, F8, I1, I2, I8, WORLD, Board, TableArrays
 from solvers.planning.search.capacity import best_rate
 

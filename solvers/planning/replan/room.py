@@ -8,7 +8,7 @@ import numba
 import numpy as np
 
 from solvers.compiled import njit
-from solvers.planning.grids import Floats, Ints
+from solvers.planning.fleet.grids import Floats, Ints
 from solvers.planning.replan.kernels import B1, BESIDE, SUM, Beside, felt, fits, keeps
 from solvers.planning.search.arrays import BOARD, F1, F8, I1, I8, WORLD, Board, TableArrays
 from solvers.planning.search.capacity import best_rate

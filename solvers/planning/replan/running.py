@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import inf
 
+from solvers.planning.fleet.predictions import predict_again
 from solvers.planning.judge import judge_services
 from solvers.planning.plan import NONE_UNSERVED_SHARE, Plan, ServicePlan, Unserved, unserved_rest
-from solvers.planning.predictions import predict_again
 from solvers.planning.problem import Instance, PlacedJob, Problem, RunningState
 from solvers.planning.replan.cover import settle
 from solvers.planning.replan.lines import assign, difference, predicted

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from solvers.planning.grids import Floats, Ints
+from solvers.planning.fleet.grids import Floats, Ints
 from solvers.planning.judge.readings import value_at
 from solvers.planning.problem import Instance, PlacedJob, Problem
 from solvers.planning.replan.kernels import Beside, bear, execs, find, roomy, stack

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from solvers.planning.grids import Floats
+from solvers.planning.fleet.grids import Floats
 from solvers.planning.replan.cover import settle
 from solvers.planning.replan.lines import assign
 from solvers.planning.replan.running_board import RunningBoard

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 
-from solvers.planning.grids import SM, Floats, Ints
+from solvers.planning.fleet.grids import SM, Floats, Ints
 from solvers.planning.problem import GpuType
 from solvers.planning.search.tables import Tables
 

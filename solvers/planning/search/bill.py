@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from solvers.planning.grids import Floats, Ints
+from solvers.planning.fleet.grids import Floats, Ints
 from solvers.planning.judge.billing import is_billed_whole, whole_price
 from solvers.planning.search.arrays import Board
 from solvers.planning.search.tables import Pool, Tables

@@ -6,7 +6,7 @@ import numpy as np
 
 from solvers.compiled import njit
 from solvers.latency.kernels import accepted_load
-from solvers.planning.grids import SM, Floats, Ints
+from solvers.planning.fleet.grids import SM, Floats, Ints
 from solvers.planning.search.arrays import F1, F3, F8, I1, I8, WORLD, TableArrays
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from solvers.compiled import njit
-from solvers.planning.grids import Floats, Ints
+from solvers.planning.fleet.grids import Floats, Ints
 from solvers.planning.search.arrays import BOARD, F1, F8, I1, I8, WORLD, Board, TableArrays
 from solvers.planning.search.fill import POOLS, Pools
 

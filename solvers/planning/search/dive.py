@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from solvers.planning.grids import Floats, Ints
+from solvers.planning.fleet.grids import Floats, Ints
 from solvers.planning.search.limits import busy_part, idle_w
 from solvers.planning.search.master import PatternMaster, ResourcePrices
 from solvers.planning.search.workshop import ColumnKey, PatternColumn, Workshop

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from solvers.planning.grids import Floats
+from solvers.planning.fleet.grids import Floats
 from solvers.planning.search import dive
 from solvers.planning.search.gather import gather
 from solvers.planning.search.limits import enforce_limits

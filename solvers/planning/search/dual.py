@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from solvers.compiled import njit
-from solvers.planning.grids import Floats
+from solvers.planning.fleet.grids import Floats
 from solvers.planning.search.arrays import F1, F2, F8, I8
 
 USED, EXTRA, SUM = range(3)

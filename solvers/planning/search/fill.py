@@ -8,7 +8,7 @@ import numba
 import numpy as np
 
 from solvers.compiled import njit
-from solvers.planning.grids import Floats, Ints
+from solvers.planning.fleet.grids import Floats, Ints
 from solvers.planning.search.arrays import BOARD, F1, F8, I1, I8, WORLD, Board, TableArrays
 from solvers.planning.search.pattern import PATTERN, SCRATCH, GpuPattern, PatternScratch, activate, best_pattern
 from solvers.planning.search.trim import trim

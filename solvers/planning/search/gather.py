@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from solvers.planning.grids import Ints
+from solvers.planning.fleet.grids import Ints
 from solvers.planning.search.workshop import Workshop
 
 EXACT_GPUS = 100  # of a pool: so many are covered by the nodes of least price in all, the others by the largest first

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from solvers.compiled import njit
-from solvers.planning.grids import Floats, Ints
+from solvers.planning.fleet.grids import Floats, Ints
 from solvers.planning.search.arrays import BOARD, F1, F8, I1, I8, WORLD, Board, TableArrays
 from solvers.planning.search.costs import balance, cost_of, unserved_cost
 from solvers.planning.search.fill import POOLS, TABLED, Pools, Tabled, clear, fill, put

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import highspy
 import numpy as np
 
-from solvers.planning.grids import Floats, Ints
+from solvers.planning.fleet.grids import Floats, Ints
 from solvers.planning.search.workshop import ColumnKey, PatternColumn
 
 

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from solvers.planning.grids import Floats, Ints
+from solvers.planning.fleet.grids import Floats, Ints
 from solvers.planning.search.local_search import LocalSearch
 from solvers.planning.search.workshop import Workshop
 

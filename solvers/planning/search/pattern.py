@@ -12,7 +12,7 @@ import numba
 import numpy as np
 
 from solvers.compiled import njit
-from solvers.planning.grids import Floats, Ints
+from solvers.planning.fleet.grids import Floats, Ints
 from solvers.planning.search.arrays import F1, F3, F8, I1, I8, MOST_RESIDENTS, WORLD, TableArrays
 from solvers.planning.search.capacity import best_rate
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from solvers.planning.grids import Floats
+from solvers.planning.fleet.grids import Floats
 from solvers.planning.search.dual import SUM, raise_worths
 from solvers.planning.search.tables import Tables
 

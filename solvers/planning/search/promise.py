@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from solvers.latency import OutsideTheTable, latency_at, limits, patient_timeouts, timeout_for
-from solvers.planning.grids import Floats, Ints, accepted_loads
+from solvers.planning.fleet.grids import Floats, Ints, accepted_loads
 from solvers.planning.judge import Resident
 from solvers.planning.problem import Instance, Problem, Service
 

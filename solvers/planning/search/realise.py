@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from solvers.latency import latency_at, timeout_for
-from solvers.planning.grids import Floats, Ints, accepted_rate
+from solvers.planning.fleet.grids import Floats, Ints, accepted_rate
 from solvers.planning.plan import NONE_UNSERVED_SHARE, Unserved
 from solvers.planning.problem import GpuType, Instance, Service
 from solvers.planning.search.improve import spared

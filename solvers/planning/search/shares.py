@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from solvers.planning.grids import Floats, Ints
+from solvers.planning.fleet.grids import Floats, Ints
 from solvers.planning.search.workshop import Workshop
 
 MOST_CUTS = 3  # of a service, before each of its instances may carry an even share at most

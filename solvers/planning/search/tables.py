@@ -9,10 +9,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from solvers.planning.grids import SM, Floats, Ints, ProfileGrid, read_grid, read_loads
+from solvers.planning.fleet.grids import SM, Floats, Ints, ProfileGrid, read_grid, read_loads
+from solvers.planning.fleet.offers import Site, read_offers
 from solvers.planning.judge.billing import gpu_price, is_billed_whole
 from solvers.planning.machines import GpuType, capped
-from solvers.planning.offers import Site, read_offers
 from solvers.planning.problem import Node, Problem, ProfileKey, Service
 
 

@@ -6,7 +6,7 @@ Patterns are proposed at steps of SM%. A GPU's last residents rarely need exactl
 from __future__ import annotations
 
 from solvers.compiled import njit
-from solvers.planning.grids import Floats
+from solvers.planning.fleet.grids import Floats
 from solvers.planning.search.arrays import F1, F8, I8, WORLD, TableArrays
 from solvers.planning.search.capacity import best_rate
 from solvers.planning.search.pattern import PATTERN, SCRATCH, GpuPattern, PatternScratch, copy_pattern, settle

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from solvers.planning.grids import Floats, Ints
+from solvers.planning.fleet.grids import Floats, Ints
 from solvers.planning.search.arrays import MOST_RESIDENTS, Board, TableArrays, empty_board, world
 from solvers.planning.search.bill import NodeBill, node_bill
 from solvers.planning.search.capacity import rate_table, sm_grid

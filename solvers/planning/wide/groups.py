@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 
+from solvers.planning.fleet.rooms import FleetRooms
 from solvers.planning.judge.tolerances import at_most
 from solvers.planning.problem import Node, Place, Problem
-from solvers.planning.rooms import FleetRooms
 
 
 @dataclass(frozen=True, slots=True)

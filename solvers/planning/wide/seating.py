@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from solvers.planning.fleet.rooms import WholeNeed
 from solvers.planning.problem import Instance, Node, Problem, Service
-from solvers.planning.rooms import WholeNeed
 from solvers.planning.wide.groups import LinkedNodes, busy_places, rooms_beside_jobs
 from solvers.planning.wide.programme import Choice
 from solvers.planning.wide.shapes import WideShape

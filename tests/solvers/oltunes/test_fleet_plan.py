@@ -12,14 +12,14 @@ from solvers.oltunes.fleet import plan
 from solvers.oltunes.fleet.affinities import FleetAffinities, is_high
 from solvers.oltunes.fleet.candidates import best_records, estimated_power_w, scored
 from solvers.planning.carried import accepted_rates
+from solvers.planning.fleet.offers import SHARED_PRESSURE
+from solvers.planning.fleet.rooms import FleetRooms
 from solvers.planning.growing import GrowingFleet
 from solvers.planning.judge import judge
 from solvers.planning.machines import GpuType
-from solvers.planning.offers import SHARED_PRESSURE
 from solvers.planning.plan import Plan
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
 from solvers.planning.problem import Curve, Demand, Node, Policy, Problem, Profile, RunningState, Service, Variant
-from solvers.planning.rooms import FleetRooms
 from solvers.planning.search.promise import keep
 
 NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)

@@ -11,8 +11,8 @@ import pytest
 from app.manifests.fleet import PolicySpec
 from solvers.planners.ask import DRAFTERS, PlanRefused, drafter_of, find_plan, judge_draft
 from solvers.planners.names import BASELINES, JOINT, PLANNERS, UnknownPlanner
+from solvers.planning.fleet.offers import NO_GPU
 from solvers.planning.judge import judge
-from solvers.planning.offers import NO_GPU
 from solvers.planning.planner_draft import PlannerBudget
 from solvers.planning.solve import SolveBudget, solve
 from tests.solvers.hetsev.fleet.fleets import fleet

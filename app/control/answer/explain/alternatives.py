@@ -9,13 +9,13 @@ from math import ceil
 import numpy as np
 
 from solvers.planning.explain.ground import Ground, Notes, ServiceTerms
+from solvers.planning.fleet.predictions import predict_again
+from solvers.planning.fleet.room_shapes import RoomShapes
+from solvers.planning.fleet.room_view import RoomView
+from solvers.planning.fleet.rooms import FleetRooms
 from solvers.planning.judge import JudgedPlan, PlanEdit, Verdict
 from solvers.planning.plan import Plan
-from solvers.planning.predictions import predict_again
 from solvers.planning.problem import Instance, Problem
-from solvers.planning.room_shapes import RoomShapes
-from solvers.planning.room_view import RoomView
-from solvers.planning.rooms import FleetRooms
 from solvers.planning.search.promise import keep
 
 MOST_JUDGED = 12  # alternatives of an instance

@@ -9,7 +9,7 @@ from app.control.answer.explain.shares import costs_of_instances
 from app.control.answer.explain.tokens import describe_whole, other_shapes
 from app.control.answer.explain.wording import count, money, ms, rate, signed
 from solvers.planning.beside import beside, has_language_models
-from solvers.planning.grids import BatchRate
+from solvers.planning.fleet.grids import BatchRate
 from solvers.planning.judge import JudgedPlan
 from solvers.planning.judge.billing import is_billed_whole, price_of_used
 from solvers.planning.judge.readings import value_at

@@ -28,7 +28,7 @@ def add_predictions(problem: Problem, plan: Plan) -> Plan:
     if not (bare or places) or not _is_profiled(problem, plan):
         return plan
     # Compiled loops: only where they are needed.
-    from solvers.planning.predictions import predict_again
+    from solvers.planning.fleet.predictions import predict_again
     from solvers.planning.wide.shapes import predicted
 
     instances, jobs = predict_again(problem, plan.instances, plan.jobs, places)

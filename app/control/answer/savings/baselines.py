@@ -23,8 +23,8 @@ from solvers.hetsev.scaling.problem import InstanceType, ScalingPromise
 from solvers.hetsev.scaling.problem import ScalingProblem as Scaling
 from solvers.planners.ask import PlanRefused, find_plan
 from solvers.planners.names import LARGEST, ONE_PER_GPU
+from solvers.planning.fleet.offers import FleetShape, read_offers
 from solvers.planning.judge.billing import is_billed_whole, whole_price
-from solvers.planning.offers import FleetShape, read_offers
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance, Problem, Service
 from solvers.planning.solve import SolveBudget

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from solvers.planning.offers import FleetShape
+from solvers.planning.fleet.offers import FleetShape
 from solvers.planning.problem import Policy, Problem, Service
 
 TOLERANCE_SHARE = 1e-9

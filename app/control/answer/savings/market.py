@@ -11,9 +11,9 @@ from dataclasses import replace
 from math import ceil
 
 from solvers.planning.availability import ANYWHERE
-from solvers.planning.offers import GpuPool, read_offers
+from solvers.planning.fleet.offers import GpuPool, read_offers
+from solvers.planning.fleet.rooms import FleetRooms
 from solvers.planning.problem import Node, Problem, Service
-from solvers.planning.rooms import FleetRooms
 
 SPARE_SHARE = 1.25  # of the GPUs that instances with a GPU each would need
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import inf
 
 from agents.contract.assignments import AssignedInstance
-from solvers.planning.offers import read_offers
+from solvers.planning.fleet.offers import read_offers
 from solvers.planning.problem import Instance, Problem, Service
 
 SHORTAGE_SHARE = 1e-4  # of a rate: less is no shortage

@@ -13,12 +13,12 @@ import pytest
 
 from solvers.baselines.whole import plan_melange, plan_one_per_gpu
 from solvers.baselines.whole.melange import LEAST_SLICES, cheapest_mixes
+from solvers.planning.fleet.offers import read_offers
+from solvers.planning.fleet.rooms import FleetRooms
 from solvers.planning.judge import judge
-from solvers.planning.offers import read_offers
 from solvers.planning.plan import Plan
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
 from solvers.planning.problem import Problem, RunningState
-from solvers.planning.rooms import FleetRooms
 from solvers.planning.search.promise import keep
 from tests.solvers.hetsev.fleet.fleets import fleet
 

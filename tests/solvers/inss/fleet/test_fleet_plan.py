@@ -10,7 +10,7 @@ import pytest
 
 from solvers.inss.fleet import plan
 from solvers.inss.fleet.promises import most_exec_ms, slowest_ms, usable
-from solvers.planning.grids import accepted_rate
+from solvers.planning.fleet.grids import accepted_rate
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft

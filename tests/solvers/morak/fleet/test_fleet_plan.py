@@ -16,7 +16,7 @@ from solvers.morak.fleet.items import MorakItems
 from solvers.morak.power import share_at_knee
 from solvers.morak.power.options import enumerated
 from solvers.planners.ask import judge_draft
-from solvers.planning.offers import GpuPool
+from solvers.planning.fleet.offers import GpuPool
 from solvers.planning.plan import Plan
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
 from solvers.planning.problem import GpuType, Instance, Knowledge, PlacedJob, Problem, RunningState

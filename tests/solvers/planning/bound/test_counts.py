@@ -15,7 +15,7 @@ from benchmarks.families import family
 from solvers.planning.bound.counts import MOST_CHOICES, GpuCounts
 from solvers.planning.bound.fleet import fleet
 from solvers.planning.bound.search import BoundSearch
-from solvers.planning.grids import Floats
+from solvers.planning.fleet.grids import Floats
 from solvers.planning.problem import Problem
 from solvers.planning.search.tables import tables
 from solvers.planning.solve import SolveBudget, solve

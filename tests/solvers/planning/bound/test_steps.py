@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from benchmarks.families import family
 from solvers.planning import bound
 from solvers.planning.bound.step_lines import step_line
-from solvers.planning.grids import Floats
+from solvers.planning.fleet.grids import Floats
 from solvers.planning.problem import GpuType, Node, Problem, Profile, Service, Variant, gpu_indexes
 from solvers.planning.search.tables import tables
 from solvers.planning.solve import SolveBudget, solve

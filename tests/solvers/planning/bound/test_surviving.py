@@ -16,7 +16,7 @@ from solvers.planning import bound
 from solvers.planning.availability import Availability
 from solvers.planning.bound.fleet import class_of, fleet
 from solvers.planning.bound.rounding import surviving_nodes
-from solvers.planning.grids import SM
+from solvers.planning.fleet.grids import SM
 from solvers.planning.judge import judge
 from solvers.planning.judge.tolerances import SURVIVING_UTILIZATION
 from solvers.planning.parts.bound import needed

@@ -9,6 +9,7 @@ import pytest
 from solvers.planning import explain
 from solvers.planning.explain.fleet import fleet
 from solvers.planning.explain.thin import cost
+from solvers.planning.fleet.rooms import FleetRooms
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan, Unserved
 from solvers.planning.problem import (
@@ -24,7 +25,6 @@ from solvers.planning.problem import (
     Service,
     Variant,
 )
-from solvers.planning.rooms import FleetRooms
 from solvers.planning.solve import SolveBudget, solve
 from tests.solvers.planning.every_change import every_change
 

@@ -8,9 +8,9 @@ import pytest
 
 from solvers.planning import explain
 from solvers.planning.explain.ground import remove_service
+from solvers.planning.fleet.rooms import FleetRooms
 from solvers.planning.plan import Plan, Unserved
 from solvers.planning.problem import Demand, Instance, Job, JobProfile, Limit, Node, PlacedJob
-from solvers.planning.rooms import FleetRooms
 from solvers.planning.solve import SolveBudget, solve
 from tests.solvers.planning.explain.test_explain import BIG, a, world
 from tests.solvers.planning.random_problems import random_problem

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.families import family
-from solvers.planning.grids import Floats
+from solvers.planning.fleet.grids import Floats
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Node, Policy, Problem, Variant

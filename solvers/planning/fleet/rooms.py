@@ -15,14 +15,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from solvers.planning.commons import Commons, CountsByGpu, share_of
+from solvers.planning.fleet.commons import Commons, CountsByGpu, share_of
+from solvers.planning.fleet.offers import FleetShape, GpuPool, read_offers, why_no_shape
+from solvers.planning.fleet.room_view import NOBODY, RoomView, list_neighbours, mean_w, stack
 from solvers.planning.judge.plan_lines import gpus_with
 from solvers.planning.judge.readings import JobResident, JudgedGpu, Reader, Resident, watts
 from solvers.planning.judge.tolerances import at_most
 from solvers.planning.new_names import NewNames
-from solvers.planning.offers import FleetShape, GpuPool, read_offers, why_no_shape
 from solvers.planning.problem import Instance, Node, Place, PlacedJob, Policy, Problem, Service
-from solvers.planning.room_view import NOBODY, RoomView, list_neighbours, mean_w, stack
 
 Ints = NDArray[np.int64]
 SLACK = 1e-9

@@ -14,13 +14,13 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from solvers.latency import limits
-from solvers.planning.grids import ROUNDING, Floats, Ints, Kept, accepted_loads, read_grid, read_loads
+from solvers.planning.fleet.grids import ROUNDING, Floats, Ints, Kept, accepted_loads, read_grid, read_loads
+from solvers.planning.fleet.kernels import smallest_share
+from solvers.planning.fleet.room_shapes import RoomShapes, tabulate
+from solvers.planning.fleet.room_view import RoomView
 from solvers.planning.judge.tolerances import at_most
-from solvers.planning.kernels import smallest_share
 from solvers.planning.machines import capped
 from solvers.planning.problem import Curve, GpuType, Node, Place, Problem, Profile, Service
-from solvers.planning.room_shapes import RoomShapes, tabulate
-from solvers.planning.room_view import RoomView
 
 SHARED_PRESSURE = 0.7  # of all on a shared GPU: times grow by 18 % at a sensitivity of .25 (HetSev, section 3.2)
 STEP_SM_PERCENT = 10

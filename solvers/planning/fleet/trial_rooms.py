@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from solvers.planning.grids import Floats
+from solvers.planning.fleet.grids import Floats
+from solvers.planning.fleet.kernels import count_rooms
+from solvers.planning.fleet.offers import FleetShape, GpuPool, SpareRoom
+from solvers.planning.fleet.rooms import SLACK, FleetRooms, Ints
 from solvers.planning.judge.billing import gpu_price, is_billed_whole, whole_price
 from solvers.planning.judge.readings import JudgedGpu
-from solvers.planning.kernels import count_rooms
-from solvers.planning.offers import FleetShape, GpuPool, SpareRoom
 from solvers.planning.problem import Instance, Place, PlacedJob, Problem, Service
-from solvers.planning.rooms import SLACK, FleetRooms, Ints
 
 
 class TrialRooms(FleetRooms):

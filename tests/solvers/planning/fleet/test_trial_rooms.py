@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from solvers.planning.availability import Availability
-from solvers.planning.offers import FleetShape, read_offers
+from solvers.planning.fleet.offers import FleetShape, read_offers
+from solvers.planning.fleet.rooms import FleetRooms
+from solvers.planning.fleet.trial_rooms import TrialRooms
 from solvers.planning.problem import Place, Problem, Service
-from solvers.planning.rooms import FleetRooms
-from solvers.planning.trial_rooms import TrialRooms
 from tests.solvers.hetsev.fleet.fleets import fleet
 from tests.solvers.planning.random_problems import random_problem
 

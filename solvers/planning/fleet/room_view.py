@@ -9,9 +9,9 @@ from math import inf
 import numpy as np
 
 from solvers.latency import busy_fraction
-from solvers.planning.grids import Floats, Ints, read_loads
+from solvers.planning.fleet.grids import Floats, Ints, read_loads
+from solvers.planning.fleet.kernels import most_exec_ms
 from solvers.planning.judge.readings import JobResident, JudgedGpu, Resident, slow_down, watts
-from solvers.planning.kernels import most_exec_ms
 from solvers.planning.problem import GpuType, Instance, Node, Place, Problem
 
 NOBODY = np.zeros((0, 4))

@@ -11,11 +11,11 @@ import numpy as np
 
 from solvers.latency.kernels import BUSY_POINTS
 from solvers.latency.rates import none_left
-from solvers.planning.grids import ROUNDING, SM, Floats, Ints, ProfileGrid, read_grid, read_loads
-from solvers.planning.kernels import caps
-from solvers.planning.predictions import with_exec
+from solvers.planning.fleet.grids import ROUNDING, SM, Floats, Ints, ProfileGrid, read_grid, read_loads
+from solvers.planning.fleet.kernels import caps
+from solvers.planning.fleet.predictions import with_exec
+from solvers.planning.fleet.room_view import RoomView
 from solvers.planning.problem import Instance, Node, Place, Policy, Profile, Service
-from solvers.planning.room_view import RoomView
 
 WAY_STEPS = 500  # of work for a profile at a clock, besides those for its shapes
 

@@ -9,7 +9,7 @@ import numba
 
 from solvers.compiled import njit
 from solvers.latency.kernels import accepted_load
-from solvers.planning.grids import SM
+from solvers.planning.fleet.grids import SM
 
 Array: TypeAlias = Any  # numba knows the exact types from the signatures
 HALVINGS = 60

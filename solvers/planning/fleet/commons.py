@@ -10,7 +10,7 @@ from math import inf
 
 import numpy as np
 
-from solvers.planning.grids import Floats, Ints
+from solvers.planning.fleet.grids import Floats, Ints
 from solvers.planning.problem import Limit, Node, Policy, Service
 
 

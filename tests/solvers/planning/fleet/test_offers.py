@@ -9,11 +9,11 @@ from math import inf
 import pytest
 
 from solvers.latency import max_rate, timeout_for
-from solvers.planning.grids import accepted_rate
+from solvers.planning.fleet.grids import accepted_rate
+from solvers.planning.fleet.offers import SHARED_PRESSURE, FleetShape, GpuPool, Offers, read_offers
+from solvers.planning.fleet.rooms import FleetRooms
 from solvers.planning.judge.readings import value_at
-from solvers.planning.offers import SHARED_PRESSURE, FleetShape, GpuPool, Offers, read_offers
 from solvers.planning.problem import Policy, Problem, Service
-from solvers.planning.rooms import FleetRooms
 from tests.solvers.planning.random_problems import random_problem
 
 SEEDS = range(0, 60, 3)

@@ -1,0 +1,1 @@
+"""Tests of the account of a fleet and the offers for it."""
