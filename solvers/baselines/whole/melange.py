@@ -13,17 +13,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 
-import numpy as np
-
 from solvers.baselines.whole.seats import ROUNDING_SHARE, WholeFleet, in_order, needed
+from solvers.integer_program import IntegerProgram
 from solvers.planning.fleet.offers import FleetShape, GpuPool
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
 from solvers.planning.problem import Knowledge, Problem, Service
 
 LEAST_SLICES = 8  # of each service's load, as Melange's slice factor has it
-MOST_NODES = 2_000  # of branch and bound: the same answer on every machine
+MOST_NODES = 50  # of branch and bound: the same answer on every machine, and 2,000 are hardly cheaper
 GAP_SHARE = 1e-6  # of the price, in which unserved load weighs far more than GPUs
-MOST_SECONDS = 20.0  # a guard: the program of a fleet takes far less
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,70 +47,34 @@ def cheapest_mixes(
     problem: Problem, shapes: Mapping[str, Sequence[FleetShape]], free: Mapping[GpuPool, int]
 ) -> list[PoolMix]:
     """Returns the GPUs that each service takes of each pool: none where the program found no answer in its nodes."""
-    program = _SliceProgram()
+    program = IntegerProgram()
     counts: list[tuple[Service, FleetShape, int]] = []
     for name, mine in shapes.items():
         service = problem.services[name]
         number = slices_of(service, mine)
         price = problem.policy.unserved_price * service.priority / 100 * max(1.0, service.rate_per_second) / number
-        unserved = program.variable(price, number)
-        is_served = program.variable(0.0, 1)
+        unserved = program.variable(price, number, is_whole=True)
+        is_served = program.variable(0.0, 1, is_whole=True)
         slices: list[int] = []
         gpus: list[int] = []
         for shape in mine:
-            slices.append(program.variable(0.0, number))
+            slices.append(program.variable(0.0, number, is_whole=True))
             most = min(free[shape.pool], max(needed(service, shape), service.min_instances))
-            gpus.append(program.variable(shape.pool.price_per_hour, most))
+            gpus.append(program.variable(shape.pool.price_per_hour, most, is_whole=True))
             a_slice = service.rate_per_second / number * (1 - ROUNDING_SHARE)
-            program.row({gpus[-1]: shape.rate_per_second / a_slice, slices[-1]: -1.0}, least=0.0)
+            program.row([(gpus[-1], shape.rate_per_second / a_slice), (slices[-1], -1.0)], least=0.0)
             counts.append((service, shape, gpus[-1]))
-        program.row(dict.fromkeys((*slices, unserved), 1.0), least=number, most=number)
-        program.row({**dict.fromkeys(slices, -1.0), is_served: number}, least=0.0)
-        program.row({**dict.fromkeys(gpus, 1.0), is_served: -float(service.min_instances)}, least=0.0)
+        program.row([(at, 1.0) for at in (*slices, unserved)], least=number, most=number)
+        program.row([*((at, -1.0) for at in slices), (is_served, number)], least=0.0)
+        program.row([*((at, 1.0) for at in gpus), (is_served, -float(service.min_instances))], least=0.0)
     for pool, count in free.items():
-        program.row({at: 1.0 for _, shape, at in counts if shape.pool == pool}, most=count)
-    values = program.solved()
-    if not values:
-        return []
-    return [PoolMix(service, shape, values[at]) for service, shape, at in counts if values[at]]
+        program.row([(at, 1.0) for _, shape, at in counts if shape.pool == pool], most=count)
+    found = program.solve(MOST_NODES, GAP_SHARE)
+    taken = [(service, shape, round(found.values[at])) for service, shape, at in counts] if found else []
+    return [PoolMix(*mix) for mix in taken if mix[2]]
 
 
 def slices_of(service: Service, shapes: Sequence[FleetShape]) -> int:
     """Returns the number of slices of a service's load: so many that each fits on any of its GPUs."""
     smallest = min((shape.rate_per_second for shape in shapes), default=service.rate_per_second)
     return max(LEAST_SLICES, ceil(service.rate_per_second / smallest))
-
-
-class _SliceProgram:
-    """Collects whole variables from 0 up, and rows, for HiGHS."""
-
-    def __init__(self) -> None:
-        self._price: list[float] = []
-        self._most: list[float] = []
-        self._rows: list[tuple[Mapping[int, float], float, float]] = []
-
-    def variable(self, price: float, most: float) -> int:
-        self._price.append(price)
-        self._most.append(most)
-        return len(self._price) - 1
-
-    def row(self, terms: Mapping[int, float], least: float = -np.inf, most: float = np.inf) -> None:
-        self._rows.append((terms, least, most))
-
-    def solved(self) -> list[int]:
-        """Returns the values of the best answer in the limits; none where there is no answer."""
-        from scipy.optimize import Bounds, LinearConstraint, milp  # takes a third of a second
-        from scipy.sparse import csr_array
-
-        if not self._price:
-            return []
-        terms = [(row, at, factor) for row, (terms, _, _) in enumerate(self._rows) for at, factor in terms.items()]
-        rows, columns, factors = zip(*terms, strict=True)
-        matrix = csr_array((factors, (rows, columns)), shape=(len(self._rows), len(self._price)))
-        limits = LinearConstraint(matrix, [least for _, least, _ in self._rows], [most for _, _, most in self._rows])
-        found = milp(
-            np.array(self._price), integrality=np.ones(len(self._price)), bounds=Bounds(0, np.array(self._most)),
-            constraints=limits,
-            options={"node_limit": MOST_NODES, "mip_rel_gap": GAP_SHARE, "time_limit": MOST_SECONDS},
-        )  # fmt: skip
-        return [] if found.x is None else [round(value) for value in found.x]

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import inf
 
-import highspy
-import numpy as np
-
+from solvers.integer_program import IntegerProgram
 from solvers.planning.judge.billing import gpu_price, is_billed_whole, whole_price
 from solvers.planning.judge.tolerances import at_most
 from solvers.planning.problem import Instance, Place, Problem, Service
@@ -17,6 +13,7 @@ from solvers.planning.wide.groups import LinkedNodes
 from solvers.planning.wide.shapes import WideShape
 
 MOST_NODES = 5_000  # of branch and bound: the same answer on every machine
+GAP_SHARE = 1e-6
 MOST_SECONDS = 20.0  # a guard: the programme of a fleet takes far less
 TIE_SHARE = 1e-7  # of a price: among equal plans, the one with fewer GPUs of preferred types wins
 
@@ -52,56 +49,6 @@ class Terms:
     need_share: float = 1.0  # of the rates
 
 
-class _Rows:
-    """Collects variables and rows of a programme."""
-
-    def __init__(self) -> None:
-        self.cost: list[float] = []
-        self.upper: list[float] = []
-        self.whole: list[bool] = []
-        self.rows: list[tuple[dict[int, float], float, float]] = []
-
-    def variable(self, cost: float, upper: float = inf, *, whole: bool = False) -> int:
-        self.cost.append(cost)
-        self.upper.append(upper)
-        self.whole.append(whole)
-        return len(self.cost) - 1
-
-    def row(self, terms: Iterable[tuple[int, float]], least: float = -inf, most: float = inf) -> None:
-        added: dict[int, float] = defaultdict(float)
-        for variable, factor in terms:
-            added[variable] += factor
-        self.rows.append((added, least, most))
-
-    def solved(self) -> tuple[list[float], float] | None:
-        """Returns the values and the bound; None if there is no solution in the limits."""
-        h = highspy.Highs()
-        h.setOptionValue("output_flag", False)
-        h.setOptionValue("threads", 1)
-        h.setOptionValue("mip_rel_gap", 1e-6)
-        h.setOptionValue("mip_max_nodes", MOST_NODES)
-        h.setOptionValue("time_limit", MOST_SECONDS)
-        lp = highspy.HighsLp()
-        lp.num_col_, lp.num_row_ = len(self.cost), len(self.rows)
-        lp.col_cost_ = np.array(self.cost)
-        lp.col_lower_, lp.col_upper_ = np.zeros(len(self.cost)), np.array(self.upper)
-        lp.row_lower_ = np.array([least for _, least, _ in self.rows])
-        lp.row_upper_ = np.array([most for _, _, most in self.rows])
-        lp.integrality_ = [
-            highspy.HighsVarType.kInteger if whole else highspy.HighsVarType.kContinuous for whole in self.whole
-        ]
-        lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-        lp.a_matrix_.start_ = np.cumsum([0, *(len(terms) for terms, _, _ in self.rows)])
-        lp.a_matrix_.index_ = np.array([at for terms, _, _ in self.rows for at in terms], dtype=np.int32)
-        lp.a_matrix_.value_ = np.array([value for terms, _, _ in self.rows for value in terms.values()])
-        h.passModel(lp)
-        h.run()
-        info = h.getInfo()
-        if info.primal_solution_status != 2:
-            return None
-        return list(h.getSolution().col_value), float(info.mip_dual_bound)
-
-
 @dataclass(slots=True)
 class _Column:
     """A variable of the programme that counts instances, and the one of their rate."""
@@ -115,7 +62,7 @@ class _Column:
 
 def choose(problem: Problem, groups: Sequence[LinkedNodes], shapes: Sequence[WideShape], terms: Terms) -> Chosen | None:
     """Returns the cheapest counts; None if the programme has no solution in its limits."""
-    rows = _Rows()
+    rows = IntegerProgram()
     columns = _columns(problem, rows, groups, shapes, terms)
     _pack(problem, rows, groups, columns, terms)
     unserved = {
@@ -124,10 +71,10 @@ def choose(problem: Problem, groups: Sequence[LinkedNodes], shapes: Sequence[Wid
         if service.tokens is not None
     }
     _limit(problem, rows, columns)
-    solved = rows.solved()
+    solved = rows.solve(MOST_NODES, GAP_SHARE, MOST_SECONDS)
     if solved is None:
         return None
-    values, bound = solved
+    values, bound = solved.values, solved.bound
     choices = [
         Choice(column.shape, column.group, round(values[column.count]), values[column.rate], column.kept)
         for column in columns
@@ -147,7 +94,7 @@ def hourly_price(problem: Problem, group: LinkedNodes, shape: WideShape, terms: 
 
 
 def _columns(
-    problem: Problem, rows: _Rows, groups: Sequence[LinkedNodes], shapes: Sequence[WideShape], terms: Terms
+    problem: Problem, rows: IntegerProgram, groups: Sequence[LinkedNodes], shapes: Sequence[WideShape], terms: Terms
 ) -> list[_Column]:
     policy, found = problem.policy, list[_Column]()
     for group in groups:
@@ -159,10 +106,10 @@ def _columns(
             if terms.churn:
                 cost += policy.move_price * shape.degree * group.node.price_per_hour * 60 / policy.horizon_minutes
             most = slots(problem, group, shape) * len(group.nodes)
-            found.append(_Column(shape, group, rows.variable(cost, most, whole=True), rows.variable(0.0)))
+            found.append(_Column(shape, group, rows.variable(cost, most, is_whole=True), rows.variable(0.0)))
     for instance, shape, group in terms.kept:
         cost = hourly_price(problem, group, shape, terms) + shape.degree * terms.value.get(shape.gpu_type, 0.0)
-        found.append(_Column(shape, group, rows.variable(cost, 1, whole=True), rows.variable(0.0), instance))
+        found.append(_Column(shape, group, rows.variable(cost, 1, is_whole=True), rows.variable(0.0), instance))
     for column in found:
         rows.row([(column.rate, 1.0), (column.count, -column.shape.rate_per_second)], most=0.0)
     return found
@@ -203,7 +150,7 @@ def _tie(problem: Problem, group: LinkedNodes, shape: WideShape) -> float:
 
 
 def _pack(
-    problem: Problem, rows: _Rows, groups: Sequence[LinkedNodes], columns: Sequence[_Column], terms: Terms
+    problem: Problem, rows: IntegerProgram, groups: Sequence[LinkedNodes], columns: Sequence[_Column], terms: Terms
 ) -> None:
     """Adds that each node holds what fits: degrees are powers of two, so counts of at least each degree are exact."""
     for group in groups:
@@ -212,7 +159,7 @@ def _pack(
         count = float(len(group.nodes))
         if terms.whole_nodes and is_billed_whole(group.node, problem.policy) and here:
             cost = whole_price(group.node) * problem.policy.money_weight
-            nodes, count = [(rows.variable(cost, count, whole=True), 1.0)], 0.0
+            nodes, count = [(rows.variable(cost, count, is_whole=True), 1.0)], 0.0
         for degree in sorted({column.shape.degree for column in here}):
             taken = [(c.count, c.shape.degree / degree) for c in here if c.shape.degree >= degree]
             _at_most(rows, taken, group.slots(degree), nodes, count)
@@ -228,25 +175,25 @@ def _pack(
 
 
 def _at_most(
-    rows: _Rows, taken: list[tuple[int, float]], each: float, nodes: Sequence[tuple[int, float]], count: float
+    rows: IntegerProgram, taken: list[tuple[int, float]], each: float, nodes: Sequence[tuple[int, float]], count: float
 ) -> None:
     """Adds: what is taken <= what each node has x the nodes, which are a variable or a number."""
     if any(factor for _, factor in taken):
         rows.row([*taken, *((node, -each * factor) for node, factor in nodes)], most=each * count)
 
 
-def _serve(problem: Problem, rows: _Rows, service: Service, mine: Sequence[_Column], terms: Terms) -> int:
+def _serve(problem: Problem, rows: IntegerProgram, service: Service, mine: Sequence[_Column], terms: Terms) -> int:
     """Adds the rules of a service; returns the variable of its unserved rate."""
     need = service.rate_per_second * terms.need_share
     price = problem.policy.unserved_price * service.priority / 100 * service.unserved_weight
-    rest, any_rest = rows.variable(0.0, need), rows.variable(0.0, 1, whole=True)
+    rest, any_rest = rows.variable(0.0, need), rows.variable(0.0, 1, is_whole=True)
     paid = rows.variable(1.0)
     rows.row([(rest, 1.0), (any_rest, -need)], most=0.0)
     rows.row([(paid, 1.0), (rest, -price)], least=0.0)
     rows.row([(paid, 1.0), (any_rest, -price)], least=0.0)
     rows.row([*((column.rate, 1.0) for column in mine), (rest, 1.0)], least=need, most=need)
     if service.min_instances > 1 and mine:
-        runs = rows.variable(0.0, 1, whole=True)
+        runs = rows.variable(0.0, 1, is_whole=True)
         most = sum(rows.upper[column.count] for column in mine)
         counts = [(column.count, 1.0) for column in mine]
         rows.row([*counts, (runs, -float(service.min_instances))], least=0.0)
@@ -260,7 +207,7 @@ def _serve(problem: Problem, rows: _Rows, service: Service, mine: Sequence[_Colu
     return rest
 
 
-def _limit(problem: Problem, rows: _Rows, columns: Sequence[_Column]) -> None:
+def _limit(problem: Problem, rows: IntegerProgram, columns: Sequence[_Column]) -> None:
     """Adds the limits of tenants and the budget of watts."""
     for tenant, limit in problem.limits.items():
         mine = [column for column in columns if problem.services[column.shape.service].tenant == tenant]
