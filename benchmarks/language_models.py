@@ -14,9 +14,9 @@ from math import log2
 import numpy as np
 
 from benchmarks.models import round_figure
+from solvers.planning.fleet.offers import read_offers
 from solvers.planning.language import IterationCost, LlmSize, TokenLengths, TokenPromise, TokenService
 from solvers.planning.problem import Demand, GpuType, Node, Problem, Profile, Service, Variant, gpu_indexes
-from solvers.planning.wide.shapes import shapes_of
 
 SMALL_SHARE = 0.6  # of the GPUs: family A's
 MODEL_SHARE = 0.2  # of the services: language models
@@ -56,7 +56,7 @@ def with_language_models(ordinary: Problem, gpus: int, services: int, seed: int)
     parts = rng.permutation(popularity / popularity.sum())
     made = [_service(rng, problem, number) for number in range(services)]
     for service, part in zip(made, parts, strict=True):
-        shapes = shapes_of(problem, service)
+        shapes = read_offers(problem).find_token_shapes(service)
         most = max((shape.rate_per_second / shape.degree for shape in shapes), default=0.01)
         rate = round_figure(LARGE_LOAD * gpus * float(part) * most)
         problem = replace(problem, services={**problem.services, service.name: replace(service, rate_per_second=rate)})

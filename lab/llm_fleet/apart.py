@@ -29,8 +29,8 @@ from lab.llm_fleet.servers import (
 from lab.llm_fleet.trace import TracedRequests
 from solvers.llm.served import served
 from solvers.llm.streams import TokenStream
+from solvers.planning.fleet.token_shapes import BATCHES, carries
 from solvers.planning.language import TokenLengths, TokenPromise
-from solvers.planning.wide.shapes import BATCHES, carries
 
 SENT_BYTES_PER_MS = 25e6  # of each GPU: 200 Gbit/s, as a DGX A100 has for each of its GPUs
 ALL_CACHED = 1 - 1e-9  # of a prompt: all but one token

@@ -9,9 +9,9 @@ from math import ceil
 from lab.data.missing_data import DataMissing
 from lab.llm_fleet.measured import FittedIteration, ServerKind
 from lab.llm_fleet.trace import TracedRequests
+from solvers.planning.fleet.offers import read_offers
 from solvers.planning.language import LlmSize, TokenLengths, TokenPromise, TokenService
 from solvers.planning.problem import Demand, GpuType, Node, Policy, Problem, Profile, Service, Variant, gpu_indexes
-from solvers.planning.wide.shapes import shapes_of
 
 # Price of a GPU and hour as in splitwise's evaluation, in dollars; the capped H100 costs as much and draws 0.7.
 GPU_PRICES = {"a100-80gb": 2.21, "h100-80gb": 4.76, "h100-80gb-pcap": 4.76}
@@ -120,7 +120,7 @@ def _nodes(problem: Problem) -> dict[str, Node]:
     """Returns nodes of each type on which everything could run twice."""
     gpus = dict.fromkeys(GPU_TYPES, 0.0)
     for service in problem.services.values():
-        shapes = shapes_of(problem, service)
+        shapes = read_offers(problem).find_token_shapes(service)
         for name in gpus:
             most = max((s.rate_per_second / s.degree for s in shapes if s.gpu_type == name), default=None)
             if most is not None:

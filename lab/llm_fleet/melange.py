@@ -20,8 +20,8 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 
 from lab.llm_fleet.servers import RatedServer, ServerGroup
 from lab.llm_fleet.trace import TracedRequests
+from solvers.planning.fleet.token_shapes import carries
 from solvers.planning.language import TokenLengths, TokenPromise
-from solvers.planning.wide.shapes import carries
 
 INPUT_EDGES = (256, 1024, 2048, 4096)  # tokens; a bucket has lengths up to its edge
 OUTPUT_EDGES = (64, 256, 512)

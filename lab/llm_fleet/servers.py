@@ -16,10 +16,11 @@ from lab.llm_fleet.trace import TracedRequests
 from solvers.llm.iteration import BatchingLimits, IterationCost
 from solvers.llm.judged import IN_MEMORY_SHARE, SKIPPED_SHARE
 from solvers.llm.served import served
+from solvers.planning.fleet.offers import read_offers
+from solvers.planning.fleet.token_shapes import TokenShape
 from solvers.planning.judge.whole import MOST_SEQUENCES, iterations, kv_tokens
 from solvers.planning.language import TokenPromise
 from solvers.planning.problem import Problem, Service
-from solvers.planning.wide.shapes import WideShape, shapes_of
 
 Floats = NDArray[np.float64]
 SEED = 11  # of the requests that every plan is judged by; no planner draws from it
@@ -127,7 +128,7 @@ def shares_of(counted: Floats) -> ServedShares:
 
 def servers_of(problem: Problem, service: Service) -> list[RatedServer]:
     """Returns every shape in which a server carries any load, with its best number of requests at once."""
-    return [server_in(problem, service, shape) for shape in shapes_of(problem, service)]
+    return [server_in(problem, service, shape) for shape in read_offers(problem).find_token_shapes(service)]
 
 
 def kinds_of(problem: Problem, service: Service, tokens_per_iteration: int) -> list[RatedServer]:
@@ -147,7 +148,7 @@ def kinds_of(problem: Problem, service: Service, tokens_per_iteration: int) -> l
     return found
 
 
-def server_in(problem: Problem, service: Service, shape: WideShape) -> RatedServer:
+def server_in(problem: Problem, service: Service, shape: TokenShape) -> RatedServer:
     """Returns the server of a shape."""
     profile = problem.profiles[service.model, shape.variant, shape.gpu_type]
     size = next(variant.llm for variant in problem.models[service.model] if variant.name == shape.variant)

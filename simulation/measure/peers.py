@@ -16,7 +16,6 @@ from app.control.answer.savings.market import list_pools
 from simulation.measure.fresh import bare_problem, search_fresh
 from solvers.planning.fleet.offers import read_offers
 from solvers.planning.problem import Problem, Service
-from solvers.planning.wide.shapes import shapes_of
 
 RateAt: TypeAlias = Callable[[str, float], float]  # a service and a second -> requests a second
 SYNC_SECONDS = 15.0  # as kube-controller-manager has it
@@ -103,7 +102,7 @@ def _pod_shapes(problem: Problem, service: Service) -> Iterator[PodShape]:
             yield PodShape(shape.pool.gpu_type, 1, shape.rate_per_second)
         return
     there = {node.gpu_type for node in problem.nodes.values()}
-    for wide in shapes_of(problem, service):
+    for wide in read_offers(problem).find_token_shapes(service):
         if wide.gpu_type in there:
             yield PodShape(wide.gpu_type, wide.degree, wide.rate_per_second)
 

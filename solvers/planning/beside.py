@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from solvers.planning.fleet.rooms import WholeNeed
+from solvers.planning.fleet.token_services import busy_w, language_models
 from solvers.planning.judge import judge
 from solvers.planning.judge.billing import is_billed_whole
 from solvers.planning.plan import Certificate, Cost, Plan, Unplaced, Unserved, unserved_rest
@@ -21,7 +22,6 @@ from solvers.planning.problem import (
 )
 from solvers.planning.search.promise import keep
 from solvers.planning.solved import Progress, SearchStatus
-from solvers.planning.wide.services import busy_w, language_models
 
 NO_GPU = "language models hold every GPU"
 

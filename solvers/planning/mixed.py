@@ -11,10 +11,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from solvers.planning.beside import narrowed, nothing_left, ordinary, wide_of, with_models, with_wide
 from solvers.planning.finish import MOST_SIMULATED_INSTANCES, releasable, sound_bound, warnings
+from solvers.planning.fleet.offers import read_offers
+from solvers.planning.fleet.token_services import language_models
+from solvers.planning.fleet.token_shapes import TokenShape, carried_by, predicted
 from solvers.planning.judge.billing import is_billed_whole
 from solvers.planning.plan import Plan, Unserved
 from solvers.planning.problem import Instance, Problem
@@ -23,8 +26,6 @@ from solvers.planning.wide.groups import LinkedNodes, node_groups
 from solvers.planning.wide.programme import Chosen, Terms, allows, choose
 from solvers.planning.wide.reasons import reasons
 from solvers.planning.wide.seating import seated
-from solvers.planning.wide.services import language_models
-from solvers.planning.wide.shapes import WideShape, carried_by, predicted, shapes_of
 
 SCREEN_STEPS = 6  # of the ordinary search for each choice of whole GPUs
 SCREENED_SERVICES = 80  # with more, each choice gets a first draft only
@@ -32,6 +33,9 @@ PRICE_ROUNDS = 3  # of prices at which the ordinary services outbid language mod
 KEPT_SHARE = 0.95  # of its best shape's rate: a running instance that carries this much is not changed
 NEED_SHARE = 1 - 2e-5  # of a rate, in a bound: 1e-5 unserved count as none, and a valid plan's rates may lack 1e-5
 METHOD = "whole GPUs for language models by an integer programme"
+
+
+KeptInstance: TypeAlias = tuple[Instance, TokenShape, LinkedNodes]  # with the best shape on its GPUs
 
 
 class RestSearch(Protocol):
@@ -53,15 +57,16 @@ class MixedCase:
     problem: Problem
 
     @cached_property
-    def shapes(self) -> list[WideShape]:
-        return [shape for s in language_models(self.problem).values() for shape in shapes_of(self.problem, s)]
+    def shapes(self) -> list[TokenShape]:
+        offers = read_offers(self.problem)
+        return [shape for s in language_models(self.problem).values() for shape in offers.find_token_shapes(s)]
 
     @cached_property
     def groups(self) -> list[LinkedNodes]:
         return node_groups(self.problem)
 
     @cached_property
-    def kept(self) -> list[tuple[Instance, WideShape, LinkedNodes]]:
+    def kept(self) -> list[KeptInstance]:
         """Returns the running instances that may stay, each with the best shape on its GPUs."""
         group_of = {node.name: group for group in self.groups for node in group.nodes}
         found = []
@@ -263,7 +268,7 @@ def _concerns(violation: str, line: Instance) -> bool:
     return where == line.node or where in {f"{name}/{index}" for name, index in line.places}
 
 
-def _as_it_runs(problem: Problem, line: Instance, best: WideShape) -> WideShape:
+def _as_it_runs(problem: Problem, line: Instance, best: TokenShape) -> TokenShape:
     """Returns the shape with the instance's own requests at once and clock, if they carry nearly as much.
 
     Another number of requests at once is another process, for which there may be no free GPUs.
@@ -276,9 +281,11 @@ def _as_it_runs(problem: Problem, line: Instance, best: WideShape) -> WideShape:
     return replace(best, batch=line.batch, rate_per_second=rate)
 
 
-def _distinct(kept: Sequence[tuple[Instance, WideShape, LinkedNodes]]) -> list[tuple[Instance, WideShape, LinkedNodes]]:
+def _distinct(
+    kept: Sequence[KeptInstance],
+) -> list[KeptInstance]:
     """Returns each running instance once, with the shape that carries most."""
-    best: dict[int, tuple[Instance, WideShape, LinkedNodes]] = {}
+    best: dict[int, KeptInstance] = {}
     for entry in kept:
         known = best.get(id(entry[0]))
         if known is None or entry[1].rate_per_second > known[1].rate_per_second:

@@ -87,7 +87,7 @@ class StepBase:
         """Returns what the instances of each language model carry at most; pinned ones, what they were planned for."""
         if not self.language_models:
             return {}
-        from solvers.planning.wide.shapes import carried_by  # compiled, and of language models alone
+        from solvers.planning.fleet.token_shapes import carried_by  # compiled, and of language models alone
 
         problem, elsewhere = self.question.problem, self.elsewhere
         found = {name: elsewhere.get(name, 0.0) for name in self.language_models}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import inf
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -18,9 +18,13 @@ from solvers.planning.fleet.grids import ROUNDING, Floats, Ints, Kept, accepted_
 from solvers.planning.fleet.kernels import smallest_share
 from solvers.planning.fleet.room_shapes import RoomShapes, tabulate
 from solvers.planning.fleet.room_view import RoomView
+from solvers.planning.fleet.token_services import TokenFacts
 from solvers.planning.judge.tolerances import at_most
 from solvers.planning.machines import capped
 from solvers.planning.problem import Curve, GpuType, Node, Place, Problem, Profile, Service
+
+if TYPE_CHECKING:
+    from solvers.planning.fleet.token_shapes import TokenShape
 
 SHARED_PRESSURE = 0.7  # of all on a shared GPU: times grow by 18 % at a sensitivity of .25 (HetSev, section 3.2)
 STEP_SM_PERCENT = 10
@@ -122,7 +126,9 @@ class Offers:
     def __init__(self, problem: Problem) -> None:
         self._policy, self._gpu_types, self._profiles = problem.policy, problem.gpu_types, problem.profiles
         self.templates = {(model, v.name): v.template for model, known in problem.models.items() for v in known}
+        self._token_facts = TokenFacts.of(problem)
         self._known: dict[tuple[object, ...], tuple[FleetShape, ...]] = {}
+        self._tokens: dict[tuple[object, ...], tuple[TokenShape, ...]] = {}
         self._loads: dict[tuple[object, ...], Floats] = {}
 
     def find_profiles(self, service: Service, pool: GpuPool | Site | Node) -> list[Profile]:
@@ -162,6 +168,15 @@ class Offers:
     def find_lone_shapes(self, service: Service, pools: Iterable[GpuPool]) -> list[FleetShape]:
         """Returns for each pool and SM% the variant and batch that carry most alone, without batch timeouts."""
         return self._find(service, pools, self._list_lone)
+
+    def find_token_shapes(self, service: Service) -> Sequence[TokenShape]:
+        """Returns the shapes on whole GPUs in which an instance of a language model carries any load."""
+        from solvers.planning.fleet.token_shapes import list_shapes  # compiled, and of language models alone
+
+        terms = (service.name, service.model, service.variants, service.gpu_types, service.tokens)
+        if (shapes := self._tokens.get(terms)) is None:
+            shapes = self._tokens[terms] = tuple(list_shapes(self._token_facts, service))
+        return shapes
 
     def find_least_share(self, service: Service, profile: Profile) -> float:
         """Returns the least share of a GPU's SMs for a request a second, alone and without batch timeouts.

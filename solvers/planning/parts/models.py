@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from solvers.planning.beside import has_language_models, narrowed, nothing_left, wide_of, with_wide
+from solvers.planning.fleet.token_services import language_models
+from solvers.planning.fleet.token_shapes import carried_by, predicted
 from solvers.planning.judge import PlanEdit, Verdict
 from solvers.planning.judge import judge as judged
 from solvers.planning.parts.follow import WarmReplanner, follow_services
@@ -13,8 +15,6 @@ from solvers.planning.plan import NONE_UNSERVED_SHARE, Changes, Plan, Unserved
 from solvers.planning.problem import Instance, Problem, Service
 from solvers.planning.replan.replanner import Replanned
 from solvers.planning.search.promise import keep
-from solvers.planning.wide.services import language_models
-from solvers.planning.wide.shapes import carried_by, predicted
 
 FULL_PLAN_DUE = "the running instances carry no more; a full plan is due"
 SAME_SHARE = 1e-12  # of a rate: rounding makes no other line

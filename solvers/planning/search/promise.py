@@ -85,7 +85,7 @@ def keep(problem: Problem, residents: Sequence[Resident]) -> list[bool]:
 
 
 def _keep_tokens(problem: Problem, residents: Sequence[Resident]) -> list[bool]:
-    from solvers.planning.wide.shapes import keeps_tokens  # compiled, and of language models alone
+    from solvers.planning.fleet.token_shapes import keeps_tokens  # compiled, and of language models alone
 
     others = [line for line in residents if not (line.service and line.service.tokens)]
     kept = iter(keep(problem, others))

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from solvers.integer_program import IntegerProgram
+from solvers.planning.fleet.token_shapes import TokenShape
 from solvers.planning.judge.billing import gpu_price, is_billed_whole, whole_price
 from solvers.planning.judge.tolerances import at_most
 from solvers.planning.problem import Instance, Place, Problem, Service
 from solvers.planning.wide.groups import LinkedNodes
-from solvers.planning.wide.shapes import WideShape
 
 MOST_NODES = 5_000  # of branch and bound: the same answer on every machine
 GAP_SHARE = 1e-6
@@ -22,7 +22,7 @@ TIE_SHARE = 1e-7  # of a price: among equal plans, the one with fewer GPUs of pr
 class Choice:
     """So many new instances of a shape on a group of nodes, or a running one that stays; they carry `rate` together."""
 
-    shape: WideShape
+    shape: TokenShape
     group: LinkedNodes
     count: int
     rate_per_second: float
@@ -44,7 +44,7 @@ class Terms:
 
     value: Mapping[str, float] = field(default_factory=dict)  # GPU type -> what others would pay beyond its price
     whole_nodes: bool = True  # instances on a node that is billed whole pay all of it
-    kept: Sequence[tuple[Instance, WideShape, LinkedNodes]] = ()
+    kept: Sequence[tuple[Instance, TokenShape, LinkedNodes]] = ()
     churn: bool = False
     need_share: float = 1.0  # of the rates
 
@@ -53,14 +53,16 @@ class Terms:
 class _Column:
     """A variable of the programme that counts instances, and the one of their rate."""
 
-    shape: WideShape
+    shape: TokenShape
     group: LinkedNodes
     count: int
     rate: int
     kept: Instance | None = None
 
 
-def choose(problem: Problem, groups: Sequence[LinkedNodes], shapes: Sequence[WideShape], terms: Terms) -> Chosen | None:
+def choose(
+    problem: Problem, groups: Sequence[LinkedNodes], shapes: Sequence[TokenShape], terms: Terms
+) -> Chosen | None:
     """Returns the cheapest counts; None if the programme has no solution in its limits."""
     rows = IntegerProgram()
     columns = _columns(problem, rows, groups, shapes, terms)
@@ -83,7 +85,7 @@ def choose(problem: Problem, groups: Sequence[LinkedNodes], shapes: Sequence[Wid
     return Chosen(tuple(choices), {name: values[at] for name, at in unserved.items()}, bound)
 
 
-def hourly_price(problem: Problem, group: LinkedNodes, shape: WideShape, terms: Terms) -> float:
+def hourly_price(problem: Problem, group: LinkedNodes, shape: TokenShape, terms: Terms) -> float:
     """Returns what one instance adds to the cost by its GPUs, besides what a node billed whole costs."""
     policy, node = problem.policy, group.node
     whole = is_billed_whole(node, policy)
@@ -94,7 +96,7 @@ def hourly_price(problem: Problem, group: LinkedNodes, shape: WideShape, terms: 
 
 
 def _columns(
-    problem: Problem, rows: IntegerProgram, groups: Sequence[LinkedNodes], shapes: Sequence[WideShape], terms: Terms
+    problem: Problem, rows: IntegerProgram, groups: Sequence[LinkedNodes], shapes: Sequence[TokenShape], terms: Terms
 ) -> list[_Column]:
     policy, found = problem.policy, list[_Column]()
     for group in groups:
@@ -115,22 +117,22 @@ def _columns(
     return found
 
 
-def drawn_w(problem: Problem, shape: WideShape) -> float:
+def drawn_w(problem: Problem, shape: TokenShape) -> float:
     """Returns the watts that each GPU of an instance draws."""
     return problem.gpu_types[shape.gpu_type].idle_w + shape.busy_w
 
 
-def allows(problem: Problem, shape: WideShape, places: Iterable[Place]) -> bool:
+def allows(problem: Problem, shape: TokenShape, places: Iterable[Place]) -> bool:
     """Returns whether each of these GPUs may draw the watts of an instance of this shape."""
     return all(at_most(drawn_w(problem, shape), problem.type_at(place).max_w) for place in places)
 
 
-def slots(problem: Problem, group: LinkedNodes, shape: WideShape) -> int:
+def slots(problem: Problem, group: LinkedNodes, shape: TokenShape) -> int:
     """Returns how many instances of this shape alone fit onto a node of the group."""
     return group.slots_for(shape.degree, drawn_w(problem, shape))
 
 
-def admits(problem: Problem, group: LinkedNodes, shape: WideShape) -> bool:
+def admits(problem: Problem, group: LinkedNodes, shape: TokenShape) -> bool:
     """Returns whether nodes of this group may run an instance of this shape at all."""
     node, cells = group.node, problem.services[shape.service].cells
     return (
@@ -143,7 +145,7 @@ def admits(problem: Problem, group: LinkedNodes, shape: WideShape) -> bool:
     )
 
 
-def _tie(problem: Problem, group: LinkedNodes, shape: WideShape) -> float:
+def _tie(problem: Problem, group: LinkedNodes, shape: TokenShape) -> float:
     preferred = problem.services[shape.service].gpu_types or ()
     rank = preferred.index(shape.gpu_type) if shape.gpu_type in preferred else 0
     return TIE_SHARE * group.node.price_per_hour * shape.degree * (1 + rank)

@@ -6,19 +6,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import ceil
 
+from solvers.planning.fleet.offers import read_offers
+from solvers.planning.fleet.token_services import language_models
+from solvers.planning.fleet.token_shapes import TokenShape
 from solvers.planning.judge.whole import kv_tokens
 from solvers.planning.plan import NONE_UNSERVED_SHARE, Unserved
 from solvers.planning.problem import Problem, Service
 from solvers.planning.wide.groups import LinkedNodes, node_groups
 from solvers.planning.wide.programme import Terms, admits, choose, drawn_w
-from solvers.planning.wide.services import language_models
-from solvers.planning.wide.shapes import WideShape, shapes_of
 
 MOST_GPUS = 8  # of one instance
 
 
 def reasons(
-    problem: Problem, groups: Sequence[LinkedNodes], shapes: Sequence[WideShape], unserved: Mapping[str, float]
+    problem: Problem, groups: Sequence[LinkedNodes], shapes: Sequence[TokenShape], unserved: Mapping[str, float]
 ) -> dict[str, Unserved]:
     """Returns an entry for each service with an unserved rate."""
     return {
@@ -29,7 +30,7 @@ def reasons(
 
 
 def _why(
-    problem: Problem, groups: Sequence[LinkedNodes], shapes: Sequence[WideShape], service: Service, rate: float
+    problem: Problem, groups: Sequence[LinkedNodes], shapes: Sequence[TokenShape], service: Service, rate: float
 ) -> tuple[str, str]:
     mine = [shape for shape in shapes if shape.service == service.name]
     if not mine:
@@ -61,12 +62,12 @@ def _why(
     return f"the {free} GPUs of the fleet do not carry all language models", wanted
 
 
-def _price(problem: Problem, shape: WideShape) -> float:
+def _price(problem: Problem, shape: TokenShape) -> float:
     prices = [node.price_per_hour for node in problem.nodes.values() if node.gpu_type == shape.gpu_type]
     return min(prices, default=1.0)
 
 
-def _serves(problem: Problem, groups: Sequence[LinkedNodes], shapes: Sequence[WideShape], name: str) -> bool:
+def _serves(problem: Problem, groups: Sequence[LinkedNodes], shapes: Sequence[TokenShape], name: str) -> bool:
     found = choose(problem, groups, shapes, Terms())
     return found is not None and found.unserved[name] <= NONE_UNSERVED_SHARE * problem.services[name].rate_per_second
 
@@ -111,6 +112,7 @@ def _impossible(problem: Problem, service: Service) -> tuple[str, str]:
 
 def reason_of(problem: Problem, unserved: Unserved) -> Unserved:
     """Returns the entry with the reason and what would serve it, found from the problem alone."""
-    shapes = [shape for service in language_models(problem).values() for shape in shapes_of(problem, service)]
+    offers = read_offers(problem)
+    shapes = [shape for service in language_models(problem).values() for shape in offers.find_token_shapes(service)]
     rates = {unserved.service: unserved.rate_per_second}
     return reasons(problem, node_groups(problem), shapes, rates).get(unserved.service, unserved)

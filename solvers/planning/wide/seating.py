@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from solvers.planning.fleet.rooms import WholeNeed
+from solvers.planning.fleet.token_shapes import TokenShape
 from solvers.planning.problem import Instance, Node, Problem, Service
 from solvers.planning.wide.groups import LinkedNodes, busy_places, rooms_beside_jobs
 from solvers.planning.wide.programme import Choice
-from solvers.planning.wide.shapes import WideShape
 
 
 @dataclass(slots=True)
 class _WideSeat:
     """An instance before its rate is known."""
 
-    shape: WideShape
+    shape: TokenShape
     node: str
     gpus: tuple[int, ...]
     kept: Instance | None = None
@@ -29,16 +29,16 @@ class _WideSeating:
         self._rooms, self._busy = rooms_beside_jobs(problem), busy_places(problem)
         self._used: set[str] = set()
 
-    def take(self, shape: WideShape, node: str, gpus: Sequence[int]) -> None:
+    def take(self, shape: TokenShape, node: str, gpus: Sequence[int]) -> None:
         self._rooms.hold_whole([(node, index) for index in gpus], _need(shape))
         self._used.add(node)
 
-    def is_free(self, shape: WideShape, kept: Instance, node: Node) -> bool:
+    def is_free(self, shape: TokenShape, kept: Instance, node: Node) -> bool:
         """Returns whether an instance that runs may stay on its GPUs."""
         is_linked = len({node.link_of(index) for _, index in kept.places}) == 1
         return is_linked and self._rooms.can_hold_whole(kept.places, _need(shape))
 
-    def best(self, shape: WideShape, group: LinkedNodes) -> tuple[str, tuple[int, ...]] | None:
+    def best(self, shape: TokenShape, group: LinkedNodes) -> tuple[str, tuple[int, ...]] | None:
         """Returns linked GPUs: on a node in use if possible, then where least runs, then where fewest are left."""
         need, busy, found = _need(shape), self._busy, []
         for node in group.nodes:
@@ -59,7 +59,7 @@ class _WideSeating:
         return None
 
 
-def _need(shape: WideShape) -> WholeNeed:
+def _need(shape: TokenShape) -> WholeNeed:
     return WholeNeed(shape.memory_gib, shape.busy_w, shape.cpu_cores, shape.host_memory_gib)
 
 

@@ -13,7 +13,7 @@ from app.manifests.offline import load
 from benchmarks.language_models import CONTEXT_TOKENS, GIB, LARGE, MODELS, profile_of
 from cli.token_latency import camel
 from solvers.llm.iteration import BatchingLimits, IterationCost, TokenLengths, TokenPromise
-from solvers.planning.wide.shapes import BATCHES
+from solvers.planning.fleet.token_shapes import BATCHES
 from tests.solvers.llm.drawn import Draws, TokenQuestion, alone_ms, quantile
 
 ServerKind: TypeAlias = tuple[IterationCost, int, int]  # the tokens that memory holds, and those of a context

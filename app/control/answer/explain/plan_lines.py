@@ -29,7 +29,7 @@ def add_predictions(problem: Problem, plan: Plan) -> Plan:
         return plan
     # Compiled loops: only where they are needed.
     from solvers.planning.fleet.predictions import predict_again
-    from solvers.planning.wide.shapes import predicted
+    from solvers.planning.fleet.token_shapes import predicted
 
     instances, jobs = predict_again(problem, plan.instances, plan.jobs, places)
     lines = (

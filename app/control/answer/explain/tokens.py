@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from app.control.answer.explain.wording import count, money, ms, rate
+from solvers.planning.fleet.offers import read_offers
+from solvers.planning.fleet.token_shapes import carried_by
 from solvers.planning.language import TokenLengths
 from solvers.planning.problem import Instance, Problem, Service
-from solvers.planning.wide.shapes import carried_by, shapes_of
 
 
 def spell_promise(service: Service) -> str:
@@ -45,7 +46,7 @@ def other_shapes(problem: Problem, line: Instance) -> str:
     here = (problem.nodes[line.node].gpu_type, line.variant, line.degree)
     others = [
         (shape.degree * prices[shape.gpu_type] / shape.rate_per_second, shape)
-        for shape in shapes_of(problem, service)
+        for shape in read_offers(problem).find_token_shapes(service)
         if shape.gpu_type in prices and (shape.gpu_type, shape.variant, shape.degree) != here
     ]
     if not others:

@@ -115,7 +115,5 @@ def gpus_per_rate(problem: Problem, service: Service, types: Sequence[str]) -> f
 
 def _least_whole(problem: Problem, service: Service, types: Sequence[str]) -> float:
     """Returns the fewest whole GPUs for a request a second of a language model."""
-    from solvers.planning.wide.shapes import shapes_of  # compiled, and of language models alone
-
-    shapes = [shape for shape in shapes_of(problem, service) if shape.gpu_type in types]
+    shapes = [shape for shape in read_offers(problem).find_token_shapes(service) if shape.gpu_type in types]
     return min((shape.degree / shape.rate_per_second for shape in shapes), default=inf)

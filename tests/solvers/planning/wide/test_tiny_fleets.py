@@ -12,12 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from solvers.planning.fleet.token_shapes import TokenShape
 from solvers.planning.judge import judge
 from solvers.planning.mixed import MixedCase
 from solvers.planning.problem import Policy, Problem, Service
 from solvers.planning.solve import SolveBudget, find
 from solvers.planning.wide.programme import Terms, choose
-from solvers.planning.wide.shapes import WideShape
 from tests.solvers.planning.wide.wide_fleets import chat, fleet, photos, summaries
 
 pytestmark = pytest.mark.slow
@@ -116,17 +116,17 @@ def _best(case: MixedCase, problem: Problem) -> float:
     return best
 
 
-def _fillings(problem: Problem, shapes: list[WideShape], caps_w: tuple[float, ...]) -> list[tuple[WideShape, ...]]:
+def _fillings(problem: Problem, shapes: list[TokenShape], caps_w: tuple[float, ...]) -> list[tuple[TokenShape, ...]]:
     """Returns every set of shapes that fits onto linked GPUs with these caps."""
     size = len(caps_w)
-    found: list[tuple[WideShape, ...]] = []
+    found: list[tuple[TokenShape, ...]] = []
     for number in range(size + 1):
         sets = combinations_with_replacement(shapes, number)
         found += [chosen for chosen in sets if _fits(problem, chosen, caps_w)]
     return found
 
 
-def _fits(problem: Problem, chosen: tuple[WideShape, ...], caps_w: tuple[float, ...]) -> bool:
+def _fits(problem: Problem, chosen: tuple[TokenShape, ...], caps_w: tuple[float, ...]) -> bool:
     """Returns whether each instance finds its GPUs: the hottest take first what allows their watts."""
     left = sorted(caps_w, reverse=True)
     drawn = [(problem.gpu_types[shape.gpu_type].idle_w + shape.busy_w, shape.degree) for shape in chosen]
@@ -137,7 +137,7 @@ def _fits(problem: Problem, chosen: tuple[WideShape, ...], caps_w: tuple[float, 
     return True
 
 
-def _cost(problem: Problem, filled: list[tuple[object, tuple[WideShape, ...]]]) -> float:
+def _cost(problem: Problem, filled: list[tuple[object, tuple[TokenShape, ...]]]) -> float:
     total = 0.0
     for node in problem.nodes.values():
         here = [shape for other, shapes in filled if other is node for shape in shapes]

@@ -8,11 +8,11 @@ from functools import lru_cache
 
 from solvers.llm.capacity import LlmCapacity, at_rate, capacity, rough_rate
 from solvers.llm.iteration import BatchingLimits, IterationCost, TokenLengths, TokenPromise
+from solvers.planning.fleet.token_services import TokenFacts, busy_w
 from solvers.planning.judge.tolerances import at_most
 from solvers.planning.judge.whole import MOST_SEQUENCES, iterations, kv_tokens
 from solvers.planning.language import LlmSize
-from solvers.planning.problem import GpuType, Instance, Problem, Profile, Service, Variant
-from solvers.planning.wide.services import busy_w
+from solvers.planning.problem import GpuType, Instance, Policy, Problem, Profile, Service, Variant
 
 BATCHES = (8, 16, 32, 64, 128, MOST_SEQUENCES)
 WORSE_SHARE = 0.999  # of the best rate so far: below it, fewer requests at once are not tried
@@ -20,7 +20,7 @@ MOST_CLOCKS = 4  # tried where watts matter, the highest among them
 
 
 @dataclass(frozen=True, slots=True)
-class WideShape:
+class TokenShape:
     """A variant on so many GPUs of a type, with its best number of requests at once, at a clock."""
 
     service: str
@@ -40,25 +40,25 @@ class WideShape:
     template: str | None
 
 
-def shapes_of(problem: Problem, service: Service) -> list[WideShape]:
+def list_shapes(facts: TokenFacts, service: Service) -> list[TokenShape]:
     """Returns the shapes in which an instance of this service carries any load."""
-    found: list[WideShape] = []
-    for variant in problem.models[service.model]:
+    found: list[TokenShape] = []
+    for variant in facts.models[service.model]:
         if variant.name not in service.variants or variant.llm is None:
             continue
-        for name, gpu in problem.gpu_types.items():
-            profile = problem.profiles.get((service.model, variant.name, name))
+        for name, gpu in facts.gpu_types.items():
+            profile = facts.profiles.get((service.model, variant.name, name))
             if profile is not None and (service.gpu_types is None or name in service.gpu_types):
-                clocks = _clocks(problem, profile, gpu)
+                clocks = _clocks(facts, profile, gpu)
                 for degree in sorted(set(profile.iteration) & set(variant.llm.degrees)):
-                    found += _on(problem, service, variant, profile, gpu, degree, clocks)
+                    found += _on(facts.policy, service, variant, profile, gpu, degree, clocks)
     return found
 
 
 def _on(
-    problem: Problem, service: Service, variant: Variant, profile: Profile, gpu: GpuType, degree: int,
+    policy: Policy, service: Service, variant: Variant, profile: Profile, gpu: GpuType, degree: int,
     clocks: Sequence[float],
-) -> Iterable[WideShape]:  # fmt: skip
+) -> Iterable[TokenShape]:  # fmt: skip
     assert variant.llm
     if kv_tokens(profile, variant.llm, degree, gpu.memory_gib) < variant.llm.context_tokens:
         return
@@ -66,9 +66,9 @@ def _on(
         above_idle_w = busy_w(profile, gpu, clock)
         if not at_most(gpu.idle_w + above_idle_w, gpu.max_w):
             continue
-        batch, carried = best_batch(problem, service, profile, variant.llm, gpu, degree, clock)
+        batch, carried = best_batch(policy, service, profile, variant.llm, gpu, degree, clock)
         if carried.rate_per_second > 0:
-            yield WideShape(
+            yield TokenShape(
                 service.name, variant.name, variant.accuracy, gpu.name, degree, batch, clock, gpu.memory_gib,
                 carried.rate_per_second, carried.ttft_ms, carried.tpot_ms, above_idle_w, profile.demand.cpu_cores,
                 profile.demand.host_memory_gib, variant.template,
@@ -76,14 +76,14 @@ def _on(
 
 
 def best_batch(
-    problem: Problem, service: Service, profile: Profile, size: LlmSize, gpu: GpuType, degree: int, clock: float
+    policy: Policy, service: Service, profile: Profile, size: LlmSize, gpu: GpuType, degree: int, clock: float
 ) -> tuple[int, LlmCapacity]:
     """Returns the number of requests at once that carries most by a rough look, and what it carries."""
     assert service.tokens
     lengths, promise = replace(service.tokens.lengths, context_tokens=size.context_tokens), service.tokens.promise
 
     def limited(batch: int) -> tuple[IterationCost, BatchingLimits]:
-        return iterations(profile, size, gpu, degree, batch, gpu.memory_gib, clock, problem.policy.exec_margin)
+        return iterations(profile, size, gpu, degree, batch, gpu.memory_gib, clock, policy.exec_margin)
 
     best, most = MOST_SEQUENCES, 0.0
     for batch in reversed(BATCHES):
@@ -145,17 +145,16 @@ def keeps_tokens(problem: Problem, service: Service, instance: Instance) -> bool
     return instance.rate_per_second <= carried_by(problem, service, instance) * (1 + 1e-9)
 
 
-def _clocks(problem: Problem, profile: Profile, gpu: GpuType) -> Sequence[float]:
+def _clocks(facts: TokenFacts, profile: Profile, gpu: GpuType) -> Sequence[float]:
     """Returns the clocks worth trying: the highest alone, unless watts cost anything or are limited.
 
     Of those that the caps of nodes allow it is the highest for each cap.
     """
-    clocks, policy = gpu.clocks_mhz, problem.policy
-    caps_w = _caps(problem, gpu)
+    clocks, policy, caps_w = gpu.clocks_mhz, facts.policy, facts.caps_w[gpu.name]
     if not policy.energy_price_per_kwh and policy.power_budget_w is None and len(clocks) == 1:
         return clocks
     is_free = not policy.energy_price_per_kwh and policy.power_budget_w is None
-    if is_free and _is_cool(problem, gpu, min(caps_w, default=gpu.max_w)):
+    if is_free and _is_cool(facts, gpu, min(caps_w, default=gpu.max_w)):
         return clocks[-1:]
     steps = min(MOST_CLOCKS, len(clocks))
     tried = {clocks[len(clocks) - 1 - (len(clocks) - 1) * step // max(1, steps - 1)] for step in range(steps)}
@@ -165,13 +164,7 @@ def _clocks(problem: Problem, profile: Profile, gpu: GpuType) -> Sequence[float]
     return sorted(tried)
 
 
-def _caps(problem: Problem, gpu: GpuType) -> set[float]:
-    """Returns the caps of GPUs of this type that are below its maxW."""
-    caps = {cap_w for node in problem.nodes.values() if node.gpu_type == gpu.name for cap_w in node.caps_w}
-    return {cap_w for cap_w in caps if cap_w < gpu.max_w}
-
-
-def _is_cool(problem: Problem, gpu: GpuType, most_w: float) -> bool:
+def _is_cool(facts: TokenFacts, gpu: GpuType, most_w: float) -> bool:
     """Returns whether no language model is too hot for this type of GPU at its highest clock."""
-    profiles = [profile for profile in problem.profiles.values() if profile.iteration and profile.gpu_type == gpu.name]
+    profiles = [profile for profile in facts.profiles.values() if profile.iteration and profile.gpu_type == gpu.name]
     return all(at_most(gpu.idle_w + busy_w(profile, gpu, gpu.top_clock_mhz), most_w) for profile in profiles)
