@@ -152,7 +152,7 @@ def test_when_all_workers_are_busy_the_rest_is_told_to_come_back() -> None:
 def test_no_worker_outlives_a_parent_that_was_killed() -> None:
     script = (
         "from app.manifests.parsing import ParserPool\nfrom app.manifests.reader import API\nimport sys, time\n"
-        "pool = ParserPool()\npool.parse(sys.stdin.buffer.read(), 'yaml', API)\nprint('read', flush=True)\n"
+        "pool = ParserPool(seconds=60)\npool.parse(sys.stdin.buffer.read(), 'yaml', API)\nprint('read', flush=True)\n"
         "time.sleep(600)"
     )
     parent = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
