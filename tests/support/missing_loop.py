@@ -10,6 +10,7 @@ from solvers.loop_cache import cache_folder, compiling_alone
 
 OF_PLANS = "solvers.planning.search.fill.fill"
 OF_EXPLANATIONS = "solvers.planning.fleet.kernels."
+KNOWN = cache_folder()  # before a test sets XDG_CACHE_HOME
 
 
 @contextmanager
@@ -18,13 +19,12 @@ def missing_loop(caches: Path, name: str) -> Iterator[Callable[[], None]]:
 
     Nobody compiles them meanwhile, because it looks as if another process did.
     """
-    known = cache_folder()
-    assert known
+    assert KNOWN
     folder = caches / "gpuwright" / "compiled"
     folder.mkdir(parents=True, mode=0o700)
-    missing = [path for path in known.iterdir() if path.name.startswith(name)]
+    missing = [path for path in KNOWN.iterdir() if path.name.startswith(name)]
     assert missing
-    for path in {*known.iterdir()} - {*missing}:
+    for path in {*KNOWN.iterdir()} - {*missing}:
         (folder / path.name).symlink_to(path)
 
     def supply() -> None:
