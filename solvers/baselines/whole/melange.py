@@ -20,7 +20,8 @@ from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
 from solvers.planning.problem import Knowledge, Problem, Service
 
 LEAST_SLICES = 8  # of each service's load, as Melange's slice factor has it
-MOST_NODES = 50  # of branch and bound: the same answer on every machine, and 2,000 are hardly cheaper
+MOST_NODES = 2_000  # of branch and bound: the same answer on every machine
+WORK = 1_400_000  # nodes times variables, of a larger program
 GAP_SHARE = 1e-6  # of the price, in which unserved load weighs far more than GPUs
 
 
@@ -69,7 +70,8 @@ def cheapest_mixes(
         program.row([*((at, 1.0) for at in gpus), (is_served, -float(service.min_instances))], least=0.0)
     for pool, count in free.items():
         program.row([(at, 1.0) for _, shape, at in counts if shape.pool == pool], most=count)
-    found = program.solve(MOST_NODES, GAP_SHARE)
+    nodes = min(MOST_NODES, WORK // max(1, len(program.upper)))
+    found = program.solve(nodes, GAP_SHARE)
     taken = [(service, shape, round(found.values[at])) for service, shape, at in counts] if found else []
     return [PoolMix(*mix) for mix in taken if mix[2]]
 
