@@ -45,7 +45,7 @@ class TrialRooms(FleetRooms):
         self.keep()
 
     def keep(self) -> None:
-        """Makes what stands there now what `undo` goes back to."""
+        """Makes what is placed now what `undo` goes back to."""
         self._log.clear()
         self._changed_at = [self._next_change()] * len(self.pools)  # the number of the last change in each pool
 

@@ -65,7 +65,8 @@ def beside_staying_wide_jobs(problem: Problem) -> Problem:
     """Returns what is left for a planner that knows no jobs on several GPUs: all but those that must stay."""
     if not wide_jobs(problem):
         return problem
-    return _beside(problem, _staying(problem, is_wide=True), are_paid=False)  # services pay for nodes, jobs do not
+    # Services pay for nodes, jobs do not.
+    return _leave_to_others(problem, _staying(problem, is_wide=True), are_paid=False)
 
 
 def _staying(problem: Problem, *, is_wide: bool) -> list[PlacedJob]:
@@ -78,10 +79,10 @@ def _staying(problem: Problem, *, is_wide: bool) -> list[PlacedJob]:
 
 def without_wide_jobs(problem: Problem, placed: Sequence[PlacedJob]) -> Problem:
     """Returns the problem of all other jobs: without these seats, and with what they leave of their nodes."""
-    return _beside(problem, placed, are_paid=True)
+    return _leave_to_others(problem, placed, are_paid=True)
 
 
-def _beside(problem: Problem, placed: Sequence[PlacedJob], *, are_paid: bool) -> Problem:
+def _leave_to_others(problem: Problem, placed: Sequence[PlacedJob], *, are_paid: bool) -> Problem:
     holders = [Holder(seat.places, _need(_profile_of(problem, seat))) for seat in placed]
     rest = take_whole_gpus(problem, holders, are_paid=are_paid)
     jobs = {name: job for name, job in problem.jobs.items() if job.gpus == 1}
