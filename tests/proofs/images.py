@@ -28,7 +28,8 @@ PLAN_SECONDS = "2"
 NO_SPIKE = {"SPIKE_BEGINS": "1000000"}
 OFFERED = Path(__file__).with_name("offered.py")
 # The packages of which each image runs every module; -MODULE: what it leaves to others. Charts and Parquet are extras.
-CLI = ("cli", "-cli.chart_files", "-cli.charts", "-cli.cost_chart", "-cli.parquet")
+CHARTS = ("-cli.views.chart_files", "-cli.views.charts", "-cli.views.cost_chart", "-cli.views.parquet")
+CLI = ("cli", *CHARTS)
 MODULES = {
     # `verify --exact` says what it needs.
     "planner": ("solvers", "-solvers.crosscheck", "app", *CLI, "-cli.scaler", "simulation", "migrations"),

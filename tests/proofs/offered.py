@@ -57,7 +57,9 @@ def find_modules(package: str) -> Iterator[tuple[str, Path]]:
     assert spec is not None and spec.origin is not None, package
     top = Path(spec.origin).parents[1]
     place = top / package.replace(".", "/")
-    for path in sorted(place.rglob("*.py")) if place.is_dir() else [place.with_suffix(".py")]:
+    paths = sorted(place.rglob("*.py")) if place.is_dir() else [place.with_suffix(".py")]
+    assert all(path.exists() for path in paths), f"{package}: no such module"
+    for path in paths:
         if path.name not in ("__main__.py", "launcher.py", "env.py"):
             yield ".".join(path.relative_to(top).with_suffix("").parts).removesuffix(".__init__"), path
 
