@@ -12,7 +12,7 @@ from solvers.planning.problem import Problem
 
 Pricing: TypeAlias = Literal["gpu", "node", "share"]
 
-LEAST_FACTOR, MOST_FACTOR = 0.7, 1.3  # of a rate that is moved
+MOVED_SHARE = 0.3  # of a rate, at most, up or down
 
 
 def with_pricing(problem: Problem, pricing: Pricing) -> Problem:
@@ -25,10 +25,10 @@ def with_pricing(problem: Problem, pricing: Pricing) -> Problem:
     return replace(problem, nodes=nodes, policy=policy)
 
 
-def with_moved_rates(problem: Problem, seed: int) -> Problem:
-    """Returns the problem with each service's rate times a factor of its own, always the same for a seed."""
+def with_moved_rates(problem: Problem, seed: int, share: float = MOVED_SHARE) -> Problem:
+    """Returns the problem with each service's rate moved by a share of its own, always the same for a seed."""
     names = sorted(problem.services)
-    factors = np.random.default_rng(seed).uniform(LEAST_FACTOR, MOST_FACTOR, size=len(names))
+    factors = np.random.default_rng(seed).uniform(1 - share, 1 + share, size=len(names))
     rates = {
         name: problem.services[name].rate_per_second * float(factor)
         for name, factor in zip(names, factors, strict=True)

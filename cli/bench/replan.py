@@ -1,40 +1,75 @@
-"""Measures how long a warm process takes from new rates to a judged plan, and what it leaves alone."""
+"""Measures how a running plan follows new rates: of some services in a warm process, or of all at once."""
 
 from __future__ import annotations
 
 import argparse
 import gc
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from cli.arguments import part, whole
+from cli.arguments import completes, part, whole
 from cli.bench.plan_arguments import Say, add_family_argument, add_plan_arguments
+from cli.declared import fleet_to_plan
 
-SHOWN = ("round", "ms", "cpu_ms", "started", "stopped", "resized", "untouched_moved", "cost", "unserved", "drift")
+if TYPE_CHECKING:
+    from solvers.planning.problem import Problem
+
+SHOWN = (
+    "round", "ms", "cpu_ms", "started", "stopped", "resized", "untouched_moved", "way", "steps", "cpu_seconds", "cost",
+    "churn", "value", "copies", "handed_over", "handed_share", "unserved", "drift",
+)  # fmt: skip
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gpus", metavar="G", type=whole(1), default=1000, help="GPUs; default 1000")
     parser.add_argument("--services", metavar="N", type=whole(1), default=300, help="services; default 300")
     add_family_argument(parser)
+    file = "the fleet of these manifests, in place of a family"
+    completes(parser.add_argument("-f", "--file", metavar="FILE", help=file), "files")
     parser.add_argument("--seed", metavar="K", type=whole(0), default=0, help="default 0")
     parser.add_argument(
         "--changed", metavar="P", type=part, default=0.05, help="share of the services that change; default 0.05"
     )
     parser.add_argument("--rounds", metavar="R", type=whole(1), default=20, help="successive changes; default 20")
     parser.add_argument("--no-cold", action="store_true", help="leave out the cold plan at the end")
+    everything = (
+        "move all rates by up to this share; compare a repair, a plan from nothing, and a search from what runs"
+    )
+    parser.add_argument("--all-rates", metavar="P", type=part, help=everything)
     add_plan_arguments(parser)
 
 
 def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
-    """Returns a row for each round; the end is compared with a cold plan of as much work as the first."""
+    """Returns a row for each round, or for each way to follow all rates at once."""
     from benchmarks.families import family
+
+    problem = fleet_to_plan(args.file) if args.file else family(args.family, args.gpus, args.services, args.seed)
+    return _measure_some(problem, args, say) if args.all_rates is None else _measure_all(problem, args, say)
+
+
+def _measure_all(problem: Problem, args: argparse.Namespace, say: Say) -> dict[str, Any]:
+    from benchmarks.moved_fleet import SearchLimits, compare, running_plan
+
+    limits = SearchLimits(args.seconds, args.work, args.seed)
+    say("the plan that runs")
+    plan = running_plan(problem, limits)
+    assert plan.certificate
+    say(f"  cost {plan.certificate.cost.total:,.2f}, {len(plan.instances)} instances; now all rates move")
+    rows = []
+    for row in compare(problem, plan, args.all_rates, limits):
+        rows.append(row)
+        say(f"  {row['way']}: {row['value']:,.2f} over the horizon, {row['handed_over']} handed over")
+    return {"rows": rows, "base_cost": plan.certificate.cost.total}
+
+
+def _measure_some(problem: Problem, args: argparse.Namespace, say: Say) -> dict[str, Any]:
+    """Changes some rates round by round; the end is compared with a cold plan of as much work as the first."""
     from benchmarks.replanning import percentiles, run_rounds
     from solvers.planning.replan import Replanner
     from solvers.planning.solve import SolveBudget, solve
 
-    problem = family(args.family, args.gpus, args.services, args.seed)
-    say(f"the plan to start from: {args.gpus} GPUs, {args.services} services, {args.seconds:g} s")
+    size = {"gpus": sum(node.gpu_count for node in problem.nodes.values()), "services": len(problem.services)}
+    say(f"the plan to start from: {size['gpus']} GPUs, {size['services']} services, {args.seconds:g} s")
     plan = solve(problem, SolveBudget(args.seconds, args.work, args.seed))
     assert plan.certificate
     began = perf_counter()
@@ -47,7 +82,7 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
     last = problem
     for current, row in run_rounds(problem, plan, replanner, args.changed, args.rounds, args.seed, perf_counter):
         last = current
-        rows.append({"gpus": args.gpus, "services": args.services} | row | {"drift": None})
+        rows.append(size | row | {"drift": None})
         say(f"  round {row['round']}: {row['ms']:.1f} ms, {row['started']} started, {row['stopped']} stopped")
         if row["full_plan_due"]:
             say(f"    a full plan is due: {row['full_plan_due'][0]}")
