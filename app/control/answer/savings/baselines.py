@@ -15,8 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from app.control.answer.savings.first_fit import BaselineInstance, first_fit
-from app.control.answer.savings.market import list_pools, open_market
+from app.control.answer.savings.market import list_pools, open_market, open_node_per_type
 from app.control.answer.savings.shares import GpuHolding, PaidGpu, by_service, by_tenant, list_gpus
 from solvers.hetsev.scaling import greedy
 from solvers.hetsev.scaling.problem import InstanceType, ScalingPromise
@@ -24,6 +23,7 @@ from solvers.hetsev.scaling.problem import ScalingProblem as Scaling
 from solvers.planners.ask import PlanRefused, find_plan
 from solvers.planners.names import LARGEST, ONE_PER_GPU
 from solvers.planning.fleet.offers import FleetShape, read_offers
+from solvers.planning.fleet.rooms import FleetRooms
 from solvers.planning.judge.billing import is_billed_whole, whole_price
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance, Problem, Service
@@ -79,16 +79,12 @@ def place_baseline(problem: Problem, rates: Mapping[str, float], baseline: Basel
     gpus: BaselineGpus = defaultdict(list)
     if planner := PLANNERS.get(baseline):
         market = open_market(problem, rates)
-        served = served_whole(market, planner)
-        for line in served.instances:
-            holding = GpuHolding(line.service, line.sm_percent, line.memory_gib)
-            gpus[market.nodes[line.node].gpu_type, f"{line.node}/{line.gpu}"].append(holding)
-        return gpus
-    for instance in place_hetsev(problem, rates):
-        shape = instance.shape
-        gpus[shape.pool.gpu_type, str(instance.gpu)].append(
-            GpuHolding(instance.service, shape.sm_percent, shape.memory_gib)
-        )
+        instances: Sequence[Instance] = served_whole(market, planner).instances
+    else:
+        market, instances = place_hetsev(problem, rates)
+    for line in instances:
+        holding = GpuHolding(line.service, line.sm_percent, line.memory_gib)
+        gpus[market.nodes[line.node].gpu_type, f"{line.node}/{line.gpu}"].append(holding)
     return gpus
 
 
@@ -110,14 +106,21 @@ def served_whole(market: Problem, planner: str) -> Plan:
     return Plan(instances)
 
 
-def place_hetsev(problem: Problem, rates: Mapping[str, float]) -> list[BaselineInstance]:
-    """Returns all instances of HetSev's greedy; services that it cannot serve have none."""
+def place_hetsev(problem: Problem, rates: Mapping[str, float]) -> tuple[Problem, list[Instance]]:
+    """Returns all instances of HetSev's greedy, on the first GPU with room; services that it cannot serve have none."""
     offers, pools = read_offers(problem), list_pools(problem)
     wanted: list[tuple[Service, FleetShape]] = []
     for name, rate in sorted(rates.items()):
         service = problem.services[name]
         wanted += _hetsev(problem, service, offers.find_lone_shapes(service, pools), rate)
-    return first_fit(problem, wanted)
+    wanted.sort(key=lambda entry: (-entry[1].share, entry[0].name))  # the largest first
+    market = open_node_per_type(problem, Counter(shape.pool.gpu_type for _, shape in wanted))
+    rooms, found = FleetRooms(market, (), (), counts_watts=False), []
+    for service, shape in wanted:
+        place = rooms.first_place(shape, service)
+        assert place, "the market has a GPU for each"
+        found.append(replace(rooms.start_on(place, shape, service), rate_per_second=shape.rate_per_second))
+    return market, found
 
 
 def _hetsev(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from math import ceil
+from math import ceil, inf
 
 from solvers.planning.availability import ANYWHERE
 from solvers.planning.fleet.offers import GpuPool, read_offers
@@ -37,6 +37,17 @@ def open_market(problem: Problem, rates: Mapping[str, float]) -> Problem:
         for number in range(ceil(needed.get(node.gpu_type, 0) / node.gpu_count))
     }
     return replace(one_each, nodes=many or nodes)
+
+
+def open_node_per_type(problem: Problem, gpus: Mapping[str, int]) -> Problem:
+    """Returns a market with a node for each type, of so many GPUs, cores and host memory without end."""
+    nodes = {
+        pool.gpu_type: Node(pool.gpu_type, pool.gpu_type, tuple(range(count)), inf, inf, pool.price_per_hour)
+        for pool in list_pools(problem)
+        if (count := gpus.get(pool.gpu_type))
+    }
+    policy = replace(problem.policy, power_budget_w=None)
+    return replace(problem, nodes=nodes, jobs={}, limits={}, state=None, policy=policy)
 
 
 def list_pools(problem: Problem) -> list[GpuPool]:
