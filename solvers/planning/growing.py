@@ -99,7 +99,7 @@ class GrowingFleet:
 
     def retune(self, seat: Instance, shape: FleetShape) -> None:
         """Gives an instance another batch; its GPU has memory for it."""
-        self.rooms.hold_memory(seat.place, shape.memory_gib - seat.memory_gib)
+        self.rooms.hold_memory(seat.place, seat.memory_gib, shape.memory_gib)
         self.rates[seat.id] = shape.rate_per_second
         self._keep(replace(seat, batch=shape.batch, memory_gib=shape.memory_gib))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from copy import copy
 from itertools import count
 
 from solvers.planning.problem import Instance, Place, Problem
@@ -16,6 +17,12 @@ class NewNames:
         running = problem.state.running if problem.state else ()
         self._taken = {line.id for line in (*running, *seats)}
         self._made: Counter[str] = Counter()
+
+    def copy(self) -> NewNames:
+        """Returns the same, to name instances for trial."""
+        names = copy(self)
+        names._taken, names._made = set(self._taken), Counter(self._made)
+        return names
 
     def numbered(self, service: str) -> str:
         """Returns a name by the number of the service's new instances."""

@@ -10,9 +10,10 @@ from solvers.inss.batching import BatchedModel, Batches, BatchingProblem, BatchO
 from solvers.inss.batching.problem import MOST_BATCH
 from solvers.inss.fleet.promises import slowest_ms
 from solvers.planning.fleet.grids import BatchRate
+from solvers.planning.fleet.rooms import FleetRooms
 from solvers.planning.judge import Resident
 from solvers.planning.judge.plan_lines import gpus_with
-from solvers.planning.judge.readings import JudgedGpu, slow_down
+from solvers.planning.judge.readings import slow_down
 from solvers.planning.problem import Instance, PlacedJob, Problem
 
 SLACK_SHARE = 1e-6  # of a rate
@@ -28,8 +29,10 @@ class RebatchedFleet:
     exact: int  # GPUs on which the exact answer serves more
 
 
-def rebatched(problem: Problem, seats: Sequence[Instance], jobs: Iterable[PlacedJob]) -> RebatchedFleet:
-    """Decides the batches of each GPU for the rates of its instances."""
+def rebatched(
+    problem: Problem, seats: Sequence[Instance], jobs: Iterable[PlacedJob], rooms: FleetRooms
+) -> RebatchedFleet:  # fmt: skip
+    """Decides the batches of each GPU for the rates of its instances; `rooms` have what jobs leave of it."""
     gpus = list(gpus_with(problem, seats, jobs).values())
     for gpu in gpus:
         slow_down(gpu, problem.policy)
@@ -42,7 +45,7 @@ def rebatched(problem: Problem, seats: Sequence[Instance], jobs: Iterable[Placed
         if not gpu.residents:
             continue
         models = tuple(_model(line, options[line.instance.id], rates[line.instance.id]) for line in gpu.residents)
-        found = decide_batches(BatchingProblem(_memory_gib(gpu), models))
+        found = decide_batches(BatchingProblem(rooms.spare_gib((gpu.node.name, gpu.index)), models))
         if isinstance(found, Batches):
             counts[found.proof.method] += 1
         else:
@@ -93,7 +96,3 @@ def _model(line: Resident, options: Mapping[int, BatchOption], rate: float) -> B
     position = batches.index(line.instance.batch) + 1 if line.instance.batch in batches else 1
     ordered = tuple(options[batch] for batch in batches)
     return BatchedModel(line.instance.id, service.slo_ms, max(rate * (1 - SLACK_SHARE), 1e-9), ordered, position)
-
-
-def _memory_gib(gpu: JudgedGpu) -> float:
-    return gpu.type.memory_gib - sum(job.placed.memory_gib for job in gpu.jobs)

@@ -17,8 +17,9 @@ from solvers.inss.fleet.promises import most_exec_ms, usable
 from solvers.inss.throughput import Speed, ThroughputGpuType, ThroughputModel, ThroughputProblem, ThroughputShape
 from solvers.planning.fleet.grids import accepted_rate
 from solvers.planning.fleet.offers import GpuPool, read_offers
+from solvers.planning.fleet.rooms import FleetRooms
 from solvers.planning.judge.readings import value_at
-from solvers.planning.problem import Place, Problem, Profile, Service
+from solvers.planning.problem import Problem, Profile, Service
 
 SM_STEPS = tuple(range(10, 101, 10))
 PENALTY = 100.0  # omega of reward (3)
@@ -35,13 +36,16 @@ class PoolSpeeds:
 
 
 class FleetLayout:
-    """The pools of a fleet with their GPUs, and how fast each service is there."""
+    """The pools of a fleet with their GPUs without jobs, and how fast each service is there.
 
-    def __init__(self, problem: Problem, pools: Sequence[GpuPool], places: Mapping[GpuPool, Sequence[Place]]) -> None:
-        self.problem = problem
-        self.pools = {f"{pool.gpu_type} {number}": pool for number, pool in enumerate(pools)}
-        self.places = {name: list(places[pool]) for name, pool in self.pools.items()}
-        found = {name: _speeds(problem, service, pools) for name, service in problem.services.items()}
+    InSS knows no training beside inference.
+    """
+
+    def __init__(self, rooms: FleetRooms) -> None:
+        self.problem, self.rooms = rooms.problem, rooms
+        self.pools = {f"{pool.gpu_type} {number}": pool for number, pool in enumerate(rooms.pools)}
+        self.places = {name: rooms.idle_in(pool) for name, pool in self.pools.items()}
+        found = {name: _speeds(self.problem, service, rooms.pools) for name, service in self.problem.services.items()}
         self.speeds = {name: speeds for name, speeds in found.items() if speeds}
 
     def least_parts(self, name: str) -> int:

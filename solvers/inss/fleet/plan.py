@@ -6,7 +6,6 @@ with a bound: exactly up to eight parts, by a heuristic beyond.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,11 +14,11 @@ from solvers.inss.fleet.parts import FleetLayout
 from solvers.inss.fleet.seats import seated
 from solvers.inss.throughput import serve
 from solvers.planning.carried import admitted, carry
-from solvers.planning.fleet.offers import GpuPool, read_offers, why_no_shape
+from solvers.planning.fleet.offers import read_offers, why_no_shape
 from solvers.planning.fleet.rooms import FleetRooms
 from solvers.planning.plan import Unserved
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
-from solvers.planning.problem import Instance, Knowledge, Place, PlacedJob, Problem
+from solvers.planning.problem import Instance, Knowledge, PlacedJob, Problem
 from solvers.proof import Proof
 
 MOST_ROUNDS = 3  # of dividing services into more parts
@@ -46,9 +45,10 @@ def plan(problem: Problem, knowledge: Knowledge, budget: PlannerBudget) -> Plann
     state = problem.state
     jobs = state.jobs if state else ()
     running = admitted(problem, state.running, state.jobs) if state else []
-    carried = _batched(problem, running, jobs)
+    rooms = FleetRooms(problem, (), jobs)  # what jobs leave
+    carried = _batched(problem, running, jobs, rooms)
     if carried.rests:
-        placed = _placed(problem, running, jobs)
+        placed = _placed(problem, running, jobs, rooms)
         if not running or placed.missing_share(problem) < carried.missing_share(problem) - WORTHWHILE_SHARE:
             carried = placed
     unserved = tuple(
@@ -57,23 +57,27 @@ def plan(problem: Problem, knowledge: Knowledge, budget: PlannerBudget) -> Plann
     return PlannerDraft(tuple(carried.instances), unserved, carried.method)
 
 
-def _batched(problem: Problem, running: Sequence[Instance], jobs: Sequence[PlacedJob]) -> CarriedFleet:
+def _batched(
+    problem: Problem, running: Sequence[Instance], jobs: Sequence[PlacedJob], rooms: FleetRooms
+) -> CarriedFleet:  # fmt: skip
     """Returns case 1: everything stays where it is, at the batches of most throughput."""
-    decided = rebatched(problem, running, jobs)
+    decided = rebatched(problem, running, jobs, rooms)
     instances, rests = carry(problem, decided.seats, jobs)
     method = f"batches by BDA on {decided.bda} GPUs, exact on {decided.exact}"
     return CarriedFleet(instances, rests, method, decided.reasons)
 
 
-def _placed(problem: Problem, running: Sequence[Instance], jobs: Sequence[PlacedJob]) -> CarriedFleet:
+def _placed(
+    problem: Problem, running: Sequence[Instance], jobs: Sequence[PlacedJob], rooms: FleetRooms
+) -> CarriedFleet:  # fmt: skip
     """Returns case 2: placement, SM% and batches of most reward, with more parts for what stays short."""
-    layout = _layout(problem, jobs)
+    layout = FleetLayout(rooms)
     parts = {name: layout.least_parts(name) for name in layout.speeds if layout.most_parts(name)}
     best: CarriedFleet | None = None
     for _ in range(MOST_ROUNDS):
         outcome = serve(layout.as_throughput(parts))
-        seats, without = seated(layout, outcome.answer, running, jobs)
-        instances, rests = carry(problem, rebatched(problem, seats, jobs).seats, jobs)
+        seats, without = seated(layout, outcome.answer, running)
+        instances, rests = carry(problem, rebatched(problem, seats, jobs, rooms).seats, jobs)
         reasons = {name: why_no_shape(problem) for name in problem.services if name not in parts}
         reasons |= _why(layout, without, seats, jobs)
         found = CarriedFleet(instances, rests, _method(outcome.proof), reasons)
@@ -90,17 +94,6 @@ def _placed(problem: Problem, running: Sequence[Instance], jobs: Sequence[Placed
 def _method(proof: Proof) -> str:
     most = "" if proof.bound is None else f" of at most {proof.bound:.4g}"
     return f"placement and SM% by {proof.method}, reward {proof.value:.4g}{most}"
-
-
-def _layout(problem: Problem, jobs: Sequence[PlacedJob]) -> FleetLayout:
-    """Returns the GPUs without jobs, by pool: InSS knows no training beside inference."""
-    rooms = FleetRooms(problem, (), jobs)
-    busy = {job.place for job in jobs}
-    places: dict[GpuPool, list[Place]] = defaultdict(list)
-    for place in rooms.places:
-        if place not in busy:
-            places[rooms.pool_of(place)].append(place)
-    return FleetLayout(problem, rooms.pools, places)
 
 
 def _why(

@@ -8,16 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from solvers.inss.fleet.parts import FleetLayout
 from solvers.inss.throughput import Answer, ServedModel
 from solvers.planning.fleet.offers import FleetShape, GpuPool
-from solvers.planning.fleet.rooms import FleetRooms
 from solvers.planning.judge.readings import value_at
-from solvers.planning.problem import Instance, Place, PlacedJob, Profile, Service
+from solvers.planning.problem import Instance, Place, Profile, Service
 
 NumberedGpu = tuple[str, int]  # a GPU as the answer names it
 
 
-def seated(
-    layout: FleetLayout, answer: Answer, running: Sequence[Instance], jobs: Iterable[PlacedJob]
-) -> tuple[list[Instance], list[str]]:
+def seated(layout: FleetLayout, answer: Answer, running: Sequence[Instance]) -> tuple[list[Instance], list[str]]:
     """Returns the instances of the answer, and the services of parts for which a rule leaves no room.
 
     InSS knows SMs and memory alone. Where watts, cores or limits forbid an instance, it gets fewer SMs, or is left out.
@@ -27,7 +24,7 @@ def seated(
     known: dict[tuple[str, Place], list[str]] = defaultdict(list)
     for line in running:
         known[line.service, line.place].append(line.id)
-    rooms = FleetRooms(problem, (), jobs)
+    rooms = layout.rooms.copy()
     found: list[Instance] = []
     without: list[str] = []
     ranked = sorted(answer.items(), key=lambda entry: (-problem.services[_service(entry[0])].priority, entry[0]))

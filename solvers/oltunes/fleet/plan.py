@@ -87,7 +87,7 @@ class _TunedFleet:
         places = self.grown.rooms.places
         self._affinities = FleetAffinities(problem, len(places))
         self._order = np.argsort(sorted(range(len(places)), key=lambda number: places[number]))  # of places by name
-        load = sum(seat.sm_percent for seat in self.grown.seats) / max(1, 100 * len(self.grown.rooms.places))
+        load = sum(seat.sm_percent for seat in self.grown.seats) / max(1, 100 * len(places))
         self.records: Mapping[str, Sequence[TunedRecord]] = {
             name: scored(problem, service, self.grown.shapes[name], self.grown.short(service), min(1.0, load))
             for name, service in problem.services.items()
@@ -224,16 +224,13 @@ class _TunedFleet:
         """Raises the batch of one task that leaves memory unused, throughput-oriented work first (O5)."""
         services = self.problem.services
         for seat in sorted(placed, key=lambda line: (is_critical(services[line.service]), line.id)):
-            free_gib = self.problem.type_of(seat.node).memory_gib - sum(
-                line.memory_gib for line in self.grown.at(seat.place) if line.id != seat.id
-            )
-            shapes = [record.shape for record in self.records[seat.service]]
-            pool = self.grown.rooms.pool_of(seat.place)
+            shapes, rooms = [record.shape for record in self.records[seat.service]], self.grown.rooms
+            pool = rooms.pool_of(seat.place)
             alike = [
                 shape
                 for shape in shapes
                 if (shape.pool, shape.variant, shape.sm_percent) == (pool, seat.variant, seat.sm_percent)
-                and shape.memory_gib <= free_gib
+                and rooms.can_hold_memory(seat.place, seat.memory_gib, shape.memory_gib)
             ]
             now = next((shape for shape in alike if shape.batch == seat.batch), None)
             if now is None:

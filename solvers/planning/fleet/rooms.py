@@ -94,7 +94,7 @@ class FleetRooms:
         rooms = copy(self)
         for array in ("free_sm", "free_gib", "free_w", "pressure", "clients", "closed", "models", "of_service"):
             setattr(rooms, array, getattr(self, array).copy())
-        rooms.commons, rooms.gpus = self.commons.copy(), dict(self.gpus)
+        rooms.commons, rooms.gpus, rooms.names = self.commons.copy(), dict(self.gpus), self.names.copy()
         rooms.clocks, rooms._idle_links = dict(self.clocks), {}
         return rooms
 
@@ -208,6 +208,14 @@ class FleetRooms:
         """Returns the clock that a new instance has there: that of what runs, or the highest."""
         return self.clocks.get(place, self.problem.type_of(place[0]).top_clock_mhz)
 
+    def spare_gib(self, place: Place) -> float:
+        """Returns the memory of a GPU that is free."""
+        return float(self.free_gib[self.numbers[place]])
+
+    def spare_percent(self, place: Place) -> int:
+        """Returns the SM% of a GPU that are free."""
+        return int(self.free_sm[self.numbers[place]])
+
     def used_percent(self, place: Place) -> int:
         """Returns the SM% of a GPU that are taken."""
         return 100 - int(self.free_sm[self.numbers[place]])
@@ -242,9 +250,14 @@ class FleetRooms:
         """Returns whether this GPU has room for an instance."""
         return bool(self._tenant_room(shape, service)) and bool(self._able(shape, service, self.numbers[place]))
 
-    def hold_memory(self, place: Place, memory_gib: float) -> None:
-        """Takes memory for what runs on this GPU."""
-        self.free_gib[self.numbers[place]] -= memory_gib
+    def can_hold_memory(self, place: Place, held_gib: float, memory_gib: float) -> bool:
+        """Returns whether what holds so much memory of this GPU may hold this much in its place."""
+        at = self.numbers[place]
+        return bool(self.free_gib[at] + self._slack_gib[at] >= memory_gib - held_gib)
+
+    def hold_memory(self, place: Place, held_gib: float, memory_gib: float) -> None:
+        """Gives what holds so much memory of this GPU another amount in its place."""
+        self.free_gib[self.numbers[place]] -= memory_gib - held_gib
 
     def put_on(self, place: Place, shape: FleetShape, service: Service) -> None:
         """Places an instance on this GPU, which has room for it."""

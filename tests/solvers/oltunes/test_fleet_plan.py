@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -19,7 +20,21 @@ from solvers.planning.judge import judge
 from solvers.planning.machines import GpuType
 from solvers.planning.plan import Plan
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
-from solvers.planning.problem import Curve, Demand, Node, Policy, Problem, Profile, RunningState, Service, Variant
+from solvers.planning.problem import (
+    Curve,
+    Demand,
+    Job,
+    JobProfile,
+    Node,
+    Place,
+    PlacedJob,
+    Policy,
+    Problem,
+    Profile,
+    RunningState,
+    Service,
+    Variant,
+)
 from solvers.planning.search.promise import keep
 
 NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
@@ -162,6 +177,19 @@ def test_leftover_memory_goes_to_a_larger_batch_of_throughput_oriented_work() ->
     large, small = planned(problem_of(rate=90.0)), planned(problem_of(rate=90.0, memory_gib=10.0))
     batches = [max(line.batch for line in draft.instances if line.service == "shop/say") for draft in (large, small)]
     assert batches == [8, 1]
+
+
+def test_a_larger_batch_leaves_jobs_their_memory() -> None:
+    profile = JobProfile(((10, 1.0), (50, 2.0)), 30.0)
+    jobs = {f"lab/{kind}": Job(f"lab/{kind}", "lab", "training", 1e6, {kind: profile}) for kind in ("fast", "slow")}
+    placed = tuple(PlacedJob(name, name.removeprefix("lab/"), 0, 10, 30.0) for name in jobs)
+    problem = replace(problem_of(rate=90.0, gpus=1), jobs=jobs, state=RunningState(NOON, (), placed))
+    draft = plan(problem, {}, PlannerBudget())
+    assert {line.service for line in draft.instances} == set(problem.services)
+    held: Counter[Place] = Counter()
+    for line in draft.instances:
+        held[line.place] += line.memory_gib
+    assert max(held.values()) <= 10.0
 
 
 def test_the_same_question_has_the_same_plan() -> None:
