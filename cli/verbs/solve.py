@@ -60,6 +60,7 @@ def run(args: argparse.Namespace) -> int:
     from solvers.compiled import before_compiling
 
     before_compiling(lambda: say("compiling the planner's loops, this once: about a minute"))
+    from solvers.planners.portfolio import ask_others
     from solvers.planning.solve import SolveBudget, solve  # its loops are read from disk, or compiled, when imported
     from solvers.planning.wire import to_json
 
@@ -70,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     planner = args.planner or problem.policy.planner
     with quiet_stdout():
         if planner == JOINT:
-            plan = solve(problem, budget, _progress(args.verbose))
+            plan = solve(problem, budget, _progress(args.verbose), ask_others)
         else:
             plan = _plan_of(planner, problem, budget)
     if args.json or args.output:

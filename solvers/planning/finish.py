@@ -51,7 +51,7 @@ def finish_services(t: Tables, services: ServicePlan, known: float | None, besid
     return Plan(
         instances=plan.instances,
         jobs=plan.jobs,
-        unserved=_explained(problem, plan),
+        unserved=explained(problem, plan),
         unplaced=plan.unplaced,
         warnings=plan.warnings + warnings(problem) + _thin(t, plan),
         releasable=releasable(problem, plan),
@@ -154,7 +154,7 @@ def _thin(t: Tables, plan: Plan) -> tuple[str, ...]:
     return explain.warnings(t, {instance.service for instance in plan.instances})
 
 
-def _explained(problem: Problem, plan: Plan) -> tuple[Unserved, ...]:
+def explained(problem: Problem, plan: Plan) -> tuple[Unserved, ...]:
     """Returns the unserved services with reasons and with the changes that would serve them."""
     if not plan.unserved:
         return ()

@@ -199,7 +199,7 @@ def find_mixed(
     sound, note = sound_bound(bound, plan.certificate.cost.total)
     method = f"{plan.certificate.method}{note}"
     certificate = replace(
-        plan.certificate, bound=sound, method=method, work=found.work, seconds=time.monotonic() - began
+        plan.certificate, bound=sound, method=method, work=found.work, seconds=time.monotonic() - began, others=()
     )
     return SolvedPlan(replace(plan, certificate=certificate), found.work, found.is_exact, found.is_cut)
 

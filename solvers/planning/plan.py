@@ -72,10 +72,25 @@ class Cost:
         """Returns what plans are compared by: the cost over the policy's horizon plus the churn."""
         return self.total * policy.horizon_minutes / 60 + self.churn
 
+    def value_with_jobs(self, policy: Policy) -> float:
+        """Returns the value, with the cost of jobs."""
+        return self.value(policy) + self.job * policy.horizon_minutes / 60
+
+
+@dataclass(frozen=True, slots=True)
+class OtherPlan:
+    """What the plan of another planner costs for the same problem, and the part of all requests that it serves."""
+
+    planner: str
+    cost: Cost | None  # none if the plan breaks a rule
+    served_share: float
+    refused: str = ""  # the rules that it breaks
+    age_seconds: float = 0.0  # since it was made
+
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """The quality of a plan: its cost, a bound, and the method that found it."""
+    """The quality of a plan: its cost, a bound, the method that found it, and what plans of other planners cost."""
 
     cost: Cost
     bound: float | None
@@ -84,6 +99,7 @@ class Certificate:
     seconds: float
     bound_age_seconds: float = 0.0  # since the search that proved the bound
     no_bound_reason: str = ""  # why there is no bound, where one is expected
+    others: tuple[OtherPlan, ...] = ()
 
     @property
     def gap(self) -> float | None:
@@ -114,6 +130,12 @@ class ServicePlan:
     instances: list[Instance]
     unserved: list[Unserved]
     origin: str
+
+
+def served_share(problem: Problem, unserved: Iterable[Unserved]) -> float:
+    """Returns the part of all requests that a plan with these unserved rates serves."""
+    total = sum(service.rate_per_second for service in problem.services.values())
+    return 1.0 - sum(entry.rate_per_second for entry in unserved) / total if total > 0 else 1.0
 
 
 def unserved_rest(problem: Problem, instances: Iterable[Instance]) -> tuple[Unserved, ...]:

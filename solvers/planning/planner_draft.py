@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from solvers.planning.plan import Unplaced, Unserved
+from solvers.planning.plan import OtherPlan, Plan, Unplaced, Unserved
 from solvers.planning.problem import Instance, Knowledge, PlacedJob, Problem
 
 
@@ -37,3 +37,17 @@ class PlanDrafter(Protocol):
     """Plans the services of a problem, whose `state` has what runs now. The judge decides whether that may be."""
 
     def __call__(self, problem: Problem, knowledge: Knowledge, budget: PlannerBudget) -> PlannerDraft: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RivalPlan:
+    """The judged plan of another planner for the same problem; without a plan it breaks a rule."""
+
+    about: OtherPlan
+    plan: Plan | None = None
+
+
+class AskOthers(Protocol):
+    """Asks other planners about a problem: the same ones by the same work on any machine, more where GPUs are short."""
+
+    def __call__(self, problem: Problem, *, is_short: bool) -> Sequence[RivalPlan]: ...

@@ -21,8 +21,10 @@ from solvers.planning.mixed import bound_mixed, find_mixed
 from solvers.planning.parts import divided
 from solvers.planning.parts.bound import needed
 from solvers.planning.plan import Plan
+from solvers.planning.planner_draft import AskOthers, RivalPlan
 from solvers.planning.problem import Problem
 from solvers.planning.proofs import BOUND_STEPS, EXACT, proofs, proved_draft
+from solvers.planning.rivals import cheaper_rival, finish_rival, rivals_of
 from solvers.planning.search.drafts import SearchDraft, drafts, prepare
 from solvers.planning.search.realise import serves_all
 from solvers.planning.search.tables import Tables, tables
@@ -51,9 +53,12 @@ class FinishedPlan:
     is_last: bool = False
 
 
-def solve(problem: Problem, budget: SolveBudget = TEN_SECONDS, on_better: Progress | None = None) -> Plan:
+def solve(
+    problem: Problem, budget: SolveBudget = TEN_SECONDS, on_better: Progress | None = None,
+    others: AskOthers | None = None,
+) -> Plan:  # fmt: skip
     """Returns the cheapest valid plan found within the budget, with its certificate."""
-    return find(problem, budget, on_better).plan
+    return find(problem, budget, on_better, others=others).plan
 
 
 class _Patience:
@@ -86,12 +91,16 @@ class _BestFound:
     proof: str = ""  # how the bound was found
     duals: Duals | None = None
     is_last_bound: bool = False
+    rivals: tuple[RivalPlan, ...] = ()
+    rivals_work: int = 0  # steps to them
 
     def take(self, claim: FinishedPlan) -> bool:
         """Keeps what is better, and tells if that changes anything."""
         before = (self.draft.cost, self.bound)
         if claim.draft and _is_better(claim.draft, self.draft):
             self.draft = claim.draft
+        if claim.draft and claim.draft.rivals:
+            self.rivals, self.rivals_work = claim.draft.rivals, claim.draft.work
         if claim.bound is not None and (self.bound is None or claim.bound >= self.bound):
             self.bound, self.proof = claim.bound, claim.proof
         self.duals = claim.duals or self.duals
@@ -110,13 +119,17 @@ class _BestFound:
 
 
 def find(
-    problem: Problem, budget: SolveBudget = TEN_SECONDS, on_better: Progress | None = None, *, alone: bool = False
-) -> SolvedPlan:
-    """Returns the plan of `solve` and how it was found. `alone` does the same work in turn, without forking."""
+    problem: Problem, budget: SolveBudget = TEN_SECONDS, on_better: Progress | None = None, *, alone: bool = False,
+    others: AskOthers | None = None,
+) -> SolvedPlan:  # fmt: skip
+    """Returns the plan of `solve` and how it was found. `alone` does the same work in turn, without forking.
+
+    With `others` the plan costs no more than theirs, unless the budget ends before they are asked.
+    """
     if alone and budget.work is None:
         raise ValueError("alone needs a limit of work: budget.work is None")
     if has_language_models(problem):
-        return find_mixed(problem, budget, on_better, OrdinarySearch(), alone=alone)
+        return find_mixed(problem, budget, on_better, OrdinarySearch(others), alone=alone)
     began = time.monotonic()
     deadline = None if budget.seconds is None else began + budget.seconds
     division = divided(problem)
@@ -129,7 +142,7 @@ def find(
     if pays and not alone:
         bounding.start()
     try:
-        making = drafts(prepare(t), budget.seed)
+        making = drafts(prepare(t), budget.seed, rivals_of(problem, division, others))
         best = _BestFound(_first(making, deadline, began))
     except BaseException:
         bounding.stop()
@@ -149,16 +162,21 @@ def find(
         # The planner continues after the first plan: a forked process has all data that this one has.
         workers = [Worker("planner", _plans(making, budget.work)), bounding]
         with closing(run_in_turn([bounding, workers[0]]) if alone else gather(workers, patience.ends_at)) as claims:
-            is_proved = _follow(claims, best, patience, report, is_counted=budget.work is not None)
+            is_counted, asks = budget.work is not None, others is not None
+            is_proved = _follow(claims, best, patience, report, is_counted=is_counted, asks=asks)
         is_cut = not is_proved and deadline is not None and time.monotonic() >= deadline
         notes = _notes(workers, is_proved=is_proved, is_short=is_cut and budget.work is not None)
         if is_proved:
             best.proof = ""
     plan = finish_plan(t, best.draft, best.bound, best.draft.method + notes + best.proof, division)
+    work, is_exact = best.draft.work, best.draft.method == EXACT
+    if (rival := cheaper_rival(problem, plan, best.rivals)) is not None:
+        plan, work, is_exact = finish_rival(problem, rival, best.bound, notes + best.proof), best.rivals_work, False
     certificate = plan.certificate
     assert certificate
-    plan = replace(plan, certificate=replace(certificate, work=best.draft.work, seconds=time.monotonic() - began))
-    return SolvedPlan(plan, best.draft.work, best.draft.method == EXACT, is_cut, best.kept_duals)
+    seconds, about = time.monotonic() - began, tuple(each.about for each in best.rivals)
+    plan = replace(plan, certificate=replace(certificate, work=work, seconds=seconds, others=about))
+    return SolvedPlan(plan, work, is_exact, is_cut, best.kept_duals)
 
 
 def find_bound(problem: Problem, budget: SolveBudget, *, alone: bool = False) -> FoundBound:
@@ -180,13 +198,16 @@ def find_bound(problem: Problem, budget: SolveBudget, *, alone: bool = False) ->
     return replace(found, duals=replace(found.duals, found=found.bound))
 
 
+@dataclass(frozen=True, slots=True)
 class OrdinarySearch:
     """Asks this module for the part of a problem that has no language models."""
+
+    others: AskOthers | None = None
 
     def find(
         self, problem: Problem, budget: SolveBudget, on_better: Progress | None, *, alone: bool = False
     ) -> SolvedPlan:
-        return find(problem, budget, on_better, alone=alone)
+        return find(problem, budget, on_better, alone=alone, others=self.others)
 
     def find_bound(self, problem: Problem, budget: SolveBudget, *, alone: bool = False) -> FoundBound:
         return find_bound(problem, budget, alone=alone)
@@ -194,17 +215,17 @@ class OrdinarySearch:
 
 def _follow(
     claims: Iterator[FinishedPlan], best: _BestFound, patience: _Patience, report: Callable[[], None], *,
-    is_counted: bool,
+    is_counted: bool, asks: bool,
 ) -> bool:  # fmt: skip
-    """Takes what the workers find until it is proved or they end; tells if it is proved."""
+    """Takes what the workers find until it is proved and those asked have answered; tells if it is proved."""
     for claim in claims:
         if best.take(claim):
             patience.look_at(best.draft.cost, best.bound)
             report()
         # Counted work must give the same plan whichever process is faster: wait for all results of the bound.
-        if best.is_proved and (best.is_last_bound or not is_counted):
+        if best.is_proved and (best.is_last_bound or not is_counted) and (best.rivals or not asks):
             return True
-    return False
+    return best.is_proved and (best.is_last_bound or not is_counted)
 
 
 def _notes(workers: list[Worker], *, is_proved: bool, is_short: bool) -> str:
@@ -240,7 +261,7 @@ def _plans(making: Iterator[SearchDraft], work: int | None) -> Iterator[Finished
     for draft in making:
         if work is not None and draft.work > work:
             return
-        if draft.method:
+        if draft.method or draft.rivals:
             yield FinishedPlan(draft=draft)
 
 

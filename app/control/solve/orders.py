@@ -12,6 +12,7 @@ from app.control.domain.decision import RecipeKind, SolveOutcome, SolverAnswer
 from app.manifests.model import JSON
 from app.worker.values import pickle_by_values
 from solvers.planners.names import JOINT
+from solvers.planners.portfolio import ask_others
 from solvers.planning.batches.batch import GroupRow
 from solvers.planning.beside import has_language_models
 from solvers.planning.parts import divided_as
@@ -95,7 +96,7 @@ def solved(order: Solve, *, alone: bool = False) -> SolverAnswer:
             without_answer["planner"] = order.problem.policy.planner
             return _planned(order, alone=alone)
         budget = SolveBudget(order.seconds, order.work, order.seed, order.patience_seconds)
-        found = find(order.problem, budget, alone=alone)
+        found = find(order.problem, budget, alone=alone, others=ask_others)
         recipe: dict[str, JSON] = {
             "kind": RecipeKind.SOLVE,
             "seed": order.seed,
@@ -163,7 +164,7 @@ def repeated(order: Repeat) -> SolverAnswer:
         minutes = recipe["horizonMinutes"]
         assert isinstance(minutes, int | float)
         problem = with_horizon(order.problem, minutes)
-        plan = replay_plan(problem, seed, work, is_exact=bool(recipe["exact"]))
+        plan = replay_plan(problem, seed, work, is_exact=bool(recipe["exact"]), others=ask_others)
         return SolverAnswer(SolveOutcome.SOLVED, plan, "", recipe, time.monotonic() - began)
 
     return _as_outcome(made, recipe, began)

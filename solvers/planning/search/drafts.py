@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
 from solvers.planning.fleet.grids import Floats
+from solvers.planning.planner_draft import RivalPlan
+from solvers.planning.problem import Instance
 from solvers.planning.search import dive
+from solvers.planning.search.arrays import Board
 from solvers.planning.search.gather import gather
 from solvers.planning.search.limits import enforce_limits
 from solvers.planning.search.local_search import PATIENCE_CYCLES, LocalSearch
@@ -18,6 +21,7 @@ from solvers.planning.search.node_search import NodeSearch
 from solvers.planning.search.prices import resource_prices
 from solvers.planning.search.realise import NOBODY, PlacedInstances, leave_out, placed_instances, prune
 from solvers.planning.search.restricted import PatternChoice, may_choose
+from solvers.planning.search.seating import seat_instances
 from solvers.planning.search.shares import InstanceShares
 from solvers.planning.search.tables import Tables
 from solvers.planning.search.workshop import PatternColumn, Workshop, usual_levels, workshop
@@ -27,7 +31,19 @@ LEVEL_SHARES = (0.5, 0.9)  # shares of the pressure on a GPU full of its usual r
 FIRST_ROUNDS = 3  # of the LP, for a quick first plan
 ROUNDS = 8
 CHOICE_STEPS = 300  # of work, a choice among patterns: about the time of so many of the local search
+RIVAL_STEPS = 5  # of work, what other planners take
 NODE_PATIENCE_CYCLES = 1  # of the local search, where nodes are billed whole: it sees GPUs alone
+
+
+@dataclass(frozen=True, slots=True)
+class SeatedRival:
+    """The plan of another planner, and its instances as those of the services that the search places."""
+
+    rival: RivalPlan
+    instances: Sequence[Instance]
+
+
+AskRivals = Callable[[bool], Sequence[SeatedRival]]  # for more of them where GPUs are short
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +55,7 @@ class SearchDraft:
     work: int
     method: str
     ends_the_beginning: bool = False  # everything is served, or the first dive is done
+    rivals: tuple[RivalPlan, ...] = ()  # that other planners made at this step
 
 
 def prepare(t: Tables) -> Workshop:
@@ -46,8 +63,11 @@ def prepare(t: Tables) -> Workshop:
     return workshop(t, COARSE_SM_PERCENT, usual_levels(t, LEVEL_SHARES))
 
 
-def drafts(shop: Workshop, seed: int) -> Iterator[SearchDraft]:
-    """Yields better and better drafts without end; the caller decides when to stop."""
+def drafts(shop: Workshop, seed: int, ask_rivals: AskRivals | None = None) -> Iterator[SearchDraft]:
+    """Yields better and better drafts without end; the caller decides when to stop.
+
+    After the first dive it asks other planners, if it may; the next search begins at their best plan if that is ahead.
+    """
     t = shop.t
     if not t.pools:
         yield SearchDraft(NOBODY, shop.cost, 1, "no GPUs", True)
@@ -76,7 +96,11 @@ def drafts(shop: Workshop, seed: int) -> Iterator[SearchDraft]:
         if found:
             yield found
         yield progress.nothing(ends_the_beginning=True)
-        if rounds != FIRST_ROUNDS:  # after the first, better prices gain more than a local search at these
+        if rounds == FIRST_ROUNDS:
+            if ask_rivals is not None:
+                yield from _ask(progress, ask_rivals)
+        else:  # after the first, better prices gain more than a local search at these
+            progress.begin_ahead()
             yield from _search(progress, local_search, start, "local search")
     yield from _choose(progress, local_search, start)
     yield from _dive_again(progress, local_search, course, start, np.random.default_rng(seed))
@@ -103,6 +127,7 @@ class _Progress:
     chooses_at: int = 0  # steps of work
     best: list[PatternColumn] = field(default_factory=list)  # of that draft, where there is a choice
     is_served: bool = False  # everything, by some draft
+    ahead: Board | None = None  # of the best rival, until a search begins there
     missed: float = np.inf  # what the last local search left unserved, by its price
 
     def widen(self) -> None:
@@ -126,6 +151,16 @@ class _Progress:
         self.least, self.best = cost, columns
         return SearchDraft(placed_instances(shop), cost, self.work, method, is_served)
 
+    def begin_ahead(self) -> None:
+        """Puts the best rival's plan on the board, if it costs less than what is there."""
+        if self.ahead is not None:
+            own = self.shop.kept_board()
+            cost = self.shop.bill
+            self.shop.bring_back(self.ahead)
+            if self.shop.bill >= cost:
+                self.shop.bring_back(own)
+            self.ahead = None
+
     def note(self) -> list[PatternColumn]:
         """Keeps the board's patterns to choose from, and returns them."""
         if self.choice is None:
@@ -148,6 +183,22 @@ class _Progress:
     def nothing(self, *, ends_the_beginning: bool = False) -> SearchDraft:
         """Reports the steps of work alone."""
         return SearchDraft(NOBODY, np.inf, self.work, "", ends_the_beginning)
+
+
+def _ask(progress: _Progress, ask_rivals: AskRivals) -> Iterator[SearchDraft]:
+    """Asks other planners, and yields the drafts of those that are ahead."""
+    progress.work += RIVAL_STEPS
+    yield progress.nothing()  # a caller whose steps end here is spared the others
+    rivals = ask_rivals(not progress.is_served)
+    yield SearchDraft(NOBODY, np.inf, progress.work, "", rivals=tuple(each.rival for each in rivals))
+    for each in rivals:
+        if each.rival.plan is not None:
+            progress.work += 1
+            seat_instances(progress.shop, each.instances)
+            found = progress.draft(f"the plan of {each.rival.about.planner}")
+            if found:
+                progress.ahead = progress.shop.kept_board()
+                yield found
 
 
 def _price(progress: _Progress, course: dive.Dive, rounds: int) -> Generator[SearchDraft, None, ResourcePrices | None]:

@@ -40,11 +40,9 @@ def _gather_pool(shop: Workshop, pool: int) -> bool:
 
 def _move(shop: Workshop, source: int, targets: list[int]) -> bool:
     """Moves the residents of a GPU to the first of these empty ones whose node has room, and takes it off the list."""
-    b, column = shop.board, shop.column(source)
-    profiles = shop.t.offer_profile[column.offers]
-    cores, hosted = shop.t.cpu_cores[profiles].sum(), shop.t.host_memory_gib[profiles].sum()
+    column = shop.column(source)
     for target in targets:
-        if cores <= b.cpu[b.node[target]] and hosted <= b.host[b.node[target]]:
+        if shop.has_room(target, column):
             shop.empty(source)
             shop.seat(target, column)
             targets.remove(target)

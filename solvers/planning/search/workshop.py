@@ -101,18 +101,22 @@ class Workshop:
 
     def place(self, column: PatternColumn) -> bool:
         """Puts a column on the next empty GPU of its pool, if that GPU's node has room."""
-        b = self.board
         if self.pools.empties[column.pool] == 0:
             return False
         top = self.pools.start[column.pool] + self.pools.empties[column.pool] - 1
         gpu = int(self.pools.empty[top])
-        profiles = self.t.offer_profile[column.offers]
-        node = b.node[gpu]
-        if self.t.cpu_cores[profiles].sum() > b.cpu[node] or self.t.host_memory_gib[profiles].sum() > b.host[node]:
+        if not self.has_room(gpu, column):
             return False
         self.seat(gpu, column)
         self.pools.empties[column.pool] -= 1
         return True
+
+    def has_room(self, gpu: int, column: PatternColumn) -> bool:
+        """Tells if the node of this GPU has the cores and the memory for these residents."""
+        b, profiles = self.board, self.t.offer_profile[column.offers]
+        node = b.node[gpu]
+        cores, hosted_gib = self.t.cpu_cores[profiles].sum(), self.t.host_memory_gib[profiles].sum()
+        return bool(cores <= b.cpu[node] and hosted_gib <= b.host[node])
 
     def seat(self, gpu: int, column: PatternColumn) -> None:
         """Puts the residents of a column on this empty GPU."""

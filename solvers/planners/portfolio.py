@@ -1,0 +1,63 @@
+"""Asks the quick planners about a problem, each by counted work, so that no plan need cost more than theirs.
+
+A planner is left out where its usual time for a problem of this size exceeds what its answer may be worth: where GPUs
+are short, a rule made for that may well be ahead of a search that has hardly begun.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from solvers.planners.ask import PlanRefused, drafter_of, judge_draft
+from solvers.planners.names import (
+    HETSEV,
+    HPA_CHEAPEST,
+    INSS,
+    MELANGE,
+    MORAK,
+    MUDI,
+    OLTUNES,
+    ONE_PER_GPU,
+    RESERVE,
+)
+from solvers.planning.jobs.wide import beside_staying_wide_jobs
+from solvers.planning.plan import OtherPlan, served_share
+from solvers.planning.planner_draft import PlannerBudget, RivalPlan
+from solvers.planning.problem import Problem
+
+# Milliseconds of a core for each thousand pairs of a service and a GPU, as measured at 100 GPUs and 50 services.
+USUAL_MS: Mapping[str, float] = {
+    HETSEV: 200.0, MUDI: 30.0, INSS: 150.0, MORAK: 400.0, OLTUNES: 120.0, RESERVE: 60.0, MELANGE: 1_000.0,
+    ONE_PER_GPU: 10.0, HPA_CHEAPEST: 15.0,
+}  # fmt: skip
+MOST_MS, MOST_SHORT_MS = 300.0, 2_500.0  # of each planner: where all can be served, and where GPUs are short
+
+
+def ask_others(problem: Problem, *, is_short: bool) -> Sequence[RivalPlan]:
+    """Returns the judged plan of each planner that is quick enough for this problem."""
+    gpus = sum(node.gpu_count for node in problem.nodes.values())
+    return [_ask(problem, planner) for planner in quick_planners(len(problem.services), gpus, is_short=is_short)]
+
+
+def quick_planners(services: int, gpus: int, *, is_short: bool) -> list[str]:
+    """Returns the planners that are quick enough for so many services and GPUs."""
+    most_ms = MOST_SHORT_MS if is_short else MOST_MS
+    return [planner for planner, each_ms in USUAL_MS.items() if each_ms * services * gpus / 1000 <= most_ms]
+
+
+def load() -> None:
+    """Imports every planner, so that processes that are forked later need not."""
+    for planner in USUAL_MS:
+        drafter_of(planner)
+
+
+def _ask(problem: Problem, planner: str) -> RivalPlan:
+    """Asks one planner; what it remembers is not used, so that the same problem has the same answer."""
+    try:
+        draft = drafter_of(planner)(beside_staying_wide_jobs(problem), {}, PlannerBudget())
+        plan, verdict, _ = judge_draft(problem, planner, draft)
+    except PlanRefused as refused:
+        return RivalPlan(OtherPlan(planner, None, 0.0, str(refused)))
+    except Exception as error:  # another planner's bug is no reason to have no plan
+        return RivalPlan(OtherPlan(planner, None, 0.0, f"{planner} failed: {type(error).__name__}: {error}"))
+    return RivalPlan(OtherPlan(planner, verdict.cost, served_share(problem, plan.unserved)), plan)
