@@ -91,7 +91,7 @@ class _BestFound:
     proof: str = ""  # how the bound was found
     duals: Duals | None = None
     is_last_bound: bool = False
-    rivals: tuple[RivalPlan, ...] = ()
+    rivals: tuple[RivalPlan, ...] | None = None  # none yet
     rivals_work: int = 0  # steps to them
 
     def take(self, claim: FinishedPlan) -> bool:
@@ -99,7 +99,7 @@ class _BestFound:
         before = (self.draft.cost, self.bound)
         if claim.draft and _is_better(claim.draft, self.draft):
             self.draft = claim.draft
-        if claim.draft and claim.draft.rivals:
+        if claim.draft and claim.draft.rivals is not None:
             self.rivals, self.rivals_work = claim.draft.rivals, claim.draft.work
         if claim.bound is not None and (self.bound is None or claim.bound >= self.bound):
             self.bound, self.proof = claim.bound, claim.proof
@@ -170,11 +170,11 @@ def find(
             best.proof = ""
     plan = finish_plan(t, best.draft, best.bound, best.draft.method + notes + best.proof, division)
     work, is_exact = best.draft.work, best.draft.method == EXACT
-    if (rival := cheaper_rival(problem, plan, best.rivals)) is not None:
+    if (rival := cheaper_rival(problem, plan, best.rivals or ())) is not None:
         plan, work, is_exact = finish_rival(problem, rival, best.bound, notes + best.proof), best.rivals_work, False
     certificate = plan.certificate
     assert certificate
-    seconds, about = time.monotonic() - began, tuple(each.about for each in best.rivals)
+    seconds, about = time.monotonic() - began, tuple(each.about for each in best.rivals or ())
     plan = replace(plan, certificate=replace(certificate, work=work, seconds=seconds, others=about))
     return SolvedPlan(plan, work, is_exact, is_cut, best.kept_duals)
 
@@ -223,7 +223,7 @@ def _follow(
             patience.look_at(best.draft.cost, best.bound)
             report()
         # Counted work must give the same plan whichever process is faster: wait for all results of the bound.
-        if best.is_proved and (best.is_last_bound or not is_counted) and (best.rivals or not asks):
+        if best.is_proved and (best.is_last_bound or not is_counted) and (best.rivals is not None or not asks):
             return True
     return best.is_proved and (best.is_last_bound or not is_counted)
 
@@ -261,7 +261,7 @@ def _plans(making: Iterator[SearchDraft], work: int | None) -> Iterator[Finished
     for draft in making:
         if work is not None and draft.work > work:
             return
-        if draft.method or draft.rivals:
+        if draft.method or draft.rivals is not None:
             yield FinishedPlan(draft=draft)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -31,7 +31,6 @@ LEVEL_SHARES = (0.5, 0.9)  # shares of the pressure on a GPU full of its usual r
 FIRST_ROUNDS = 3  # of the LP, for a quick first plan
 ROUNDS = 8
 CHOICE_STEPS = 300  # of work, a choice among patterns: about the time of so many of the local search
-RIVAL_STEPS = 5  # of work, what other planners take
 NODE_PATIENCE_CYCLES = 1  # of the local search, where nodes are billed whole: it sees GPUs alone
 
 
@@ -55,7 +54,7 @@ class SearchDraft:
     work: int
     method: str
     ends_the_beginning: bool = False  # everything is served, or the first dive is done
-    rivals: tuple[RivalPlan, ...] = ()  # that other planners made at this step
+    rivals: tuple[RivalPlan, ...] | None = None  # that other planners made at this step, where they are asked
 
 
 def prepare(t: Tables) -> Workshop:
@@ -186,19 +185,26 @@ class _Progress:
 
 
 def _ask(progress: _Progress, ask_rivals: AskRivals) -> Iterator[SearchDraft]:
-    """Asks other planners, and yields the drafts of those that are ahead."""
-    progress.work += RIVAL_STEPS
+    """Asks other planners, and yields the drafts of those that are ahead.
+
+    Where something runs that a draft serves in full, hardly any is ahead, and cycles are many: then none is asked.
+    """
+    state = progress.shop.t.problem.state
+    if progress.is_served and state is not None and state.running:
+        yield SearchDraft(NOBODY, np.inf, progress.work, "", rivals=())
+        return
+    progress.work += 1
     yield progress.nothing()  # a caller whose steps end here is spared the others
     rivals = ask_rivals(not progress.is_served)
     yield SearchDraft(NOBODY, np.inf, progress.work, "", rivals=tuple(each.rival for each in rivals))
     for each in rivals:
         if each.rival.plan is not None:
-            progress.work += 1
             seat_instances(progress.shop, each.instances)
             found = progress.draft(f"the plan of {each.rival.about.planner}")
             if found:
+                progress.work += 1
                 progress.ahead = progress.shop.kept_board()
-                yield found
+                yield replace(found, work=progress.work)
 
 
 def _price(progress: _Progress, course: dive.Dive, rounds: int) -> Generator[SearchDraft, None, ResourcePrices | None]:
