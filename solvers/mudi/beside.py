@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from solvers.planning.judge.readings import value_at
 from solvers.planning.problem import Curve, Job, JobProfile
 
 
@@ -22,45 +23,28 @@ class SlopedService:
 class SharedDevice:
     """A GPU with its services, which leave SMs to trainings."""
 
-    gpu_type: str
     services: tuple[SlopedService, ...]
-
-    @property
-    def spare_sm_percent(self) -> int:
-        return 100 - sum(service.sm_percent for service in self.services)
+    spare_sm_percent: int
 
 
-def value(curve: Curve, sm_percent: int) -> float:
-    """Reads a curve: linear between its points, flat beyond them."""
-    start, low = curve[0]
-    if sm_percent <= start:
-        return low
-    for end, high in curve[1:]:
-        if sm_percent <= end:
-            return low + (high - low) * (sm_percent - start) / (end - start)
-        start, low = end, high
-    return low
-
-
-def profiles(gpu: SharedDevice, jobs: Sequence[Job]) -> list[JobProfile] | None:
-    """Returns each job's profile on this GPU, or None if a job was never measured on its type."""
-    found = [job.profiles.get(gpu.gpu_type) for job in jobs]
+def profiles(gpu_type: str, jobs: Sequence[Job]) -> list[JobProfile] | None:
+    """Returns each job's profile on GPUs of a type, or None if a job was never measured on it."""
+    found = [job.profiles.get(gpu_type) for job in jobs]
     return [profile for profile in found if profile] if all(found) else None
 
 
-def parts(gpu: SharedDevice, measured: Sequence[JobProfile]) -> list[int]:
+def parts(spare_sm_percent: int, measured: Sequence[JobProfile]) -> list[int]:
     """Splits the spare SM% evenly (M7); no job gets more than it was measured at."""
-    even = gpu.spare_sm_percent // max(1, len(measured))
+    even = spare_sm_percent // max(1, len(measured))
     return [min(even, profile.units_per_second[-1][0]) for profile in measured]
 
 
-def slope(gpu: SharedDevice, jobs: Sequence[Job]) -> float:
+def slope(gpu: SharedDevice, measured: Sequence[JobProfile]) -> float:
     """Returns the steepest |d exec / d SM%| of the GPU's services at their SM%, slowed by all these neighbours (M3).
 
     That is the time a service would lose with its next SM%; it is small where a service has SMs to spare."""
-    measured = profiles(gpu, jobs) or []
-    shares = parts(gpu, measured)
-    total = sum(value(profile.demand.pressure, share) for profile, share in zip(measured, shares, strict=True))
+    shares = parts(gpu.spare_sm_percent, measured)
+    total = sum(value_at(profile.demand.pressure, share) for profile, share in zip(measured, shares, strict=True))
     total += sum(service.pressure for service in gpu.services)
     return max((_slope(service, total - service.pressure) for service in gpu.services), default=0.0)
 

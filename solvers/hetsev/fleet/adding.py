@@ -176,7 +176,7 @@ class FleetAdding:
     def _find_least(self, service: Service, shape: FleetShape, part: float) -> FleetShape | None:
         """Returns the least that carries this part on an idle GPU, in the memory that any batch needs at least."""
         kind, pool = shape.pool.type_in(self.problem), shape.pool
-        idle = SpareRoom(100, kind.memory_gib, kind.max_w - kind.idle_w)
+        idle = SpareRoom.idle(kind)
         found = self._offers.find_smallest(service, pool, shape.variant, part, idle)
         if found is None or found.rate_per_second < part * ENOUGH_SHARE:
             return None

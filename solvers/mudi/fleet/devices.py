@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import inf
 
-from solvers.mudi.beside import SharedDevice, SlopedService, parts, profiles, slope, value
-from solvers.mudi.fleet.shapes import MudiResident, fitted
+from solvers.mudi.beside import SharedDevice, SlopedService, parts, profiles, slope
+from solvers.mudi.fleet.shapes import FittedServices, MudiResident, fit_services
+from solvers.planning.fleet.offers import SpareRoom
+from solvers.planning.judge.readings import value_at
 from solvers.planning.problem import GpuType, Instance, Job, JobProfile, Place, PlacedJob, Problem
-
-SLACK = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +18,7 @@ class DeviceShares:
 
     seats: tuple[Instance, ...]
     jobs: tuple[PlacedJob, ...] = ()
+    spare_sm_percent: int = 0  # that the instances leave to jobs
 
 
 @dataclass(slots=True)
@@ -47,59 +47,50 @@ class MudiDevice:
         The services' SM% are found for the pressure of jobs with what is spare before; as the services then get more,
         the jobs get less and press less.
         """
-        found = [job.profiles.get(self.type.name) for job in jobs]
-        measured = [profile for profile in found if profile]
-        if len(measured) < len(jobs) or len(jobs) > self.problem.policy.jobs_per_gpu or not self.residents:
+        measured, policy = profiles(self.type.name, jobs), self.problem.policy
+        if measured is None or len(jobs) > policy.jobs_per_gpu or not self.residents:
             return None
-        free_gib = self.type.memory_gib - sum(profile.memory_gib for profile in measured)
-        alone = self._seats(0.0, free_gib)
+        room = SpareRoom.idle(self.type).less(memory_gib=sum(profile.memory_gib for profile in measured))
+        alone = fit_services(self.problem, self.residents, 0.0, room)
         if alone is None:
             return None
         if not jobs:
-            return DeviceShares(tuple(alone)) if self._watts_fit(alone, (), ()) else None
-        wide = parts(self._as_gpu(alone), measured)
-        pressure = sum(value(profile.demand.pressure, share) for profile, share in zip(measured, wide, strict=True))
-        seats = self._seats(pressure, free_gib)
-        if seats is None:
+            return DeviceShares(alone.seats) if self._have_watts(alone, (), ()) else None
+        wide = parts(alone.room.sm_percent, measured)
+        pressure = sum(value_at(profile.demand.pressure, share) for profile, share in zip(measured, wide, strict=True))
+        beside = fit_services(self.problem, self.residents, pressure, room)
+        if beside is None or len(self.residents) + len(jobs) > policy.clients_per_gpu:
             return None
-        narrow = parts(self._as_gpu(seats), measured)
+        spare = beside.room.sm_percent
+        narrow = parts(spare, measured)
         least = [profile.units_per_second[0][0] for profile in measured]
-        if any(share < low for share, low in zip(narrow, least, strict=True)) or not self._watts_fit(
-            seats, measured, narrow
-        ):
-            return None
-        if len(seats) + len(jobs) > self.problem.policy.clients_per_gpu:
+        is_narrow = any(share < low for share, low in zip(narrow, least, strict=True))
+        if is_narrow or not self._have_watts(beside, measured, narrow):
             return None
         placed = [
             PlacedJob(job.name, *self.place, share, profile.memory_gib)
             for job, profile, share in zip(jobs, measured, narrow, strict=True)
         ]
-        return DeviceShares(tuple(seats), tuple(placed))
+        return DeviceShares(beside.seats, tuple(placed), spare)
+
+    def _have_watts(self, services: FittedServices, measured: Sequence[JobProfile], shares: Sequence[int]) -> bool:
+        """Returns whether the GPU may draw what its services and jobs with these SM% draw."""
+        draws = [
+            (line.profile.demand, seat.sm_percent) for line, seat in zip(self.residents, services.seats, strict=True)
+        ]
+        draws += [(profile.demand, share) for profile, share in zip(measured, shares, strict=True)]
+        watts = sum(value_at(demand.power_w, sm_percent) for demand, sm_percent in draws)
+        return not services.room.less(watts=watts).is_exceeded
 
     def slope_with(self, shares: DeviceShares, jobs: Sequence[Job]) -> float:
         """Returns the steepest slope of its services at these shares: Mudi's measure of a GPU for a job (M3)."""
-        gpu = self._as_gpu(shares.seats)
-        return slope(gpu, jobs) if profiles(gpu, jobs) is not None else inf
-
-    def _seats(self, pressure: float, free_gib: float) -> list[Instance] | None:
-        return fitted(self.problem, self.residents, pressure, free_gib)
-
-    def _as_gpu(self, seats: Sequence[Instance]) -> SharedDevice:
         services = tuple(
             SlopedService(
                 seat.sm_percent,
                 tuple(resident.profile.latency_ms[seat.batch]),
-                value(resident.profile.demand.pressure, seat.sm_percent),
+                value_at(resident.profile.demand.pressure, seat.sm_percent),
                 resident.profile.demand.sensitivity,
             )
-            for seat, resident in zip(seats, self.residents, strict=True)
+            for seat, resident in zip(shares.seats, self.residents, strict=True)
         )
-        return SharedDevice(self.type.name, services)
-
-    def _watts_fit(self, seats: Sequence[Instance], measured: Sequence[JobProfile], shares: Sequence[int]) -> bool:
-        watts = self.type.idle_w
-        for seat, resident in zip(seats, self.residents, strict=True):
-            watts += value(resident.profile.demand.power_w, seat.sm_percent)
-        for profile, share in zip(measured, shares, strict=True):
-            watts += value(profile.demand.power_w, share)
-        return watts <= self.type.max_w * (1 + SLACK)
+        return slope(SharedDevice(services, shares.spare_sm_percent), profiles(self.type.name, jobs) or [])

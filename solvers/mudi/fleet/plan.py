@@ -9,12 +9,13 @@ from solvers.mudi.fleet.devices import DeviceShares, MudiDevice
 from solvers.mudi.fleet.shapes import MudiResident
 from solvers.mudi.fleet.trials import FleetTrials
 from solvers.planning.carried import admitted, carry, spread_rate
+from solvers.planning.fleet.commons import Commons
 from solvers.planning.fleet.offers import FleetShape, read_offers
 from solvers.planning.fleet.rooms import FleetRooms
 from solvers.planning.judge.paces import paced_jobs
 from solvers.planning.plan import Unplaced, Unserved
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
-from solvers.planning.problem import Instance, Job, Knowledge, Place, PlacedJob, Problem, Service
+from solvers.planning.problem import Demand, Instance, Job, Knowledge, Place, PlacedJob, Problem, Service
 from solvers.planning.stopping import spare_instances
 
 NOT_CARRIED = "its instances do not carry it beside their neighbours"
@@ -80,10 +81,13 @@ def _place_jobs(problem: Problem, devices: dict[Place, MudiDevice], running: Ite
 
     A running job that no longer fits leaves its GPU to the service, as Mudi swaps training out (M8).
     """
-    rooms = _NodeRooms(problem, devices)
+    commons = Commons.of(problem.nodes)
+    for device in devices.values():
+        for resident in device.residents:
+            _use(commons, device, resident.profile.demand)
     runs_at = {job.job: job.place for job in running}
     for place, jobs in _staying(problem, running).items():
-        rooms.stay(devices.setdefault(place, MudiDevice(problem, place, [])), jobs)
+        _stay(commons, problem, devices.setdefault(place, MudiDevice(problem, place, [])), jobs)
 
     def rank(job: Job) -> tuple[bool, bool, float, str]:
         return job.is_preemptible, job.name not in runs_at, -job.priority, job.name
@@ -92,7 +96,8 @@ def _place_jobs(problem: Problem, devices: dict[Place, MudiDevice], running: Ite
     placed = {job.name for device in devices.values() for job in device.jobs}
     for job in sorted((job for name, job in problem.jobs.items() if name not in placed), key=rank):
         own = devices.get(runs_at[job.name]) if job.name in runs_at else None
-        if not (own and rooms.put(own, job)) and not any(rooms.put(device, job) for device in _ranked(devices, job)):
+        is_kept = own is not None and _put(commons, own, job)
+        if not is_kept and not any(_put(commons, device, job) for device in _ranked(devices, job)):
             rest.append(Unplaced(job.name, NO_ROOM))
     return rest
 
@@ -116,56 +121,41 @@ def _ranked(devices: dict[Place, MudiDevice], job: Job) -> list[MudiDevice]:
     return [device for _, _, device in sorted(found, key=lambda entry: entry[:2])]
 
 
-class _NodeRooms:
-    """CPU cores and host memory of each node, less what runs there."""
+def _stay(commons: Commons, problem: Problem, device: MudiDevice, placed: Sequence[PlacedJob]) -> None:
+    """Leaves running jobs on a GPU; its services make room for them where not all limits and SLOs hold."""
+    jobs = [problem.jobs[job.job] for job in placed]
+    if not device.residents or not all(_put(commons, device, job) for job in jobs):
+        for demand in [resident.profile.demand for resident in device.residents] + _list_demands(device, device.jobs):
+            _use(commons, device, demand, -1)
+        device.residents, device.jobs, device.shares = [], jobs, DeviceShares((), tuple(placed))
+        for demand in _list_demands(device, jobs):
+            _use(commons, device, demand)
 
-    def __init__(self, problem: Problem, devices: dict[Place, MudiDevice]) -> None:
-        self._problem = problem
-        self._cores = {name: node.cpu_cores for name, node in problem.nodes.items()}
-        self._gib = {name: node.host_memory_gib for name, node in problem.nodes.items()}
-        for device in devices.values():
-            for resident in device.residents:
-                self._cores[device.place[0]] -= resident.profile.demand.cpu_cores
-                self._gib[device.place[0]] -= resident.profile.demand.host_memory_gib
 
-    def stay(self, device: MudiDevice, placed: Sequence[PlacedJob]) -> None:
-        """Leaves running jobs on a GPU; its services make room for them where not all limits and SLOs hold."""
-        jobs = [self._problem.jobs[job.job] for job in placed]
-        if not device.residents or not all(self.put(device, job) for job in jobs):
-            self._empty(device)
-            device.jobs, device.shares = jobs, DeviceShares((), tuple(placed))
-            for job in jobs:
-                self._use(device, job, 1)
+def _put(commons: Commons, device: MudiDevice, job: Job) -> bool:
+    """Puts a job on a GPU if all of its limits and SLOs hold."""
+    profile = job.profiles.get(device.type.name)
+    if profile is None or any(resident.service.is_dedicated for resident in device.residents):
+        return False
+    demand = profile.demand
+    if not commons.has_room(commons.nodes[device.place[0]], demand.cpu_cores, demand.host_memory_gib):
+        return False
+    shares = device.with_jobs([*device.jobs, job])
+    if shares is None:
+        return False
+    device.jobs.append(job)
+    device.shares = shares
+    _use(commons, device, demand)
+    return True
 
-    def _empty(self, device: MudiDevice) -> None:
-        for resident in device.residents:
-            self._cores[device.place[0]] += resident.profile.demand.cpu_cores
-            self._gib[device.place[0]] += resident.profile.demand.host_memory_gib
-        for job in device.jobs:
-            self._use(device, job, -1)
-        device.residents = []
 
-    def _use(self, device: MudiDevice, job: Job, times: int) -> None:
-        demand = job.profiles[device.type.name].demand
-        self._cores[device.place[0]] -= times * demand.cpu_cores
-        self._gib[device.place[0]] -= times * demand.host_memory_gib
+def _list_demands(device: MudiDevice, jobs: Sequence[Job]) -> list[Demand]:
+    return [job.profiles[device.type.name].demand for job in jobs]
 
-    def put(self, device: MudiDevice, job: Job) -> bool:
-        """Puts a job on a GPU if all of its limits and SLOs hold."""
-        node = device.place[0]
-        profile = job.profiles.get(device.type.name)
-        if profile is None or any(resident.service.is_dedicated for resident in device.residents):
-            return False
-        demand = profile.demand
-        if demand.cpu_cores > self._cores[node] or demand.host_memory_gib > self._gib[node]:
-            return False
-        shares = device.with_jobs([*device.jobs, job])
-        if shares is None:
-            return False
-        device.jobs.append(job)
-        device.shares = shares
-        self._use(device, job, 1)
-        return True
+
+def _use(commons: Commons, device: MudiDevice, demand: Demand, times: int = 1) -> None:
+    """Takes what an instance or a job needs of its node, or gives it back."""
+    commons.use_node(commons.nodes[device.place[0]], times * demand.cpu_cores, times * demand.host_memory_gib)
 
 
 def _is_late(problem: Problem, placed: PlacedJob) -> bool:

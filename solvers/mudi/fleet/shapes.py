@@ -11,12 +11,14 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import takewhile
 from math import inf
+from typing import NamedTuple
 
 from solvers.mudi.sharing.closed import needed_percent
 from solvers.mudi.sharing.find import find
 from solvers.mudi.sharing.problem import SharedGpu, SharingResident
 from solvers.planning.carried import ROUNDING_SHARE
 from solvers.planning.fleet.grids import RateTerms
+from solvers.planning.fleet.offers import SpareRoom
 from solvers.planning.problem import Curve, Instance, Problem, Profile, Service
 
 STEPS = 40  # of the bisection
@@ -42,17 +44,25 @@ def longest_exec_ms(problem: Problem, service: Service, batch: int, rate_per_sec
     return _longest(RateTerms.of(problem.policy, service), batch, rate_per_second)
 
 
-def fitted(
-    problem: Problem, residents: Sequence[MudiResident], pressure: float, free_gib: float
-) -> list[Instance] | None:
-    """Returns the instances with their batches and SM% beside others of this pressure; None if they do not fit."""
-    gpu = at_their_batches(problem, residents, pressure, free_gib)
+class FittedServices(NamedTuple):
+    """The instances on a GPU with their batches and SM%, and the room that they leave."""
+
+    seats: tuple[Instance, ...]
+    room: SpareRoom
+
+
+def fit_services(
+    problem: Problem, residents: Sequence[MudiResident], pressure: float, room: SpareRoom
+) -> FittedServices | None:
+    """Returns the instances in this room, beside others of this pressure; None if they do not fit."""
+    gpu = at_their_batches(problem, residents, pressure, room.memory_gib)
     percents = least_percents(gpu) if gpu else None
     if gpu is None or percents is None:
         return None
     seats = [_seat(resident, found, percents) for resident, found in zip(residents, gpu.residents, strict=True)]
-    is_roomy = sum(seat.memory_gib for seat in seats) <= free_gib
-    return seats if is_roomy and sum(seat.sm_percent for seat in seats) <= gpu.free_percent else None
+    for seat in seats:
+        room = room.less(seat.sm_percent, seat.memory_gib)
+    return None if room.is_exceeded else FittedServices(tuple(seats), room)
 
 
 def at_their_batches(

@@ -11,6 +11,7 @@ from math import inf
 import numpy as np
 
 from solvers.planning.fleet.grids import Floats, Ints
+from solvers.planning.judge.tolerances import at_most
 from solvers.planning.problem import Limit, Node, Policy, Service
 
 
@@ -24,6 +25,13 @@ class Commons:
     gpus_taken: dict[str, float] = field(default_factory=lambda: defaultdict(float))  # by tenant
     price_taken: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     drawn_w: float = 0.0  # on average, by the whole fleet; counted only under a power budget
+
+    @classmethod
+    def of(cls, nodes: Mapping[str, Node]) -> Commons:
+        """Returns what is free of these nodes while nothing runs."""
+        free = np.array([(node.cpu_cores, node.host_memory_gib) for node in nodes.values()], dtype=np.float64)
+        cores, host_gib = free.reshape(-1, 2).T.copy()
+        return cls({name: number for number, name in enumerate(nodes)}, cores, host_gib)
 
     def copy(self) -> Commons:
         """Returns the same, to place instances for trial."""
@@ -40,6 +48,10 @@ class Commons:
         more.host_memory_gib = np.append(self.host_memory_gib, [node.host_memory_gib for node in nodes])
         more.drawn_w += idle_w
         return more
+
+    def has_room(self, node: int, cpu_cores: float, host_memory_gib: float) -> bool:
+        """Returns whether a node has so many cores and so much host memory free."""
+        return at_most(cpu_cores, self.cpu_cores[node]) and at_most(host_memory_gib, self.host_memory_gib[node])
 
     def use_node(self, node: int, cpu_cores: float, host_memory_gib: float) -> None:
         self.cpu_cores[node] -= cpu_cores

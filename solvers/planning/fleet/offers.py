@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 SHARED_PRESSURE = 0.7  # of all on a shared GPU: times grow by 18 % at a sensitivity of .25 (HetSev, section 3.2)
 STEP_SM_PERCENT = 10
+EXACTLY = 1e-9  # GiB or watts: what sums of floats may add
 KNEE_SHARE = 0.15  # longer than with all SMs: at the knee
 NO_SHAPE = "no GPU type of the fleet keeps its SLO in any profiled shape"
 NO_GPU = "no GPU may be used now: no node reports one, or all are cordoned, drained or failed"
@@ -105,6 +106,21 @@ class SpareRoom(NamedTuple):
     watts: float  # above what all that runs there draws when busy
     pressure: float = 0.0  # of all that runs there
     slower: float = 1.0  # highest clock / clock
+
+    @classmethod
+    def idle(cls, kind: GpuType) -> SpareRoom:
+        """Returns the room of a GPU on which nothing runs."""
+        return cls(100, kind.memory_gib, kind.max_w - kind.idle_w)
+
+    def less(self, sm_percent: int = 0, memory_gib: float = 0.0, watts: float = 0.0) -> SpareRoom:
+        """Returns what is left of it next to something that takes so much."""
+        left = self.sm_percent - sm_percent, self.memory_gib - memory_gib, self.watts - watts
+        return SpareRoom(*left, self.pressure, self.slower)
+
+    @property
+    def is_exceeded(self) -> bool:
+        """Returns whether more was taken than there was."""
+        return self.sm_percent < 0 or self.memory_gib < -EXACTLY or self.watts < -EXACTLY
 
 
 class _Cell(NamedTuple):

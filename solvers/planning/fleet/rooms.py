@@ -20,7 +20,6 @@ from solvers.planning.fleet.offers import FleetShape, GpuPool, read_offers, why_
 from solvers.planning.fleet.room_view import NOBODY, RoomView, list_neighbours, mean_w, stack
 from solvers.planning.judge.plan_lines import gpus_with
 from solvers.planning.judge.readings import JobResident, JudgedGpu, Reader, Resident, watts
-from solvers.planning.judge.tolerances import at_most
 from solvers.planning.new_names import NewNames
 from solvers.planning.problem import Instance, Node, Place, PlacedJob, Policy, Problem, Service
 
@@ -61,14 +60,8 @@ class FleetRooms:
         self.pool_numbers = np.array([known.setdefault(pool, len(known)) for pool in pools], dtype=np.int64)
         self.pools, kinds = list(known), [pool.type_in(problem) for pool in known]
         types = [kinds[number] for number in self.pool_numbers.tolist()]
-        self._names = list(problem.nodes)
-        number_of = {name: number for number, name in enumerate(self._names)}
-        self.node_numbers = np.array([number_of[name] for name, _ in self.places], dtype=np.int64)
-        self.commons = Commons(
-            number_of,
-            np.array([node.cpu_cores for node in problem.nodes.values()], dtype=np.float64),
-            np.array([node.host_memory_gib for node in problem.nodes.values()], dtype=np.float64),
-        )
+        self._names, self.commons = list(problem.nodes), Commons.of(problem.nodes)
+        self.node_numbers = np.array([self.commons.nodes[name] for name, _ in self.places], dtype=np.int64)
         count = len(self.places)
         self.free_gib = np.array([kind.memory_gib for kind in types], dtype=np.float64)
         self._slack_gib = self.free_gib * SLACK
@@ -286,13 +279,11 @@ class FleetRooms:
         if not all(place in self.numbers for place in places):
             return False
         at = [self.numbers[place] for place in places]
-        node = self.node_numbers[at[0]]
         return bool(
             not self.clients[at].any()
             and (self.free_gib[at] + self._slack_gib[at] >= need.memory_gib).all()
             and (self.free_w[at] * (1 + SLACK) >= need.top_w).all()
-            and at_most(need.cpu_cores, self.commons.cpu_cores[node])
-            and at_most(need.host_memory_gib, self.commons.host_memory_gib[node])
+            and self.commons.has_room(int(self.node_numbers[at[0]]), need.cpu_cores, need.host_memory_gib)
         )
 
     def hold_whole(self, places: Sequence[Place], need: WholeNeed) -> None:

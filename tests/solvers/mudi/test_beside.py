@@ -19,20 +19,20 @@ def job(name: str, gpu_type: str = "t") -> Job:
 
 
 def test_the_slope_is_that_of_the_services_piece_slowed_by_its_neighbours() -> None:
-    steep, gentle = SharedDevice("t", (STEEP,)), SharedDevice("t", (GENTLE,))
+    steep, gentle = SharedDevice((STEEP,), 80), SharedDevice((GENTLE,), 40)
     assert slope(steep, ()) == pytest.approx(60 / 20)
     assert slope(gentle, ()) == pytest.approx(5 / 70)
-    assert slope(steep, (job("lab/a"),)) == pytest.approx(3 * (1 + 0.5 * 0.4))
-    assert slope(SharedDevice("t", (replace(STEEP, sm_percent=30),)), ()) == pytest.approx(3)  # the steeper side
-    assert slope(SharedDevice("t", ()), ()) == 0
+    assert slope(steep, [job("lab/a").profiles["t"]]) == pytest.approx(3 * (1 + 0.5 * 0.4))
+    assert slope(SharedDevice((replace(STEEP, sm_percent=30),), 70), ()) == pytest.approx(3)  # the steeper side
+    assert slope(SharedDevice((), 100), ()) == 0
 
 
 def test_spare_sms_are_split_evenly_up_to_what_was_measured() -> None:
-    measured = profiles(SharedDevice("t", (STEEP,)), [job("lab/a"), job("lab/b"), job("lab/c")])
+    measured = profiles("t", [job("lab/a"), job("lab/b"), job("lab/c")])
     assert measured
-    assert parts(SharedDevice("t", (STEEP,)), measured) == [26, 26, 26]
-    assert parts(SharedDevice("t", ()), measured[:1]) == [80]
+    assert parts(80, measured) == [26, 26, 26]
+    assert parts(100, measured[:1]) == [80]
 
 
 def test_a_training_that_was_never_measured_on_the_type_has_no_profiles() -> None:
-    assert profiles(SharedDevice("t", (STEEP,)), [job("lab/a"), job("lab/b", "other")]) is None
+    assert profiles("t", [job("lab/a"), job("lab/b", "other")]) is None
