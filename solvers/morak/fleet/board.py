@@ -35,11 +35,6 @@ class MorakGpu:
     def fixed(self) -> tuple[MorakItem, ...]:
         return tuple(MorakItem(seat.service, seat.variant, seat.sm_percent) for seat in self.seats)
 
-    @property
-    def free_percent(self) -> int:
-        used = sum(seat.sm_percent for seat in self.seats) + sum(job.sm_percent for job in self.jobs)
-        return 100 - used
-
 
 class MorakBoard:
     """All GPUs, and the answers of the exact search that were computed for GPUs alike."""
@@ -47,7 +42,7 @@ class MorakBoard:
     def __init__(
         self, problem: Problem, kept: Iterable[Instance], jobs: Sequence[PlacedJob], divided: DividedGpus, sets: int
     ) -> None:
-        self.problem, self.sets = problem, sets
+        self.problem, self.sets, self._jobs = problem, sets, jobs
         kept = tuple(kept)
         self.rooms = FleetRooms(problem, kept, jobs, counts_watts=False)  # what clocks decide is left to the search
         pools = {pool: MorakItems(problem, pool) for pool in self.rooms.pools}
@@ -71,6 +66,13 @@ class MorakBoard:
         """Drops all instances but these."""
         for gpu in self.gpus.values():
             gpu.seats = [seat for seat in gpu.seats if seat.id in names]
+        self.count_rooms()
+
+    def count_rooms(self) -> None:
+        """Counts what is free again, once instances have other batches or are gone."""
+        names = self.rooms.names
+        self.rooms = FleetRooms(self.problem, self.seats, self._jobs, counts_watts=False)
+        self.rooms.names = names
 
     def carried(self, gpu: MorakGpu, seats: Sequence[Instance]) -> dict[str, float]:
         """Returns what these instances carry there, by service."""
@@ -96,7 +98,7 @@ class MorakBoard:
         """
         fixed, jobs, more = gpu.fixed, gpu.jobs, tuple[str, ...]()
         if grows:
-            least, free = gpu.items.least_percents, gpu.free_percent
+            least, free = gpu.items.least_percents, self.rooms.spare_percent(gpu.place)
             able = (name for name, rate in wanted.items() if rate > 0 and name not in gpu.refused)
             more = tuple(sorted(name for name in able if least.get(name, UNKNOWN) <= free))
         names = sorted({item.name for item in fixed} | set(more))
@@ -118,9 +120,9 @@ class MorakBoard:
         items, fixed, jobs = gpu.items, gpu.fixed, gpu.jobs
         held = len(fixed) + len(jobs)
         most = held + (min(MOST_RESIDENTS, self.problem.policy.clients_per_gpu - held) if more else 0)
-        cap_w = items.type.max_w
+        cap_w, free = items.type.max_w, self.rooms.spare_percent(gpu.place)
         for offered in (items.shares, items.knees):
-            new = [item for name in more for item in offered.get(name, ()) if item.sm_percent <= gpu.free_percent]
+            new = [item for name in more for item in offered.get(name, ()) if item.sm_percent <= free]
             new = items.sort_by_worth(new, wanted)
             if not new and not held:
                 return [IDLE]
@@ -176,8 +178,4 @@ class MorakBoard:
 
     def _shape(self, gpu: MorakGpu, seat: Instance) -> FleetShape:
         profile = gpu.items.profiles[seat.service, seat.variant]
-        demand = profile.demand
-        return FleetShape(
-            gpu.items.pool, seat.variant, seat.batch, seat.sm_percent, seat.memory_gib, 0.0, 0.0, demand.cpu_cores,
-            demand.host_memory_gib, 0.0, profile.start_seconds, 0.0, 1.0,
-        )  # fmt: skip
+        return FleetShape.of(gpu.items.pool, profile, seat.batch, seat.sm_percent, 0.0, 0.0, 1.0)

@@ -15,11 +15,9 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from solvers.latency.kernels import NEVER, needed_ratio
 from solvers.morak.power.knees import share_at_knee
 from solvers.morak.power.options import PowerTables
 from solvers.morak.power.problem import PoweredModel
-from solvers.planning.fleet.grids import read_loads
 from solvers.planning.fleet.offers import GpuPool, read_offers
 from solvers.planning.judge.readings import value_at
 from solvers.planning.problem import GpuType, PlacedJob, Problem, Service
@@ -76,7 +74,6 @@ class MorakItems:
         self._loads = [policy.utilization * step / LOAD_STEPS for step in range(LOAD_STEPS, 1, -1)]
         self._column = np.repeat(np.array(self.batches, np.int64), len(self._loads))
         self._rows: dict[MorakItem, _Row] = {}
-        self._longest: dict[tuple[float, float, float], Numbers] = {}
         self._clocks = np.array(self.type.clocks_mhz) / self.type.top_clock_mhz
 
     @cached_property
@@ -181,7 +178,7 @@ class MorakItems:
             if curve and curve[0][0] <= sm <= curve[-1][0]:
                 alone[place] = value_at(curve, sm) * (1 + demand.sensitivity * unused)
                 memory[place] = profile.memory_gib[batch]
-        longest = self._longest_ms(service)
+        longest = read_offers(self.problem).find_longest_ms(service, self.batches, self._loads) * (1 - SAFE_SHARE)
         steps = len(self._loads)
         loads = np.tile(np.array(self._loads), len(self.batches))
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -192,17 +189,6 @@ class MorakItems:
             (1 / self._clocks) ** demand.clock_exponent,
             value_at(demand.power_w, sm) * self._clocks**demand.power_exponent,
         )  # fmt: skip
-
-    def _longest_ms(self, service: Service) -> Numbers:
-        """Returns by column the longest batch with which an instance that is so busy keeps the SLO."""
-        key = (service.slo_ms, service.percentile, service.variation)
-        if key not in self._longest:
-            margin = 1 + self.problem.policy.exec_margin
-            rows = read_loads(service, self.problem.policy, np.array(self.batches))
-            ratios = np.array([needed_ratio(row, load * margin) for row in rows for load in self._loads])
-            found = service.slo_ms / (margin * ratios) * (1 - SAFE_SHARE)
-            self._longest[key] = np.where(ratios < NEVER, found, 0.0)
-        return self._longest[key]
 
     def _job(self, placed: PlacedJob) -> _Row:
         profile = self.problem.jobs[placed.job].profiles[self.type.name]

@@ -91,7 +91,8 @@ def _why(board: MorakBoard, name: str) -> str:
     if not shares:
         return why_no_shape(board.problem)
     least = min(item.sm_percent for item in shares)
-    free = max((gpu.free_percent for gpu in board.gpus.values() if name in gpu.items.shares), default=0)
+    able = [place for place, gpu in board.gpus.items() if name in gpu.items.shares]
+    free = max(map(board.rooms.spare_percent, able), default=0)
     if free < least:
         return f"an instance needs {least} % of the SMs; at most {free} % of a GPU are free"
     refused: set[Place] = {place for place, gpu in board.gpus.items() if name in gpu.refused}

@@ -54,6 +54,7 @@ def tune(board: MorakBoard) -> bool:
         return True
     for gpu, option in zip(used, fresh, strict=True):
         gpu.seats = board.seated(gpu, option, {})
+    board.count_rooms()
     return False
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 
 from solvers.latency import limits
+from solvers.latency.kernels import NEVER, needed_ratio
 from solvers.planning.fleet.grids import ROUNDING, Floats, Ints, Kept, accepted_loads, read_grid, read_loads
 from solvers.planning.fleet.kernels import smallest_share
 from solvers.planning.fleet.room_shapes import RoomShapes, tabulate
@@ -146,6 +147,7 @@ class Offers:
         self._known: dict[tuple[object, ...], tuple[FleetShape, ...]] = {}
         self._tokens: dict[tuple[object, ...], tuple[TokenShape, ...]] = {}
         self._loads: dict[tuple[object, ...], Floats] = {}
+        self._longest: dict[tuple[object, ...], Floats] = {}
 
     def find_profiles(self, service: Service, pool: GpuPool | Site | Node) -> list[Profile]:
         """Returns the profile of each variant that type and templates admit there, in the variants' order."""
@@ -206,6 +208,16 @@ class Offers:
         rates = self._find_rates(service, batches, exec_ms, is_prompt=True)
         with np.errstate(divide="ignore"):
             return float(((np.ones(len(rates)) if service.is_dedicated else percents / 100) / rates).min())
+
+    def find_longest_ms(self, service: Service, batches: Sequence[int], loads: Sequence[float]) -> Floats:
+        """Returns the longest times at which each batch accepts each load, by batch, then load; 0 where none is."""
+        terms = (service.slo_ms, service.percentile, service.variation, service.used_load, *batches, *loads)
+        if (found := self._longest.get(terms)) is None:
+            margin = 1 + self._policy.exec_margin
+            rows = read_loads(service, self._policy, np.array(batches))
+            ratios = np.array([needed_ratio(row, load * margin) for row in rows for load in loads])
+            found = self._longest[terms] = np.where(ratios < NEVER, service.slo_ms / (margin * ratios), 0.0)
+        return found
 
     def find_room_shapes(
         self, service: Service, view: RoomView, rows: Iterable[int], spend: Callable[[int], None]

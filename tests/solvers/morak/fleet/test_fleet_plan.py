@@ -16,7 +16,9 @@ from solvers.morak.fleet.items import MorakItems
 from solvers.morak.power import share_at_knee
 from solvers.morak.power.options import enumerated
 from solvers.planners.ask import judge_draft
+from solvers.planning.availability import UsedLoad
 from solvers.planning.fleet.offers import GpuPool
+from solvers.planning.fleet.rooms import FleetRooms
 from solvers.planning.plan import Plan
 from solvers.planning.planner_draft import PlannerBudget, PlannerDraft
 from solvers.planning.problem import GpuType, Instance, Knowledge, PlacedJob, Problem, RunningState
@@ -57,6 +59,16 @@ def test_the_papers_server_serves_all_four_networks_under_its_caps() -> None:
     assert {line.service for line in made.instances} == set(PAPER.services)
     assert len({line.place for line in made.instances}) < len(made.instances)  # networks share GPUs
     assert max(clocks(made)) < PAPER.gpu_types["rtx-2080-ti-11gb"].top_clock_mhz  # where a full GPU exceeds its cap
+
+
+def test_a_service_that_keeps_a_part_of_its_load_for_a_lost_node_has_times_of_its_own() -> None:
+    name, service = next(iter(PAPER.services.items()))
+    half = replace(service, name="half", used_load=UsedLoad(0.5))
+    problem = replace(PAPER, services={name: service, half.name: half})
+    items = MorakItems(problem, FleetRooms(problem, (), ()).pools[0])
+    whole, part = (items.tables(items.knees[each], {each: inf}).exec_ms for each in (name, half.name))
+    assert (part >= whole).all()
+    assert (part > whole).any()
 
 
 @pytest.mark.slow
