@@ -9,6 +9,7 @@ from math import inf
 
 from solvers.planning import bound, exact
 from solvers.planning.finish import finish_plan
+from solvers.planning.kept_search import KeptSearch
 from solvers.planning.search.drafts import SearchDraft, drafts, prepare
 from solvers.planning.search.tables import Tables
 
@@ -22,8 +23,10 @@ ROUGH_STEPS = 100  # of the planner, for a plan that the exact search of many se
 CLOSED_SHARE = 1e-6  # of a cost: a plan that costs more than this beyond its proof is not the one proved
 
 
-def proofs(t: Tables, work: int | None) -> Iterator[bound.Round | exact.ExactProof]:
+def proofs(t: Tables, work: int | None, kept: KeptSearch | None = None) -> Iterator[bound.Round | exact.ExactProof]:
     """Yields better and better bounds, and the plan of the exact search once it has one.
+
+    What an earlier search kept is used where no exact search follows: its course depends on the bound it begins at.
 
     The exact search begins at what prices have proved: of few services soon, of more when the prices have converged.
     Where energy has a price, it begins at nothing: what prices prove is paid for energy, too, and not for GPUs alone.
@@ -31,7 +34,8 @@ def proofs(t: Tables, work: int | None) -> Iterator[bound.Round | exact.ExactPro
     found: bound.Round | None = None
     is_few = len(t.services) <= FEW_SERVICES
     # The exact search takes the same course whatever the limit of work: what it begins at does not depend on it.
-    rounds = bound.rounds(t, max(work, FIRST_BOUND_WORK) if is_few and work is not None and exact.applies(t) else work)
+    most_bound = max(work, FIRST_BOUND_WORK) if is_few and work is not None and exact.applies(t) else work
+    rounds = bound.rounds(t, most_bound, None if exact.applies(t) else kept)
     for found in rounds:
         yield found
         if is_few and found.work >= FIRST_BOUND_WORK:

@@ -17,6 +17,7 @@ from solvers.planning.beside import has_language_models
 from solvers.planning.duals import Duals
 from solvers.planning.exact import ExactProof
 from solvers.planning.finish import about_bound, finish_plan
+from solvers.planning.kept_search import KeptSearch
 from solvers.planning.mixed import bound_mixed, find_mixed
 from solvers.planning.parts import divided
 from solvers.planning.parts.bound import needed
@@ -50,6 +51,7 @@ class FinishedPlan:
     bound: float | None = None
     proof: str = ""  # how the bound was found, for the method text
     duals: Duals | None = None  # for other rates
+    kept: KeptSearch | None = None  # for the next search
     is_last: bool = False
 
 
@@ -90,6 +92,7 @@ class _BestFound:
     bound: float | None = None
     proof: str = ""  # how the bound was found
     duals: Duals | None = None
+    kept: KeptSearch | None = None
     is_last_bound: bool = False
     rivals: tuple[RivalPlan, ...] | None = None  # none yet
     rivals_work: int = 0  # steps to them
@@ -103,7 +106,7 @@ class _BestFound:
             self.rivals, self.rivals_work = claim.draft.rivals, claim.draft.work
         if claim.bound is not None and (self.bound is None or claim.bound >= self.bound):
             self.bound, self.proof = claim.bound, claim.proof
-        self.duals = claim.duals or self.duals
+        self.duals, self.kept = claim.duals or self.duals, claim.kept or self.kept
         self.is_last_bound = self.is_last_bound or claim.is_last
         return before != (self.draft.cost, self.bound)
 
@@ -120,11 +123,12 @@ class _BestFound:
 
 def find(
     problem: Problem, budget: SolveBudget = TEN_SECONDS, on_better: Progress | None = None, *, alone: bool = False,
-    others: AskOthers | None = None,
+    others: AskOthers | None = None, kept: KeptSearch | None = None,
 ) -> SolvedPlan:  # fmt: skip
     """Returns the plan of `solve` and how it was found. `alone` does the same work in turn, without forking.
 
-    With `others` the plan costs no more than theirs, unless the budget ends before they are asked.
+    With `others` the plan costs no more than theirs, unless the budget ends before they are asked. The search for the
+    bound begins with what an earlier one kept.
     """
     if alone and budget.work is None:
         raise ValueError("alone needs a limit of work: budget.work is None")
@@ -135,7 +139,7 @@ def find(
     division = divided(problem)
     t = tables(division.problem if division else problem)
     bounded = t if division is None else tables(needed(problem))
-    bounding = Worker("bound", _bounds(bounded, budget.work))
+    bounding = Worker("bound", _bounds(bounded, budget.work, kept))
     pays = (
         bool(len(bounded.services) and t.pools) and budget.work != 0 and (budget.seconds is None or budget.seconds > 0)
     )
@@ -176,7 +180,7 @@ def find(
     assert certificate
     seconds, about = time.monotonic() - began, tuple(each.about for each in best.rivals or ())
     plan = replace(plan, certificate=replace(certificate, work=work, seconds=seconds, others=about))
-    return SolvedPlan(plan, work, is_exact, is_cut, best.kept_duals)
+    return SolvedPlan(plan, work, is_exact, is_cut, best.kept_duals, best.kept)
 
 
 def find_bound(problem: Problem, budget: SolveBudget, *, alone: bool = False) -> FoundBound:
@@ -265,12 +269,14 @@ def _plans(making: Iterator[SearchDraft], work: int | None) -> Iterator[Finished
             yield FinishedPlan(draft=draft)
 
 
-def _bounds(t: Tables, work: int | None) -> Iterator[FinishedPlan]:
-    left_out = bound.left_out(t)
-    for found in proofs(t, None if work is None else work * BOUND_STEPS):
+def _bounds(t: Tables, work: int | None, kept: KeptSearch | None = None) -> Iterator[FinishedPlan]:
+    left_out, sent = bound.left_out(t), kept
+    for found in proofs(t, None if work is None else work * BOUND_STEPS, kept):
         if isinstance(found, ExactProof):
             text = f"; bound {found.bound:.6g} from the exact search"
             yield FinishedPlan(draft=proved_draft(t, found), bound=found.bound, proof=text)
         else:
-            yield FinishedPlan(bound=found.bound, proof=about_bound(found, left_out), duals=found.duals)
+            fresh = None if found.kept is sent else found.kept
+            sent = found.kept
+            yield FinishedPlan(bound=found.bound, proof=about_bound(found, left_out), duals=found.duals, kept=fresh)
     yield FinishedPlan(is_last=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import inf
 
 from solvers.planning.duals import Duals
+from solvers.planning.kept_search import KeptSearch
 from solvers.planning.plan import Plan
 
 
@@ -46,6 +47,7 @@ class SolvedPlan:
     is_exact: bool  # they are the exact planner's steps
     is_cut: bool  # the seconds ended the search
     duals: Duals | None = None  # the prices that prove a bound at other rates, too
+    kept: KeptSearch | None = None  # of the search for the bound, for the next one
 
 
 @dataclass(frozen=True, slots=True)

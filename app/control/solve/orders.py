@@ -22,6 +22,7 @@ from solvers.planning.replay import replay_plan
 from solvers.planning.solve import SolveBudget, find
 
 if TYPE_CHECKING:
+    from solvers.planning.kept_search import KeptSearch
     from solvers.planning.parts.follow import WarmReplanner
 
 BRIEF_MINUTES = 3.0  # the horizon of a brief search
@@ -87,8 +88,18 @@ class MakeBatches:
     groups: GroupRow
 
 
-def solved(order: Solve, *, alone: bool = False) -> SolverAnswer:
-    """Finds the best plan within the budget. Its recipe counts the steps, so that it does not depend on time."""
+@dataclass
+class SearchMemory:
+    """Holds what the last search for a bound has kept for the next one."""
+
+    kept: KeptSearch | None = None
+
+
+def solved(order: Solve, *, alone: bool = False, memory: SearchMemory | None = None) -> SolverAnswer:
+    """Finds the best plan within the budget. Its recipe counts the steps, so that it does not depend on time.
+
+    What the memory holds makes the bound higher; the plan of a step does not depend on it.
+    """
     began, without_answer = time.monotonic(), recipe_of(order)
 
     def made() -> SolverAnswer:
@@ -96,7 +107,10 @@ def solved(order: Solve, *, alone: bool = False) -> SolverAnswer:
             without_answer["planner"] = order.problem.policy.planner
             return _planned(order, alone=alone)
         budget = SolveBudget(order.seconds, order.work, order.seed, order.patience_seconds)
-        found = find(order.problem, budget, alone=alone, others=ask_others)
+        kept = memory.kept if memory else None
+        found = find(order.problem, budget, alone=alone, others=ask_others, kept=kept)
+        if memory:
+            memory.kept = found.kept or memory.kept
         recipe: dict[str, JSON] = {
             "kind": RecipeKind.SOLVE,
             "seed": order.seed,

@@ -14,6 +14,7 @@ from app.control.solve.orders import (
     MakeBatches,
     Prepare,
     Repeat,
+    SearchMemory,
     Solve,
     batches_found,
     batches_made,
@@ -37,6 +38,7 @@ class Serving:
     def __init__(self) -> None:
         self._warm: WarmReplanner | None = None
         self._base = 0
+        self._memory = SearchMemory()
 
     def read_loops(self) -> None:
         """Loads the loops, or waits until they are compiled, so that no answer waits for that."""
@@ -51,7 +53,7 @@ class Serving:
             case Aside():
                 return order.answered()
             case Solve():
-                return solved(order)
+                return solved(order, memory=self._memory)
             case Repeat():
                 return repeated(order)
             case Prepare():

@@ -10,12 +10,14 @@ import numpy as np
 from solvers.planning.bound.attainable import attainable
 from solvers.planning.bound.convergence import TUNING, Convergence
 from solvers.planning.bound.fleet import PriceEvaluation, fleet, look_at
+from solvers.planning.bound.kept import is_of
 from solvers.planning.bound.market import ClassPattern
 from solvers.planning.bound.refine import halve
 from solvers.planning.bound.scope import left_out, why_not
 from solvers.planning.bound.search import NEAR_SHARE, BoundSearch, Round
 from solvers.planning.bound.start import evened, first_prices
 from solvers.planning.fleet.grids import Floats
+from solvers.planning.kept_search import KeptSearch
 from solvers.planning.search.tables import Tables
 from solvers.planning.steps import NO_STEPS, RateSteps
 
@@ -24,17 +26,22 @@ __all__ = ["Round", "bound_at", "left_out", "rounds", "why_not"]
 LEVELS = 1
 
 
-def rounds(tables: Tables, work: int | None = None) -> Iterator[Round]:
+def rounds(tables: Tables, work: int | None = None, kept: KeptSearch | None = None) -> Iterator[Round]:
     """Yields better and better bounds, until prices and classes are as fine as pays, or `work` is done.
 
     The first prices let every service break even. Then a linear programme takes columns as they are found, over
-    families of services that become smaller, in classes of pressure that become finer. Yields nothing if `why_not`
-    gives a reason.
+    families of services that become smaller, in classes of pressure that become finer. With what a search at other
+    rates has kept, it goes on from there. Yields nothing if `why_not` gives a reason.
     """
     if why_not(tables) is not None:
         return
     f = fleet(tables, LEVELS)
     s = BoundSearch(f, sum(len(m.classes) * f.work_of_class(m) for m in f.markets))
+    if kept is not None and is_of(kept, f) and len(f.need) and f.markets:
+        patterns = s.resume(kept)
+        yield s.best
+        yield from Convergence(s, patterns, is_continued=True).run(work)
+        return
     evaluation = s.look(first_prices(f))
     yield s.best
     if not len(f.need) or not f.markets:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from solvers.planning.bound.kept import keep
 from solvers.planning.bound.market import ClassPattern
 from solvers.planning.bound.master import BoundMaster
 from solvers.planning.bound.rounding import broken, least_instances, surviving_nodes
@@ -21,6 +22,7 @@ class ConvergenceTuning:
 
     families: tuple[int, ...] = (60, 130, 250, 380)
     weight: float = 0.5  # of the best prices so far, in the mixture with the linear programme's
+    continued_weight: float = 0.75  # at first where prices are kept from another search: they are near
     most_weight: float = 0.97  # of these, while mixtures prove less: prices of many services are wrong for long
     nearer_factor: float = 0.7  # of the linear programme's weight, after a mixture that proved less
     farther_factor: float = 1.5  # the same, after one that proved more
@@ -36,6 +38,7 @@ class ConvergenceTuning:
     step_goal_share: float = 2e-3  # the goal after that
     step_gain_share: float = 3e-4  # what those added last should prove before others are
     refute_rounds: int = 60  # for one choice of GPUs
+    keep_factor: float = 1.3  # of work, after which what the next search may begin with is kept again
     last_gap_share: float = 2e-4  # the prices are as good as the classes allow
 
 
@@ -45,17 +48,20 @@ TUNING = ConvergenceTuning()
 class Convergence:
     """Rounds of a linear programme over families of services."""
 
-    def __init__(self, search: BoundSearch, patterns: list[ClassPattern]) -> None:
+    def __init__(self, search: BoundSearch, patterns: list[ClassPattern], *, is_continued: bool = False) -> None:
         f = search.fleet
         self.search = search
         self.master = BoundMaster(f)
-        self.is_early = len(f.need) <= TUNING.few_services  # steps are added before the prices have converged
-        self.sizes = [size for size in TUNING.families if 2 * size <= len(f.need)]
+        # steps are added before the prices have converged
+        self.is_early = is_continued or len(f.need) <= TUNING.few_services
+        self.sizes = [] if is_continued else [size for size in TUNING.families if 2 * size <= len(f.need)]
         self.sizes.append(len(f.need))
-        self.weight, self.goal = TUNING.weight, TUNING.first_gap_share
-        self.near = TUNING.weight  # the weight while new patterns are found
+        self.goal = TUNING.step_goal_share if is_continued else TUNING.first_gap_share
+        self.weight = TUNING.continued_weight if is_continued else TUNING.weight
+        self.near = self.weight  # while new patterns are found
         self.rounds, self.before = 0, search.rough
-        self.added, self.proved = False, -np.inf
+        self.added, self.proved = is_continued, -np.inf
+        self.kept_at = 0
         self.master.rebuild(patterns, search.centre, families(f, self.sizes.pop(0)))
 
     def run(self, work: int | None) -> Iterator[Round]:
@@ -78,7 +84,16 @@ class Convergence:
                     return
             else:
                 self._look(prices)
+            self._keep()
             yield s.best
+
+    def _keep(self) -> None:
+        """Keeps for the next search what is known now, each time that some more work is done."""
+        s = self.search
+        if s.work >= TUNING.keep_factor * self.kept_at and not self.sizes:
+            self.kept_at = s.work
+            kept = keep(s.fleet, s.centre, self.master.recent(TUNING.purge_rounds))
+            s.best = replace(s.best, kept=kept)
 
     def _is_slow(self, gap: float) -> bool:
         """Tells once in so many rounds if they proved too little."""

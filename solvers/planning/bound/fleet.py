@@ -197,14 +197,16 @@ def sharpen(f: BoundFleet, p: ClassPattern) -> ClassPattern:
     return replace(p, rates=rates, spare=c.spare_of(rows, p.sms, p.end))
 
 
+def part(f: BoundFleet, m: Market, c: GpuClass, of: tuple[float, float], prices: Floats) -> tuple[GpuClass, int]:
+    """Returns a part of a class, finer where that counts at these prices, and how many lines it looked at."""
+    steps = f.priced_steps(prices)
+    return part_of_class(f.world, f.full_ratio, f.shared_need, f.spare_need, m, c, of, prices, steps)
+
+
 def split(f: BoundFleet, m: Market, place: int, prices: Floats) -> int:
     """Halves a class; returns the work done."""
     c = m.classes[place]
     middle = 0.5 * (c.lo + c.hi)
-    steps = f.priced_steps(prices)
-    halves = [
-        part_of_class(f.world, f.full_ratio, f.shared_need, f.spare_need, m, c, of, prices, steps)
-        for of in ((c.lo, middle), (middle, c.hi))
-    ]
+    halves = [part(f, m, c, of, prices) for of in ((c.lo, middle), (middle, c.hi))]
     m.classes[place : place + 1] = [half for half, _ in halves]
     return 2 * (m.last - m.first) + sum(looked for _, looked in halves)

@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 from solvers.planning.bound.attainable import AttainableHere, attainable
 from solvers.planning.bound.counts import GpuCounts
 from solvers.planning.bound.fleet import BoundFleet, PriceEvaluation, look_at, market_of, scaled
+from solvers.planning.bound.kept import restore, restored_columns
 from solvers.planning.bound.market import ClassPattern, best_alone
 from solvers.planning.bound.refine import carried, halve
 from solvers.planning.duals import Duals
 from solvers.planning.fleet.grids import Floats, Ints
+from solvers.planning.kept_search import KeptSearch
 from solvers.planning.steps import NO_STEPS, RateSteps
 
 NEAR_SHARE = 0.005  # of a GPU's price: classes worth less than the best by more do not decide
@@ -34,6 +36,7 @@ class Round:
     limit: float = np.inf  # the least that the linear programme cost, if it ended: these classes prove no more
     duals: Duals | None = None  # for other rates
     steps: RateSteps = NO_STEPS
+    kept: KeptSearch | None = None  # for the next search
 
 
 class BoundSearch:
@@ -111,6 +114,13 @@ class BoundSearch:
         self.fleet.steps = self.fleet.steps.at(kept).plus(added)
         self.centre = np.concatenate([self.centre[:services], self.centre[services + kept], np.zeros(len(added))])
         self.best = replace(self.best, limit=np.inf)  # more steps may prove more
+
+    def resume(self, kept: KeptSearch) -> list[ClassPattern]:
+        """Goes on where another search has ended; returns its columns and those found now."""
+        self.centre = restore(self.fleet, kept)
+        self.work += sum(len(m.classes) * 2 * (m.last - m.first) for m in self.fleet.markets)
+        patterns = restored_columns(self.fleet, kept.columns)
+        return patterns + self.look(self.centre).patterns
 
     def shrink(self, evaluation: PriceEvaluation) -> PriceEvaluation:
         """Scales prices down, by trial, that make GPUs worth far more than their cost."""
