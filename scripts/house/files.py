@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from pathlib import PurePath
 
-from scripts.house.tree import Fault, Source, Tree, line_of
+from scripts.house.tree import Fault, Source, Tree
 
 MOST_LINES = 400
 MOST_TEST_LINES = 450
@@ -23,16 +22,6 @@ LONG_FILES = {
 VAGUE = {"utils", "util", "helper", "helpers", "manager", "managers", "common", "misc"}
 PACKAGES = ("agents/", "app/", "benchmarks/", "cli/", "clusters/", "lab/", "simulation/", "solvers/")
 MAKERS_OF_SQL = {("app.store.database.database", "statement"), ("sqlalchemy", "text")}
-
-LOADS = re.compile(
-    r"^[ \t]*from solvers\.latency[\w.]* import .*\b(?:limits|max_rate|used_loads)\b"
-    r"|\blatency\.(?:limits|max_rate|used_loads)\(",
-    re.MULTILINE,
-)
-READERS_OF_LOADS = (
-    "solvers/latency/", "solvers/planning/fleet/grids.py", "solvers/planning/fleet/offers.py",
-    "solvers/planning/search/promise.py", "solvers/crosscheck/", "lab/",  # a second account is for trust
-)  # fmt: skip
 
 
 def a_module_says_what_it_is_for_and_stays_small(tree: Tree) -> Iterator[Fault]:
@@ -95,13 +84,6 @@ def _find_makers_of_sql(source: Source) -> Iterator[Fault]:
             yield source.fault(node.lineno, "SQL stands in app/store/ alone")
 
 
-def accepted_loads_are_read_from_offers(tree: Tree) -> Iterator[Fault]:
-    for source in tree.product:
-        if not source.name.startswith(READERS_OF_LOADS):
-            for found in LOADS.finditer(source.text):
-                yield source.fault(line_of(source.text, found.start()), "accepted loads are read from Offers alone")
-
-
 RULES = (
     a_module_says_what_it_is_for_and_stays_small,
     no_two_classes_of_the_product_have_one_name,
@@ -109,5 +91,4 @@ RULES = (
     half_of_the_files_are_short,
     every_package_has_a_file_that_makes_it_one,
     sql_stands_in_the_store_alone,
-    accepted_loads_are_read_from_offers,
 )

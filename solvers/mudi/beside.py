@@ -24,7 +24,7 @@ class SharedDevice:
     """A GPU with its services, which leave SMs to trainings."""
 
     services: tuple[SlopedService, ...]
-    spare_sm_percent: int
+    training_percent: int  # that the services leave to trainings
 
 
 def profiles(gpu_type: str, jobs: Sequence[Job]) -> list[JobProfile] | None:
@@ -33,9 +33,9 @@ def profiles(gpu_type: str, jobs: Sequence[Job]) -> list[JobProfile] | None:
     return [profile for profile in found if profile] if all(found) else None
 
 
-def parts(spare_sm_percent: int, measured: Sequence[JobProfile]) -> list[int]:
+def parts(training_percent: int, measured: Sequence[JobProfile]) -> list[int]:
     """Splits the spare SM% evenly (M7); no job gets more than it was measured at."""
-    even = spare_sm_percent // max(1, len(measured))
+    even = training_percent // max(1, len(measured))
     return [min(even, profile.units_per_second[-1][0]) for profile in measured]
 
 
@@ -43,7 +43,7 @@ def slope(gpu: SharedDevice, measured: Sequence[JobProfile]) -> float:
     """Returns the steepest |d exec / d SM%| of the GPU's services at their SM%, slowed by all these neighbours (M3).
 
     That is the time a service would lose with its next SM%; it is small where a service has SMs to spare."""
-    shares = parts(gpu.spare_sm_percent, measured)
+    shares = parts(gpu.training_percent, measured)
     total = sum(value_at(profile.demand.pressure, share) for profile, share in zip(measured, shares, strict=True))
     total += sum(service.pressure for service in gpu.services)
     return max((_slope(service, total - service.pressure) for service in gpu.services), default=0.0)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
-from scripts.house import cases, files, loops, marks, mathematics, pins, plain, runbooks, skips
+from scripts.house import accounts, cases, files, loops, marks, mathematics, pins, plain, runbooks, skips
 from scripts.house.__main__ import RULES
-from scripts.house.tree import Fault, Tree
+from scripts.house.tree import ROOT, Fault, Source, Tree
 
 Rule = Callable[[Tree], Iterator[Fault]]
 
@@ -25,6 +25,22 @@ JUDGE = {
 MATHEMATICS = "`slo_holds` `power_budget_holds` `unserved_exists` `unplaced_exists`"
 PAGES = {"README.md": "", "CONTRIBUTING.md": "", "SECURITY.md": ""}
 LOOP = '"""A loop."""\n\n\n@njit({})\ndef add(): ...\n'
+NO_ACCOUNTS = """found[seat.sm_percent] += 1
+message += f"{seat.memory_gib} GiB"
+more_gib = after.memory_gib - before.memory_gib
+pressure += value_at(demand.pressure, seat.sm_percent)
+"""
+ACCOUNTS = {
+    "gpu.held += seat.memory_gib": "gpu.held += seat.memory_gib",
+    "self.sm_percent -= 10": "self.sm_percent -= 10",
+    "left = 100 - int(gpu.sm_percent)": "100 - int(gpu.sm_percent)",
+    "left = kind.memory_gib - sum(job.memory_gib for job in jobs)": (
+        "kind.memory_gib - sum((job.memory_gib for job in jobs))"
+    ),
+    "self.free_gib = 16": "free_gib",
+    "def spare_percent(): ...": "spare_percent",
+    "class Gpu: free_sm: int": "free_sm",
+}
 ALERT = "groups:\n  - alert: GpuwrightLost\n    annotations:\n      runbook_url: x/runbooks/{}/\n"
 SAYS = "# GpuwrightLost\n\n## What it means\n\nx\n\n## What to look at\n\n```console\ngpuwright top\n```\n\n"
 CLASS = '"""One."""\n\n\nclass Node: ...\n'
@@ -82,14 +98,22 @@ EVERY_CASE = "".join(f"def test_case_{number}_is_noticed(): ...\n" for number in
             "app/api/a.py:2: SQL stands in app/store/ alone",
         ),
         (
-            files.accepted_loads_are_read_from_offers,
+            accounts.accepted_loads_are_read_from_offers,
             {"app/a.py": "from solvers.latency import latency_at\nfrom solvers.latency import limits, timeout_for\n"},
-            "app/a.py:2: accepted loads are read from Offers alone",
+            "app/a.py:2: limits: accepted loads are read from Offers alone",
         ),
         (
-            files.accepted_loads_are_read_from_offers,
+            accounts.accepted_loads_are_read_from_offers,
             {"solvers/planning/a.py": "\nlatency.max_rate(1, 2, 3, 4)\n", "lab/a.py": "latency.limits(9)"},
-            "solvers/planning/a.py:2: accepted loads are read from Offers alone",
+            "solvers/planning/a.py:2: latency.max_rate: accepted loads are read from Offers alone",
+        ),
+        *(
+            (
+                accounts.free_room_is_counted_by_the_fleets_rooms_alone,
+                {"solvers/mudi/a.py": f"{NO_ACCOUNTS}{line}\n", "solvers/planning/judge/a.py": line},
+                f"solvers/mudi/a.py:5: {what}: free SM% and memory are fields of FleetRooms alone",
+            )
+            for line, what in ACCOUNTS.items()
         ),
         (
             loops.a_loop_is_inner_when_python_never_calls_it,
@@ -205,3 +229,15 @@ def test_make_check_knows_every_rule_of_these_modules() -> None:
 def _is_a_rule(found: object, module: str) -> bool:
     words = getattr(found, "__annotations__", {})
     return getattr(found, "__module__", "") == module and words == {"tree": "Tree", "return": "Iterator[Fault]"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("rooms", "find"), [(accounts.APART, accounts.find_accounts), (accounts.READERS, accounts.find_readings)]
+)
+def test_each_room_that_is_left_alone_has_an_account_of_its_own(
+    rooms: Mapping[str, str], find: Callable[[Source], Iterator[tuple[int, str]]]
+) -> None:
+    for room in rooms:
+        paths = [ROOT / room] if room.endswith(".py") else sorted((ROOT / room).rglob("*.py"))
+        assert any(next(find(Source(str(path), path.read_text())), None) for path in paths), room

@@ -18,7 +18,7 @@ class DeviceShares:
 
     seats: tuple[Instance, ...]
     jobs: tuple[PlacedJob, ...] = ()
-    spare_sm_percent: int = 0  # that the instances leave to jobs
+    training_percent: int = 0  # that the instances leave to jobs
 
 
 @dataclass(slots=True)
@@ -93,4 +93,4 @@ class MudiDevice:
             )
             for seat, resident in zip(shares.seats, self.residents, strict=True)
         )
-        return slope(SharedDevice(services, shares.spare_sm_percent), profiles(self.type.name, jobs) or [])
+        return slope(SharedDevice(services, shares.training_percent), profiles(self.type.name, jobs) or [])
