@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import count
 
 import numpy as np
+from numpy.typing import NDArray
 
 from solvers.latency import latency_at
-from solvers.planning.fleet.grids import Floats
-from solvers.planning.parts.division import Division, Part
+from solvers.planning.carried import ROUNDING_SHARE
+from solvers.planning.fleet.grids import Floats, accepted_rate
+from solvers.planning.judge.services import counted_apart
+from solvers.planning.judge.tolerances import SUM_SHARE, SURVIVING_UTILIZATION
+from solvers.planning.parts.division import Division
 from solvers.planning.parts.groups import SPOT
 from solvers.planning.parts.mixes import kept_shares
 from solvers.planning.plan import NONE_UNSERVED_SHARE, ServicePlan, Unserved
@@ -20,6 +24,7 @@ from solvers.planning.replan.rates import even
 from solvers.planning.search.promise import timeouts
 
 ALL_SHARE = 1 - 1e-9  # of a rate: what sums of floats may lack
+PASSES = 8  # in which the rates of instances on spot nodes fall
 
 
 def joined(division: Division, services: ServicePlan, known: Sequence[Instance] = ()) -> ServicePlan:
@@ -34,9 +39,14 @@ def joined(division: Division, services: ServicePlan, known: Sequence[Instance] 
             found.append(line)
     unserved = [entry for entry in services.unserved if entry.service not in owner]
     ids = {line.id for line in (*known, *found)}
-    for name, parts in division.parts.items():
+    for name in division.parts:
         service = division.whole.services[name]
-        lines, rates = _carried(division, service, parts, by_service[name])
+        lines = by_service[name]
+        rates = _Copies.of(division.whole, service, lines).rates()
+        if name in division.mixed:
+            rates = rates * kept_shares(division.whole, service, lines, rates)
+        lines = [line for line, rate in zip(lines, rates.tolist(), strict=True) if rate > 0]
+        rates = rates[rates > 0]
         found += _retimed(division.whole, service, _named(lines, name, ids), rates)
         rest = service.rate_per_second - float(rates.sum())
         if rest > NONE_UNSERVED_SHARE * service.rate_per_second:
@@ -45,72 +55,103 @@ def joined(division: Division, services: ServicePlan, known: Sequence[Instance] 
     return ServicePlan(order, [*unserved, *division.unserved()], services.origin)
 
 
-def _carried(
-    division: Division, service: Service, parts: Sequence[Part], lines: Sequence[Instance]
-) -> tuple[list[Instance], Floats]:
-    """Returns the instances and their rates: as much as the rules allow, in proportion to those that were planned."""
-    nodes, group_of = division.whole.nodes, {part.name: part.group for part in parts}
-    planned = np.array([line.rate_per_second for line in lines], dtype=np.float64)
-    groups: dict[int, float] = defaultdict(float)
-    for line in lines:
-        groups[group_of[line.service]] += line.rate_per_second
-    is_spot = np.array([nodes[line.node].purchase == SPOT for line in lines], dtype=np.bool_)
-    firm, spot = float(planned[~is_spot].sum()), float(planned[is_spot].sum())
-    share = service.availability.max_spot_share
-    served = min(service.rate_per_second, firm + (spot if share >= 1 else min(spot, firm * share / (1 - share))))
-    if service.availability.survive_nodes:
-        able: dict[int, float] = defaultdict(float)  # of each group, when another is lost
-        kept = {part.name: part.kept for part in parts}
-        for line in lines:
-            able[group_of[line.service]] += line.rate_per_second / kept[line.service]
-        served = min(served, sum(able.values()) - max(able.values(), default=0.0))
-    if service.availability.spread != "gpu" and len(groups) < service.min_instances:
-        served = 0.0
-    if served >= service.rate_per_second * ALL_SHARE:
-        served = service.rate_per_second
-    if served <= 0 or len(lines) < service.min_instances:
-        return [], np.zeros(0)
-    on_spot = min(spot * served / (firm + spot), share * served)
-    factor = np.where(is_spot, on_spot / max(spot, 1e-300), (served - on_spot) / max(firm, 1e-300))
-    rates = planned * factor
-    if service.name in division.mixed:
-        rates = rates * kept_shares(division.whole, service, lines, rates)
-        lines = [line for line, rate in zip(lines, rates.tolist(), strict=True) if rate > 0]
-        rates = rates[rates > 0]
-    keys = [_apart(division.whole, service, line) for line in lines]
-    if service.min_instances > 1 and not _leads(rates, keys, service.min_instances):
-        rates = _led(np.maximum(planned, rates), keys, served, service.min_instances)
-    return list(lines), rates
+@dataclass(frozen=True)
+class _Copies:
+    """The instances of a service, with what the rules of its rates need of each."""
 
+    service: Service
+    lines: Sequence[Instance]
+    planned: Floats  # rates
+    most: Floats  # the rates that each carries within its SLO
+    left: Floats  # what each carries when another node is lost
+    is_spot: NDArray[np.bool_]
+    keys: Sequence[object]  # what the service counts: GPUs, nodes or regions
 
-def _apart(problem: Problem, service: Service, line: Instance) -> object:
-    match service.availability.spread:
-        case "gpu":
-            return line.place
-        case "node":
-            return line.node
-        case "region":
-            return problem.nodes[line.node].region
+    @classmethod
+    def of(cls, problem: Problem, service: Service, lines: Sequence[Instance]) -> _Copies:
+        planned = np.array([line.rate_per_second for line in lines], dtype=np.float64)
+        most = np.array([accepted_rate(problem.policy, service, line.batch, line.exec_ms) for line in lines])
+        busy = np.array([line.batch * 1000 / line.exec_ms if line.exec_ms else 0.0 for line in lines])
+        is_spot = np.array([problem.nodes[line.node].purchase == SPOT for line in lines], dtype=np.bool_)
+        keys = [counted_apart(problem, service, line) for line in lines]
+        return cls(
+            service, lines, planned, np.maximum(planned, most * (1 - ROUNDING_SHARE)),
+            busy * (SURVIVING_UTILIZATION * (1 - ROUNDING_SHARE)), is_spot, keys,
+        )  # fmt: skip
+
+    def rates(self) -> Floats:
+        """Returns the rates that serve most by the rules, close to the planned ones; 0 if no rates keep them."""
+        service, most = self.service, self.most
+        if len(set(self.keys)) < service.min_instances or not len(self.lines):
+            return np.zeros(len(self.lines))
+        rates = self._filled(self.planned, most, self._carried(most))
+        if service.min_instances > 1 and not _leads(rates, self.keys, service.min_instances):
+            most = _led(most, self.keys, service.min_instances)
+            rates = self._filled(np.minimum(self.planned, most), most, self._carried(most))
+            if not _leads(rates, self.keys, service.min_instances):
+                rates = self._even(most)
+        return rates
+
+    def _carried(self, most: Floats) -> float:
+        """Returns the most that may be served where each instance has at most this rate."""
+        service, share = self.service, self.service.availability.max_spot_share
+        firm, spot = float(most[~self.is_spot].sum()), float(most[self.is_spot].sum())
+        total = firm + (spot if share >= 1 else min(spot, firm * share / (1 - share)))
+        if service.availability.survive_nodes:
+            by_node: dict[str, float] = defaultdict(float)
+            for line, left in zip(self.lines, self.left.tolist(), strict=True):
+                by_node[line.node] += left
+            total = min(total, sum(by_node.values()) - max(by_node.values()))
+        return service.rate_per_second if total >= service.rate_per_second * ALL_SHARE else total
+
+    def _filled(self, rates: Floats, most: Floats, total: float) -> Floats:
+        """Returns rates of this sum, in proportion to these or, where they are too low, to what is left of the most."""
+        found, firm = np.zeros(len(rates)), ~self.is_spot
+        planned, share = float(rates.sum()), self.service.availability.max_spot_share
+        on_spot = float(rates[self.is_spot].sum()) * total / planned
+        on_spot = min(max(on_spot, total - float(most[firm].sum())), share * total, float(most[self.is_spot].sum()))
+        for where, wanted in ((self.is_spot, on_spot), (firm, total - on_spot)):
+            before, limit = float(rates[where].sum()), float(most[where].sum())
+            if wanted <= before:
+                found[where] = rates[where] * (wanted / before if before > 0 else 0.0)
+            else:
+                found[where] = rates[where] + (most[where] - rates[where]) * min(
+                    1.0, (wanted - before) / max(limit - before, 1e-300)
+                )
+        return found
+
+    def _even(self, most: Floats) -> Floats:
+        """Returns rates as even as these limits allow; those on spot nodes fall until they are within their share."""
+        share, least = self.service.availability.max_spot_share, self.service.min_instances
+        for _ in range(PASSES):
+            most = _led(most, self.keys, least)
+            rates = even(most, self._carried(most), least)
+            spot, served = float(rates[self.is_spot].sum()), float(rates.sum())
+            if spot <= share * served * (1 + ROUNDING_SHARE):
+                return rates if _leads(rates, self.keys, least) else np.zeros(len(rates))
+            firm = float(most[~self.is_spot].sum())
+            most = np.where(self.is_spot, rates * (min(share * served, firm * share / (1 - share)) / spot), most)
+        return np.zeros(len(most))
 
 
 def _leads(rates: Floats, keys: Sequence[object], least: int) -> bool:
     """Returns whether the largest are apart and each carries half an even share."""
     order = np.argsort(-rates, kind="stable")
-    leaders = order[:least]
-    apart = len({keys[i] for i in leaders}) == len(leaders) == least
-    return apart and bool(rates[leaders[-1]] >= rates.sum() / len(rates) / 2)
+    edge = rates[order[least - 1]]
+    over = [keys[i] for i in np.flatnonzero(rates > edge * (1 + SUM_SHARE)).tolist()]
+    level = {keys[i] for i in np.flatnonzero(np.abs(rates - edge) <= edge * SUM_SHARE).tolist()}
+    is_apart = len(set(over)) == len(over) and len(level.union(over)) >= least
+    return is_apart and bool(edge >= rates.sum() / len(rates) / 2)
 
 
-def _led(caps: Floats, keys: Sequence[object], total: float, least: int) -> Floats:
-    """Spreads a rate evenly so that the largest instance of each of `least` keys is among the largest of all."""
-    order = [int(i) for i in np.argsort(-caps, kind="stable")]
+def _led(most: Floats, keys: Sequence[object], least: int) -> Floats:
+    """Lowers the most so that the largest instance of each of `least` keys is among the largest of all."""
+    order = [int(i) for i in np.argsort(-most, kind="stable")]
     first = {keys[i]: i for i in reversed(order)}
     leaders = sorted(first.values(), key=order.index)[:least]
-    if len(leaders) < least:
-        return even(caps, total, least)
-    lowered = np.minimum(caps, caps[leaders[-1]])
-    lowered[leaders] = caps[leaders]
-    return even(lowered, min(total, float(lowered.sum())), least)
+    lowered: Floats = np.minimum(most, most[leaders[-1]])
+    lowered[leaders] = most[leaders]
+    return lowered
 
 
 def _named(lines: Sequence[Instance], service: str, ids: set[str]) -> list[Instance]:

@@ -10,14 +10,16 @@ import pytest
 
 from solvers.planning.availability import Availability
 from solvers.planning.bound import rounds
+from solvers.planning.carried import carry
+from solvers.planning.finish import finish_services
 from solvers.planning.judge import judge
 from solvers.planning.parts import Division, divided
 from solvers.planning.parts.bound import needed
 from solvers.planning.parts.follow import PartsReplanner
 from solvers.planning.parts.models import replanner_of
 from solvers.planning.parts.reasons import price_of_rules
-from solvers.planning.plan import Plan
-from solvers.planning.problem import Job, JobProfile, Node, Problem, RunningState
+from solvers.planning.plan import Plan, ServicePlan, unserved_rest
+from solvers.planning.problem import Instance, Job, JobProfile, Node, Problem, RunningState
 from solvers.planning.search.promise import keep
 from solvers.planning.search.tables import tables
 from solvers.planning.solve import SolveBudget, find
@@ -207,3 +209,19 @@ def test_a_division_maps_plans_there_and_back() -> None:
     parts = division.of_plan(plan)
     assert sum(line.rate_per_second for line in parts.instances) == pytest.approx(230)
     assert {line.service for line in parts.instances} <= division.problem.services.keys()
+
+
+def test_what_runs_beside_a_refused_service_stays() -> None:
+    """Without its neighbour it is faster, so that its old timeout would be longer than a batch takes."""
+    problem = asking(Availability()).with_rates({"shop/rank": 1000, SEARCH: 1000})
+    hasty = {name: replace(service, slo_ms=40) for name, service in problem.services.items()}
+    problem = replace(problem, services=hasty)
+    place = ("n0", 0)
+    seats = [Instance(name, name, *place, "v", 4, 0, 40, 2, 1200, 1, 0) for name in problem.services]
+    lines, _ = carry(problem, seats)
+    rank = next(line for line in lines if line.service == "shop/rank")
+    assert rank.batch_timeout_ms > 0
+    apart = replace(problem.services[SEARCH], availability=Availability("node"), min_instances=2)
+    problem = replace(problem, services={**problem.services, SEARCH: apart})
+    plan = finish_services(tables(problem), ServicePlan(lines, list(unserved_rest(problem, lines)), ""), None)
+    assert {line.service for line in plan.instances} == {"shop/rank"}

@@ -23,11 +23,13 @@ from solvers.planning.search.promise import keep
 from solvers.planning.search.tables import tables
 from solvers.planning.solve import SolveBudget, find
 from tests.solvers.planning.parts.tiny_plans import cheapest
+from tests.solvers.planning.without_bound import plan_without_bound
 from tests.support.soak import scaled
 
 PROBLEMS = 500
 STEP = scaled(1, 30)  # every day 17 of them, of each family
 WORK = 200_000
+WORK_OF_PLANS = 4
 SPOT_PRICE_SHARE = 0.4
 FACTORS = (0.3, 0.8, 1.0, 1.3, 2.0)  # of a rate
 
@@ -95,7 +97,7 @@ def test_no_plan_that_keeps_the_rules_costs_less_than_the_bound(number: int) -> 
     assert judge(problem, tried, simulate=False, keeps=keep).violations == ()
     for found in rounds_of_tiny(number):
         assert found.bound <= rounded_up(cost)
-    plan = find(problem, SolveBudget(None, 4), alone=True).plan
+    plan = find(problem, SolveBudget(None, WORK_OF_PLANS), alone=True).plan
     assert plan.certificate
     assert judge(problem, plan, keeps=keep).violations == ()
     assert plan.certificate.bound is None or plan.certificate.bound <= min(cost, plan.certificate.cost.total) * (
@@ -114,6 +116,15 @@ def test_no_plan_costs_less_than_any_prices_of_what_is_left_prove(number: int) -
         of_rates = found.prices[: len(t.rate)] * rng.uniform(0, 1, len(t.rate))
         prices = np.concatenate([of_rates, rng.exponential(scale, len(rows))])
         assert bound.bound_at(t, prices, rows) <= rounded_up(cost)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [72, 152, 236, 264, 388, 468])
+def test_rates_of_the_whole_service_go_by_its_rules_and_not_by_those_of_its_parts(number: int) -> None:
+    """Losing a node leaves more than losing a zone; and the largest instances may carry more than their parts need."""
+    plan = plan_without_bound(tiny(number), WORK_OF_PLANS)
+    assert plan.unserved == ()
+    assert judge(tiny(number), plan, simulate=False, keeps=keep).violations == ()
 
 
 @pytest.mark.slow
