@@ -18,7 +18,6 @@ from app.control.act.looking import look_at_fleet
 from app.control.act.operating import expire_proposal, roll_back_plan
 from app.control.act.rolling import CopyLook, take_rollout_step
 from app.control.cycle import CycleBudget, run_cycle
-from app.control.decide.around import asked_about
 from app.control.decide.last_question import CycleResult, LastQuestion
 from app.control.domain.decision import PlanState
 from app.control.domain.events import Reason
@@ -216,11 +215,12 @@ class Planner:
     def _follow_up(self, result: CycleResult, snapshot: Snapshot, question: Question) -> None:
         """Makes the cycle's plan the base of quick steps, and announces what follows from it."""
         try:
-            if result.decision:
-                asked = asked_about(snapshot, result.decision.answer.recipe)
+            if result.decision and result.searched:
                 is_made = result.decision.state is PlanState.ROLLING
                 follows = result.decision.desired if is_made else snapshot.in_force
-                apply_plan_to_jobs(self.store.database, self.store.epoch, asked, result.decision.plan, follows)
+                apply_plan_to_jobs(
+                    self.store.database, self.store.epoch, result.searched, result.decision.plan, follows
+                )
             self.cycle_seconds = cycle_seconds(snapshot.declared)
             self._lane.set_base(snapshot, question, result, start_seconds(snapshot.declared))
             base = self._lane.base

@@ -20,13 +20,17 @@ from random import Random
 from tempfile import TemporaryDirectory
 
 from app.control.answer.replay import Record, from_json, replay, to_json
-from app.control.decide.decide import draft_changes, hold_back, split_by_mode
+from app.control.decide.decide import draft_changes, split_by_mode
+from app.control.decide.deciding import Asking, CycleBudget, decide, pose_moment
 from app.control.domain.decision import Decision, SolveOutcome
+from app.control.domain.events import Reason
 from app.control.domain.snapshot import DeclaredObject, ExpectedLoad, NodeStatus, Snapshot
 from app.control.fast import CapacityNeed, StepTrigger
 from app.control.fast.base import step_base
+from app.control.fast.drafting import draft_step, with_calls
 from app.control.formulate.formulate import formulate
 from app.control.solve.inline import Inline
+from app.control.solve.recorded import RecordingSolver
 from app.control.solve.solver import Solver
 from app.control.solve.versions import versions
 from solvers.compiled import read_all
@@ -112,24 +116,23 @@ def decisions(cycles: int, solver: Solver) -> Iterator[Record]:
             record = _recorded(snapshot, decision, made + 1)
             yield record
             made += 1
-            snapshot = replace(snapshot, in_force=dict(decision.desired), target=record.generation)
+            snapshot = replace(snapshot, in_force=dict(decision.desired), target=record.generation, calls={})
             if made == cycles:
                 return
         seed += 1
 
 
 def _full(snapshot: Snapshot, r: Random, solver: Solver) -> tuple[Snapshot, Decision] | None:
-    question = formulate(snapshot)
+    budget = CycleBudget(SECONDS, r.randint(1, 5), r.randrange(9))
     if r.random() < 0.3:  # whatever is found by then
-        answer = solver.solve(question.problem, seconds=r.choice([0.0, 0.02, 0.1]), work=100_000, seed=r.randrange(9))
-    else:
-        answer = solver.solve(question.problem, seconds=SECONDS, work=r.randint(1, 5), seed=r.randrange(9))
-    assert answer.outcome is SolveOutcome.SOLVED, answer.message
-    decision = draft_changes(snapshot, question, answer)
-    if decision.answer.outcome is not SolveOutcome.SOLVED:
+        budget = CycleBudget(r.choice([0.0, 0.02, 0.1]), 100_000, budget.seed)
+    recording = RecordingSolver(solver)
+    decision = decide(pose_moment(snapshot), Asking(recording, budget, Reason.CYCLE)).decision
+    assert all(draft.outcome is not SolveOutcome.CRASHED for draft in recording.drafts)
+    if decision is None:
         return None
-    decision = hold_back(snapshot, question, decision)
-    return snapshot, next(iter(split_by_mode(snapshot, decision)), decision)
+    decision = next(iter(split_by_mode(snapshot, decision)), decision)
+    return snapshot, replace(decision, drafts=tuple(recording.drafts))
 
 
 def _quick(snapshot: Snapshot, r: Random, solver: Solver) -> tuple[Snapshot, Decision] | None:
@@ -140,14 +143,15 @@ def _quick(snapshot: Snapshot, r: Random, solver: Solver) -> tuple[Snapshot, Dec
     name = r.choice(names)
     rate = base.question.problem.services[name].rate_per_second * r.uniform(1.1, 3.0)
     call = CapacityNeed(name, StepTrigger.LOAD_ROSE, rate * 1.1, rate, "load rose")
-    quick = base.find_step([call], solver, strict=False, seconds=SECONDS, elsewhere={})
-    return (base.snapshot, base.decide(quick, base.snapshot.at)) if quick else None
+    recording = RecordingSolver(solver)
+    step = draft_step(base, [call], recording, base.snapshot.at, None)
+    return (with_calls(base.snapshot, [call]), replace(step.decision, drafts=tuple(recording.drafts))) if step else None
 
 
 def _recorded(snapshot: Snapshot, decision: Decision, generation: int) -> Record:
     answer = decision.answer
     return Record(
-        generation, decision.lane, answer.outcome, snapshot, dict(answer.recipe), dict(versions()), decision.plan,
+        generation, decision.lane, answer.outcome, snapshot, decision.drafts, dict(versions()), decision.plan,
         dict(decision.desired),
     )  # fmt: skip
 
@@ -182,8 +186,8 @@ def prove(cycles: int) -> Seen:
                 body = to_json(record)
                 size += len(body)
                 (folder / f"{record.generation:06}.json").write_bytes(body)
-                cut = " cut by seconds" if record.recipe.get("cut") else ""
-                seen.kinds[f"{record.recipe['kind']}{cut}"] += 1
+                cut = " cut by seconds" if any(draft.counted.get("cut") for draft in record.drafts) else ""
+                seen.kinds[f"{record.lane}{cut}"] += 1
         finally:
             solver.close()
         seen.bytes_a_record = size / cycles

@@ -73,12 +73,12 @@ class Failing(Inline):
         self, problem: Problem, *, seconds: float, work: int | None, seed: int = 0, meanwhile: Meanwhile = just_wait
     ) -> SolverAnswer:
         if self.outcomes:
-            return SolverAnswer(self.outcomes.pop(0), None, "as the test wants it", {"kind": "solve"})
+            return SolverAnswer(self.outcomes.pop(0), None, "as the test wants it")
         return self._spoiled(super().solve(problem, seconds=seconds, work=work, seed=seed, meanwhile=meanwhile))
 
     def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> SolverAnswer:
         if self.outcomes:
-            return SolverAnswer(self.outcomes.pop(0), None, "as the test wants it", {"kind": "follow"})
+            return SolverAnswer(self.outcomes.pop(0), None, "as the test wants it")
         return self._spoiled(super().follow(problem, plan, rates, seconds=seconds))
 
     def _spoiled(self, answer: SolverAnswer) -> SolverAnswer:

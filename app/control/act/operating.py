@@ -7,7 +7,7 @@ from dataclasses import replace
 from sqlalchemy import Connection
 
 from app.control.decide.decide import judge_today, rejudge
-from app.control.domain.decision import Decision, PlanningLane, PlanState, RecipeKind, SolveOutcome, SolverAnswer
+from app.control.domain.decision import Decision, PlanningLane, PlanState, SolveOutcome, SolverAnswer
 from app.control.domain.events import NewEvent, Reason, event_of
 from app.control.domain.snapshot import Snapshot
 from app.control.record.planner_store import PlannerStore
@@ -42,7 +42,7 @@ def roll_back_plan(store: PlannerStore, snapshot: Snapshot) -> int:
         lane=PlanningLane.ROLLBACK,
         plan=_without_bound(earlier.plan, to),
         desired=snapshot.in_force,
-        answer=SolverAnswer(SolveOutcome.SOLVED, earlier.plan, recipe={"kind": RecipeKind.ROLLBACK, "to": to}),
+        answer=SolverAnswer(SolveOutcome.SOLVED, earlier.plan),
         reason=Reason.ROLLBACK,
         message=f"{who} asked to return to plan {to}",
         state=PlanState.ROLLING,

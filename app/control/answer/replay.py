@@ -1,6 +1,6 @@
-"""Replays a recorded decision offline: steps are counted, so the result is the same on any machine.
+"""Replays a recorded decision offline: it is made again by the same functions, from the same snapshot.
 
-The record says after how many steps a search ended, by its deadline or by a crash, so a replay never waits for time.
+The record says after how many steps each search ended, by its deadline or by a crash, so a replay never waits for time.
 The bound is not computed again: another process finds it, and it does not change the plan.
 """
 
@@ -8,47 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 from sqlalchemy import Connection
 
-from app.control.decide.around import asked_about, in_whole_fleet
-from app.control.decide.batch_drafts import BatchContext, batches_again
-from app.control.decide.decide import draft_changes, hold_back, split_by_mode
-from app.control.decide.fallback import fallback_again
-from app.control.decide.goal import kept_again
-from app.control.decide.least_change import follow_rates
-from app.control.decide.shifting import shifted_again
-from app.control.domain.decision import Decision, PlanningLane, RecipeKind, SolveOutcome, SolverAnswer
+from app.control.decide.decide import split_by_mode
+from app.control.decide.deciding import Asking, CycleBudget, decide, fall_back, pose_moment
+from app.control.domain.decision import Decision, Draft, PlanningLane, SolveOutcome, SolverOrder
 from app.control.domain.desired import NodeDesired
-from app.control.domain.ports import BatchMaker
 from app.control.domain.snapshot import Snapshot
-from app.control.fast import CapacityNeed, StepTrigger
 from app.control.fast.base import step_base
-from app.control.fast.leaving import place_leaving_jobs
+from app.control.fast.drafting import draft_step, needs_of
+from app.control.fast.leaving import draft_leaving
 from app.control.formulate.formulate import formulate
-from app.control.formulate.question import Question
 from app.control.record.records import read_plan, snapshot_of
+from app.control.solve.recorded import OtherOrder, RecordedSolver, RepeatingSolver
 from app.control.solve.versions import other_versions
 from solvers.planning.plan import Certificate, Plan
-from solvers.planning.problem import Problem
-
-SECONDS = 3600.0  # a guard against a fault: a replay counts steps and not time
 
 
 class ReplayRefused(Exception):
     """This decision cannot be replayed here; the message says why."""
-
-
-class ReplaySolver(BatchMaker, Protocol):
-    """A solver that follows recipes."""
-
-    def repeat(self, problem: Problem, recipe: Mapping[str, Any], *, seconds: float) -> SolverAnswer: ...
-
-    def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> SolverAnswer: ...
-
-    def add(self, problem: Problem, *, seconds: float) -> SolverAnswer: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +40,7 @@ class Record:
     lane: PlanningLane
     outcome: SolveOutcome
     snapshot: Snapshot
-    recipe: dict[str, Any]
+    drafts: tuple[Draft, ...]
     versions: dict[str, str]
     plan: Plan | None = None
     desired: dict[str, NodeDesired] | None = None
@@ -74,29 +55,39 @@ class Replayed:
     message: str = ""
 
 
-def replay(record: Record, solver: ReplaySolver) -> Replayed:
-    """Formulates, solves, drafts and holds back as the planner did; ReplayRefused if that would prove nothing."""
+def replay(record: Record, solver: RepeatingSolver) -> Replayed:
+    """Decides again as the planner did, with the same answers of solvers; ReplayRefused if that would prove nothing."""
     others = other_versions(record.versions)
     if others:
         raise ReplayRefused(f"plan {record.generation} was made by other versions: {'; '.join(others)}")
     if record.plan is None:
         return Replayed(True, message=f"the cycle made no plan ({record.outcome}), as the record says")
-    kind = record.recipe.get("kind", "")
-    question = formulate(record.snapshot)
-    if kind == RecipeKind.SOLVE:
-        decision = _repeated(record, question, solver)
-    elif kind == RecipeKind.FOLLOW:
-        decision = _followed_again(record, question, solver)
-    elif kind == RecipeKind.ADD:
-        decision = _added_again(record, solver)
-    elif kind == RecipeKind.QUICKEN:
-        decision = _quickened_again(record, question, solver)
-    else:
+    if record.lane is PlanningLane.ROLLBACK:
         raise ReplayRefused(f"no solver made plan {record.generation}: its lane is {record.lane}")
-    differences = [
-        _difference(record, record.plan, part) for part in split_by_mode(record.snapshot, decision) or (decision,)
-    ]
+    if not record.drafts and not record.snapshot.calls:
+        raise ReplayRefused(f"the drafts of plan {record.generation} are not on record")
+    try:
+        decision = _decide_again(record, RecordedSolver(solver, record.drafts))
+    except OtherOrder as other:
+        return Replayed(False, str(other))
+    if decision is None:
+        return Replayed(False, "nothing is decided now")
+    parts = split_by_mode(record.snapshot, decision) or (decision,)
+    differences = [_difference(record, record.plan, part) for part in parts]
     return Replayed("" in differences, "" if "" in differences else differences[0])
+
+
+def _decide_again(record: Record, solver: RecordedSolver) -> Decision | None:
+    snapshot = record.snapshot
+    if record.lane is PlanningLane.FAST:
+        if not snapshot.calls:
+            return draft_leaving(snapshot, solver, None).decision
+        step = draft_step(step_base(snapshot, formulate(snapshot)), needs_of(snapshot), solver, snapshot.at, None)
+        return step.decision if step else None
+    moment, asking = pose_moment(snapshot), Asking(solver, CycleBudget(), record.lane)
+    if record.drafts and record.drafts[0].order is SolverOrder.ADD:  # the solver had failed a moment before
+        return fall_back(moment, SolveOutcome.CRASHED, asking)
+    return decide(moment, asking).decision
 
 
 def _difference(record: Record, plan: Plan, decision: Decision) -> str:
@@ -113,7 +104,7 @@ def record_of(connection: Connection, generation: int) -> Record | None:
         return None
     return Record(
         generation, PlanningLane(recorded.lane), SolveOutcome(recorded.outcome), snapshot_of(connection, recorded),
-        dict(recorded.recipe), dict(recorded.versions), recorded.plan, dict(recorded.desired),
+        recorded.drafts, dict(recorded.versions), recorded.plan, dict(recorded.desired),
     )  # fmt: skip
 
 
@@ -128,80 +119,6 @@ def from_json(body: bytes) -> Record:
         return msgspec.json.decode(body, type=Record)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ReplayRefused(f"this is not a record of a decision: {error}") from None
-
-
-def _repeated(record: Record, question: Question, solver: ReplaySolver) -> Decision:
-    around, asked = _asked(record, question)
-    answer = solver.repeat(asked.problem, record.recipe, seconds=SECONDS)
-    return _decided(record, question, around, asked, answer, solver)
-
-
-def _followed_again(record: Record, question: Question, solver: ReplaySolver) -> Decision:
-    around, asked = _asked(record, question)
-    answer = solver.follow(*follow_rates(asked), seconds=SECONDS)
-    if record.lane is PlanningLane.FAST and answer.plan is not None:
-        answer = replace(answer, plan=place_leaving_jobs(around, asked, answer.plan))
-    return _decided(record, question, around, asked, answer, solver)
-
-
-def _added_again(record: Record, solver: ReplaySolver) -> Decision:
-    found = fallback_again(record.snapshot, record.recipe, solver, "")
-    if found is None:
-        raise ReplayRefused(f"plan {record.generation} cannot be replayed: nothing is added now")
-    return found
-
-
-def _asked(record: Record, question: Question) -> tuple[Snapshot, Question]:
-    """Returns what the plan was searched for: without the GPUs where steps had failed, if the recipe says so."""
-    around = asked_about(record.snapshot, record.recipe)
-    return around, question if around is record.snapshot else formulate(around)
-
-
-def _decided(
-    record: Record, question: Question, around: Snapshot, asked: Question, answer: SolverAnswer, solver: ReplaySolver
-) -> Decision:
-    if answer.plan is None:
-        raise ReplayRefused(f"plan {record.generation} cannot be replayed: {answer.message}")
-    decision = draft_changes(around, asked, answer, lane=record.lane)
-    decision = shifted_again(around, asked, decision, record.recipe, solver, seconds=SECONDS)
-    decision = hold_back(around, asked, decision)
-    if around is not record.snapshot:
-        decision = in_whole_fleet(record.snapshot, decision, around) or decision
-    return _with_batches(record, question, decision, solver)
-
-
-def _with_batches(record: Record, question: Question, decision: Decision, solver: ReplaySolver) -> Decision:
-    decision = kept_again(record.snapshot, question, decision, record.recipe)
-    return batches_again(BatchContext(record.snapshot, question, decision, SECONDS), record.recipe, solver)
-
-
-def _quickened_again(record: Record, question: Question, solver: ReplaySolver) -> Decision:
-    recipe = record.recipe
-    base = step_base(record.snapshot, question)
-    calls = [
-        CapacityNeed(name, StepTrigger.LOAD_ROSE, rate, least, "") for name, (rate, least) in recipe["calls"].items()
-    ]
-    as_recorded = _RecordedSolver(solver, list(recipe["followed"]))
-    quick = base.find_step(calls, as_recorded, strict=recipe["strict"], seconds=SECONDS, elsewhere={})
-    if quick is None:
-        raise ReplayRefused(f"plan {record.generation} cannot be replayed: no quick step helps")
-    held = base.elsewhere  # the calls on record are without it
-    quick = replace(quick, rates={name: rate + held.get(name, 0.0) for name, rate in quick.rates.items()})
-    return base.decide(quick, record.snapshot.at)
-
-
-class _RecordedSolver:
-    """A solver that fails where it failed in the record."""
-
-    def __init__(self, solver: ReplaySolver, outcomes: list[str]) -> None:
-        self._solver = solver
-        self._outcomes = outcomes
-
-    def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> SolverAnswer:
-        outcome = SolveOutcome(self._outcomes.pop(0)) if self._outcomes else SolveOutcome.SOLVED
-        if outcome is not SolveOutcome.SOLVED:
-            return SolverAnswer(outcome)
-        return self._solver.follow(problem, plan, rates, seconds=seconds)
 
 
 def difference(then: object, now: object, where: str) -> str:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from app.control.decide.decide import once_reclaimed, question_of, rejudge
 from app.control.decide.goal import differs_by_cost_alone
 from app.control.decide.resting import starting_services
 from app.control.domain.decision import Decision, SolverAnswer
+from app.control.domain.regret import NO_REGRETS, RegretAccounts
 from app.control.domain.snapshot import Snapshot
-from app.control.formulate.failed_places import as_assigned, avoid_failed_places, close_again, closed_places
+from app.control.formulate.failed_places import avoid_failed_places
 from app.control.formulate.formulate import formulate
 from app.control.formulate.question import Question
 from solvers.planning.kept_bound import KeptBound, without_bound
 from solvers.planning.plan import Plan
 
-AROUND_KEY = "aroundFailedPlaces"  # in the recipe of a plan: the GPUs that were closed, by node
-ASSIGNED_KEY = "fromAssignments"  # in the recipe of a plan that gives a rollout up where it is
 LEAST_LACK_SHARE = 1e-6  # of an unserved rate: less is rounding
 
 
@@ -27,9 +25,11 @@ class FoundAnswer:
     """An answer, and what came of it before batches; no decision if no right plan came."""
 
     answer: SolverAnswer
+    searched: Snapshot  # the fleet as it was asked about: perhaps with closed GPUs, or from what nodes are assigned
     wanted: Decision | None = None  # before anything was held back
     decision: Decision | None = None
     kept_bound: KeptBound | None = None
+    regrets: RegretAccounts = NO_REGRETS
 
 
 Answering = Callable[[Snapshot, Question], FoundAnswer]
@@ -62,8 +62,7 @@ def answer_elsewhere(snapshot: Snapshot, question: Question, found: FoundAnswer,
     if differs_by_cost_alone(snapshot, question, found.decision):
         return found
     lacks = lacks_of(snapshot, question, found.decision)
-    searched = asked_about(snapshot, found.decision.answer.recipe)
-    for around in avoid_failed_places(searched, services):
+    for around in avoid_failed_places(found.searched, services):
         asked = formulate(around)
         other = _answer_in(snapshot, around, asked, answering)
         if other.decision is None or asked.shortages.keys() != question.shortages.keys():
@@ -71,7 +70,7 @@ def answer_elsewhere(snapshot: Snapshot, question: Question, found: FoundAnswer,
         keeps_jobs = _jobs(found.decision) <= _jobs(other.decision)
         if keeps_jobs and serves_as_much(lacks_of(snapshot, question, other.decision), lacks):
             # The bound of the whole fleet, where that was searched, holds for more steps to come.
-            return replace(other, kept_bound=found.kept_bound) if searched is snapshot else other
+            return replace(other, kept_bound=found.kept_bound) if found.searched is snapshot else other
     return found
 
 
@@ -87,21 +86,11 @@ def in_whole_fleet(snapshot: Snapshot, decision: Decision, around: Snapshot) -> 
     found = rejudge(snapshot, decision, decision.desired, ())
     if found is None:
         return None
-    plan, recipe = found.plan, dict(found.answer.recipe)
-    if around.nodes != snapshot.nodes:
-        recipe[AROUND_KEY] = closed_places(around)
-        if plan.certificate:
-            why = "GPUs where steps failed were closed to the search"
-            plan = replace(plan, certificate=without_bound(plan.certificate, why))
-    if around.in_force is not snapshot.in_force:
-        recipe[ASSIGNED_KEY] = True
-    return replace(found, plan=plan, answer=replace(found.answer, plan=plan, recipe=recipe))
-
-
-def asked_about(snapshot: Snapshot, recipe: Mapping[str, Any]) -> Snapshot:
-    """Returns the snapshot that the plan of this recipe was searched for."""
-    around = close_again(snapshot, recipe.get(AROUND_KEY, {}))
-    return as_assigned(around) if recipe.get(ASSIGNED_KEY) else around
+    plan = found.plan
+    if around.nodes != snapshot.nodes and plan.certificate:
+        why = "GPUs where steps failed were closed to the search"
+        plan = replace(plan, certificate=without_bound(plan.certificate, why))
+    return replace(found, plan=plan, answer=replace(found.answer, plan=plan))
 
 
 def lacks_of(snapshot: Snapshot, question: Question, decision: Decision) -> dict[str, float]:

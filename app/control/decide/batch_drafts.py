@@ -1,10 +1,8 @@
-"""Drafts a decision with batches of moves, and makes it again from its recipe."""
+"""Drafts a decision with batches of moves."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from app.control.decide.cordons import draining_gpus
 from app.control.decide.decide import judge_changes, modes_of, write_changes
@@ -17,13 +15,11 @@ from app.control.formulate.question import Question
 from app.control.rollout import find_blocked
 from app.control.rollout.rules import WaitingChange
 from app.control.rollout.rules_of import rules_of
-from app.manifests.model import JSON
-from solvers.planning.batches.batch import BatchGroup, BatchKind, GroupRow
+from solvers.planning.batches.batch import GroupRow
 from solvers.planning.plan import Plan
 
 URGENT_SECONDS = 3.0  # in a cycle that answers a lack, which is to be on record soon
 MOST_REHEARSED = 3  # batches in a cycle
-RECIPE_KEY = "batches"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +110,7 @@ def write_batches(context: BatchContext, groups: GroupRow, solver: BatchMaker) -
     answer = solver.make_batches(context.question.problem, context.plan, groups, seconds=context.most_seconds)
     if answer.plan is None:
         return None
-    recipe: dict[str, JSON] = {**decision.answer.recipe, RECIPE_KEY: [_to_json(group) for group in groups]}
-    answer = replace(decision.answer, plan=with_bound_of(answer.plan, decision.answer.plan), recipe=recipe)
+    answer = replace(decision.answer, plan=with_bound_of(answer.plan, decision.answer.plan))
     found = write_changes(snapshot, context.question, answer, decision.lane, decision.reason)
     if is_avoided(snapshot, found.desired, decision.desired):
         return None
@@ -132,17 +127,6 @@ def judge_batches(context: BatchContext, found: Decision) -> Decision | None:
     return None if found.answer.outcome is SolveOutcome.WRONG else replace(found, held_back=context.decision.held_back)
 
 
-def batches_again(context: BatchContext, recipe: Mapping[str, object], solver: BatchMaker) -> Decision:
-    """Returns the decision with the batches of a recipe, as it was made."""
-    groups = groups_in(recipe)
-    return (with_batches(context, groups, solver) if groups else None) or context.decision
-
-
-def groups_in(recipe: Mapping[str, Any]) -> GroupRow:
-    """Returns the groups of the batches of a recipe."""
-    return tuple(_from_json(item) for item in recipe.get(RECIPE_KEY, ()))
-
-
 def with_bound_of(plan: Plan, searched: Plan | None) -> Plan:
     """Returns the plan with the bound of the search, which is true of every plan for the same problem."""
     known, own = searched.certificate if searched else None, plan.certificate
@@ -154,17 +138,3 @@ def with_bound_of(plan: Plan, searched: Plan | None) -> Plan:
         own, bound=known.bound, bound_age_seconds=known.bound_age_seconds, no_bound_reason=known.no_bound_reason
     )
     return replace(plan, certificate=certificate)
-
-
-def _to_json(group: BatchGroup) -> JSON:
-    return {
-        "gpus": [[node, index] for node, index in group.places],
-        "kind": group.kind,
-        "leaving": list(group.leaving),
-        "seed": group.seed,
-    }
-
-
-def _from_json(item: Mapping[str, Any]) -> BatchGroup:
-    places = tuple((str(node), int(index)) for node, index in item["gpus"])
-    return BatchGroup(places, BatchKind(item["kind"]), tuple(item["leaving"]), int(item["seed"]))

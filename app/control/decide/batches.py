@@ -11,19 +11,18 @@ from typing import TypeAlias
 from app.control.decide.batch_drafts import (
     BatchContext,
     blocked_changes,
-    groups_in,
     judge_batches,
     leads_to,
     write_batches,
 )
 from app.control.decide.effort import effort
-from app.control.decide.regret import RegretAccounts, most_waiting
 from app.control.domain.decision import Decision, SolveOutcome
 from app.control.domain.ports import BatchMaker, PlanSolver
+from app.control.domain.regret import RegretAccounts, most_waiting
 from app.control.domain.snapshot import Snapshot
 from app.control.rollout.changes import changes
 from app.control.rollout.rules import WaitingChange
-from solvers.planning.batches.batch import Batch, BatchGroup, BatchKind
+from solvers.planning.batches.batch import Batch, BatchGroup, BatchKind, GroupRow
 from solvers.planning.problem import Place
 
 log = logging.getLogger(__name__)
@@ -59,9 +58,9 @@ def add_due_batches(
     due = regrets.due(now)
     for place, batch in enumerate(due[: context.most_rehearsed]):
         most_price = regrets.most_price(batch, now)
-        if found := _possible(context, batch, most_price, solver):
+        if possible := _possible(context, batch, most_price, solver):
             others = [(other, regrets.most_price(other, now)) for other in due[place + 1 :]]  # those before are refused
-            found, made = _joined(context, (batch, most_price), found, others, solver)
+            found, made = _joined(context, (batch, most_price), *possible, others, solver)
             for each in made:
                 regrets = regrets.made(each)
             regrets = regrets.came_closer(found.verdict.cost.resource) if found.verdict else regrets
@@ -71,8 +70,9 @@ def add_due_batches(
 
 
 def _joined(
-    context: BatchContext, first: PricedBatch, found: Decision, others: Iterable[PricedBatch], solver: BatchMaker
-) -> tuple[Decision, list[Batch]]:
+    context: BatchContext, first: PricedBatch, found: Decision, groups: GroupRow, others: Iterable[PricedBatch],
+    solver: BatchMaker,
+) -> tuple[Decision, list[Batch]]:  # fmt: skip
     """Returns the decision with a few more batches on other GPUs, and the batches that are made.
 
     In a large fleet several are due at once, and while the rollout of a single one goes on the others would wait.
@@ -85,11 +85,12 @@ def _joined(
         if not all(batch.places.isdisjoint(each.places) for each in made):
             continue
         tried += 1
-        both = write_batches(context, (*groups_in(found.answer.recipe), *batch.groups), solver)
+        both = write_batches(context, (*groups, *batch.groups), solver)
         both = judge_batches(context, both) if both and leads_to(context, both) else None
         gain_per_hour = sum(each.gain_per_hour for each in (*made, batch))
         if both and _is_cheaper(both, found) and _is_due(context, gain_per_hour, both, most_price + price):
             made, most_price, found = [*made, batch], most_price + price, both
+            groups = (*groups, *batch.groups)
     return found, made
 
 
@@ -99,8 +100,10 @@ def _is_cheaper(decision: Decision, other: Decision) -> bool:
     return decision.verdict.cost.total < other.verdict.cost.total
 
 
-def _possible(context: BatchContext, batch: Batch, most_price: float, solver: BatchMaker) -> Decision | None:
-    """Returns the decision with as much of a batch as has an order of steps; None if nothing is left that is due.
+def _possible(
+    context: BatchContext, batch: Batch, most_price: float, solver: BatchMaker
+) -> tuple[Decision, GroupRow] | None:
+    """Returns the decision with as much of a batch as has an order of steps, and that; None if nothing is left.
 
     In a full group of GPUs each change waits for room that another change holds. On an empty GPU nothing waits: what a
     few blocked GPUs shall run goes to empty ones. Of many, the groups that they belong to are left out.
@@ -113,8 +116,8 @@ def _possible(context: BatchContext, batch: Batch, most_price: float, solver: Ba
         waiting = blocked_changes(context, found)
         if not waiting:
             found = judge_batches(context, found)
-            is_whole = groups == batch.groups
-            return found if found and (is_whole or _is_due(context, batch.gain_per_hour, found, most_price)) else None
+            is_due = found and (groups == batch.groups or _is_due(context, batch.gain_per_hour, found, most_price))
+            return (found, groups) if found and is_due else None
         blocked = blocked_places(context.snapshot, found, waiting)
         if not blocked:
             return None

@@ -7,10 +7,10 @@ from dataclasses import replace
 from app.control.decide.batch_drafts import BatchContext
 from app.control.decide.batches import add_due_batches
 from app.control.decide.goal import wait_for_goal
-from app.control.decide.regret import RegretAccounts
 from app.control.decide.sidestep import find_sidestep
 from app.control.domain.decision import Decision
 from app.control.domain.ports import PlanSolver
+from app.control.domain.regret import RegretAccounts
 
 
 def come_closer(

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from app.control.decide.decide import hold_back
 from app.control.decide.effort import effort
 from app.control.decide.least_change import MOST_HANDOVERS, handed_over, is_too_large
-from app.control.decide.regret import Goal
 from app.control.domain.decision import Decision
+from app.control.domain.regret import Goal
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.question import Question
 

@@ -6,20 +6,17 @@ order of steps, and the joint solver's next plan starts from it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Protocol
 
-from app.control.decide.around import AROUND_KEY
 from app.control.decide.decide import write_changes
 from app.control.domain.decision import Decision, PlanningLane, SolveOutcome, SolverAnswer
 from app.control.domain.snapshot import Snapshot
-from app.control.formulate.failed_places import close_again, close_failed_places, closed_places
+from app.control.formulate.failed_places import close_failed_places
 from app.control.formulate.formulate import formulate
 from app.control.formulate.question import Question
 from app.control.formulate.running import without_drains
 from app.control.formulate.value import value_plan
-from app.manifests.model import JSON
 from solvers.planning.judge.services import AVAILABILITY_RULES
 from solvers.planning.problem import Problem
 
@@ -44,28 +41,8 @@ def draft_fallback(
     """Returns the plan in force with what it leaves unserved; None if nothing is missing or nothing can be added."""
     if failure not in FAILURES:
         return None
-    around = close_failed_places(snapshot)
-    decision = _drafted(snapshot, around, solver, reason)
-    if decision is None:
-        return None
-    recipe: dict[str, JSON] = dict(decision.answer.recipe)
-    if closed := closed_places(around):
-        recipe[AROUND_KEY] = closed
-    message = f"the joint solver {FAILURES[failure]}; HetSev's greedy added what the running plan left unserved"
-    return replace(decision, message=message, failure=failure, answer=replace(decision.answer, recipe=recipe))
-
-
-def fallback_again(
-    snapshot: Snapshot, recipe: Mapping[str, JSON], solver: AddingSolver, reason: str
-) -> Decision | None:  # fmt: skip
-    """Drafts the recorded addition again."""
-    closed = recipe.get(AROUND_KEY)
-    around = close_again(snapshot, closed if isinstance(closed, Mapping) else {})
-    return _drafted(snapshot, around, solver, reason)
-
-
-def _drafted(snapshot: Snapshot, around: Snapshot, solver: AddingSolver, reason: str) -> Decision | None:
     # What could not leave a draining GPU serves on there: nothing stops here.
+    around = close_failed_places(snapshot)
     staying = replace(around, nodes=without_drains(around.nodes))
     question = formulate(staying)
     if not question.falls_short:
@@ -76,7 +53,8 @@ def _drafted(snapshot: Snapshot, around: Snapshot, solver: AddingSolver, reason:
     decision = _judged(question, write_changes(staying, question, answer, PlanningLane.FULL, reason))
     if decision is None or decision.desired == snapshot.in_force:
         return None
-    return decision
+    message = f"the joint solver {FAILURES[failure]}; HetSev's greedy added what the running plan left unserved"
+    return replace(decision, message=message, failure=failure)
 
 
 def _judged(question: Question, decision: Decision) -> Decision | None:

@@ -6,7 +6,7 @@ serves everything there is time to wait, and a batch of a few moves often saves 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 
 from msgspec.structs import replace as replace_struct
@@ -17,15 +17,13 @@ from app.control.decide.decide import keep_in_force
 from app.control.decide.drafting import changed_owners
 from app.control.decide.effort import effort
 from app.control.decide.least_change import handed_over
-from app.control.decide.regret import RegretAccounts
 from app.control.domain.decision import Decision, HeldBackChange
 from app.control.domain.desired import Desired
 from app.control.domain.events import Reason
+from app.control.domain.regret import RegretAccounts
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.question import Question
 from solvers.planning.problem import PlacedJob
-
-WAITS_KEY = "waits"  # in the recipe of a plan that waits
 
 
 def wait_for_goal(
@@ -62,12 +60,8 @@ def wait_for_goal(
         return decision, regrets.goal_made()
     waited = f"{max(0.0, regrets.goal.regret):.2f} of {price:.2f} so far"
     due = f"it is made once waiting for it has cost as much as its hand-overs: {waited}"
-    return _kept(snapshot, question, decision, f"a cheaper plan would save {saved:.2f} an hour; {due}"), regrets
-
-
-def kept_again(snapshot: Snapshot, question: Question, decision: Decision, recipe: Mapping[str, object]) -> Decision:
-    """Returns the decision to change nothing where the recipe says so, else the decision."""
-    return _kept(snapshot, question, decision, "") if recipe.get(WAITS_KEY) else decision
+    why = f"a cheaper plan would save {saved:.2f} an hour; {due}"
+    return keep_in_force(snapshot, question, decision, HeldBackChange("", Reason.WAITS_UNTIL_DUE, why)), regrets
 
 
 def differs_by_cost_alone(snapshot: Snapshot, question: Question, decision: Decision) -> bool:
@@ -110,9 +104,3 @@ def _names(jobs: Iterable[PlacedJob]) -> set[str]:
 
 def _seats(jobs: Iterable[PlacedJob]) -> set[tuple[object, ...]]:
     return {(placed.job, placed.places, placed.sm_percent, placed.memory_gib) for placed in jobs}
-
-
-def _kept(snapshot: Snapshot, question: Question, decision: Decision, why: str) -> Decision:
-    answer = replace(decision.answer, recipe={**decision.answer.recipe, WAITS_KEY: True})
-    held = HeldBackChange("", Reason.WAITS_UNTIL_DUE, why)
-    return keep_in_force(snapshot, question, replace(decision, answer=answer), held)

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from app.control.decide.regret import NO_REGRETS, RegretAccounts
+from app.control.decide.decide import rollout_in_progress, rollout_paused
+from app.control.decide.deciding import Moment, pose_moment
 from app.control.domain.blame import describe_suspects, suspects_of_tenant
-from app.control.domain.decision import Decision, SolveOutcome
+from app.control.domain.decision import Decision, HeldBackChange, SolveOutcome
 from app.control.domain.events import Reason
 from app.control.domain.mode import read_modes
+from app.control.domain.regret import NO_REGRETS, RegretAccounts
 from app.control.domain.snapshot import DeclaredObject, Rest, Snapshot
 from app.control.formulate.question import Question
 from solvers.planners.names import JOINT
@@ -108,6 +110,7 @@ class CycleResult:
     decision: Decision | None = None
     snapshot: Snapshot | None = None
     question: Question | None = None
+    searched: Snapshot | None = None  # the fleet as it was asked about: perhaps with closed GPUs
     message: str = ""
     overtaken: bool = False  # by another decision, while this one was made
     why: Reason | None = None  # where no plan came
@@ -125,6 +128,25 @@ class CycleResult:
     def _message_for(self, tenant: str) -> str:
         sentence = self.why.sentence.rstrip(".") if self.why else ""
         return f"{sentence}; {describe_suspects(suspects_of_tenant(self.suspects, tenant))}"
+
+
+def why_not_ask(before: LastQuestion, moment: Moment) -> HeldBackChange | None:
+    """Returns why the solver is not asked now; None if it is."""
+    snapshot, since = moment.snapshot, before.rolls_since(moment.snapshot)
+    if rollout := rollout_paused(snapshot, moment.question) or rollout_in_progress(snapshot, moment.question, since):
+        return rollout
+    is_answered = before.still_answers(snapshot, moment.asked) and not before.is_worth_another_seed(snapshot.at)
+    if is_answered or _is_proposed_already(before, snapshot):
+        return HeldBackChange("", Reason.UNCHANGED, "all that the plan depends on is as before")
+    return None
+
+
+def _is_proposed_already(before: LastQuestion, snapshot: Snapshot) -> bool:
+    """Returns whether a plan that waits for approval answers the question as it was before rests ended."""
+    then = before.as_proposed(snapshot)
+    if then is snapshot or not snapshot.proposal:
+        return False
+    return before.still_answers(then, pose_moment(then).asked)
 
 
 def rests_to_keep(snapshot: Snapshot, decision: Decision, is_proposed: bool) -> Mapping[str, Rest]:

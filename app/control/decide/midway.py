@@ -12,7 +12,6 @@ from dataclasses import replace
 
 from app.control.decide.around import (
     FoundAnswer,
-    asked_about,
     in_whole_fleet,
     lacks_in_whole_fleet,
     lacks_of,
@@ -36,11 +35,11 @@ def answer_midway(snapshot: Snapshot, question: Question, found: FoundAnswer, fo
     lacks = lacks_of(snapshot, question, decision)
     if not serves_more(lacks_of(snapshot, question, wanted), lacks):
         return found
-    around = as_assigned(asked_about(snapshot, decision.answer.recipe))
+    around = as_assigned(found.searched)
     asked = formulate(around)
     least = following(around, asked)
     held = least and hold_back(around, asked, least)
     if held is None or not serves_more(lacks_in_whole_fleet(snapshot, question, held), lacks):
         return found
     other = in_whole_fleet(snapshot, held, around)
-    return replace(found, decision=other) if other else found
+    return replace(found, decision=other, searched=around) if other else found

@@ -6,9 +6,8 @@ emptied once all of it serves there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from app.control.decide.batch_drafts import with_bound_of
 from app.control.decide.batches import blocked_places
@@ -22,12 +21,10 @@ from app.control.domain.snapshot import Snapshot
 from app.control.formulate.question import Question
 from app.control.rollout import find_blocked
 from app.control.rollout.rules_of import rules_of
-from app.manifests.model import JSON
 from solvers.planning.batches.batch import BatchGroup, BatchKind
 from solvers.planning.problem import Place
 
 MOST_SHIFTED = 32  # GPUs of a plan
-SHIFTS_KEY = "shifted"  # in the recipe of a plan
 
 
 def shift(
@@ -45,17 +42,10 @@ def shift(
         if not left or len(places) > MOST_SHIFTED:
             return None
         found = _written(snapshot, question, decision, places, solver, seconds) or decision
-    return _judged(question, found) if found is not decision else None
-
-
-def shifted_again(
-    snapshot: Snapshot, question: Question, decision: Decision, recipe: Mapping[str, Any], solver: BatchMaker, *,
-    seconds: float,
-) -> Decision:  # fmt: skip
-    """Returns the decision shifted as its recipe says."""
-    places = [(str(node), int(gpu)) for node, gpu in recipe.get(SHIFTS_KEY, ())]
-    written = _written(snapshot, question, decision, places, solver, seconds) if places else None
-    return (_judged(question, written) if written else None) or decision
+    if found is decision:
+        return None
+    found = judge_changes(question, found)
+    return None if found.answer.outcome is SolveOutcome.WRONG else found
 
 
 def _written(
@@ -66,12 +56,5 @@ def _written(
     answer = solver.make_batches(question.problem, decision.plan, groups, seconds=seconds)
     if answer.plan is None:
         return None
-    shifted: list[JSON] = [[node, gpu] for node, gpu in places]
-    recipe: dict[str, JSON] = {**decision.answer.recipe, SHIFTS_KEY: shifted}
-    answer = replace(decision.answer, plan=with_bound_of(answer.plan, decision.answer.plan), recipe=recipe)
+    answer = replace(decision.answer, plan=with_bound_of(answer.plan, decision.answer.plan))
     return write_changes(snapshot, question, answer, decision.lane, decision.reason)
-
-
-def _judged(question: Question, decision: Decision) -> Decision | None:
-    judged = judge_changes(question, decision)
-    return None if judged.answer.outcome is SolveOutcome.WRONG else judged

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from app.control.decide.around import AROUND_KEY
+from app.control.decide.around import FoundAnswer
 from app.control.decide.goal import differs_by_cost_alone
-from app.control.domain.decision import Decision, PlanState
+from app.control.domain.decision import PlanState
 from app.control.domain.events import NewEvent, Reason, event_of
 from app.control.domain.snapshot import Snapshot
 from app.control.formulate.question import Question
@@ -20,11 +20,12 @@ class PlanStates(Protocol):
     ) -> None: ...
 
 
-def lacks_nothing(snapshot: Snapshot, question: Question, decision: Decision, wanted: Decision) -> bool:
+def lacks_nothing(snapshot: Snapshot, question: Question, found: FoundAnswer) -> bool:
     """Returns whether nothing that a stopped rollout left out is needed: another plan would be cheaper at most."""
-    is_whole = AROUND_KEY not in wanted.answer.recipe
-    is_failing = any(change.reason == Reason.STEP_FAILED_LATELY for change in decision.held_back)
-    return is_whole and not is_failing and differs_by_cost_alone(snapshot, question, wanted)
+    if found.decision is None or found.wanted is None or found.searched.nodes != snapshot.nodes:
+        return False
+    is_failing = any(change.reason == Reason.STEP_FAILED_LATELY for change in found.decision.held_back)
+    return not is_failing and differs_by_cost_alone(snapshot, question, found.wanted)
 
 
 def complete(store: PlanStates, snapshot: Snapshot) -> None:

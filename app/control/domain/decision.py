@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import isclose
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from app.control.domain.desired import Desired
 from app.manifests.model import JSON
@@ -55,33 +55,38 @@ class SolveOutcome(StrEnum):
     COMPILING = "compiling"  # its loops, once on each machine: it was not asked
 
 
-class RecipeKind(StrEnum):
-    """The ways in which an answer is found, the `kind` of its recipe."""
+class SolverOrder(StrEnum):
+    """What a solver is asked for."""
 
-    SOLVE = "solve"  # from the problem alone
+    SOLVE = "solve"  # a plan from the problem alone
     FOLLOW = "follow"  # the plan in force follows the rates that moved: the least change
-    QUICKEN = "quicken"  # by the fast lane
     ADD = "add"  # what the plan in force leaves unserved is added by HetSev's greedy, as the solver gave no plan
-    ROLLBACK = "rollback"
+    FIND_BATCHES = "find_batches"
+    MAKE_BATCHES = "make_batches"
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A solver's answer as a decision records it: with it the same order gets the same answer again, anywhere."""
+
+    order: SolverOrder
+    outcome: SolveOutcome
+    counted: Mapping[str, Any] = field(default_factory=dict)  # as JSON
 
 
 @dataclass(frozen=True, slots=True)
 class SolverAnswer:
-    """The solver's answer. `recipe` reproduces the plan anywhere, since it counts work and not seconds."""
+    """The solver's answer. `counted` is the work and not the seconds that it took, so that it can be had again."""
 
     outcome: SolveOutcome
     plan: Plan | None = None
     message: str = ""
-    recipe: Mapping[str, JSON] = field(default_factory=dict)  # {"kind": "solve", "seed": 0, "work": 120}, ...
+    counted: Mapping[str, JSON] = field(default_factory=dict)  # {"seed": 0, "work": 120, ...}
     seconds: float = 0.0
     duals: Duals | None = None  # of a search, for bounds at other rates
     knowledge: Knowledge = field(default_factory=dict)  # what a planner other than the joint one remembers
     batches: tuple[Batch, ...] = ()  # that make a plan cheaper, where these were asked for
-
-    @property
-    def is_least_change(self) -> bool:
-        """Returns whether nothing moves but what the rates that changed need."""
-        return self.recipe.get("kind") == RecipeKind.FOLLOW
+    is_least_change: bool = False  # nothing moves but what the rates that changed need
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,3 +134,4 @@ class Decision:
     services: tuple[str, ...] = ()  # whose instances it changes
     verdict: Verdict | None = None  # of the judge
     value: PlanValue | None = None  # once the plan has been weighed
+    drafts: tuple[Draft, ...] = ()  # all that solvers answered until it was chosen

@@ -31,7 +31,13 @@ class BatchMaker(Protocol):
     def make_batches(self, problem: Problem, plan: Plan, groups: GroupRow, *, seconds: float) -> SolverAnswer: ...
 
 
-class PlanSolver(BatchMaker, Protocol):
+class FollowingSolver(Protocol):
+    """The solver's short way from a plan to other rates."""
+
+    def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> SolverAnswer: ...
+
+
+class PlanSolver(FollowingSolver, BatchMaker, Protocol):
     """Solves problems: in a process with a deadline, or in this process for simulations."""
 
     def solve(
@@ -39,7 +45,6 @@ class PlanSolver(BatchMaker, Protocol):
     ) -> SolverAnswer: ...
     def prepare(self, problem: Problem, plan: Plan) -> None: ...
     def add(self, problem: Problem, *, seconds: float) -> SolverAnswer: ...
-    def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> SolverAnswer: ...
     def find_batches(
         self,
         problem: Problem,

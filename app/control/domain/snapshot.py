@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from agents.contract.admitted import AdmittedEntry
 from app.control.domain.desired import NodeDesired
+from app.control.domain.regret import NO_REGRETS, RegretAccounts
 from solvers.planning.measured import MeasuredInstance
 
 SILENT_SECONDS = 35.0  # three reports and a little: then a node is silent
@@ -181,6 +182,8 @@ class Snapshot:
     target: int = 0  # generation of the plan in force; 0: none yet
     is_unwanted: bool = False  # a person has asked to return from the plan in force to an earlier one
     proposal: int = 0  # generation of the newest plan that waits for approval; 0: none
+    regrets: RegretAccounts = NO_REGRETS  # of what waited when the decision was made
+    calls: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # of a quick step: rates wanted, and at once
 
     @property
     def assignments(self) -> Mapping[str, NodeDesired]:

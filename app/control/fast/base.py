@@ -10,11 +10,11 @@ from functools import cached_property
 from app.control.decide.assigning import desired_of
 from app.control.decide.drafting import changed_owners
 from app.control.domain.decision import Decision, PlanningLane, SolveOutcome, SolverAnswer
+from app.control.domain.ports import FollowingSolver
 from app.control.domain.snapshot import ExpectedLoad, Snapshot
 from app.control.domain.specs import START_SECONDS
 from app.control.fast import CapacityNeed, PlannedLoad, QuickStep, find_quick_step
 from app.control.fast.ladder import SECONDS
-from app.control.fast.recording_solver import FollowingSolver
 from app.control.formulate.formulate import formulate
 from app.control.formulate.predict import predict_instances, predict_paces
 from app.control.formulate.question import Question

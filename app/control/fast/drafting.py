@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from app.control.decide.resting import returning_services
 from app.control.domain.decision import Decision, SolveOutcome
+from app.control.domain.ports import FollowingSolver
+from app.control.domain.snapshot import Snapshot
 from app.control.fast.base import StepBase
 from app.control.fast.ladder import QuickStep
-from app.control.fast.recording_solver import FollowingSolver
-from app.control.fast.watch import CapacityNeed
+from app.control.fast.watch import CapacityNeed, StepTrigger
 from solvers.planning.kept_bound import KeptBound
 
 
@@ -22,6 +23,16 @@ class DraftedStep:
     quick: QuickStep
     decision: Decision
     left_out: tuple[str, ...]  # services
+
+
+def with_calls(snapshot: Snapshot, needs: Sequence[CapacityNeed]) -> Snapshot:
+    """Returns the snapshot with what called for a quick step, for its record."""
+    return replace(snapshot, calls={need.service: (need.rate_per_second, need.least) for need in needs})
+
+
+def needs_of(snapshot: Snapshot) -> list[CapacityNeed]:
+    """Returns what called for a recorded quick step; of what kind it was does not matter to the step."""
+    return [CapacityNeed(name, StepTrigger.LOAD_ROSE, *rates, "") for name, rates in snapshot.calls.items()]
 
 
 def draft_step(

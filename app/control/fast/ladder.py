@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from app.control.domain.decision import RecipeKind, SolveOutcome, SolverAnswer
+from app.control.domain.decision import SolveOutcome, SolverAnswer
+from app.control.domain.ports import FollowingSolver
 from app.control.fast.neighbourhood import cost_on
-from app.control.fast.recording_solver import FollowingSolver, RecordingSolver
 from app.control.fast.step_draft import MADE_WAY, StepDraft, StepKind
 from app.control.fast.watch import CapacityNeed
-from app.manifests.model import JSON
 from solvers.planning.plan import Plan, Unplaced
 from solvers.planning.problem import Problem
 
@@ -63,22 +62,14 @@ def find_quick_step(
     course = StepDraft(problem, plan)
     outside = [need for need in order if not course.serve_inside(need, strict, ahead=True)]
     answer: SolverAnswer | None = None
-    recording = RecordingSolver(solver)
     if outside:
-        course, answer = _draft_outside(problem, plan, outside, recording, strict, seconds)
+        course, answer = _draft_outside(problem, plan, outside, solver, strict, seconds)
         for need in order:
             if need.service not in course.rungs and not course.serve_inside(need, strict):
                 course.serve_partly(need, strict)
     if not course.rungs:
         return None
     quick = _summarise(course, order, answer)
-    recipe: dict[str, JSON] = {
-        "kind": RecipeKind.QUICKEN,
-        "calls": {need.service: [need.rate_per_second, need.least] for need in order},
-        "strict": strict,
-        "followed": list(recording.outcomes),
-    }
-    quick = replace(quick, answer=replace(quick.answer, recipe=recipe))
     return replace(quick, rates={name: rate + elsewhere.get(name, 0.0) for name, rate in quick.rates.items()})
 
 

@@ -16,7 +16,7 @@ from app.control.domain.ports import PlanSolver
 from app.control.domain.readings import LoadReading
 from app.control.domain.snapshot import Snapshot
 from app.control.fast.base import StepBase, step_base
-from app.control.fast.drafting import draft_step
+from app.control.fast.drafting import draft_step, with_calls
 from app.control.fast.fallen import draft_base
 from app.control.fast.ladder import QuickStep
 from app.control.fast.leaving import draft_leaving, find_shortfalls
@@ -27,6 +27,7 @@ from app.control.formulate.question import Question
 from app.control.formulate.running import without_drains
 from app.control.observe.troubles import TroubleWatch
 from app.control.record.planner_store import PlannerStore
+from app.control.solve.recorded import RecordingSolver
 from app.store.database.database import Unavailable
 from app.store.plans.plans import Overtaken
 from solvers.planners.names import JOINT
@@ -140,13 +141,15 @@ class FastLane:
         """Moves what runs on nodes that will be reclaimed, as far as that is possible at once; a full cycle follows."""
         calls = LaneResult(calls_for=Reason.RECLAIM_NOTICE)
         with self._deciding:
-            drafted = draft_leaving(snapshot, self.solver, self.kept_bound)
+            recording = RecordingSolver(self.solver)
+            drafted = draft_leaving(snapshot, recording, self.kept_bound)
             decision, shortfalls = drafted.decision, list(find_shortfalls(snapshot, drafted.held_back))
             if decision is None:
                 if shortfalls:
                     self.store.note(SolveOutcome.UNCHANGED, Reason.RECLAIM_SHORT, "", None, shortfalls)
                 return calls
             try:
+                decision = replace(decision, drafts=tuple(recording.drafts))
                 (generation,) = self.store.record(snapshot, [decision], shortfalls)
             except Overtaken:
                 return calls
@@ -186,7 +189,8 @@ class FastLane:
     def _stepped(
         self, base: StepBase, needs: Sequence[CapacityNeed], now: datetime, tell: Callable[[], object]
     ) -> LaneResult:
-        drafted = draft_step(base, needs, self.solver, now, self.kept_bound)
+        recording = RecordingSolver(self.solver)
+        drafted = draft_step(base, needs, recording, now, self.kept_bound)
         if drafted is None:
             return LaneResult(calls_for=Reason.LOAD_ROSE)
         quick, decision = drafted.quick, drafted.decision
@@ -203,7 +207,8 @@ class FastLane:
         # Of a fall an event has told already, with what its node said.
         events = [] if quick.reason == Reason.INSTANCE_DOWN else [_event_of(quick)]
         try:
-            (generation,) = self.store.record(base.snapshot, acting[:1], events)
+            step = replace(acting[0], drafts=tuple(recording.drafts))
+            (generation,) = self.store.record(with_calls(base.snapshot, needs), [step], events)
         except Overtaken:
             self.base = None  # the next cycle sets it
             return LaneResult(calls_for=Reason.LOAD_ROSE)

@@ -10,9 +10,9 @@ from app.control.decide.decide import draft_changes, hold_back, split_by_mode
 from app.control.decide.least_change import follow_rates
 from app.control.domain.decision import Decision, HeldBackChange, PlanningLane, PlanState, SolveOutcome
 from app.control.domain.events import NewEvent, Reason, event_of
+from app.control.domain.ports import FollowingSolver
 from app.control.domain.snapshot import Snapshot
 from app.control.domain.times import start_seconds
-from app.control.fast.recording_solver import FollowingSolver
 from app.control.formulate.formulate import formulate
 from app.control.formulate.question import Question
 from solvers.planning.kept_bound import KeptBound, with_bound

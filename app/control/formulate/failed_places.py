@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
-from typing import Any
 
 from app.control.domain.snapshot import Snapshot, covers
 from app.control.domain.specs import gpu_count
-from app.manifests.model import JSON
 from solvers.planning.problem import Place
 
 
@@ -32,16 +30,6 @@ def avoid_failed_places(snapshot: Snapshot, services: Collection[str]) -> Iterat
     yield wide
     if narrow.nodes != wide.nodes:
         yield narrow
-
-
-def closed_places(snapshot: Snapshot) -> dict[str, JSON]:
-    """Returns by node the GPUs that are closed as steps failed there."""
-    return {name: list(facts.resting_gpus) for name, facts in sorted(snapshot.nodes.items()) if facts.resting_gpus}
-
-
-def close_again(snapshot: Snapshot, closed: Mapping[str, Any]) -> Snapshot:
-    """Returns the snapshot without these GPUs; the same snapshot if there are none."""
-    return _close(snapshot, closed.keys(), lambda place: place[1] in closed[place[0]])
 
 
 def as_assigned(snapshot: Snapshot) -> Snapshot:

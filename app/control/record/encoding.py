@@ -18,7 +18,7 @@ from app.control.solve.versions import versions
 from app.store.plans import plans
 from solvers.planning.plan import Plan
 
-HEAD = ("at", "epoch", "target", "is_rolling", "is_paused", "is_stopped", "is_held", "suspects")
+HEAD = ("at", "epoch", "target", "is_rolling", "is_paused", "is_stopped", "is_held", "suspects", "regrets", "calls")
 PARTS = ("nodes", "assigned", "expected", "corrections", "jobs", "tenants", "resting", "failed_places", "measured")
 
 
@@ -46,7 +46,7 @@ def join_snapshot(bodies: Sequence[bytes]) -> Snapshot:
 
 def plan_row(snapshot: Snapshot, decision: Decision) -> plans.PlanDraft:
     """Returns the row that stores a decision."""
-    plan, recipe = decision.plan, decision.answer.recipe
+    plan, counted = decision.plan, decision.answer.counted
     certificate = plan.certificate
     return plans.PlanDraft(
         lane=str(decision.lane),
@@ -58,11 +58,11 @@ def plan_row(snapshot: Snapshot, decision: Decision) -> plans.PlanDraft:
         message=decision.message,
         base=decision.base,
         method=certificate.method if certificate else "",
-        seed=_whole(recipe.get("seed")),
-        work=_whole(recipe.get("work")),
+        seed=_whole(counted.get("seed")),
+        work=_whole(counted.get("work")),
         solved_by={
             "versions": versions(),
-            "recipe": recipe,
+            "drafts": msgspec.to_builtins(decision.drafts),
             "outcome": decision.answer.outcome,
             "heldBack": [_held_back(held) for held in decision.held_back],
             "seconds": decision.answer.seconds,

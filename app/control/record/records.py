@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection
 
+from app.control.domain.decision import Draft
 from app.control.domain.desired import Desired, NodeDesired
 from app.control.domain.snapshot import Snapshot
 from app.control.record.encoding import join_snapshot
@@ -28,7 +29,7 @@ class RecordedPlan:
     base: int
     plan: Plan
     desired: Desired
-    recipe: Mapping[str, Any]
+    drafts: tuple[Draft, ...]
     outcome: str
     versions: Mapping[str, str]
     held_back: Sequence[Mapping[str, Any]]
@@ -51,7 +52,7 @@ def read_plan(connection: Connection, generation: int) -> RecordedPlan | None:
         base=row["base"] or 0,
         plan=msgspec.json.decode(found[body], type=Plan),
         desired=msgspec.json.decode(found[desired], type=dict[str, NodeDesired]),
-        recipe=solved.get("recipe", {}),
+        drafts=msgspec.convert(solved.get("drafts", ()), tuple[Draft, ...]),
         outcome=solved.get("outcome", ""),
         versions=solved.get("versions", {}),
         held_back=solved.get("heldBack", []),

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from app.control.domain.decision import RecipeKind, SolveOutcome, SolverAnswer
+from app.control.domain.decision import SolveOutcome, SolverAnswer
 from app.control.solve.aside import Aside
 from app.control.solve.process import SolverProcess
 from app.worker.process import WorkerDied, WorkerLate
@@ -61,11 +61,8 @@ class AddMissing(Aside):
             plan, _ = _read(self.problem).add(self.rates)
         except Exception as error:  # a bug of the greedy is reported, and the last plan stays in force
             _prepared.clear()
-            return SolverAnswer(SolveOutcome.WRONG, None, f"{type(error).__name__}: {error}", _RECIPE)
-        return SolverAnswer(SolveOutcome.SOLVED, plan, "", _RECIPE, time.monotonic() - began)
-
-
-_RECIPE = {"kind": RecipeKind.ADD}
+            return SolverAnswer(SolveOutcome.WRONG, None, f"{type(error).__name__}: {error}")
+        return SolverAnswer(SolveOutcome.SOLVED, plan, seconds=time.monotonic() - began)
 
 
 def _read(problem: Problem) -> FleetDelta:
@@ -85,8 +82,8 @@ def added(problem: Problem) -> SolverAnswer:
     try:
         plan = beside_wide(problem, add_missing) if has_language_models(problem) else add_missing(problem)
     except Exception as error:
-        return SolverAnswer(SolveOutcome.WRONG, None, f"{type(error).__name__}: {error}", _RECIPE)
-    return SolverAnswer(SolveOutcome.SOLVED, plan, "", _RECIPE, time.monotonic() - began)
+        return SolverAnswer(SolveOutcome.WRONG, None, f"{type(error).__name__}: {error}")
+    return SolverAnswer(SolveOutcome.SOLVED, plan, seconds=time.monotonic() - began)
 
 
 class AddingProcess:
@@ -118,9 +115,9 @@ class AddingProcess:
         except (WorkerLate, TimeoutError) as late:
             asked.cancel()
             message = str(late) or f"no answer within {seconds:g} s"
-            return SolverAnswer(SolveOutcome.OUT_OF_TIME, None, message, _RECIPE, time.monotonic() - began)
+            return SolverAnswer(SolveOutcome.OUT_OF_TIME, None, message, seconds=time.monotonic() - began)
         except WorkerDied as died:
-            return SolverAnswer(SolveOutcome.CRASHED, None, str(died), _RECIPE, time.monotonic() - began)
+            return SolverAnswer(SolveOutcome.CRASHED, None, str(died), seconds=time.monotonic() - began)
         return answer
 
     def close(self) -> None:

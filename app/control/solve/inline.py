@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from app.control.domain.decision import RecipeKind, SolveOutcome, SolverAnswer
+from app.control.domain.decision import SolveOutcome, SolverAnswer
 from app.control.domain.ports import Meanwhile, just_wait
 from app.control.solve.adding import added
 from app.control.solve.orders import (
@@ -45,9 +45,9 @@ class Inline:
         order = Solve(problem, None, WORK if work is None else work, seed, bounds_of_others=self.bounds_of_others)
         return solved(order, alone=True)
 
-    def repeat(self, problem: Problem, recipe: Mapping[str, JSON], *, seconds: float) -> SolverAnswer:
-        """Returns the plan that a recipe reproduces."""
-        return repeated(Repeat(problem, recipe))
+    def repeat(self, problem: Problem, counted: Mapping[str, JSON], *, seconds: float) -> SolverAnswer:
+        """Returns the plan that was found by the work that was counted."""
+        return repeated(Repeat(problem, counted))
 
     def prepare(self, problem: Problem, plan: Plan) -> None:
         """Does nothing: no plan is kept warm here."""
@@ -57,7 +57,7 @@ class Inline:
         try:
             replanner = prepared(Prepare(problem, plan))
         except Exception as error:  # as in the solver's process
-            return SolverAnswer(SolveOutcome.WRONG, None, spell_error(error), {"kind": RecipeKind.FOLLOW})
+            return SolverAnswer(SolveOutcome.WRONG, None, spell_error(error))
         return followed(replanner, Follow(rates))
 
     def add(self, problem: Problem, *, seconds: float) -> SolverAnswer:
@@ -76,6 +76,13 @@ class Inline:
     ) -> SolverAnswer:
         """Returns batches of moves that make the plan cheaper."""
         return batches_found(FindBatches(problem, plan, known, tries, seed))
+
+    def repeat_batches(
+        self, problem: Problem, plan: Plan, known: Sequence[GroupRow], counted: Mapping[str, JSON], *, tries: int,
+        seed: int,
+    ) -> SolverAnswer:  # fmt: skip
+        """Returns the batches that were found by the work that was counted."""
+        return batches_found(FindBatches(problem, plan, known, tries, seed, checks=int(str(counted["checks"]))))
 
     def make_batches(self, problem: Problem, plan: Plan, groups: GroupRow, *, seconds: float) -> SolverAnswer:
         """Returns the plan with the batches of these groups."""

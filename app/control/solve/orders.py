@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from app.control.domain.decision import RecipeKind, SolveOutcome, SolverAnswer
+from app.control.domain.decision import SolveOutcome, SolverAnswer
 from app.manifests.model import JSON
 from app.worker.values import pickle_by_values
 from solvers.planners.names import JOINT
@@ -44,10 +44,10 @@ class Solve:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """The order to reproduce a plan by its recipe."""
+    """The order to find a plan again by the work that was counted."""
 
     problem: Problem
-    recipe: Mapping[str, JSON]
+    counted: Mapping[str, JSON]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +77,7 @@ class FindBatches:
     tries: int
     seed: int
     seconds: float | None = None
+    checks: int | None = None  # after so many there was no time left; None: the clock says when
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +97,11 @@ class SearchMemory:
 
 
 def solved(order: Solve, *, alone: bool = False, memory: SearchMemory | None = None) -> SolverAnswer:
-    """Finds the best plan within the budget. Its recipe counts the steps, so that it does not depend on time.
+    """Finds the best plan within the budget. It counts the steps, so that it can be repeated without a clock.
 
     What the memory holds makes the bound higher; the plan of a step does not depend on it.
     """
-    began, without_answer = time.monotonic(), recipe_of(order)
+    began, without_answer = time.monotonic(), counted_before(order)
 
     def made() -> SolverAnswer:
         if order.problem.policy.planner != JOINT:
@@ -111,8 +112,7 @@ def solved(order: Solve, *, alone: bool = False, memory: SearchMemory | None = N
         found = find(order.problem, budget, alone=alone, others=ask_others, kept=kept)
         if memory:
             memory.kept = found.kept or memory.kept
-        recipe: dict[str, JSON] = {
-            "kind": RecipeKind.SOLVE,
+        counted: dict[str, JSON] = {
             "seed": order.seed,
             "work": found.work,
             "exact": found.is_exact,
@@ -121,18 +121,17 @@ def solved(order: Solve, *, alone: bool = False, memory: SearchMemory | None = N
         }
         is_short = found.is_cut and order.work is not None
         cut = f"the time ran out after step {found.work}" if is_short else ""
-        return SolverAnswer(SolveOutcome.SOLVED, found.plan, cut, recipe, time.monotonic() - began, found.duals)
+        return SolverAnswer(SolveOutcome.SOLVED, found.plan, cut, counted, time.monotonic() - began, found.duals)
 
     return _as_outcome(made, without_answer, began)
 
 
 def _planned(order: Solve, *, alone: bool) -> SolverAnswer:
-    """Asks the planner that the policy names; what it knew is in the recipe."""
+    """Asks the planner that the policy names; what it knew is counted, too."""
     from solvers.planners.ask import find_plan
 
     began, planner, state = time.monotonic(), order.problem.policy.planner, order.problem.state
-    recipe: dict[str, JSON] = {
-        "kind": RecipeKind.SOLVE,
+    counted: dict[str, JSON] = {
         "planner": planner,
         "knowledge": dict(state.knowledge) if state else {},
         "seed": order.seed,
@@ -142,7 +141,7 @@ def _planned(order: Solve, *, alone: bool) -> SolverAnswer:
     budget = SolveBudget(order.seconds, order.work, order.seed)
     found = find_plan(order.problem, planner, budget, alone=alone, bounds=order.bounds_of_others)
     seconds = time.monotonic() - began
-    return SolverAnswer(SolveOutcome.SOLVED, found.plan, "", recipe, seconds, found.duals, found.knowledge)
+    return SolverAnswer(SolveOutcome.SOLVED, found.plan, "", counted, seconds, found.duals, found.knowledge)
 
 
 def briefly(problem: Problem) -> Problem:
@@ -160,38 +159,38 @@ def with_knowledge(problem: Problem, knowledge: Knowledge) -> Problem:
     return replace(problem, state=replace(problem.state or RunningState(), knowledge=knowledge))
 
 
-def recipe_of(order: Solve) -> dict[str, JSON]:
-    """Returns the recipe of an order that got no answer."""
-    return {"kind": RecipeKind.SOLVE, "seed": order.seed, "work": order.work}
+def counted_before(order: Solve) -> dict[str, JSON]:
+    """Returns what is known of the work of an order that got no answer."""
+    return {"seed": order.seed, "work": order.work}
 
 
 def repeated(order: Repeat) -> SolverAnswer:
     """Finds the same plan by the same steps."""
-    began, recipe = time.monotonic(), order.recipe
-    if "planner" in recipe:
-        return _as_outcome(lambda: _planned_again(order), recipe, began)
+    began, counted = time.monotonic(), order.counted
+    if "planner" in counted:
+        return _as_outcome(lambda: _repeat_plan(order), counted, began)
 
     def made() -> SolverAnswer:
-        seed, work = recipe["seed"], recipe["work"]
+        seed, work = counted["seed"], counted["work"]
         assert isinstance(seed, int)
         assert isinstance(work, int)
-        minutes = recipe["horizonMinutes"]
+        minutes = counted["horizonMinutes"]
         assert isinstance(minutes, int | float)
         problem = with_horizon(order.problem, minutes)
-        plan = replay_plan(problem, seed, work, is_exact=bool(recipe["exact"]), others=ask_others)
-        return SolverAnswer(SolveOutcome.SOLVED, plan, "", recipe, time.monotonic() - began)
+        plan = replay_plan(problem, seed, work, is_exact=bool(counted["exact"]), others=ask_others)
+        return SolverAnswer(SolveOutcome.SOLVED, plan, "", counted, time.monotonic() - began)
 
-    return _as_outcome(made, recipe, began)
+    return _as_outcome(made, counted, began)
 
 
-def _planned_again(order: Repeat) -> SolverAnswer:
+def _repeat_plan(order: Repeat) -> SolverAnswer:
     from solvers.planners.ask import find_plan
 
-    recipe: Mapping[str, Any] = order.recipe
-    problem = with_knowledge(with_horizon(order.problem, recipe["horizonMinutes"]), recipe["knowledge"])
-    budget = SolveBudget(None, recipe["work"], recipe["seed"])
-    found = find_plan(problem, recipe["planner"], budget, bounds=False)
-    return SolverAnswer(SolveOutcome.SOLVED, found.plan, "", recipe, knowledge=found.knowledge)
+    counted: Mapping[str, Any] = order.counted
+    problem = with_knowledge(with_horizon(order.problem, counted["horizonMinutes"]), counted["knowledge"])
+    budget = SolveBudget(None, counted["work"], counted["seed"])
+    found = find_plan(problem, counted["planner"], budget, bounds=False)
+    return SolverAnswer(SolveOutcome.SOLVED, found.plan, "", counted, knowledge=found.knowledge)
 
 
 def prepared(order: Prepare) -> WarmReplanner:
@@ -207,15 +206,12 @@ def followed(replanner: WarmReplanner, order: Follow) -> SolverAnswer:
     The answer depends on problem, plan and rates alone, so that a replay can reproduce it.
     """
     began = time.monotonic()
-    recipe: dict[str, JSON] = {"kind": RecipeKind.FOLLOW, "rates": dict(order.rates)}
 
     def made() -> SolverAnswer:
-        change = replanner.change(order.rates)
-        return SolverAnswer(
-            SolveOutcome.SOLVED, replanner.plan, "; ".join(change.reasons), recipe, time.monotonic() - began
-        )
+        reasons = "; ".join(replanner.change(order.rates).reasons)
+        return SolverAnswer(SolveOutcome.SOLVED, replanner.plan, reasons, seconds=time.monotonic() - began)
 
-    return _as_outcome(made, recipe, began)
+    return _as_outcome(made, {}, began)
 
 
 def batches_found(order: FindBatches) -> SolverAnswer:
@@ -223,6 +219,7 @@ def batches_found(order: FindBatches) -> SolverAnswer:
     from solvers.planning.batches.find import find_batches
 
     began = time.monotonic()
+    time_left = _TimeLeft(None if order.seconds is None else began + order.seconds, order.checks)
 
     def made() -> SolverAnswer:
         if has_language_models(order.problem):
@@ -231,11 +228,28 @@ def batches_found(order: FindBatches) -> SolverAnswer:
         problem, plan = (division.problem, division.of_plan(order.plan)) if division else (order.problem, order.plan)
         found = find_batches(
             problem, plan, order.known, tries=order.tries, seed=order.seed,
-            has_time=lambda: order.seconds is None or time.monotonic() < began + order.seconds,
+            has_time=time_left.has_time,
         )  # fmt: skip
-        return SolverAnswer(SolveOutcome.SOLVED, seconds=time.monotonic() - began, batches=found)
+        counted: dict[str, JSON] = {"checks": time_left.checks}
+        return SolverAnswer(SolveOutcome.SOLVED, counted=counted, seconds=time.monotonic() - began, batches=found)
 
     return _as_outcome(made, {}, began)
+
+
+@dataclass(slots=True)
+class _TimeLeft:
+    """Says whether time is left, and counts how often it was, so that a replay ends where this search ended."""
+
+    ends_at: float | None
+    most_checks: int | None
+    checks: int = 0
+
+    def has_time(self) -> bool:
+        is_left = self.ends_at is None or time.monotonic() < self.ends_at
+        if self.most_checks is not None:
+            is_left = self.checks < self.most_checks
+        self.checks += is_left
+        return is_left
 
 
 def batches_made(order: MakeBatches) -> SolverAnswer:
@@ -253,11 +267,11 @@ def batches_made(order: MakeBatches) -> SolverAnswer:
     return _as_outcome(made, {}, began)
 
 
-def _as_outcome(made: Callable[[], SolverAnswer], recipe: Mapping[str, JSON], began: float) -> SolverAnswer:
+def _as_outcome(made: Callable[[], SolverAnswer], counted: Mapping[str, JSON], began: float) -> SolverAnswer:
     try:
         return made()
     except Exception as error:  # a solver's bug is reported, and the last plan stays in force
-        return SolverAnswer(SolveOutcome.WRONG, None, spell_error(error), recipe, time.monotonic() - began)
+        return SolverAnswer(SolveOutcome.WRONG, None, spell_error(error), counted, time.monotonic() - began)
 
 
 def spell_error(error: Exception) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import solvers.planning.jobs  # noqa: F401 (a first plan may place jobs, so their loops are loaded with the rest)
-from app.control.domain.decision import RecipeKind, SolveOutcome, SolverAnswer
+from app.control.domain.decision import SolveOutcome, SolverAnswer
 from app.control.solve.aside import Aside
 from app.control.solve.orders import (
     FindBatches,
@@ -24,7 +24,6 @@ from app.control.solve.orders import (
     solved,
     spell_error,
 )
-from app.manifests.model import JSON
 from solvers.compiled import read_all
 from solvers.planning.workers import Worker, gather
 
@@ -70,16 +69,15 @@ class Serving:
         try:
             self._warm = prepared(order)
         except Exception as error:  # the next order to follow gets this as its answer
-            return SolverAnswer(SolveOutcome.WRONG, None, spell_error(error), {"kind": RecipeKind.FOLLOW})
+            return SolverAnswer(SolveOutcome.WRONG, None, spell_error(error))
         return SolverAnswer(SolveOutcome.SOLVED, None)  # the caller has the plan already
 
     def _follow(self, order: Follow) -> SolverAnswer:
         """Follows in a forked process, so that the prepared plan here stays unchanged."""
-        recipe: dict[str, JSON] = {"kind": RecipeKind.FOLLOW, "rates": dict(order.rates)}
         if self._warm is None or self._base != order.base:
-            return SolverAnswer(SolveOutcome.CRASHED, None, "the prepared plan was lost", recipe)
+            return SolverAnswer(SolveOutcome.CRASHED, None, "the prepared plan was lost")
         answers: Iterator[SolverAnswer] = gather([Worker("follower", _once(self._warm, order))], None)
-        return next(answers, SolverAnswer(SolveOutcome.CRASHED, None, "the forked solver died", recipe))
+        return next(answers, SolverAnswer(SolveOutcome.CRASHED, None, "the forked solver died"))
 
 
 def _once(warm: WarmReplanner, order: Follow) -> Iterator[SolverAnswer]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import CancelledError, Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from threading import Lock
 from time import monotonic
 
-from app.control.domain.decision import RecipeKind, SolveOutcome, SolverAnswer
+from app.control.domain.decision import SolveOutcome, SolverAnswer
 from app.control.domain.ports import Meanwhile, just_wait
 from app.control.solve.adding import AddingProcess
-from app.control.solve.orders import FindBatches, Follow, MakeBatches, Prepare, Repeat, Solve, recipe_of
+from app.control.solve.orders import FindBatches, Follow, MakeBatches, Prepare, Repeat, Solve, counted_before
 from app.control.solve.process import SolverProcess
 from app.manifests.model import JSON
 from app.worker.process import WorkerDied, WorkerLate
@@ -21,6 +21,7 @@ from solvers.planning.problem import Problem
 
 GRACE_SECONDS = 15.0  # for reading the problem, the first plan, judging and finding reasons
 PREPARE_SECONDS = 120.0
+NOTHING_COUNTED: Mapping[str, JSON] = {}
 SOONER_NICE = 5  # steps of niceness, worth three times the share of a core
 
 
@@ -53,12 +54,12 @@ class Solver:
         order = Solve(problem, seconds, work, seed)
         if self.full.is_compiling():
             meanwhile()
-            return SolverAnswer(SolveOutcome.COMPILING, None, "", recipe_of(order))
-        return _answer_of(self.full, order, seconds + self._grace_seconds, recipe_of(order), meanwhile)
+            return SolverAnswer(SolveOutcome.COMPILING, None, "", counted_before(order))
+        return _answer_of(self.full, order, seconds + self._grace_seconds, counted_before(order), meanwhile)
 
-    def repeat(self, problem: Problem, recipe: Mapping[str, JSON], *, seconds: float) -> SolverAnswer:
-        """Returns the plan that a recipe reproduces."""
-        return _answer_of(self.full, Repeat(problem, recipe), seconds, recipe)
+    def repeat(self, problem: Problem, counted: Mapping[str, JSON], *, seconds: float) -> SolverAnswer:
+        """Returns the plan that was found by the work that was counted."""
+        return _answer_of(self.full, Repeat(problem, counted), seconds, counted)
 
     def prepare(self, problem: Problem, plan: Plan) -> None:
         """Starts to prepare this plan, without waiting. An earlier plan that still waits for that is dropped."""
@@ -71,21 +72,20 @@ class Solver:
 
     def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> SolverAnswer:
         """Returns the plan with the changes that new rates need; out of time also if the plan is not prepared yet."""
-        recipe: dict[str, JSON] = {"kind": RecipeKind.FOLLOW, "rates": dict(rates)}
         began = monotonic()
         base = self._prepared(problem, plan)
         try:
             ready: SolverAnswer = base.ready.result(seconds)
             if ready.outcome is SolveOutcome.SOLVED:
                 remaining_seconds = max(seconds - (monotonic() - began), 0.0)
-                ready = _answer_of(self.fast, Follow(rates, base.number), remaining_seconds, recipe)
+                ready = _answer_of(self.fast, Follow(rates, base.number), remaining_seconds)
         except TimeoutError:
-            return SolverAnswer(SolveOutcome.OUT_OF_TIME, None, "this plan is not prepared yet", recipe, seconds)
+            return SolverAnswer(SolveOutcome.OUT_OF_TIME, None, "this plan is not prepared yet", seconds=seconds)
         except (WorkerDied, WorkerLate, CancelledError) as error:
             ready = SolverAnswer(SolveOutcome.CRASHED, None, str(error))
         if ready.outcome is not SolveOutcome.SOLVED:
             self._forget(base)
-        return replace(ready, recipe=recipe)
+        return ready
 
     def find_batches(
         self,
@@ -99,11 +99,11 @@ class Solver:
     ) -> SolverAnswer:
         """Returns batches of moves that make the plan cheaper."""
         order = FindBatches(problem, plan, tuple(known), tries, seed, seconds)
-        return _answer_of(self.full, order, seconds + self._grace_seconds, {})
+        return _answer_of(self.full, order, seconds + self._grace_seconds)
 
     def make_batches(self, problem: Problem, plan: Plan, groups: GroupRow, *, seconds: float) -> SolverAnswer:
         """Returns the plan with the batches of these groups."""
-        return _answer_of(self.full, MakeBatches(problem, plan, groups), seconds + self._grace_seconds, {})
+        return _answer_of(self.full, MakeBatches(problem, plan, groups), seconds + self._grace_seconds)
 
     def close(self) -> None:
         """Ends all processes."""
@@ -140,15 +140,16 @@ class _Base:
 
 
 def _answer_of(
-    process: SolverProcess, order: object, seconds: float, recipe: Mapping[str, JSON], meanwhile: Meanwhile = just_wait
-) -> SolverAnswer:
+    process: SolverProcess, order: object, seconds: float, counted: Mapping[str, JSON] = NOTHING_COUNTED,
+    meanwhile: Meanwhile = just_wait,
+) -> SolverAnswer:  # fmt: skip
     began = monotonic()
     answering = process.ask(order, seconds)
     meanwhile()
     try:
         answer: SolverAnswer = answering.result()
     except WorkerLate as late:
-        return SolverAnswer(SolveOutcome.OUT_OF_TIME, None, str(late), recipe, monotonic() - began)
+        return SolverAnswer(SolveOutcome.OUT_OF_TIME, None, str(late), counted, monotonic() - began)
     except WorkerDied as died:
-        return SolverAnswer(SolveOutcome.CRASHED, None, str(died), recipe, monotonic() - began)
+        return SolverAnswer(SolveOutcome.CRASHED, None, str(died), counted, monotonic() - began)
     return answer

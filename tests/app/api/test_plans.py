@@ -82,7 +82,7 @@ def test_the_record_of_a_plan_holds_what_it_was_made_from(fleet: Planned) -> Non
     record = msgspec.json.decode(reply.text, type=Record)
     assert record.generation == generation
     assert {one.name for one in record.snapshot.declared if one.kind == "Service"} == {"a", "b", "c", "x"}
-    assert record.recipe["work"]
+    assert record.drafts[0].counted["work"]
 
 
 def test_a_tenant_sees_its_own_part_and_the_others_as_numbers(fleet: Planned, tenant: str) -> None:

@@ -28,6 +28,7 @@ class OneMoment(PlannerStore):
     def __init__(self, moment: Snapshot) -> None:
         self.moment_read = moment
         self.decisions: list[Decision] = []
+        self.snapshots: list[Snapshot] = []  # that these were recorded with
 
     def snapshot(self, expecting: ExpectLoads) -> Snapshot:
         return self.moment_read
@@ -36,6 +37,7 @@ class OneMoment(PlannerStore):
         self, snapshot: Snapshot, decisions: Sequence[Decision], new_events: Sequence[NewEvent] = ()
     ) -> tuple[int, ...]:
         self.decisions += decisions
+        self.snapshots += [snapshot] * len(decisions)
         return tuple(range(2, 2 + len(decisions)))
 
     def note(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from app.control.answer.replay import from_json, record_of, replay, to_json
-from app.control.domain.decision import RecipeKind, SolveOutcome
+from app.control.answer.replay import Record, from_json, record_of, replay, to_json
+from app.control.domain.decision import SolveOutcome, SolverOrder
 from app.control.formulate.formulate import formulate
 from app.control.solve.inline import Inline
 from app.control.solve.orders import Solve, solved
@@ -37,6 +38,10 @@ def shares(simulation: Simulation) -> list[tuple[str, float]]:
     return [(f"{name}/{line.gpu}", line.sm_percent) for name, wanted in target.items() for line in wanted.instances]
 
 
+def knowledge_in(record: Record) -> Any:
+    return record.drafts[0].counted["knowledge"]
+
+
 def test_hetsev_runs_a_fleet_adds_what_a_lasting_load_needs_and_is_replayed(database_url: str) -> None:
     world = small(gpus=6, rates=(200.0, 150.0), planner="hetsev", cycleSeconds=15)
     shapes = {"shop/a": steps([1.0, 3.0], RISES_AT), "shop/b": steps([1.0, 1.0], RISES_AT)}
@@ -52,17 +57,17 @@ def test_hetsev_runs_a_fleet_adds_what_a_lasting_load_needs_and_is_replayed(data
         assert history["move"] == history["resize"] == history["stop"] == 0
         read = simulation.database.read
         records = [read(lambda c, g=found: record_of(c, g)) for found in generations(simulation)]  # type: ignore[misc]
-    made = [record for record in records if record and record.recipe.get("kind") == RecipeKind.SOLVE]
+    made = [record for record in records if record and record.drafts[0].order is SolverOrder.SOLVE]
     assert len(made) >= 2
     assert len(made) == len(records)  # no quick step and no least change of the joint planner
     for record in made:
-        assert record.recipe["planner"] == "hetsev"
+        assert record.drafts[0].counted["planner"] == "hetsev"
         assert record.plan
         assert record.plan.certificate
         assert record.plan.certificate.method.startswith("hetsev: ")
         assert record.plan.certificate.bound is not None
         assert replay(from_json(to_json(record)), Inline()).is_identical
-    assert any(record.recipe["knowledge"]["hetsev"]["overSince"] for record in made if record.recipe["knowledge"])
+    assert any(knowledge["hetsev"]["overSince"] for record in made if (knowledge := knowledge_in(record)))
 
 
 def test_mudi_runs_a_fleet_resizes_in_place_as_the_load_rises_and_is_replayed(database_url: str) -> None:
@@ -82,7 +87,7 @@ def test_mudi_runs_a_fleet_resizes_in_place_as_the_load_rises_and_is_replayed(da
     assert len(records) >= 2
     for record in records:
         assert record
-        assert record.recipe["planner"] == "mudi"
+        assert record.drafts[0].counted["planner"] == "mudi"
         assert replay(from_json(to_json(record)), Inline()).is_identical
 
 
@@ -105,7 +110,7 @@ def test_morak_runs_a_fleet_keeps_its_shares_adds_instances_and_is_replayed(data
     assert len(records) >= 2
     for record in records:
         assert record
-        assert record.recipe["planner"] == "morak"
+        assert record.drafts[0].counted["planner"] == "morak"
         assert replay(from_json(to_json(record)), Inline()).is_identical
     assert snapshot
     node, _, gpu = before[0][0].partition("/")
@@ -131,7 +136,7 @@ def test_inss_runs_a_fleet_keeps_what_runs_as_the_load_rises_and_is_replayed(dat
     assert records
     for record in records:
         assert record
-        assert record.recipe["planner"] == "inss"
+        assert record.drafts[0].counted["planner"] == "inss"
         assert replay(from_json(to_json(record)), Inline()).is_identical
 
 
@@ -151,7 +156,7 @@ def test_oltunes_runs_a_fleet_adds_instances_as_the_load_rises_and_is_replayed(d
     assert len(records) >= 2
     for record in records:
         assert record
-        assert record.recipe["planner"] == "oltunes"
+        assert record.drafts[0].counted["planner"] == "oltunes"
         assert record.plan
         assert record.plan.certificate
         assert record.plan.certificate.method.startswith("oltunes: idlest GPU first")
@@ -170,4 +175,4 @@ def test_a_refused_plan_names_the_planner_and_its_rule(database_url: str) -> Non
     assert snapshot
     answer = solved(Solve(formulate(snapshot).problem, None, 5), alone=True)
     assert answer.outcome is SolveOutcome.WRONG
-    assert answer.recipe["planner"] == "hetsev"
+    assert answer.counted["planner"] == "hetsev"

@@ -213,5 +213,5 @@ def test_while_a_plan_is_rolled_out_the_next_one_makes_only_what_is_needed(datab
         assert found.generation
         recorded = rows(simulation, "SELECT generation FROM plan ORDER BY generation")
         first, second = (simulation.database.read(partial(read_plan, generation=plan)) for (plan,) in recorded)
-        assert first and first.recipe["horizonMinutes"] == 60.0, "nothing was rolled out yet"
-        assert second and second.recipe["horizonMinutes"] == 3.0
+        assert first and first.drafts[0].counted["horizonMinutes"] == 60.0, "nothing was rolled out yet"
+        assert second and second.drafts[0].counted["horizonMinutes"] == 3.0

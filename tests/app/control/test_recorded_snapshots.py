@@ -23,5 +23,5 @@ def test_bursts_that_gateways_measured_are_in_the_snapshot_and_in_the_record() -
     load = ExpectedLoad(100.0, 90.0, 100.0, burstiness={"1": 1.4, "8": 2.5})
     snapshot = replace(SNAPSHOT, expected={"shop/search": load})
     assert join_snapshot(snapshot_parts(snapshot)) == snapshot
-    record = Record(1, PlanningLane.FULL, SolveOutcome.SOLVED, snapshot, {}, {})
+    record = Record(1, PlanningLane.FULL, SolveOutcome.SOLVED, snapshot, (), {})
     assert from_json(to_json(record)) == record

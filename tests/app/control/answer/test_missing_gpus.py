@@ -8,12 +8,14 @@ import pytest
 
 from app.control.answer.explain.question import Explain
 from app.control.answer.replay import Record, from_json, replay, to_json
-from app.control.decide.decide import draft_changes, hold_back
+from app.control.decide.deciding import Asking, CycleBudget, decide, pose_moment
 from app.control.domain.decision import Decision, SolveOutcome
+from app.control.domain.events import Reason
 from app.control.domain.snapshot import NodeStatus, Snapshot
 from app.control.formulate.formulate import formulate
 from app.control.formulate.question import Question
 from app.control.solve.inline import Inline
+from app.control.solve.recorded import RecordingSolver
 from app.control.solve.versions import versions
 from solvers.planning.judge import judge
 from tests.app.control.answer.whatif.worlds import snapshot
@@ -40,8 +42,10 @@ def question(world: Snapshot) -> Question:
 
 @pytest.fixture(scope="module")
 def decision(world: Snapshot, question: Question) -> Decision:
-    answer = Inline().solve(question.problem, seconds=60, work=2)
-    return hold_back(world, question, draft_changes(world, question, answer))
+    recording = RecordingSolver(Inline())
+    found = decide(pose_moment(world), Asking(recording, CycleBudget(work=2), Reason.CYCLE)).decision
+    assert found
+    return replace(found, drafts=tuple(recording.drafts))
 
 
 def test_the_problem_has_the_indexes_that_are_left(question: Question) -> None:
@@ -88,7 +92,7 @@ def test_it_is_explained_on_its_own_gpus(world: Snapshot, decision: Decision) ->
 @pytest.mark.slow
 def test_it_is_replayed(world: Snapshot, decision: Decision) -> None:
     record = Record(
-        1, decision.lane, SolveOutcome.SOLVED, world, dict(decision.answer.recipe), dict(versions()), decision.plan,
+        1, decision.lane, SolveOutcome.SOLVED, world, decision.drafts, dict(versions()), decision.plan,
         dict(decision.desired),
     )  # fmt: skip
     assert replay(from_json(to_json(record)), Inline()).is_identical

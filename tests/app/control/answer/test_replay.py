@@ -9,32 +9,29 @@ from typing import Any
 import pytest
 
 from app.control.answer.replay import Record, ReplayRefused, difference, from_json, replay, to_json
-from app.control.domain.decision import PlanningLane, SolveOutcome, SolverAnswer
+from app.control.domain.decision import Draft, PlanningLane, SolveOutcome, SolverAnswer, SolverOrder
 from app.control.domain.snapshot import ExpectedLoad
 from app.control.fast import CapacityNeed, StepTrigger
 from app.control.fast.base import step_base
-from app.control.fast.drafting import draft_step
+from app.control.fast.drafting import draft_step, with_calls
 from app.control.formulate.formulate import formulate
 from app.control.solve.inline import Inline
+from app.control.solve.recorded import RecordingSolver
 from app.control.solve.solver import Solver
 from app.control.solve.versions import versions
-from solvers.planning.batches.batch import GroupRow
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 from tests.proofs.replays import decisions
 
 
-class Silent:
+class Silent(Inline):
     """A solver that must not be asked."""
 
-    def repeat(self, problem: Problem, recipe: Mapping[str, Any], *, seconds: float) -> SolverAnswer:
+    def repeat(self, problem: Problem, counted: Mapping[str, Any], *, seconds: float) -> SolverAnswer:
         raise AssertionError("asked for a plan")
 
-    def make_batches(self, problem: Problem, plan: Plan, groups: GroupRow, *, seconds: float) -> SolverAnswer:
-        raise AssertionError("asked for batches")
-
     def add(self, problem: Problem, *, seconds: float) -> SolverAnswer:
-        return SolverAnswer(SolveOutcome.CRASHED)
+        raise AssertionError("asked to add")
 
     def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> SolverAnswer:
         raise AssertionError("asked to follow")
@@ -52,7 +49,8 @@ def records() -> list[Record]:
 
 @pytest.mark.slow
 def test_every_decision_comes_out_the_same_from_its_json(records: list[Record]) -> None:
-    assert {record.recipe["kind"] for record in records} == {"solve", "quicken"}
+    assert {record.lane for record in records} == {PlanningLane.FULL, PlanningLane.FAST}
+    assert SolverOrder.SOLVE in {draft.order for record in records for draft in record.drafts}
     for record in records:
         assert replay(from_json(to_json(record)), Inline()).is_identical, record.generation
 
@@ -76,7 +74,7 @@ def test_a_record_of_an_older_form_of_problems_is_refused_by_name(records: list[
 
 def test_another_snapshot_gives_another_plan(records: list[Record]) -> None:
     record = next(
-        record for record in records if record.recipe["kind"] == "solve" and record.plan and record.plan.instances
+        record for record in records if record.lane is PlanningLane.FULL and record.plan and record.plan.instances
     )
     expected = {name: ExpectedLoad(3 * load.rate_per_second) for name, load in record.snapshot.expected.items()}
     forged = replace(record, snapshot=replace(record.snapshot, expected=expected))
@@ -104,16 +102,44 @@ def test_a_killed_solver_is_replayed_as_its_recorded_outcome(records: list[Recor
     )
 
 
+class Late(Inline):
+    """A solver that follows no rates in time."""
+
+    def follow(self, problem: Problem, plan: Plan, rates: Mapping[str, float], *, seconds: float) -> SolverAnswer:
+        return SolverAnswer(SolveOutcome.OUT_OF_TIME)
+
+
 def test_where_the_solver_failed_a_quick_step_then_it_fails_it_again(records: list[Record]) -> None:
     """Out of time is no property of a problem: it is on record, and no solver is asked."""
-    quick = next(record for record in records if record.recipe["kind"] == "quicken")
-    failed = replace(quick, recipe=quick.recipe | {"followed": ["out_of_time"] * 2})
-    replay(failed, Silent())
+    failed = 0
+    for quick in (record for record in records if record.lane is PlanningLane.FAST):
+        base = step_base(quick.snapshot, formulate(quick.snapshot))
+        for name, service in base.question.problem.services.items():
+            rate, recording = service.rate_per_second * 9, RecordingSolver(Late())
+            needs = [CapacityNeed(name, StepTrigger.LOAD_ROSE, rate, rate, "load rose")]
+            if (drafted := draft_step(base, needs, recording, quick.snapshot.at, None)) and recording.drafts:
+                found, called = drafted.decision, with_calls(quick.snapshot, needs)
+                desired, drafts = dict(found.desired), tuple(recording.drafts)
+                record = replace(quick, snapshot=called, plan=found.plan, desired=desired, drafts=drafts)
+                assert replay(from_json(to_json(record)), Silent()).is_identical
+                failed += 1
+    assert failed
+
+
+def test_a_record_without_drafts_is_refused(records: list[Record]) -> None:
+    with pytest.raises(ReplayRefused, match="the drafts of plan 1 are not on record"):
+        replay(replace(records[0], drafts=()), Silent())
+
+
+def test_another_order_than_on_record_is_a_difference(records: list[Record]) -> None:
+    added = (Draft(SolverOrder.FOLLOW, SolveOutcome.SOLVED),)
+    replayed = replay(replace(records[0], drafts=added), Silent())
+    assert replayed.difference == "the solver is asked for solve now, and was for follow"
 
 
 def test_a_quick_step_beside_instances_on_a_cordoned_gpu_comes_out_the_same(records: list[Record]) -> None:
     replayed = 0
-    for quick in (record for record in records if record.recipe["kind"] == "quicken"):
+    for quick in (record for record in records if record.lane is PlanningLane.FAST):
         for node, gpu in {
             (node, line.gpu) for node, all_ in quick.snapshot.in_force.items() for line in all_.instances
         }:
@@ -122,10 +148,11 @@ def test_a_quick_step_beside_instances_on_a_cordoned_gpu_comes_out_the_same(reco
             base = step_base(snapshot, formulate(snapshot))
             rates = {name: carried * 1.4 for name, carried in base.elsewhere.items()}
             needs = [CapacityNeed(name, StepTrigger.LOAD_ROSE, rate, rate, "load rose") for name, rate in rates.items()]
-            if drafted := draft_step(base, needs, Inline(), snapshot.at, None):
-                found = drafted.decision
-                desired, recipe = dict(found.desired), dict(found.answer.recipe)
-                record = replace(quick, snapshot=snapshot, plan=found.plan, desired=desired, recipe=recipe)
+            recording = RecordingSolver(Inline())
+            if drafted := draft_step(base, needs, recording, snapshot.at, None):
+                found, called = drafted.decision, with_calls(snapshot, needs)
+                desired, drafts = dict(found.desired), tuple(recording.drafts)
+                record = replace(quick, snapshot=called, plan=found.plan, desired=desired, drafts=drafts)
                 assert replay(from_json(to_json(record)), Inline()).is_identical
                 replayed += 1
     assert replayed
@@ -133,7 +160,7 @@ def test_a_quick_step_beside_instances_on_a_cordoned_gpu_comes_out_the_same(reco
 
 def test_what_no_solver_found_is_not_found_again(records: list[Record]) -> None:
     with pytest.raises(ReplayRefused, match=r"no solver made plan \d+: its lane is rollback"):
-        replay(replace(records[0], lane=PlanningLane.ROLLBACK, recipe={}), Silent())
+        replay(replace(records[0], lane=PlanningLane.ROLLBACK, drafts=()), Silent())
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"generation": 1, "lane": "other"}'])

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from app.control.decide.batch_drafts import MOST_REHEARSED, URGENT_SECONDS, BatchContext, batches_again, groups_in
+from app.control.decide.batch_drafts import MOST_REHEARSED, URGENT_SECONDS, BatchContext, with_batches
 from app.control.decide.batches import TRIES, URGENT_TRIES, add_due_batches, spell_batches
 from app.control.decide.decide import draft_changes, hold_back
 from app.control.decide.least_change import follow_rates
-from app.control.decide.regret import LEAST_WAITING, NO_REGRETS
 from app.control.domain.decision import Decision, SolveOutcome, SolverAnswer
 from app.control.domain.desired import Desired
+from app.control.domain.regret import LEAST_WAITING, NO_REGRETS
 from app.control.domain.snapshot import DeclaredObject, ExpectedLoad, NodeStatus, Rest, Snapshot
 from app.control.formulate.formulate import formulate
 from app.control.rollout import order
@@ -26,12 +26,32 @@ from app.manifests.model import Kind
 from simulation.world import of_files
 from solvers.planning.batches.batch import Batch, GroupRow
 from solvers.planning.plan import Plan, Unserved
-from solvers.planning.problem import Problem
+from solvers.planning.problem import Instance, Problem
 from tests.app.control.rollout.stepping import steps_of
 
 START = datetime(2026, 6, 1, tzinfo=UTC)
 FLEET = Path("examples/fleet.yaml")
-SOLVER = Inline()
+
+
+class Keeping(Inline):
+    """A solver that keeps the groups of the batches that it made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._made: dict[tuple[Instance, ...], GroupRow] = {}
+
+    def make_batches(self, problem: Problem, plan: Plan, groups: GroupRow, *, seconds: float) -> SolverAnswer:
+        answer = super().make_batches(problem, plan, groups, seconds=seconds)
+        if answer.plan:
+            self._made[answer.plan.instances] = groups
+        return answer
+
+    def groups_of(self, found: Decision) -> GroupRow:
+        assert found.answer.plan
+        return self._made[found.answer.plan.instances]
+
+
+SOLVER = Keeping()
 SECONDS = 10.0
 FOR_NOTHING = "making it costs nothing"
 BUSY_FACTOR, QUIET_FACTOR = 1.4, 0.7  # of the declared rates
@@ -115,6 +135,9 @@ class Choosing(Inline):
     def __init__(self, batches: tuple[Batch, ...]) -> None:
         super().__init__()
         self._batches = batches
+
+    def make_batches(self, problem: Problem, plan: Plan, groups: GroupRow, *, seconds: float) -> SolverAnswer:
+        return SOLVER.make_batches(problem, plan, groups, seconds=seconds)
 
     def find_batches(
         self, problem: Problem, plan: Plan, known: Sequence[GroupRow], *, tries: int, seed: int, seconds: float
@@ -225,13 +248,14 @@ def test_batches_on_different_gpus_that_are_due_at_once_are_made_in_one_cycle(co
     assert len(apart) == 2
     chosen = Choosing(tuple(apart))
     decision, regrets = add_due_batches(context, NO_REGRETS, chosen)
-    assert groups_in(decision.answer.recipe) == tuple(group for batch in chosen.due() for group in batch.groups)
+    groups = SOLVER.groups_of(decision)
+    assert groups == tuple(group for batch in chosen.due() for group in batch.groups)
     assert regrets.waiting == ()
     for batch in apart:
         alone, _ = add_due_batches(context, NO_REGRETS, Choosing((batch,)))
         assert cost(decision) < cost(alone)
-    again = batches_again(context, decision.answer.recipe, SOLVER)
-    assert (again.desired, cost(again)) == (decision.desired, cost(decision))
+    again = with_batches(context, groups, SOLVER)
+    assert again and (again.desired, cost(again)) == (decision.desired, cost(decision))
 
 
 @pytest.mark.slow
@@ -295,9 +319,9 @@ def test_the_judge_of_steps_finds_a_copy_that_stops_before_its_successor_serves(
     assert list(lacking(before, (after,), after)), "all at once, starts carry nothing yet"
 
 
-def test_a_batch_is_made_again_from_its_recipe(context: BatchContext, found: Decision) -> None:
-    again = batches_again(context, found.answer.recipe, SOLVER)
-    assert again.desired == found.desired
+def test_the_same_groups_make_the_same_batch(context: BatchContext, found: Decision) -> None:
+    again = with_batches(context, SOLVER.groups_of(found), SOLVER)
+    assert again and again.desired == found.desired
     assert replace(again.plan, certificate=None) == replace(found.plan, certificate=None)
 
 
@@ -333,12 +357,14 @@ def test_no_batch_starts_a_copy_where_one_of_its_service_failed_lately(context: 
     decided = {(start.owner, start.place) for start in starts(context, context.decision)}
     failed = replace(context.snapshot, failed_places={change.owner: (change.place,)})
     avoiding = replace(context, snapshot=failed)
-    assert batches_again(avoiding, found.answer.recipe, SOLVER) is context.decision
+    groups = SOLVER.groups_of(found)
+    assert with_batches(avoiding, groups, SOLVER) is None
     other = add_due_batches(avoiding, NO_REGRETS, SOLVER)[0]
     assert (change.owner, change.place) not in {(each.owner, each.place) for each in starts(context, other)}
     owner, place = min(decided)
     decided_anyway = replace(context, snapshot=replace(context.snapshot, failed_places={owner: (place,)}))
-    assert batches_again(decided_anyway, found.answer.recipe, SOLVER).desired == found.desired
+    anyway = with_batches(decided_anyway, groups, SOLVER)
+    assert anyway and anyway.desired == found.desired
 
 
 def test_a_batch_waits_for_a_rest_only_where_it_changes_the_service(context: BatchContext, found: Decision) -> None:
@@ -347,5 +373,5 @@ def test_a_batch_waits_for_a_rest_only_where_it_changes_the_service(context: Bat
     rests = {True: Rest(until, (change.place,)), False: Rest(until, (("another-node", 0),))}
     for is_there, rest in (*rests.items(), (True, everywhere)):
         resting = replace(context, snapshot=replace(context.snapshot, resting={change.owner: rest}))
-        again = batches_again(resting, found.answer.recipe, SOLVER)
-        assert (again.desired == found.desired) is not is_there
+        again = with_batches(resting, SOLVER.groups_of(found), SOLVER)
+        assert (again is not None and again.desired == found.desired) is not is_there

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from app.control.decide.batch_drafts import BatchContext, batches_again, leads_to, with_batches, write_batches
+from app.control.decide.batch_drafts import BatchContext, leads_to, with_batches, write_batches
 from app.control.decide.batches import _possible
 from app.control.decide.decide import draft_changes, hold_back
 from app.control.decide.least_change import follow_rates
@@ -48,17 +48,17 @@ def test_what_blocked_gpus_shall_run_starts_on_empty_ones(context: BatchContext,
     shifted = 0
     for batch in blocked:
         assert with_batches(context, batch.groups, SOLVER) is None
-        found = _possible(context, batch, MOST_CHURN, SOLVER)
-        if found is None:
+        possible = _possible(context, batch, MOST_CHURN, SOLVER)
+        if possible is None:
             continue
+        found, groups = possible
         assert leads_to(context, found)
         verdict = judge(context.question.problem, found.plan, keeps=keep)
         assert verdict.is_right, verdict.violations
         assert verdict.cost.total < context.cost
         assert not found.plan.unserved
-        assert batches_again(context, found.answer.recipe, SOLVER) == found
-        kinds = [group["kind"] for group in found.answer.recipe["batches"]]  # type: ignore[index, union-attr, call-overload]
-        shifted += BatchKind.SHIFTED in kinds
+        assert with_batches(context, groups, SOLVER) == found
+        shifted += BatchKind.SHIFTED in [group.kind for group in groups]
     assert shifted
 
 
@@ -66,6 +66,6 @@ def test_a_part_of_a_batch_is_not_made_for_more_churn_than_it_may_cost(
     context: BatchContext, blocked: list[Batch]
 ) -> None:
     for batch in blocked:
-        found = _possible(context, batch, MOST_CHURN, SOLVER)
-        if found and found.value and found.value.churn:
-            assert _possible(context, batch, found.value.churn / 2, SOLVER) is None
+        possible = _possible(context, batch, MOST_CHURN, SOLVER)
+        if possible and possible[0].value and possible[0].value.churn:
+            assert _possible(context, batch, possible[0].value.churn / 2, SOLVER) is None

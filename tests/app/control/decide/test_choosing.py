@@ -163,7 +163,7 @@ def has_room_at_once(now: Desired, target: Desired) -> bool:
 
 
 def drafted(now: Snapshot, found: Plan, kind: str) -> Decision:
-    answer = SolverAnswer(SolveOutcome.SOLVED, found, recipe={"kind": kind})
+    answer = SolverAnswer(SolveOutcome.SOLVED, found, is_least_change=kind == "follow")
     return draft_changes(now, formulate(now), answer)
 
 
@@ -300,7 +300,7 @@ def _promise(draft: Decision, now: Desired, rates: Mapping[str, float]) -> tuple
 
 
 def _labelled(draft: Decision, kind: str) -> Decision:
-    return replace(draft, answer=replace(draft.answer, recipe={"kind": kind}))
+    return replace(draft, answer=replace(draft.answer, is_least_change=kind == "follow"))
 
 
 @pytest.mark.parametrize(("grown", "waits"), [(1.0, True), (0.7, True), (1.005, True), (1.02, False)])

@@ -10,11 +10,11 @@ from random import Random
 import pytest
 from msgspec.structs import replace as replace_struct
 
-from app.control.decide.decide import draft_changes, hold_back
+from app.control.decide.decide import draft_changes
 from app.control.decide.effort import effort
-from app.control.decide.goal import kept_again, wait_for_goal
-from app.control.decide.regret import LEAD_HOURS, NO_REGRETS
+from app.control.decide.goal import wait_for_goal
 from app.control.domain.decision import Decision
+from app.control.domain.regret import LEAD_HOURS, NO_REGRETS
 from app.control.domain.snapshot import DeclaredObject, ExpectedLoad, Snapshot
 from app.control.formulate.formulate import formulate
 from app.control.formulate.question import Question
@@ -103,20 +103,6 @@ def test_a_plan_that_pays_soon_or_is_needed_does_not_wait(
     lacking = formulate(more)
     assert lacking.falls_short
     assert wait_for_goal(more, lacking, needed, needed, NO_REGRETS, is_brief=False)[0] is needed
-
-
-def test_a_replay_keeps_what_waited(
-    full: Snapshot,
-    question: Question,
-    wanted: Decision,
-    saved_per_hour: float,
-) -> None:
-    dear = with_price(question, wanted, saved_per_hour)
-    kept, _ = wait_for_goal(full, question, dear, dear, NO_REGRETS, is_brief=False)
-    again = kept_again(full, question, wanted, kept.answer.recipe)
-    assert again.desired == kept.desired == full.in_force
-    assert kept_again(full, question, wanted, wanted.answer.recipe) is wanted
-    assert hold_back(full, question, wanted).desired == full.in_force, "it has no order of steps either"
 
 
 def test_a_goal_that_is_due_and_cannot_be_made_waits_for_its_churn_again(full: Snapshot) -> None:

@@ -12,9 +12,9 @@ import pytest
 from app.control.cycle import CycleBudget
 from app.control.decide.decide import LONGEST_ROLLING
 from app.control.decide.last_question import OTHER_SEED_AFTER, REFUSED_AGAIN_AFTER, LastQuestion, plan_conditions
-from app.control.decide.regret import LEAD_HOURS, LEAST_WAITING, NO_REGRETS
 from app.control.domain.decision import SolveOutcome, SolverAnswer
 from app.control.domain.ports import Meanwhile, just_wait
+from app.control.domain.regret import LEAD_HOURS, LEAST_WAITING, NO_REGRETS
 from app.control.domain.snapshot import DeclaredObject, ExpectedLoad, Rest, Snapshot
 from app.control.formulate.failed_places import close_failed_places
 from app.control.formulate.formulate import formulate

@@ -10,7 +10,7 @@ import pytest
 from agents.contract.assignments import AssignedInstance
 from app.control.decide.choosing import is_preferred
 from app.control.decide.least_change import MOST_HANDOVERS, explain_skipped, handed_over, is_too_large
-from app.control.domain.decision import Decision, PlanningLane, PlanValue, RecipeKind, SolveOutcome, SolverAnswer
+from app.control.domain.decision import Decision, PlanningLane, PlanValue, SolveOutcome, SolverAnswer
 from app.control.domain.desired import NodeDesired
 from app.control.domain.snapshot import Snapshot
 from solvers.planning.plan import Certificate, Changes, Cost, Plan, Unserved
@@ -65,7 +65,7 @@ def of_cost(unserved: float, resource: float, moves: int) -> Plan:
     ],
 )  # fmt: skip
 def test_what_a_larger_plan_would_serve_is_no_money(smaller: Plan, larger: Plan, message: str) -> None:
-    least = replace(decision(0.0), answer=SolverAnswer(SolveOutcome.SOLVED, recipe={"kind": RecipeKind.FOLLOW}))
+    least = replace(decision(0.0), answer=SolverAnswer(SolveOutcome.SOLVED, is_least_change=True))
     skipped = explain_skipped(replace(least, plan=smaller), larger)
     assert [each.message for each in skipped.held_back] == [message]
     assert explain_skipped(replace(least, plan=larger), smaller).held_back == ()

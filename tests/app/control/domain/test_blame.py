@@ -32,8 +32,8 @@ class Dies(Inline):
         self, problem: Problem, *, seconds: float, work: int | None, seed: int = 0, meanwhile: Meanwhile = just_wait
     ) -> SolverAnswer:
         if "shop/b" in problem.services:
-            recipe: Mapping[str, JSON] = {"kind": "solve", "seed": seed, "work": work}
-            return SolverAnswer(SolveOutcome.CRASHED, None, "the solver's process ended with SIGSEGV", recipe)
+            counted: Mapping[str, JSON] = {"seed": seed, "work": work}
+            return SolverAnswer(SolveOutcome.CRASHED, None, "the solver's process ended with SIGSEGV", counted)
         return super().solve(problem, seconds=seconds, work=work, seed=seed, meanwhile=meanwhile)
 
     def add(self, problem: Problem, *, seconds: float) -> SolverAnswer:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from app.control.domain.decision import SolveOutcome, SolverAnswer
+from app.control.domain.ports import FollowingSolver
 from app.control.fast import CapacityNeed, QuickStep, find_quick_step
 from app.control.fast.ladder import SECONDS
-from app.control.fast.recording_solver import FollowingSolver
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 

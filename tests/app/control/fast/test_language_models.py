@@ -95,8 +95,8 @@ def test_a_spike_of_an_ordinary_service_is_answered_beside_language_models_that_
     verdict = judge(problem.with_rates({PHOTOS: carried}), decision.plan, simulate=False, keeps=keep)
     assert verdict.is_right, verdict.violations
     record = Record(
-        2, decision.lane, SolveOutcome.SOLVED, running(), dict(decision.answer.recipe), dict(versions()), decision.plan,
-        dict(decision.desired),
+        2, decision.lane, SolveOutcome.SOLVED, ticks.store.snapshots[0], decision.drafts, dict(versions()),
+        decision.plan, dict(decision.desired),
     )  # fmt: skip
     assert replay(from_json(to_json(record)), Inline()).is_identical
     assert ticks.lane.base and ticks.lane.base.snapshot.target == 2

@@ -7,8 +7,8 @@ from datetime import timedelta
 from random import Random
 
 from app.control.decide.assigning import desired_of
-from app.control.domain.snapshot import NodeStatus, Rest
-from app.control.formulate.failed_places import avoid_failed_places, close_again, close_failed_places, closed_places
+from app.control.domain.snapshot import NodeStatus, Rest, Snapshot
+from app.control.formulate.failed_places import avoid_failed_places, close_failed_places
 from app.control.formulate.formulate import formulate
 from tests.app.control.decide.test_choosing import SERVICES, plan, world
 from tests.solvers.planning.random_problems import NOON
@@ -50,6 +50,10 @@ def test_a_closed_gpu_is_not_in_the_problem_and_what_runs_there_is_pinned() -> N
     assert status.closed_gpus == {1, 2, 3, 4}
 
 
+def closed_places(snapshot: Snapshot) -> dict[str, list[int]]:
+    return {name: list(facts.resting_gpus) for name, facts in sorted(snapshot.nodes.items()) if facts.resting_gpus}
+
+
 def test_where_several_gpus_of_a_node_failed_the_node_is_avoided_first_and_then_those_gpus_alone() -> None:
     failed = {"shop/a": (("n1", 0), ("n1", 1), ("n2", 1)), "shop/b": (("n2", 0),)}
     four = tuple(
@@ -60,8 +64,6 @@ def test_where_several_gpus_of_a_node_failed_the_node_is_avoided_first_and_then_
     assert closed == [{"n1": [0, 1, 2, 3], "n2": [1]}, {"n1": [0, 1], "n2": [1]}]
     (one,) = avoid_failed_places(snapshot, ["shop/b"])
     assert closed_places(one) == {"n2": [0]}
-    assert close_again(snapshot, closed_places(one)) == one
-    assert close_again(snapshot, {}) is snapshot
     resting = close_failed_places(replace(snapshot, resting={"shop/b": Rest(UNTIL, (("n2", 0),))}))
     *_, both = avoid_failed_places(resting, ["shop/a"])
     assert closed_places(both) == {"n1": [0, 1], "n2": [0, 1]}, "what is closed for a rest stays closed"

@@ -43,7 +43,6 @@ def test_the_answer_is_made_of_problem_plan_and_rates_alone(solver: Solver, plan
     between = solver.follow(problem(), plan, rates(problem(), 0.4, 3), seconds=LONG)
     second = solver.follow(problem(), plan, wanted, seconds=LONG)
     assert first.outcome is between.outcome is SolveOutcome.SOLVED
-    assert first.recipe == {"kind": "follow", "rates": wanted}
     assert first.plan == second.plan == Inline().follow(problem(), plan, wanted, seconds=0).plan
     assert between.plan != first.plan
 

@@ -96,18 +96,18 @@ def test_the_same_work_gives_the_same_plan_here_and_there(solver: Solver, seed: 
     there = solver.solve(problem, seconds=LONG, work=6, seed=seed)
     here = Inline().solve(problem, seconds=0, work=6, seed=seed)
     assert alike(there.plan) == alike(here.plan)
-    assert there.recipe == here.recipe
+    assert there.counted == here.counted
 
 
 @pytest.mark.slow
 def test_a_search_cut_by_its_seconds_says_at_which_step_and_is_found_again_by_it(solver: Solver) -> None:
     answer = solver.solve(family("A", 64, 24, 0), seconds=0.2, work=1_000_000)
     assert answer.outcome is SolveOutcome.SOLVED
-    assert answer.recipe["cut"] is True
+    assert answer.counted["cut"] is True
     assert answer.plan
     assert answer.plan.certificate
-    assert answer.recipe["work"] == answer.plan.certificate.work
-    repeated = solver.repeat(family("A", 64, 24, 0), answer.recipe, seconds=LONG)
+    assert answer.counted["work"] == answer.plan.certificate.work
+    repeated = solver.repeat(family("A", 64, 24, 0), answer.counted, seconds=LONG)
     assert repeated.plan
     assert repeated.plan.instances == answer.plan.instances
 
@@ -136,8 +136,8 @@ def test_while_its_loops_are_compiled_another_method_plans(tmp_path: Path, monke
 
 @pytest.mark.slow
 def test_steps_that_find_nothing_are_a_fault(solver: Solver) -> None:
-    recipe: dict[str, JSON] = {"kind": "solve", "seed": 0, "work": 0, "exact": False, "horizonMinutes": 60.0}
-    answer = solver.repeat(problem(), recipe, seconds=LONG)
+    counted: dict[str, JSON] = {"seed": 0, "work": 0, "exact": False, "horizonMinutes": 60.0}
+    answer = solver.repeat(problem(), counted, seconds=LONG)
     assert (answer.outcome, answer.message) == (
         SolveOutcome.WRONG,
         "SolverBug: the search with seed 0 finds no plan at step 0",
@@ -166,7 +166,7 @@ def test_case_19_out_of_time_is_an_outcome_and_nothing_of_it_stays() -> None:
         os.kill(pid, signal.SIGSTOP)  # it would never answer, and honours no budget
         answer = solver.solve(problem(), seconds=0.5, work=1)
         assert (answer.outcome, answer.plan, answer.message) == (SolveOutcome.OUT_OF_TIME, None, "no answer within 1 s")
-        assert answer.recipe == {"kind": "solve", "seed": 0, "work": 1}
+        assert answer.counted == {"seed": 0, "work": 1}
         assert not is_alive(pid)
     finally:
         solver.close()

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from app.control.decide.regret import LEAD_HOURS, LEAST_WAITING, NO_REGRETS
+from app.control.domain.regret import LEAD_HOURS, LEAST_WAITING, NO_REGRETS
 from solvers.planning.batches.batch import Batch, BatchGroup, BatchKind
 from tests.support.soak import scaled
 
