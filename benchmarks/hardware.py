@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from agents.contract.gpus import read_sheets
 from solvers.planning.problem import GpuType
 
 
@@ -15,7 +16,7 @@ class Hardware:
     sm_count: int
     tensor_tflops: float  # dense half precision, by the data sheet
     bandwidth_gb_per_second: float
-    price_per_hour: float  # the example of cli/catalogue/gpus.yaml, in no currency
+    price_per_hour: float  # the example of agents/contract/gpus.yaml, in no currency
     share: float  # of the fleet's GPUs
 
     def speed(self, compute_bound: float) -> float:
@@ -30,49 +31,32 @@ class Hardware:
         return float(compute**compute_bound * bandwidth ** (1 - compute_bound))
 
 
-def _hardware(
-    name: str, memory_gib: float, watts: tuple[float, float], clocks_mhz: tuple[float, ...], **facts: float
-) -> Hardware:
+def read_gpu_type(sheet_name: str, name: str = "", clocks_mhz: tuple[float, ...] = ()) -> GpuType:
+    """Returns the type of a data sheet; a family may have another name or other clocks for it."""
+    sheet = read_sheets()[sheet_name]
+    clocks = clocks_mhz or tuple(float(clock) for clock in sheet.clocks_mhz)
+    return GpuType(name or sheet.name, float(sheet.memory_gib), float(sheet.idle_w), float(sheet.max_w), clocks)
+
+
+def _read_hardware(name: str, share: float, clocks_mhz: tuple[float, ...] = ()) -> Hardware:
+    sheet = read_sheets()[name]
+    assert sheet.tensor_tflops, "the types of families have speeds"
+    assert sheet.bandwidth_gb_per_second
     return Hardware(
-        GpuType(name, memory_gib, watts[0], watts[1], clocks_mhz),
-        sm_count=int(facts["sm_count"]),
-        tensor_tflops=facts["tflops"],
-        bandwidth_gb_per_second=facts["bandwidth"],
-        price_per_hour=facts["price"],
-        share=facts["share"],
-    )
+        read_gpu_type(name, clocks_mhz=clocks_mhz), sheet.sm_count, sheet.tensor_tflops, sheet.bandwidth_gb_per_second,
+        sheet.example_price_per_hour, share,
+    )  # fmt: skip
 
 
 FLEET = (
-    _hardware(
-        "t4-16gb", 16, (10, 70), (630, 870, 1110, 1350, 1590),
-        sm_count=40, tflops=65, bandwidth=320, price=0.5, share=0.25,
-    ),
-    _hardware(
-        "v100-pcie-16gb", 16, (25, 250), (555, 765, 960, 1170, 1380),
-        sm_count=80, tflops=112, bandwidth=900, price=1.8, share=0.15,
-    ),
-    _hardware(
-        "a10-24gb", 24, (18, 150), (675, 930, 1185, 1440, 1695),
-        sm_count=72, tflops=125, bandwidth=600, price=1.0, share=0.15,
-    ),
-    _hardware(
-        "l4-24gb", 24, (16, 72), (810, 1125, 1425, 1740, 2040),
-        sm_count=58, tflops=121, bandwidth=300, price=0.8, share=0.15,
-    ),
-    _hardware(
-        "a30-24gb", 24, (28, 165), (570, 795, 1005, 1230, 1440),
-        sm_count=56, tflops=165, bandwidth=933, price=1.3, share=0.15,
-    ),
-    _hardware(
-        "a40-48gb", 48, (30, 300), (705, 960, 1230, 1485, 1740),
-        sm_count=84, tflops=150, bandwidth=696, price=1.3, share=0.05,
-    ),
-    _hardware(
-        "a100-pcie-40gb", 40, (35, 250), (570, 780, 990, 1200, 1410),
-        sm_count=108, tflops=312, bandwidth=1555, price=2.2, share=0.10,
-    ),
-)  # fmt: skip
+    _read_hardware("t4-16gb", 0.25),
+    _read_hardware("v100-pcie-16gb", 0.15),
+    _read_hardware("a10-24gb", 0.15),
+    _read_hardware("l4-24gb", 0.15),
+    _read_hardware("a30-24gb", 0.15),
+    _read_hardware("a40-48gb", 0.05, (705, 960, 1230, 1485, 1740)),  # as recorded families have it
+    _read_hardware("a100-pcie-40gb", 0.10),
+)
 REFERENCE = next(hardware for hardware in FLEET if hardware.gpu_type.name == "v100-pcie-16gb")
 
 

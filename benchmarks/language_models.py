@@ -13,6 +13,7 @@ from math import log2
 
 import numpy as np
 
+from benchmarks.hardware import read_gpu_type
 from benchmarks.models import round_figure
 from solvers.planning.fleet.offers import read_offers
 from solvers.planning.language import IterationCost, LlmSize, TokenLengths, TokenPromise, TokenService
@@ -25,10 +26,12 @@ GPUS_PER_NODE = 8
 BANDWIDTH_SHARE, ARITHMETIC_SHARE = 0.6, 0.45
 GIB = 2**30
 
+A100 = read_gpu_type("a100-sxm4-80gb", "a100-80gb", (1410.0,))
+H100 = read_gpu_type("h100-sxm5-80gb", "h100-80gb", (1980.0,))
 # Type, price an hour, bytes and operations a second, and how many times as fast as family A's A100 of 40 GB.
 LARGE = (
-    (GpuType("a100-80gb", 80.0, 60.0, 400.0, (1410.0,)), 2.6, 2.04e12, 312e12, 1.0),
-    (GpuType("h100-80gb", 80.0, 70.0, 700.0, (1980.0,)), 5.0, 3.35e12, 989e12, 1.8),
+    (A100, 2.6, 2.04e12, 312e12, 1.0),
+    (H100, 5.0, 3.35e12, 989e12, 1.8),
 )
 # Name, parameters, layers, bytes of keys and values a token, and degrees.
 MODELS = (

@@ -65,7 +65,7 @@ def run(program: Path, *words: str, **environment: str) -> subprocess.CompletedP
 @pytest.mark.slow
 def test_the_wheel_brings_its_data_and_only_its_packages(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
-    assert "cli/catalogue/gpus.yaml" in names
+    assert "agents/contract/gpus.yaml" in names
     assert any(re.fullmatch(r"migrations/versions/\d{4}_start\.py", name) for name in names)
     tops = {name.split("/")[0] for name in names if ".dist-info/" not in name}
     assert tops == {"app", "agents", "benchmarks", "cli", "clusters", "migrations", "simulation", "solvers"}

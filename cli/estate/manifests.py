@@ -7,9 +7,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from agents.contract.gpus import Sheet, read_sheets
 from app.manifests.model import API_VERSION
 from app.manifests.prices import NANO
-from cli.catalogue import Sheet, manifest, sheets
+from cli.catalogue import manifest
 from cli.estate.assessment import Assessment
 from cli.estate.certified import summarize_campaigns, summarize_certified
 from cli.estate.sharing import summarize_sharing
@@ -45,7 +46,7 @@ class PricedNode(NamedTuple):
 
 def as_manifests(found: Assessment, promises: Mapping[WorkloadName, WorkloadPromise]) -> str:
     """Returns the file. What is a comment of it would be refused, and says what it lacks."""
-    by_product = {product: sheet for sheet in sheets() for product in sheet.products}
+    by_product = {product: sheet for sheet in read_sheets().values() for product in sheet.products}
     priced = [PricedNode(*each) for each in zip(found.estate.nodes, found.bill.nodes, strict=True)]
     known = [each for each in priced if each.node.gpus and each.node.product in by_product]
     unknown = [each for each in priced if each.node.gpus and each.node.product not in by_product]

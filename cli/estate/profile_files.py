@@ -6,13 +6,14 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from agents.contract.gpus import read_sheets
 from app.control.formulate.problem import build_problem
 from app.manifests.faults import ManifestsRefused
 from app.manifests.model import API_VERSION
 from app.manifests.offline import Input, load
 from app.manifests.reader import Media, read
 from cli import sources
-from cli.catalogue import manifest, sheets
+from cli.catalogue import manifest
 from cli.declared import refusal
 from clusters.certified.posing import KnownProfiles
 
@@ -27,7 +28,7 @@ def read_profiles(words: Iterable[str]) -> KnownProfiles:
         problem = build_problem(load([*inputs, *filled]))
     except ManifestsRefused as refused:
         raise refusal(refused, " and ".join(words)) from None
-    types = {product: sheet.name for sheet in sheets() for product in sheet.products}
+    types = {product: sheet.name for sheet in read_sheets().values() for product in sheet.products}
     return KnownProfiles(problem.gpu_types, problem.models, tuple(problem.profiles.values()), types)
 
 
@@ -45,7 +46,7 @@ def _missing(documents: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             declared.add((str(document.get("kind")), str(metadata.get("name"))))
             if document.get("kind") == "Profile":
                 profiles.append(spec)
-    by_name = {sheet.name: sheet for sheet in sheets()}
+    by_name = read_sheets()
     for name in sorted({str(spec.get("gpuType")) for spec in profiles} & by_name.keys()):
         if ("GpuType", name) not in declared:
             yield manifest(by_name[name])

@@ -7,10 +7,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from agents.contract.gpus import Sheet, read_sheets
 from app.manifests.numbers import finite_number
 from cli import exits
 from cli.arguments import add_connection_arguments
-from cli.catalogue import Sheet, manifest, named, sheets
+from cli.catalogue import manifest, named
 from cli.exits import Failed
 from cli.output import OutputTable, as_json, as_yaml, gib, say
 from cli.talk.client import FILES_MEDIA, ApiClient
@@ -65,11 +66,11 @@ def _add_names(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.action == "list":
-        _list(sheets(), args.output)
+        _list(list(read_sheets().values()), args.output)
         return exits.OK
     if bool(args.names) == args.all:
         raise Failed("name the GPU types, or use --all; see: gpuwright catalogue list")
-    chosen = sheets() if args.all else named(args.names)
+    chosen = list(read_sheets().values()) if args.all else named(args.names)
     prices = _prices(args.price, chosen)
     if args.action == "show":
         _show(chosen, prices, args.output)

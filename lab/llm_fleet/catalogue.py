@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import ceil
 
+from benchmarks.language_models import A100, H100
 from lab.data.missing_data import DataMissing
 from lab.llm_fleet.measured import FittedIteration, ServerKind
 from lab.llm_fleet.trace import TracedRequests
@@ -15,14 +16,7 @@ from solvers.planning.problem import Demand, GpuType, Node, Policy, Problem, Pro
 
 # Price of a GPU and hour as in splitwise's evaluation, in dollars; the capped H100 costs as much and draws 0.7.
 GPU_PRICES = {"a100-80gb": 2.21, "h100-80gb": 4.76, "h100-80gb-pcap": 4.76}
-GPU_TYPES = {
-    gpu.name: gpu
-    for gpu in (
-        GpuType("a100-80gb", 80.0, 60.0, 400.0, (1410.0,)),
-        GpuType("h100-80gb", 80.0, 70.0, 700.0, (1980.0,)),
-        GpuType("h100-80gb-pcap", 80.0, 70.0, 490.0, (1980.0,)),
-    )
-}
+GPU_TYPES = {gpu.name: gpu for gpu in (A100, H100, replace(H100, name="h100-80gb-pcap", max_w=490.0))}
 ENERGY_PRICE_PER_KWH = 0.08  # dollars: about what industry paid in the United States in 2023
 CONTEXT_TOKENS = 16_384  # the trace's longest request has 14,089
 MODELS = {  # weights in half precision, and keys and values of a token

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from agents.contract.gpus import read_sheets
 from app.manifests.reader import read
 from app.manifests.validate import validate
 from cli import exits
-from cli.catalogue import manifest, sheets
+from cli.catalogue import manifest
 from cli.main import main
 from tests.support.server import RunningServer
 
@@ -44,20 +45,22 @@ def price_of(server: RunningServer, name: str) -> float:
 
 
 def test_it_reaches_from_p100_to_b200_and_holds_every_gpu_of_the_papers() -> None:
-    names = {sheet.name for sheet in sheets()}
+    names = set(read_sheets())
     assert len(names) >= 24
     assert {"p100-pcie-16gb", "b200-sxm-180gb"} | OF_THE_PAPERS <= names
 
 
 def test_every_sheet_is_a_valid_gpu_type() -> None:
-    documents = read(json.dumps([manifest(sheet) for sheet in sheets()]).encode(), "json", source="catalogue")
+    documents = read(
+        json.dumps([manifest(sheet) for sheet in read_sheets().values()]).encode(), "json", source="catalogue"
+    )
     manifests, faults = validate(documents)
     assert faults == []
-    assert [each.name for each in manifests] == [sheet.name for sheet in sheets()]
+    assert [each.name for each in manifests] == list(read_sheets())
 
 
 def test_every_sheet_is_plausible_and_names_its_source(subtests: pytest.Subtests) -> None:
-    for sheet in sheets():
+    for sheet in read_sheets().values():
         with subtests.test(sheet.name):
             assert sheet.name.endswith(f"-{sheet.memory_gib}gb")
             assert 0 < sheet.idle_w < sheet.max_w / 4
@@ -70,8 +73,8 @@ def test_every_sheet_is_plausible_and_names_its_source(subtests: pytest.Subtests
 def test_the_list_has_a_line_a_type(run: Run) -> None:
     code, out, _ = run("list")
     assert code == exits.OK
-    assert len(out.splitlines()) == len(sheets()) + 1
-    assert run("list", "-o", "name")[1].split() == [sheet.name for sheet in sheets()]
+    assert len(out.splitlines()) == len(read_sheets().values()) + 1
+    assert run("list", "-o", "name")[1].split() == list(read_sheets())
 
 
 def test_show_says_that_the_price_is_an_example_and_idle_power_typical(run: Run) -> None:
@@ -122,10 +125,10 @@ def test_names_and_all_exclude_each_other(run: Run) -> None:
 def test_apply_declares_the_whole_catalogue_and_does_so_once(connected: Run) -> None:
     code, out, err = connected("apply", "--all")
     assert code == exits.OK, err
-    assert out.count(" created") == len(sheets())
+    assert out.count(" created") == len(read_sheets().values())
     assert "the prices are examples" in err
     again = connected("apply", "--all")[1]
-    assert again.count(" unchanged") == len(sheets())
+    assert again.count(" unchanged") == len(read_sheets().values())
 
 
 @pytest.mark.slow

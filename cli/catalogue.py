@@ -1,48 +1,18 @@
-"""Data sheets of GPU types, read from gpus.yaml, and the GpuType manifests made of them."""
+"""Data sheets of GPU types by name, and the GpuType manifests made of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
-from importlib import resources
 from typing import Any
 
+from agents.contract.gpus import Sheet, read_sheets
 from cli.exits import Failed
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sheet:
-    """The data sheet of one GPU type; `idle_w` is typical and the price an example, from no sheet."""
-
-    name: str
-    title: str
-    products: tuple[str, ...]  # its names in labels of Kubernetes nodes
-    architecture: str
-    year: int
-    form: str
-    memory_gib: int
-    memory_type: str
-    sm_count: int
-    idle_w: int
-    max_w: int
-    clocks_mhz: tuple[int, ...]
-    example_price_per_hour: float
-    source: str
-
-
-def sheets() -> list[Sheet]:
-    """Returns every sheet, oldest generation first."""
-    import yaml
-
-    text = resources.files("cli.catalogue").joinpath("gpus.yaml").read_text(encoding="utf-8")
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return [_sheet(entry) for entry in yaml.load(text, Loader=loader)]  # noqa: S506 (both are safe)
 
 
 def named(names: Sequence[str]) -> list[Sheet]:
     """Returns the sheets of these names, in this order; Failed says which name the catalogue lacks."""
-    known = {sheet.name: sheet for sheet in sheets()}
+    known = read_sheets()
     missing = [name for name in names if name not in known]
     if missing:
         raise Failed(
@@ -70,25 +40,6 @@ def manifest(sheet: Sheet, price_per_hour: float | None = None) -> dict[str, Any
             "clocksMhz": list(sheet.clocks_mhz),
         },
     }
-
-
-def _sheet(entry: dict[str, Any]) -> Sheet:
-    return Sheet(
-        name=entry["name"],
-        title=entry["title"],
-        products=tuple(entry["products"]),
-        architecture=entry["architecture"],
-        year=entry["year"],
-        form=entry["form"],
-        memory_gib=entry["memoryGib"],
-        memory_type=entry["memoryType"],
-        sm_count=entry["smCount"],
-        idle_w=entry["idleW"],
-        max_w=entry["maxW"],
-        clocks_mhz=tuple(entry["clocksMhz"]),
-        example_price_per_hour=entry["examplePricePerHour"],
-        source=entry["source"],
-    )
 
 
 def _suggestions(missing: Iterable[str], known: Iterable[str]) -> list[str]:
