@@ -1,8 +1,11 @@
-"""The kinds of GPU that can be simulated, with figures of their public data sheets; none was measured by us."""
+"""The kinds of GPU that can be simulated: their data sheets, and what drivers report; none was measured by us."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
+
+from agents.contract.gpus import read_sheets
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,19 +32,41 @@ class SimulatedKind:
         return tuple(int(self.clock_low_mhz + step * self.clock_step_mhz) for step in range(steps + 1))
 
 
+def _read(
+    name: str, sheet_name: str, product: str, clock_low_mhz: float, clock_step_mhz: float, power_min_w: float,
+    **as_reported: float,
+) -> SimulatedKind:  # fmt: skip
+    """Returns a kind by its data sheet; `as_reported` is what drivers report otherwise, as of memory beside ECC."""
+    sheet = read_sheets()[sheet_name]
+    facts: dict[str, Any] = {
+        "memory_gib": sheet.memory_gib, "clock_high_mhz": sheet.clocks_mhz[-1], "idle_w": sheet.idle_w,
+        "power_max_w": sheet.max_w,
+    }  # fmt: skip
+    return SimulatedKind(
+        name, product, sm_count=sheet.sm_count, clock_low_mhz=clock_low_mhz, clock_step_mhz=clock_step_mhz,
+        power_min_w=power_min_w, power_default_w=sheet.max_w, **facts | as_reported,
+    )  # fmt: skip
+
+
 KINDS = {
     kind.name: kind
     for kind in (
-        SimulatedKind("v100-16gb", "Tesla V100-SXM2-16GB", 16, 80, 135, 1530, 7.5, 40, 150, 300, 300),
-        SimulatedKind("v100-32gb", "Tesla V100-SXM2-32GB", 32, 80, 135, 1530, 7.5, 40, 150, 300, 300),
-        SimulatedKind("t4", "Tesla T4", 15, 40, 300, 1590, 15, 10, 60, 70, 70),
-        SimulatedKind("2080ti", "NVIDIA GeForce RTX 2080 Ti", 11, 68, 300, 2100, 15, 15, 100, 250, 280, ecc=False),
-        SimulatedKind("3090", "NVIDIA GeForce RTX 3090", 24, 82, 210, 2100, 15, 20, 100, 350, 350, ecc=False),
-        SimulatedKind("a100-40gb", "NVIDIA A100-SXM4-40GB", 40, 108, 210, 1410, 15, 50, 100, 400, 400, sm_step=2),
-        SimulatedKind("a100-80gb", "NVIDIA A100-SXM4-80GB", 80, 108, 210, 1410, 15, 55, 100, 400, 400, sm_step=2),
-        SimulatedKind("l4", "NVIDIA L4", 23, 58, 210, 2040, 15, 16, 40, 72, 72),
-        SimulatedKind("l40s", "NVIDIA L40S", 45, 142, 210, 2520, 15, 35, 100, 350, 350),
-        SimulatedKind("h100-80gb", "NVIDIA H100 80GB HBM3", 80, 132, 345, 1980, 15, 70, 200, 700, 700, sm_step=2),
-        SimulatedKind("h200-141gb", "NVIDIA H200", 140, 132, 345, 1980, 15, 75, 200, 700, 700, sm_step=2),
+        _read("v100-16gb", "v100-sxm2-16gb", "Tesla V100-SXM2-16GB", 135, 7.5, 150),
+        _read("v100-32gb", "v100-sxm2-32gb", "Tesla V100-SXM2-32GB", 135, 7.5, 150, idle_w=40),
+        _read("t4", "t4-16gb", "Tesla T4", 300, 15, 60, memory_gib=15),
+        _read(
+            "2080ti", "rtx-2080-ti-11gb", "NVIDIA GeForce RTX 2080 Ti", 300, 15, 100,
+            clock_high_mhz=2100, power_max_w=280, ecc=False,
+        ),
+        _read(
+            "3090", "rtx-3090-24gb", "NVIDIA GeForce RTX 3090", 210, 15, 100,
+            clock_high_mhz=2100, idle_w=20, ecc=False,
+        ),
+        _read("a100-40gb", "a100-sxm4-40gb", "NVIDIA A100-SXM4-40GB", 210, 15, 100, sm_step=2),
+        _read("a100-80gb", "a100-sxm4-80gb", "NVIDIA A100-SXM4-80GB", 210, 15, 100, idle_w=55, sm_step=2),
+        _read("l4", "l4-24gb", "NVIDIA L4", 210, 15, 40, memory_gib=23),
+        _read("l40s", "l40s-48gb", "NVIDIA L40S", 210, 15, 100, memory_gib=45),
+        _read("h100-80gb", "h100-sxm5-80gb", "NVIDIA H100 80GB HBM3", 345, 15, 200, sm_step=2),
+        _read("h200-141gb", "h200-sxm-141gb", "NVIDIA H200", 345, 15, 200, memory_gib=140, sm_step=2),
     )
-}
+}  # fmt: skip
