@@ -47,7 +47,12 @@ class BatchContext:
     @property
     def is_urgent(self) -> bool:
         """True if the decision answers a lack."""
-        return self.question.falls_short and self.decision.desired != self.snapshot.in_force
+        return self.question.falls_short and not self.is_unchanged
+
+    @property
+    def is_unchanged(self) -> bool:
+        """True if the decision is to change nothing."""
+        return self.decision.desired == self.snapshot.in_force
 
     @property
     def most_seconds(self) -> float:
@@ -62,27 +67,23 @@ class BatchContext:
     @property
     def churn(self) -> float:
         """The churn of the decision without batches."""
-        is_unchanged = self.decision.desired == self.snapshot.in_force
-        return 0.0 if is_unchanged or self.decision.value is None else self.decision.value.churn
+        return 0.0 if self.is_unchanged or self.decision.value is None else self.decision.value.churn
 
     @property
     def effort(self) -> float:
         """The price of the changes of the decision without batches, beside their churn."""
-        is_unchanged = self.decision.desired == self.snapshot.in_force
-        return 0.0 if is_unchanged else effort(self.question, self.decision.plan.changes)
+        return 0.0 if self.is_unchanged else effort(self.question, self.decision.plan.changes)
 
     @property
     def cost(self) -> float:
         """The cost an hour of the decision without batches."""
-        is_unchanged = self.decision.desired == self.snapshot.in_force
-        verdict = None if is_unchanged else self.decision.verdict
+        verdict = None if self.is_unchanged else self.decision.verdict
         return (verdict or self.question.verdict).cost.total
 
     @property
     def plan(self) -> Plan:
         """The plan that batches start from."""
-        is_unchanged = self.decision.desired == self.snapshot.in_force
-        return self.question.plan_in_force if is_unchanged else self.decision.plan
+        return self.question.plan_in_force if self.is_unchanged else self.decision.plan
 
 
 def with_batches(context: BatchContext, groups: GroupRow, solver: BatchMaker) -> Decision | None:
