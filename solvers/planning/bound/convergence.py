@@ -14,6 +14,7 @@ from solvers.planning.bound.rounding import broken, least_instances, surviving_n
 from solvers.planning.bound.search import BoundSearch, Round, alone_patterns, families
 from solvers.planning.bound.start import evened
 from solvers.planning.fleet.grids import Floats
+from solvers.planning.steps import NO_STEPS, RateSteps
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,7 @@ class Convergence:
         self.near = self.weight  # while new patterns are found
         self.rounds, self.before = 0, search.rough
         self.added, self.proved = is_continued, -np.inf
+        self.counted = is_continued  # whether rows count instances and nodes
         self.kept_at = 0
         self.master.rebuild(patterns, search.centre, families(f, self.sizes.pop(0)))
 
@@ -143,7 +145,10 @@ class Convergence:
         """Gives the linear programme its next families, or a closer goal; returns True if there is none."""
         s, f, master = self.search, self.search.fleet, self.master
         if self.sizes and not is_slow:
-            master.rebuild(patterns, s.centre, families(f, self.sizes.pop(0)))
+            size = self.sizes.pop(0)
+            if not self.sizes:  # these rows are few and prove much
+                s.replace_steps(np.arange(len(f.steps)), self._counting_rows())
+            master.rebuild(patterns, s.centre, families(f, size))
         elif self.sizes:
             master.rebuild(patterns, s.centre, master.family)
         elif (self.is_early and not is_slow and self._add_steps()) or has_finer_classes:
@@ -201,13 +206,19 @@ class Convergence:
         if self.added and s.rough - self.proved <= TUNING.step_gain_share * abs(s.rough):
             return False
         added = broken(f, self.master.bought(), f.money(s.centre), TUNING.steps_at_a_time)
-        if not self.added:
-            added = least_instances(f).plus(surviving_nodes(f)).plus(added)
+        added = self._counting_rows().plus(added)
         self.added, self.proved = True, s.rough
         if not len(added):
             return False
         s.replace_steps(np.flatnonzero((s.centre[len(f.need) :] > 0.0) | (f.steps.spare > 0.0)), added)
         return True
+
+    def _counting_rows(self) -> RateSteps:
+        """Returns the rows that count instances and nodes, once."""
+        if self.counted:
+            return NO_STEPS
+        self.counted = True
+        return least_instances(self.search.fleet).plus(surviving_nodes(self.search.fleet))
 
 
 def _nearer(weight: float) -> float:

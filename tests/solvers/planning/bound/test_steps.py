@@ -142,3 +142,14 @@ def test_steps_keep_their_meaning_where_they_are_scaled() -> None:
     longer = steps.scaled(np.array([2.0, 1.0]))
     assert longer.filled(np.array([6.0, 4.0])) == pytest.approx(steps.filled(np.array([3.0, 4.0])))
     assert len(NO_STEPS.plus(steps).at(np.array([1]))) == 1
+
+
+@pytest.mark.slow
+def test_of_many_services_instances_are_counted_before_prices_have_converged() -> None:
+    problem = family("A", 50, 140, 1)
+    several = {name: replace(service, min_instances=3) for name, service in list(problem.services.items())[:9]}
+    t = tables(replace(problem, services={**problem.services, **several}))
+    found = next(found for found in bound.rounds(t, 10_000_000) if len(found.steps))
+    assert not found.converged
+    assert len(found.steps) == 9
+    assert (found.steps.length <= 0.0).all()
