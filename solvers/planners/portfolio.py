@@ -45,12 +45,6 @@ def quick_planners(services: int, gpus: int, *, is_short: bool) -> list[str]:
     return [planner for planner, each_ms in USUAL_MS.items() if each_ms * services * gpus / 1000 <= most_ms]
 
 
-def load() -> None:
-    """Imports every planner, so that processes that are forked later need not."""
-    for planner in USUAL_MS:
-        drafter_of(planner)
-
-
 def _ask(problem: Problem, planner: str) -> RivalPlan:
     """Asks one planner; what it remembers is not used, so that the same problem has the same answer."""
     try:

@@ -34,7 +34,7 @@ class DiveLimits:
 
 SHALLOW = DiveLimits(rounds=1, up=0.5, useful=0.5)
 WATT_SHARE = 0.985  # of a budget
-DEARER_FACTOR, DEAREST_FACTOR = 16.0, 1e6
+DEARER_FACTOR, DEAREST_FACTOR = 64.0, 1e9
 
 
 @dataclass
@@ -88,7 +88,8 @@ def generate(shop: Workshop, course: Dive, rounds: int) -> Iterator[ResourcePric
     everything = shop.t.rate
     master = _master(shop, course, everything, shop.counts)
     best, stalled = np.inf, 0
-    for number in range(rounds):
+    number = 0
+    while number < rounds:
         shop.clear_all()
         _priced(shop, course)
         used = shop.fill(course.rate, everything.copy())
@@ -97,17 +98,19 @@ def generate(shop: Workshop, course: Dive, rounds: int) -> Iterator[ResourcePric
         master.add(columns)
         prices = master.solve()
         course.take(prices, number == 0, everything)
+        number += 1
         stalled = 0 if prices.cost < best * (1 - ENOUGH_SHARE) else stalled + 1
         best = min(best, prices.cost)
         course.columns = {c.key: c for c, x in zip(master.columns, prices.weight, strict=True) if x > LEAST_WEIGHT}
         if (
-            (stalled > 1 or number == rounds - 1)
+            (stalled > 1 or number == rounds)
             and prices.missing.sum() > MISSED_NEEDS
             and course.dear < DEAREST_FACTOR
         ):
-            course.dear *= DEARER_FACTOR  # is the fleet too small, or was missing it too cheap?
+            # Is the fleet too small, or was missing it too cheap? If it is still missed, the fleet is too small.
+            course.dear = DEARER_FACTOR if course.dear < DEARER_FACTOR else DEAREST_FACTOR
             master = _master(shop, course, everything, shop.counts)
-            best, stalled = np.inf, 0
+            best, stalled, number = np.inf, 0, 0
         yield prices
         if stalled >= PATIENCE_ROUNDS:
             return
