@@ -41,7 +41,8 @@ from app.store.world.objects import StoredObject, rfc3339
 from app.wire import Free
 from app.world import declare
 from app.world.consequences import POLICY
-from solvers.planning.wire import PlanCertificateWire, PlanUnservedWire
+from solvers.planning.certificate_wire import PlanCertificateWire
+from solvers.planning.wire import PlanUnservedWire
 
 router = TypedRouter(prefix="/api/v1/explain", tags=["explain"])
 

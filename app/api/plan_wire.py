@@ -15,10 +15,10 @@ from app.store.plans import pieces, plans
 from app.store.world import objects
 from app.store.world.objects import rfc3339
 from app.wire import Free, MomentText
+from solvers.planning.certificate_wire import PlanCertificateWire
 from solvers.planning.plan import Plan
 from solvers.planning.wire import (
     PlanBodyWire,
-    PlanCertificateWire,
     PlanChangesWire,
     PlanLinesWire,
     ReleasableNodeWire,

@@ -13,7 +13,7 @@ from cli.output import OutputTable, age, colour, number, plain, print_data, say,
 from cli.talk.client import ApiClient
 from cli.talk.contexts import resolve
 from cli.views.rollout import rollout_lines
-from solvers.planning.plan_fields import held_gpus, spell_changes
+from solvers.planning.plan_fields import OTHER_PLANNERS, held_gpus, spell_changes, spell_other
 
 EPILOG = """\
 A plan is named by its generation, the number that `history` shows; without one the plan in force is meant, and by
@@ -176,6 +176,8 @@ def shown(plan: Mapping[str, Any]) -> Iterator[str]:
         yield plain(plan["message"])
     if plan.get("certificate"):
         yield plain(_cost(plan["certificate"]))
+        if others := plan["certificate"].get("otherPlanners"):
+            yield plain(f"{OTHER_PLANNERS}: {'; '.join(spell_other(other) for other in others)}")
     yield from _services(plan["instances"])
     for unserved in plan["unserved"]:
         yield plain(f"unserved: {unserved['service']}: {number(unserved['ratePerSecond'])} a second: {_why(unserved)}")
@@ -183,9 +185,8 @@ def shown(plan: Mapping[str, Any]) -> Iterator[str]:
         yield plain(f"unplaced: {unplaced['job']}: {_why(unplaced)}")
     for held in plan["heldBack"]:
         yield plain(f"held back: {held['service'] or 'the plan'} ({held['reason']}): {held['message']}")
-    others = plan.get("others")
-    if others:
-        yield f"of others: {others['instances']} instances, {others['jobs']} jobs"
+    if beside := plan.get("others"):
+        yield f"of others: {beside['instances']} instances, {beside['jobs']} jobs"
     yield from rollout_lines(plan)
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from typing import Any, NotRequired, TypedDict
+from collections.abc import Collection, Sequence
+from typing import NotRequired, TypedDict
 
-from solvers.planning.plan import Certificate, Changes, Cost, Plan, Releasable, Unplaced, Unserved
+from solvers.planning.certificate_wire import PlanCertificateWire, certificate_in, certificate_out
+from solvers.planning.plan import Changes, Plan, Releasable, Unplaced, Unserved
 from solvers.planning.plan_fields import CHANGES, JSON, LARGEST, PlanFields
 from solvers.planning.problem import Instance, PlacedJob, Problem
 
@@ -90,23 +91,6 @@ class PlanChangesWire(TypedDict):
     move: int
 
 
-class PlanCertificateWire(TypedDict):
-    """The judged cost of a plan, and the bound below which no plan can be."""
-
-    cost: float
-    resourceCost: float
-    unservedCost: float
-    jobCost: float
-    churnCost: float
-    bound: float | None
-    gap: float | None
-    boundAgeSeconds: float | None
-    noBoundReason: str
-    method: str
-    work: int
-    seconds: float
-
-
 class PlanLinesWire(TypedDict):
     """What a plan runs and leaves out."""
 
@@ -150,7 +134,7 @@ def written(plan: Plan, offline: Collection[str]) -> PlanBodyWire:
         "warnings": list(plan.warnings),
         "releasable": [{"node": entry.node, "perHour": entry.price_per_hour} for entry in plan.releasable],
         "changes": changes_wire(plan.changes),
-        "certificate": _certificate_out(plan.certificate) if plan.certificate else None,
+        "certificate": certificate_out(plan.certificate) if plan.certificate else None,
     }
 
 
@@ -205,24 +189,6 @@ def _job_out(placed: PlacedJob, offline: Collection[str]) -> PlanJobWire:
     }
 
 
-def _certificate_out(certificate: Certificate) -> PlanCertificateWire:
-    cost, gap = certificate.cost, certificate.gap
-    return {
-        "cost": cost.total,
-        "resourceCost": cost.resource,
-        "unservedCost": cost.unserved,
-        "jobCost": cost.job,
-        "churnCost": cost.churn,
-        "bound": certificate.bound,
-        "gap": None if gap is None else round(gap, 6),
-        "boundAgeSeconds": None if certificate.bound is None else certificate.bound_age_seconds,
-        "noBoundReason": certificate.no_bound_reason,
-        "method": certificate.method,
-        "work": certificate.work,
-        "seconds": certificate.seconds,
-    }
-
-
 # In
 
 
@@ -243,34 +209,19 @@ def from_json(value: JSON, problem: Problem) -> Plan:
     faults: list[str] = []
     whole = PlanFields("", value, faults)
     plan = Plan(
-        instances=_each(whole, "instances", lambda fields: _instance_in(fields, problem), required=True),
-        jobs=_each(whole, "jobs", _job_in),
-        unserved=_each(whole, "unserved", _unserved_in),
-        unplaced=_each(whole, "unplaced", _unplaced_in),
+        instances=whole.each("instances", lambda fields: _instance_in(fields, problem), required=True),
+        jobs=whole.each("jobs", _job_in),
+        unserved=whole.each("unserved", _unserved_in),
+        unplaced=whole.each("unplaced", _unplaced_in),
         warnings=tuple(_texts(whole, "warnings")),
-        releasable=_each(whole, "releasable", _releasable_in),
+        releasable=whole.each("releasable", _releasable_in),
         changes=_changes_in(whole),
-        certificate=_certificate_in(whole),
+        certificate=certificate_in(whole),
     )
     if faults:
         more = [f"and {len(faults) - MOST_FAULTS} more faults"] if len(faults) > MOST_FAULTS else []
         raise WrongPlan([*faults[:MOST_FAULTS], *more])
     return plan
-
-
-def _each(
-    whole: PlanFields, field: str, read: Callable[[PlanFields], Any], *, required: bool = False
-) -> tuple[Any, ...]:
-    value = whole.values.get(field)
-    if value is None and not required:
-        return ()
-    if not isinstance(value, list):
-        if field in whole.values:
-            whole.fault(field, value, "a list")
-        else:
-            whole.missing(field, "a list")
-        return ()
-    return tuple(read(PlanFields(f"{field}[{at}]", entry, whole.faults)) for at, entry in enumerate(value))
 
 
 def _texts(whole: PlanFields, field: str) -> list[str]:
@@ -357,19 +308,3 @@ def _releasable_in(fields: PlanFields) -> Releasable:
 def _changes_in(whole: PlanFields) -> Changes:
     fields = whole.inner("changes")
     return Changes(**{name: fields.number(name, 0) for name in CHANGES})
-
-
-def _certificate_in(whole: PlanFields) -> Certificate | None:
-    if whole.values.get("certificate") is None:
-        return None
-    fields = whole.inner("certificate")
-    cost = Cost(
-        fields.number("resourceCost", 0.0),
-        fields.number("unservedCost", 0.0),
-        fields.number("jobCost", 0.0),
-        fields.number("churnCost", 0.0),
-    )
-    bound = None if fields.values.get("bound") is None else fields.number("bound")
-    work, seconds = fields.number("work", 0), fields.number("seconds", 0.0)
-    age_seconds, reason = fields.number("boundAgeSeconds", 0.0), fields.text("noBoundReason", "")
-    return Certificate(cost, bound, fields.text("method", ""), work, seconds, age_seconds, reason)

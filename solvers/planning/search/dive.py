@@ -102,11 +102,7 @@ def generate(shop: Workshop, course: Dive, rounds: int) -> Iterator[ResourcePric
         stalled = 0 if prices.cost < best * (1 - ENOUGH_SHARE) else stalled + 1
         best = min(best, prices.cost)
         course.columns = {c.key: c for c, x in zip(master.columns, prices.weight, strict=True) if x > LEAST_WEIGHT}
-        if (
-            (stalled > 1 or number == rounds)
-            and prices.missing.sum() > MISSED_NEEDS
-            and course.dear < DEAREST_FACTOR
-        ):
+        if (stalled > 1 or number == rounds) and prices.missing.sum() > MISSED_NEEDS and course.dear < DEAREST_FACTOR:
             # Is the fleet too small, or was missing it too cheap? If it is still missed, the fleet is too small.
             course.dear = DEARER_FACTOR if course.dear < DEARER_FACTOR else DEAREST_FACTOR
             master = _master(shop, course, everything, shop.counts)

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from solvers.planning.judge import judge
-from solvers.planning.plan import Certificate, Changes, Cost, Plan, Releasable
-from solvers.planning.plan_fields import shown
+from solvers.planning.plan import Certificate, Changes, Cost, OtherPlan, Plan, Releasable
+from solvers.planning.plan_fields import shown, spell_other
 from solvers.planning.wire import WrongPlan, from_json, to_json
 from tests.solvers.planning.small_world import plan, problem
 
@@ -24,7 +24,17 @@ def full_plan() -> Plan:
         warnings=("narrow",),
         releasable=(Releasable("n4", 1.0),),
         changes=Changes(1, 2, 3, 4, 5, 6),
-        certificate=Certificate(Cost(6.0, 100.0, 2.0, 0.5), 90.0, "by hand", 17, 0.25),
+        certificate=Certificate(
+            Cost(6.0, 100.0, 2.0, 0.5),
+            90.0,
+            "by hand",
+            17,
+            0.25,
+            others=(
+                OtherPlan("morak", Cost(7.0, 50.0, churn=0.25), 0.94),
+                OtherPlan("inss", None, 0.0, "too much memory"),
+            ),
+        ),
     )
 
 
@@ -48,6 +58,16 @@ def test_a_plan_goes_out_in_the_contracts_words() -> None:
     assert value["certificate"] == {
         "cost": 106.0, "resourceCost": 6.0, "unservedCost": 100.0, "jobCost": 2.0, "churnCost": 0.5, "bound": 90.0,
         "gap": None, "boundAgeSeconds": 0.0, "noBoundReason": "", "method": "by hand", "work": 17, "seconds": 0.25,
+        "otherPlanners": [
+            {
+                "planner": "morak", "resourceCost": 7.0, "unservedCost": 50.0, "churnCost": 0.25, "servedShare": 0.94,
+                "refused": "", "ageSeconds": 0.0,
+            },
+            {
+                "planner": "inss", "resourceCost": None, "unservedCost": None, "churnCost": None, "servedShare": 0.0,
+                "refused": "too much memory", "ageSeconds": 0.0,
+            },
+        ],
     }  # fmt: skip
 
 
@@ -172,3 +192,21 @@ def test_sums_may_be_larger_than_what_manifests_may_state() -> None:
         certificate=Certificate(Cost(3e12, 1e27, 2e13, 5e12), 1e27, "by hand", 17, 0.25),
     )
     assert from_json(json.loads(json.dumps(to_json(rich, problem()))), problem()).certificate == rich.certificate
+
+
+def test_plans_of_other_planners_are_told_by_money_and_by_what_they_serve() -> None:
+    certificate = to_json(full_plan(), problem())["certificate"]
+    assert certificate
+    morak, inss = certificate["otherPlanners"]
+    assert spell_other(morak) == "morak 7 and 0.25 once, serves 94 %"
+    assert spell_other(inss) == "inss breaks a rule"
+    kept = {**morak, "churnCost": 0.0, "servedShare": 0.99996, "ageSeconds": 180.0}
+    assert spell_other(kept) == "morak 7, serves 99.9 %, 180 s ago"
+    assert spell_other({**kept, "servedShare": 1 - 1e-9, "ageSeconds": 0.0}) == "morak 7, serves all"
+
+
+def test_a_wrong_plan_of_another_planner_is_named_by_its_place() -> None:
+    value: Any = to_json(full_plan(), problem())
+    value["certificate"]["otherPlanners"][1]["servedShare"] = "most"
+    with pytest.raises(WrongPlan, match=r"certificate\.otherPlanners\[1\]\.servedShare"):
+        from_json(value, problem())

@@ -8,8 +8,9 @@ from typing import Any, NotRequired, TypeAlias, TypedDict
 from app.control.answer.explain.wording import clock, count, money, rate
 from app.control.domain.events import Reason, reason_of
 from app.store.plans.plan_reads import CycleWire
-from solvers.planning.plan_fields import spell_changes
-from solvers.planning.wire import PlanCertificateWire, PlanUnservedWire
+from solvers.planning.certificate_wire import PlanCertificateWire
+from solvers.planning.plan_fields import OTHER_PLANNERS, spell_changes, spell_other
+from solvers.planning.wire import PlanUnservedWire
 
 JSON: TypeAlias = Any
 NAMED_LINES = 5  # of each list
@@ -45,6 +46,8 @@ def describe_plan(
         sentences += [message] if message else []
     certificate = plan.get("certificate")
     sentences += [_cost(certificate)] if certificate else []
+    others = certificate.get("otherPlanners") if certificate else None
+    sentences += [f"{OTHER_PLANNERS}: {'; '.join(spell_other(other) for other in others)}"] if others else []
     sentences += _unserved(plan.get("unserved") or ())
     sentences += explain_held_back(held_back)
     return sentences

@@ -1,0 +1,98 @@
+"""Certificates of plans as JSON: what a plan costs, the bound, and what plans of other planners cost and serve."""
+
+from __future__ import annotations
+
+from typing import NotRequired, TypedDict
+
+from solvers.planning.plan import Certificate, Cost, OtherPlan
+from solvers.planning.plan_fields import PlanFields
+
+
+class OtherPlanWire(TypedDict):
+    """What another planner's plan of the same problem costs and serves; without costs it breaks the rules named."""
+
+    planner: str
+    resourceCost: float | None
+    unservedCost: float | None
+    churnCost: float | None
+    servedShare: float
+    refused: str
+    ageSeconds: float
+
+
+class PlanCertificateWire(TypedDict):
+    """The judged cost of a plan, and the bound below which no plan can be."""
+
+    cost: float
+    resourceCost: float
+    unservedCost: float
+    jobCost: float
+    churnCost: float
+    bound: float | None
+    gap: float | None
+    boundAgeSeconds: float | None
+    noBoundReason: str
+    method: str
+    work: int
+    seconds: float
+    otherPlanners: NotRequired[list[OtherPlanWire]]
+
+
+def certificate_out(certificate: Certificate) -> PlanCertificateWire:
+    """Writes a certificate."""
+    cost, gap = certificate.cost, certificate.gap
+    return {
+        "cost": cost.total,
+        "resourceCost": cost.resource,
+        "unservedCost": cost.unserved,
+        "jobCost": cost.job,
+        "churnCost": cost.churn,
+        "bound": certificate.bound,
+        "gap": None if gap is None else round(gap, 6),
+        "boundAgeSeconds": None if certificate.bound is None else certificate.bound_age_seconds,
+        "noBoundReason": certificate.no_bound_reason,
+        "method": certificate.method,
+        "work": certificate.work,
+        "seconds": certificate.seconds,
+        "otherPlanners": [_other_out(other) for other in certificate.others],
+    }
+
+
+def _other_out(other: OtherPlan) -> OtherPlanWire:
+    cost = other.cost
+    return {
+        "planner": other.planner,
+        "resourceCost": cost.resource if cost else None,
+        "unservedCost": cost.unserved if cost else None,
+        "churnCost": cost.churn if cost else None,
+        "servedShare": other.served_share,
+        "refused": other.refused,
+        "ageSeconds": other.age_seconds,
+    }
+
+
+def certificate_in(whole: PlanFields) -> Certificate | None:
+    """Reads the certificate of a plan, if it has one."""
+    if whole.values.get("certificate") is None:
+        return None
+    fields = whole.inner("certificate")
+    cost = Cost(
+        fields.number("resourceCost", 0.0),
+        fields.number("unservedCost", 0.0),
+        fields.number("jobCost", 0.0),
+        fields.number("churnCost", 0.0),
+    )
+    bound = None if fields.values.get("bound") is None else fields.number("bound")
+    work, seconds = fields.number("work", 0), fields.number("seconds", 0.0)
+    age_seconds, reason = fields.number("boundAgeSeconds", 0.0), fields.text("noBoundReason", "")
+    others = fields.each("otherPlanners", _other_in)
+    return Certificate(cost, bound, fields.text("method", ""), work, seconds, age_seconds, reason, others)
+
+
+def _other_in(fields: PlanFields) -> OtherPlan:
+    cost = None
+    if fields.values.get("resourceCost") is not None:
+        parts = (fields.number(name, 0.0) for name in ("resourceCost", "unservedCost", "churnCost"))
+        cost = Cost(next(parts), next(parts), churn=next(parts))
+    share, age_seconds = fields.number("servedShare", 0.0), fields.number("ageSeconds", 0.0)
+    return OtherPlan(fields.text("planner"), cost, share, fields.text("refused", ""), age_seconds)
