@@ -34,7 +34,7 @@ class DiveLimits:
 
 SHALLOW = DiveLimits(rounds=1, up=0.5, useful=0.5)
 WATT_SHARE = 0.985  # of a budget
-DEARER_FACTOR, DEAREST_FACTOR = 64.0, 1e9
+DEAR_FACTOR, DEARER_FACTOR, DEAREST_FACTOR = 4.0, 64.0, 1e9
 
 
 @dataclass
@@ -43,7 +43,7 @@ class Dive:
 
     rate: Floats
     extra: Floats
-    dear: float = 4.0  # how many times its price a request a second costs the LP to miss, up to what it truly costs
+    dear: float = DEAR_FACTOR  # how many times its price a request a second costs the LP to miss, up to what it truly costs
     watt: float = 0.0  # of a busy watt, under a budget
     busy: float = 1.0  # the part of the time that residents are
     columns: dict[ColumnKey, PatternColumn] = field(default_factory=dict)
