@@ -34,7 +34,7 @@ class DiveLimits:
 
 SHALLOW = DiveLimits(rounds=1, up=0.5, useful=0.5)
 WATT_SHARE = 0.985  # of a budget
-DEAR_FACTOR, DEARER_FACTOR, DEAREST_FACTOR = 4.0, 64.0, 1e9
+DEARER_FACTOR, DEAREST_FACTOR = 16.0, 1e6
 
 
 @dataclass
@@ -43,7 +43,7 @@ class Dive:
 
     rate: Floats
     extra: Floats
-    dear: float = DEAR_FACTOR  # how many times its price a request a second costs the LP to miss, up to what it truly costs
+    dear: float = 4.0  # how many times its price a request a second costs the LP to miss, up to what it truly costs
     watt: float = 0.0  # of a busy watt, under a budget
     busy: float = 1.0  # the part of the time that residents are
     columns: dict[ColumnKey, PatternColumn] = field(default_factory=dict)
@@ -88,8 +88,7 @@ def generate(shop: Workshop, course: Dive, rounds: int) -> Iterator[ResourcePric
     everything = shop.t.rate
     master = _master(shop, course, everything, shop.counts)
     best, stalled = np.inf, 0
-    number = 0
-    while number < rounds:
+    for number in range(rounds):
         shop.clear_all()
         _priced(shop, course)
         used = shop.fill(course.rate, everything.copy())
@@ -98,15 +97,17 @@ def generate(shop: Workshop, course: Dive, rounds: int) -> Iterator[ResourcePric
         master.add(columns)
         prices = master.solve()
         course.take(prices, number == 0, everything)
-        number += 1
         stalled = 0 if prices.cost < best * (1 - ENOUGH_SHARE) else stalled + 1
         best = min(best, prices.cost)
         course.columns = {c.key: c for c, x in zip(master.columns, prices.weight, strict=True) if x > LEAST_WEIGHT}
-        if (stalled > 1 or number == rounds) and prices.missing.sum() > MISSED_NEEDS and course.dear < DEAREST_FACTOR:
-            # Is the fleet too small, or was missing it too cheap? If it is still missed, the fleet is too small.
-            course.dear = DEARER_FACTOR if course.dear < DEARER_FACTOR else DEAREST_FACTOR
+        if (
+            (stalled > 1 or number == rounds - 1)
+            and prices.missing.sum() > MISSED_NEEDS
+            and course.dear < DEAREST_FACTOR
+        ):
+            course.dear *= DEARER_FACTOR  # is the fleet too small, or was missing it too cheap?
             master = _master(shop, course, everything, shop.counts)
-            best, stalled, number = np.inf, 0, 0
+            best, stalled = np.inf, 0
         yield prices
         if stalled >= PATIENCE_ROUNDS:
             return

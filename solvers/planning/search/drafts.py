@@ -77,8 +77,6 @@ def drafts(shop: Workshop, seed: int, ask_rivals: AskRivals | None = None) -> It
     progress.choice = PatternChoice(shop, seed) if may_choose(t) else None
     for step, rounds in ((COARSE_SM_PERCENT, FIRST_ROUNDS), (COARSE_SM_PERCENT, ROUNDS), (FINE_SM_PERCENT, ROUNDS)):
         progress.widen()
-        if progress.is_served and course.dear == dive.DEAREST_FACTOR:
-            course.dear = dive.DEAR_FACTOR  # the fleet is large enough
         shop.look_at(step)
         prices = yield from _price(progress, course, rounds)
         if prices is None:

@@ -269,10 +269,10 @@ def revalue(
                 highest = value[x]
 
 
-@njit((WORLD, I8, F1, F1, F8, F8, I1, I8, F8, F3, F8, SCRATCH, PATTERN), inner=True)
+@njit((WORLD, I8, F1, F1, F8, F8, I1, I8, F3, F8, SCRATCH, PATTERN), inner=True)
 def propose(
     w: TableArrays, site: int, prices: Floats, need: Floats, bonus: float, sigma: float, sms: Ints, level: int,
-    most_sm: float, table: Floats, sm_price: float, s: PatternScratch, p: GpuPattern,
+    table: Floats, sm_price: float, s: PatternScratch, p: GpuPattern,
 ) -> None:  # fmt: skip
     """Solves the knapsack: one choice a model and turn, at a pressure level's rates, with pressure and SMs priced."""
     places = sms.shape[0]
@@ -308,7 +308,7 @@ def propose(
                 best[x], taken[x] = most, by
     x = 0
     for y in range(1, places):
-        if best[y] > best[x] and sms[y] <= most_sm:
+        if best[y] > best[x]:
             x = y
     alone, alone_offer, alone_place = 0.0, -1, 0
     for at in range(s.alone_start[site], s.alone_start[site + 1]):
@@ -399,7 +399,7 @@ def best_pattern(
 ) -> float:  # fmt: skip
     """Finds the best valid pattern over all levels of pressure, each also with pressure at the price it then has.
 
-    If watts have a price, or are too many for the board, it tries lower clocks, too; and fewer SMs, if too many.
+    If watts have a price, or are too many for the board, it tries lower clocks, too.
     """
     memory = w.site_memory_gib[site]
     p.about[0], p.about[1], p.about[2] = 0.0, 0.0, 1.0
@@ -413,7 +413,7 @@ def best_pattern(
     for level in range(levels.shape[0]):
         sigma = 0.0
         for _ in range(2):
-            propose(w, site, prices, need, bonus, sigma, sms, level, 100.0, table, sm_price, s, proposal)
+            propose(w, site, prices, need, bonus, sigma, sms, level, table, sm_price, s, proposal)
             if not is_same(proposal, latest):  # or it is known what it is worth, and the price of its pressure
                 copy_pattern(proposal, latest)
                 slower = w.watt_price > 0.0 or watts_of(w, site, proposal) > w.site_max_w[site]
@@ -428,14 +428,6 @@ def best_pattern(
                         copy_pattern(trial, p)
                     if step == 0:
                         price = price_of_pressure(w, prices, need, trial)
-                over = watts_of(w, site, proposal) - w.site_max_w[site]
-                if over > 0.0:
-                    own = w.site_max_w[site] - w.site_idle_w[site]
-                    most_sm = 100.0 * own / (own + over)
-                    propose(w, site, prices, need, bonus, sigma, sms, level, most_sm, table, sm_price, s, trial)
-                    value = settle(w, site, prices, need, bonus, 1.0, cpu, host, memory, trial, s.worth)
-                    if value > p.about[1]:
-                        copy_pattern(trial, p)
             sigma = price
             if proposal.about[0] <= 1.0:
                 break
