@@ -87,11 +87,10 @@ def _completed(t: Tables, best: SearchDraft, method: str) -> ServicePlan:
 
         services = add_services(problem, services)
     if is_running:
-        from solvers.planning.batches.find import refill_worst  # most problems begin with nothing
-        from solvers.planning.replan.running import beside_running
+        from solvers.planning.replan.running import beside_running  # most problems begin with nothing
         from solvers.planning.replan.shares import keep_shares
 
-        choice = keep_shares(t, beside_running(t, services.instances, services.unserved, refill_worst))
+        choice = keep_shares(t, beside_running(t, services.instances, services.unserved))
         services = replace(choice, origin=choice.origin or method)
     return services
 

@@ -15,8 +15,9 @@ from solvers.planning.plan import Plan
 from solvers.planning.planner_draft import AskOthers
 from solvers.planning.problem import Problem
 from solvers.planning.proofs import BOUND_STEPS, proofs, proved_draft
+from solvers.planning.replan.search import search
 from solvers.planning.rivals import finish_rival, least_rival, rivals_of
-from solvers.planning.search.drafts import AskRivals, SearchDraft, drafts, prepare
+from solvers.planning.search.drafts import AskRivals, SearchDraft
 from solvers.planning.search.tables import Tables, tables
 from solvers.planning.solve import OrdinarySearch
 from solvers.proof import SolverBug
@@ -50,7 +51,7 @@ def replay_plan(problem: Problem, seed: int, work: int, *, is_exact: bool, other
 def _made(t: Tables, seed: int, work: int, is_exact: bool, rivals: AskRivals | None) -> Iterator[SearchDraft]:
     """Yields drafts in the order in which they were found, at most one a step."""
     if not is_exact:
-        made = drafts(prepare(t), seed, rivals)
+        made = search(t, seed, rivals)
         yield from (draft for draft in made if draft.method or draft.rivals or draft.work > work)
         return
     for proof in proofs(t, work * BOUND_STEPS):

@@ -25,8 +25,9 @@ from solvers.planning.plan import Plan
 from solvers.planning.planner_draft import AskOthers, RivalPlan
 from solvers.planning.problem import Problem
 from solvers.planning.proofs import BOUND_STEPS, EXACT, proofs, proved_draft
+from solvers.planning.replan.search import laid_over, search
 from solvers.planning.rivals import cheaper_rival, finish_rival, rivals_of
-from solvers.planning.search.drafts import SearchDraft, drafts, prepare
+from solvers.planning.search.drafts import SearchDraft
 from solvers.planning.search.realise import serves_all
 from solvers.planning.search.tables import Tables, tables
 from solvers.planning.solved import TEN_SECONDS
@@ -53,6 +54,7 @@ class FinishedPlan:
     duals: Duals | None = None  # for other rates
     kept: KeptSearch | None = None  # for the next search
     is_last: bool = False
+    is_proof: bool = False  # of the least cost, though beside what runs a dearer plan may be worth more
 
 
 def solve(
@@ -146,7 +148,7 @@ def find(
     if pays and not alone:
         bounding.start()
     try:
-        making = drafts(prepare(t), budget.seed, rivals_of(problem, division, others))
+        making = search(t, budget.seed, rivals_of(problem, division, others))
         best = _BestFound(_first(making, deadline, began))
     except BaseException:
         bounding.stop()
@@ -229,6 +231,8 @@ def _follow(
         # Counted work must give the same plan whichever process is faster: wait for all results of the bound.
         if best.is_proved and (best.is_last_bound or not is_counted) and (best.rivals is not None or not asks):
             return True
+        if claim.is_proof and not is_counted:
+            break
     return best.is_proved and (best.is_last_bound or not is_counted)
 
 
@@ -274,7 +278,10 @@ def _bounds(t: Tables, work: int | None, kept: KeptSearch | None = None) -> Iter
     for found in proofs(t, None if work is None else work * BOUND_STEPS, kept):
         if isinstance(found, ExactProof):
             text = f"; bound {found.bound:.6g} from the exact search"
-            yield FinishedPlan(draft=proved_draft(t, found), bound=found.bound, proof=text)
+            draft = proved_draft(t, found)
+            yield FinishedPlan(
+                draft=draft and laid_over(t, draft), bound=found.bound, proof=text, is_proof=found.proved
+            )
         else:
             fresh = None if found.kept is sent else found.kept
             sent = found.kept

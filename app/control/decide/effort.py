@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from app.control.formulate.question import Question
-from solvers.planning.batches.effort import change_price
 from solvers.planning.plan import Changes
+from solvers.planning.replan.effort import change_price
 
 
 def effort(question: Question, changes: Changes) -> float:

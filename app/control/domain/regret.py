@@ -4,7 +4,7 @@ How long a saving will last is unknown. This is how a skier buys skis: when the 
 Then it costs at most twice as much as the better of waiting and of moving at once, however the loads change. It is
 made earlier only if its price is repaid within the longest time for which planned rates stay at the upper end of a
 swing.
-The price is the churn, and something for each start, move and resize (`solvers.planning.batches.effort`).
+The price is the churn, and something for each start, move and resize (`solvers.planning.replan.effort`).
 """
 
 from __future__ import annotations

@@ -6,16 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from solvers.planning.batches.batch import Batch, BatchGroup, BatchKind, GroupRow
-from solvers.planning.batches.groups import displacing, groups, worst_first
+from solvers.planning.batches.batch import Batch, BatchGroup, GroupRow
+from solvers.planning.batches.groups import displacing, groups
 from solvers.planning.batches.trials import BatchTrials
 from solvers.planning.plan import Plan, ServicePlan
 from solvers.planning.problem import Problem
 from solvers.planning.replan.running import repair
-from solvers.planning.search.tables import Tables
 
 MOST_IN_A_ROW = 8  # groups of a batch
-MOST_REFILLED = 128  # GPUs, beside a whole new plan
 CLIMBING_SHARE = 0.5  # of the tries: these start from the plan with the batches found so far
 
 
@@ -56,19 +54,6 @@ def with_batches(problem: Problem, plan: Plan, row: GroupRow) -> ServicePlan | N
     trials = _trials(problem, plan)
     made = [group for group in row if trials.is_right and trials.make(group)]
     return trials.services() if made else None
-
-
-def refill_worst(t: Tables, services: ServicePlan) -> ServicePlan | None:
-    """Returns the services with the GPUs refilled that are worth least for their price; None if that saves too little.
-
-    It starts from what runs there, so that it needs few hand-overs for what it saves.
-    """
-    jobs = t.problem.state.jobs if t.problem.state else ()
-    trials = BatchTrials(t.problem, Plan(tuple(services.instances), tuple(jobs), tuple(services.unserved)))
-    places = [trials.board.place_of[gpu] for gpu in worst_first(trials)[:MOST_REFILLED]]
-    if not places or not trials.is_right or not trials.make(BatchGroup(tuple(sorted(places)), BatchKind.REFILLED)):
-        return None
-    return replace(trials.services(), origin="the running plan with its worst GPUs refilled")
 
 
 def _row(trials: BatchTrials, row: GroupRow) -> Batch | None:

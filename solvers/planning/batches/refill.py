@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import closing
 from itertools import islice
 
-import numpy as np
-
 from solvers.planning.problem import Instance, Problem
-from solvers.planning.replan.kernels import capacities
 from solvers.planning.replan.match import match_running
-from solvers.planning.replan.running_board import running_board
-from solvers.planning.replan.seat import seat
+from solvers.planning.replan.search import seat_all
 from solvers.planning.search import dive
 from solvers.planning.search.drafts import prepare
 from solvers.planning.search.gather import gather
@@ -21,8 +16,7 @@ from solvers.planning.search.local_search import LocalSearch
 from solvers.planning.search.node_search import NodeSearch
 from solvers.planning.search.prices import resource_prices
 from solvers.planning.search.realise import instances, leave_out, placed_instances, prune
-from solvers.planning.search.tables import Tables, tables
-from solvers.planning.search.workshop import Workshop
+from solvers.planning.search.tables import tables
 
 PRICE_ROUNDS = 3  # of the LP whose prices guide the search
 TRIES_A_TURN = 50
@@ -45,7 +39,8 @@ def refill_part(problem: Problem, seed: int) -> list[Instance]:
     for _ in dive.generate(shop, course, PRICE_ROUNDS):
         pass
     shop.clear_all()
-    used = _seat(t, shop, problem.state.running if problem.state else ())
+    seat_all(t, shop, problem.state.running if problem.state else (), ())
+    used = len(shop.used)
     local_search = LocalSearch(shop, seed, -LEAST_GAIN_SHARE, TRIES_A_TURN)
     for _ in islice(local_search.refills(course.rate, course.extra), -(-TRIES_PER_GPU * used // TRIES_A_TURN)):
         pass
@@ -59,18 +54,3 @@ def refill_part(problem: Problem, seed: int) -> list[Instance]:
     gather(shop)
     placed, _ = instances(t, placed_instances(shop))
     return match_running(t, placed)
-
-
-def _seat(t: Tables, shop: Workshop, running: Sequence[Instance]) -> int:
-    """Puts on the workshop's board what runs, each with all that it may carry; returns how many GPUs that are."""
-    d, b = running_board(t, shop, ()), shop.board
-    seat(d, running)
-    b.cover[:] = 0.0
-    for service in range(len(t.services)):
-        gpus, slots = d.seats(service)
-        now, best, by = np.zeros(len(gpus)), np.zeros(len(gpus)), np.zeros(len(gpus), dtype=np.int64)
-        capacities(d.w, b, d.x, gpus, slots, now, best, by)
-        b.cap[gpus, slots] = now
-        b.cover[service] = now.sum()
-    shop.restack()
-    return len(shop.used)

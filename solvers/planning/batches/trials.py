@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 
 from solvers.planning.batches.batch import Batch, BatchGroup, BatchKind
-from solvers.planning.batches.effort import change_price
 from solvers.planning.batches.part import problem_of, solve_part
 from solvers.planning.batches.refill import refill_part
 from solvers.planning.batches.sparing import SparedChanges
@@ -16,6 +15,7 @@ from solvers.planning.judge import JudgedPlan, PlanEdit
 from solvers.planning.plan import Plan, ServicePlan, Unserved
 from solvers.planning.problem import Instance, Problem, RunningState
 from solvers.planning.replan.cover import carry, known, settle
+from solvers.planning.replan.effort import change_price
 from solvers.planning.replan.lines import assign, difference, predicted
 from solvers.planning.replan.match import lines_by_place
 from solvers.planning.replan.replanner import priced

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 
@@ -16,6 +16,7 @@ from solvers.planning.replan.match import match_running
 from solvers.planning.replan.replanner import priced
 from solvers.planning.replan.running_board import RunningBoard, running_board
 from solvers.planning.replan.seat import seat
+from solvers.planning.search.drafts import prepare
 from solvers.planning.search.promise import keep, timeouts
 from solvers.planning.search.tables import Tables
 
@@ -24,15 +25,9 @@ PASSES = 5
 AS_IT_RUNS = "the running plan"
 
 
-def beside_running(
-    t: Tables,
-    cold: Sequence[Instance],
-    unserved: Sequence[Unserved],
-    improve: Callable[[Tables, ServicePlan], ServicePlan | None],
-) -> ServicePlan:
-    """Chooses by value: the plan as it runs, the same repaired, this one improved, or the cold plan fitted onto it.
+def beside_running(t: Tables, found: Sequence[Instance], unserved: Sequence[Unserved]) -> ServicePlan:
+    """Chooses by value: the plan as it runs, the same repaired, or what a search found, fitted onto it.
 
-    `improve` returns None where it saves too little.
     Value is cost x horizon / 60 + churn. Of equal plans it takes the one that changes less, so that a plan is a fixed
     point of whatever finds it again.
     """
@@ -42,8 +37,7 @@ def beside_running(
     choices = [
         ServicePlan(as_predicted(t.problem, state.running), list(unserved_rest(t.problem, state.running)), AS_IT_RUNS),
         least_change,
-        *filter(None, [improve(t, least_change)]),
-        ServicePlan(match_running(t, cold), list(unserved), ""),
+        fit(t, found, unserved),
     ]
     best, least = choices[-1], inf
 
@@ -62,6 +56,32 @@ def beside_running(
         for choice in {id(choice): choice for choice in (best, least_change)}.values():
             weigh(add_services(alone, choice))
     return best
+
+
+def fit(t: Tables, found: Sequence[Instance], unserved: Sequence[Unserved]) -> ServicePlan:
+    """Fits a new plan onto what runs: on the GPUs that run most of it, with as few new rates as possible."""
+    state = t.problem.state
+    assert state
+    planned = ServicePlan(match_running(t, found), list(unserved), "")
+    running = {line.id: line for line in state.running}
+    lines = [_as_it_is(line, running.get(line.id)) for line in planned.instances]
+    d = running_board(t, prepare(t), state.jobs)
+    seat(d, lines)
+    if unserved or sum(map(len, d.lines)) < len(lines):  # beside the jobs that run it breaks a rule, so that they move
+        return planned
+    d.forget()
+    services = range(len(t.services))
+    rests = assign(d, services)
+    difference(d, services, len(lines) + len(state.running), rests)
+    tuned = ServicePlan(list(predicted(d)), [], "")
+    return planned if any(rests.values()) or value_of(t, tuned) > value_of(t, planned) else tuned
+
+
+def _as_it_is(line: Instance, runs: Instance | None) -> Instance:
+    """Returns a planned instance with the rate and the timeout that it has now."""
+    if runs is None:
+        return line
+    return replace(line, rate_per_second=runs.rate_per_second, batch_timeout_ms=runs.batch_timeout_ms)
 
 
 def as_predicted(problem: Problem, lines: Sequence[Instance]) -> list[Instance]:

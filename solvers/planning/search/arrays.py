@@ -74,6 +74,22 @@ class Board(NamedTuple):
     cover: Floats  # sum of caps of each service
 
 
+class Home(NamedTuple):
+    """What runs on each GPU now, and what it costs an hour to start something there or to give it another share."""
+
+    count: Ints
+    offer: Ints  # [GPU, slot]
+    sm: Ints
+    sm_price: Floats  # of each GPU, for a SM%; 0 where nothing runs yet
+    price: float  # for each change
+
+
+def no_home(gpus: int) -> Home:
+    """Returns that of a fleet in which nothing runs yet: changes cost nothing."""
+    none = np.zeros((1, 1), dtype=np.int64)
+    return Home(np.zeros(gpus, dtype=np.int64), none, none, np.zeros(gpus), 0.0)
+
+
 def world(t: Tables) -> TableArrays:
     """Makes the loops' arrays of the tables."""
     groups = np.repeat(np.arange(len(t.group_start) - 1), np.diff(t.group_start))
@@ -164,7 +180,7 @@ def _type_of(given: type[Any]) -> Any:
     flat = {"offer", "sm", "batch", "cap"}
     values: list[Any] = []
     for name, kind in given.__annotations__.items():
-        dims = 1 if name in flat and given is not Board else shapes.get(name, 1)
+        dims = 1 if name in flat and given is TableArrays else shapes.get(name, 1)
         match getattr(kind, "__forward_arg__", kind):
             case "Floats":
                 values.append(np.zeros((1,) * dims))
@@ -179,6 +195,7 @@ def _type_of(given: type[Any]) -> Any:
 
 WORLD = _type_of(TableArrays)
 BOARD = _type_of(Board)
+HOME = _type_of(Home)
 I8, F8 = numba.int64, numba.float64
 F1, F2, F3 = F8[::1], F8[:, ::1], F8[:, :, ::1]
 I1, I2 = I8[::1], I8[:, ::1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from solvers.compiled import njit
 from solvers.planning.fleet.grids import Floats, Ints
-from solvers.planning.search.arrays import BOARD, F1, F8, I1, I8, WORLD, Board, TableArrays
+from solvers.planning.search.arrays import BOARD, F1, F8, HOME, I1, I8, WORLD, Board, Home, TableArrays
 from solvers.planning.search.fill import POOLS, Pools
 
 
@@ -26,6 +26,35 @@ def cost_of(w: TableArrays, b: Board, pools: Pools, gpu: int, watt_price: float)
             sm = 100.0
     used = max(sm, 100.0 * memory / w.site_memory_gib[site])
     return float(pools.price[pool] + pools.sm_price[pool] * used + watt_price * watts)
+
+
+@njit(F8(BOARD, HOME, I8), inner=True)
+def churn_of(b: Board, home: Home, gpu: int) -> float:
+    """Returns the churn of a GPU's residents: of all that does not run there now with the same share."""
+    if home.sm_price[gpu] == 0.0:
+        return 0.0
+    churn, kept = 0.0, 0
+    for i in range(b.count[gpu]):
+        place = -1
+        for j in range(home.count[gpu]):
+            same = home.offer[gpu, j] == b.offer[gpu, i] and home.sm[gpu, j] == b.sm[gpu, i]
+            if same and kept & (1 << j) == 0:
+                place = j
+                break
+        if place < 0:
+            churn += home.price + home.sm_price[gpu] * b.sm[gpu, i]
+        else:
+            kept |= 1 << place
+    return float(churn)
+
+
+@njit(F8(BOARD, HOME))
+def churn_on(b: Board, home: Home) -> float:
+    """Returns the churn of a board."""
+    churn = 0.0
+    for gpu in range(home.count.shape[0]):
+        churn += churn_of(b, home, gpu)
+    return churn
 
 
 @njit((WORLD, BOARD, POOLS, I1, F1, F1))

@@ -6,8 +6,8 @@ import numpy as np
 
 from solvers.compiled import njit
 from solvers.planning.fleet.grids import Floats, Ints
-from solvers.planning.search.arrays import BOARD, F1, F8, I1, I8, WORLD, Board, TableArrays
-from solvers.planning.search.costs import balance, cost_of, unserved_cost
+from solvers.planning.search.arrays import BOARD, F1, F8, HOME, I1, I8, WORLD, Board, Home, TableArrays
+from solvers.planning.search.costs import balance, churn_of, cost_of, unserved_cost
 from solvers.planning.search.fill import POOLS, TABLED, Pools, Tabled, clear, fill, put
 from solvers.planning.search.pattern import PATTERN, SCRATCH, GpuPattern, PatternScratch
 
@@ -80,12 +80,12 @@ def bring_back(w: TableArrays, b: Board, gpu: int, undo: Board, place: int, p: G
         put(w, b, gpu, p)
 
 
-@njit(I8(BOARD, I1), inner=True)
-def list_used(b: Board, used: Ints) -> int:
-    """Lists the GPUs with residents; returns how many."""
+@njit(I8(BOARD, POOLS, I1), inner=True)
+def list_used(b: Board, pools: Pools, used: Ints) -> int:
+    """Lists the GPUs with residents, but for those where a job must stay; returns how many."""
     count = 0
     for gpu in range(b.count.shape[0]):
-        if b.count[gpu] > 0:
+        if b.count[gpu] > 0 and pools.closed[gpu] == 0:
             used[count] = gpu
             count += 1
     return count
@@ -134,13 +134,13 @@ def neighbourhood(
 
 
 @njit(
-    F8(WORLD, BOARD, POOLS, POOLS, TABLED, F1, F1, I8, I8, F8, F1, F8, F8, SCRATCH, PATTERN, BOARD, I1),
+    F8(WORLD, BOARD, HOME, POOLS, POOLS, TABLED, F1, F1, I8, I8, F8, F1, F8, F8, SCRATCH, PATTERN, BOARD, I1),
     makes_arrays=True,
 )
 def improve(
-    w: TableArrays, b: Board, pools: Pools, local: Pools, tabled: Tabled, prices: Floats, extra: Floats, seed: int,
-    tries: int, heat: float, missed: Floats, floor: float, stop: float, s: PatternScratch, p: GpuPattern, undo: Board,
-    filled: Ints,
+    w: TableArrays, b: Board, home: Home, pools: Pools, local: Pools, tabled: Tabled,
+    prices: Floats, extra: Floats, seed: int, tries: int, heat: float, missed: Floats, floor: float, stop: float,
+    s: PatternScratch, p: GpuPattern, undo: Board, filled: Ints,
 ) -> float:  # fmt: skip
     """Empties two or three GPUs and refills them, so many times, and keeps what is cheaper; returns what that saves.
 
@@ -157,7 +157,7 @@ def improve(
     need, own, short = np.zeros(services), np.zeros(services), np.zeros(services)
     touched, is_touched = np.zeros(services, dtype=np.int64), np.zeros(services, dtype=np.int64)
     before, after = np.zeros(2), np.zeros(2)
-    standing = list_used(b, used)
+    standing = list_used(b, pools, used)
     unserved_cost(w, b, short)
     total, left_short, lacking = 0.0, 0, 0
     may_lack, lacks = floor == 0.0, np.zeros(services, dtype=np.int64)
@@ -192,7 +192,7 @@ def improve(
                     concerned += 1
         balance(w, b, prices, missed, floor, touched, concerned, need, before)
         for place in range(count):
-            paid += cost_of(w, b, pools, apart[place], w.watt_price)
+            paid += cost_of(w, b, pools, apart[place], w.watt_price) + churn_of(b, home, apart[place])
             remember(b, apart[place], undo, place)
             clear(w, b, apart[place])
         balance(w, b, prices, missed, floor, touched, concerned, need, after)
@@ -220,14 +220,14 @@ def improve(
         done = fill(w, b, local, tabled, own, need, MORE_IS_WORTH * np.random.random(), stop, s, p, filled)
         pays = 0.0
         for place in range(done):
-            pays += cost_of(w, b, pools, filled[place], w.watt_price)
+            pays += cost_of(w, b, pools, filled[place], w.watt_price) + churn_of(b, home, filled[place])
         balance(w, b, prices, missed, floor, touched, concerned, need, after)
         saved = paid + before[0] - pays - after[0]
         if saved + SPARE_IS_WORTH * (after[1] - before[1]) > heat * np.log(1.0 - np.random.random()) + 1e-12:
             total += saved
             for place in range(concerned):
                 short[touched[place]] = need[touched[place]]
-            standing = list_used(b, used)
+            standing = list_used(b, pools, used)
             if may_lack:
                 lacking = 0
                 for service in range(services):

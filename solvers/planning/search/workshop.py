@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from solvers.planning.fleet.grids import Floats, Ints
-from solvers.planning.search.arrays import MOST_RESIDENTS, Board, TableArrays, empty_board, world
+from solvers.planning.search.arrays import MOST_RESIDENTS, Board, Home, TableArrays, empty_board, no_home, world
 from solvers.planning.search.bill import NodeBill, node_bill
 from solvers.planning.search.capacity import rate_table, sm_grid
-from solvers.planning.search.costs import costs_of, unserved_cost
+from solvers.planning.search.costs import churn_on, costs_of, unserved_cost
 from solvers.planning.search.fill import Pools, Tabled, clear, fill, put
 from solvers.planning.search.improve import improve, restack
 from solvers.planning.search.pattern import GpuPattern, PatternScratch, pattern, scratch
@@ -54,6 +54,7 @@ class Workshop:
     t: Tables
     w: TableArrays
     board: Board
+    home: Home
     pools: Pools
     local: Pools
     counts: Floats
@@ -165,8 +166,8 @@ class Workshop:
         """
         missed, floor, stop = (self.w.unserved_price, 1.0, 0.0) if lack is None else (lack * prices, 0.0, 1 / lack)
         saved: float = improve(
-            self.w, self.board, self.pools, self.local, self.tabled, prices, extra, seed, tries, heat, missed, floor,
-            stop, self.scratch, self.pattern, self.undo, self.filled[:ROOM_GPUS],
+            self.w, self.board, self.home, self.pools, self.local, self.tabled, prices, extra, seed, tries,
+            heat, missed, floor, stop, self.scratch, self.pattern, self.undo, self.filled[:ROOM_GPUS],
         )  # fmt: skip
         return saved
 
@@ -198,9 +199,9 @@ class Workshop:
 
     @property
     def cost(self) -> float:
-        """Returns the cost of the board, as the loops count it, with everything it leaves unserved."""
+        """Returns the cost of the board, as the loops count it, with its churn and everything it leaves unserved."""
         missed = unserved_cost(self.w, self.board, np.zeros(len(self.t.services)))
-        return float(self.costs(self.used)[0].sum() + missed)
+        return float(self.costs(self.used)[0].sum() + missed) + churn_on(self.board, self.home)
 
     @property
     def bill(self) -> float:
@@ -242,7 +243,7 @@ def workshop(t: Tables, step: int, levels: Sequence[float]) -> Workshop:
     )
     tabled = tabulated(t, w, step, levels)
     found = Workshop(
-        t, w, board, pools, local, np.diff(start).astype(np.float64), tabled, {step: tabled},
+        t, w, board, no_home(len(board.pool)), pools, local, np.diff(start).astype(np.float64), tabled, {step: tabled},
         scratch(w, len(levels), len(tabled.sms)), pattern(), undo,
         np.zeros(max(len(board.pool), ROOM_GPUS), dtype=np.int64), node_bill(t, board),
     )  # fmt: skip

@@ -10,17 +10,14 @@ import pytest
 
 from benchmarks.families import family
 from solvers.planning.batches.batch import Batch, BatchGroup, BatchKind
-from solvers.planning.batches.effort import change_price
-from solvers.planning.batches.find import find_batches, refill_worst
-from solvers.planning.finish import finish_services, make_batches
+from solvers.planning.batches.find import find_batches
+from solvers.planning.finish import make_batches
 from solvers.planning.judge import judge
-from solvers.planning.plan import Plan, ServicePlan
+from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance, Place, Problem, RunningState
 from solvers.planning.replan import Replanner
-from solvers.planning.replan.match import match_running
+from solvers.planning.replan.effort import change_price
 from solvers.planning.search.promise import keep
-from solvers.planning.search.tables import tables
-from solvers.planning.solve import SolveBudget, find
 from tests.solvers.planning.without_bound import plan_without_bound
 
 TRIES = 16
@@ -59,24 +56,6 @@ def test_each_batch_gives_a_right_plan_that_saves_what_was_measured(
         assert after.cost.churn <= before.cost.churn + batch.churn + 1e-9
         price = change_price(problem.policy.move_price, before.cost.resource, len(plan.instances))
         assert after.changes.made * price <= batch.effort + 1e-9
-
-
-@pytest.mark.slow
-def test_the_worst_gpus_are_refilled_for_fewer_hand_overs_than_a_plan_from_scratch(dear: tuple[Problem, Plan]) -> None:
-    problem, plan = dear
-    before = judge(problem, plan, simulate=False, keeps=keep)
-    services = refill_worst(tables(problem), ServicePlan(list(plan.instances), list(plan.unserved), ""))
-    assert services
-    refilled = finish_services(tables(problem), services, None)
-    after = judge(problem, refilled, keeps=keep)
-    assert after.is_right, after.violations
-    assert after.cost.total < before.cost.total
-    fresh = plan_without_bound(replace(problem, state=None), 4)
-    fitted = replace(plan, instances=tuple(match_running(tables(problem), fresh.instances)))
-    assert after.cost.churn < judge(problem, fitted, simulate=False).cost.churn
-    chosen = find(problem, SolveBudget(None, 4), alone=True).plan
-    values = [judge(problem, found, simulate=False).cost.value(problem.policy) for found in (chosen, refilled)]
-    assert values[0] <= values[1] * (1 + 1e-9)
 
 
 @pytest.fixture(scope="module")
