@@ -34,7 +34,7 @@ class DiveLimits:
 
 SHALLOW = DiveLimits(rounds=1, up=0.5, useful=0.5)
 WATT_SHARE = 0.985  # of a budget
-DEARER_FACTOR, DEAREST_FACTOR = 16.0, 1e6
+DEAR_FACTOR, DEARER_FACTOR, DEAREST_FACTOR, TRUE_FACTOR = 4.0, 16.0, 1e6, 1e9
 
 
 @dataclass
@@ -43,7 +43,7 @@ class Dive:
 
     rate: Floats
     extra: Floats
-    dear: float = 4.0  # how many times its price a request a second costs the LP to miss, up to what it truly costs
+    dear: float = DEAR_FACTOR  # times its price costs a missed request a second the LP, up to what it truly costs
     watt: float = 0.0  # of a busy watt, under a budget
     busy: float = 1.0  # the part of the time that residents are
     columns: dict[ColumnKey, PatternColumn] = field(default_factory=dict)
@@ -80,15 +80,19 @@ def watts_left(shop: Workshop, course: Dive, used: Ints) -> float:
     return max(room / course.busy - float(shop.costs(used)[1].sum()), 0.0)
 
 
-def generate(shop: Workshop, course: Dive, rounds: int) -> Iterator[ResourcePrices | None]:
+def generate(
+    shop: Workshop, course: Dive, rounds: int, *, tells_shortage: bool = False
+) -> Iterator[ResourcePrices | None]:
     """Fills the empty fleet and computes prices, round by round; after each the board holds that filling.
 
-    Yields None when the board is filled, then the LP's prices; ends when nothing more is gained.
+    Yields None when the board is filled, then the LP's prices; ends when nothing more is gained. What is still
+    missing at 64 times its price then costs the LP what it truly costs, if this `tells_shortage`.
     """
     everything = shop.t.rate
     master = _master(shop, course, everything, shop.counts)
     best, stalled = np.inf, 0
-    for number in range(rounds):
+    number = 0
+    while number < rounds:
         shop.clear_all()
         _priced(shop, course)
         used = shop.fill(course.rate, everything.copy())
@@ -97,15 +101,16 @@ def generate(shop: Workshop, course: Dive, rounds: int) -> Iterator[ResourcePric
         master.add(columns)
         prices = master.solve()
         course.take(prices, number == 0, everything)
+        number += 1
         stalled = 0 if prices.cost < best * (1 - ENOUGH_SHARE) else stalled + 1
         best = min(best, prices.cost)
         course.columns = {c.key: c for c, x in zip(master.columns, prices.weight, strict=True) if x > LEAST_WEIGHT}
-        if (
-            (stalled > 1 or number == rounds - 1)
-            and prices.missing.sum() > MISSED_NEEDS
-            and course.dear < DEAREST_FACTOR
-        ):
-            course.dear *= DEARER_FACTOR  # is the fleet too small, or was missing it too cheap?
+        if (stalled > 1 or number == rounds) and prices.missing.sum() > MISSED_NEEDS and course.dear < DEAREST_FACTOR:
+            # Is the fleet too small, or was missing it too cheap? Many rounds that still miss it decide.
+            if tells_shortage:
+                course.dear, number = TRUE_FACTOR if course.dear > DEAR_FACTOR else DEAR_FACTOR * DEARER_FACTOR, 0
+            else:
+                course.dear *= DEARER_FACTOR
             master = _master(shop, course, everything, shop.counts)
             best, stalled = np.inf, 0
         yield prices

@@ -77,6 +77,8 @@ def drafts(shop: Workshop, seed: int, ask_rivals: AskRivals | None = None) -> It
     progress.choice = PatternChoice(shop, seed) if may_choose(t) else None
     for step, rounds in ((COARSE_SM_PERCENT, FIRST_ROUNDS), (COARSE_SM_PERCENT, ROUNDS), (FINE_SM_PERCENT, ROUNDS)):
         progress.widen()
+        if progress.is_served and course.dear == dive.TRUE_FACTOR:
+            course.dear = dive.DEAR_FACTOR  # the fleet is large enough
         shop.look_at(step)
         prices = yield from _price(progress, course, rounds)
         if prices is None:
@@ -209,8 +211,9 @@ def _ask(progress: _Progress, ask_rivals: AskRivals) -> Iterator[SearchDraft]:
 
 def _price(progress: _Progress, course: dive.Dive, rounds: int) -> Generator[SearchDraft, None, ResourcePrices | None]:
     """Yields drafts of patterns while prices become those of an LP, and returns the last prices."""
-    latest = None
-    for prices in dive.generate(progress.shop, course, rounds):
+    state, latest = progress.shop.t.problem.state, None
+    tells_shortage = rounds != FIRST_ROUNDS and not progress.is_served and not (state and state.running)
+    for prices in dive.generate(progress.shop, course, rounds, tells_shortage=tells_shortage):
         if prices is None:
             progress.work += 1
             found = progress.draft("patterns at resource prices" if progress.work == 1 else "patterns at LP prices")
