@@ -11,8 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from app.postgres.admission import admit, free_port, stored_password, url_of
-from app.postgres.binaries import executable_by, installed, major_version
+from app.postgres.admission import admit, free_port, read_password, url_of
+from app.postgres.binaries import executable_by, find_installed, major_version
 from app.postgres.cluster import SUPERUSER, PostgresCluster
 from app.postgres.faults import PostgresError
 from app.postgres.leftover import stop_leftovers
@@ -119,8 +119,8 @@ class EmbeddedPostgres:
     def _prepare(self) -> PostgresCluster:
         folder = self.data_dir / "postgres"
         owner = owner_of(folder)
-        install = executable_by(owner, self._install or installed())
-        self._password = stored_password(self.data_dir / "postgres.password")
+        install = executable_by(owner, self._install or find_installed())
+        self._password = read_password(self.data_dir / "postgres.password")
         cluster = PostgresCluster(folder, owner, install, major_version(install))
         cluster.ensure()
         log = self._log

@@ -21,7 +21,7 @@ def settle() -> None:
 
 
 @contextmanager
-def settled() -> Iterator[None]:
+def settle_for() -> Iterator[None]:
     """Does the same for the duration of a block."""
     before = gc.get_threshold()
     settle()

@@ -67,7 +67,7 @@ class Housekeeping:
         ]
         for job, first_seconds, every_seconds in jobs:
             self._scheduler.add_job(
-                self._guarded(job),
+                self._guard(job),
                 "interval",
                 seconds=every_seconds,
                 next_run_time=now + timedelta(seconds=first_seconds),
@@ -210,7 +210,7 @@ class Housekeeping:
             metrics.HOUSEKEEPING_FAILED.labels(job).inc()
             log.exception("housekeeping_failed_for_a_node", extra={"job": job, "node": node})
 
-    def _guarded(self, job: Callable[[], None]) -> Callable[[], None]:
+    def _guard(self, job: Callable[[], None]) -> Callable[[], None]:
         def run() -> None:
             try:
                 job()

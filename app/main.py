@@ -36,7 +36,7 @@ from app.api import (
     whatif,
 )
 from app.api.agent_bypass import AgentBypass
-from app.api.overreach import audited_overreach
+from app.api.overreach import audit_overreach
 from app.api.requests import known_parameters
 from app.console import routes as console
 from app.console.refusals import refusal_page
@@ -153,7 +153,7 @@ def _route(app: FastAPI) -> None:
             )
         ),
     ):
-        app.include_router(router, dependencies=[Depends(known_parameters), Depends(audited_overreach)])
+        app.include_router(router, dependencies=[Depends(known_parameters), Depends(audit_overreach)])
     app.include_router(health.router)
     app.include_router(api_reference.router)
 

@@ -83,7 +83,7 @@ class PlannerProcess:
         between = now + timedelta(seconds=QUICK_TICK_SECONDS)  # two steps, which answer loads too
         for job, every in jobs:
             first = between if job == self.planner.quicken else now
-            self._scheduler.add_job(self._guarded(job), "interval", seconds=every, next_run_time=first, id=job.__name__)
+            self._scheduler.add_job(self._guard(job), "interval", seconds=every, next_run_time=first, id=job.__name__)
         garbage.settle()
         self._scheduler.start()
 
@@ -125,7 +125,7 @@ class PlannerProcess:
     def _note_savings(self) -> None:
         savings.record_savings(self.planner.store)
 
-    def _guarded(self, job: Callable[[], object]) -> Callable[[], None]:
+    def _guard(self, job: Callable[[], object]) -> Callable[[], None]:
         """Runs a job so that its failure ends no other job. While the database is away, jobs pause."""
 
         def run() -> None:

@@ -66,7 +66,7 @@ async def _carry_out(app: ASGIApp, order: ReadOrder, send: Callable[[object], No
 
 async def answer(app: ASGIApp, order: ReadOrder) -> ReadAnswer:
     """Lets the routes answer an order."""
-    from app.http.bodies import replayed
+    from app.http.bodies import replay
     from app.http.heavy_reads import ReadAnswer
     from app.http.logs import REQUEST_ID
     from app.http.visit import route_of
@@ -83,7 +83,7 @@ async def answer(app: ASGIApp, order: ReadOrder) -> ReadAnswer:
         await asyncio.Event().wait()  # whether the caller is still there is the server's to know
 
     try:
-        await app(scope, replayed(b"", never_leaves), keep)
+        await app(scope, replay(b"", never_leaves), keep)
     except Exception:  # the routes' own handlers have answered and logged it, unless they failed themselves
         if not messages:
             log.exception("read_failed")

@@ -47,7 +47,7 @@ class Sessions:
         session_id, secret = parsed
         row = self._database.read(lambda connection: sessions.find_live(connection, session_id))
         expected = row.secret_hash if row else bytes(32)
-        if not hmac.compare_digest(expected, hashed(COOKIE_PREFIX, secret)) or row is None:
+        if not hmac.compare_digest(expected, hash_part(COOKIE_PREFIX, secret)) or row is None:
             raise HttpProblem("unauthorized", "this session has ended")
         return _principal(row, secret)
 
@@ -72,7 +72,7 @@ class Sessions:
         row = None
         if parsed is not None:
             link_id, secret = parsed
-            link_hash = hashed(LINK_PREFIX, secret)
+            link_hash = hash_part(LINK_PREFIX, secret)
             row = self._database.write(
                 lambda c: sessions.redeem(c, link_id, link_hash, new.id, new.secret_hash, SESSION_SECONDS)
             )
@@ -98,15 +98,15 @@ def fresh(prefix: str) -> NewToken:
     new = tokens.new(prefix)
     parsed = tokens.parse(new.text, prefix)
     assert parsed is not None
-    return NewToken(new.id, new.text, hashed(prefix, parsed[1]))
+    return NewToken(new.id, new.text, hash_part(prefix, parsed[1]))
 
 
-def hashed(prefix: str, secret: str) -> bytes:
+def hash_part(prefix: str, secret: str) -> bytes:
     return tokens.hash_secret(f"{prefix}\0{secret}")
 
 
 def _principal(row: SessionRow, secret: str = "") -> Principal:
-    key = hashed(FORM_PREFIX, secret) if secret else b""
+    key = hash_part(FORM_PREFIX, secret) if secret else b""
     return Principal(
         row.id, Scope(row.scope), tenant=row.tenant, expires_at=row.expires_at, opened_by=row.parent, form_key=key
     )

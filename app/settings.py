@@ -122,7 +122,7 @@ class SettingsError(ValueError):
     """The configuration is wrong; the message names the setting, its value and what is allowed."""
 
 
-def from_environment(environment: Mapping[str, str] | None = None, **overrides: object) -> Settings:
+def read_environment(environment: Mapping[str, str] | None = None, **overrides: object) -> Settings:
     """Settings from the environment; `overrides` (from the command line) win."""
     env = os.environ if environment is None else environment
     values: dict[str, object] = {}

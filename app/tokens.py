@@ -60,7 +60,7 @@ def parse(text: str, prefix: str = PREFIX) -> tuple[str, str] | None:
     return (match[2], match[3]) if match and match[1] == prefix else None
 
 
-def reused(token_id: str, node: str, successor: str) -> audit.AuditEntry:
+def write_reuse_alarm(token_id: str, node: str, successor: str) -> audit.AuditEntry:
     """Returns the alarm about a token that was used again after its successor."""
     return audit.AuditEntry(
         request_id="authentication",
@@ -75,15 +75,15 @@ def reused(token_id: str, node: str, successor: str) -> audit.AuditEntry:
     )
 
 
-def revoked() -> HttpProblem:
+def explain_revocation() -> HttpProblem:
     """Returns the answer to a request whose token ended while it waited."""
     return HttpProblem("unauthorized", "this token was revoked", headers=UNAUTHORIZED)
 
 
-def ended(row: TokenRow) -> HttpProblem:
+def explain_end(row: TokenRow) -> HttpProblem:
     """Returns the answer to the holder of a token that is no longer valid; only the holder learns what became of it."""
     if row.revoked_at is not None or row.expires_at is None:
-        return revoked()
+        return explain_revocation()
     return HttpProblem("unauthorized", f"this token expired at {rfc3339(row.expires_at)}", headers=UNAUTHORIZED)
 
 
@@ -135,7 +135,7 @@ class Authenticator:
             if not live:
                 self._suspect(token_id, secret)
             raise (
-                ended(row)
+                explain_end(row)
                 if row and is_holder
                 else HttpProblem("unauthorized", "the server does not know this token", headers=UNAUTHORIZED)
             )
@@ -156,7 +156,7 @@ class Authenticator:
         """Records the first use of a node's new token, after which the token before it ends soon."""
         ends = self._database.write(lambda connection: rotation.take_up(connection, row.replaces, row.id))
         if ends is None:
-            raise revoked()
+            raise explain_revocation()
         with self._lock:
             for digest, (principal, until, era) in list(self._cache.items()):
                 if principal.id == row.replaces:
@@ -164,7 +164,7 @@ class Authenticator:
 
     def _suspect(self, token_id: str, secret: str) -> None:
         """Handles a token that its node has replaced and that is used again: someone else has a copy of it."""
-        spent = self._database.read(lambda connection: rotation.replaced_token(connection, token_id))
+        spent = self._database.read(lambda connection: rotation.read_replaced_token(connection, token_id))
         if spent is None or not hmac.compare_digest(spent.secret_hash, hash_secret(secret)):
             return
         now = time.monotonic()
@@ -174,7 +174,7 @@ class Authenticator:
             self._alarmed.clear()
         self._alarmed[token_id] = now + ALARM_SECONDS
         self._count_alarm()
-        alarm = reused(spent.id, spent.node, spent.successor)
+        alarm = write_reuse_alarm(spent.id, spent.node, spent.successor)
         self._database.write(lambda connection: audit.record(connection, [alarm]))
 
     def is_current(self, principal: Principal) -> bool:

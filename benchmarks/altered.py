@@ -15,7 +15,7 @@ Pricing: TypeAlias = Literal["gpu", "node", "share"]
 MOVED_SHARE = 0.3  # of a rate, at most, up or down
 
 
-def with_pricing(problem: Problem, pricing: Pricing) -> Problem:
+def set_pricing(problem: Problem, pricing: Pricing) -> Problem:
     """Returns the problem under this pricing, as if its policy declared it."""
     nodes = {
         name: replace(node, pricing="node" if pays_whole_node(pricing, node.purchase) else "gpu")
@@ -25,7 +25,7 @@ def with_pricing(problem: Problem, pricing: Pricing) -> Problem:
     return replace(problem, nodes=nodes, policy=policy)
 
 
-def with_moved_rates(problem: Problem, seed: int, share: float = MOVED_SHARE) -> Problem:
+def move_rates(problem: Problem, seed: int, share: float = MOVED_SHARE) -> Problem:
     """Returns the problem with each service's rate moved by a share of its own, always the same for a seed."""
     names = sorted(problem.services)
     factors = np.random.default_rng(seed).uniform(1 - share, 1 + share, size=len(names))

@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.kernels import accepted_loads
+from benchmarks.kernels import fill_accepted_loads
 from solvers.latency import busy_fraction
 from solvers.planning.fleet.grids import read_loads
 from solvers.planning.problem import Curve, Policy, Problem, Profile, Service
@@ -88,31 +88,33 @@ def columns(problem: Problem, services: Sequence[Service], types: Sequence[str])
                 run = runs.get((service.model, variant, name))
                 if run is None or (service.gpu_types is not None and name not in service.gpu_types):
                     continue
-                parts.append(_of_run(run, service, number, place, variants.index(variant), problem.policy))
+                parts.append(_make_columns(run, service, number, place, variants.index(variant), problem.policy))
     return Columns(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Columns)))
 
 
 def _run(profile: Profile, memory_gib: float) -> ProfileArrays:
     batches = sorted(profile.latency_ms)
-    alone = np.array([_at(profile.latency_ms[batch]) for batch in batches])
-    own = _at(profile.demand.pressure)
+    alone = np.array([_read_curve(profile.latency_ms[batch]) for batch in batches])
+    own = _read_curve(profile.demand.pressure)
     level = LEVELS[:, None, None]
     slowed = 1 + profile.demand.sensitivity * np.maximum(0, level - own)
     return ProfileArrays(
         exec_ms=np.where(own <= level + 1e-9, alone * slowed, np.inf),
         memory=np.array([profile.memory_gib[batch] / memory_gib for batch in batches]),
         pressure=own,
-        watts=_at(profile.demand.power_w),
+        watts=_read_curve(profile.demand.power_w),
         batch=np.array(batches, dtype=np.float64),
     )
 
 
-def _of_run(run: ProfileArrays, service: Service, number: int, place: int, variant: int, policy: Policy) -> Columns:
+def _make_columns(
+    run: ProfileArrays, service: Service, number: int, place: int, variant: int, policy: Policy
+) -> Columns:
     margin = 1 + policy.exec_margin
     batch = run.batch[:, None]
     load = np.empty_like(run.exec_ms)
     rows = read_loads(service, policy, run.batch.astype(np.int64))
-    accepted_loads(rows, service.slo_ms / (run.exec_ms * margin), load)
+    fill_accepted_loads(rows, service.slo_ms / (run.exec_ms * margin), load)
     rate = np.minimum(load / margin, policy.utilization) * batch * 1000 / run.exec_ms
     best = rate.argmax(axis=1)
     most = rate.max(axis=1)
@@ -142,6 +144,6 @@ def _busy(batch: int) -> Floats:
     return np.array([busy_fraction(batch, float(load)) for load in LOADS])
 
 
-def _at(curve: Curve) -> Floats:
+def _read_curve(curve: Curve) -> Floats:
     points, values = zip(*curve, strict=True)
     return np.asarray(np.interp(SM_PERCENTS, points, values))

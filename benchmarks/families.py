@@ -44,7 +44,7 @@ def family(name: str, gpus: int, services: int, seed: int, load: float | None = 
     if name == LANGUAGE:
         large, models_count = language_models.sizes(gpus, services)
         rest = family("A", max(1, gpus - large), max(1, services - models_count), seed, load)
-        return language_models.with_language_models(rest, large, models_count, seed)
+        return language_models.add_language_models(rest, large, models_count, seed)
     if name not in FAMILIES:
         raise ValueError(f"there is no family {name}; there are {', '.join((*FAMILIES, LANGUAGE))}")
     if gpus < 1 or services < 1:

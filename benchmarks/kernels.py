@@ -11,7 +11,7 @@ Array: TypeAlias = Any  # numba knows the exact types from the signatures
 
 
 @njit("void(float64[:, ::1], float64[:, :, ::1], float64[:, :, ::1])")
-def accepted_loads(rows: Array, ratio: Array, loads: Array) -> None:
+def fill_accepted_loads(rows: Array, ratio: Array, loads: Array) -> None:
     """Fill loads[level, batch, SM%] from ratio = SLO / exec and the latency table's row of each batch."""
     for level in range(ratio.shape[0]):
         for batch in range(ratio.shape[1]):

@@ -43,7 +43,7 @@ MODELS = (
 CONTEXT_TOKENS = 8_192
 
 
-def with_language_models(ordinary: Problem, gpus: int, services: int, seed: int) -> Problem:
+def add_language_models(ordinary: Problem, gpus: int, services: int, seed: int) -> Problem:
     """Returns a problem of family A with nodes of large GPUs and this many language models."""
     rng = np.random.default_rng([seed, 4])
     added = [profile_of(model, large) for model in MODELS for large in LARGE]

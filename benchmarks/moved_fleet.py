@@ -11,7 +11,7 @@ from math import inf
 from time import process_time
 from typing import Any
 
-from benchmarks.altered import with_moved_rates
+from benchmarks.altered import move_rates
 from solvers.compiled import read_all
 from solvers.planning.finish import finish_plan
 from solvers.planning.judge import judge
@@ -58,7 +58,7 @@ def running_plan(problem: Problem, limits: SearchLimits) -> Plan:
 
 def compare(problem: Problem, plan: Plan, share: float, limits: SearchLimits) -> Iterator[dict[str, Any]]:
     """Yields a row for each way to follow, from this plan, rates that all moved by up to this share."""
-    moved = replace(with_moved_rates(problem, limits.seed, share), state=RunningState(None, plan.instances))
+    moved = replace(move_rates(problem, limits.seed, share), state=RunningState(None, plan.instances))
     t = tables(moved)  # before the clock starts: all ways need them
     ways: dict[str, Callable[[Tables, SearchLimits], tuple[ServicePlan, int]]] = {
         "repaired": _repair,

@@ -69,7 +69,7 @@ def is_proved(judged: Mapping[str, Any]) -> bool:
     return not judged["violations"] and bound is not None and cost - bound <= PROVED_SHARE * max(1.0, cost)
 
 
-def billed_blind(found: Row, blind: Row) -> Row:
+def bill_blind(found: Row, blind: Row) -> Row:
     """Returns what a plan costs that was made as if each GPU were paid by itself, and what part of it ours saves."""
     is_served = not any(row["unserved"] or row["violations"] for row in (found, blind))
     saving = 1 - found["cost"] / blind["cost"] if is_served and blind["cost"] > 0 else None

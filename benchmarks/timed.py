@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import Any, TypeAlias
 
 from app.worker.orders import take_orders
-from benchmarks.altered import with_pricing
+from benchmarks.altered import set_pricing
 from solvers.compiled import read_all
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
@@ -42,7 +42,7 @@ def plan_jointly(problem: Problem, order: TimedRun, on_better: Progress) -> Plan
 
 def plan_blindly(problem: Problem, order: TimedRun, on_better: Progress) -> Plan:
     """Plans as if each GPU were paid by itself; the judge bills as the problem says."""
-    return plan_jointly(with_pricing(problem, "gpu"), order, on_better)
+    return plan_jointly(set_pricing(problem, "gpu"), order, on_better)
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ from time import process_time
 from typing import Any
 
 from solvers.llm.iteration import BatchingLimits, IterationCost, TokenLengths
-from solvers.llm.served import ServedStream, served
+from solvers.llm.served import ServedStream, serve_stream
 from solvers.llm.streams import stream
 
 # Lengths of the conversations in Azure's published trace of 2023; coefficients of the size of an 8B model on one GPU.
@@ -20,18 +20,18 @@ OVERLOAD_PER_SECOND = 1000.0
 
 def measure(runs: int) -> dict[str, Any]:
     """Returns the requests served a second of processor time, a value a run, and what the server did."""
-    full = _served(OVERLOAD_PER_SECOND, seed=0)  # loads or compiles the loop
+    full = _serve(OVERLOAD_PER_SECOND, seed=0)  # loads or compiles the loop
     rate = LOAD_SHARE * REQUESTS / (full.end_ms / 1000.0)
     speeds = []
     for seed in range(1, runs + 1):
         stream(LENGTHS, REQUESTS, seed)  # drawn before the clock starts
         began = process_time()
-        run = _served(rate, seed)
+        run = _serve(rate, seed)
         speeds.append(round(REQUESTS / (process_time() - began)))
     return {"requests_per_second": speeds, "load": LOAD_SHARE, "mean_sequences": round(run.mean_sequences, 1)}
 
 
-def _served(rate_per_second: float, seed: int) -> ServedStream:
-    run = served(COST, LIMITS, stream(LENGTHS, REQUESTS, seed), rate_per_second)
+def _serve(rate_per_second: float, seed: int) -> ServedStream:
+    run = serve_stream(COST, LIMITS, stream(LENGTHS, REQUESTS, seed), rate_per_second)
     assert run is not None  # nothing stops it early
     return run

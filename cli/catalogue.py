@@ -10,7 +10,7 @@ from agents.contract.gpus import Sheet, read_sheets
 from cli.exits import Failed
 
 
-def named(names: Sequence[str]) -> list[Sheet]:
+def find_sheets(names: Sequence[str]) -> list[Sheet]:
     """Returns the sheets of these names, in this order; Failed says which name the catalogue lacks."""
     known = read_sheets()
     missing = [name for name in names if name not in known]

@@ -32,11 +32,11 @@ class LeadingProcess(Protocol):
 
 def read_settings(missing: str) -> Settings:
     """Returns the environment; Failed says `missing` where it names no database."""
-    from app.settings import SettingsError, from_environment
+    from app.settings import SettingsError, read_environment
     from app.store.database.urls import libpq_url
 
     try:
-        settings = from_environment()
+        settings = read_environment()
         if not settings.database_url:
             raise Failed(missing)
         libpq_url(settings.database_url)

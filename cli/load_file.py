@@ -29,7 +29,7 @@ def refuse_language_models(world: DeclaredFiles, what: str) -> None:
         raise Failed(f"{named} promises times of tokens; {what} does not simulate language models")
 
 
-def simulated_rates(world: DeclaredFiles) -> dict[str, float]:
+def read_simulated_rates(world: DeclaredFiles) -> dict[str, float]:
     """Returns the declared rate of every service; Failed where one cannot be simulated."""
     from app.control.formulate.problem import build_problem
 

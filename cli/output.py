@@ -21,14 +21,14 @@ def plain(value: object) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def coloured(stream: TextIO) -> bool:
+def shows_colours(stream: TextIO) -> bool:
     """Returns True if `stream` is a terminal that should show colours."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def colour(text: str, name: str, stream: TextIO | None = None) -> str:
     """`text` in a colour, if the stream (stdout) shows colours."""
-    return f"\x1b[{COLOURS[name]}m{text}\x1b[0m" if coloured(stream or sys.stdout) else text
+    return f"\x1b[{COLOURS[name]}m{text}\x1b[0m" if shows_colours(stream or sys.stdout) else text
 
 
 class TableText(NamedTuple):
@@ -77,14 +77,14 @@ def width(text: str) -> int:
     )
 
 
-def as_json(value: Any) -> str:
+def format_json(value: Any) -> str:
     """Indented JSON, in ASCII: what a name contains never reaches the terminal raw."""
     import json
 
     return json.dumps(value, indent=2, ensure_ascii=True)
 
 
-def as_yaml(value: Any) -> str:
+def format_yaml(value: Any) -> str:
     """YAML in the order given, in ASCII."""
     import yaml
 
@@ -97,7 +97,7 @@ def print_data(value: Any, output: str) -> bool:
     """Prints the value as JSON or YAML if that is the output; returns False for any other."""
     if output not in ("json", "yaml"):
         return False
-    print(as_json(value) if output == "json" else as_yaml(value))
+    print(format_json(value) if output == "json" else format_yaml(value))
     return True
 
 
@@ -116,7 +116,7 @@ def age(moment: str, now: float | None = None) -> str:
     return "-" if seconds is None else span(seconds)
 
 
-def shortened(text: str, most: int) -> str:
+def shorten(text: str, most: int) -> str:
     """Returns the text, cut to so many characters with `...` at the end."""
     return text if len(text) <= most else f"{text[: most - 3].rstrip()}..."
 
@@ -127,7 +127,7 @@ def ahead(moment: str) -> str:
     return moment if seconds is None else f"in {span(-seconds)}" if seconds < 0 else f"{span(seconds)} ago"
 
 
-def about(event: Mapping[str, Any]) -> str:
+def name_subject(event: Mapping[str, Any]) -> str:
     """Formats the object of an event, like `service shop/search`."""
     name = "/".join(part for part in (event.get("tenant"), event.get("name")) if part)
     return " ".join(part for part in ((event.get("kind") or "").lower(), name) if part)

@@ -13,7 +13,7 @@ from typing import Any
 
 
 @contextlib.contextmanager
-def ended_by_signals() -> Iterator[None]:
+def end_by_signals() -> Iterator[None]:
     """Ends the run on SIGTERM, or when its terminal closes, as Ctrl-C does."""
 
     def end(number: int, frame: FrameType | None) -> Any:

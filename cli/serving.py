@@ -33,11 +33,11 @@ def add_listening_arguments(parser: argparse.ArgumentParser) -> None:
 def settings_from(args: argparse.Namespace) -> Settings:
     """Returns the environment, overruled by the command line; refused where tokens would travel unprotected."""
     from app.http.server import check
-    from app.settings import SettingsError, from_environment
+    from app.settings import SettingsError, read_environment
     from app.store.database.urls import libpq_url
 
     try:
-        settings = from_environment(
+        settings = read_environment(
             host=args.host,
             port=args.port,
             tls_cert=args.tls_cert,

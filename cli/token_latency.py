@@ -54,9 +54,9 @@ def run(args: argparse.Namespace, batch_flags: Sequence[str]) -> int:
     if not 50.0 <= args.percentile <= 99.9:
         faults.append(f"--percentile {args.percentile:g} is outside 50..99.9")
     if faults:
-        raise _failed(faults)
+        raise _make_failure(faults)
     question = _read_question(args)
-    found = _judged(question, args.rate) if args.rate is not None else _largest(question)
+    found = _judge(question, args.rate) if args.rate is not None else _largest(question)
     if args.json:
         print(json.dumps(found))
     else:
@@ -78,7 +78,7 @@ def _largest(question: Question) -> dict[str, Any]:
     }
 
 
-def _judged(question: Question, rate_per_second: float) -> dict[str, Any]:
+def _judge(question: Question, rate_per_second: float) -> dict[str, Any]:
     from solvers.llm.judged import holds
 
     found = holds(*question, rate_per_second)
@@ -132,7 +132,7 @@ def _coefficients(word: str, names: Mapping[str, str]) -> dict[str, float]:
     try:
         documents, _ = yaml_text.load(text, OBJECT, name)
     except ManifestsRefused as refused:
-        raise _failed([str(fault) for fault in refused.faults]) from None
+        raise _make_failure([str(fault) for fault in refused.faults]) from None
     if len(documents) != 1 or not isinstance(documents[0], dict):
         raise Failed(f"{name} is not one mapping of coefficients: {', '.join(names)}")
     given = documents[0]
@@ -142,7 +142,7 @@ def _coefficients(word: str, names: Mapping[str, str]) -> dict[str, float]:
         if key in names and (isinstance(value, bool) or not isinstance(value, int | float)):
             faults.append(f"{name}: {key} {value!r} is not a number")
     if faults:
-        raise _failed(faults)
+        raise _make_failure(faults)
     return {names[key]: float(value) for key, value in given.items()}  # type: ignore[arg-type]
 
 
@@ -152,7 +152,7 @@ def camel(name: str) -> str:
     return first + "".join(word.capitalize() for word in rest)
 
 
-def _failed(faults: Sequence[str]) -> Failed:
+def _make_failure(faults: Sequence[str]) -> Failed:
     if len(faults) == 1:
         return Failed(faults[0])
     return Failed(f"{len(faults)} arguments are wrong", particulars=faults)

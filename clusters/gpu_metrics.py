@@ -49,7 +49,7 @@ def read_gpus(estate: Estate, ask: Ask, window: str) -> tuple[tuple[MeasuredGpu,
             scale = SCALES.get(name, 1.0)
             absurd |= _gather(devices, pods, ask(f"avg_over_time({name}[{window}])"), f"mean{rank}", scale)
             absurd |= _gather(devices, pods, ask(f"quantile_over_time(0.95, {name}[{window}])"), f"p95{rank}", scale)
-    found = tuple(_measured(device, devices[device]) for device in sorted(devices))
+    found = tuple(_read_measured(device, devices[device]) for device in sorted(devices))
     reason = "dcgm-exporter says what no GPU can do, which is left out"
     refused = [UnknownFigure(f"GPU {device}", reason, "see its series") for device in absurd]
     return found, [*refused, *_missing(estate, found)]
@@ -92,7 +92,7 @@ def _pod(labels: Mapping[str, str], pods: Mapping[tuple[str, str], GpuPod]) -> G
     return None
 
 
-def _measured(device: str, series: GpuSeries) -> MeasuredGpu:
+def _read_measured(device: str, series: GpuSeries) -> MeasuredGpu:
     figures = {**series.earlier, **series.figures}
     rank = next((rank for rank in range(len(ACTIVITIES)) if f"mean{rank}" in figures), None)
     return MeasuredGpu(

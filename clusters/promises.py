@@ -53,7 +53,7 @@ def find_promises(estate: Estate, text: str = "", origin: str = "") -> dict[Work
 
     PromisesRefused has every fault of the file, a workload that the cluster does not have among them.
     """
-    found = {workload.name: _annotated(workload) for workload in estate.workloads}
+    found = {workload.name: _read_annotated(workload) for workload in estate.workloads}
     faults: list[str] = []
     entries: dict[WorkloadName, str] = {}
     for where, entry in _entries(text, origin, faults) if origin else ():
@@ -136,7 +136,7 @@ def _slo(entry: Mapping[str, Any], where: str, faults: list[str]) -> dict[str, f
     return {**found, "percentile": found.get("percentile", USUAL_PERCENTILE)} if times else {}
 
 
-def _annotated(workload: ClusterWorkload) -> WorkloadPromise:
+def _read_annotated(workload: ClusterWorkload) -> WorkloadPromise:
     annotations = workload.annotations
     model, variant = (annotations.get(OURS + key, "") for key in ("model", "variant"))
     return WorkloadPromise(read_annotated(annotations), model, variant, f"annotation of {workload.name}")

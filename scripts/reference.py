@@ -67,7 +67,7 @@ def _fields(of: Mapping[str, Any]) -> Iterator[str]:
             (
                 f"**{name}**" if name in required else name,
                 field.get("description", ""),
-                _allowed(field),
+                _describe_allowed(field),
                 _default(field.get("default")),
             )
             for name, field in of["properties"].items()
@@ -81,12 +81,12 @@ def _default(value: object) -> str:
     return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _allowed(field: Mapping[str, Any]) -> str:
+def _describe_allowed(field: Mapping[str, Any]) -> str:
     if "$ref" in field:
         return f"`{field['$ref'].rsplit('/', 1)[1]}`"
     for several in ("anyOf", "oneOf", "allOf"):
         if several in field:
-            allowed = (_allowed(choice) for choice in field[several] if choice.get("type") != "null")
+            allowed = (_describe_allowed(choice) for choice in field[several] if choice.get("type") != "null")
             return " or ".join(dict.fromkeys(allowed))
     if "x-allowed" in field:
         return str(field["x-allowed"])
@@ -99,11 +99,11 @@ def _allowed(field: Mapping[str, Any]) -> str:
 def _map(field: Mapping[str, Any]) -> str:
     values = [*field.get("patternProperties", {}).values(), field.get("additionalProperties")]
     inner = next((value for value in values if isinstance(value, dict)), None)
-    return f"a map to: {_allowed(inner)}" if inner else "a map"
+    return f"a map to: {_describe_allowed(inner)}" if inner else "a map"
 
 
 ALLOWED_OF_TYPE: dict[str, Callable[[Mapping[str, Any]], str]] = {
-    "array": lambda field: f"a list of: {_allowed(field['items'])}",
+    "array": lambda field: f"a list of: {_describe_allowed(field['items'])}",
     "object": _map,
     "integer": lambda field: "whole number" + _bounds(field),
     "number": lambda field: "number" + _bounds(field),

@@ -11,10 +11,10 @@ OUTWARD = re.compile(r"\[([^\]]+)\]\((?:\.\./)+([^)#]+)(#[^)]*)?\)")
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Replaces links to files outside docs/, which are no pages of the site, by their paths."""
     up = page.file.src_uri.count("/")
-    return OUTWARD.sub(lambda found: _named(found, up), markdown)
+    return OUTWARD.sub(lambda found: _name_link(found, up), markdown)
 
 
-def _named(found: re.Match[str], up: int) -> str:
+def _name_link(found: re.Match[str], up: int) -> str:
     climbs = found[0].count("../")
     if climbs <= up:
         return found[0]  # still inside

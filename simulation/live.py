@@ -68,7 +68,7 @@ class Live:
             recall(physics, memory)
         self.clock = WallClock()
         self._version = -1
-        world = database.read(worlds.of_store)
+        world = database.read(worlds.read_store)
         truth = worlds.truth_of(world, physics=physics)
         self._remember()
         others = left_out | (truth.problem.nodes.keys() - nodes)
@@ -104,7 +104,7 @@ class Live:
         if version == self._version:
             return
         self._version = version
-        self.fleet.follow(worlds.truth_of(self.database.read(worlds.of_store), physics=self.physics))
+        self.fleet.follow(worlds.truth_of(self.database.read(worlds.read_store), physics=self.physics))
         self._remember()
         for name in self.fleet.declared:
             if name not in self.fleet.shapes:

@@ -139,7 +139,7 @@ class Simulation:
 
 
 @contextmanager
-def simulated(
+def open_simulation(
     database_url: str,
     world: DeclaredFiles,
     shapes: Mapping[str, Shape] | None = None,

@@ -42,13 +42,13 @@ class TruthOrder:
         shapes = MeasuredShapes.read(self.data, self.seed)
         return Physics(self.seed, shapes.reshape, shapes.power_exponent)
 
-    def believed(self, world: DeclaredFiles, physics: Physics | None) -> DeclaredFiles:
+    def make_believed(self, world: DeclaredFiles, physics: Physics | None) -> DeclaredFiles:
         """Returns the world as its planner believes it to be."""
         if physics is None or self.profiles == "declared":
             return world
-        from simulation.profiling import COMPLETE, SIXTEEN, profiled
+        from simulation.profiling import COMPLETE, SIXTEEN, profile_world
 
-        return profiled(world, physics, SIXTEEN if self.profiles == "measured" else COMPLETE)
+        return profile_world(world, physics, SIXTEEN if self.profiles == "measured" else COMPLETE)
 
 
 PLANNER = TruthOrder()

@@ -28,22 +28,22 @@ from solvers.planning.problem import ProfileKey
 ACTOR = Actor(Principal("simulation", Scope.ADMIN), "simulation")
 
 
-def of_files(*paths: Path) -> DeclaredFiles:
+def read_files(*paths: Path) -> DeclaredFiles:
     return load(paths)
 
 
-def of_store(connection: Connection) -> DeclaredFiles:
+def read_store(connection: Connection) -> DeclaredFiles:
     """Returns the declared world."""
     found = (Manifest(Kind(kind), tenant, name, spec) for kind, tenant, name, spec in observed.world(connection))
     return DeclaredFiles({manifest.key: manifest for manifest in found})
 
 
-def of_documents(documents: Sequence[Mapping[str, Any]]) -> DeclaredFiles:
+def read_documents(documents: Sequence[Mapping[str, Any]]) -> DeclaredFiles:
     """Reads documents as in a file. Raises app.manifests.faults.ManifestsRefused."""
     return load([Input("documents", msgspec.json.encode(documents), "json")])
 
 
-def with_policy(world: DeclaredFiles, fields: Mapping[str, JSON]) -> DeclaredFiles:
+def set_policy(world: DeclaredFiles, fields: Mapping[str, JSON]) -> DeclaredFiles:
     """Returns the world with these fields in its policy, which it may lack."""
     known = world.of(Kind.POLICY)
     policy = known[0] if known else Manifest(Kind.POLICY, "", "default", {})

@@ -18,7 +18,7 @@ from typing import Any, ParamSpec, TypeVar
 
 
 @contextmanager
-def _without_modules(*names: str) -> Iterator[None]:
+def _block_modules(*names: str) -> Iterator[None]:
     """Blocks the import of these modules for a while, except those already imported."""
     blocked = [name for name in names if name not in sys.modules]
     sys.modules.update(dict.fromkeys(blocked))  # type: ignore[arg-type]
@@ -28,7 +28,7 @@ def _without_modules(*names: str) -> Iterator[None]:
 
 
 # A third of the compiler's start-up serves matrix products and calls into C, which no loop here uses.
-with _without_modules("cffi", "scipy.linalg.cython_blas"):
+with _block_modules("cffi", "scipy.linalg.cython_blas"):
     import numba
     import numba.np.arraymath
 

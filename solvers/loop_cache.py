@@ -48,7 +48,7 @@ class LoopCache:
     def load_overload(self, signature: Any, target: Any) -> Any:
         """Returns the compiled loop, or None if it must be compiled."""
         target.refresh()
-        content = _trusted(self._path)
+        content = _read_trusted(self._path)
         if content is None or content[:CHECKSUM_BYTES] != self._checksum(content[CHECKSUM_BYTES:]):
             return None
         try:
@@ -131,7 +131,7 @@ def _is_ours_alone(state: os.stat_result) -> bool:
     return state.st_uid == os.geteuid() and not state.st_mode & OTHERS_WRITE
 
 
-def _trusted(path: Path) -> bytes | None:
+def _read_trusted(path: Path) -> bytes | None:
     try:
         with path.open("rb") as file:
             state = os.fstat(file.fileno())  # of the open file: the name may point elsewhere by now

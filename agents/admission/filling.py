@@ -36,38 +36,38 @@ def fill_own(
     """Returns the runtime ready to start on this node, or the first thing that the node does not admit."""
     entries = allow_list.startable_by(kind)
     if bool(runtime.image) == bool(runtime.command):
-        return _refused("runtime", "an own runtime is an image or a command, and exactly one of them")
+        return _refuse("runtime", "an own runtime is an image or a command, and exactly one of them")
     refused = find_not_admitted(entries, runtime)
     if refused:
         more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
-        return _refused(refused[0].field, refused[0].message + more)
+        return _refuse(refused[0].field, refused[0].message + more)
     unsafe = "" if runtime.image else find_unsafe(fill_program(runtime.argv))
     if unsafe:
-        return _refused("command", unsafe)
+        return _refuse("command", unsafe)
     folders: dict[str, str] = {}
     for name in runtime.volumes:
         try:
             folders[name] = find_folder(allow_list, name)
         except PathRefused as error:
-            return _refused("volumes", f"the volume {name} cannot be used: {error}")
+            return _refuse("volumes", f"the volume {name} cannot be used: {error}")
     secrets: dict[str, str] = {}
     for variable, name in (runtime.secrets or {}).items():
         try:
             secrets[variable] = _secret(allow_list, name)
         except FileRefused as error:
-            return _refused("secrets", f"the secret {name} cannot be read: {error.faults[0]}")
+            return _refuse("secrets", f"the secret {name} cannot be read: {error.faults[0]}")
     words = _words(allow_list, runtime, builtin, folders)
-    return _filled(allow_list, runtime, words, secrets, folders, builtin, serves)
+    return _fill(allow_list, runtime, words, secrets, folders, builtin, serves)
 
 
-def refused_command(allow_list: AllowList, argv: tuple[str, ...], kind: str) -> ArgumentRefused | None:
+def check_command(allow_list: AllowList, argv: tuple[str, ...], kind: str) -> ArgumentRefused | None:
     """Returns why the node does not admit a further command of a job, such as the one that saves; None if it does."""
     refused = find_not_admitted(allow_list.startable_by(kind), OwnRuntime(command=argv))
     message = refused[0].message if refused else find_unsafe(fill_program(argv))
-    return _refused("checkpoint.command", message) if message else None
+    return _refuse("checkpoint.command", message) if message else None
 
 
-def _filled(
+def _fill(
     allow_list: AllowList,
     runtime: OwnRuntime,
     words: Mapping[str, str],
@@ -90,8 +90,8 @@ def _filled(
         drain=_probe(drain, builtin.token) if drain and drain.path else None,
         start_seconds=start_seconds,
         drain_seconds=drain.seconds if drain else 60.0,
-        paths=admitted_paths(runtime),
-        folders=tuple(_mounted(allow_list, *found) for found in folders.items()) if runtime.image else (),
+        paths=list_admitted_paths(runtime),
+        folders=tuple(_name_mounted(allow_list, *found) for found in folders.items()) if runtime.image else (),
         confined=Confined(
             user=allow_list.user,
             host=builtin.host,
@@ -101,7 +101,7 @@ def _filled(
     )
 
 
-def admitted_paths(runtime: OwnRuntime) -> tuple[str, ...]:
+def list_admitted_paths(runtime: OwnRuntime) -> tuple[str, ...]:
     """Returns the rules of a manifest, or else rules that admit every path but those of the agent's own requests."""
     if runtime.paths:
         return runtime.paths
@@ -131,7 +131,7 @@ def _put_in(text: str, words: Mapping[str, str]) -> str:
     return _PLACEHOLDER.sub(lambda found: words.get(found[1], found[0]), text)
 
 
-def _mounted(allow_list: AllowList, name: str, folder: str) -> str:
+def _name_mounted(allow_list: AllowList, name: str, folder: str) -> str:
     volume = allow_list.volumes[name]
     return f"{folder}:{volume.at or f'{INSIDE}/{name}'}:{'rw' if volume.write else 'ro'}"
 
@@ -151,7 +151,7 @@ def _secret(allow_list: AllowList, name: str) -> str:
         raise FileRefused([f"{path}: {error.strerror or error}"]) from error
 
 
-def _refused(field: str, message: str) -> ArgumentRefused:
+def _refuse(field: str, message: str) -> ArgumentRefused:
     return ArgumentRefused(NOT_ADMITTED, field, message[:400])
 
 

@@ -35,10 +35,10 @@ class MetadataWall:
     def state(self) -> MetadataState:
         """Puts the rules in force, if they are due, and returns whether the addresses are blocked."""
         if self._state is None or clocks.seconds() - self._checked_at >= PERIOD_SECONDS:
-            self._state, self._checked_at = self._blocked(), clocks.seconds()
+            self._state, self._checked_at = self._look_blocked(), clocks.seconds()
         return self._state
 
-    def _blocked(self) -> MetadataState:
+    def _look_blocked(self) -> MetadataState:
         why_not = why_no_rule(self._runtime, self._user) or _put_in_force(rules(self._runtime, self._user))
         if not why_not:
             return MetadataState(True, f"a rule of nftables keeps {_senders(self._runtime, self._user)} from it")

@@ -32,13 +32,13 @@ class OpenedProgram:
 @contextmanager
 def open_program(argv: Sequence[str]) -> Iterator[OpenedProgram]:
     """Opens the program of a command line, whose placeholders are filled. Raises PathRefused."""
-    words = _with_real_script(argv)
+    words = _resolve_script(argv)
     with _open_file(words[0]) as program:
         script = _read_interpreter(program)
         if not script:
             yield OpenedProgram(program.descriptor, tuple(words))
             return
-        words = _with_real_script([*script, program.real, *words[1:]])
+        words = _resolve_script([*script, program.real, *words[1:]])
         with _open_file(words[0]) as interpreter:
             if _first_line(interpreter) is not None:
                 raise PathRefused(f"{program.real}: its interpreter {words[0]} is a script itself")
@@ -62,7 +62,7 @@ def _open_file(path: str) -> Iterator[TrustedPath]:
         yield found
 
 
-def _with_real_script(argv: Sequence[str]) -> list[str]:
+def _resolve_script(argv: Sequence[str]) -> list[str]:
     """Returns the words with the real path of an interpreter's script; checks whatever else says where its code is."""
     for path in list_searched(argv):
         with suppress(PathMissing):  # only root and the agent can put anything there

@@ -253,7 +253,7 @@ _MOST_KNOWN = 200_000
 _known: set[tuple[str, str, str, str]] = set()
 
 
-def misnamed(instances: Sequence[InstanceMinute]) -> str:
+def find_misnamed(instances: Sequence[InstanceMinute]) -> str:
     """Returns what is wrong with an instance's names; empty if nothing is.
 
     A pattern in the type would be matched a hundred times per report, which is half of the time to read one.

@@ -61,7 +61,7 @@ class Agent:
         self._date = date
         self._memory = memory
         self._profiler = Profiler(node.seat(), folder.path, credential.node)
-        self._printing = Printing(node.printed, credential.node)
+        self._printing = Printing(node.read_printed, credential.node)
         self._version = self._memory.assignment.version if self._memory.assignment else 0
         self._sequence = 0
         self._stale = 0
@@ -247,7 +247,7 @@ class Agent:
             if not isinstance(error, LinkError | msgspec.DecodeError | OSError):
                 log.error("%s: an answer could not be processed", what, exc_info=error)
                 link.close()
-            if getattr(error, "status", 0) == 401 and self._rejoined():
+            if getattr(error, "status", 0) == 401 and self._take_up_new_credential():
                 continue
             self._trouble = f"{what}: {error}"
             level = logging.ERROR if getattr(error, "status", 0) in (401, 403) else logging.WARNING
@@ -268,7 +268,7 @@ class Agent:
             return error
         return None
 
-    def _rejoined(self) -> bool:
+    def _take_up_new_credential(self) -> bool:
         """Takes up a new credential if the node has joined again meanwhile; returns whether it has."""
         try:
             stored = self._folder.credential()

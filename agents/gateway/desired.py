@@ -94,7 +94,7 @@ class Desired:
 
     def _split_routes(self) -> tuple[list[SourcedRoute], list[SourcedRoute]]:
         """Returns the routes in force, and those of more kinds of copies than HAProxy asks for."""
-        routes = self._accepted_routes()
+        routes = self._list_accepted_routes()
         crowding = find_crowding(routes, self.find_kind, self.kinds)
         crowded = [
             not route.drained and self.find_kind(source, route) in crowding.get(route.service, ())
@@ -109,7 +109,7 @@ class Desired:
         """Returns what the copy admits."""
         return find_rules(self.sources[source].paths, route.paths)
 
-    def _accepted_routes(self) -> list[SourcedRoute]:
+    def _list_accepted_routes(self) -> list[SourcedRoute]:
         """Returns what a node declares, else what the control plane reports of it."""
         own = [
             (source, route)
@@ -195,13 +195,13 @@ def declare(desired: Desired, source: str, declared: DeclaredRoutes) -> Desired:
             raise Malformed(f"copy {route.copy} occurs twice")
         copies.add(route.copy)
         split_address(route.address)
-    return _keep_kinds(_without_old_refusals(replace(desired, sources={**desired.sources, source: declared})))
+    return _keep_kinds(_forget_old_refusals(replace(desired, sources={**desired.sources, source: declared})))
 
 
 def follow(desired: Desired, sources: Mapping[str, DeclaredRoutes], limits: Mapping[str, ServiceLimit]) -> Desired:
     """Returns the desired state with the control plane's routes and limits; nodes' own routes stay."""
     own = {source: declared for source, declared in desired.sources.items() if not is_followed(source)}
-    return _keep_kinds(_without_old_refusals(replace(desired, sources=own | dict(sources), limits=dict(limits))))
+    return _keep_kinds(_forget_old_refusals(replace(desired, sources=own | dict(sources), limits=dict(limits))))
 
 
 def refuse(desired: Desired, refused: Mapping[str, str]) -> Desired:
@@ -219,7 +219,7 @@ def _keep_kinds(desired: Desired) -> Desired:
     return replace(desired, kinds=list_kinds(desired.routes(), desired.find_kind, desired.kinds))
 
 
-def _without_old_refusals(desired: Desired) -> Desired:
+def _forget_old_refusals(desired: Desired) -> Desired:
     """Forgets refusals of routes that are no longer declared."""
     if not desired.refused:
         return desired
@@ -231,7 +231,7 @@ def _without_old_refusals(desired: Desired) -> Desired:
     return replace(desired, refused={key: why for key, why in desired.refused.items() if key in declared})
 
 
-def with_slots(desired: Desired, idle: Collection[int]) -> Desired:
+def give_slots(desired: Desired, idle: Collection[int]) -> Desired:
     """Gives every service a slot, before its first copy and after its last: callers get Retry-After, and their requests
     count. An `idle` slot (not declared, no copy, no request anywhere) is reused only when no other is free."""
     wanted = {route.service for declared in desired.sources.values() for route in declared.routes}

@@ -48,11 +48,11 @@ def follow_endpoints(endpoints: Endpoints, loopback: bool, own: Collection[CopyA
             of_node[copy.id] = RouteSpec(
                 copy.id, service.service, address, copy.weight, copy.drained, copy.in_time, copy.paths
             )
-    sources = {source: _declared(tuple(of_node.values()), endpoints.paths) for source, of_node in routes.items()}
+    sources = {source: _declare(tuple(of_node.values()), endpoints.paths) for source, of_node in routes.items()}
     return Followed(sources, limits, tuple(left_out))
 
 
-def _declared(routes: tuple[RouteSpec, ...], paths: Mapping[str, tuple[str, ...]]) -> DeclaredRoutes:
+def _declare(routes: tuple[RouteSpec, ...], paths: Mapping[str, tuple[str, ...]]) -> DeclaredRoutes:
     used = {route.paths for route in routes}
     return DeclaredRoutes(0, routes, {key: rules for key, rules in paths.items() if key in used})
 

@@ -111,7 +111,7 @@ def update_pressure(before: Pressure | None, counted: ServiceLoad, target: Servi
     look = min(seconds, TUNING.longest_look_seconds)
     if not in_time:
         at_once = max(capacity * target.slo_seconds, TUNING.least_open_requests)
-        return _by_capacity(before, measured, at_once, turned <= TUNING.turned_away_share * arrived, look, target)
+        return _judge_by_capacity(before, measured, at_once, turned <= TUNING.turned_away_share * arrived, look, target)
     at_once = max(sum(in_time.values()), TUNING.least_open_requests)
     too_many = TUNING.begins_times * max(at_once, capacity * target.slo_seconds)
     unlimited = float(counted.open)
@@ -122,7 +122,7 @@ def update_pressure(before: Pressure | None, counted: ServiceLoad, target: Servi
         unlimited = min(max(backlog, unlimited), max(TUNING.most_unlimited_times * at_once, unlimited))
     begins = _begins_seconds(target)
     calmer = TUNING.ends_share if before.most_open else 1.0
-    fewer = -look * calmer * _forgiven(target.percentile)
+    fewer = -look * calmer * _weigh_calm(target.percentile)
     # A limit of the whole service goes on as limits of its copies.
     over_before = begins if before.most_open and not before.by_copy else before.over_seconds
     too_long = max(0.0, over_before + (look if unlimited > too_many else fewer))
@@ -145,13 +145,13 @@ def _begins_seconds(target: ServiceTarget) -> float:
     return max(TUNING.begins_seconds, TUNING.begins_slos * target.slo_seconds)
 
 
-def _forgiven(percentile: float) -> float:
+def _weigh_calm(percentile: float) -> float:
     """Returns by how much time with few open requests counts more, where the percentile allows many late ones."""
     allowed = 1.0 - percentile / 100 if percentile else 0.0
     return max(1.0, TUNING.forgiven_times * allowed / max(1.0 - allowed, 1e-9))
 
 
-def _by_capacity(
+def _judge_by_capacity(
     before: Pressure, measured: Pressure, at_once: float, is_calm: bool, look: float, target: ServiceTarget
 ) -> Pressure:
     """Returns the state of a service whose copies' batches are unknown."""

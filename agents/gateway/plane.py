@@ -185,7 +185,7 @@ def build_counts(
             counted.requests,
             counted.errors,
             counted.shed,
-            _without_zeros(counted.latency_counts),
+            _trim_zeros(counted.latency_counts),
             counted.open,
             counted.timed,
             counted.late,
@@ -199,7 +199,7 @@ def build_counts(
     return GatewayCounts(counts.began, sequence, services, counts.lost_lines, endpoints, left_out)
 
 
-def _without_zeros(counts: tuple[int, ...]) -> tuple[int, ...]:
+def _trim_zeros(counts: tuple[int, ...]) -> tuple[int, ...]:
     """Returns the counts without trailing zeros."""
     length = len(counts)
     while length and not counts[length - 1]:

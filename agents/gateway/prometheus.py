@@ -14,10 +14,10 @@ EDGES = [f"{edge_ms / 1000:.7g}" for edge_ms in LATENCY_EDGES_MS]
 
 def metrics(sidecar: Sidecar) -> str:
     """Returns the whole page. Histograms have no sum: buckets are enough for latencies."""
-    return format_families((*_of_sidecar(sidecar), *_of_copies(sidecar), *_of_requests(sidecar.counts().counted)))
+    return format_families((*_list_sidecar(sidecar), *_list_copies(sidecar), *_list_requests(sidecar.counts().counted)))
 
 
-def _of_sidecar(sidecar: Sidecar) -> Iterator[Family]:
+def _list_sidecar(sidecar: Sidecar) -> Iterator[Family]:
     counts, condition = sidecar.counts(), sidecar.condition()
 
     def family(name: str, kind: str, text: str, value: int) -> Family:
@@ -34,7 +34,7 @@ def _of_sidecar(sidecar: Sidecar) -> Iterator[Family]:
     yield family("unknown_service_total", "counter", "Requests for an unknown service.", sidecar.tallies.unknown)
 
 
-def _of_copies(sidecar: Sidecar) -> Iterator[Family]:
+def _list_copies(sidecar: Sidecar) -> Iterator[Family]:
     states = [(source, sidecar.in_force(source)) for source in sidecar.sources()]
     routed = [
         (format_labels(source=source, copy=state.copy), state)
@@ -55,7 +55,7 @@ def _of_copies(sidecar: Sidecar) -> Iterator[Family]:
     yield Family("gpuwright_gateway_copy_open_requests", "gauge", "Requests open at it now.", requests)
 
 
-def _of_requests(all_counted: tuple[CountedRequests, ...]) -> Iterator[Family]:
+def _list_requests(all_counted: tuple[CountedRequests, ...]) -> Iterator[Family]:
     copies = [
         (format_labels(service=counted.service, source=counted.source, copy=counted.copy), counted)
         for counted in all_counted

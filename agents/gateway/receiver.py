@@ -49,7 +49,7 @@ class Receiver:
         host, port = self._socket.getsockname()
         return f"{host}:{port}"
 
-    def overflowed(self) -> int:
+    def count_overflowed(self) -> int:
         """Returns how many lines the kernel dropped because they were not read in time."""
         if self._path:
             return 0

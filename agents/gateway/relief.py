@@ -63,9 +63,9 @@ class Relief:
         if not (self.most_open or self.leaving):
             return desired
         limits = {name: self._drop_leaving(name, self._lower(name, limit)) for name, limit in desired.limits.items()}
-        return replace(desired, limits=limits, most_open={**self._of_new_copies(desired), **self.by_server})
+        return replace(desired, limits=limits, most_open={**self._limit_new_copies(desired), **self.by_server})
 
-    def _of_new_copies(self, desired: Desired) -> dict[str, int]:
+    def _limit_new_copies(self, desired: Desired) -> dict[str, int]:
         """Returns the limits of copies until they are looked at: the least of their service."""
         least = {name: min(pressure.by_copy.values()) for name, pressure in self._pressures.items() if pressure.by_copy}
         routes = (item for item in desired.routes() if item[1].service in least)
@@ -103,11 +103,11 @@ def _ready_copies(desired: Desired, observed: ObservedHaproxy | None) -> dict[st
         name = server_name(source, route.copy)
         server = observed.servers.get(name) if observed else None
         if not route.drained and (server is None or server.ready):
-            in_time = _in_time(source, route, announced)
+            in_time = _count_in_time(source, route, announced)
             ready.setdefault(route.service, {})[name] = ReadyCopy(route.weight, in_time)
     return ready
 
 
-def _in_time(source: str, route: RouteSpec, announced: Mapping[tuple[str, str], int]) -> int:
+def _count_in_time(source: str, route: RouteSpec, announced: Mapping[tuple[str, str], int]) -> int:
     """Returns how many open requests the copy answers in time; a node does not say so, the control plane does."""
     return route.in_time or announced.get((source.removeprefix(FOLLOWED), route.copy), 0)

@@ -154,15 +154,15 @@ class Tallies:
     def counted(self, source: str = "") -> tuple[CountedRequests, ...]:
         """Returns the totals of one source's copies, or of all copies and services."""
         found = [
-            self._counted(self._copies[name.encode()], server.service, server.source, server.copy)
+            self._sum_up(self._copies[name.encode()], server.service, server.source, server.copy)
             for name, server in self._servers.items()
             if source in ("", server.source)
         ]
         if not source:
-            found += [self._counted(tally, service.decode()) for service, tally in self._services.items()]
+            found += [self._sum_up(tally, service.decode()) for service, tally in self._services.items()]
         return tuple(found)
 
-    def _counted(self, tally: RequestTally, service: str, source: str = "", copy: str = "") -> CountedRequests:
+    def _sum_up(self, tally: RequestTally, service: str, source: str = "", copy: str = "") -> CountedRequests:
         return CountedRequests(
             service,
             tally.requests,

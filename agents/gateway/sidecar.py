@@ -91,7 +91,7 @@ class Sidecar:
             after = desired.declare(self._desired, source, declared)
             changed = after.sources[source] != self._desired.sources.get(source)
             if changed:
-                after = self._slotted(after)
+                after = self._assign_slots(after)
                 state_file.keep(self._state, after)
                 self._desired = after
                 self._track_routes()
@@ -113,7 +113,7 @@ class Sidecar:
             after = desired.follow(self._desired, sources, limits)
             if after == self._desired:
                 return
-            after = self._slotted(after)
+            after = self._assign_slots(after)
             state_file.keep(self._state, after)
             self._desired = after
             self._track_routes()
@@ -138,7 +138,7 @@ class Sidecar:
         return SidecarCounts(self.began, lines, self.lost_lines(), refused, counted)
 
     def lost_lines(self) -> int:
-        return self._dropped_before + sum(self._dropped.values()) + self.receiver.overflowed()
+        return self._dropped_before + sum(self._dropped.values()) + self.receiver.count_overflowed()
 
     def condition(self) -> SidecarCondition:
         workers = len(self._observed.workers) if self._observed else 0
@@ -158,7 +158,7 @@ class Sidecar:
         self.receiver.close()
         os.close(self._held)
 
-    def _slotted(self, after: Desired) -> Desired:
+    def _assign_slots(self, after: Desired) -> Desired:
         idle = self._observed.idle_slots if self._observed else frozenset()
         if idle and any(
             route.service not in after.slots for declared in after.sources.values() for route in declared.routes
@@ -167,7 +167,7 @@ class Sidecar:
                 idle = self._haproxy.observe(self.relief.applied(self._desired)).idle_slots
             except Troubles:
                 idle = frozenset()
-        return desired.with_slots(after, idle)
+        return desired.give_slots(after, idle)
 
     def _still_in_force(self) -> bool:
         """Observes HAProxy again; returns False if its processes have changed or it does not answer."""

@@ -125,7 +125,7 @@ class _Walk:
         if is_sticky:
             self._refuse_if_others_replace(facts)
             if not stat.S_ISDIR(facts.st_mode):  # anyone may have made it, as a second name of a trusted file
-                raise self._refused("lies directly in a folder where everyone may make names; put it in a folder there")
+                raise self._refuse("lies directly in a folder where everyone may make names; put it in a folder there")
         return facts
 
     def _refuse_if_others_write(self, facts: os.stat_result, may_be_sticky: bool = False) -> None:
@@ -134,14 +134,14 @@ class _Walk:
         is_sticky = may_be_sticky and bool(facts.st_mode & stat.S_ISVTX)
         if facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not is_sticky:
             mode = f"{stat.S_IMODE(facts.st_mode):o}"
-            raise self._refused(f"is writable by others than its owner (mode {mode}); run chmod go-w {self._place}")
+            raise self._refuse(f"is writable by others than its owner (mode {mode}); run chmod go-w {self._place}")
 
     def _refuse_if_others_replace(self, facts: os.stat_result) -> None:
         if facts.st_uid not in self._owners:
             allowed = "root" if os.geteuid() == 0 else f"root or user {os.geteuid()}"
-            raise self._refused(f"belongs to user {facts.st_uid}, and must belong to {allowed}")
+            raise self._refuse(f"belongs to user {facts.st_uid}, and must belong to {allowed}")
 
-    def _refused(self, why: str) -> PathRefused:
+    def _refuse(self, why: str) -> PathRefused:
         return PathRefused(self._shown("", why))
 
     def _shown(self, name: str, why: str) -> str:

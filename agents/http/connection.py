@@ -119,7 +119,7 @@ class HttpConnection(asyncio.Protocol):
         close = close or not self._request.keep
         is_head = self._request.method == "HEAD"
         self._transport.write(format_answer(status, body, kind, more, close=close, is_head=is_head))
-        self._then(close)
+        self._go_on(close)
 
     def begin(self, kind: str) -> None:
         """Begins an answer that comes in parts. A client that reads none for `request_seconds` is cut off."""
@@ -146,9 +146,9 @@ class HttpConnection(asyncio.Protocol):
             return
         if self._request.is_chunkable:
             self._transport.write(b"0\r\n\r\n")
-        self._then(close or not self._request.keep)
+        self._go_on(close or not self._request.keep)
 
-    def _then(self, close: bool) -> None:
+    def _go_on(self, close: bool) -> None:
         assert self._transport is not None
         if close:
             self.lost = True

@@ -87,7 +87,7 @@ def decide(
         by_instance.setdefault(copy.instance, []).append(copy)
     take_down = _take_down(wanted, copies, by_instance, node)
     swap_out = _swap_out(wanted, copies, node)
-    leaving = {move.copy for move in take_down} | _succeeded(wanted, by_instance) | set(swap_out)
+    leaving = {move.copy for move in take_down} | _list_succeeded(wanted, by_instance) | set(swap_out)
     occupying = list(copies)  # later also the copies that this decision starts
     start: list[Start] = []
     bring_back: list[str] = []
@@ -122,7 +122,7 @@ def _takes(copy: NodeCopy, want: WantedInstance) -> bool:
     return copy.devices == want.devices and same_process_serves(copy, want.instance)
 
 
-def _succeeded(wanted: Sequence[WantedInstance], by_instance: Mapping[str, Collection[NodeCopy]]) -> set[str]:
+def _list_succeeded(wanted: Sequence[WantedInstance], by_instance: Mapping[str, Collection[NodeCopy]]) -> set[str]:
     """Returns copies whose successor is starting; what they hold comes free by itself."""
     found = set()
     for want in wanted:

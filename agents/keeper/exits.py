@@ -124,7 +124,7 @@ class JobExits:
         """The processes of jobs that are gone, whose output is kept; the newest last."""
         return self._ended
 
-    def progressed(self, instance: str) -> bool:
+    def has_progressed(self, instance: str) -> bool:
         """Returns whether the last process came further than the one before: then it is retried without delay."""
         return self._progressed.get(instance, False)
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from agents.admission.filling import NOT_ADMITTED, admitted_paths, fill_own, fill_program, refused_command
+from agents.admission.filling import NOT_ADMITTED, check_command, fill_own, fill_program, list_admitted_paths
 from agents.admission.reading import AllowList
 from agents.contract.assignments import SIGNALS, AssignedInstance, JobTerms
 from agents.keeper.copies import NodeCopy
@@ -101,7 +101,7 @@ class Filler:
         Those of a user's own runtime are in its manifest, whatever has become of its files and secrets meanwhile.
         """
         if copy.wanted.runtime is not None:
-            return admitted_paths(copy.wanted.runtime)
+            return list_admitted_paths(copy.wanted.runtime)
         filled = self.filled(copy)
         return filled.paths if filled else None
 
@@ -115,12 +115,12 @@ class Filler:
             return ArgumentRefused(
                 NOT_ADMITTED, "runtime", "an instance has a template or a runtime of its own, not both"
             )
-        filled = self._filled_form(instance, builtin)
+        filled = self._fill_form(instance, builtin)
         if instance.terms is None or isinstance(filled, ArgumentRefused):
             return filled
-        return self._with_terms(filled, instance.terms)
+        return self._add_terms(filled, instance.terms)
 
-    def _filled_form(self, instance: AssignedInstance, builtin: Builtin) -> Filled | ArgumentRefused:
+    def _fill_form(self, instance: AssignedInstance, builtin: Builtin) -> Filled | ArgumentRefused:
         if instance.runtime is not None:
             return fill_own(self._allow_list, instance.runtime, builtin, self._kind, bool(instance.service))
         template = self._templates.get(instance.template)
@@ -130,14 +130,14 @@ class Filler:
             return ArgumentRefused(NO_TEMPLATE, "template", f"this node has no template {name}; it has {offered}"[:500])
         return fill(template, instance.args or {}, builtin)
 
-    def _with_terms(self, filled: Filled, terms: JobTerms) -> Filled | ArgumentRefused:
+    def _add_terms(self, filled: Filled, terms: JobTerms) -> Filled | ArgumentRefused:
         """Returns the filled form with the way in which the job saves; a command must be admitted like any other."""
         command = terms.checkpoint_command
         if command and (not filled.confined or filled.image):
             message = "only a job that runs a command of its own may save by a command"
             return ArgumentRefused(NOT_ADMITTED, "checkpoint.command", message)
         if command:
-            refused = refused_command(self._allow_list, command, self._kind)
+            refused = check_command(self._allow_list, command, self._kind)
             if refused is not None:
                 return refused
         if terms.checkpoint_signal and terms.checkpoint_signal not in SIGNALS:

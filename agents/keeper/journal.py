@@ -23,7 +23,7 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._lock = _locked(path.with_suffix(".lock"))
+        self._lock = _lock_journal(path.with_suffix(".lock"))
         self._copies = _read(path)
         self._file = -1
         self._needed_bytes = 0
@@ -81,7 +81,7 @@ class Journal:
         self._file = handle
 
 
-def _locked(path: Path) -> int:
+def _lock_journal(path: Path) -> int:
     """Locks the journal: two agents that share one would each stop what the other starts."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

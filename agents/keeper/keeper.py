@@ -98,7 +98,7 @@ class Keeper:
         """The instances held back now, with the reasons."""
         return self._held
 
-    def logged_copies(self, instance: str) -> list[str]:
+    def list_logged_copies(self, instance: str) -> list[str]:
         """Returns the processes of an instance whose output is kept, the newest last."""
         gone = [ended.copy for ended in self._exits.ended if ended.instance == instance]
         here = sorted((copy for copy in self.copies() if copy.instance == instance), key=lambda copy: copy.born)
@@ -223,7 +223,7 @@ class Keeper:
                 is_over = bool(copy.wanted.job) and self._steps.note_job_exit(copy) is not ExitVerdict.AGAIN
                 if not expected and not is_over:
                     tail = self._drivers.runtime.log_tail(copy.id).strip().replace("\n", " | ")[-300:]
-                    ready = float("inf") if self._exits.progressed(copy.instance) else now - copy.since
+                    ready = float("inf") if self._exits.has_progressed(copy.instance) else now - copy.since
                     self._failures.note(copy.wanted, EXITED, f"it exited by itself: {tail}", ready, now)
                     log.warning("%s exited by itself: %s", copy.id, tail)
                 self._ledger.record(copy.at(Stage.ENDING, now, reason))
@@ -251,7 +251,7 @@ class Keeper:
             elif (
                 copy.stage is Stage.ENDING
                 and copy.id in self._steps.freed
-                and (not copy.served or self._routes.forgotten(copy))
+                and (not copy.served or self._routes.is_forgotten(copy))
             ):
                 self._steps.keep_output(copy)
                 self._ledger.record(copy.at(Stage.GONE, now))

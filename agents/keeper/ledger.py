@@ -48,7 +48,7 @@ class CopyLedger:
             known = self._journal.copies.get(copy.id)
             if known is not None:  # the reporting thread may have acknowledged usage meanwhile
                 copy = msgspec.structs.replace(copy, acknowledged=known.acknowledged, earlier=known.earlier)
-            self._journal.write(self._with_usage(copy))
+            self._journal.write(self._note_usage(copy))
         if copy.stage in NEWS:
             self.news.set()
         log.info("%s is %s%s", copy.id, copy.stage, f": {copy.reason}" if copy.reason else "")
@@ -61,7 +61,7 @@ class CopyLedger:
             if after is not None and after != copy:
                 self._journal.write(after)
 
-    def _with_usage(self, copy: NodeCopy) -> NodeCopy:
+    def _note_usage(self, copy: NodeCopy) -> NodeCopy:
         """Returns the copy with the times between which it holds its share."""
         if copy.running is not None and copy.started_at is None:
             copy = msgspec.structs.replace(copy, started_at=self._date())

@@ -61,11 +61,11 @@ class Reconciler:
         self, assignment: Assignment, situation: Situation, contact: bool, now: float
     ) -> tuple[HeldStart, ...]:
         """Records the next moves towards the assignment; returns what is held back and why."""
-        wanted = _on_gpus(assignment.instances, situation)
+        wanted = _match_gpus(assignment.instances, situation)
         copies = self._ledger.copies()
         self._note_ports(copies)
         self._follow(wanted, copies)
-        waiting = _on_gpus(assignment.swapped, situation)
+        waiting = _match_gpus(assignment.swapped, situation)
         constraints = self._constraints(wanted, waiting, situation, contact, now)
         decision = decide(wanted, copies, constraints, GpuRules.of(assignment))
         for taken_down in decision.take_down:
@@ -80,7 +80,7 @@ class Reconciler:
         for start in decision.start:
             self._begin(start.wanted, now)
         self._end_late_handovers(assignment.handover_seconds, now)
-        return (*decision.held, *_over(waiting, constraints.resting))
+        return (*decision.held, *_list_over(waiting, constraints.resting))
 
     def establish(self, copy: NodeCopy) -> None:
         """Notes that an instance has been ready here as it is assigned now."""
@@ -190,7 +190,7 @@ class Reconciler:
                     self._steps.fail_copy(copy, "handover_timeout", message, now)
 
 
-def _over(waiting: Sequence[WantedInstance], resting: Mapping[str, tuple[str, str]]) -> Iterator[HeldStart]:
+def _list_over(waiting: Sequence[WantedInstance], resting: Mapping[str, tuple[str, str]]) -> Iterator[HeldStart]:
     """Yields the jobs whose processes have ended for good in host memory, or on their way there."""
     for name in (want.instance.id for want in waiting):
         if name in resting and resting[name][0] in (DONE, FAILED):
@@ -201,7 +201,7 @@ def _is_new(copy: NodeCopy) -> bool:
     return copy.rising and copy.stage not in (Stage.ROUTING, Stage.READY, Stage.RETURNING)
 
 
-def _on_gpus(instances: Sequence[AssignedInstance], situation: Situation) -> list[WantedInstance]:
+def _match_gpus(instances: Sequence[AssignedInstance], situation: Situation) -> list[WantedInstance]:
     """Returns assigned instances on the GPUs that their indexes mean, without those on GPUs being drained."""
     found = []
     for instance in instances:

@@ -107,7 +107,7 @@ class GatewayRoutes:
         """Returns how the gateway treats the copy, if it has acknowledged our last declaration."""
         return self._acknowledged.of(copy.id) if self._declared is not None and not self.away else None
 
-    def forgotten(self, copy: NodeCopy) -> bool:
+    def is_forgotten(self, copy: NodeCopy) -> bool:
         """Returns whether the gateway has acknowledged that it no longer routes to the copy."""
         return self._declared is not None and not self.away and all(route.copy != copy.id for route in self._declared)
 
@@ -117,7 +117,7 @@ class GatewayRoutes:
         declared = self._declared or ()
         if any(route.copy == copy.id and not route.drained for route in declared):
             return False  # the acknowledgement predates the drain
-        return self.forgotten(copy) or (state is not None and not state.ready)
+        return self.is_forgotten(copy) or (state is not None and not state.ready)
 
     def drained(self, copy: NodeCopy) -> bool:
         """Returns whether the copy has answered its last request."""

@@ -110,7 +110,7 @@ def verify_limits(context: StartContext, drivers: NodeDrivers, now: float) -> No
     pids = drivers.runtime.pids(copy.running)
     if pids & drivers.mps.clients(copy.gpu):
         served = drivers.talk.served(copy.port, filled)
-        sm_count, allowed = served.sm_count if served else None, allowed_sm_count(context)
+        sm_count, allowed = served.sm_count if served else None, count_allowed_sms(context)
         if sm_count is not None and sm_count > allowed:
             raise CopyFailed(
                 "limit_not_in_force",
@@ -158,7 +158,7 @@ def _make_exclusive(gpu: str, drivers: NodeDrivers, wanted: bool = True) -> None
             raise
 
 
-def allowed_sm_count(context: StartContext) -> int:
+def count_allowed_sms(context: StartContext) -> int:
     """Returns the most SMs that the copy may see: MPS rounds down, to at least one SM or one pair."""
     return max(2, int(context.gpu.sm_count * context.copy.wanted.sm_percent / 100 / context.filled.processes + 1e-9))
 

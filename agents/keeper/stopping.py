@@ -36,7 +36,7 @@ class SentSignals:
     def note_kill(self, copy: str, now: float) -> None:
         self._killed_at.setdefault(copy, now)
 
-    def killed_seconds(self, copy: str, now: float) -> float | None:
+    def count_killed_seconds(self, copy: str, now: float) -> float | None:
         """Returns how long ago the copy was first killed; None if it was not."""
         return now - self._killed_at[copy] if copy in self._killed_at else None
 
@@ -70,7 +70,7 @@ def stop_copy(
         if pids:  # its children outlive it, and no step above would stop them
             _make(copy, running, pids, drivers, sent, now, alone)
             return False
-        killed = sent.killed_seconds(copy.id, now)
+        killed = sent.count_killed_seconds(copy.id, now)
         waits = waited - patience - save_seconds - TERM_SECONDS if killed is None else killed
         return _is_free(copy, drivers, waits > FREE_SECONDS)
     if not copy.served and drivers.runtime.stopped(running):
@@ -113,7 +113,7 @@ def _make(
     if can_terminate and not sent.has_sent(copy.id, "terminate"):
         sent.once(copy.id, "terminate", lambda: _terminate(copy, pids, drivers))
         return
-    if (sent.killed_seconds(copy.id, now) or 0.0) > FREE_SECONDS:
+    if (sent.count_killed_seconds(copy.id, now) or 0.0) > FREE_SECONDS:
         raise ClientStuck(f"{copy.id} was killed and does not end")
     sent.note_kill(copy.id, now)
     drivers.runtime.end(running, force=True)

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from agents.keeper.copies import AWAY, NodeCopy, Stage
 from agents.keeper.filler import Filler
-from agents.node.report_minute import CopyTotals, ReportMinute, subtract_counters, within
+from agents.node.report_minute import CopyTotals, ReportMinute, count_within, subtract_counters
 from agents.seams.routes import RoutesAway
 from agents.seams.traffic import Counters, Served
 from agents.talk.copy_client import CopyClient
@@ -153,7 +153,7 @@ class CopyCounters:
         if filled is None or (filled.metrics is None and not _metric(copy)):
             return
         began = time.monotonic()
-        before, served = self._served.get(copy.id), self._served_by(copy, filled)
+        before, served = self._served.get(copy.id), self._ask_copy(copy, filled)
         spent = time.monotonic() - began
         if spent > SLOW_SECONDS:
             pause = min(LONGEST_PAUSE_SECONDS, max(PAUSE_FACTOR * spent, 2 * self._paused.get(copy.id, (0.0, 0.0))[1]))
@@ -165,7 +165,7 @@ class CopyCounters:
             part = (served.busy_seconds - before.busy_seconds) / max(now - asked_at, 1e-3)
             self._busy[copy.id] = min(1.0, max(0.0, part))
 
-    def _served_by(self, copy: NodeCopy, filled: Filled) -> Served | None:
+    def _ask_copy(self, copy: NodeCopy, filled: Filled) -> Served | None:
         """Asks the copy for its counts; a job may name the metrics that count its units."""
         metric = _metric(copy)
         if not metric or copy.wanted.terms is None:
@@ -191,17 +191,17 @@ class CopyCounters:
             return CopyTotals(Counters(), "", served)
         if self._gateway is not None:
             return CopyTotals(self._counters.get(copy.id, Counters()), "gateway", served)
-        return CopyTotals(as_promised(served, copy.wanted.tpot_ms), "server-side", served)
+        return CopyTotals(count_as_promised(served, copy.wanted.tpot_ms), "server-side", served)
 
 
-def as_promised(served: Served | None, tpot_ms: float) -> Counters:
+def count_as_promised(served: Served | None, tpot_ms: float) -> Counters:
     """Returns a copy's own counts. A promise of tokens needs times to first tokens, and answers beyond the pace."""
     counted = served.counters if served else Counters()
     if served is None or served.tokens is None or not tpot_ms:
         return counted
     tokens = served.tokens
     paced = sum(tokens.pace_counts)
-    late = max(0, round(paced - within(tokens.pace_counts, tpot_ms)))
+    late = max(0, round(paced - count_within(tokens.pace_counts, tpot_ms)))
     return replace(counted, latency_counts=tokens.first_counts, paced=paced, pace_late=late)
 
 

@@ -100,7 +100,7 @@ class DeviceWatch:
         now = self._clock()
         copies = self._keeper.copies()
         self.devices.enumerate(lambda: self._find_held(copies), now)
-        self._counters.refresh(copies, now, self.minute, self.power.strained(self._assignment, self.indexes))
+        self._counters.refresh(copies, now, self.minute, self.power.find_strained(self._assignment, self.indexes))
         self._roll()
         for gpu, reason in self.devices.read(copies, self._keeper.recycled, self.minute, now).items():
             self._keeper.recycle(gpu, reason)

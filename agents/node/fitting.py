@@ -43,7 +43,7 @@ def _first(usage: Sequence[UsageInterval], most_bytes: int) -> tuple[UsageInterv
     return tuple(taken)
 
 
-def _with_short_messages(report: Report) -> Report:
+def _shorten_messages(report: Report) -> Report:
     replace = msgspec.structs.replace
     return replace(
         report,
@@ -52,30 +52,30 @@ def _with_short_messages(report: Report) -> Report:
     )
 
 
-def _without_settings(report: Report) -> Report:
+def _drop_settings(report: Report) -> Report:
     replace = msgspec.structs.replace
     instances = (replace(line, requested=None, applied=None, measured=None) for line in report.instances)
     return replace(report, instances=tuple(instances))
 
 
-def _without_latencies(report: Report) -> Report:
+def _drop_latencies(report: Report) -> Report:
     instances = (msgspec.structs.replace(line, latency_counts=()) for line in report.instances)
     return msgspec.structs.replace(report, instances=tuple(instances))
 
 
-def _without_messages(report: Report) -> Report:
+def _drop_messages(report: Report) -> Report:
     copies = tuple(msgspec.structs.replace(copy, message="") for copy in report.copies)
     return msgspec.structs.replace(report, copies=copies, held_back=(), excursions=())
 
 
-def _without_instances(report: Report) -> Report:
+def _drop_instances(report: Report) -> Report:
     return msgspec.structs.replace(report, instances=())
 
 
 SHORTER: Sequence[Callable[[Report], Report]] = (
-    _with_short_messages,
-    _without_settings,
-    _without_latencies,
-    _without_messages,
-    _without_instances,
+    _shorten_messages,
+    _drop_settings,
+    _drop_latencies,
+    _drop_messages,
+    _drop_instances,
 )

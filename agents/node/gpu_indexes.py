@@ -104,8 +104,8 @@ def _changing(known: GpuIndexes, settled: GpuIndexes) -> Iterator[str]:
 
 
 def _say_unclear(gone: Sequence[tuple[int, IndexedGpu]], new: Sequence[GpuDevice]) -> str:
-    lost = _listed([f"GPU {index} ({_name_device(gpu.uuid, gpu.place)})" for index, gpu in gone])
-    there = _listed([_name_device(gpu.uuid, gpu.place) for gpu in new])
+    lost = _join_names([f"GPU {index} ({_name_device(gpu.uuid, gpu.place)})" for index, gpu in gone])
+    there = _join_names([_name_device(gpu.uuid, gpu.place) for gpu in new])
     return (
         f"{lost} are gone and {there} are new, each at another place; which is which cannot be told, so the new ones "
         "are not used: join the node again to number its GPUs again"
@@ -116,6 +116,6 @@ def _name_device(uuid: str, place: str) -> str:
     return f"{uuid} at {place}" if place else uuid
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     return ", ".join(names[:MOST_NAMED]) + more

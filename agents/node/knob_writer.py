@@ -45,7 +45,7 @@ class KnobWriter:
             applied = self._drivers.device.lock_clock(gpu, mhz)
             self.clocks[gpu] = KnobState(mhz, applied.applied, now)
         except DeviceError as error:
-            self.clocks[gpu] = _failed("clock", self.clocks.get(gpu), mhz, error, now)
+            self.clocks[gpu] = _note_failure("clock", self.clocks.get(gpu), mhz, error, now)
 
     def set_cap(self, gpu: str, watts: float | None, now: float) -> None:
         """Sets the hardware power limit, the backstop of the power loop; None restores the device's own."""
@@ -55,7 +55,7 @@ class KnobWriter:
             applied = self._drivers.device.cap_power(gpu, watts)
             self.caps[gpu] = KnobState(watts, applied.applied, now)
         except DeviceError as error:
-            self.caps[gpu] = _failed("cap", self.caps.get(gpu), watts, error, now)
+            self.caps[gpu] = _note_failure("cap", self.caps.get(gpu), watts, error, now)
 
     def set_batch(self, copy: NodeCopy, filled: Filled, batch: float, timeout_ms: float, now: float) -> None:
         """Limits a copy's batches to `batch`; it was started with the batch planned at that time."""
@@ -87,7 +87,7 @@ class KnobWriter:
         try:
             self.doors[gpu] = KnobState(1.0, self._drivers.device.exclusive(gpu, True).applied, now)
         except DeviceError as error:
-            self.doors[gpu] = _failed("compute mode", self.doors.get(gpu), 1.0, error, now)
+            self.doors[gpu] = _note_failure("compute mode", self.doors.get(gpu), 1.0, error, now)
 
     @staticmethod
     def _is_set(state: KnobState | None, wanted: float | None, now: float, for_good: bool = False) -> bool:
@@ -98,7 +98,9 @@ class KnobWriter:
         return for_good or wanted is None or now - state.at < RENEW_SECONDS
 
 
-def _failed(what: str, before: KnobState | None, wanted: float | None, error: DeviceError, now: float) -> KnobState:
+def _note_failure(
+    what: str, before: KnobState | None, wanted: float | None, error: DeviceError, now: float
+) -> KnobState:
     """Returns the failed state; logs a failure once, however often it is retried."""
     logged = before is not None and before.trouble == error.trouble
     if error.trouble is not Trouble.NOT_SUPPORTED and not logged:

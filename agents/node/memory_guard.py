@@ -80,7 +80,7 @@ def _holder(
     return MemoryHolder(
         instance=copy.instance,
         limit_gib=wanted.memory_gib,
-        used_gib=_used_gib(measured, pids(copy.running)) if copy.running else 0.0,
+        used_gib=_sum_used_gib(measured, pids(copy.running)) if copy.running else 0.0,
         may_stop=bool(wanted.job) and wanted.preemptible,
         priority=wanted.priority,
         unsaved_seconds=unsaved_seconds,
@@ -88,7 +88,7 @@ def _holder(
     )
 
 
-def _used_gib(measured: Mapping[int, float | None], pids: Collection[int]) -> float | None:
+def _sum_used_gib(measured: Mapping[int, float | None], pids: Collection[int]) -> float | None:
     """Returns what the copy's processes hold together; None if the device does not report one of them."""
     held = [measured[pid] for pid in pids if pid in measured]
     known = [gib for gib in held if gib is not None]

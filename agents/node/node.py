@@ -186,9 +186,9 @@ class LocalNode:
         self.strangers = tuple(running for running in self.strangers if running.copy not in known)
         return lines
 
-    def printed(self, wanted: LogWanted) -> LogText:
+    def read_printed(self, wanted: LogWanted) -> LogText:
         """Returns what an instance has printed since the place in the request, or its last lines."""
-        return read_printed(wanted, self.keeper.logged_copies(wanted.instance), self._around.drivers.runtime)
+        return read_printed(wanted, self.keeper.list_logged_copies(wanted.instance), self._around.drivers.runtime)
 
     def seat(self) -> ProfilingSeat:
         """Returns what a measurement on one of the GPUs needs."""
@@ -235,15 +235,13 @@ class LocalNode:
                 for number, uuid in sorted(watch.indexes.items())
             ),
             instances=tuple(
-                line if line.service else reporting.with_exits(line, keeper.exits(line.id), keeper.exit_code(line.id))
+                line if line.service else reporting.add_exits(line, keeper.exits(line.id), keeper.exit_code(line.id))
                 for line in reporting.instance_minutes(minute, copies, index, totals, watch.knobs)
             ),
             # The oldest first; the rest follows once these are acknowledged.
             usage=tuple(accounts)[: reporting.MOST_USAGE],
             copies=tuple(
-                reporting.reported_copy(
-                    copy, index, self._around.host, keeper.in_force(copy), keeper.filler.paths(copy)
-                )
+                reporting.report_copy(copy, index, self._around.host, keeper.in_force(copy), keeper.filler.paths(copy))
                 for copy in copies
             ),
             paths=build_table(keeper.filler.paths(copy) for copy in copies if copy.served),
@@ -265,7 +263,9 @@ class LocalNode:
 
     def acknowledge(self, usage: Iterable[UsageInterval], dropped: Collection[str]) -> None:
         """Notes that the control plane has stored this usage, except `dropped`: it is not sent again."""
-        refused = {reporting.on_first_gpu(name.removeprefix("usage ")) for name in dropped if name.startswith("usage ")}
+        refused = {
+            reporting.name_first_gpu_usage(name.removeprefix("usage ")) for name in dropped if name.startswith("usage ")
+        }
         for interval in usage:  # of a copy on several GPUs the last one has the copy's own name
             if interval.id not in refused:
                 copy, spell = reporting.copy_and_spell(interval.id)

@@ -39,7 +39,7 @@ class PowerLoop:
         self.excursions: tuple[Excursion, ...] = ()
         self.repartition: tuple[int, ...] = ()
 
-    def strained(self, assignment: Assignment | None, indexes: Mapping[int, str]) -> set[str]:
+    def find_strained(self, assignment: Assignment | None, indexes: Mapping[int, str]) -> set[str]:
         """Returns the GPUs near or over their cap, whose copies are asked for their load every second."""
         if assignment is None:
             return set()

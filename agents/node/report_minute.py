@@ -165,7 +165,7 @@ def percentile_ms(counts: tuple[int, ...], percentile: float, edges: Sequence[fl
     return None
 
 
-def within(counts: tuple[int, ...], limit_ms: float) -> float:
+def count_within(counts: tuple[int, ...], limit_ms: float) -> float:
     """Returns how many of a histogram's counts are within a limit, as if spread evenly in its bucket."""
     edge = bisect_left(LATENCY_EDGES_MS, limit_ms)
     whole = float(sum(counts[:edge]))

@@ -89,7 +89,7 @@ def instance_minutes(
     return tuple(found.values())
 
 
-def with_exits(line: InstanceMinute, exits: int, exit_code: int) -> InstanceMinute:
+def add_exits(line: InstanceMinute, exits: int, exit_code: int) -> InstanceMinute:
     """Returns the entry of a job with the exits of its processes, if there were any."""
     return msgspec.structs.replace(line, exits=exits, exit_code=exit_code) if exits else line
 
@@ -116,7 +116,7 @@ def _inside(amount: float) -> float:
     return min(max(amount, 0.0), MOST_AMOUNT) if amount == amount else 0.0  # NaN is not itself
 
 
-def reported_copy(
+def report_copy(
     copy: NodeCopy, index: Mapping[str, int], host: str, routed: bool, paths: tuple[str, ...] | None
 ) -> SaidCopy:
     return SaidCopy(
@@ -175,7 +175,7 @@ def usage(copy: NodeCopy, indexes: Mapping[str, int]) -> tuple[UsageInterval, ..
     return (*earlier, *others, _usage(copy, name, copy.gpu, indexes))
 
 
-def on_first_gpu(interval: str) -> str:
+def name_first_gpu_usage(interval: str) -> str:
     """Returns the name of the usage on the first GPU, of usage on any GPU of the same copy."""
     return interval.partition(OF_GPU)[0]
 

@@ -14,7 +14,7 @@ from agents.profiling.closed_loop import ClosedLoop, LoopFailed
 from agents.profiling.example import ExampleRequest, parse_example
 from agents.seams.traffic import Served
 from agents.talk.copy_client import CopyReply, TcpCopyClient
-from agents.talk.scraping import served_of
+from agents.talk.scraping import read_served
 from agents.templates import Probe
 
 ANSWER_SECONDS = 10.0  # to a question about the server
@@ -58,14 +58,14 @@ class ModelAtUrl:
         """Returns a request that the model can answer."""
         reply = self._ask("GET", "/v1/example")
         if not reply.ok:
-            raise LoopFailed(f"{self._failed('/v1/example', reply)}; it must name a request to send")
+            raise LoopFailed(f"{self._explain_failure('/v1/example', reply)}; it must name a request to send")
         return parse_example(reply.body)
 
     def batch_range(self) -> BatchRange:
         """Returns what batches can be measured, found out by setting the present one again."""
         reply = self._ask("GET", "/v1/batch")
         if not reply.status:
-            raise LoopFailed(self._failed("/v1/batch", reply))
+            raise LoopFailed(self._explain_failure("/v1/batch", reply))
         if not reply.ok:
             return BatchRange(1, 0.0, 1)
         try:
@@ -88,8 +88,8 @@ class ModelAtUrl:
         example = self.example()
         request = example.spell(self._host, self._port)
         with ClosedLoop(self._host, self._port, request, setting.batch) as loop:
-            times = time_batches(loop, self._served, effort, _go_on)
-        served = self._served()
+            times = time_batches(loop, self._read_served, effort, _go_on)
+        served = self._read_served()
         return MeasuredSetting(
             sequence,
             setting,
@@ -101,15 +101,15 @@ class ModelAtUrl:
             memory_gib=(served.memory_gib or 0.0) if served else 0.0,
         )
 
-    def _served(self) -> Served | None:
+    def _read_served(self) -> Served | None:
         reply = self._ask("GET", "/metrics")
-        return served_of("gpuwright", reply.body) if reply.ok else None
+        return read_served("gpuwright", reply.body) if reply.ok else None
 
     def _put(self, batch: int, timeout_ms: float) -> bool:
         body = msgspec.json.encode({"batch": batch, "batchTimeoutMs": timeout_ms}).decode()
         return self._ask("PUT", "/v1/batch", body).ok
 
-    def _failed(self, path: str, reply: CopyReply) -> str:
+    def _explain_failure(self, path: str, reply: CopyReply) -> str:
         why = f"answered {reply.status}" if reply.status else f"did not answer: {reply.why}"
         return f"GET {path} at {self._host}:{self._port} {why}"
 

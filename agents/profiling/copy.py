@@ -152,7 +152,7 @@ def _are_there(left: list[Running], seat: ProfilingSeat) -> bool:
 
 
 @contextlib.contextmanager
-def locked_clock(task: ProfilingTask, gpu: GpuDevice, seat: ProfilingSeat) -> Iterator[None]:
+def hold_clock(task: ProfilingTask, gpu: GpuDevice, seat: ProfilingSeat) -> Iterator[None]:
     """Locks the GPU's clock while the block lasts.
 
     Where the clock is just the GPU's highest, a device that cannot lock it is measured as it runs.

@@ -13,7 +13,7 @@ from agents.host import clocks
 from agents.keeper.drivers import CopyFailed
 from agents.profiling.batches import BatchTimes, TimingEffort, time_batches
 from agents.profiling.closed_loop import ClosedLoop, LoopFailed
-from agents.profiling.copy import WarmCopy, ask_example, locked_clock, warm_copy
+from agents.profiling.copy import WarmCopy, ask_example, hold_clock, warm_copy
 from agents.profiling.seat import ProfilingSeat, check_of
 from agents.seams.device import DeviceError, GpuDevice
 
@@ -57,7 +57,7 @@ def measure(task: ProfilingTask, seat: ProfilingSeat, why_stop: Check) -> Measur
     check = check_of(seat, task.gpu, why_stop)
     check()
     idle_w = _idle_power(seat, gpu)
-    with locked_clock(task, gpu, seat), warm_copy(task, gpu, seat, check) as warm:
+    with hold_clock(task, gpu, seat), warm_copy(task, gpu, seat, check) as warm:
         busy = BusyReadings(seat, gpu, min(SETTLE_SECONDS, task.least_seconds / 1.5))
 
         def each(elapsed: float) -> None:

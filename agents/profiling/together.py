@@ -16,7 +16,7 @@ from agents.host import clocks
 from agents.keeper.drivers import CopyFailed
 from agents.profiling.batches import FEWEST_BATCHES, LEAST_BATCHES, NOISE_PART, BatchTimes
 from agents.profiling.closed_loop import ClosedLoop, LoopFailed
-from agents.profiling.copy import WarmCopy, ask_example, locked_clock, warm_copy
+from agents.profiling.copy import WarmCopy, ask_example, hold_clock, warm_copy
 from agents.profiling.seat import ProfilingSeat, check_of
 
 LOOPS = 2  # for each copy: while one batch runs the next one waits, so the copy is always busy
@@ -69,7 +69,7 @@ def measure_together(task: ProfilingTask, seat: ProfilingSeat, why_stop: Callabl
         raise CopyFailed("no_gpu", f"this node has no GPU {task.gpu}")
     check = check_of(seat, task.gpu, why_stop)
     check()
-    with locked_clock(task, gpu, seat), contextlib.ExitStack() as stack:
+    with hold_clock(task, gpu, seat), contextlib.ExitStack() as stack:
         copies = []
         for place, part in enumerate(_parts(task)):
             warm = stack.enter_context(warm_copy(part, gpu, seat, check, place))
@@ -128,7 +128,7 @@ def _measure_busy(
     for copy in copies:
         copy.readings.clear()
     began = time.monotonic()
-    with _asked(copies, seat):
+    with _keep_busy(copies, seat):
         while True:
             time.sleep(READ_SECONDS)
             check()
@@ -156,7 +156,7 @@ def _is_enough(times: BatchTimes, elapsed: float, task: ProfilingTask) -> bool:
 
 
 @contextlib.contextmanager
-def _asked(copies: Sequence[BusyCopy], seat: ProfilingSeat) -> Iterator[None]:
+def _keep_busy(copies: Sequence[BusyCopy], seat: ProfilingSeat) -> Iterator[None]:
     """Asks these copies without a pause while the block lasts."""
     ended = threading.Event()
 

@@ -52,7 +52,7 @@ def format_families(families: Iterable[Family]) -> str:
 
 def format_labels(**values: str) -> str:
     """Formats labels in braces; an empty label is left out."""
-    labels = ",".join(f'{name}="{_escaped(value)}"' for name, value in values.items() if value)
+    labels = ",".join(f'{name}="{_escape(value)}"' for name, value in values.items() if value)
     return labels and f"{{{labels}}}"
 
 
@@ -62,7 +62,7 @@ def add_labels(labels: str, **values: str) -> str:
     return f"{labels[:-1]},{more[1:]}" if labels and more else labels or more
 
 
-def _escaped(value: str) -> str:
+def _escape(value: str) -> str:
     return value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
 
 

@@ -23,10 +23,10 @@ def render(view: AgentView) -> bytes:
 
 def families(view: AgentView) -> tuple[Family, ...]:
     """Returns all families, including those without a sample at the moment."""
-    return *_of_gpus(view), *_of_copies(view), *_of_agent(view)
+    return *_list_gpus(view), *_list_copies(view), *_list_agent(view)
 
 
-def _of_gpus(view: AgentView) -> Iterator[Family]:
+def _list_gpus(view: AgentView) -> Iterator[Family]:
     labels = {shown.gpu.uuid: _gpu_labels(shown.gpu, view.hostname) for shown in view.gpus}
     readings = [(shown.gpu, shown.reading) for shown in view.gpus if shown.reading is not None]
 
@@ -47,7 +47,7 @@ def _of_gpus(view: AgentView) -> Iterator[Family]:
     energy = "Energy since the driver was loaded (in mJ)."
     yield read("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "counter", energy, lambda _, now: now.energy_mj)
     yield read("DCGM_FI_DEV_GPU_UTIL", "gauge", "GPU utilization (in %).", lambda _, now: now.utilization_percent)
-    yield read("DCGM_FI_DEV_FB_USED", "gauge", "Framebuffer memory used (in MiB).", lambda _, now: _used_mib(now))
+    yield read("DCGM_FI_DEV_FB_USED", "gauge", "Framebuffer memory used (in MiB).", lambda _, now: _read_used_mib(now))
     yield read("DCGM_FI_DEV_FB_FREE", "gauge", "Framebuffer memory free (in MiB).", _free_mib)
     yield known("DCGM_FI_DEV_XID_ERRORS", "Value of the last XID error; 0: none.", lambda shown: shown.last_xid)
     ecc = "Uncorrectable ECC errors since the driver was loaded."
@@ -66,7 +66,7 @@ def _gpu_labels(gpu: GpuDevice, hostname: str) -> str:
     return format_labels(**names, Hostname=hostname)
 
 
-def _used_mib(reading: GpuReading) -> float:
+def _read_used_mib(reading: GpuReading) -> float:
     return reading.memory_used_gib * MIB_PER_GIB
 
 
@@ -74,7 +74,7 @@ def _free_mib(gpu: GpuDevice, reading: GpuReading) -> float:
     return max(0.0, gpu.memory_gib - reading.memory_used_gib) * MIB_PER_GIB
 
 
-def _of_copies(view: AgentView) -> Iterator[Family]:
+def _list_copies(view: AgentView) -> Iterator[Family]:
     shown = [(_copy_labels(copy, view.hostname), copy) for copy in view.copies]
     stages = [(add_labels(labels, stage=copy.stage), 1) for labels, copy in shown]
 
@@ -101,7 +101,7 @@ def _copy_labels(copy: CopyView, hostname: str) -> str:
     )
 
 
-def _of_agent(view: AgentView) -> Iterator[Family]:
+def _list_agent(view: AgentView) -> Iterator[Family]:
     here = format_labels(Hostname=view.hostname)
 
     def family(name: str, kind: str, text: str, value: float | None) -> Family:

@@ -48,7 +48,7 @@ class Cgroups:
         """Returns the name of a copy's group."""
         return quote(copy, safe="") + SUFFIX
 
-    def entered(self, copy: str) -> None:
+    def mark_entered(self, copy: str) -> None:
         """Marks a group as entered: from now on it is removed once it is empty."""
         self.awaited.discard(self.folder_of(copy))
 

@@ -77,14 +77,14 @@ class CgroupLimitsV1:
 def find_limits(given: Path | None = None, mountinfo: str = "/proc/self/mountinfo") -> CoreLimits:
     """Returns the form that works here, under `given` or where the kernel's is mounted; raises NoCoreLimits."""
     if given is not None:
-        return _checked(_of_folder(given))
+        return _try_out(_read_folder(given))
     mounts = _mounts(mountinfo)
     version2 = next((where for where, kind, _ in mounts if kind == "cgroup2"), None)
     if version2 is not None and "cpu" in _words(version2 / "cgroup.controllers"):
-        return _checked(CgroupLimitsV2(version2))
+        return _try_out(CgroupLimitsV2(version2))
     for where, kind, options in mounts:
         if kind == "cgroup" and "cpu" in options.split(","):
-            return _checked(CgroupLimitsV1(where / _own_group("cpu").lstrip("/")))
+            return _try_out(CgroupLimitsV1(where / _own_group("cpu").lstrip("/")))
     raise NoCoreLimits(
         "this machine has no cgroup with the cpu controller, so no share of its cores can be enforced; boot it with "
         "cgroup version 2 (systemd.unified_cgroup_hierarchy=1), and in a container mount /sys/fs/cgroup writable"
@@ -110,7 +110,7 @@ def is_in_force(found: float | None, cores: float) -> bool:
     return found is not None and found <= quota / period * (1 + TOLERANCE_SHARE)
 
 
-def _of_folder(folder: Path) -> CoreLimits:
+def _read_folder(folder: Path) -> CoreLimits:
     if "cpu" in _words(folder / "cgroup.controllers"):
         return CgroupLimitsV2(folder)
     if (folder / "cpu.cfs_quota_us").exists() or (folder / "cpu.cfs_period_us").exists():
@@ -121,7 +121,7 @@ def _of_folder(folder: Path) -> CoreLimits:
     )
 
 
-def _checked(limits: CoreLimits) -> CoreLimits:
+def _try_out(limits: CoreLimits) -> CoreLimits:
     """Tries to make a group with a limit, and removes it again."""
     group = limits.parent / "gpuwright-try" / "try"
     try:

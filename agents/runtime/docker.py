@@ -95,7 +95,7 @@ class DockerRuntime:
 
     def stopped(self, running: Running) -> bool:
         """Looks at the children of the first process: that is the Engine's own, which passes signals on."""
-        children = proc.children(running.pid) if self.alive(running) else ()
+        children = proc.list_children(running.pid) if self.alive(running) else ()
         return any(child.stopped for child in map(proc.read_process, children) if child is not None)
 
     def pids(self, running: Running) -> frozenset[int]:

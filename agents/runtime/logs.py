@@ -59,7 +59,7 @@ class Logs:
         """
         try:
             path = self.path(copy)
-            with os.fdopen(_opened(path, os.O_RDONLY), "rb") as file:
+            with os.fdopen(_open_log(path, os.O_RDONLY), "rb") as file:
                 size = file.seek(0, os.SEEK_END)
                 if offset is None and size < most_bytes:
                     file.seek(0)
@@ -105,14 +105,14 @@ def strip_controls(text: bytes) -> str:
 
 def _last(path: Path, count: int) -> bytes:
     try:
-        with os.fdopen(_opened(path, os.O_RDONLY), "rb") as file:
+        with os.fdopen(_open_log(path, os.O_RDONLY), "rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - count))
             return file.read(count)
     except OSError:
         return b""
 
 
-def _opened(path: Path, how: int) -> int:
+def _open_log(path: Path, how: int) -> int:
     """Opens a log that a copy may have replaced: by a link to another file, or by a pipe that blocks forever."""
     handle = os.open(path, how | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
@@ -130,7 +130,7 @@ def _cut(path: Path, count: int) -> None:
         with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
             file.write(end)
     with suppress(OSError):
-        handle = _opened(path, os.O_WRONLY)
+        handle = _open_log(path, os.O_WRONLY)
         try:
             os.ftruncate(handle, 0)
         finally:

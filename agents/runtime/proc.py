@@ -93,11 +93,11 @@ def descendants(pid: int) -> set[int]:
         if parent in found:
             continue
         found.add(parent)
-        pending.extend(children(parent))
+        pending.extend(list_children(parent))
     return found
 
 
-def children(pid: int) -> list[int]:
+def list_children(pid: int) -> list[int]:
     """Returns the processes that any thread of a process has started."""
     found: list[int] = []
     with suppress(OSError), os.scandir(f"/proc/{pid}/task") as threads:

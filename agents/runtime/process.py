@@ -57,7 +57,7 @@ class ProcessRuntime:
             groups = self._cgroups.make(launch.copy, launch.limits)
             marks = (str(write_end), *groups, str(launch.oom_score))
             try:
-                child = _launched(launch.filled, launch.filled.argv, marks, environment, log)
+                child = _launch(launch.filled, launch.filled.argv, marks, environment, log)
             finally:
                 os.close(log)
                 os.close(write_end)
@@ -67,7 +67,7 @@ class ProcessRuntime:
             raise LaunchError(f"{launch.copy}: {error}") from error
         finally:
             os.close(read_end)
-            self._cgroups.entered(launch.copy)
+            self._cgroups.mark_entered(launch.copy)
         self._codes.pop(launch.copy, None)
         self._children[child.pid] = (launch.copy, child)
         if process is None or why_not:  # never None: a child that is not reaped keeps its entry
@@ -78,7 +78,7 @@ class ProcessRuntime:
     def find(self) -> tuple[Running, ...]:
         """Returns one process of each copy: its session leader, or another one when that is gone."""
         first: dict[str, proc.ProcessInfo] = {}
-        for copy, process in self._marked():
+        for copy, process in self._list_marked():
             known = first.get(copy)
             if known is None or _order(process) < _order(known):
                 first[copy] = process
@@ -117,14 +117,14 @@ class ProcessRuntime:
     def run_beside(self, running: Running, filled: Filled, seconds: float) -> bool:
         if not self.alive(running):
             return False
-        environment = _inherited(proc.read_environment(running.pid), filled)
+        environment = _select_inherited(proc.read_environment(running.pid), filled)
         group = self._cgroups.of(running.pid, running.copy)
         read_end, write_end = os.pipe2(os.O_CLOEXEC)
         log = self._logs.open(running.copy)
         limiting = self._cgroups.limiting_group(running.copy)
         marks = (str(write_end), str(group or ""), limiting, "0")
         try:
-            child = _launched(filled, filled.checkpoint_command, marks, environment, log)
+            child = _launch(filled, filled.checkpoint_command, marks, environment, log)
         except OSError as error:
             raise LaunchError(f"{running.copy}: {error}") from error
         finally:
@@ -190,10 +190,10 @@ class ProcessRuntime:
     def _remaining(self, running: Running) -> set[int]:
         """Returns every process that carries the copy's mark, in any session."""
         group = self._cgroups.leftover(running.copy)
-        marked = {process.pid for copy, process in self._marked() if copy == running.copy}
+        marked = {process.pid for copy, process in self._list_marked() if copy == running.copy}
         return marked | (members(group) if group else set())
 
-    def _marked(self) -> list[tuple[str, proc.ProcessInfo]]:
+    def _list_marked(self) -> list[tuple[str, proc.ProcessInfo]]:
         found = []
         for pid in proc.own_pids(self._users):
             copy = self._copy_of(pid)
@@ -220,12 +220,12 @@ class ProcessRuntime:
             self._cgroups.tidy()
 
 
-def _launched(
+def _launch(
     filled: Filled, argv: Sequence[str], marks: Sequence[str], environment: Mapping[str, str], log: int
 ) -> subprocess.Popen[bytes]:
     """Starts a command: a template's by its path, a user's own by the descriptor of what has just been checked."""
     if filled.confined is None:
-        return _become([*marks, "", "", *_resolved(argv, environment.get("PATH", SEARCH_PATH))], environment, log)
+        return _become([*marks, "", "", *_resolve(argv, environment.get("PATH", SEARCH_PATH))], environment, log)
     with open_program(argv) as program:
         words = [*marks, _confinement(filled.confined), str(program.descriptor), *program.argv]
         return _become(words, environment, log, (program.descriptor,))
@@ -253,7 +253,7 @@ def _confinement(confined: Confined) -> str:
     return "-" if confined.user is None else str(confined.user)
 
 
-def _inherited(environment: Mapping[str, str], filled: Filled) -> dict[str, str]:
+def _select_inherited(environment: Mapping[str, str], filled: Filled) -> dict[str, str]:
     """Returns what the command that saves inherits. A user's own copy may have changed its environment since its start,
     and the launcher still has the agent's rights: so only names that the copy was started with."""
     if filled.confined is None:
@@ -267,7 +267,7 @@ def _order(process: proc.ProcessInfo) -> tuple[bool, int, int]:
     return (process.session != process.pid, process.start_ticks, process.pid)
 
 
-def _resolved(argv: Sequence[str], path: str) -> list[str]:
+def _resolve(argv: Sequence[str], path: str) -> list[str]:
     """Returns the program's full path, since the launcher does not search."""
     program, *rest = argv or [""]
     folders = ("/",) if "/" in program else path.split(":")  # it runs in /

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from agents.seams.traffic import Served
-from agents.talk.scraping import served_of
+from agents.talk.scraping import read_served
 from agents.templates import Filled, Probe, format_number
 
 LOOPBACK = "127.0.0.1"
@@ -48,7 +48,7 @@ class TcpCopyClient:
 
     def ask(self, port: int, probe: Probe, **values: float) -> CopyReply:
         """Sends the probe, with placeholders such as `{batch}` filled in from `values`."""
-        path, body = _filled(probe.path, values), _filled(probe.body, values)
+        path, body = _fill(probe.path, values), _fill(probe.body, values)
         address = (self._host, probe.port or port)
         try:
             if probe.method == "CONNECT":
@@ -63,10 +63,10 @@ class TcpCopyClient:
         if filled.metrics is None:
             return None
         reply = self.ask(port, filled.metrics)
-        return served_of(filled.metrics_kind, reply.body) if reply.ok else None
+        return read_served(filled.metrics_kind, reply.body) if reply.ok else None
 
 
-def _filled(text: str, values: dict[str, float]) -> str:
+def _fill(text: str, values: dict[str, float]) -> str:
     def word(found: re.Match[str]) -> str:
         value = values.get(found[1])
         return found[0] if value is None else format_number(value)

@@ -13,7 +13,7 @@ from agents.seams.traffic import Counters, Served
 from agents.talk.token_servers import SGLANG, TGI, VLLM, read_sglang, read_tgi, read_vllm
 
 
-def served_of(kind: str, text: bytes) -> Served | None:
+def read_served(kind: str, text: bytes) -> Served | None:
     """Returns the figures in the text of a server of that kind; None for an unknown kind."""
     names = WANTED.get(kind)
     if names is None:
@@ -47,7 +47,7 @@ def _gpuwright(samples: Samples, dropped: int) -> Served:
         sm_count=_whole(_either(samples, "sm_count")),
         memory_gib=None if memory is None else memory / 2**30,
         batch=_whole(total(samples, "gpuwright_serve_batch_limit")),
-        batch_timeout_ms=_scaled(total(samples, "gpuwright_serve_batch_timeout_seconds"), 1000.0),
+        batch_timeout_ms=_scale(total(samples, "gpuwright_serve_batch_timeout_seconds"), 1000.0),
         steps=total(samples, "gpuwright_train_steps_total"),
         saved_steps=total(samples, "gpuwright_train_saved_steps"),
         batches=batches,
@@ -82,7 +82,7 @@ def _ratio(over: float | None, under: float | None) -> float | None:
     return over / under if over is not None and under else None
 
 
-def _scaled(value: float | None, by: float) -> float | None:
+def _scale(value: float | None, by: float) -> float | None:
     return None if value is None else value * by
 
 

@@ -13,7 +13,7 @@ def read_vllm(samples: Samples, dropped: int) -> Served:
     """Reads vLLM's counts; aborted requests are errors."""
     finished = samples.get("vllm:request_success_total", [])
     failed = sum(value for labels, value in finished if labels.get("finished_reason") in ("abort", "error"))
-    return _served(
+    return _sum_served(
         samples,
         dropped,
         (sum(value for _, value in finished), failed),
@@ -29,7 +29,7 @@ def read_sglang(samples: Samples, dropped: int) -> Served:
     aborted = total(samples, "sglang:num_aborted_requests_total") or 0.0
     by_request = "sglang:request_time_per_output_token"
     pace = by_request if by_request + "_seconds_bucket" in samples else "sglang:inter_token_latency"
-    return _served(
+    return _sum_served(
         samples,
         dropped,
         (total(samples, "sglang:num_requests_total") or 0.0, aborted),
@@ -43,7 +43,7 @@ def read_tgi(samples: Samples, dropped: int) -> Served:
     """Reads TGI's counts. It does not say when first tokens come; tokens are the sums of its histograms of lengths."""
     failed = total(samples, "tgi_request_failure") or 0.0
     answered = total(samples, "tgi_request_success") or 0.0
-    return _served(
+    return _sum_served(
         samples,
         dropped,
         (answered + failed, failed),
@@ -54,7 +54,7 @@ def read_tgi(samples: Samples, dropped: int) -> Served:
     )
 
 
-def _served(
+def _sum_served(
     samples: Samples,
     dropped: int,
     requests: tuple[float, float],

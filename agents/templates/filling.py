@@ -81,7 +81,7 @@ def fill(template: Template, args: Mapping[str, object], builtin: Builtin) -> Fi
     for name, arg in form.args.items():
         value = args.get(name, arg.default)
         if value is None:
-            return ArgumentRefused("missing_argument", name, f"{template.name} needs {name}: {_allowed(arg)}")
+            return ArgumentRefused("missing_argument", name, f"{template.name} needs {name}: {_describe_allowed(arg)}")
         if isinstance(arg, PathArg):
             path = _path(template, name, arg, value)
             if isinstance(path, ArgumentRefused):
@@ -134,7 +134,7 @@ def _word(
     """Returns the value as a part of argv, or a refusal."""
 
     def no(reason: str) -> ArgumentRefused:
-        return ArgumentRefused(reason, name, f"{name} {_shown(value)} is not {_allowed(arg)}"[:500])
+        return ArgumentRefused(reason, name, f"{name} {_shown(value)} is not {_describe_allowed(arg)}"[:500])
 
     if isinstance(arg, IntegerArg | NumberArg):
         if not _is_number(value) or (isinstance(arg, IntegerArg) and value != int(value)):
@@ -166,13 +166,13 @@ def _is_number(value: object) -> TypeGuard[float]:
 def _path(template: Template, name: str, arg: PathArg, value: object) -> str | ArgumentRefused:
     """Returns the real path of a file or folder under the root, with links resolved; "" only if that is the default."""
     if not isinstance(value, str):
-        return ArgumentRefused("wrong_type", name, f"{name} {_shown(value)} is not {_allowed(arg)}"[:500])
+        return ArgumentRefused("wrong_type", name, f"{name} {_shown(value)} is not {_describe_allowed(arg)}"[:500])
     if value == "" and arg.default == "":
         return ""
     root = _root(template, arg)
 
     def no(reason: str, why: str) -> ArgumentRefused:
-        return ArgumentRefused(reason, name, f"{name} {_shown(value)} {why}; {_allowed(arg)} is allowed"[:500])
+        return ArgumentRefused(reason, name, f"{name} {_shown(value)} {why}; {_describe_allowed(arg)} is allowed"[:500])
 
     if not value or _CONTROL.search(value) or len(value) > 1000:
         return no("wrong_type", "is not a path")
@@ -232,7 +232,7 @@ def _late(name: str) -> str:
     return f"{{{_SNAKE.get(name, name)}}}"
 
 
-def _allowed(arg: Arg) -> str:
+def _describe_allowed(arg: Arg) -> str:
     if isinstance(arg, TextArg):
         return f"a text of up to {arg.longest} characters that matches {arg.pattern}"
     if isinstance(arg, IntegerArg):

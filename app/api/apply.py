@@ -106,7 +106,7 @@ def _change(decision: ObjectDecision, dry: bool) -> AppliedChangeWire:
         "resourceVersion": stored.resource_version,
         "diff": [
             {"path": field.path, "before": field.before, "after": field.after}
-            for field in diff(_declared(decision.before), _declared(decision.after))
+            for field in diff(_read_declared(decision.before), _read_declared(decision.after))
         ]
         if decision.action in shown
         else [],
@@ -116,7 +116,7 @@ def _change(decision: ObjectDecision, dry: bool) -> AppliedChangeWire:
     return change
 
 
-def _declared(stored: StoredObject | None) -> dict[str, Any]:
+def _read_declared(stored: StoredObject | None) -> dict[str, Any]:
     labels, spec = (stored.labels, stored.spec) if stored else ({}, {})
     return {"metadata": {"labels": labels}, "spec": spec}
 

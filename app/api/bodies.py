@@ -33,8 +33,8 @@ def manifests(request: Request, body: bytes) -> list[Manifest]:
     given = media_type(request)
     media = "files" if given == FILES else MEDIA.get(given)
     if media is None:
-        raise _unsupported(given, [*MEDIA, FILES])
-    return _parsed(request, body, media, API, None)
+        raise _refuse_media(given, [*MEDIA, FILES])
+    return _parse(request, body, media, API, None)
 
 
 def manifest(request: Request, body: bytes, key: Key) -> Manifest:
@@ -42,15 +42,15 @@ def manifest(request: Request, body: bytes, key: Key) -> Manifest:
     given = media_type(request)
     media = MEDIA.get(given)
     if media is None:
-        raise _unsupported(given, list(MEDIA))
-    return _parsed(request, body, media, OBJECT, key)[0]
+        raise _refuse_media(given, list(MEDIA))
+    return _parse(request, body, media, OBJECT, key)[0]
 
 
 def merge_patch(request: Request, body: bytes) -> dict[str, JSON]:
     """Returns the object of a JSON Merge Patch."""
     given = media_type(request)
     if given != MERGE_PATCH:
-        raise _unsupported(given, [MERGE_PATCH])
+        raise _refuse_media(given, [MERGE_PATCH])
     if len(body) > PATCH.max_bytes:
         raise HttpProblem("too-large", f"a patch has at most {PATCH.max_bytes >> 10} KiB; put the whole object instead")
     try:
@@ -62,7 +62,7 @@ def merge_patch(request: Request, body: bytes) -> dict[str, JSON]:
     return patch
 
 
-def _parsed(
+def _parse(
     request: Request, body: bytes, media: Media | Literal["files"], limits: InputLimits, key: Key | None
 ) -> list[Manifest]:
     who = principal(request)
@@ -96,7 +96,7 @@ def _refusal(refused: ManifestsRefused) -> HttpProblem:
     return invalid(refused.faults)
 
 
-def _unsupported(given: str, allowed: list[str]) -> HttpProblem:
+def _refuse_media(given: str, allowed: list[str]) -> HttpProblem:
     media = f"{given[:60]!r}" if given else "missing"
     accept = ", ".join(allowed)
     header = "Accept-Patch" if MERGE_PATCH in allowed else "Accept-Post"

@@ -67,9 +67,9 @@ class CampaignBody(Wire):
 
 def campaign_draft(connection: Connection, wanted: CampaignBody) -> dict[str, Any]:
     """Returns the campaign to store; raises HttpProblem, which names what is wrong and what is allowed."""
-    node = _declared(connection, Kind.NODE, wanted.node)
+    node = _read_declared(connection, Kind.NODE, wanted.node)
     variant, runtime = _startable(connection, node, wanted.model, wanted.variant)
-    gpu_type = _declared(connection, Kind.GPU_TYPE, str(node.spec["gpuType"]))
+    gpu_type = _read_declared(connection, Kind.GPU_TYPE, str(node.spec["gpuType"]))
     neighbours = [_neighbour(connection, node, gpu_type.name, name) for name in wanted.neighbours]
     if neighbours:
         _check_profile(connection, wanted.model, variant["name"], gpu_type.name)
@@ -121,7 +121,7 @@ def _startable(
     connection: Connection, node: StoredObject, model: str, name: str
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Returns a variant that the node can start, and its runtime."""
-    variant = _variant(_declared(connection, Kind.MODEL, model), name)
+    variant = _variant(_read_declared(connection, Kind.MODEL, model), name)
     runtime = variant.get("runtime")
     if not runtime:
         raise HttpProblem(
@@ -137,13 +137,13 @@ def _startable(
 
 
 def _check_profile(connection: Connection, model: str, variant: str, gpu_type: str) -> None:
-    profiles = objects.of_models(connection, Kind.PROFILE, [model])
+    profiles = objects.read_objects_of_models(connection, Kind.PROFILE, [model])
     if not any((found.spec["variant"], found.spec["gpuType"]) == (variant, gpu_type) for found in profiles):
         why = f"{model}/{variant} has no Profile on GpuType {gpu_type}, which pressure and sensitivity belong to"
         raise HttpProblem("invalid", f"{why}; measure it alone first: gpuwright profile {model}/{variant} --on NODE")
 
 
-def _declared(connection: Connection, kind: Kind, name: str) -> StoredObject:
+def _read_declared(connection: Connection, kind: Kind, name: str) -> StoredObject:
     found = objects.get(connection, Key(kind, "", name))
     if found is None:
         raise declare.missing(Key(kind, "", name))

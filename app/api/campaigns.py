@@ -15,7 +15,7 @@ from app.api.campaign_requests import CampaignBody, campaign_draft
 from app.api.objects import Name
 from app.api.replies import Reply, TypedRouter, takes
 from app.api.requests import By, Ctx, NoBody, Who, answer, context, write_once
-from app.api.solvers import with_solvers
+from app.api.solvers import call_solvers
 from app.campaigns import guard
 from app.campaigns.ending import finish
 from app.control.domain.events import Reason, event_of
@@ -25,7 +25,7 @@ from app.store.fleet import campaigns
 from app.store.fleet.campaigns import Campaign, SettingFailure
 from app.store.world import audit, events, objects
 from app.store.world.objects import rfc3339
-from app.store.world.slos import unserved
+from app.store.world.slos import list_unserved
 from app.wire import Free, MomentText
 
 router = TypedRouter(prefix="/api/v1", tags=["campaigns"])
@@ -86,16 +86,16 @@ def create_campaign(
 ) -> Reply[CampaignWire]:
     """The GPU is emptied as by a drain, and stays reserved until the campaign ends. Nothing unserved comes of it."""
     require(who, Noun.CAMPAIGN, AccessVerb.WRITE)
-    with_solvers(_import_solvers)
+    call_solvers(_import_solvers)
 
     def create(connection: Connection) -> Reply[CampaignWire]:
         draft = campaign_draft(connection, wanted)
         node, gpu = str(draft["node"]), int(draft["gpu"])
         watched = guard.services_on(connection, node)
-        if harm := guard.missed(connection, guard.attainments(connection, watched)):
+        if harm := guard.find_missed(connection, guard.attainments(connection, watched)):
             raise HttpProblem("conflict", f"a campaign would disturb what serves on node {node}: {harm}")
         draft["request"] = msgspec.structs.replace(
-            draft["request"], watched=tuple(sorted(watched)), unserved=tuple(unserved(connection))
+            draft["request"], watched=tuple(sorted(watched)), unserved=tuple(list_unserved(connection))
         )
         made = campaigns.insert(connection, asked_by=who.id, **draft)
         if made is None:
@@ -127,7 +127,7 @@ def read_campaign(ctx: Ctx, who: Who, campaign: CampaignId) -> Reply[CampaignDet
     def read(connection: Connection) -> CampaignDetailWire:
         found = _existing(connection, campaign)
         measured = campaigns.measurements(connection, found.id)
-        profiles, error = ([], None) if found.is_live else with_solvers(lambda: _profiles(connection, found, measured))
+        profiles, error = ([], None) if found.is_live else call_solvers(lambda: _profiles(connection, found, measured))
         end = {"measurements": measured, "leftOutError": error, "profiles": profiles}
         shown = cast(CampaignDetailWire, {**_head(found), **end})
         began, last = found.began_at, measured[-1].at if measured else None
@@ -173,7 +173,7 @@ def exchange(request: Request, who: Who, body: requests.Body, name: Name) -> Rep
         return steps.advance(connection, name, report)
 
     database = context(request).database
-    return answer(with_solvers(lambda: database.write(advance, repeatable=True)))
+    return answer(call_solvers(lambda: database.write(advance, repeatable=True)))
 
 
 def _import_solvers() -> None:
@@ -232,7 +232,7 @@ def _profiles(
     if campaign.request.neighbours:
         return _profiles_beside(connection, campaign)
     about = (campaign.variant, campaign.gpu_type)
-    profiles = objects.of_models(connection, Kind.PROFILE, [campaign.model])
+    profiles = objects.read_objects_of_models(connection, Kind.PROFILE, [campaign.model])
     declared = next((found for found in profiles if (found.spec["variant"], found.spec["gpuType"]) == about), None)
     subject = ProfileSubject(
         campaign.model,
@@ -250,11 +250,11 @@ def _profiles_beside(connection: Connection, campaign: Campaign) -> tuple[list[F
     """Returns the Profiles of all models that were measured beside others on the GPU type: they have one scale."""
     from app.campaigns.neighbour_profiles import DeclaredProfile, neighbour_profiles
 
-    measured = campaigns.measured_together(connection, campaign.gpu_type, campaign.asked_at)
+    measured = campaigns.read_measured_together(connection, campaign.gpu_type, campaign.asked_at)
     models = {copy.model for found in measured for copy in found.copies}
     declared = [
         DeclaredProfile(found.name, found.spec)
-        for found in objects.of_models(connection, Kind.PROFILE, models)
+        for found in objects.read_objects_of_models(connection, Kind.PROFILE, models)
         if found.spec["gpuType"] == campaign.gpu_type
     ]
     made = neighbour_profiles(declared, measured)

@@ -27,23 +27,23 @@ def record_changes(
         return
     changed = [decision for decision in decisions if decision.action in REASONS]
     if len(changed) <= MOST_NAMED:
-        events.record(connection, [_named(decision, forced) for decision in changed])
+        events.record(connection, [_name_change(decision, forced) for decision in changed])
         return
     counts = Counter((decision.action, decision.key.kind, decision.key.tenant) for decision in changed)
     events.record(
         connection,
         [
-            event_of(REASONS[action], _counted(count, kind, action), kind=str(kind), tenant=tenant)
+            event_of(REASONS[action], _spell_count(count, kind, action), kind=str(kind), tenant=tenant)
             for (action, kind, tenant), count in sorted(counts.items())
         ],
     )
 
 
-def _counted(count: int, kind: str, action: str) -> str:
+def _spell_count(count: int, kind: str, action: str) -> str:
     return f"1 object of kind {kind} was {action}" if count == 1 else f"{count} objects of kind {kind} were {action}"
 
 
-def _named(decision: ObjectDecision, forced: bool) -> NewEvent:
+def _name_change(decision: ObjectDecision, forced: bool) -> NewEvent:
     key = decision.key
     message = f"{key} was {'deleted by force' if forced else decision.action}"
     severity: Severity | None = "warning" if forced else None

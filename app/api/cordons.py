@@ -109,7 +109,7 @@ def uncordon(request: Request, who: Who, by: By, body: requests.Body, name: Name
 def reclaim(request: Request, who: Who, by: By, body: requests.Body, name: Name) -> Reply[CordonWire]:
     """Everything leaves the node before the deadline, new copies first. What cannot is named by events."""
     require(who, Noun.CORDON, AccessVerb.WRITE)
-    given = _decoded(_reclaiming, body)
+    given = _decode(_reclaiming, body)
     if (given.deadline is None) is (given.seconds is None):
         raise HttpProblem("invalid", "the body needs either `deadline` or `seconds`")
 
@@ -118,7 +118,7 @@ def reclaim(request: Request, who: Who, by: By, body: requests.Body, name: Name)
         deadline = given.deadline or clock.now(connection) + timedelta(seconds=given.seconds or 0.0)
         _check_deadline(connection, deadline, LONGEST_NOTICE, "drain the node by a deadline instead")
         notices.give_notice(connection, by, name, "request", deadline, given.message)
-        made = reclaims.in_force(connection, name)
+        made = reclaims.read_in_force(connection, name)
         assert made is not None
         return answer(made.wire())
 
@@ -147,11 +147,12 @@ def _refuse_to_lift(connection: Connection, name: str, gpu: int | None) -> None:
     if reserved:
         campaign = campaigns.live_by_node(connection)[name]
         raise HttpProblem(
-            "conflict", f"{_named(name, reserved[0].gpu)} is measured; end that: gpuwright profile --stop {campaign}"
+            "conflict",
+            f"{_name_place(name, reserved[0].gpu)} is measured; end that: gpuwright profile --stop {campaign}",
         )
     if gpu is not None and any(found.gpu == cordons.ALL_GPUS and found.mode != cordons.RECLAIM for found in there):
         raise HttpProblem("conflict", f"the whole node {name} is cordoned; uncordon the node, then cordon single GPUs")
-    if reclaims.in_force(connection, name):
+    if reclaims.read_in_force(connection, name):
         raise HttpProblem(
             "conflict", f"node {name} is under notice of reclaim; withdraw it: gpuwright reclaim {name} --withdraw"
         )
@@ -182,7 +183,7 @@ def place(
     audit.record(connection, [by.entry(mode, Noun.CORDON, name=name, after=made.wire())])
     if mode == "cordon":  # for a drain the leader reports how much has to leave
         why = f": {given.message}" if given.message else ""
-        message = f"{_named(name, given.gpu)} gets no new instances or jobs{why}"
+        message = f"{_name_place(name, given.gpu)} gets no new instances or jobs{why}"
         events.record(connection, [event_of(Reason.CORDON, message, kind="Node", name=name, about=str(given.gpu))])
     return made.wire()
 
@@ -194,10 +195,10 @@ def lift(connection: Connection, by: Actor, name: str, given: CordonRequest) -> 
     if not lifted:
         _existing(connection, name)
         _refuse_to_lift(connection, name, given.gpu)
-        raise HttpProblem("not-found", f"{_named(name, given.gpu)} is not cordoned")
+        raise HttpProblem("not-found", f"{_name_place(name, given.gpu)} is not cordoned")
     wires = [cordoned.wire() for cordoned in lifted]
     audit.record(connection, [by.entry("uncordon", Noun.CORDON, name=name, before={"cordons": wires})])
-    message = f"{_named(name, given.gpu)} may be used again"
+    message = f"{_name_place(name, given.gpu)} may be used again"
     events.record(connection, [event_of(Reason.UNCORDON, message, kind="Node", name=name, about=str(given.gpu))])
     return {"kind": "CordonList", "items": wires}
 
@@ -221,15 +222,15 @@ def _check_deadline(connection: Connection, deadline: datetime, longest: timedel
 
 
 def _read(body: bytes) -> CordonRequest:
-    return _decoded(_asking, body) if body.strip() else CordonRequest()
+    return _decode(_asking, body) if body.strip() else CordonRequest()
 
 
-def _decoded(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
+def _decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
     try:
         return decoder.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise HttpProblem("invalid", f"the body is not a valid request: {error}") from None
 
 
-def _named(node: str, gpu: int | None) -> str:
+def _name_place(node: str, gpu: int | None) -> str:
     return f"node {node}" if gpu is None else f"GPU {gpu} of node {node}"

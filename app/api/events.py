@@ -15,7 +15,7 @@ from app.api.pages import cut_page
 from app.api.replies import Reply, TypedRouter
 from app.api.requests import Ctx, Who, answer
 from app.control.domain.events import Reason
-from app.manifests.faults import escaped, nearest
+from app.manifests.faults import escape, nearest
 from app.problem import HttpProblem
 from app.store.world import events
 from app.store.world.events import EventFilter, RecordedEvent
@@ -92,7 +92,7 @@ def _refuse_unknown(parameter: str, given: list[str], known: list[str]) -> None:
         if word not in known:
             meant = nearest(word, known)
             hint = f"; did you mean {meant}?" if meant else ""
-            raise HttpProblem("bad-request", f"{parameter} {escaped(word)!r} is not known{hint}")
+            raise HttpProblem("bad-request", f"{parameter} {escape(word)!r} is not known{hint}")
 
 
 def _wire(row: RecordedEvent) -> EventWire:

@@ -14,7 +14,7 @@ from app.api.objects import Name
 from app.api.plan_wire import PlanContentWire, PlanOthersWire
 from app.api.replies import Reply, TypedRouter
 from app.api.requests import Ctx, Who, answer
-from app.api.solvers import with_solvers
+from app.api.solvers import call_solvers
 from app.context import Context
 from app.control.answer.explain.plan import HeldBackChangeWire, describe_plan, explain_cycles, explain_held_back
 from app.control.answer.explain.profile import ProfileExplanationWire
@@ -96,7 +96,7 @@ def explain_instance(
     granted = require(who, Noun.PLAN, AccessVerb.READ)
 
     def known(connection: Connection) -> list[str]:
-        number = of or plan_reads.in_force(connection) or plan_reads.newest(connection)
+        number = of or plan_reads.read_generation_in_force(connection) or plan_reads.newest(connection)
         body = plan_wire.body(connection, number) if number else None
         lines = body["instances"] if body else ()
         return [
@@ -138,7 +138,7 @@ def explain_plan(
     granted = require(who, Noun.PLAN, AccessVerb.READ)
 
     def read(connection: Connection) -> tuple[dict[str, Any], PlanContentWire, list[CycleWire]]:
-        number = generation or plan_reads.in_force(connection) or plan_reads.newest(connection)
+        number = generation or plan_reads.read_generation_in_force(connection) or plan_reads.newest(connection)
         row = plan_reads.read_head(connection, number) if number else None
         body = plan_wire.body(connection, number) if row else None
         if row is None or body is None:
@@ -150,10 +150,10 @@ def explain_plan(
 
     row, body, cycles = ctx.database.read(read)
     if granted is Reach.OWN:
-        return answer(_own_plan(ctx, who, row, plan_wire.of_tenant(body, who.tenant)))
+        return answer(_own_plan(ctx, who, row, plan_wire.select_tenant(body, who.tenant)))
     found: PlanExplanationWire = {
         "generation": row["generation"],
-        "sentences": describe_plan(row, _with_reasons(ctx, who, row["generation"], body), body["heldBack"]),
+        "sentences": describe_plan(row, _add_reasons(ctx, who, row["generation"], body), body["heldBack"]),
         "lately": explain_cycles(cycles),
         "heldBack": body["heldBack"],
         "certificate": body["certificate"],
@@ -165,14 +165,14 @@ def explain_plan(
 def _own_plan(ctx: Context, who: Principal, row: dict[str, Any], own: PlanContentWire) -> PlanExplanationWire:
     """Returns a plan as a tenant sees it: what it has and lacks itself."""
     head = plan_wire.head(row, who.tenant)
-    lacks = _with_reasons(ctx, who, row["generation"], own)
+    lacks = _add_reasons(ctx, who, row["generation"], own)
     sentences = describe_plan({**head, "message": ""}, lacks, own["heldBack"])
     mine = f"{count(len(own['instances']), 'instance')} and {count(len(own['jobs']), 'job')} of {who.tenant}"
     first = f"plan {row['generation']} is {head['state']}; it has {mine}"
     return {"generation": row["generation"], "sentences": [first, *sentences[1:]], "others": own["others"]}
 
 
-def _with_reasons(ctx: Context, who: Principal, generation: int, plan: PlanContentWire) -> PlanContentWire:
+def _add_reasons(ctx: Context, who: Principal, generation: int, plan: PlanContentWire) -> PlanContentWire:
     """Returns the plan with a reason for all that it leaves unserved: plans of small steps are recorded without."""
     if all(line.get("reason") for line in plan["unserved"]):
         return plan
@@ -184,7 +184,7 @@ def _with_reasons(ctx: Context, who: Principal, generation: int, plan: PlanConte
         return Explain(snapshot, recorded, "unserved", "")
 
     try:
-        known: dict[str, UnservedWhyWire] = questions.ask(ctx, who, with_solvers(order), SECONDS)
+        known: dict[str, UnservedWhyWire] = questions.ask(ctx, who, call_solvers(order), SECONDS)
     except HttpProblem:  # its snapshot is no longer kept, or no solvers are here: reasons are left out
         return plan
     lines: list[PlanUnservedWire] = [
@@ -205,7 +205,7 @@ def _add_worth_profiling(ctx: Context, who: Principal, found: PlanExplanationWir
         return Explain(snapshot, plan, "profiling", "") if states_spread(snapshot) else None
 
     try:
-        asked = with_solvers(order)
+        asked = call_solvers(order)
     except HttpProblem:  # its snapshot is no longer kept, or no solvers are here: this part is left out
         return
     if asked is None:
@@ -234,7 +234,7 @@ def _explain(ctx: Context, who: Principal, what: Literal["service", "instance", 
         snapshot, plan = ctx.database.read(lambda connection: questions.read_recorded(connection, of))
         return Explain(snapshot, plan, what, name)
 
-    explanation = questions.ask(ctx, who, with_solvers(order), SECONDS)
+    explanation = questions.ask(ctx, who, call_solvers(order), SECONDS)
     if "missing" in explanation:
         raise HttpProblem("not-found", explanation["missing"])
     return explanation
@@ -255,7 +255,7 @@ def _add_held_back(ctx: Context, explanation: ExplainedServiceWire, name: str, o
     """Adds the changes to the service that the plan, or a cycle since, held back."""
 
     def read(connection: Connection) -> tuple[list[HeldBackChangeWire], list[CycleWire]]:
-        number = of or plan_reads.in_force(connection) or plan_reads.newest(connection)
+        number = of or plan_reads.read_generation_in_force(connection) or plan_reads.newest(connection)
         body = plan_wire.body(connection, number) or plan_wire.NOTHING
         held = [change for change in body["heldBack"] if change["service"] == name]
         return held, plan_reads.cycles(connection, CYCLES)

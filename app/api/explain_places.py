@@ -13,7 +13,7 @@ from app.api.objects import Name
 from app.api.plan_wire import PlanContentWire
 from app.api.replies import Reply, TypedRouter
 from app.api.requests import Ctx, Who, answer
-from app.api.solvers import with_solvers
+from app.api.solvers import call_solvers
 from app.control.answer.explain.places import NodeExplanationWire, TenantExplanationWire
 from app.manifests.model import Key, Kind
 from app.problem import HttpProblem
@@ -48,7 +48,7 @@ def explain_node(ctx: Ctx, who: Who, name: Name) -> Reply[NodeExplanationWire]:
             name, spec, plan, plan.get("releasable", ()), kept_off, _conditions(node.status), size
         )
 
-    return answer(with_solvers(lambda: ctx.database.read(read)))
+    return answer(call_solvers(lambda: ctx.database.read(read)))
 
 
 @router.get("/tenants/{name}", summary="Explain a tenant: what it has in the plan, what it lacks and why, its limits")
@@ -69,16 +69,16 @@ def explain_tenant(ctx: Ctx, who: Who, name: Name) -> Reply[TenantExplanationWir
         }
         if found is None and not any(declared.values()):
             raise declare.missing(Key(Kind.TENANT, "", name))
-        own = plan_wire.of_tenant(_plan(connection, is_own=granted is Reach.OWN), name)
+        own = plan_wire.select_tenant(_plan(connection, is_own=granted is Reach.OWN), name)
         spec: Any = found.spec if found else None
         return places.explain_tenant(name, spec, declared, own, _conditions(found.status) if found else [])
 
-    return answer(with_solvers(lambda: ctx.database.read(read)))
+    return answer(call_solvers(lambda: ctx.database.read(read)))
 
 
 def _plan(connection: Connection, *, is_own: bool = False) -> PlanContentWire:
     """Returns the plan in force, or the newest if none is."""
-    number = plan_reads.in_force(connection) or plan_reads.newest(connection)
+    number = plan_reads.read_generation_in_force(connection) or plan_reads.newest(connection)
     plan = plan_wire.body(connection, number) if number else None
     if plan is None:
         raise HttpProblem("not-found", NONE_YET if is_own else explain_no_plan(connection))

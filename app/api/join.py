@@ -52,18 +52,18 @@ def join(request: Request, ctx: Ctx, wanted: Annotated[JoinRequest, Body()]) -> 
         raise HttpProblem("unauthorized", "this is not a join token", headers=secrets.UNAUTHORIZED)
     token_id, secret = parsed
     # Without a lock: a request without a valid token must not make writers wait.
-    brought = _checked(ctx.database.read(lambda connection: join_tokens.find(connection, token_id)), secret)
+    brought = _check(ctx.database.read(lambda connection: join_tokens.find(connection, token_id)), secret)
     if brought is None:
-        raise _refused()
+        raise _refuse()
     was_used = brought.used_at is not None
     newcomer = Actor(Principal(f"join:{token_id}", Scope.OPERATOR), request.scope["state"]["request_id"])
 
     def admit(connection: Connection) -> Reply[NodeTokenWire] | HttpProblem:
         if not was_used:
             versions.lock(connection, "object")
-        row = _checked(join_tokens.for_use(connection, token_id), secret)
+        row = _check(join_tokens.lock_for_use(connection, token_id), secret)
         if row is None:
-            return _refused()
+            return _refuse()
         if row.used_at is not None:
             return _raise_alarm(connection, newcomer, row, wanted.node)
         slug, detail = _find_refusal(connection, row, wanted.node)
@@ -81,7 +81,7 @@ def join(request: Request, ctx: Ctx, wanted: Annotated[JoinRequest, Body()]) -> 
     return outcome
 
 
-def _checked(row: JoinTokenRow | None, secret: str) -> JoinTokenRow | None:
+def _check(row: JoinTokenRow | None, secret: str) -> JoinTokenRow | None:
     """Returns the token if the secret fits it and it has not expired unused.
 
     A used token raises the alarm even after it has expired: either its holder or the node that used it stole it.
@@ -91,7 +91,7 @@ def _checked(row: JoinTokenRow | None, secret: str) -> JoinTokenRow | None:
     return row if is_right and row and not (row.expired and row.used_at is None) else None
 
 
-def _refused() -> HttpProblem:
+def _refuse() -> HttpProblem:
     return HttpProblem("unauthorized", "this join token is unknown or expired", headers=secrets.UNAUTHORIZED)
 
 

@@ -20,7 +20,7 @@ from app.api.objects import Name
 from app.api.replies import Reply, TypedRouter, takes
 from app.api.requests import Ctx, Who, answer, body, context
 from app.context import Context
-from app.manifests.faults import escaped
+from app.manifests.faults import escape
 from app.manifests.model import Key, Kind
 from app.problem import HttpProblem
 from app.store.fleet import log_requests
@@ -119,7 +119,7 @@ async def _logs(ctx: Context, key: Key, after: str, seconds: float) -> Reply[Log
         parts = await _await_answers(ctx, ids, seconds)
     finally:
         await run_in_threadpool(ctx.database.write, lambda connection: log_requests.remove(connection, ids))
-    return answer({"kind": "LogList", "items": [_item(part) for part in parts], "after": _after(parts)})
+    return answer({"kind": "LogList", "items": [_item(part) for part in parts], "after": _spell_places(parts)})
 
 
 async def _await_answers(ctx: Context, ids: Sequence[str], seconds: float) -> list[LogPart]:
@@ -127,7 +127,9 @@ async def _await_answers(ctx: Context, ids: Sequence[str], seconds: float) -> li
     ends_at = time.monotonic() + seconds + ANSWER_SECONDS
     while True:
         version = ctx.notices.current(log_requests.STREAM)
-        parts = await run_in_threadpool(ctx.database.read, lambda connection: log_requests.answered(connection, ids))
+        parts = await run_in_threadpool(
+            ctx.database.read, lambda connection: log_requests.read_answered(connection, ids)
+        )
         left = ends_at - time.monotonic()
         if left <= 0 or all(part.is_answered for part in parts):
             return parts
@@ -153,7 +155,7 @@ def _item(part: LogPart) -> LogPartWire:
     }  # fmt: skip
 
 
-def _after(parts: Sequence[LogPart]) -> str:
+def _spell_places(parts: Sequence[LogPart]) -> str:
     """Returns where to read on: for each instance the place up to which it was read."""
     places = {part.instance: part.ends if _PLACE.fullmatch(part.ends) else part.begins for part in parts}
     return ",".join(f"{instance}={place}" for instance, place in places.items() if place)
@@ -163,5 +165,5 @@ def _places(after: str) -> Mapping[str, str]:
     found = dict(part.partition("=")[::2] for part in after.split(",")) if after else {}
     for name, place in found.items():
         if not name or not _PLACE.fullmatch(place):
-            raise HttpProblem("bad-request", f"after={escaped(after[:80])!r} is not from an earlier answer")
+            raise HttpProblem("bad-request", f"after={escape(after[:80])!r} is not from an earlier answer")
     return found

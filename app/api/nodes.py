@@ -155,7 +155,7 @@ async def take_report(ctx: Context, scope: Scope, node: str) -> bytes:
         metrics.REFUSED.labels("another_node").inc()
         await _audit_refusal(ctx, state, sent.node)
         raise HttpProblem("forbidden", f"the report is from node {sent.node}, but this path belongs to node {node}")
-    sent, bad_addresses = refused_copies.without_bad_addresses(sent, ctx.nodes.networks)
+    sent, bad_addresses = refused_copies.drop_bad_addresses(sent, ctx.nodes.networks)
     stored = await ctx.nodes.intake.store(sent, raw)
     if bad_addresses:
         stored.dropped = (*stored.dropped, *bad_addresses)
@@ -288,7 +288,7 @@ def state_of_node(name: str, ctx: Ctx, who: Who) -> Reply[NodeStateWire]:
         return (
             node_state.state(connection, name),
             node_state.detail(connection, name),
-            assignments.of_node(connection, name),
+            assignments.read_assignment(connection, name),
         )
 
     state, stored, assigned = ctx.database.read(read)

@@ -13,7 +13,7 @@ from app.api.bodies import manifest, merge_patch
 from app.api.change_events import record_changes
 from app.api.pages import Cursor, Limit
 from app.api.replies import Reply
-from app.api.requests import By, Ctx, DryRun, NoBody, Who, answer, expected_version, if_match, is_known, write_once
+from app.api.requests import By, Ctx, DryRun, NoBody, Who, answer, if_match, is_known, read_expected_version, write_once
 from app.api.visibility import show_object
 from app.manifests.model import API_VERSION, STORED, Key, Kind
 from app.problem import HttpProblem
@@ -118,7 +118,7 @@ def _add_put(routes: APIRouter, kind: Kind, path: str, depends: object) -> None:
         dry: DryRun = False,
     ) -> Response:
         require(who, kind, AccessVerb.WRITE, key.tenant)
-        wanted, expected = manifest(request, body, key), expected_version(request)
+        wanted, expected = manifest(request, body, key), read_expected_version(request)
 
         def write(connection: Connection) -> Reply[Free]:
             done = declare.declare(

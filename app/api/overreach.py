@@ -21,7 +21,7 @@ from app.store.world.audit import AuditEntry
 AUDITED = Buckets(0.1, 20.0)  # by token: the audit is kept for a year, and 20 entries suffice
 
 
-async def audited_overreach(request: Request) -> AsyncIterator[None]:
+async def audit_overreach(request: Request) -> AsyncIterator[None]:
     """Wraps every route of the router. Agents' reports, which bypass it, are audited where they are taken, and their
     polls write nothing."""
     try:

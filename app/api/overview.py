@@ -16,7 +16,7 @@ from app.api.questions import read_recorded
 from app.api.recent import Recent
 from app.api.replies import Reply, TypedRouter
 from app.api.requests import Ctx, Who, answer
-from app.api.solvers import with_solvers
+from app.api.solvers import call_solvers
 from app.control.answer.explain.plan_lines import drop_left_out
 from app.control.answer.explain.shares import costs_of_services
 from app.control.formulate.pose import pose
@@ -131,7 +131,7 @@ def overview(ctx: Ctx, who: Who) -> Reply[OverviewWire]:
 
 
 def _whole(connection: Connection, tenant: str, counted: WindowSums) -> OverviewWire:
-    number = plan_reads.in_force(connection) or plan_reads.newest(connection)
+    number = plan_reads.read_generation_in_force(connection) or plan_reads.newest(connection)
     body = (plan_wire.body(connection, number) if number else None) or plan_wire.NOTHING
     rows = services(connection, number, body, tenant, counted)
     found: OverviewWire = {"services": rows, "leftOut": _left_out()}
@@ -143,7 +143,7 @@ def _whole(connection: Connection, tenant: str, counted: WindowSums) -> Overview
     return {
         **found,
         "gpus": gpus,
-        "leaving": _leaving(connection, gpus) if plan_reads.in_force(connection) else [],
+        "leaving": _leaving(connection, gpus) if plan_reads.read_generation_in_force(connection) else [],
         "plan": plan_wire.head(row) if row else None,
         "decisions": [plan_wire.head(line) for line in plan_reads.page(connection, 2**62, LAST)],
         "cycles": plan_reads.cycles(connection, 1),
@@ -214,7 +214,7 @@ def costs_of(connection: Connection, number: int) -> dict[str, float]:
 
 
 def _compute_costs(connection: Connection, number: int) -> dict[str, float]:
-    snapshot, plan = with_solvers(lambda: read_recorded(connection, number))
+    snapshot, plan = call_solvers(lambda: read_recorded(connection, number))
     problem = pose(snapshot).problem
     return dict(costs_of_services(problem, drop_left_out(problem, plan)))
 
@@ -225,7 +225,7 @@ _costs: Recent[tuple[str, ...], dict[str, float]] = Recent()  # by the hashes of
 def _left_out() -> list[str]:
     """Names the parts of the answer that need the solvers, where they are not installed."""
     try:
-        with_solvers(lambda: import_module("app.control.record.encoding"))
+        call_solvers(lambda: import_module("app.control.record.encoding"))
     except HttpProblem as problem:
         return [f"pricePerHour of services: {problem.detail}"]
     return []

@@ -174,7 +174,7 @@ def hold_wire(hold: ApprovalHold | None) -> PlanHoldWire:
 
 def _still_holds(connection: Connection, generation: int) -> None:
     """Refuses a plan whose base is no longer in force, as it would change other things than intended, or must stay."""
-    row, current = plan_reads.read_head(connection, generation), plans.in_force(connection)
+    row, current = plan_reads.read_head(connection, generation), plans.read_plan_in_force(connection)
     base, target = (row and row["base"]) or 0, current.generation if current else 0
     if row is not None and base != target:
         raise HttpProblem("conflict", f"plan {generation} is based on plan {base}, but plan {target} is in force now")
@@ -186,7 +186,7 @@ def _still_holds(connection: Connection, generation: int) -> None:
 
 
 def _is_newest(connection: Connection, generation: int, state: str) -> None:
-    current = plan_reads.in_force(connection)
+    current = plan_reads.read_generation_in_force(connection)
     if state in ACTED_UPON and current != generation:
         raise HttpProblem("conflict", f"plan {current} is in force now; plan {generation} is superseded")
 

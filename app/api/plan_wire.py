@@ -130,7 +130,7 @@ def body(connection: Connection, generation: int) -> PlanContentWire | None:
     row = plans.read_row(connection, generation)
     if row is None:
         return None
-    plan = decoded(connection, row)
+    plan = read_plan(connection, row)
     keys = [Key(Kind.JOB, *line.job.split("/", 1)) for line in plan.jobs]
     jobs = objects.get_many(connection, keys) if keys else {}
     offline = frozenset(f"{key.tenant}/{key.name}" for key, job in jobs.items() if job.spec.get("type") == "offline")
@@ -139,7 +139,7 @@ def body(connection: Connection, generation: int) -> PlanContentWire | None:
     return cast(PlanContentWire, {**wire, "heldBack": held})
 
 
-def decoded(connection: Connection, row: Row) -> Plan:
+def read_plan(connection: Connection, row: Row) -> Plan:
     """Returns the plan of a row. No caller may change it, because others get the same object."""
     digest = bytes(row["body"])
     return _decoded.get(digest, lambda: msgspec.json.decode(pieces.get(connection, [digest])[digest], type=Plan))
@@ -149,7 +149,7 @@ _decoded: Recent[bytes, Plan] = Recent()
 _written: Recent[tuple[bytes, frozenset[str]], PlanBodyWire] = Recent()
 
 
-def of_tenant(plan: PlanContentWire, tenant: str) -> PlanContentWire:
+def select_tenant(plan: PlanContentWire, tenant: str) -> PlanContentWire:
     """Returns the tenant's own instances, jobs and reasons, and how much more there is."""
 
     def mine(name: str) -> bool:

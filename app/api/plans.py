@@ -16,7 +16,7 @@ from app.api.plan_actions import PlanActionWire, PlanHoldWire, PlanRollbackWire
 from app.api.plan_wire import PlanContentWire, PlanHeadWire, PlanWire
 from app.api.replies import Reply, TypedRouter
 from app.api.requests import JSON, By, Ctx, Message, Who, answer, write_once
-from app.api.solvers import with_solvers
+from app.api.solvers import call_solvers
 from app.control.answer.explain.difference import ServiceDifferenceWire, find_differences, is_changed
 from app.problem import HttpProblem
 from app.store.plans import approval_hold, plan_reads
@@ -81,7 +81,7 @@ def current_plan(ctx: Ctx, who: Who) -> Reply[PlanWire]:
     granted = require(who, Noun.PLAN, AccessVerb.READ)
 
     def read(connection: Connection) -> PlanWire:
-        generation = plan_reads.in_force(connection) or plan_reads.newest(connection)
+        generation = plan_reads.read_generation_in_force(connection) or plan_reads.newest(connection)
         if not generation:
             raise HttpProblem("not-found", NONE_YET if granted is Reach.OWN else explain_no_plan(connection))
         return read_whole(connection, generation, who.tenant if granted is Reach.OWN else "")
@@ -139,7 +139,7 @@ def plan_record(ctx: Ctx, who: Who, generation: Generation) -> Reply[PlanRecord]
             raise plan_actions.missing(generation)
         return replay.to_json(record)
 
-    return Reply(with_solvers(lambda: ctx.database.read(read)), media_type=JSON)
+    return Reply(call_solvers(lambda: ctx.database.read(read)), media_type=JSON)
 
 
 def _route(move: plan_actions.PlanAction) -> None:
@@ -185,7 +185,7 @@ def read_whole(connection: Connection, generation: int, tenant: str) -> PlanWire
     row, body = plan_reads.read_head(connection, generation), plan_wire.body(connection, generation)
     if row is None or body is None:
         raise plan_actions.missing(generation)
-    content = plan_wire.of_tenant(body, tenant) if tenant else body
+    content = plan_wire.select_tenant(body, tenant) if tenant else body
     return cast(PlanWire, {**plan_wire.head(row, tenant), **content})
 
 

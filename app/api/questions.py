@@ -9,7 +9,7 @@ import msgspec
 from sqlalchemy import Connection
 
 from app.access import Principal
-from app.api.solvers import with_solvers
+from app.api.solvers import call_solvers
 from app.context import Context
 from app.control.solve.questions import LoopsMissing, NoAnswer
 from app.problem import HttpProblem
@@ -28,7 +28,7 @@ COMPILE_SECONDS = 30  # by then most machines have the loops
 def ask(ctx: Context, who: Principal, order: Aside, seconds: float) -> Any:
     """Returns the answer; 503 where loops are compiled, too many questions wait or the process died."""
     try:
-        return with_solvers(lambda: ctx.desk.ask(order, seconds, who.party))
+        return call_solvers(lambda: ctx.desk.ask(order, seconds, who.party))
     except WorkersBusy:
         raise HttpProblem(
             "unavailable", "too many questions are being answered; ask again shortly", headers=RETRY
@@ -48,7 +48,7 @@ def read_recorded(connection: Connection, generation: int) -> tuple[Snapshot, Pl
     from app.control.record.encoding import join_snapshot
     from solvers.planning.plan import Plan
 
-    number = generation or plan_reads.in_force(connection) or plan_reads.newest(connection)
+    number = generation or plan_reads.read_generation_in_force(connection) or plan_reads.newest(connection)
     row = plans.read_row(connection, number) if number else None
     if row is None:
         detail = f"there is no plan {generation}" if generation else "there is no plan yet; why: gpuwright explain plan"

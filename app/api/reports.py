@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from app.access import AccessVerb, Noun, Reach, require
 from app.api.replies import Reply, TypedRouter
 from app.api.requests import JSON, Ctx, Who, answer
-from app.manifests.faults import escaped
+from app.manifests.faults import escape
 from app.problem import HttpProblem
 from app.reports import documents, query, sheets
 from app.reports.documents import MoneyReportWire
@@ -85,14 +85,14 @@ def read_report(ctx: Ctx, who: Who, name: str, wanted: Annotated[ReportRequest, 
     tenant, by, form, grain = who.tenant if is_own else wanted.tenant, wanted.by, wanted.form, ""
     if form == "focus":
         if name != "cost":
-            raise HttpProblem("bad-request", f"format=focus exists for the report cost only, not for {escaped(name)!r}")
+            raise HttpProblem("bad-request", f"format=focus exists for the report cost only, not for {escape(name)!r}")
         grain = _grain(by)
         by = ",".join((*sheets.FOCUS_BY, grain))
     known = query.find_report(name)
     if known.is_of_fleet and who.tenant:
         raise HttpProblem("forbidden", f"the report {name} covers the whole fleet; a tenant's token may not read it")
     if known.is_of_fleet and tenant:
-        detail = f"the report {name} covers the whole fleet; leave out tenant={escaped(tenant)}"
+        detail = f"the report {name} covers the whole fleet; leave out tenant={escape(tenant)}"
         raise HttpProblem("bad-request", detail)
     currency, most = ctx.settings.currency, MOST_ROWS[form]
 
@@ -123,5 +123,5 @@ def _grain(by: str) -> str:
     word = by.strip() or "day"
     if word not in query.GRAINS:
         allowed = f"allowed: {', '.join(query.GRAINS)}, or nothing, which is day"
-        raise HttpProblem("bad-request", f"by={escaped(by)!r}: format=focus splits charges by time only; {allowed}")
+        raise HttpProblem("bad-request", f"by={escape(by)!r}: format=focus splits charges by time only; {allowed}")
     return word

@@ -17,7 +17,7 @@ from app.access import Principal
 from app.api.replies import JSON as JSON
 from app.api.replies import Reply, T
 from app.context import Context
-from app.manifests.faults import escaped, nearest
+from app.manifests.faults import escape, nearest
 from app.problem import HttpProblem
 from app.store.world import idempotency
 from app.world.declare import ANY_VERSION, NO_VERSION
@@ -85,7 +85,7 @@ async def known_parameters(request: Request) -> None:
         if name not in known:
             meant = nearest(name, known)
             hint = f"did you mean {meant}?" if meant else f"known here: {', '.join(known) or 'none'}"
-            raise HttpProblem("bad-request", f"there is no parameter {escaped(name)!r}; {hint}")
+            raise HttpProblem("bad-request", f"there is no parameter {escape(name)!r}; {hint}")
 
 
 def _parameter_names(parameters: Iterable[Any]) -> list[str]:
@@ -136,7 +136,7 @@ def refuse_body(body: bytes) -> None:
         raise HttpProblem("bad-request", "this request takes no body")
 
 
-def expected_version(request: Request) -> int | None:
+def read_expected_version(request: Request) -> int | None:
     """Returns the version that a PUT demands: by If-Match, or none at all by `If-None-Match: *`."""
     given = request.headers.get("if-none-match", "").strip()
     if not given:
@@ -182,7 +182,7 @@ def write_once(
             response = fn(connection)
             headers = {k: v for k, v in response.headers.items() if k in ("etag", "location")}
             salt = secrets.token_bytes(SALT_BYTES)
-            masked = salt + _masked(request, key, salt, bytes(response.body))
+            masked = salt + _mask(request, key, salt, bytes(response.body))
             first = idempotency.KeptAnswer(request_hash, response.status_code, headers, masked)
             idempotency.keep(connection, who.id, key, first, msgspec.json.encode(headers).decode())
             return response
@@ -190,12 +190,12 @@ def write_once(
             raise HttpProblem("invalid", "this Idempotency-Key was used for another request; choose a new one")
         replayed = {**stored.headers, "Idempotency-Replayed": "true"}
         salt, masked = stored.body[:SALT_BYTES], stored.body[SALT_BYTES:]
-        return Reply(_masked(request, key, salt, masked), stored.status, replayed, JSON)
+        return Reply(_mask(request, key, salt, masked), stored.status, replayed, JSON)
 
     return ctx.database.write(once, repeatable=True)
 
 
-def _masked(request: Request, key: str, salt: bytes, body: bytes) -> bytes:
+def _mask(request: Request, key: str, salt: bytes, body: bytes) -> bytes:
     """Masks an answer before it is kept, and unmasks it again: only the caller's own token yields the stream.
 
     The salt makes the stream new for each answer, also where a key comes again after its first answer was deleted.

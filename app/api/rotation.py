@@ -52,9 +52,9 @@ def rotate(
     def replace_token(connection: Connection) -> Reply[NodeTokenWire] | HttpProblem:
         in_use = rotation.make_room(connection, who.id)
         if in_use == "":
-            return secrets.revoked()
+            return secrets.explain_revocation()
         if in_use is not None:
-            audit.record(connection, [secrets.reused(who.id, name, in_use)])
+            audit.record(connection, [secrets.write_reuse_alarm(who.id, name, in_use)])
             metrics.NODE_TOKEN_REUSE.inc()
             return HttpProblem("conflict", "this token has a successor, which is in use")
         new = secrets.new()

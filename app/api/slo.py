@@ -47,10 +47,10 @@ def attainment(
         tenant = who.tenant
     counted = ctx.windows.read(ctx.database, tenant)
     promised = ctx.database.read(lambda connection: slos(connection, tenant))
-    return answer({"kind": "AttainmentList", "items": _assessed(promised, counted)})
+    return answer({"kind": "AttainmentList", "items": _assess(promised, counted)})
 
 
-def _assessed(promised: Sequence[tuple[str, dict[str, Any]]], counted: WindowSums) -> list[ServiceAttainmentWire]:
+def _assess(promised: Sequence[tuple[str, dict[str, Any]]], counted: WindowSums) -> list[ServiceAttainmentWire]:
     assessed = slo.assess_all(counted, {name: promise["percentile"] for name, promise in promised})
     return [
         {

@@ -11,7 +11,7 @@ T = TypeVar("T")
 OURS = {"app", "agents", "solvers"}
 
 
-def with_solvers(fn: Callable[[], T]) -> T:
+def call_solvers(fn: Callable[[], T]) -> T:
     """Returns what `fn` returns; 503 where a module that it imports is not installed."""
     try:
         return fn()

@@ -26,7 +26,7 @@ from app.problem import HttpProblem
 from app.store.database import versions
 from app.store.world import changes
 from app.store.world.changes import ObjectChange
-from app.tokens import revoked
+from app.tokens import explain_revocation
 
 router = APIRouter(prefix="/api/v1", tags=["watch"])
 
@@ -71,7 +71,7 @@ async def watch(
         raise HttpProblem("gone", f"version {start} is newer than the latest here, {latest}; list again", oldest=floor)
     tokens_version = ctx.notices.current("token")
     if not await ctx.nodes.lane.is_current(ctx.authenticator, who):  # it may have ended since it was let in
-        raise revoked()
+        raise explain_revocation()
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     events = _stream(ctx, who, wanted, start, tokens_version)
     return StreamingResponse(events, media_type="text/event-stream", headers=headers)
@@ -94,10 +94,10 @@ async def _stream(
                 if event:
                     yield event
             version = found[-1].version if len(found) == BATCH else latest
-        if not await _until_news(ctx, version, tokens_version, who):
+        if not await _wait_for_news(ctx, version, tokens_version, who):
             yield b": heartbeat %d\n\n" % version
         tokens_now = ctx.notices.current("token")
-        if _expired(who) or (
+        if _is_expired(who) or (
             tokens_now != tokens_version and not await ctx.nodes.lane.is_current(ctx.authenticator, who)
         ):
             yield _end("the token has expired or was revoked")
@@ -105,7 +105,7 @@ async def _stream(
         tokens_version = tokens_now
 
 
-async def _until_news(ctx: Context, version: int, tokens_version: int, who: Principal) -> bool:
+async def _wait_for_news(ctx: Context, version: int, tokens_version: int, who: Principal) -> bool:
     """Waits for a change, the end of a token, or the next heartbeat; True when there is a change."""
     seconds = HEARTBEAT_SECONDS
     if who.expires_at is not None:
@@ -131,7 +131,7 @@ def _reader(wanted: WatchFilter, version: int, upto: int) -> Callable[[Connectio
     def read(connection: Connection) -> list[ObjectChange] | None:
         if version < versions.current(connection)["object"][1]:
             return None
-        return changes.after(connection, version, upto, wanted.kinds, tenant, BATCH)
+        return changes.read_changes_after(connection, version, upto, wanted.kinds, tenant, BATCH)
 
     return read
 
@@ -144,7 +144,7 @@ def _event(change: ObjectChange, wanted: WatchFilter) -> bytes | None:
     action = change.action_for(wanted.admitting)
     if action is None or (wanted.tenant and change.tenant != wanted.tenant):
         return None
-    if (wanted.terms.has or wanted.terms.lacks) and not _selected(change, wanted.terms):
+    if (wanted.terms.has or wanted.terms.lacks) and not _is_selected(change, wanted.terms):
         return None
     hidden = action == "deleted" and change.action != "deleted"
     wire = show_removal(change.object) if hidden else show_object(change.object, wanted.admitting)
@@ -152,7 +152,7 @@ def _event(change: ObjectChange, wanted: WatchFilter) -> bytes | None:
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (change.version, action.encode(), data)
 
 
-def _selected(change: ObjectChange, terms: SelectorTerms) -> bool:
+def _is_selected(change: ObjectChange, terms: SelectorTerms) -> bool:
     metadata = change.object["metadata"]
     key = Key(change.kind, change.tenant, metadata["name"])
     entries = set(selector_entries(Manifest(*key, change.object["spec"], metadata["labels"])))
@@ -192,5 +192,5 @@ def _resume_point(request: Request, resource_version: int | None) -> int | None:
     return int(last)
 
 
-def _expired(who: Principal) -> bool:
+def _is_expired(who: Principal) -> bool:
     return who.expires_at is not None and who.expires_at <= datetime.now(UTC)

@@ -16,7 +16,7 @@ from app.api import questions, requests
 from app.api.bodies import manifests
 from app.api.replies import Reply, TypedRouter
 from app.api.requests import By, Ctx, Who, answer
-from app.api.solvers import with_solvers
+from app.api.solvers import call_solvers
 from app.context import Context
 from app.control.answer.whatif.change import RateChange, WhatIfChange
 from app.control.answer.whatif.wire import NoComparison, SloPriceWire, WhatIfAnswerWire
@@ -82,7 +82,7 @@ def answer_what_if(ctx: Context, by: Actor, query: WhatIfRequest, wanted: Sequen
     def read(connection: Connection) -> Snapshot:
         if wanted:
             declare(connection, by, wanted, dry_run=True, currency=ctx.settings.currency)
-        snapshot = with_solvers(lambda: questions.read_now(connection))
+        snapshot = call_solvers(lambda: questions.read_now(connection))
         known = {declared.full_name for declared in snapshot.declared if declared.kind == "Service"}
         known |= {f"{manifest.tenant}/{manifest.name}" for manifest in wanted if manifest.kind == "Service"}
         for name in (*change.slos_ms, *change.rates, *query.price_slo):
@@ -104,7 +104,7 @@ def answer_what_if(ctx: Context, by: Actor, query: WhatIfRequest, wanted: Sequen
         prices: Sequence[str] | None = tuple(query.price_slo) if query.price_slos or query.price_slo else None
         return WhatIf(snapshot, change, query.seconds, query.work, 0, prices, query.plan, query.objective)
 
-    comparison: WhatIfAnswerWire | NoComparison = questions.ask(ctx, by.principal, with_solvers(order), query.seconds)
+    comparison: WhatIfAnswerWire | NoComparison = questions.ask(ctx, by.principal, call_solvers(order), query.seconds)
     if "failed" in comparison:
         raise _refuse(comparison)
     return comparison
@@ -113,14 +113,14 @@ def answer_what_if(ctx: Context, by: Actor, query: WhatIfRequest, wanted: Sequen
 def slo_price(ctx: Context, who: Principal, service: str) -> SloPriceWire | None:
     """Returns what the SLO of a service costs per hour, and a tenth shorter and longer; None if time ran out."""
     require(who, Noun.WHAT_IF, AccessVerb.WRITE)
-    snapshot = ctx.database.read(lambda connection: with_solvers(lambda: questions.read_now(connection)))
+    snapshot = ctx.database.read(lambda connection: call_solvers(lambda: questions.read_now(connection)))
 
     def order() -> Aside:
         from app.control.answer.whatif.question import WhatIf
 
         return WhatIf(snapshot, WhatIfChange(), PRICE_SECONDS, None, 0, (service,))
 
-    comparison: WhatIfAnswerWire | NoComparison = questions.ask(ctx, who, with_solvers(order), PRICE_SECONDS)
+    comparison: WhatIfAnswerWire | NoComparison = questions.ask(ctx, who, call_solvers(order), PRICE_SECONDS)
     if "failed" in comparison:
         raise _refuse(comparison)
     return next(iter(comparison["sloPrices"]), None)
@@ -139,10 +139,10 @@ def _parse_change(query: WhatIfRequest, wanted: Sequence[Manifest]) -> WhatIfCha
     slos = {name: _ms(text) for name, text in _pairs(query.slo, "slo", SERVICE)}
     rates = {name: _rate(text) for name, text in _pairs(query.rate, "rate", SERVICE)}
     gone = tuple(("Node", "", name) for name in dict.fromkeys(query.lose_node))
-    return WhatIfChange(_declared(wanted), gone, gpus, slos, rates, query.planner)
+    return WhatIfChange(_declare(wanted), gone, gpus, slos, rates, query.planner)
 
 
-def _declared(wanted: Sequence[Manifest]) -> tuple[DeclaredObject, ...]:
+def _declare(wanted: Sequence[Manifest]) -> tuple[DeclaredObject, ...]:
     return tuple(DeclaredObject(str(known.kind), known.tenant, known.name, known.spec) for known in wanted)
 
 

@@ -13,7 +13,7 @@ from app.control.tell.slo import WindowCounts
 from app.store.database import clock
 from app.store.fleet import assignments, loads
 from app.store.fleet.campaigns import Campaign
-from app.store.world.slos import slos, unserved
+from app.store.world.slos import list_unserved, slos
 
 WINDOW = timedelta(minutes=2)
 FEWEST_REQUESTS = 20.0  # among fewer, a single late one would stop a campaign
@@ -23,16 +23,16 @@ LONGEST_WAIT = timedelta(minutes=30)  # for a GPU to become empty
 
 def services_on(connection: Connection, node: str) -> set[str]:
     """Returns the services that are assigned to a node."""
-    return {line.owner for line in _assigned(connection, node) if line.service}
+    return {line.owner for line in _read_assigned(connection, node) if line.service}
 
 
 def occupants(connection: Connection, node: str, gpu: int) -> list[str]:
     """Returns the services and jobs that are assigned to a GPU."""
-    return sorted({line.owner for line in _assigned(connection, node) if line.gpu == gpu})
+    return sorted({line.owner for line in _read_assigned(connection, node) if line.gpu == gpu})
 
 
-def _assigned(connection: Connection, node: str) -> tuple[AssignedInstance, ...]:
-    stored = assignments.of_node(connection, node)
+def _read_assigned(connection: Connection, node: str) -> tuple[AssignedInstance, ...]:
+    stored = assignments.read_assignment(connection, node)
     return () if stored is None else msgspec.json.decode(stored[1], type=Assignment).instances
 
 
@@ -47,17 +47,17 @@ def attainments(connection: Connection, services: Collection[str], within: timed
     return found
 
 
-def missed(connection: Connection, attained: Mapping[str, float]) -> str:
+def find_missed(connection: Connection, attained: Mapping[str, float]) -> str:
     """Returns the first of these services that misses its SLO, in words; empty if none does."""
     for name, promise in slos(connection):
         share = attained.get(name)
         if share is not None and share < promise["percentile"] / 100:
-            slo = f"{promise['percentile']:g} % in {_promised(promise)}"
+            slo = f"{promise['percentile']:g} % in {_spell_promise(promise)}"
             return f"{name} answered {100 * share:.4g} % of its requests in time in the last minutes; its SLO is {slo}"
     return ""
 
 
-def _promised(promise: Mapping[str, object]) -> str:
+def _spell_promise(promise: Mapping[str, object]) -> str:
     if "latencyMs" in promise:
         return f"{promise['latencyMs']:g} ms"
     return f"{promise['ttftMs']:g} ms to the first token and {promise['tpotMs']:g} ms for each further one"
@@ -69,12 +69,12 @@ def find_harm(connection: Connection, campaign: Campaign) -> str:
     Requests from before its beginning do not count.
     """
     now = clock.now(connection)
-    lacking = sorted(set(unserved(connection, UNSERVED_FOR)) - set(campaign.request.unserved))
+    lacking = sorted(set(list_unserved(connection, UNSERVED_FOR)) - set(campaign.request.unserved))
     if lacking:
         return f"{lacking[0]} is not fully served any more"
     since = campaign.began_at or campaign.asked_at
     services = services_on(connection, campaign.node) | set(campaign.request.watched)
-    return missed(connection, attainments(connection, services, min(WINDOW, now - since)))
+    return find_missed(connection, attainments(connection, services, min(WINDOW, now - since)))
 
 
 def find_lateness(campaign: Campaign, now: datetime) -> str:

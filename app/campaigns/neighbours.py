@@ -25,8 +25,8 @@ def choose_neighbour_setting(
     `names` are the measured model and its neighbours. A setting that failed twice is given up.
     """
     given_up = {setting for setting, times in Counter(failed).items() if times >= TRIES}
-    by_shared = {_shared_setting(setting, names): setting for setting in settings if setting not in given_up}
-    done = [SharedMeasurement(_shared_setting(found.setting, names), tuple(slowdowns([found]))) for found in measured]
+    by_shared = {_share_setting(setting, names): setting for setting in settings if setting not in given_up}
+    done = [SharedMeasurement(_share_setting(found.setting, names), tuple(slowdowns([found]))) for found in measured]
     chosen = next_shared_setting(list(by_shared), done, accuracy, most)
     return by_shared[chosen] if chosen else None
 
@@ -55,7 +55,7 @@ def name_of(copy: SharedCopyTimes) -> str:
     return f"{copy.model}/{copy.variant}"
 
 
-def _shared_setting(setting: CopySetting, names: Sequence[str]) -> SharedSetting:
+def _share_setting(setting: CopySetting, names: Sequence[str]) -> SharedSetting:
     mine = SharedCopy(names[0], round(setting.sm_percent), setting.batch)
     others = (
         SharedCopy(names[1 + neighbour.number], round(neighbour.sm_percent), neighbour.batch)

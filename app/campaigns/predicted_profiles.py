@@ -12,7 +12,7 @@ from typing import Any
 from app.campaigns.profile import profile_name
 from app.manifests.model import API_VERSION, Kind, Manifest, WrittenSpec
 from app.manifests.uncertain import MEAN_QUANTILE, is_uncertain, value_at
-from solvers.factors import FactorSample, LearnedFactors, learned
+from solvers.factors import FactorSample, LearnedFactors, learn_factors
 
 PAIR = ("model", "gpu type")
 FEWEST_PAIRS = 6  # of a variant and a GPU type, below which nothing is predicted
@@ -29,7 +29,7 @@ class PredictedProfiles:
     error: float
 
 
-def predicted_profiles(manifests: Sequence[Manifest], *, only_again: bool = False) -> PredictedProfiles | None:
+def predict_profiles(manifests: Sequence[Manifest], *, only_again: bool = False) -> PredictedProfiles | None:
     """Returns a Profile for each variant with a Profile elsewhere and each GPU type that it lacks; None: too little.
 
     Nothing is learned from predictions: a Profile that was predicted gets new latencies, and else stays as it is. With
@@ -49,7 +49,7 @@ def predicted_profiles(manifests: Sequence[Manifest], *, only_again: bool = Fals
         for batch, table in sorted(spec["latencyMs"].items())
         for percent, latency_ms in sorted(table.items())
     ]
-    found = learned(samples, PAIR)
+    found = learn_factors(samples, PAIR)
     if found.errors is None:
         return None
     made = [
@@ -111,18 +111,18 @@ def _profile(
     gpu_type: str,
     pairs: int,
 ) -> dict[str, object]:
-    known = {name: _as_learned(value) for name, value in spec.items()}
+    known = {name: _mark_learned(value) for name, value in spec.items()}
     made = {**known, "gpuType": gpu_type, "latencyMs": _latencies(found, spec, gpu_types, gpu_type, pairs)}
     if "powerW" in spec:
         made["powerW"] = _watts(spec["powerW"], gpu_types[spec["gpuType"]], gpu_types[gpu_type])
     return _manifest({"name": profile_name(spec["model"], spec["variant"], gpu_type)}, made)
 
 
-def _as_learned(value: Any) -> Any:
+def _mark_learned(value: Any) -> Any:
     """Returns a value of another GPU type's Profile, which was not measured on this one."""
     if is_uncertain(value):
         return {**value, "source": "learned"}
-    return {key: _as_learned(item) for key, item in value.items()} if isinstance(value, Mapping) else value
+    return {key: _mark_learned(item) for key, item in value.items()} if isinstance(value, Mapping) else value
 
 
 def _again(

@@ -112,13 +112,13 @@ def profile_of(
         **{field: declared[field] for field in KEPT if field in declared},
     }
     if power := power_of(measured):
-        spec["powerW"] = {f"{share:g}": _rounded(watts) for share, watts in power.watts.items()}
+        spec["powerW"] = {f"{share:g}": _round(watts) for share, watts in power.watts.items()}
         if power.exponent is not None:
-            spec["powerExponent"] = _rounded(min(power.exponent, MOST_EXPONENT))
+            spec["powerExponent"] = _round(min(power.exponent, MOST_EXPONENT))
     elif "powerW" in declared:
         spec["powerW"] = declared["powerW"]
     if starts := [found.start_seconds for found in measured if found.start_seconds > 0]:
-        spec["startSeconds"] = _rounded(max(starts))
+        spec["startSeconds"] = _round(max(starts))
     exponent = _clock_exponent(curve, measured) if curve else None
     if exponent is not None:
         spec["clockExponent"] = exponent
@@ -166,8 +166,8 @@ def _value(mean: float, q90: float, measured: Sequence[MeasuredSetting]) -> dict
     """Returns an uncertain value, which all measurements of the campaign have made together."""
     at = max(found.at for found in measured).astimezone(UTC)
     return {
-        "mean": _rounded(mean),
-        "q90": _rounded(q90),
+        "mean": _round(mean),
+        "q90": _round(q90),
         "n": len(measured),
         "at": at.replace(tzinfo=None).isoformat(timespec="seconds") + "Z",
         "source": "measured",
@@ -185,7 +185,7 @@ def _memories(measured: Sequence[MeasuredSetting], settings: Sequence[CopySettin
     known = sorted(most)
     rising = dict(zip(known, accumulate((most[batch] for batch in known), max), strict=True))
     batches = _batches(measured, settings)
-    return {str(batch): _rounded(rising[known[bisect_left(known, batch)]]) for batch in batches}
+    return {str(batch): _round(rising[known[bisect_left(known, batch)]]) for batch in batches}
 
 
 def _clock_exponent(curve: LatencyCurve, measured: Sequence[MeasuredSetting]) -> float | None:
@@ -195,9 +195,9 @@ def _clock_exponent(curve: LatencyCurve, measured: Sequence[MeasuredSetting]) ->
         return None
     batches = sorted({found.setting.batch for found in measured})
     shares = sorted({found.setting.sm_percent for found in measured})
-    return _rounded(min(clock_exponent(curve, batches, shares, lowest), MOST_EXPONENT))
+    return _round(min(clock_exponent(curve, batches, shares, lowest), MOST_EXPONENT))
 
 
-def _rounded(value: float) -> float:
+def _round(value: float) -> float:
     """Returns the value with five significant digits."""
     return float(f"{value:.{DIGITS}g}")

@@ -64,7 +64,7 @@ def _attempt(campaign: Campaign, setting: CopySetting) -> int:
 
 
 def _next(connection: Connection, campaign: Campaign, measured: list[MeasuredSetting]) -> ProfilingAnswer:
-    setting = campaign.pending or _chosen(campaign, measured)
+    setting = campaign.pending or _choose(campaign, measured)
     if setting is None:
         if measured:
             finish(connection, campaign, "done")
@@ -77,7 +77,7 @@ def _next(connection: Connection, campaign: Campaign, measured: list[MeasuredSet
     return ProfilingAnswer(len(measured), _task(campaign, setting, len(measured) + 1))
 
 
-def _chosen(campaign: Campaign, measured: list[MeasuredSetting]) -> CopySetting | None:
+def _choose(campaign: Campaign, measured: list[MeasuredSetting]) -> CopySetting | None:
     request = campaign.request
     if not request.neighbours:
         return choose(request.settings, measured, campaign.failures, request.accuracy, request.most)

@@ -54,10 +54,10 @@ class ConsoleData:
 def read_planned(connection: Connection, tenant: str) -> ConsoleData:
     """Reads the plan in force, or the tenant's part of it."""
     at = clock.moment(connection)
-    generation = plan_reads.in_force(connection) or plan_reads.newest(connection)
+    generation = plan_reads.read_generation_in_force(connection) or plan_reads.newest(connection)
     row = plan_reads.read_head(connection, generation) if generation else None
     body = (plan_wire.body(connection, generation) if generation else None) or plan_wire.NOTHING
-    shown = plan_wire.of_tenant(body, tenant) if tenant else body
+    shown = plan_wire.select_tenant(body, tenant) if tenant else body
     return ConsoleData(at=at, tenant=tenant, plan=plan_wire.head(row, tenant) if row else None, body=shown)
 
 
@@ -74,7 +74,7 @@ def read_fleet(connection: Connection, tenant: str, counted: WindowSums) -> Cons
     data = read_services(connection, tenant, counted)
     data = replace(
         data,
-        nodes=_of_tenant(connection, data.body) if tenant else fleet_map.nodes(connection),
+        nodes=_read_tenant_nodes(connection, data.body) if tenant else fleet_map.nodes(connection),
         memory_gib=fleet_map.memory_gib(connection),
         events=_events(connection, data.at, tenant),
     )
@@ -82,7 +82,7 @@ def read_fleet(connection: Connection, tenant: str, counted: WindowSums) -> Cons
         return data
     return replace(
         data,
-        proved=_proved(connection),
+        proved=_read_proved(connection),
         leader=lease.current(connection),
         cycle=next(iter(plan_reads.cycles(connection, 1)), None),
         held_per_hour=outlook.get(connection, outlook.MONEY).get("heldPerHour"),
@@ -97,7 +97,7 @@ def read_node(connection: Connection, tenant: str, name: str) -> tuple[ConsoleDa
     Without such a node, or for a tenant that does not run on it, `nodes` is empty.
     """
     data = read_planned(connection, tenant)
-    nodes = _of_tenant(connection, data.body) if tenant else fleet_map.named_nodes(connection, [name])
+    nodes = _read_tenant_nodes(connection, data.body) if tenant else fleet_map.read_named_nodes(connection, [name])
     found = [node for node in nodes if node.name == name]
     data = replace(data, nodes=found, memory_gib=fleet_map.memory_gib(connection))
     return data, _minutes(connection, data.at, name) if found and not tenant else {}
@@ -115,14 +115,14 @@ def read_money(connection: Connection, who: Principal, at: datetime, currency: s
     return summarize_money(currency, rows("cost", "tenant", "service"), rows("savings"), realised)
 
 
-def _of_tenant(connection: Connection, own: PlanContentWire) -> list[MapNode]:
+def _read_tenant_nodes(connection: Connection, own: PlanContentWire) -> list[MapNode]:
     """Returns the nodes that the tenant runs on, without their number of GPUs and the health of others."""
     names = {line["node"] for line in (*own["instances"], *own["jobs"])}
-    nodes = fleet_map.named_nodes(connection, names)
+    nodes = fleet_map.read_named_nodes(connection, names)
     return [MapNode(node.name, node.gpu_type, 0, node.received_at, None) for node in nodes]
 
 
-def _proved(connection: Connection) -> PlanHeadWire | None:
+def _read_proved(connection: Connection) -> PlanHeadWire | None:
     recent = plan_reads.page(connection, 2**62, RECENT_PLANS)
     return next((plan_wire.head(row) for row in recent if row["gap"] is not None), None)
 

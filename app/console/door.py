@@ -10,7 +10,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from app.api.requests import Ctx, body
 from app.console.frame import known_zone
 from app.console.links import SIGN_IN, safe_address, sign_in_link
-from app.console.page_answer import html_answer, to_page
+from app.console.page_answer import html_answer, redirect
 from app.console.rendering import render, static
 from app.console.visitor import Viewer, Visitor, refuse_foreign
 from app.http import cookies
@@ -50,7 +50,7 @@ def sign_in(request: Request, ctx: Ctx) -> Response:
             raise
         return html_answer(request, _render_form(request, problem.detail), problem.status)
     _audit(request, ctx, opened, "sign in by link" if link else "sign in")
-    return to_page(_back(request), _cookie(request, opened))
+    return redirect(_back(request), _cookie(request, opened))
 
 
 @router.post("/sign-out")
@@ -58,7 +58,7 @@ def sign_out(request: Request, ctx: Ctx, who: Visitor) -> Response:
     refuse_foreign(request)
     if who is not None:
         ctx.sessions.close(who)
-    return to_page(SIGN_IN, cookies.drop(request.scope))
+    return redirect(SIGN_IN, cookies.drop(request.scope))
 
 
 @router.post("/time-zone")
@@ -66,7 +66,7 @@ def choose_zone(request: Request, _who: Viewer) -> Response:
     """Keeps the chosen time zone in a cookie, and leads back."""
     refuse_foreign(request)
     zone = known_zone(_field(request, "zone"))
-    return to_page(safe_address(_field(request, "to")), cookies.keep_zone(request.scope, zone))
+    return redirect(safe_address(_field(request, "to")), cookies.keep_zone(request.scope, zone))
 
 
 @router.get("/favicon.ico")

@@ -93,7 +93,7 @@ def draw_fleet(data: ConsoleData, query: FleetQuery) -> FleetPicture:
         silent=tuple(silent),
         unheard=bool(reported) and data.at - max(reported) > PATIENCE,
         ailing=tuple((name, index, why) for name, found in ailing.items() for index, why in sorted(found.items())),
-        reclaimed=_reclaimed(data),
+        reclaimed=_list_reclaimed(data),
         pages=max(1, len(pages)),
         page=page,
         scale=next((scale for most, scale in SCALES if boxes <= most), 1),
@@ -128,7 +128,7 @@ def _is_gone(node: MapNode, at: datetime) -> bool:
     return bool(node.reclaim_at) and datetime.fromisoformat(node.reclaim_at) <= at
 
 
-def _reclaimed(data: ConsoleData) -> tuple[tuple[str, str], ...]:
+def _list_reclaimed(data: ConsoleData) -> tuple[tuple[str, str], ...]:
     """Returns the nodes under notice, each with the time that is left."""
     found = sorted((node.reclaim_at, node.name) for node in data.nodes if node.reclaim_at)
     return tuple((name, ahead(datetime.fromisoformat(deadline), data.at)) for deadline, name in found)

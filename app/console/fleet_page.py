@@ -32,12 +32,12 @@ def fleet_values(data: ConsoleData, money: Money, query: FleetQuery) -> dict[str
         "has_jobs": bool(data.body["jobs"]),
         "news": group_events(data.events),
         "shown": shown,
-        "rate": planned_cost(data),
+        "rate": read_planned_cost(data),
         "money": money,
     }
 
 
-def planned_cost(data: ConsoleData) -> float | None:
+def read_planned_cost(data: ConsoleData) -> float | None:
     """Returns the cost per hour of the plan in force; for a tenant that of its own services."""
     if not data.tenant:
         certificate = data.body.get("certificate")

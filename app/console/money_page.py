@@ -61,7 +61,7 @@ def make_table(today: Rows, month: Rows) -> MoneyTable:
     return MoneyTable(
         lines=lines[:MOST_LINES],
         more=max(0, len(lines) - MOST_LINES),
-        tenants=_by_tenant(lines),
+        tenants=_sum_by_tenant(lines),
         today=sum(costs_today.values(), Decimal()) if costs_today else None,
         month=sum(costs_of_month.values(), Decimal()) if costs_of_month else None,
     )
@@ -87,7 +87,7 @@ def _line(key: Key, today: Decimal | None, month: Decimal | None) -> MoneyLine:
     return MoneyLine(tenant, service, job, WORDS.get(f"__{kind}__", "") if _idle(key) else "", today, month)
 
 
-def _by_tenant(lines: Sequence[MoneyLine]) -> list[MoneyLine]:
+def _sum_by_tenant(lines: Sequence[MoneyLine]) -> list[MoneyLine]:
     sums: dict[str, tuple[Decimal, Decimal]] = {}
     for line in lines:
         if not line.words:

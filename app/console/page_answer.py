@@ -61,7 +61,7 @@ def html_answer(
     return Response(content, status, headers, "text/html; charset=utf-8")
 
 
-def to_page(path: str, cookie: str = "") -> Response:
+def redirect(path: str, cookie: str = "") -> Response:
     """Leads the browser to another page."""
     headers = {**PAGE_HEADERS, "Location": path} | ({"Set-Cookie": cookie} if cookie else {})
     return Response(status_code=303, headers=headers)

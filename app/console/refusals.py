@@ -14,7 +14,7 @@ from app.access import Noun, Principal
 from app.api import overreach
 from app.console import links
 from app.console.forms import actor_of
-from app.console.page_answer import frame_of, html_answer, to_page
+from app.console.page_answer import frame_of, html_answer, redirect
 from app.console.rendering import render
 from app.console.visitor import NotSignedIn
 from app.http import errors
@@ -38,7 +38,7 @@ def install(app: FastAPI) -> None:
         await no_route(scope, receive, send)
 
     app.router.default = unknown_path
-    app.add_exception_handler(NotSignedIn, _to_sign_in)
+    app.add_exception_handler(NotSignedIn, _redirect_to_sign_in)
     for kind in errors.KINDS:
         app.add_exception_handler(kind, _refuse)
 
@@ -60,10 +60,10 @@ def refusal_page(problem: HttpProblem, scope: MutableMapping[str, Any]) -> str:
     return render("refusal.html", frame=frame, is_repeatable=request.method == "GET", **values)
 
 
-async def _to_sign_in(request: Request, _error: Exception) -> Response:
+async def _redirect_to_sign_in(request: Request, _error: Exception) -> Response:
     query = request.url.query
     back = f"{request.url.path}{'?' if query else ''}{query}" if request.method == "GET" else "/"
-    return to_page(links.sign_in_link(links.safe_address(back)))
+    return redirect(links.sign_in_link(links.safe_address(back)))
 
 
 async def _refuse(request: Request, error: Exception) -> Response:

@@ -45,18 +45,18 @@ class TroubleLine:
 
 def find_troubles(data: ConsoleData, rows: Sequence[ServiceRow], fleet: FleetPicture) -> list[TroubleLine]:
     """Returns alarms before warnings."""
-    found = [*_unserved(rows), *_fleet(fleet), *_planner(data), *_late(rows), *_unplaced(data)]
+    found = [*_list_unserved(rows), *_fleet(fleet), *_planner(data), *_late(rows), *_list_unplaced(data)]
     return sorted(found, key=lambda line: line.severity != "alarm")
 
 
-def _unserved(rows: Sequence[ServiceRow]) -> Iterator[TroubleLine]:
+def _list_unserved(rows: Sequence[ServiceRow]) -> Iterator[TroubleLine]:
     short = [row for row in rows if row.state == "unserved"]
     if short:
         short.sort(key=lambda row: (-row.unserved, row.name))
         lost = sum(row.unserved for row in short)
         text = f"{count(len(short), 'service is', 'services are')} not fully served"
         text += f", {number(lost)} requests a second short" if lost else ""
-        yield _named("alarm", text, ServicesQuery(state="unserved").url(), _services(short))
+        yield _write_line("alarm", text, ServicesQuery(state="unserved").url(), _services(short))
 
 
 def _late(rows: Sequence[ServiceRow]) -> Iterator[TroubleLine]:
@@ -66,27 +66,27 @@ def _late(rows: Sequence[ServiceRow]) -> Iterator[TroubleLine]:
         burning = [row for row in late if (row.burn or 0.0) >= ALARM_BURN_RATE]
         text = f"{count(len(late), 'service is', 'services are')} below the SLO in the last 30 minutes"
         link = ServicesQuery(state="late").url()
-        yield _named("alarm" if burning else "warning", text, link, _services(late))
+        yield _write_line("alarm" if burning else "warning", text, link, _services(late))
 
 
 def _fleet(fleet: FleetPicture) -> Iterator[TroubleLine]:
     silent = [TroubleSubject(name, node_link(name), duration) for name, duration in fleet.silent]
     if fleet.unheard:
         text = f"no node reports: all {fleet.nodes} are silent; the fault may be this server's"
-        yield _named("alarm", text, MAP, silent)
+        yield _write_line("alarm", text, MAP, silent)
     elif silent:
         never = sum(subject.words == "never reported" for subject in silent)
         severity = "warning" if never == len(silent) else "alarm"
-        yield _named(severity, f"{count(len(silent), 'node is', 'nodes are')} silent", MAP, silent)
+        yield _write_line(severity, f"{count(len(silent), 'node is', 'nodes are')} silent", MAP, silent)
     if fleet.reclaimed:
         leaving = [TroubleSubject(name, node_link(name), when) for name, when in fleet.reclaimed]
-        yield _named("warning", f"{count(len(leaving), 'node is', 'nodes are')} to be reclaimed", MAP, leaving)
+        yield _write_line("warning", f"{count(len(leaving), 'node is', 'nodes are')} to be reclaimed", MAP, leaving)
     if fleet.ailing:
         ailing = [
             TroubleSubject(f"{node}/{index}", node_link(node), why.replace("_", " "))
             for node, index, why in fleet.ailing
         ]
-        yield _named("alarm", f"{count(len(ailing), 'GPU is', 'GPUs are')} unhealthy", MAP, ailing)
+        yield _write_line("alarm", f"{count(len(ailing), 'GPU is', 'GPUs are')} unhealthy", MAP, ailing)
 
 
 def _planner(data: ConsoleData) -> Iterator[TroubleLine]:
@@ -115,17 +115,17 @@ def _planner(data: ConsoleData) -> Iterator[TroubleLine]:
         yield TroubleLine("warning", text, plan_link(data.waiting), f"gpuwright plan approve {data.waiting}")
 
 
-def _unplaced(data: ConsoleData) -> Iterator[TroubleLine]:
+def _list_unplaced(data: ConsoleData) -> Iterator[TroubleLine]:
     waiting = [TroubleSubject(line["job"], job_link(line["job"])) for line in data.body["unplaced"]]
     if waiting:
-        yield _named("warning", f"{count(len(waiting), 'job has', 'jobs have')} no place", "/jobs", waiting)
+        yield _write_line("warning", f"{count(len(waiting), 'job has', 'jobs have')} no place", "/jobs", waiting)
 
 
 def _services(rows: Sequence[ServiceRow]) -> list[TroubleSubject]:
     return [TroubleSubject(row.name, service_link(row.name)) for row in rows]
 
 
-def _named(severity: str, text: str, link: str, subjects: Sequence[TroubleSubject]) -> TroubleLine:
+def _write_line(severity: str, text: str, link: str, subjects: Sequence[TroubleSubject]) -> TroubleLine:
     """Returns a line that names the first subjects; the line itself leads to the only one there is."""
     link = subjects[0].link if len(subjects) == 1 else link
     more = max(0, len(subjects) - NAMED_OBJECTS)

@@ -19,7 +19,7 @@ async def _visitor(request: Request) -> Principal | None:
     return who
 
 
-async def _signed_in(request: Request) -> Principal:
+async def _read_principal(request: Request) -> Principal:
     who: Principal | None = request.scope["state"]["principal"]
     if who is None:
         raise NotSignedIn
@@ -27,7 +27,7 @@ async def _signed_in(request: Request) -> Principal:
 
 
 Visitor = Annotated[Principal | None, Depends(_visitor)]
-Viewer = Annotated[Principal, Depends(_signed_in)]  # each page has one; visitors without a session are sent away
+Viewer = Annotated[Principal, Depends(_read_principal)]  # each page has one; visitors without a session are sent away
 
 
 def refuse_foreign(request: Request) -> None:

@@ -35,7 +35,7 @@ def instance_of(scope: Mapping[str, Any]) -> str:
     return redact(raw[:LONGEST_INSTANCE].decode("latin-1"))
 
 
-def encoded(problem: HttpProblem, scope: MutableMapping[str, Any], page: RefusalPage | None = None) -> bytes:
+def encode_problem(problem: HttpProblem, scope: MutableMapping[str, Any], page: RefusalPage | None = None) -> bytes:
     """Returns the page that `page` makes for a browser; otherwise JSON, in ASCII without control characters."""
     if page is not None and _is_page(scope):
         return page(problem, scope).encode()

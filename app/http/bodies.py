@@ -93,7 +93,7 @@ def too_large(limit: int) -> HttpProblem:
     return HttpProblem("too-large", f"the body is over the {shown} that this path takes")
 
 
-def replayed(body: bytes, receive: Receive) -> Receive:
+def replay(body: bytes, receive: Receive) -> Receive:
     """Returns a `receive` for a route that reads the body itself; after the body it waits for the client to leave."""
     given = False
 

@@ -95,7 +95,7 @@ def peer_of(client: tuple[str, int] | None, forwarded: str, proxies: Sequence[IP
         if not _is_among(host, proxies):
             break
         host = before.strip()
-    return _counted(host) or _counted(client[0]) or client[0]
+    return _find_network(host) or _find_network(client[0]) or client[0]
 
 
 def _is_among(host: str, networks: Sequence[IPv4Network | IPv6Network]) -> bool:
@@ -107,7 +107,7 @@ def _is_among(host: str, networks: Sequence[IPv4Network | IPv6Network]) -> bool:
     return any((mapped or address) in network for network in networks)
 
 
-def _counted(host: str) -> str:
+def _find_network(host: str) -> str:
     """Returns the address, or its /64; empty if it is no address."""
     try:
         address = ip_address(host.partition("%")[0])

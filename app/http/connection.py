@@ -128,7 +128,7 @@ class GuardedConnection(HttpToolsProtocol):
     def on_url(self, url: bytes) -> None:
         self._head_bytes += len(url)
         if self._head_bytes > self.limits.head_bytes:
-            raise self._refused(self._head_too_large())
+            raise self._note_refusal(self._head_too_large())
         self.url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -137,13 +137,13 @@ class GuardedConnection(HttpToolsProtocol):
         name = name.lower()
         self._head_bytes += len(name) + len(value)
         if self._head_bytes > self.limits.head_bytes or len(self.headers) >= self.limits.head_lines:
-            raise self._refused(self._head_too_large())
+            raise self._note_refusal(self._head_too_large())
         if name in ONCE:
             if name in self._names:
-                raise self._refused(MalformedRequest(400, f"the header {name.decode()} is repeated"))
+                raise self._note_refusal(MalformedRequest(400, f"the header {name.decode()} is repeated"))
             self._names.add(name)
             if name == b"transfer-encoding" and value.strip().lower() != b"chunked":
-                raise self._refused(MalformedRequest(400, "the only supported transfer encoding is `chunked`"))
+                raise self._note_refusal(MalformedRequest(400, "the only supported transfer encoding is `chunked`"))
         elif name == b"expect" and value.lower() == b"100-continue":
             self.expect_100_continue = True
         self.headers.append((name, value))
@@ -151,15 +151,15 @@ class GuardedConnection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         names = self._names
         if b"transfer-encoding" in names and (b"content-length" in names or self.parser.get_http_version() != "1.1"):
-            raise self._refused(
+            raise self._note_refusal(
                 MalformedRequest(
                     400, "Transfer-Encoding is allowed only in HTTP/1.1, and not together with Content-Length"
                 )
             )
         if b"host" not in names and self.parser.get_http_version() == "1.1":
-            raise self._refused(MalformedRequest(400, "the Host header is missing"))
+            raise self._note_refusal(MalformedRequest(400, "the Host header is missing"))
         if len(self.pipeline) >= PIPELINED:
-            raise self._refused(MalformedRequest(400, "too many requests are pipelined"))
+            raise self._note_refusal(MalformedRequest(400, "too many requests are pipelined"))
         self.phase = "body"
         self.since = self.loop.time()
         self.floor.idle.pop(self, None)  # not before: a connection whose head trickles in may still be closed as idle
@@ -168,7 +168,7 @@ class GuardedConnection(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         self._chunks += 1
         if self._chunks > PIECES:
-            raise self._refused(MalformedRequest(400, "the body arrives in too many small chunks"))
+            raise self._note_refusal(MalformedRequest(400, "the body arrives in too many small chunks"))
         super().on_body(body)
 
     def on_message_complete(self) -> None:
@@ -273,7 +273,7 @@ class GuardedConnection(HttpToolsProtocol):
         if self.cycle is not None:
             self.cycle.keep_alive = False
 
-    def _refused(self, refusal: MalformedRequest) -> MalformedRequest:
+    def _note_refusal(self, refusal: MalformedRequest) -> MalformedRequest:
         self._refusal = refusal
         return refusal
 

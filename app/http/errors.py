@@ -62,7 +62,7 @@ def install(app: FastAPI) -> None:
 async def answer(request: Request, error: Exception) -> Response:
     """Answers an exception of a route with its problem."""
     problem = problem_of_request(request, error)
-    body = answers.encoded(problem, request.scope)
+    body = answers.encode_problem(problem, request.scope)
     response = Response(body, problem.status)
     response.raw_headers = answers.headers_of(problem, body, request.scope)
     return response
@@ -72,7 +72,7 @@ def problem_of_request(request: Request, error: Exception) -> HttpProblem:
     """Returns the problem of a request that has reached the routes: they know which methods its path allows."""
     problem = problem_of(error)
     if problem.status == 405:
-        problem.headers["Allow"] = ", ".join(_allowed(request))
+        problem.headers["Allow"] = ", ".join(_list_allowed(request))
     return problem
 
 
@@ -86,7 +86,7 @@ def problem_of(error: Exception) -> HttpProblem:
                 "invalid", "the request does not match the schema of this route", faults=_faults(error.errors())
             )
         case HTTPException():
-            return _from_starlette(error)
+            return _translate(error)
         case Unavailable() | PoolTimeout() | OperationalError() | InterfaceError() | psycopg.OperationalError():
             _away(error)
             if isinstance(error, OutcomeUnknown):
@@ -114,7 +114,7 @@ def unavailable(detail: str) -> HttpProblem:
     return HttpProblem("unavailable", detail, headers={"Retry-After": RETRY_SECONDS})
 
 
-def _from_starlette(error: HTTPException) -> HttpProblem:
+def _translate(error: HTTPException) -> HttpProblem:
     slug = _SLUGS.get(error.status_code, "bad-request" if error.status_code < 500 else "internal")
     details = {
         "not-found": "this path does not exist",
@@ -124,7 +124,7 @@ def _from_starlette(error: HTTPException) -> HttpProblem:
     return HttpProblem(slug, details.get(slug, redact(str(error.detail))), headers=error.headers)
 
 
-def _allowed(request: Request) -> list[str]:
+def _list_allowed(request: Request) -> list[str]:
     """Returns every method that some route takes at this path; Starlette names those of the first route only."""
     routes = request.app.router.routes
     return [

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from app.access import AccessVerb, Noun, Principal, reach
 from app.http import cookies, metrics
 from app.http.answers import RefusalPage
-from app.http.bodies import Disconnected, HeldBody, Receive, replayed
+from app.http.bodies import Disconnected, HeldBody, Receive, replay
 from app.http.buckets import Buckets, sign_in_buckets, too_many
 from app.http.callers import Authenticate, Callers, Remembered, peer_of
 from app.http.capacity import Capacity
@@ -155,7 +155,7 @@ class Gate:
                 await self._read(body, head, lane, "" if principal else holder, receive)
                 if principal and time.monotonic() - began > SLOW_BODY_SECONDS:
                     await self._check_again(visit, head)
-                receive = replayed(body.data, receive)
+                receive = replay(body.data, receive)
             visit.scope["state"]["body"] = body.data
             await self._enter(visit, holder, receive)
         finally:

@@ -189,7 +189,7 @@ class ReadingProcess:
         except Exception as error:  # whatever it is: no answer comes after it
             status = process.end()
             with suppress(RuntimeError):  # the loop is closed: the server has stopped
-                loop.call_soon_threadsafe(self._ended, status, error)
+                loop.call_soon_threadsafe(self._note_end, status, error)
 
     def _ready(self, process: WorkerProcess, loop: asyncio.AbstractEventLoop) -> None:
         if self._not_before == float("inf"):
@@ -204,7 +204,7 @@ class ReadingProcess:
         if not waiting.done():
             waiting.set_result(answer)
 
-    def _ended(self, status: int, error: Exception) -> None:
+    def _note_end(self, status: int, error: Exception) -> None:
         is_wanted = not self._is_ready and not self._answers
         log.log(
             logging.INFO if is_wanted else logging.WARNING,

@@ -67,7 +67,7 @@ _requests: dict[tuple[str, str, int], Counter] = {}
 _seconds: dict[str, Histogram] = {}
 
 
-def answered(method: str, route: str, status: int, seconds: float | None) -> None:
+def count_answer(method: str, route: str, status: int, seconds: float | None) -> None:
     """Counts an answer. Routes are templates, so the children stored here are few."""
     key = (method, route, status)
     counter = _requests.get(key)

@@ -120,9 +120,9 @@ class Visit:
                 ]
                 await self._send(message)
             elif message["type"] == "http.response.body":
-                await self._in_pieces(message.get("body", b""), message.get("more_body", False), note_sent)
+                await self._send_pieces(message.get("body", b""), message.get("more_body", False), note_sent)
 
-    async def _in_pieces(self, body: bytes, more_body: bool, note_sent: NoteSent) -> None:
+    async def _send_pieces(self, body: bytes, more_body: bool, note_sent: NoteSent) -> None:
         if len(body) <= PIECE:
             await self._piece(body, more_body)
             note_sent(body, len(body))
@@ -140,7 +140,7 @@ class Visit:
     async def refuse(self, problem: HttpProblem, *, close: bool = False) -> None:
         """Sends a refusal in place of an answer that was not started."""
         self._stored.clear()
-        body = answers.encoded(problem, self.scope, self._refusal_page)
+        body = answers.encode_problem(problem, self.scope, self._refusal_page)
         headers = answers.headers_of(problem, body, self.scope, page=self._refusal_page, close=close)
         await self.send({"type": "http.response.start", "status": problem.status, "headers": headers})
         await self.send({"type": "http.response.body", "body": b"" if self.method == "HEAD" else body})
@@ -150,7 +150,7 @@ class Visit:
         """Counts and logs the answer."""
         seconds = time.perf_counter() - self.started_at
         status = self.status or CLIENT_LEFT
-        metrics.answered(self.method, self.route, status, None if self.lane.long else seconds)
+        metrics.count_answer(self.method, self.route, status, None if self.lane.long else seconds)
         if status == 429:
             metrics.RATE_LIMITED.labels(self.lane.name).inc()
         if status < 400 and (self.lane.node or self.lane is PROBE):

@@ -47,7 +47,7 @@ def account(connection: Connection, node: str, span: Span = LONGEST) -> bool:
             allocations.look_again(connection, node, until)
     if due.reach > due.allocated_until:
         facts = read_usage(connection, node, due.reported_at, due.allocated_until, due.reach)
-        lines = _divided(facts, due.allocated_until, due.reach)
+        lines = _divide(facts, due.allocated_until, due.reach)
         allocations.write(connection, entries_of(node, lines, facts), correction=False)
     allocations.advance(connection, node, max(due.reach, due.allocated_until), _gap(due))
     if due.is_quarantined:
@@ -64,7 +64,7 @@ def read_usage(
             row.id, row.gpus, row.gpu_type, row.region, row.purchase, row.memory_gib, row.start,
             FOREVER if row.stop is None else row.stop,
         )
-        for row in usage.owned_gpus(connection, node, start, stop)
+        for row in usage.list_owned_gpus(connection, node, start, stop)
     ]  # fmt: skip
     rates = defaultdict[tuple[str, str, str], list[GpuRate]](list)
     for row in usage.rates(connection, sorted({gpus.gpu_type for gpus in owned}), start, stop):
@@ -77,7 +77,7 @@ def read_usage(
     for row in intervals:
         # Usage without an end is certain until the node reported last.
         ends = reported_at if row.stop is None else row.stop
-        ends = ends if row.believed is None else min(ends, row.believed)
+        ends = ends if row.make_believed is None else min(ends, row.make_believed)
         reported = (*row[:11], ends, row.doubted or 0)
         used.append(Usage(*reported))
     measured = usage.energy(connection, node, start, stop) if energy else ()
@@ -96,7 +96,7 @@ def entries_of(node: str, lines: Lines, facts: NodeUsage) -> list[LedgerEntry]:
     return found
 
 
-def _divided(facts: NodeUsage, start: int, stop: int) -> Lines:
+def _divide(facts: NodeUsage, start: int, stop: int) -> Lines:
     began = time.monotonic()
     lines = allocate(facts, start, stop)
     if time.monotonic() - began > DIVIDING_SECONDS:
@@ -107,17 +107,17 @@ def _divided(facts: NodeUsage, start: int, stop: int) -> Lines:
 def _correct(connection: Connection, due: OpenAccount, start: int, stop: int) -> None:
     """Writes counter-entries for lines that are no longer right."""
     facts = read_usage(connection, due.node, due.reported_at, start, stop)
-    written = _written(connection, due.node, start, stop)
+    written = _read_written(connection, due.node, start, stop)
     # Minutes are forgotten before money is: energy that was read then still counts.
     energy = {**_energy(written), **facts.energy_mj}
-    wanted = _divided(replace(facts, energy_mj=energy), start, stop)
+    wanted = _divide(replace(facts, energy_mj=energy), start, stop)
     entries = entries_of(due.node, differences(wanted, written), facts)
     allocations.write(connection, entries, correction=True)
 
 
-def _written(connection: Connection, node: str, start: int, stop: int) -> Lines:
+def _read_written(connection: Connection, node: str, start: int, stop: int) -> Lines:
     found: Lines = {}
-    for row in allocations.written(connection, node, start, stop):
+    for row in allocations.read_written(connection, node, start, stop):
         *line, times, nano, energy = row
         found[AllocationLine(*line)] = AllocatedAmount(times, nano, energy)
     return found

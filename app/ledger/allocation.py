@@ -143,7 +143,7 @@ def _held(facts: NodeUsage, owned: OwnedGpus, start: int, stop: int) -> Stretche
     if not pays_whole_node(facts.pricing, owned.purchase):
         return ()
     there = [interval for interval in facts.usage if interval.gpu < owned.gpus and interval.start < interval.stop]
-    return _joined([(max(start, copy.start), min(stop, copy.stop)) for copy in there if _overlaps(copy, start, stop)])
+    return _join([(max(start, copy.start), min(stop, copy.stop)) for copy in there if _overlaps(copy, start, stop)])
 
 
 def _overlaps(copy: Usage, start: int, stop: int) -> bool:
@@ -158,15 +158,15 @@ def _allocate_gpu(
     doubts = [(interval.stop, interval.doubted) for interval in usage if interval.stop < interval.doubted]
     if of.reported_at < stop:
         doubts.append((of.reported_at, stop))
-    doubtful, holding = _joined(doubts), Holders(present)
+    doubtful, holding = _join(doubts), Holders(present)
     known: dict[tuple[str, ...], Shares] = {}
     for begins, ends in pairwise(_cuts(present, rates, [*doubts, *of.held], start, stop)):
         holders = holding.at(begins)
         effort.spend(1 + len(holders))
         at, time, nano = begins - begins % QUARTER, ends - begins, cost(_rate(rates, begins), begins, ends)
-        evidence = "gap" if _within(begins, doubtful) else "measured"
+        evidence = "gap" if _is_within(begins, doubtful) else "measured"
         if not holders:
-            kind = "idle" if _within(begins, of.held) else "unallocated"
+            kind = "idle" if _is_within(begins, of.held) else "unallocated"
             line = AllocationLine(at, gpu, owned.id, "", "", "", "", "", kind, evidence)
             found.setdefault(line, AllocatedAmount()).add(time, nano)
             continue
@@ -200,7 +200,7 @@ def _cuts(usage: Sequence[Usage], rates: Sequence[GpuRate], others: Stretches, s
     return sorted(cut for cut in found if start <= cut <= stop)
 
 
-def _joined(times: Stretches) -> Stretches:
+def _join(times: Stretches) -> Stretches:
     """Returns the same times as stretches that are apart, in order."""
     found: list[tuple[int, int]] = []
     for start, stop in sorted(times):
@@ -211,7 +211,7 @@ def _joined(times: Stretches) -> Stretches:
     return found
 
 
-def _within(at: int, stretches: Stretches) -> bool:
+def _is_within(at: int, stretches: Stretches) -> bool:
     place = bisect_right(stretches, at, key=itemgetter(0))
     return place > 0 and at < stretches[place - 1][1]
 
@@ -224,7 +224,7 @@ def _divide_energy(found: Lines, energy_mj: Mapping[tuple[int, int], int]) -> No
     """Divides a GPU's energy in a slice like its time."""
     if not energy_mj:
         return
-    for place, lines in _by_place(found):
+    for place, lines in _group_by_place(found):
         if place in energy_mj:
             times = [found[line].gpu_microseconds for line in lines]
             shares = Shares(tuple(times), sum(times))
@@ -232,7 +232,7 @@ def _divide_energy(found: Lines, energy_mj: Mapping[tuple[int, int], int]) -> No
                 found[line].energy_mj = part
 
 
-def _by_place(found: Lines) -> Iterator[tuple[tuple[int, int], list[AllocationLine]]]:
+def _group_by_place(found: Lines) -> Iterator[tuple[tuple[int, int], list[AllocationLine]]]:
     places: dict[tuple[int, int], list[AllocationLine]] = {}
     for line in found:
         places.setdefault((line.slice, line.gpu), []).append(line)

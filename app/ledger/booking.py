@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from sqlalchemy import Connection
 
 from app.manifests.model import Key, Kind
-from app.manifests.prices import nano_per_hour, price_per_hour, priced_purchases
+from app.manifests.prices import list_priced_purchases, nano_per_hour, price_per_hour
 from app.store.database import clock, versions
 from app.store.money import prices
 from app.store.money.prices import Priced, PricedGpus
@@ -25,7 +25,9 @@ def book(
     if not nodes and not gpu_types:
         return
     types = _types(connection, nodes, gpu_types)
-    wanted = {name: _owned(name, spec, types[spec["gpuType"]]) for name, spec in nodes.items() if spec is not None}
+    wanted = {
+        name: _price_owned(name, spec, types[spec["gpuType"]]) for name, spec in nodes.items() if spec is not None
+    }
     known = prices.nodes_with(connection, gpu_types) if gpu_types else []
     for gpus in known:
         kind = types.get(gpus.gpu_type)
@@ -34,17 +36,17 @@ def book(
     prices.record_ownership(connection, nodes.keys() | wanted.keys(), [wanted[name] for name in sorted(wanted)], now)
     named = types.keys() | gpu_types.keys()
     ways = {way for way in prices.purchase_ways(connection, named) if way[0] in types}
-    ways |= {(name, *way) for name, kind in types.items() for way in priced_purchases(kind)}
+    ways |= {(name, *way) for name, kind in types.items() for way in list_priced_purchases(kind)}
     rates = [Priced(*way, nano_per_hour(price_per_hour(types[way[0]], way[1], way[2]))) for way in sorted(ways)]
     prices.record_prices(connection, named, rates, now)
 
 
 def book_missing(connection: Connection) -> int:
     """Books nodes that were declared before there was a ledger from now on; returns how many."""
-    if not prices.unowned_nodes(connection):
+    if not prices.list_unowned_nodes(connection):
         return 0
     versions.lock(connection, "object")
-    missing = [Key(Kind.NODE, "", name) for name in prices.unowned_nodes(connection)]
+    missing = [Key(Kind.NODE, "", name) for name in prices.list_unowned_nodes(connection)]
     found = objects.get_many(connection, missing)
     book(connection, {key.name: stored.spec for key, stored in found.items()}, {}, clock.now(connection))
     return len(found)
@@ -60,7 +62,7 @@ def _types(
     return found | {name: spec for name, spec in gpu_types.items() if spec is not None}
 
 
-def _owned(name: str, spec: Spec, gpu_type: Spec) -> PricedGpus:
+def _price_owned(name: str, spec: Spec, gpu_type: Spec) -> PricedGpus:
     return PricedGpus(
         node=name,
         gpus=spec["gpus"],

@@ -84,7 +84,7 @@ class _Pass:
 
     def _account(self, node: str) -> None:
         try:
-            did = self._in_spans(node)
+            did = self._keep_node(node)
         except Unavailable as error:
             self._suspects[node] = error
             away = [trouble for trouble in self._suspects.values() if not isinstance(trouble, TooSlow)]
@@ -104,7 +104,7 @@ class _Pass:
     def _account_again(self, node: str) -> None:
         """Accounts for a node whose statement was lost; lost again, it is for the next call, and blamed on nobody."""
         try:
-            self._count += self._in_spans(node)
+            self._count += self._keep_node(node)
         except Unavailable as error:
             if not isinstance(error, TooSlow):
                 raise
@@ -112,15 +112,15 @@ class _Pass:
         except Exception as error:
             self._quarantine(node, error)
 
-    def _in_spans(self, node: str) -> bool:
+    def _keep_node(self, node: str) -> bool:
         for span in SPANS[:-1]:
             try:
-                return self._in_span(node, span)
+                return self._keep_span(node, span)
             except TooMuchUsage as error:
                 log.warning("account_in_shorter_spans", extra={"node": node, "error": str(error)})
-        return self._in_span(node, SPANS[-1])
+        return self._keep_span(node, SPANS[-1])
 
-    def _in_span(self, node: str, span: Span) -> bool:
+    def _keep_span(self, node: str, span: Span) -> bool:
         # Done twice, the second finds it done.
         return self._database.write(partial(accounting.account, node=node, span=span), repeatable=True)
 

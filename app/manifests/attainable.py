@@ -49,7 +49,7 @@ def slo_condition(
     accuracy = {variant["name"]: variant["accuracy"] for variant in model["variants"]}
     promise = service.get("meanAccuracy") or 0.0
     # variants below the promised mean serve only beside one that is not below it
-    admitted = [name for name in admitted_variants(service, model) if accuracy[name] >= promise]
+    admitted = [name for name in list_admitted_variants(service, model) if accuracy[name] >= promise]
     if not admitted:
         return SloCondition("False", SloReason.NO_VARIANT, _no_variant(service, model))
     types: list[str] | None = service.get("gpuTypes")
@@ -77,7 +77,7 @@ def slo_condition(
     return SloCondition("True", SloReason.ATTAINABLE, f"{numbers}; the SLO is {slo:g} ms")
 
 
-def admitted_variants(service: WrittenSpec, model: WrittenSpec) -> list[str]:
+def list_admitted_variants(service: WrittenSpec, model: WrittenSpec) -> list[str]:
     """Returns the model's variants that satisfy `variants` and `minAccuracy`, in the model's order.
 
     There are none where even the most accurate of them is below `meanAccuracy`.
@@ -101,8 +101,8 @@ def fastest_exec_ms(profile: WrittenSpec) -> float:
 
 def _no_profile(service: WrittenSpec, admitted: list[str]) -> SloCondition:
     types: list[str] | None = service.get("gpuTypes")
-    where = f"on {_listed(types)}" if types else "on any GPU type"
-    message = f"no Profile measures how fast {_listed(admitted)} of Model {service['model']} runs {where}"
+    where = f"on {_join_names(types)}" if types else "on any GPU type"
+    message = f"no Profile measures how fast {_join_names(admitted)} of Model {service['model']} runs {where}"
     return SloCondition(
         "False", SloReason.NO_PROFILE, f"{message}; apply a Profile or admit other variants or GPU types"
     )
@@ -138,7 +138,7 @@ def _no_variant(service: WrittenSpec, model: WrittenSpec) -> str:
     wanted, least = service.get("variants"), service.get("minAccuracy")
     requirements = []
     if wanted:
-        requirements.append(f"variants {_listed(wanted)}")
+        requirements.append(f"variants {_join_names(wanted)}")
     if least is not None:
         requirements.append(f"minAccuracy {least:g}")
     if service.get("meanAccuracy") is not None:
@@ -147,5 +147,5 @@ def _no_variant(service: WrittenSpec, model: WrittenSpec) -> str:
     return f"{message}; its most accurate is {best['name']} with {best['accuracy']:g}"
 
 
-def _listed(names: list[str]) -> str:
+def _join_names(names: list[str]) -> str:
     return ", ".join(names) if len(names) <= 5 else f"{', '.join(names[:5])} and {len(names) - 5} more"

@@ -47,33 +47,33 @@ class ManifestsRefused(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         # The parser's process sends it; a pickled exception loses its keyword arguments.
-        return _refused, (self.faults, self.too_large)
+        return _refuse, (self.faults, self.too_large)
 
 
-def _refused(faults: Sequence[ManifestFault], too_large: bool) -> ManifestsRefused:
+def _refuse(faults: Sequence[ManifestFault], too_large: bool) -> ManifestsRefused:
     return ManifestsRefused(faults, too_large=too_large)
 
 
 def shown(value: JSON) -> JSON:
     """Returns the value in a form that may be echoed: short, and with nothing that controls a terminal or a log."""
     if isinstance(value, str):
-        return escaped(value)
+        return escape(value)
     if isinstance(value, list):
         return f"a list of {len(value)}"
     if isinstance(value, dict):
         return f"a mapping of {len(value)}"
     if isinstance(value, int) and not -(2**53) <= value <= 2**53:
-        return escaped(str(value) if value.bit_length() < 4096 else "a number of over 1,000 digits")
+        return escape(str(value) if value.bit_length() < 4096 else "a number of over 1,000 digits")
     return value
 
 
-def quoted(value: JSON) -> str:
+def quote(value: JSON) -> str:
     """Returns the value as it appears in a sentence."""
     short = shown(value)
     return short if isinstance(short, str) and not isinstance(value, str) else json.dumps(short, ensure_ascii=False)
 
 
-def escaped(text: str) -> str:
+def escape(text: str) -> str:
     """Returns the text shortened, with control, formatting (bidi) and line characters escaped."""
     cut = text[:SHOWN_CHARACTERS]
     if not (cut.isascii() and cut.isprintable()):

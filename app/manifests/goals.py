@@ -12,7 +12,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
-from app.manifests.faults import escaped
+from app.manifests.faults import escape
 from app.manifests.model import JSON
 from app.manifests.quantities import NotNegative, rule_fault
 from app.manifests.spec import Contradiction, Spec, number
@@ -70,7 +70,7 @@ def parse_intensity(text: str) -> Rows:
     lines = text.splitlines()
     header = [cell.strip() for cell in next(csv.reader(lines[:1]), [])]
     if header != HEADER:
-        raise rule_fault(f"line 1: the header is {escaped(','.join(header))}", ",".join(HEADER))
+        raise rule_fault(f"line 1: the header is {escape(','.join(header))}", ",".join(HEADER))
     rows: list[tuple[datetime, float]] = []
     for line, cells in enumerate(csv.reader(lines[1:]), start=2):
         if not cells:
@@ -79,7 +79,7 @@ def parse_intensity(text: str) -> Rows:
             raise rule_fault(f"line {line}: {len(cells)} columns", "2 columns: time,gramsPerKwh")
         at, grams = _time(line, cells[0].strip()), _grams(line, cells[1].strip())
         if rows and at <= rows[-1][0]:
-            raise rule_fault(f"line {line}: {escaped(cells[0])} is not later than the line before", "times that rise")
+            raise rule_fault(f"line {line}: {escape(cells[0])} is not later than the line before", "times that rise")
         rows.append((at, grams))
         if len(rows) > MOST_ROWS:
             raise rule_fault(f"line {line}: too many rows", f"at most {MOST_ROWS:,} rows")
@@ -95,7 +95,7 @@ def _time(line: int, text: str) -> datetime:
         at = None
     if at is None or at.tzinfo is None:
         allowed = "RFC 3339 with a time zone, such as 2026-12-01T00:00:00Z"
-        raise rule_fault(f"line {line}: {escaped(text)!r} is not a time", allowed)
+        raise rule_fault(f"line {line}: {escape(text)!r} is not a time", allowed)
     return at.astimezone(UTC)
 
 
@@ -106,7 +106,7 @@ def _grams(line: int, text: str) -> float:
         grams = -1.0
     if not (isfinite(grams) and 0 <= grams <= MOST_GRAMS):
         allowed = f"a number 0..{MOST_GRAMS:g}, grams of CO2 equivalent"
-        raise rule_fault(f"line {line}: {escaped(text)!r} is not an intensity", allowed)
+        raise rule_fault(f"line {line}: {escape(text)!r} is not an intensity", allowed)
     return grams
 
 

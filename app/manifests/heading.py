@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from app.manifests.faults import escaped, nearest, quoted
+from app.manifests.faults import escape, nearest, quote
 from app.manifests.model import API_VERSION, JSON, STORED, TENANTED, Key, Kind
 from app.manifests.tally import FaultTally
 from app.manifests.words import LABEL, WORD
@@ -44,23 +44,23 @@ def read_heading(
     """Reads the heading and tallies all its faults."""
     kind = _kind(body, source, offline, tally)
     metadata = body.get("metadata")
-    called = _called(source, kind, metadata, default_tenant)
+    called = _name_manifest(source, kind, metadata, default_tenant)
     tally.unknown(called, "", body, FIELDS, SHOWN)
     if body.get("apiVersion") != API_VERSION:
         version = body.get("apiVersion")
         is_given = "apiVersion" in body
-        message = f"{quoted(version)} is not a version of this API" if is_given else "this field is required"
+        message = f"{quote(version)} is not a version of this API" if is_given else "this field is required"
         tally.add(called, "apiVersion", message, API_VERSION, version)
     if kind is Kind.STATE and "metadata" not in body:
         return Heading(kind, called, Key(kind, "", "state"))
     if not isinstance(metadata, dict):
-        message = f"{quoted(metadata)} is not a mapping" if "metadata" in body else "this field is required"
+        message = f"{quote(metadata)} is not a mapping" if "metadata" in body else "this field is required"
         tally.add(called, "metadata", message, "a mapping with a name", metadata)
         return Heading(kind, called)
     tally.unknown(called, "metadata.", metadata, METADATA, SHOWN_METADATA)
     name = _name(metadata, "name", called, tally)
     if kind is Kind.POLICY and name not in (None, "default"):
-        tally.add(called, "metadata.name", f"the only Policy is named `default`, not {quoted(name)}", "default", name)
+        tally.add(called, "metadata.name", f"the only Policy is named `default`, not {quote(name)}", "default", name)
     tenant = _tenant(metadata, kind, called, default_tenant, tally)
     labels = _labels(metadata["labels"], called, tally) if "labels" in metadata else {}
     if kind is None or name is None or tenant is None:
@@ -78,7 +78,7 @@ def _kind(body: Mapping[str, JSON], source: str, offline: bool, tally: FaultTall
     kind = KINDS.get(declared) if isinstance(declared, str) else None
     if kind is None:
         meant = nearest(declared, known) if isinstance(declared, str) and tally.room > 0 else ""
-        tally.add(source, "kind", f"there is no kind {quoted(declared)}", allowed, declared, meant)
+        tally.add(source, "kind", f"there is no kind {quote(declared)}", allowed, declared, meant)
     elif kind not in known:
         tally.add(source, "kind", "State is for solving files offline; a server knows what runs", allowed, declared)
         return None
@@ -92,9 +92,9 @@ def _name(metadata: Mapping[str, JSON], which: str, called: str, tally: FaultTal
     if which not in metadata:
         message = "this field is required"
     elif isinstance(name, str):
-        message = f"{quoted(name)} is not a valid name"
+        message = f"{quote(name)} is not a valid name"
     else:
-        message = f"{quoted(name)} is not a string" + _hint(name)
+        message = f"{quote(name)} is not a string" + _hint(name)
     tally.add(called, f"metadata.{which}", message, NAME_ALLOWED, name)
     return None
 
@@ -119,7 +119,7 @@ def _tenant(
 def _labels(labels: JSON, called: str, tally: FaultTally) -> dict[str, str]:
     at = "metadata.labels"
     if not isinstance(labels, dict):
-        tally.add(called, at, f"{quoted(labels)} is not a mapping", "a mapping of strings", labels)
+        tally.add(called, at, f"{quote(labels)} is not a mapping", "a mapping of strings", labels)
         return {}
     if len(labels) > MAX_LABELS:
         tally.add(called, at, f"there are {len(labels)} labels", f"at most {MAX_LABELS}")
@@ -127,11 +127,11 @@ def _labels(labels: JSON, called: str, tally: FaultTally) -> dict[str, str]:
     right: dict[str, str] = {}
     for key, value in labels.items():
         if not LABEL_KEY.fullmatch(key):
-            tally.add(called, at, f"{quoted(key)} is not a valid label key", LABEL_KEY_ALLOWED, key)
+            tally.add(called, at, f"{quote(key)} is not a valid label key", LABEL_KEY_ALLOWED, key)
         elif not isinstance(value, str):
-            tally.add(called, f"{at}.{key}", f"{quoted(value)} is not a string{_hint(value)}", "a string", value)
+            tally.add(called, f"{at}.{key}", f"{quote(value)} is not a string{_hint(value)}", "a string", value)
         elif not LABEL_VALUE.fullmatch(value):
-            tally.add(called, f"{at}.{key}", f"{quoted(value)} is not a valid label value", LABEL_VALUE_ALLOWED, value)
+            tally.add(called, f"{at}.{key}", f"{quote(value)} is not a valid label value", LABEL_VALUE_ALLOWED, value)
         else:
             right[key] = value
     return right
@@ -141,12 +141,12 @@ def _hint(value: JSON) -> str:
     return " (put it in quotes)" if isinstance(value, (bool, int, float)) else ""
 
 
-def _called(source: str, kind: Kind | None, metadata: JSON, default_tenant: str) -> str:
+def _name_manifest(source: str, kind: Kind | None, metadata: JSON, default_tenant: str) -> str:
     parts = [source]
     if kind is not None:
         parts.append(str(kind))
     name = metadata.get("name") if isinstance(metadata, dict) else None
     if isinstance(metadata, dict) and isinstance(name, str):
         tenant = metadata.get("tenant", default_tenant) if kind in TENANTED else ""
-        parts.append(escaped(f"{tenant}/{name}" if tenant and isinstance(tenant, str) else name))
+        parts.append(escape(f"{tenant}/{name}" if tenant and isinstance(tenant, str) else name))
     return " ".join(parts)

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, StrictStr, Tag
 
-from app.manifests.faults import quoted
+from app.manifests.faults import quote
 from app.manifests.model import JSON
 from app.manifests.quantities import Count, rule_fault
 from app.manifests.runtime import Text, runtime_contradictions
@@ -25,12 +25,12 @@ Metric = Annotated[str, Field(pattern=r"^[A-Za-z_:][A-Za-z0-9_:]{0,199}$")]
 def _requests(value: str) -> str:
     if _URL.match(value):
         raise rule_fault(
-            f"{quoted(value[:80])} is a URL, and nodes do not read requests from object storage",
+            f"{quote(value[:80])} is a URL, and nodes do not read requests from object storage",
             "a JSONL file, or a folder of them, below the node's folder of batches, such as prompts/monday.jsonl",
         )
     if len(value) > 500 or not _REQUESTS.fullmatch(value):
         raise rule_fault(
-            f"{quoted(value[:80])} is not a file below the node's folder of batches",
+            f"{quote(value[:80])} is not a file below the node's folder of batches",
             "a relative path of letters, digits, -, _ and ., such as prompts/monday.jsonl",
         )
     return value

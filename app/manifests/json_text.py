@@ -8,7 +8,7 @@ from contextlib import suppress
 from itertools import accumulate
 from typing import NoReturn
 
-from app.manifests.faults import ManifestFault, ManifestsRefused, escaped, quoted
+from app.manifests.faults import ManifestFault, ManifestsRefused, escape, quote
 from app.manifests.limits import InputLimits
 from app.manifests.model import JSON
 
@@ -72,7 +72,7 @@ class _Unwanted(Exception):
 
     def fault(self, text: str, source: str) -> ManifestFault:
         place = source if self.key is None else _place(text, _last_key(text, self.key), source)
-        return ManifestFault(place, "", self.message, self.allowed, escaped(self.key) if self.key is not None else None)
+        return ManifestFault(place, "", self.message, self.allowed, escape(self.key) if self.key is not None else None)
 
 
 def _object(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
@@ -80,7 +80,7 @@ def _object(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
     if len(built) != len(pairs):
         earlier: set[str] = set()
         twice = next(key for key, _ in pairs if key in earlier or earlier.add(key))  # type: ignore[func-returns-value]
-        raise _Unwanted(f"the key {quoted(twice)} appears twice in one object", "each key once", key=twice)
+        raise _Unwanted(f"the key {quote(twice)} appears twice in one object", "each key once", key=twice)
     return built
 
 
@@ -139,11 +139,11 @@ def _check_texts(value: JSON, source: str) -> None:
         elif isinstance(item, str):
             if "\0" in item:
                 raise ManifestsRefused(
-                    [ManifestFault(source, "", "a string contains the character NUL", value=escaped(item))]
+                    [ManifestFault(source, "", "a string contains the character NUL", value=escape(item))]
                 )
             if not item.isascii() and any("\ud800" <= character <= "\udfff" for character in item):
                 message = "a string contains half of a surrogate pair"
-                raise ManifestsRefused([ManifestFault(source, "", message, "whole characters", value=escaped(item))])
+                raise ManifestsRefused([ManifestFault(source, "", message, "whole characters", value=escape(item))])
 
 
 def _place(text: str, offset: int, source: str) -> str:

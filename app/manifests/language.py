@@ -20,17 +20,17 @@ MOST_SPREAD = 3.8  # p95 over mean of lengths: no log-normal distribution has mo
 def _degree(value: object) -> object:
     if isinstance(value, int) and not isinstance(value, bool) and value in DEGREES:
         return value
-    raise rule_fault("this is not a parallel degree", _spelled(DEGREES))
+    raise rule_fault("this is not a parallel degree", _spell(DEGREES))
 
 
 def _degree_key(key: object) -> object:
     found = _DEGREE_KEYS.get(key) if isinstance(key, str) else None
     if found is None:
-        raise rule_fault("this is not a parallel degree", _spelled(DEGREES))
+        raise rule_fault("this is not a parallel degree", _spell(DEGREES))
     return found
 
 
-def _spelled(degrees: tuple[int, ...]) -> str:
+def _spell(degrees: tuple[int, ...]) -> str:
     return ", ".join(map(str, degrees))
 
 

@@ -78,14 +78,14 @@ def find_unknown(world: DeclaredFiles, at_fault: frozenset[Key]) -> list[Manifes
 
     A reference to an object at fault is skipped: the object is reported already, and is not missing.
     """
-    manifests = references.without_faulty_targets(world.manifests.values(), at_fault)
+    manifests = references.drop_faulty_references(world.manifests.values(), at_fault)
     found = references.find_missing(manifests, world) + references.find_clashes(manifests, {})
     found += find_unfit(manifests, world) + find_unfit_caps(manifests, world)
     states = world.of(Kind.STATE)
     if len(states) > 1:
         found.append(ManifestFault(states[1].document, "kind", "there is more than one State", "one State"))
     for state in states if not at_fault else ():
-        found += _of_state(state, world)
+        found += _check_state(state, world)
     return found
 
 
@@ -101,7 +101,7 @@ def _documents(entry: Path | Input) -> list[Document]:
     return read(data, "json" if entry.suffix == ".json" else "yaml", OFFLINE, source)
 
 
-def _of_state(state: Manifest, world: DeclaredFiles) -> list[ManifestFault]:
+def _check_state(state: Manifest, world: DeclaredFiles) -> list[ManifestFault]:
     """Returns a fault for each entry of State without a declared GPU, service or job."""
     found: list[ManifestFault] = []
     spec: WrittenSpec = state.spec

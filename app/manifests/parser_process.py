@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.manifests.faults import ManifestFault, ManifestsRefused, quoted, shown
+from app.manifests.faults import ManifestFault, ManifestsRefused, quote, shown
 from app.manifests.limits import InputLimits
 from app.manifests.model import API_VERSION, JSON, Key, Manifest
 from app.manifests.reader import Document, Media, read
@@ -108,7 +108,7 @@ def complete_from_path(documents: Sequence[Document], key: Key) -> tuple[Sequenc
 
 
 def _disagrees(field: str, value: JSON, expected: JSON) -> ManifestFault:
-    return ManifestFault("body", field, f"{quoted(value)} differs from the path", str(expected), shown(value))
+    return ManifestFault("body", field, f"{quote(value)} differs from the path", str(expected), shown(value))
 
 
 if __name__ == "__main__":

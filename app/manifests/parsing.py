@@ -62,7 +62,7 @@ class ParserPool:
             with self._here:
                 return parse(data, order)
         with self._places.turn(caller, self.seconds):
-            return self._in_worker(data, order)
+            return self._parse_in_worker(data, order)
 
     def close(self) -> None:
         """Ends idle workers at once, and busy ones when they are done."""
@@ -72,7 +72,7 @@ class ParserPool:
         for worker in idle:
             worker.end()
 
-    def _in_worker(self, data: bytes, order: ParseRequest) -> Examined:
+    def _parse_in_worker(self, data: bytes, order: ParseRequest) -> Examined:
         try:
             parser = self._take()
             try:
@@ -84,11 +84,11 @@ class ParserPool:
                 parser = _Parser(self.memory_mb, self.seconds)
                 found, peak_mb = parser.parse(data, order, self.seconds)
         except WorkerLate:
-            raise _refused(order.source, f"the input could not be read within {self.seconds:g} seconds") from None
+            raise _refuse(order.source, f"the input could not be read within {self.seconds:g} seconds") from None
         except WorkerDied as died:
             if died.status not in (OUT_OF_MEMORY, -signal.SIGKILL):
                 raise
-            raise _refused(order.source, f"reading the input takes more than {self.memory_mb} MB of memory") from None
+            raise _refuse(order.source, f"reading the input takes more than {self.memory_mb} MB of memory") from None
         with self._lock:
             keep = peak_mb <= GROWN_MB and not self._closed
             if keep:
@@ -134,5 +134,5 @@ class _Parser(WorkerProcess):
         return (last if isinstance(last, ManifestsRefused) else last._replace(manifests=manifests)), peak_mb
 
 
-def _refused(source: str, message: str) -> ManifestsRefused:
+def _refuse(source: str, message: str) -> ManifestsRefused:
     return ManifestsRefused([ManifestFault(source, "", message, "a smaller input, or several inputs")], too_large=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from app.manifests import json_text, yaml_text
-from app.manifests.faults import ManifestFault, ManifestsRefused, escaped
+from app.manifests.faults import ManifestFault, ManifestsRefused, escape
 from app.manifests.limits import API, OBJECT, OFFLINE, InputLimits
 from app.manifests.model import JSON
 
@@ -114,7 +114,7 @@ def _files(text: str, limits: InputLimits, source: str) -> list[Document]:
         media: Media = "json" if name.endswith(".json") else "yaml"
         try:
             found, counted = _documents(
-                content.removeprefix(BYTE_ORDER_MARK), media, replace(limits, max_values=rest), escaped(name)
+                content.removeprefix(BYTE_ORDER_MARK), media, replace(limits, max_values=rest), escape(name)
             )
         except ManifestsRefused as refused:
             if refused.too_large:
@@ -122,7 +122,7 @@ def _files(text: str, limits: InputLimits, source: str) -> list[Document]:
             faults += refused.faults
             continue
         if not found:
-            faults.append(ManifestFault(escaped(name), "", "the file contains no manifest", "at least one document"))
+            faults.append(ManifestFault(escape(name), "", "the file contains no manifest", "at least one document"))
         documents += found
         rest -= counted
     if faults:

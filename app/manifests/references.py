@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from app.manifests.faults import ManifestFault, nearest, quoted
+from app.manifests.faults import ManifestFault, nearest, quote
 from app.manifests.model import JSON, Key, Kind, Manifest, WrittenSpec
 
 MAX_COMPARED = 2_000  # names with which a misspelt name is compared
@@ -33,10 +33,10 @@ class ReferenceWorld(Protocol):
 
 def list_references(manifest: Manifest) -> list[Reference]:
     """Returns every object that the manifest names, with the field that names it."""
-    return list(_referred(manifest))
+    return list(_list_references(manifest))
 
 
-def _referred(manifest: Manifest) -> Iterator[Reference]:
+def _list_references(manifest: Manifest) -> Iterator[Reference]:
     spec: WrittenSpec = manifest.spec
     match manifest.kind:
         case Kind.NODE:
@@ -66,7 +66,7 @@ def find_missing(manifests: Iterable[Manifest], world: ReferenceWorld) -> list[M
     found: list[ManifestFault] = []
     for manifest in manifests:
         missing: set[Key] = set()
-        for reference in _referred(manifest):
+        for reference in _list_references(manifest):
             if reference.key in missing:
                 continue
             spec = world.spec(reference.key)
@@ -80,9 +80,9 @@ def find_missing(manifests: Iterable[Manifest], world: ReferenceWorld) -> list[M
     return found
 
 
-def without_faulty_targets(manifests: Iterable[Manifest], at_fault: frozenset[Key]) -> list[Manifest]:
+def drop_faulty_references(manifests: Iterable[Manifest], at_fault: frozenset[Key]) -> list[Manifest]:
     """Returns the manifests without a reference to an object at fault, which is reported already and is not missing."""
-    return [m for m in manifests if not any(reference.key in at_fault for reference in _referred(m))]
+    return [m for m in manifests if not any(reference.key in at_fault for reference in _list_references(m))]
 
 
 def _unknown(manifest: Manifest, field: str, noun: str, name: str, known: Iterable[str]) -> ManifestFault:
@@ -93,7 +93,7 @@ def _unknown(manifest: Manifest, field: str, noun: str, name: str, known: Iterab
     return ManifestFault(
         document=f"{manifest.document} {manifest.key}".strip(),
         field=field,
-        message=f"there is no {noun} named {quoted(name)}",
+        message=f"there is no {noun} named {quote(name)}",
         allowed=allowed or "the name of a declared object",
         value=name,
         suggestion=nearest(name, compared),

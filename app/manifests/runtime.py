@@ -16,7 +16,7 @@ from agents.contract.spellings import (
     VARIABLE_PATTERN,
     is_dangerous,
 )
-from app.manifests.faults import escaped, quoted
+from app.manifests.faults import escape, quote
 from app.manifests.model import JSON
 from app.manifests.quantities import LARGEST, Name, Names, Word, rule_fault
 from app.manifests.spec import Contradiction, Spec
@@ -47,20 +47,20 @@ def _argument(value: str | float | bool) -> str | float | bool:
 
 def _image(value: str) -> str:
     if not _IMAGE.fullmatch(value):
-        raise rule_fault(f"{quoted(value)} is not an image", "repository:tag or, better, repository@sha256:DIGEST")
+        raise rule_fault(f"{quote(value)} is not an image", "repository:tag or, better, repository@sha256:DIGEST")
     return value
 
 
 def _signature(value: str) -> str:
     if not _SIGNATURE.fullmatch(value):
-        raise rule_fault(f"{quoted(value)} is not a signature", "the 64 bytes of an Ed25519 signature as base64")
+        raise rule_fault(f"{quote(value)} is not a signature", "the 64 bytes of an Ed25519 signature as base64")
     return value
 
 
 def _variable(name: str) -> str:
     if is_dangerous(name):
         raise rule_fault(
-            f"the variable {quoted(name)} can never be set, because it changes what a program runs or may use",
+            f"the variable {quote(name)} can never be set, because it changes what a program runs or may use",
             f"other names than {', '.join(DANGEROUS_VARIABLES[:4])} and the like",
         )
     return name
@@ -69,7 +69,7 @@ def _variable(name: str) -> str:
 def _path_rule(value: str) -> str:
     if len(value) > LONGEST_RULE or not re.fullmatch(RULE, value):
         allowed = "a method or *, and a path, such as POST /v1/models/{name}/infer or GET /files/**"
-        raise rule_fault(f"{quoted(value)} names no paths", allowed)
+        raise rule_fault(f"{quote(value)} names no paths", allowed)
     return value
 
 
@@ -192,7 +192,7 @@ def _command_contradictions(runtime: Mapping[str, JSON], field: str) -> Iterator
     command = runtime.get("command")
     program = command[0] if isinstance(command, list) and command else None
     if isinstance(program, str) and program != "{python}" and not program.startswith("/"):
-        yield Contradiction(f"{field}.command[0]", f"{quoted(program)} is not a fixed program", _FIXED_PROGRAM, program)
+        yield Contradiction(f"{field}.command[0]", f"{quote(program)} is not a fixed program", _FIXED_PROGRAM, program)
     if "signature" in runtime:
         yield Contradiction(f"{field}.signature", "only an image is signed", "without it")
     if "port" in runtime:
@@ -204,5 +204,5 @@ def _variable_contradictions(runtime: Mapping[str, JSON], field: str) -> Iterato
     env, secrets = runtime.get("env"), runtime.get("secrets")
     if isinstance(env, Mapping) and isinstance(secrets, Mapping):
         for name in sorted(env.keys() & secrets.keys()):
-            message = f"the variable {quoted(name)} is given in env and in secrets"
-            yield Contradiction(f"{field}.secrets.{escaped(name)}", message, "each variable once")
+            message = f"the variable {quote(name)} is given in env and in secrets"
+            yield Contradiction(f"{field}.secrets.{escape(name)}", message, "each variable once")

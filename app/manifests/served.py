@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from app.manifests.faults import escaped, quoted
+from app.manifests.faults import escape, quote
 from app.manifests.language import (
     TOKENS_PER_ITERATION,
     Iterations,
@@ -60,7 +60,7 @@ class ModelSpec(Spec):
             name = variant.get("name") if isinstance(variant, dict) else None
             if isinstance(name, str):
                 if name in earlier:
-                    message = f"the variant {quoted(name)} is declared twice"
+                    message = f"the variant {quote(name)} is declared twice"
                     yield Contradiction(f"variants[{index}].name", message, "each name once in a model", name)
                 earlier.add(name)
             if isinstance(variant, dict) and "runtime" in variant:
@@ -110,5 +110,5 @@ class ProfileSpec(DemandSpec):
             return
         for batch in latencies:
             if batch not in memories:
-                message = f"batch {escaped(batch)} has a latency but no memory"
+                message = f"batch {escape(batch)} has a latency but no memory"
                 yield Contradiction("memoryGib", message, "a memory for every batch of latencyMs")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from app.manifests.faults import ManifestFault, escaped, nearest, quoted, shown
+from app.manifests.faults import ManifestFault, escape, nearest, quote, shown
 from app.manifests.model import JSON
 
 MAX_FAULTS = 1_000
@@ -50,9 +50,9 @@ class FaultTally:
             if self.room <= 0:  # wording costs more than counting
                 self.unreported += 1
                 continue
-            message = f"there is no field {quoted(field)} here"
+            message = f"there is no field {quote(field)} here"
             self.add(
-                document, prefix + escaped(field), message, f"one of {', '.join(known)}", value, nearest(field, known)
+                document, prefix + escape(field), message, f"one of {', '.join(known)}", value, nearest(field, known)
             )
 
     def all(self) -> list[ManifestFault]:

@@ -37,7 +37,7 @@ class UncertainValue(Spec):
     source: Source = Field("declared", description="Where it is from")
 
     @model_validator(mode="after")
-    def _in_order(self) -> UncertainValue:
+    def _check_order(self) -> UncertainValue:
         if self.q90 < self.mean:
             raise rule_fault(f"q90 {self.q90:g} is below the mean {self.mean:g}", "a q90 of at least the mean")
         return self

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from pydantic import ValidationError
 
 from app.manifests import wording
-from app.manifests.faults import ManifestFault, quoted
+from app.manifests.faults import ManifestFault, quote
 from app.manifests.heading import read_heading
 from app.manifests.kinds import SPECS
 from app.manifests.model import JSON, Key, Kind, Manifest
@@ -53,7 +53,7 @@ def examine(documents: Sequence[Document], *, default_tenant: str = "default", o
             if tally.room <= 0:  # wording costs more than counting
                 tally.unreported += 1
                 continue
-            tally.add(source, "", f"{quoted(body)} is not a manifest", SHAPE, body)
+            tally.add(source, "", f"{quote(body)} is not a manifest", SHAPE, body)
             continue
         found = read_heading(body, source, default_tenant, offline, tally)
         spec = _spec(body, found.kind, found.called, tally) if found.kind else None
@@ -76,7 +76,7 @@ def _spec(body: Mapping[str, JSON], kind: Kind, called: str, tally: FaultTally) 
         return {}
     spec = body.get("spec")
     if not isinstance(spec, dict):
-        message = f"{quoted(spec)} is not a mapping" if "spec" in body else "this field is required"
+        message = f"{quote(spec)} is not a mapping" if "spec" in body else "this field is required"
         tally.add(called, "spec", message, "a mapping", spec)
         return None
     model = SPECS[kind]
@@ -110,7 +110,7 @@ def _nulls(spec: Mapping[str, JSON], nullable: frozenset[str]) -> tuple[list[str
             counted += 1
             if item is None:
                 if (path or key not in nullable) and len(found) < MAX_NULLS:
-                    found.append(wording.dotted_path(("spec", *path, key)))
+                    found.append(wording.spell_path(("spec", *path, key)))
             elif item.__class__ is dict or item.__class__ is list:
                 waiting.append(((*path, key), item))
     return found, counted

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from app.manifests import kinds
-from app.manifests.faults import ManifestFault, escaped, nearest, quoted, shown
+from app.manifests.faults import ManifestFault, escape, nearest, quote, shown
 from app.manifests.model import JSON, Kind
 from app.manifests.units import number_meant, percentage_meant
 
@@ -38,7 +38,7 @@ def word_faults(kind: Kind, error: ValidationError, document: str, most: int) ->
         is_key = bool(path) and path[-1] == "[key]"
         if is_key:
             path = path[:-1]
-        field = dotted_path(("spec", *path))
+        field = spell_path(("spec", *path))
         if field in earlier and detail["type"] in UNION_TYPES:
             continue
         earlier.add(field)
@@ -65,30 +65,30 @@ def _fault(
         return _unknown_field(kind, path, field, value, document)
     if value is None:
         return ManifestFault(document, field, "null is not allowed here; leave the field out", _description(kind, path))
-    allowed = _allowed(_schema_at(kind, path), value)
+    allowed = _describe_allowed(_schema_at(kind, path), value)
     if what in BOUNDS:
         meant = percentage_meant(field, value)
-        return ManifestFault(document, field, f"{quoted(value)} is out of range", allowed, shown(value), meant)
+        return ManifestFault(document, field, f"{quote(value)} is out of range", allowed, shown(value), meant)
     if what == "literal_error":
         return _wrong_choice(kind, path, field, value, document)
     if what == "string_pattern_mismatch":
         noun = "key" if is_key else "path" if str(context.get("pattern", "")).startswith("^/") else "name"
         return ManifestFault(
-            document, field, f"{quoted(value)} is not a valid {noun} here", _pattern(context), shown(value)
+            document, field, f"{quote(value)} is not a valid {noun} here", _pattern(context), shown(value)
         )
     if what in LENGTHS:
         return _length_fault(detail, document, field)
     if is_key:
-        return ManifestFault(document, field, f"{quoted(value)} is not a valid key here", "a string", shown(value))
+        return ManifestFault(document, field, f"{quote(value)} is not a valid key here", "a string", shown(value))
     if what in TYPES:
         wanted = allowed if allowed.startswith("a string or") else TYPES[what]
         is_text = isinstance(value, str) and "number" in wanted
         meant = number_meant(field, value) if is_text else ""
         kindly = " (a string: leave the quotes out)" if is_text and _is_number(value) else ""
         return ManifestFault(
-            document, field, f"{quoted(value)} is not {wanted}{kindly}", allowed or wanted, shown(value), meant
+            document, field, f"{quote(value)} is not {wanted}{kindly}", allowed or wanted, shown(value), meant
         )
-    return ManifestFault(document, field, f"{quoted(value)}: {detail['msg']}", allowed, shown(value))
+    return ManifestFault(document, field, f"{quote(value)}: {detail['msg']}", allowed, shown(value))
 
 
 def _is_number(text: str) -> bool:
@@ -104,15 +104,15 @@ def _unknown_field(kind: Kind, path: tuple[str | int, ...], field: str, value: A
     known = sorted({name for branch in around for name in branch.get("properties", ())})
     named = f"one of {', '.join(known)}" if len(known) <= MOST_NAMED else ""
     word = str(path[-1])
-    message = f"there is no field {quoted(word)} here"
+    message = f"there is no field {quote(word)} here"
     return ManifestFault(document, field, message, named, shown(value), nearest(word, known))
 
 
 def _wrong_choice(kind: Kind, path: tuple[str | int, ...], field: str, value: Any, document: str) -> ManifestFault:
     node = _schema_at(kind, path)
     meant = nearest(value, node.get("enum", ())) if isinstance(value, str) else ""
-    message = f"{quoted(value)} is not one of the choices"
-    return ManifestFault(document, field, message, _allowed(node, value), shown(value), meant)
+    message = f"{quote(value)} is not one of the choices"
+    return ManifestFault(document, field, message, _describe_allowed(node, value), shown(value), meant)
 
 
 LENGTHS = {"too_short", "too_long", "string_too_long"}
@@ -132,14 +132,14 @@ def _length_fault(detail: Any, document: str, field: str) -> ManifestFault:
     return ManifestFault(document, field, f"the string has {len(value)} characters", most, shown(value))
 
 
-def dotted_path(path: Sequence[str | int]) -> str:
+def spell_path(path: Sequence[str | int]) -> str:
     """Returns `spec.variants[0].name`; unusual keys are quoted."""
     text = ""
     for part in path:
         if isinstance(part, int):
             text += f"[{part}]"
         else:
-            text += ("." if text else "") + escaped(part)
+            text += ("." if text else "") + escape(part)
     return text
 
 
@@ -160,15 +160,15 @@ def _pattern(context: Mapping[str, object]) -> str:
     return "1..63 characters of letters, digits, -, _ and ., beginning and ending with a letter or digit"
 
 
-def _allowed(node: Mapping[str, Any], value: JSON) -> str:
+def _describe_allowed(node: Mapping[str, Any], value: JSON) -> str:
     """Returns a text about what the schema allows in this place."""
     if "enum" in node:
         return ", ".join(str(choice) for choice in node["enum"])
     if len(node.get("anyOf", ())) > 1:
-        return " or ".join(_allowed(branch, value) for branch in node["anyOf"])
+        return " or ".join(_describe_allowed(branch, value) for branch in node["anyOf"])
     for branch in node.get("oneOf", ()):
         if (branch.get("type") == "object") == isinstance(value, dict):
-            return _allowed(branch, value)
+            return _describe_allowed(branch, value)
     noun = {
         "number": "a number",
         "integer": "a whole number",
@@ -194,7 +194,7 @@ def _plain(bound: float | None) -> str:
 
 def _description(kind: Kind, path: tuple[str | int, ...]) -> str:
     node = _schema_at(kind, path)
-    text = _allowed(node, None)
+    text = _describe_allowed(node, None)
     about = str(node.get("description", ""))
     if not about[1:2].isupper():  # CPU, GPUs and ISO stay as they are
         about = about[:1].lower() + about[1:]
@@ -207,7 +207,7 @@ def _schema_at(kind: Kind, path: Sequence[str | int]) -> Mapping[str, Any]:
     node: Mapping[str, object] = root
     for part in path:
         node = _step(root, node, part)
-    return _resolved(root, node)
+    return _resolve(root, node)
 
 
 def _step(root: Mapping[str, object], node: Mapping[str, object], part: str | int) -> Mapping[str, object]:
@@ -225,19 +225,19 @@ def _step(root: Mapping[str, object], node: Mapping[str, object], part: str | in
 
 
 def _branches(root: Mapping[str, Any], node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    node = _resolved(root, node)
+    node = _resolve(root, node)
     yield node
     for branch in (*node.get("anyOf", ()), *node.get("oneOf", ())):
         yield from _branches(root, branch)
 
 
-def _resolved(root: Mapping[str, Any], node: Mapping[str, Any]) -> Mapping[str, Any]:
+def _resolve(root: Mapping[str, Any], node: Mapping[str, Any]) -> Mapping[str, Any]:
     """Follows a reference, and drops `or null`, which no message recommends."""
     if "$ref" in node:
         about = {key: value for key, value in node.items() if key == "description"}
-        return {**_resolved(root, root["$defs"][node["$ref"].rpartition("/")[2]]), **about}
+        return {**_resolve(root, root["$defs"][node["$ref"].rpartition("/")[2]]), **about}
     branches = [branch for branch in node.get("anyOf", ()) if branch.get("type") != "null"]
     if len(branches) == 1:
         about = {key: value for key, value in node.items() if key == "description"}
-        return {**_resolved(root, branches[0]), **about}
+        return {**_resolve(root, branches[0]), **about}
     return node

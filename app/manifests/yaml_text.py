@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from app.manifests.faults import ManifestFault, ManifestsRefused, escaped, quoted
+from app.manifests.faults import ManifestFault, ManifestsRefused, escape, quote
 from app.manifests.limits import InputLimits
 from app.manifests.model import JSON
 from app.manifests.numbers import REAL
@@ -155,7 +155,7 @@ class _Builder:
         if self.counted > self.limits.max_values:
             raise self.limits.too_many(self.source)
         if event.tag is not None:
-            self.fault(event, f"the tag {quoted(event.tag)} is not supported", "values without tags")
+            self.fault(event, f"the tag {quote(event.tag)} is not supported", "values without tags")
         if event.anchor is not None:
             self.anchors.pop(event.anchor, None)  # so that an alias inside finds nothing, or itself
         self.stack.append(self.level)
@@ -184,7 +184,7 @@ class _Builder:
     def repeated(self, event: Any) -> Any:
         """Returns the value that an alias repeats."""
         if event.anchor not in self.anchors:
-            self.fault(event, f"the alias {quoted(event.anchor)} refers to no earlier anchor")
+            self.fault(event, f"the alias {quote(event.anchor)} refers to no earlier anchor")
             return None
         value, values, characters, height = self.anchors[event.anchor]
         self.counted += values - 1
@@ -207,7 +207,7 @@ class _Builder:
         elif not text or text[0] in SUSPECTS:
             value = self.plain(event, text)
         if event.tag is not None:
-            self.fault(event, f"the tag {quoted(event.tag)} is not supported", "values without tags")
+            self.fault(event, f"the tag {quote(event.tag)} is not supported", "values without tags")
         if event.anchor is not None:
             self.anchors[event.anchor] = (value, 1, len(text), 0)
         return value
@@ -222,7 +222,7 @@ class _Builder:
             if len(text) > self.limits.max_number_characters:
                 self.fault(
                     event,
-                    f"the number {escaped(text[:20])}... has {len(text)} characters",
+                    f"the number {escape(text[:20])}... has {len(text)} characters",
                     f"at most {self.limits.max_number_characters} characters",
                 )
                 return None
@@ -230,7 +230,7 @@ class _Builder:
                 return int(text)
             number = float(text)
             if number in (float("inf"), float("-inf")):
-                self.fault(event, f"the number {escaped(text)} is too large", "a finite number", escaped(text))
+                self.fault(event, f"the number {escape(text)} is too large", "a finite number", escape(text))
                 return None
             return number
         if BASED.fullmatch(text) and len(text) <= self.limits.max_number_characters:
@@ -244,14 +244,14 @@ class _Builder:
         """Returns a mapping's key as text: JSON has no other keys, and in a table of batches 8 means "8"."""
         if value.__class__ is not str:
             if isinstance(value, bool) or not isinstance(value, (int, float)):
-                self.fault(event, f"{quoted(value)} is not a valid key", "a string or a number")
+                self.fault(event, f"{quote(value)} is not a valid key", "a string or a number")
                 return _DROPPED
             value = str(int(value)) if value == int(value) else repr(value)
         elif value == "<<" and not getattr(event, "style", None):
             self.fault(event, "merge keys (`<<`) are not supported", "every field written out")
             return _DROPPED
         if value in mapping:
-            self.fault(event, f"the key {quoted(value)} appears twice in one mapping", value=escaped(value))
+            self.fault(event, f"the key {quote(value)} appears twice in one mapping", value=escape(value))
             return _DROPPED
         return value  # type: ignore[no-any-return]
 
@@ -275,8 +275,8 @@ def _syntax(error: yaml.MarkedYAMLError, source: str) -> ManifestFault:
     mark = error.problem_mark or error.context_mark
     began = error.context_mark
     since = f" that begins at {began.line + 1}:{began.column + 1}" if began else ""
-    context = f": {escaped(error.context)}{since}" if error.context else ""
-    message = f"this is not YAML{context}: {escaped(error.problem or 'unreadable')}"
+    context = f": {escape(error.context)}{since}" if error.context else ""
+    message = f"this is not YAML{context}: {escape(error.problem or 'unreadable')}"
     if error.problem and "'\\t'" in error.problem:
         message += " (indent with spaces)"
     else:

@@ -21,7 +21,7 @@ from app.store.access import tokens
 from app.store.database.database import Unavailable
 from app.store.database.notices import Notices
 from app.store.fleet import assignments, log_requests
-from app.tokens import Authenticator, revoked
+from app.tokens import Authenticator, explain_revocation
 
 PAUSE_SECONDS = 1.0
 MOST_LOGS = 64  # requests for logs in one answer
@@ -83,12 +83,12 @@ class AssignmentPolls:
         """Returns the node's assignment once its version differs from `after`; None after 70 to 100 % of the time."""
         if not self._loaded or self.newest(node) != after:
             # Also when it is lower than the agent's: the database was restored, and its content counts.
-            found = await self._lane.read(lambda connection: assignments.of_node(connection, node))
+            found = await self._lane.read(lambda connection: assignments.read_assignment(connection, node))
             if found is not None and found[0] != after:
                 self._newest[node] = max(self.newest(node), found[0])
                 return found[1]
         if wanted := self._take_logs(node):
-            return await self._with_logs(node, wanted)
+            return await self._add_logs(node, wanted)
         if who.expires_at is not None:
             seconds = min(seconds, max(0.0, (who.expires_at - datetime.now(UTC)).total_seconds()))
         seconds *= random.uniform(LEAST_SHARE, 1.0)  # noqa: S311 (not a secret)
@@ -98,7 +98,7 @@ class AssignmentPolls:
         try:
             # Only now: a token that ends from here on ends this poll as well.
             if not await self._lane.is_current(self._authenticator, who):
-                raise revoked()
+                raise explain_revocation()
             if self.newest(node) > after:  # it arrived during the read
                 await self._serve({node})
             with metrics.WAITING_AGENTS.track_inprogress():
@@ -139,7 +139,7 @@ class AssignmentPolls:
     async def _serve(self, nodes: set[str]) -> None:
         """Answers polls that began during the read."""
         for node in nodes:
-            found = await self._lane.read(partial(assignments.of_node, node=node))
+            found = await self._lane.read(partial(assignments.read_assignment, node=node))
             if found is not None:
                 self._answer(node, *found)
 
@@ -157,13 +157,13 @@ class AssignmentPolls:
             if version == self._log_version:
                 continue
             after = self._log_version
-            due = await self._lane.read(partial(log_requests.since, after=after))
+            due = await self._lane.read(partial(log_requests.read_since, after=after))
             self._log_version = max([version, *(line.version for line in due)])
             for line in due:
                 until = time.monotonic() + line.wanted.seconds + log_requests.ANSWER_SECONDS
                 self._logs.setdefault(line.node, []).append((until, line.wanted))
             for node in {line.node for line in due} & self._polls.keys():
-                body = await self._with_logs(node, self._take_logs(node))
+                body = await self._add_logs(node, self._take_logs(node))
                 for poll in self._polls.get(node, ()):
                     if body is not None and not poll.body.done():
                         poll.body.set_result(body)
@@ -175,9 +175,9 @@ class AssignmentPolls:
             del self._logs[name]
         return [wanted for until, wanted in self._logs.pop(node, ()) if until >= now][:MOST_LOGS]
 
-    async def _with_logs(self, node: str, wanted: Sequence[LogWanted]) -> str | None:
+    async def _add_logs(self, node: str, wanted: Sequence[LogWanted]) -> str | None:
         """Returns the node's assignment as it is, with requests for logs."""
-        found = await self._lane.read(partial(assignments.of_node, node=node))
+        found = await self._lane.read(partial(assignments.read_assignment, node=node))
         if found is None or not wanted:
             return None
         return f'{found[1].rstrip()[:-1]},"logs":{msgspec.json.encode(wanted).decode()}}}'
@@ -194,7 +194,7 @@ class AssignmentPolls:
             live = await self._lane.read(partial(tokens.live_ids, ids=ids))
             for poll in self._all():
                 if poll.who.id in set(ids) - live and not poll.body.done():
-                    poll.body.set_exception(revoked())
+                    poll.body.set_exception(explain_revocation())
             self._token_version = version
 
     def _all(self) -> list[Poll]:

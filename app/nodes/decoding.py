@@ -8,7 +8,7 @@ from datetime import datetime
 import msgspec
 
 from agents.contract.fields import CONTRACT
-from agents.contract.reports import Report, misnamed
+from agents.contract.reports import Report, find_misnamed
 from app.manifests.faults import ManifestFault
 from app.nodes import metrics
 from app.problem import HttpProblem
@@ -63,7 +63,7 @@ def _check(report: Report) -> None:
     listed = report.inventory.gpus if report.inventory else ()
     if len({gpu.index for gpu in listed}) != len(listed) or len({g.uuid for g in listed}) != len(listed):
         raise refuse("invalid", "inventory", "the index or UUID of a GPU occurs twice")
-    wrong = misnamed(report.instances)
+    wrong = find_misnamed(report.instances)
     if wrong:
         raise refuse("invalid", "instances", wrong)
     for interval in report.usage:

@@ -29,7 +29,7 @@ from app.store.fleet.node_state import ReportedDevices
 from app.store.world import audit, events, objects
 from app.store.world.events import NewEvent
 from app.store.world.objects import StoredObject
-from app.world.conditions import with_condition
+from app.world.conditions import set_condition
 from app.world.decisions import Action, ObjectDecision
 from app.world.write import write
 
@@ -86,13 +86,13 @@ def apply_inventory(
         del reported["admitted"]  # of most nodes, which have no allow-list
     if any(before.status.get(name) != value for name, value in reported.items()):
         after = replace(before, status={**before.status, **reported}, updated_at=now)
-    after = with_condition(after, mismatch_condition(find_differences(before.spec, types, gpus, inventory)), now)
+    after = set_condition(after, mismatch_condition(find_differences(before.spec, types, gpus, inventory)), now)
     known: Any = before.status.get("conditions") or ()
     if "capW" in before.spec or any(condition["type"] == "CapsSettable" for condition in known):
-        after = with_condition(after, cap_condition(before.spec, inventory), now)
+        after = set_condition(after, cap_condition(before.spec, inventory), now)
     if inventory.metadata or any(condition["type"] == "MetadataBlocked" for condition in known):
-        after = with_condition(after, metadata_condition(inventory.metadata), now)
-    return with_condition(after, health_condition(gpus), now)
+        after = set_condition(after, metadata_condition(inventory.metadata), now)
+    return set_condition(after, health_condition(gpus), now)
 
 
 def _record_replaced(connection: Connection, replaced: Sequence[tuple[str, int, str]]) -> None:

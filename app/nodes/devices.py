@@ -72,7 +72,7 @@ def find_differences(
     `types` are the declared GpuTypes that the node's spec or its inventory name.
     """
     declared, there = int(str(spec.get("gpus"))), {gpu.index for gpu in inventory.gpus}
-    missing = [f"{_named(entry)} is missing" for entry in gpus if entry["index"] not in there]
+    missing = [f"{_name_device(entry)} is missing" for entry in gpus if entry["index"] not in there]
     if inventory.unclear:
         missing.insert(0, inventory.unclear)
     elif missing:
@@ -146,7 +146,7 @@ def health_condition(gpus: Sequence[Mapping[str, JSON]]) -> ObjectCondition:
     if not bad:
         return ObjectCondition("GpusHealthy", "True", "AllHealthy", "no GPU is fenced")
     texts = [
-        f"{_named(entry)} is {'fenced' if entry.get('fenced') else entry.get('health')}"
+        f"{_name_device(entry)} is {'fenced' if entry.get('fenced') else entry.get('health')}"
         + (f": {entry['reason']}" if entry.get("reason") else "")
         for entry in bad
     ]
@@ -187,6 +187,6 @@ def _sentence(texts: Sequence[str]) -> str:
     return ("; ".join(texts[:MOST_NAMED]) + more)[:LONGEST_LIST]
 
 
-def _named(entry: Mapping[str, JSON]) -> str:
+def _name_device(entry: Mapping[str, JSON]) -> str:
     at = f" at {entry['address']}" if entry.get("address") else ""
     return f"GPU {entry['index']} ({entry['uuid']}{at})" if entry["uuid"] else f"GPU {entry['index']}"

@@ -23,7 +23,7 @@ from app.nodes.refused_copies import record_refused
 from app.store.database.database import Unavailable
 from app.store.database.notices import Notices
 from app.store.fleet import endpoints
-from app.tokens import Authenticator, revoked
+from app.tokens import Authenticator, explain_revocation
 
 PAUSE_SECONDS = 1.0
 RECHECK_SECONDS = 30.0
@@ -111,7 +111,7 @@ class EndpointPolls:
             except TimeoutError:
                 return None
         if not await self._lane.is_current(self._authenticator, who):
-            raise revoked()
+            raise explain_revocation()
         return _body(known, who, service)
 
     async def _forever(self) -> None:
@@ -167,13 +167,13 @@ class EndpointPolls:
             if stamps.get(node) == held.stamp and all(copy.assigned is not None for copy in held.copies.copies)
         }
         changed = stamps.keys() - nodes.keys()
-        for row in endpoints.of_nodes(connection, changed) if changed else ():
-            nodes[row.node] = NodeEndpoints(stamps[row.node], self._placed(row))
+        for row in endpoints.read_copies(connection, changed) if changed else ():
+            nodes[row.node] = NodeEndpoints(stamps[row.node], self._place(row))
         limits, declared = endpoints.read_limits(connection), endpoints.read_declared(connection)
         copies = (copy for known in nodes.values() for copy in known.copies.copies)
         return version, nodes, list_endpoints(version, copies, limits, declared)
 
-    def _placed(self, row: endpoints.CopiesOfNode) -> NodeCopies:
+    def _place(self, row: endpoints.CopiesOfNode) -> NodeCopies:
         stored = msgspec.convert(row.detail or {}, NodeDetail)
         assignment = _assignment.decode(row.body) if row.body else None
         return list_copies(row.node, stored, assignment, row.services, self._networks)

@@ -118,7 +118,7 @@ def _service(name: str, copies: list[ServiceCopy], limit: GatewayLimit) -> Servi
     promised = next((copy.assigned for copy in copies if copy.assigned is not None), None)
     is_served = any(copy.up and copy.assigned is not None for copy in copies)
     routed = [_drain(copy) if is_served and copy.assigned is None else copy for copy in copies]
-    known = [_in_time(copy, limit) for copy in routed]
+    known = [_add_open_limit(copy, limit) for copy in routed]
     return ServiceEndpoints(
         name,
         tuple(sorted(known, key=lambda copy: (copy.node, copy.id))),
@@ -137,7 +137,7 @@ def _drain(copy: ServiceCopy) -> ServiceCopy:
     return replace(copy, copy=msgspec.structs.replace(copy.copy, drained=True))
 
 
-def _in_time(copy: ServiceCopy, limit: GatewayLimit) -> EndpointCopy:
+def _add_open_limit(copy: ServiceCopy, limit: GatewayLimit) -> EndpointCopy:
     """Returns the copy with how many open requests it answers in time, if the plan says so of its place."""
     most = limit.in_time.get(f"{copy.copy.node}/{copy.assigned.gpu}", 0) if copy.assigned else 0
     return msgspec.structs.replace(copy.copy, in_time=most) if most else copy.copy

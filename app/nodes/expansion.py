@@ -60,9 +60,9 @@ def expand_finished(database: Database, pace: WorkPace) -> int:
 
 
 def _portion(connection: Connection, limit: int) -> int:
-    reports = telemetry.finished_reports(connection, limit)
+    reports = telemetry.lock_finished_reports(connection, limit)
     if reports:
-        telemetry.expand(connection, _decoded(connection, reports))
+        telemetry.expand(connection, _decode(connection, reports))
         telemetry.discard(connection, reports)
     return len(reports)
 
@@ -82,12 +82,12 @@ def _one_by_one(database: Database) -> int:
 
 
 def _give_up(connection: Connection) -> str:
-    reports = telemetry.finished_reports(connection, 1)
+    reports = telemetry.lock_finished_reports(connection, 1)
     telemetry.discard(connection, reports)
     return reports[0].node if reports else ""
 
 
-def _decoded(connection: Connection, reports: Sequence[MinuteReport]) -> str:
+def _decode(connection: Connection, reports: Sequence[MinuteReport]) -> str:
     sent = [_DECODER.decode(zlib.decompress(report.body)) for report in reports]
     expanded = [
         Expanded(report.minute, report.node, report.ordinal, found.gpus, found.instances)
@@ -102,7 +102,7 @@ def _leave_strange_out(connection: Connection, crowded: Sequence[Expanded]) -> N
     if not crowded:
         return
     reported = {(minute.node, instance.id) for minute in crowded for instance in minute.instances}
-    assigned = telemetry.assigned_lately(connection, reported)
+    assigned = telemetry.find_assigned_lately(connection, reported)
     for minute in crowded:
         strange = [instance for instance in minute.instances if (minute.node, instance.id) not in assigned]
         refused = {instance.id for instance in strange[MOST_STRANGE:]}

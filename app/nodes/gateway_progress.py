@@ -64,7 +64,7 @@ class GatewayProgress:
         async with self._reading:
             if time.monotonic() >= self._tried_at + REREAD_SECONDS:
                 try:
-                    reports = await self._lane.read(gateways.in_force)
+                    reports = await self._lane.read(gateways.read_in_force)
                     self._in_force = self._awaited.read(reports, time.monotonic())
                     if self._in_force:
                         self._endpoints.note_gateway()

@@ -19,7 +19,7 @@ from agents.contract.reports import Dropped, Report, UsageInterval
 from app.nodes import detail, metrics
 from app.nodes.admission import AHEAD, Admission, Refused
 from app.nodes.detail import StoredDetails
-from app.nodes.report_rows import SEQUENCE_BITS, compressed, head_of, interval_of, inventory_of, ordinal_of
+from app.nodes.report_rows import SEQUENCE_BITS, compress_report, head_of, interval_of, inventory_of, ordinal_of
 from app.nodes.reported_notices import ReportedNotices
 from app.nodes.usage_bounds import BOUNDS, NOT_ASSIGNED, UsageBounds
 from app.problem import HttpProblem
@@ -144,7 +144,7 @@ class Intake:
 
     def keep(self, batch: Sequence[Report], raws: Sequence[bytes]) -> list[StoredReport]:
         """Stores these reports now in one statement, as decoded and as sent. Raises Unavailable."""
-        bodies = [compressed(report, raw) for report, raw in zip(batch, raws, strict=True)]
+        bodies = [compress_report(report, raw) for report, raw in zip(batch, raws, strict=True)]
         fingerprints = [detail.fingerprint(report) for report in batch]
         details = self._details(batch, fingerprints)
         paced = self._admission.pace(batch)
@@ -203,12 +203,12 @@ class Intake:
         nodes = kept.late | {report.node for report, ahead in zip(batch, admitted.ahead, strict=True) if ahead}
         known = node_state.ordinals(connection, nodes) if nodes else {}
         return [
-            _stored(report, ahead, kept, self._retention, known, admitted.refused)
+            _tell_stored(report, ahead, kept, self._retention, known, admitted.refused)
             for report, ahead in zip(batch, admitted.ahead, strict=True)
         ]
 
 
-def _stored(
+def _tell_stored(
     report: Report, ahead: bool, kept: KeptReports, retention: timedelta, known: Mapping[str, int], refused: Refused
 ) -> StoredReport:
     """Returns the answer to a report: which parts were not stored, and why."""
@@ -229,7 +229,7 @@ def _stored(
         elif (report.node, interval.id) in refused:
             dropped.append(refused[report.node, interval.id])
         elif (report.node, interval.id) in kept.unassigned:
-            dropped.append(Dropped(f"usage {interval.id}", NOT_ASSIGNED, _unassigned(interval)))
+            dropped.append(Dropped(f"usage {interval.id}", NOT_ASSIGNED, _explain_unassigned(interval)))
     return StoredReport(kept.now, max(newest, ordinal) >> SEQUENCE_BITS, dropped, ahead, kept.endpoints)
 
 
@@ -249,7 +249,7 @@ def _out_of_time(moment: datetime, now: datetime, longest: timedelta) -> str:
     return "too_old" if moment < now - longest else ""
 
 
-def _unassigned(interval: UsageInterval) -> str:
+def _explain_unassigned(interval: UsageInterval) -> str:
     whose = interval.owner
     return f"instance {interval.instance} on GPU {interval.gpu} was never assigned to this node for {whose}"
 

@@ -42,7 +42,7 @@ def write_refusals(connection: Connection, actor: Actor, report: Report, fresh: 
     noted = refusals.note(connection, report.node, report.generation, [held.instance for held in fresh])
     if not noted:
         return
-    found = assignments.of_node(connection, report.node)
+    found = assignments.read_assignment(connection, report.node)
     assigned = msgspec.json.decode(found[1], type=Assignment).instances if found else ()
     owners = {line.id: InstanceOwner(line.tenant, line.service, line.job) for line in assigned}
     audit.record(

@@ -45,7 +45,7 @@ def find_address_fault(address: str, networks: tuple[IpNetwork, ...]) -> str:
         return str(error)
 
 
-def without_bad_addresses(report: Report, networks: Sequence[IpNetwork]) -> tuple[Report, tuple[Dropped, ...]]:
+def drop_bad_addresses(report: Report, networks: Sequence[IpNetwork]) -> tuple[Report, tuple[Dropped, ...]]:
     """Returns the report without addresses that gateways must not get, and what was dropped; the rest counts."""
     faults = _find_faults(report, tuple(networks))
     if not faults:

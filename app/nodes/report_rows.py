@@ -18,7 +18,7 @@ def ordinal_of(report: Report) -> int:
     return report.incarnation << SEQUENCE_BITS | report.sequence
 
 
-def compressed(report: Report, raw: bytes) -> bytes:
+def compress_report(report: Report, raw: bytes) -> bytes:
     return zlib.compress(raw, ZIP_LEVEL) if report.gpus or report.instances else b""
 
 

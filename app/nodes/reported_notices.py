@@ -47,7 +47,7 @@ class ReportedNotices:
 
     def _refresh(self) -> None:
         if time.monotonic() - self._read_at > REFRESH_SECONDS:
-            self._known = self._database.read(reclaims.reported)
+            self._known = self._database.read(reclaims.read_reported)
             self._read_at = time.monotonic()
 
     def _store(self, node: str, deadline: datetime | None, now: datetime) -> None:

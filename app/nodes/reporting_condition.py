@@ -12,7 +12,7 @@ from app.store.database import clock, versions
 from app.store.fleet import node_state
 from app.store.world import objects
 from app.store.world.objects import rfc3339
-from app.world.conditions import ObjectCondition, with_condition
+from app.world.conditions import ObjectCondition, set_condition
 from app.world.decisions import Action, ObjectDecision
 from app.world.write import Actor, write
 
@@ -50,7 +50,7 @@ def update_reporting(connection: Connection, since: datetime) -> int:
     decisions = []
     for name, last_report, reason in found:
         before = stored[Key(Kind.NODE, "", name)]
-        after = with_condition(before, make_condition(reason, last_report), now)
+        after = set_condition(before, make_condition(reason, last_report), now)
         decisions.append(ObjectDecision(Action.STATUS, before, after))
     write(connection, SYSTEM, decisions, latest)
     return len(decisions)

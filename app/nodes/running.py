@@ -69,9 +69,9 @@ def owners_of(detail: NodeDetail, assignment: Assignment | None) -> dict[str, In
 def running(detail: NodeDetail, owners: Mapping[str, InstanceOwner]) -> RunningWire:
     """Returns everything with its owner."""
     return {
-        "copies": _owned(OwnedCopy, detail.copies, owners),
-        "heldBack": _owned(OwnedHeldBack, detail.held_back, owners),
-        "excursions": _owned(OwnedExcursion, detail.excursions, owners),
+        "copies": _add_owners(OwnedCopy, detail.copies, owners),
+        "heldBack": _add_owners(OwnedHeldBack, detail.held_back, owners),
+        "excursions": _add_owners(OwnedExcursion, detail.excursions, owners),
         "repartition": list(detail.repartition),
     }
 
@@ -99,10 +99,10 @@ def running_of_tenant(detail: NodeDetail, owners: Mapping[str, InstanceOwner], t
     foreign = _foreign(detail, owners, tenant)
     return {
         "copies": [
-            structs.replace(_without_names(copy, foreign), address="") for copy in _owned(OwnedCopy, copies, owners)
+            structs.replace(_hide_names(copy, foreign), address="") for copy in _add_owners(OwnedCopy, copies, owners)
         ],
-        "heldBack": [_without_names(change, foreign) for change in _owned(OwnedHeldBack, held, owners)],
-        "excursions": _owned(OwnedExcursion, moved, owners),
+        "heldBack": [_hide_names(change, foreign) for change in _add_owners(OwnedHeldBack, held, owners)],
+        "excursions": _add_owners(OwnedExcursion, moved, owners),
         "repartition": [gpu for gpu in detail.repartition if gpu in gpus],
         "others": {
             "tenant": ANOTHER,
@@ -112,7 +112,7 @@ def running_of_tenant(detail: NodeDetail, owners: Mapping[str, InstanceOwner], t
     }
 
 
-def _owned(
+def _add_owners(
     kind: type[Owned], lines: Iterable[Copy | HeldBack | Excursion], owners: Mapping[str, InstanceOwner]
 ) -> list[Owned]:
     return [
@@ -120,7 +120,7 @@ def _owned(
     ]
 
 
-def _without_names(line: Named, foreign: set[str]) -> Named:
+def _hide_names(line: Named, foreign: set[str]) -> Named:
     return structs.replace(line, message="") if any(name in line.message for name in foreign) else line
 
 

@@ -97,7 +97,7 @@ def complete(document: Schema) -> Schema:
     schemas.pop("HTTPValidationError", None)
     schemas.pop("ValidationError", None)
     for kind in STORED:
-        schemas.update(known.of_kind(kind))
+        schemas.update(known.make_kind_schemas(kind))
     schemas |= {**known.SHARED, **replies.schemas()}
     schemas["ReportItem"]["additionalProperties"] = FIGURE  # which no type of a dictionary can say
     components["responses"] = _problems()

@@ -24,7 +24,7 @@ STYLE = "/docs/reference.css"
 @router.get("/docs")
 def reference(request: Request) -> Response:
     """Every operation and schema on one page, so that a browser's own search finds all of it."""
-    plain, packed = _rendered(request.app)
+    plain, packed = _render(request.app)
     headers = {**PAGE_HEADERS, "Vary": "Accept-Encoding"}
     if "gzip" in request.headers.get("accept-encoding", ""):
         return Response(packed, 200, {**headers, "Content-Encoding": "gzip"}, "text/html; charset=utf-8")
@@ -39,7 +39,7 @@ def style() -> Response:
 
 
 @lru_cache(maxsize=1)
-def _rendered(app: FastAPI) -> tuple[bytes, bytes]:
+def _render(app: FastAPI) -> tuple[bytes, bytes]:
     """Returns the page, plain and compressed: it is the same for everybody."""
     environment = Environment(
         loader=FileSystemLoader(FOLDER),

@@ -137,16 +137,16 @@ def _schema(name: str, schema: Schema) -> SchemaEntry:
 
 def spell_type(schema: Schema) -> tuple[TypeWord, ...]:
     """Returns a type in words: `array of Event`, `number or null, >= 0`, `one of info, warning`."""
-    return (*_spelled(schema), *_limits(schema))
+    return (*_spell(schema), *_limits(schema))
 
 
-def _spelled(schema: Schema) -> tuple[TypeWord, ...]:
+def _spell(schema: Schema) -> tuple[TypeWord, ...]:
     if "$ref" in schema:
         name = schema["$ref"].removeprefix(SCHEMAS)
         return (TypeWord(name, name),)
     for union in ("anyOf", "oneOf", "allOf"):
         if union in schema:
-            return _joined([_spelled(inner) for inner in schema[union]])
+            return _join([_spell(inner) for inner in schema[union]])
     if "const" in schema:
         return (TypeWord(f'"{schema["const"]}"'),)
     if "enum" in schema:
@@ -155,15 +155,15 @@ def _spelled(schema: Schema) -> tuple[TypeWord, ...]:
     if isinstance(kind, list):
         return (TypeWord(" or ".join(kind)),)
     if kind == "array":
-        return (TypeWord("array of "), *_spelled(schema.get("items", {})))
+        return (TypeWord("array of "), *_spell(schema.get("items", {})))
     inner = schema.get("additionalProperties")
     if kind == "object" and isinstance(inner, dict) and "properties" not in schema:
-        return (TypeWord("map of "), *_spelled(inner))
+        return (TypeWord("map of "), *_spell(inner))
     form = schema.get("format")
     return (TypeWord(f"{kind} ({form})" if form else str(kind)),)
 
 
-def _joined(parts: Sequence[tuple[TypeWord, ...]]) -> tuple[TypeWord, ...]:
+def _join(parts: Sequence[tuple[TypeWord, ...]]) -> tuple[TypeWord, ...]:
     words: list[TypeWord] = []
     for part in parts:
         words += [TypeWord(" or "), *part] if words else part

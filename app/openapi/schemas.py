@@ -115,7 +115,7 @@ SHARED: Schema = {
 }
 
 
-def of_kind(kind: Kind) -> dict[str, object]:
+def make_kind_schemas(kind: Kind) -> dict[str, object]:
     """Returns the kind's spec with all it is made of, its manifest, its object and its list."""
     spec = json.loads(json.dumps(kinds.schema(kind)).replace("#/$defs/", f"#/components/schemas/{kind}"))
     parts = {f"{kind}{name}": schema for name, schema in spec.pop("$defs", {}).items()}

@@ -59,7 +59,7 @@ def admit(admin_conninfo: str, password: str) -> None:
             admin.execute(create.format(sql.Identifier(DATABASE), sql.Identifier(ROLE)))
 
 
-def stored_password(path: Path) -> str:
+def read_password(path: Path) -> str:
     """Returns the stored password, or a new one if the file is missing, which takes effect at this start."""
     try:
         return path.read_text().strip()

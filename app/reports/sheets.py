@@ -39,8 +39,8 @@ def sheet(query: ReportQuery, report: MoneyReport, rows: Sequence[Row]) -> Itera
 def focus(query: ReportQuery, rows: Iterable[Row], currency: str, tokens: Iterable[Row] = ()) -> Iterator[str]:
     """Yields the charges of a report by FOCUS_BY and hour, day or month; `tokens` has the same periods by TOKENS_BY."""
     zone = ZoneInfo(query.zone)
-    counted = {_token_key(row): row for row in tokens if row["tokens_in"] or row["tokens_out"]}
-    charges = (charge(row, counted.get(_token_key(row), {}), query.grain, zone, currency) for row in rows)
+    counted = {_make_token_key(row): row for row in tokens if row["tokens_in"] or row["tokens_out"]}
+    charges = (charge(row, counted.get(_make_token_key(row), {}), query.grain, zone, currency) for row in rows)
     return lines(FOCUS_COLUMNS, (list(found.values()) for found in charges))
 
 
@@ -91,7 +91,7 @@ def charge(row: Row, tokens: Row, grain: str, zone: ZoneInfo, currency: str) -> 
     return found
 
 
-def _token_key(row: Row) -> tuple[datetime, str, str]:
+def _make_token_key(row: Row) -> tuple[datetime, str, str]:
     return row["period"], row["tenant"], row["service"]
 
 

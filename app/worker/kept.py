@@ -23,15 +23,15 @@ class KeptObjects:
         self._sent: dict[type[Any], list[Any]] = {cls: [] for cls in classes}
         self._count = dict.fromkeys(classes, 0)
 
-    def pickled(self, order: object) -> bytes:
+    def pickle_order(self, order: object) -> bytes:
         """Returns the order as it has to be sent next, and only to this worker: it counts as received."""
         whole = BytesIO()
         pickler = pickle.Pickler(whole, pickle.HIGHEST_PROTOCOL)
-        pickler.dispatch_table = {**copyreg.dispatch_table, **dict.fromkeys(self._sent, self._reduced)}
+        pickler.dispatch_table = {**copyreg.dispatch_table, **dict.fromkeys(self._sent, self._reduce)}
         pickler.dump(order)
         return whole.getvalue()
 
-    def _reduced(self, made: object) -> tuple[Callable[..., object], tuple[object, ...]]:
+    def _reduce(self, made: object) -> tuple[Callable[..., object], tuple[object, ...]]:
         cls = type(made)
         sent = self._sent[cls]
         at = next((at for at, other in enumerate(sent) if other is made), None)

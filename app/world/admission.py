@@ -24,7 +24,7 @@ def find_not_startable(connection: Connection, found: StoredObject) -> list[str]
     own = list(_own(found))
     if not own:
         return []
-    lists = admitted.reported_allow_lists(connection)
+    lists = admitted.list_reported_allow_lists(connection)
     reasons = [(place, _refusal(runtime, lists, bool(found.key.tenant))) for place, runtime in own]
     reasons += [(place, GRPC) for place, runtime in own if runtime.protocol == "grpc"]
     return [f"{place}{reason}" for place, reason in reasons if reason]

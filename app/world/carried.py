@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from app.manifests.attainable import EXEC_MARGIN, PROFILE_QUANTILE, admitted_variants
+from app.manifests.attainable import EXEC_MARGIN, PROFILE_QUANTILE, list_admitted_variants
 from app.manifests.model import Key, Kind, WrittenSpec
 from app.manifests.uncertain import profile_at
 from app.store.world import objects
@@ -43,7 +43,7 @@ def find_uncarried(connection: Connection, decisions: Sequence[ObjectDecision], 
     models = {str(service.spec["model"]) for service in services}
     keys = [POLICY, *(Key(Kind.MODEL, "", name) for name in models)]
     known = {**objects.get_many(connection, keys), **new}
-    stored = {profile.key: profile for profile in objects.of_models(connection, Kind.PROFILE, models)}
+    stored = {profile.key: profile for profile in objects.read_objects_of_models(connection, Kind.PROFILE, models)}
     stored |= {key: profile for key, profile in new.items() if key.kind is Kind.PROFILE}
     policy: WrittenSpec = known[POLICY].spec if POLICY in known else {}
     profiles: dict[str, list[WrittenSpec]] = {}
@@ -76,7 +76,7 @@ def most_per_gpu(
     An instance of batch b at SM% s takes at most b / exec(s), and 100 / s of them share a GPU. Between two points of a
     profile exec is linear, so s * exec(s) is concave and least at one of the points.
     """
-    admitted, types = admitted_variants(service, model), service.get("gpuTypes")
+    admitted, types = list_admitted_variants(service, model), service.get("gpuTypes")
     quantile, margin = policy.get("profileQuantile", PROFILE_QUANTILE), policy.get("execMargin", EXEC_MARGIN)
     best: dict[str, float] = {}
     for profile in profiles:

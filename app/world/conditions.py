@@ -32,7 +32,7 @@ class ObjectCondition:
     message: str
 
 
-def with_condition(stored: StoredObject, found: ConditionFields, now: datetime) -> StoredObject:
+def set_condition(stored: StoredObject, found: ConditionFields, now: datetime) -> StoredObject:
     """Returns the object with this condition, or the object itself if it has the condition already."""
     conditions: list[Any] = list(stored.status.get("conditions", []))  # type: ignore[arg-type]
     known = next((c for c in conditions if c["type"] == found.type), None)

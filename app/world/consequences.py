@@ -13,7 +13,7 @@ from app.manifests import attainable
 from app.manifests.model import Key, Kind
 from app.store.world import objects
 from app.store.world.objects import Selection, StoredObject
-from app.world.conditions import with_condition
+from app.world.conditions import set_condition
 from app.world.decisions import Action, ObjectDecision
 
 PAGE = 1000
@@ -30,7 +30,7 @@ def follow(connection: Connection, decisions: Sequence[ObjectDecision], now: dat
     services = {s.key: s for s in _services(connection, models, everything)}
     services |= {d.key: d.after for d in moved.values() if d.key.kind is Kind.SERVICE and d.after}
     models |= {str(service.spec["model"]) for service in services.values()}
-    profiles = {p.key: p for p in objects.of_models(connection, Kind.PROFILE, models)}
+    profiles = {p.key: p for p in objects.read_objects_of_models(connection, Kind.PROFILE, models)}
     profiles |= {d.key: d.after for d in moved.values() if d.key.kind is Kind.PROFILE and d.after}
     known = _world(connection, models, moved)
     policy = known.get(POLICY)
@@ -39,7 +39,7 @@ def follow(connection: Connection, decisions: Sequence[ObjectDecision], now: dat
         model = known.get(Key(Kind.MODEL, "", str(stored.spec["model"])))
         admitted = model.admits if model else None
         if stored.admits != admitted and _lives(stored.key, moved):
-            changed[stored.key] = _moved(moved, replace(stored, admits=admitted, updated_at=now), stored)
+            changed[stored.key] = _move(moved, replace(stored, admits=admitted, updated_at=now), stored)
     of_model: dict[str, list[Mapping[str, Any]]] = {}
     for stored in profiles.values():
         if _lives(stored.key, moved):
@@ -51,9 +51,9 @@ def follow(connection: Connection, decisions: Sequence[ObjectDecision], now: dat
         found = attainable.slo_condition(
             service.spec, model.spec, of_model.get(model.name, []), policy.spec if policy else {}
         )
-        after = with_condition(service, found, now)
+        after = set_condition(service, found, now)
         if after is not service:
-            changed[service.key] = _moved(moved, after, service)
+            changed[service.key] = _move(moved, after, service)
     first = [changed.pop(decision.key, decision) for decision in decisions]
     return first + list(changed.values())
 
@@ -73,7 +73,7 @@ def _models_concerned(moved: Mapping[Key, ObjectDecision]) -> set[str]:
 
 def _services(connection: Connection, models: set[str], everything: bool) -> list[StoredObject]:
     if not everything:
-        return objects.of_models(connection, Kind.SERVICE, models) if models else []
+        return objects.read_objects_of_models(connection, Kind.SERVICE, models) if models else []
     found: list[StoredObject] = []
     after = ("", "")
     while page := objects.page(connection, Selection(Kind.SERVICE), after, PAGE):
@@ -98,7 +98,7 @@ def _lives(key: Key, moved: Mapping[Key, ObjectDecision]) -> bool:
     return key not in moved or moved[key].action is not Action.DELETED
 
 
-def _moved(moved: Mapping[Key, ObjectDecision], after: StoredObject, before: StoredObject) -> ObjectDecision:
+def _move(moved: Mapping[Key, ObjectDecision], after: StoredObject, before: StoredObject) -> ObjectDecision:
     decision = moved.get(after.key)
     if decision is None:
         return ObjectDecision(Action.STATUS, before, after)

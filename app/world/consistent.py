@@ -12,7 +12,7 @@ from app.manifests import prices
 from app.manifests import references as rules
 from app.manifests.apart import find_unseparated, keeps_apart
 from app.manifests.caps import find_unfit_caps, wrong_caps
-from app.manifests.faults import ManifestFault, quoted
+from app.manifests.faults import ManifestFault, quote
 from app.manifests.language_fit import find_unfit
 from app.manifests.model import JSON, Key, Kind, Manifest
 from app.problem import HttpProblem
@@ -51,7 +51,7 @@ def check(
 def dangling(connection: Connection, manifests: Sequence[Manifest], at_fault: frozenset[Key]) -> list[ManifestFault]:
     """Returns references to missing objects, of manifests that come with others that are at fault themselves."""
     world = _AfterChange(connection, manifests, set())
-    return rules.find_missing(rules.without_faulty_targets(manifests, at_fault), world)
+    return rules.find_missing(rules.drop_faulty_references(manifests, at_fault), world)
 
 
 def invalid(faults: Sequence[ManifestFault]) -> HttpProblem:
@@ -111,7 +111,7 @@ def foreign(manifests: Sequence[Manifest], currency: str) -> list[ManifestFault]
                 ManifestFault(
                     document=f"{manifest.document} {manifest.key}".strip(),
                     field="spec.budget.currency",
-                    message=f"{quoted(named)} is not the currency that prices are in",
+                    message=f"{quote(named)} is not the currency that prices are in",
                     allowed=f"{currency}, or leave the field out",
                     value=named,
                 )
@@ -126,7 +126,7 @@ def _clashes(connection: Connection, manifests: Sequence[Manifest], deleted: set
     changed = {manifest.key for manifest in manifests} | deleted
     there = {
         rules.profile_of(stored.spec): stored.name
-        for stored in objects.of_models(connection, Kind.PROFILE, models)
+        for stored in objects.read_objects_of_models(connection, Kind.PROFILE, models)
         if stored.key not in changed
     }
     return rules.find_clashes(manifests, there)
@@ -153,7 +153,7 @@ def _refuse_orphans(
 def _refuse_broken(connection: Connection, principal: Principal, written: Sequence[ObjectDecision]) -> None:
     """Refuses a Model without the variants or tenants that others refer to, a GpuType that forbids nodes' caps."""
     rewritten = {decision.key for decision in written}
-    broken = _broken_by_models(connection, written, rewritten) + _broken_by_types(connection, written, rewritten)
+    broken = _check_models(connection, written, rewritten) + _check_types(connection, written, rewritten)
     if broken:
         whys = sorted({f"{key}: {found.why}" for key, found in broken})
         raise HttpProblem(
@@ -163,7 +163,7 @@ def _refuse_broken(connection: Connection, principal: Principal, written: Sequen
         )
 
 
-def _broken_by_types(
+def _check_types(
     connection: Connection, written: Sequence[ObjectDecision], rewritten: set[Key]
 ) -> list[tuple[Key, rules.Broken]]:
     types = {d.key: d.object.spec for d in written if d.key.kind is Kind.GPU_TYPE and d.action is Action.UPDATED}
@@ -171,14 +171,14 @@ def _broken_by_types(
         return []
     return [
         (key, rules.Broken(rules.Referrer(node.key), f"Node {node.name}: {wrong.field} {wrong.why}"))
-        for node in objects.capped_nodes(connection, [key.name for key in types])
+        for node in objects.read_capped_nodes(connection, [key.name for key in types])
         if node.key not in rewritten
         for key in (Key(Kind.GPU_TYPE, "", str(node.spec["gpuType"])),)
         for wrong in wrong_caps(node.spec, types[key])
     ]
 
 
-def _broken_by_models(
+def _check_models(
     connection: Connection, written: Sequence[ObjectDecision], rewritten: set[Key]
 ) -> list[tuple[Key, rules.Broken]]:
     models = {d.key: d for d in written if d.key.kind is Kind.MODEL and d.action is Action.UPDATED}

@@ -51,7 +51,7 @@ def decide(manifests: Iterable[Manifest], current: Mapping[Key, StoredObject], n
 
 def _decide(manifest: Manifest, before: StoredObject | None, now: datetime) -> ObjectDecision:
     if before is None:
-        return ObjectDecision(Action.CREATED, None, _created(manifest, now))
+        return ObjectDecision(Action.CREATED, None, _create(manifest, now))
     same_spec = _same(before.spec, manifest.spec, manifest.kind)
     if same_spec and before.labels == manifest.labels:
         return ObjectDecision(Action.UNCHANGED, before, before)
@@ -72,7 +72,7 @@ def _same(before: Mapping[str, JSON], after: Mapping[str, JSON], kind: Kind) -> 
     return before == after and (kind is not Kind.MODEL or not diff(dict(before), dict(after)))
 
 
-def _created(manifest: Manifest, now: datetime) -> StoredObject:
+def _create(manifest: Manifest, now: datetime) -> StoredObject:
     return StoredObject(
         uid=uuid4(),
         kind=manifest.kind,

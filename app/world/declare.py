@@ -65,7 +65,7 @@ def declare(
     latest = _latest(connection, dry_run)
     current = objects.get_many(connection, (manifest.key for manifest in manifests))
     if expected is not None:
-        _unchanged_since(expected, manifests[0].key, current)
+        _check_unchanged(expected, manifests[0].key, current)
     decisions = decide(manifests, current, clock.now(connection))
     if prune is not None:
         decisions += deletions(_left_out(connection, manifests, prune))
@@ -86,7 +86,7 @@ def patch(
 ) -> Declaration:
     """Merges a change (RFC 7396) into an object's labels and spec."""
     latest, stored = _there(connection, key, dry_run, expected)
-    manifest = merged(stored.wire(), change, key)
+    manifest = merge_patch(stored.wire(), change, key)
     decisions = decide([manifest], {key: stored}, clock.now(connection))
     return _carry_out(connection, actor, decisions, latest, dry_run, {key: manifest.document}, currency)
 
@@ -146,11 +146,11 @@ def _there(connection: Connection, key: Key, dry_run: bool, expected: int | None
     if stored is None:
         raise missing(key)
     if expected is not None:
-        _unchanged_since(expected, key, {key: stored})
+        _check_unchanged(expected, key, {key: stored})
     return latest, stored
 
 
-def _unchanged_since(expected: int, key: Key, current: Mapping[Key, StoredObject]) -> None:
+def _check_unchanged(expected: int, key: Key, current: Mapping[Key, StoredObject]) -> None:
     found = current.get(key)
     if expected == NO_VERSION:
         if found is not None:
@@ -195,7 +195,7 @@ def _left_out(connection: Connection, manifests: Sequence[Manifest], prune: Prun
     return left_out
 
 
-def merged(wire: Mapping[str, Any], change: Mapping[str, JSON], key: Key) -> Manifest:
+def merge_patch(wire: Mapping[str, Any], change: Mapping[str, JSON], key: Key) -> Manifest:
     """Returns the manifest that a patch makes of an object; its name and tenant stay."""
     known = {name: wire[name] for name in ("apiVersion", "kind", "spec")}
     known["metadata"] = {name: wire["metadata"][name] for name in ("name", "labels")}

@@ -16,7 +16,7 @@ from app.store.fleet.reclaims import NoticeSource
 from app.store.world import audit, events, objects
 from app.store.world.events import NewEvent
 from app.store.world.objects import rfc3339
-from app.world.conditions import ObjectCondition, with_condition
+from app.world.conditions import ObjectCondition, set_condition
 from app.world.decisions import Action, ObjectDecision
 from app.world.write import Actor, write
 
@@ -39,7 +39,7 @@ def give_notice(
 def withdraw_notice(connection: Connection, actor: Actor, node: str) -> Cordon | None:
     """Withdraws every notice of the node, and returns the one that was in force; None if there was none."""
     latest = versions.lock(connection, "object")
-    before = reclaims.in_force(connection, node)
+    before = reclaims.read_in_force(connection, node)
     if before is None:
         return None
     reclaims.withdraw(connection, node)
@@ -61,7 +61,7 @@ def _tell(
     *, before: Mapping[str, object] | None = None, after: Mapping[str, object] | None = None,
 ) -> None:  # fmt: skip
     """Shows, audits and announces what is in force now: another notice may be left when one is withdrawn."""
-    in_force = reclaims.in_force(connection, node)
+    in_force = reclaims.read_in_force(connection, node)
     deadline = rfc3339(in_force.deadline) if in_force and in_force.deadline else ""
     text = f"the node will be reclaimed at {deadline}" if deadline else "the node will not be reclaimed"
     _show(connection, actor, node, latest, deadline, text)
@@ -80,6 +80,6 @@ def _show(connection: Connection, actor: Actor, node: str, latest: int, deadline
     if stored is None:
         return
     condition = ObjectCondition(CONDITION, str(bool(deadline)), "NoticeGiven" if deadline else "NoNotice", text)
-    after = with_condition(stored, condition, clock.now(connection))
+    after = set_condition(stored, condition, clock.now(connection))
     after = replace(after, status={**after.status, "reclaimAt": deadline})
     write(connection, actor, [ObjectDecision(Action.STATUS, stored, after)], latest)

@@ -86,7 +86,7 @@ class DeletionCost:
 def find_occupants(connection: Connection, nodes: Collection[str]) -> list[NodeOccupant]:
     """Returns every instance that is assigned to one of the nodes, or runs there by its last report."""
     found: list[NodeOccupant] = []
-    for row in endpoints.of_nodes(connection, nodes):
+    for row in endpoints.read_copies(connection, nodes):
         reported = msgspec.convert(row.detail, _Reported) if row.detail else _Reported()
         assignment = msgspec.json.decode(row.body, type=Assignment) if row.body else None
         assigned = (*assignment.instances, *assignment.swapped) if assignment else ()

@@ -62,7 +62,7 @@ def write(
     moved = [decision for decision in decisions if decision.action is not Action.UNCHANGED]
     if not moved:
         return list(decisions), latest
-    versioned = {d.key: _at_version(d, latest + n) for n, d in enumerate(moved, 1)}
+    versioned = {d.key: _set_version(d, latest + n) for n, d in enumerate(moved, 1)}
     latest += len(moved)
     by_action: dict[Action, list[StoredObject]] = {action: [] for action in Action}
     for decision in versioned.values():
@@ -128,7 +128,7 @@ def _book(connection: Connection, decisions: Sequence[ObjectDecision]) -> None:
         book(connection, declared[Kind.NODE], declared[Kind.GPU_TYPE], clock.now(connection))
 
 
-def _at_version(decision: ObjectDecision, version: int) -> ObjectDecision:
+def _set_version(decision: ObjectDecision, version: int) -> ObjectDecision:
     if decision.after is not None:
         return replace(decision, after=replace(decision.after, resource_version=version))
     assert decision.before is not None

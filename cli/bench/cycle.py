@@ -158,16 +158,16 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
     """Returns a row for the given size."""
     from app.control.cycle import CycleBudget
     from app.control.solve.solver import Solver
-    from app.garbage import settled
+    from app.garbage import settle_for
     from cli.bench import api
     from cli.bench.steady import measure_steady
     from cli.bench.system import own_system
-    from simulation.run import simulated
+    from simulation.run import open_simulation
     from simulation.shapes import noisy, steady
-    from simulation.world import of_documents
+    from simulation.world import read_documents
 
     documents = _documents(args)
-    world = of_documents(documents)
+    world = read_documents(documents)
     services = [document for document in documents if document["kind"] == "Service"]
     names = [f"{service['metadata']['tenant']}/{service['metadata']['name']}" for service in services]
     shapes = {name: noisy(steady, NOISE_SHARE, f"{args.seed} {name}") for name in names}
@@ -175,11 +175,11 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
     row: dict[str, Any] = {"gpus": args.gpus, "services": args.services}
     try:
         with own_system(say) as system:
-            with simulated(system.database_url, world, shapes, seed=args.seed) as simulation:
+            with open_simulation(system.database_url, world, shapes, seed=args.seed) as simulation:
                 solver = TimedSolver(inner)
                 simulation.planner.solver = solver
                 simulation.planner.budget = CycleBudget(args.seconds, args.work, args.seed)
-                with settled():  # as the planner's own program is
+                with settle_for():  # as the planner's own program is
                     row |= _overheads(Cycles(simulation, solver, system, say), documents)
                 row["peak_mb"] = round(getrusage(RUSAGE_SELF).ru_maxrss / 1024)
                 row |= _answered(simulation, names, args.spikes, say)
@@ -209,7 +209,7 @@ def _documents(args: argparse.Namespace) -> list[dict[str, Any]]:
 
 def _overheads(cycles: Cycles, documents: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Measures the first plan, plans after some rates changed, and cycles after which nothing changed."""
-    from simulation.world import of_documents, put
+    from simulation.world import put, read_documents
 
     simulation = cycles.simulation
     cycles.say("the first plan")
@@ -228,7 +228,7 @@ def _overheads(cycles: Cycles, documents: Sequence[dict[str, Any]]) -> dict[str,
         moved = services[number * few : (number + 1) * few]
         for service in moved:
             service["spec"]["ratePerSecond"] *= RISE_FACTOR
-        put(simulation.database, of_documents(documents))
+        put(simulation.database, read_documents(documents))
         cycles.say(f"round {number + 1}: {len(moved)} services are declared at {RISE_FACTOR:g} times their rate")
         before = _stored(simulation)
         decided.append(cycles.run())

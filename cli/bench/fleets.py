@@ -62,11 +62,11 @@ def fleets(args: argparse.Namespace) -> Iterator[BenchFleet]:
 
 
 def _of_files(files: list[str], moved: int | None) -> Iterator[BenchFleet]:
-    from benchmarks.altered import with_moved_rates
+    from benchmarks.altered import move_rates
 
     for file, problem in [(file, declared.fleet_to_plan(file)) for file in files]:
         if moved is None:
             yield BenchFleet(problem, FILES, None, file, 0)
             continue
         for seed in range(moved):
-            yield BenchFleet(with_moved_rates(problem, seed), file, None, file, seed)
+            yield BenchFleet(move_rates(problem, seed), file, None, file, seed)

@@ -73,16 +73,16 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
 
 
 def _priced(fleet: BenchFleet, pricing: Pricing | None) -> BenchFleet:
-    from benchmarks.altered import with_pricing
+    from benchmarks.altered import set_pricing
 
-    return fleet if pricing is None else replace(fleet, problem=with_pricing(fleet.problem, pricing))
+    return fleet if pricing is None else replace(fleet, problem=set_pricing(fleet.problem, pricing))
 
 
 def _timed(
     fleet: BenchFleet, args: argparse.Namespace, on_message: Callable[[dict[str, Any]], None]
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Returns the messages of the timed plan and its figures, those of a blind plan included if asked for."""
-    from benchmarks.rows import billed_blind, row
+    from benchmarks.rows import bill_blind, row
     from benchmarks.timed import TimedRun, plan_blindly, plan_jointly
 
     if args.blind and not any(node.pricing == "node" for node in fleet.problem.nodes.values()):
@@ -92,7 +92,7 @@ def _timed(
     found = row(lines, peak_mb, args.seconds)
     if args.blind:
         blind_lines, blind_mb = time_plan(fleet.problem, replace(order, planner=plan_blindly), on_message)
-        found |= billed_blind(found, row(blind_lines, blind_mb, args.seconds))
+        found |= bill_blind(found, row(blind_lines, blind_mb, args.seconds))
     return lines, found
 
 

@@ -28,19 +28,19 @@ def measure_steady(
 ) -> dict[str, int]:
     """Returns the figures of a fleet with these manifests and loads, on a database of its own."""
     from app.control.cycle import CycleBudget
-    from app.garbage import settled
+    from app.garbage import settle_for
     from simulation.own_database import own_database
-    from simulation.run import simulated
-    from simulation.world import of_documents
+    from simulation.run import open_simulation
+    from simulation.world import read_documents
 
     say("a steady load, on another fleet")
     with (
         own_database("gpuwright-bench-", say) as url,
-        simulated(url, of_documents(documents), shapes, seed=args.seed) as simulation,
+        open_simulation(url, read_documents(documents), shapes, seed=args.seed) as simulation,
     ):
         simulation.planner.solver = solver
         simulation.planner.budget = CycleBudget(args.seconds, args.work, args.seed)
-        with settled():
+        with settle_for():
             return count_changes(simulation, args.cycles, say)
 
 

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from cli.estate.backtest import backtest_data, show_backtest
-from cli.estate.certified import campaigns_data, certified_data, show_campaigns, show_certified
+from cli.estate.certified import campaigns_data, show_campaigns, show_certified, write_certified_data
 from cli.estate.loads import reading_data, write_loads
 from cli.estate.money import cents_of, count_of, gpus_text, money
 from cli.estate.savings import savings_data, show_savings
@@ -116,7 +116,7 @@ def write_rows(estate: Estate, bill: Bill) -> TableText:
                 row.label,
                 gpus_text(row.gpus) if row.gpus else "0",
                 _replicas(workload) if workload else "",
-                _scaled_by(workload) if workload else "",
+                _name_scaler(workload) if workload else "",
                 _amount(row, amount),
                 _share(row, bill),
             )
@@ -148,7 +148,7 @@ def _replicas(workload: ClusterWorkload) -> str:
     return text + (f", {count_of(workload.waiting_pods, 'pod')} waiting" if workload.waiting_pods else "")
 
 
-def _scaled_by(workload: ClusterWorkload) -> str:
+def _name_scaler(workload: ClusterWorkload) -> str:
     if workload.autoscaler:
         return autoscaler_text(workload.autoscaler)
     return "hand" if workload.is_scalable else ", ".join(workload.owners) or workload.name.kind
@@ -190,7 +190,7 @@ def join_unknown(unknown: Iterable[UnknownFigure]) -> Iterator[str]:
         yield f"{name_some(subjects)}: {reason}; {remedy}"
 
 
-def as_data(found: Assessment) -> dict[str, Any]:
+def write_data(found: Assessment) -> dict[str, Any]:
     """Returns the whole assessment as JSON's types; money is in billionths, as in the ledger."""
     estate, bill = found.estate, found.bill
     return {
@@ -238,7 +238,7 @@ def as_data(found: Assessment) -> dict[str, Any]:
         **({"savings": savings_data(found.savings)} if found.savings else {}),
         **(backtest_data(found.backtest) if found.backtest else {}),
         **({"sharing": sharing_data(found.sharing)} if found.sharing else {}),
-        **({"certified": certified_data(found.certified)} if found.certified else {}),
+        **({"certified": write_certified_data(found.certified)} if found.certified else {}),
         **({"campaigns": campaigns_data(found.campaigns)} if found.campaigns else {}),
     }  # fmt: skip
 

@@ -104,7 +104,7 @@ def _month(nano_per_hour: int) -> str:
     return money(nano_per_hour * HOURS_A_MONTH)
 
 
-def certified_data(found: CertifiedSavings) -> dict[str, Any]:
+def write_certified_data(found: CertifiedSavings) -> dict[str, Any]:
     """Returns level L2 as JSON's types; money is in billionths an hour."""
     return {
         "level": "L2", "nanoPerHour": found.nano_per_hour, "limitNanoPerHour": found.limit_nano_per_hour,

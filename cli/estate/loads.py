@@ -32,9 +32,9 @@ def _load_cells(load: WorkloadSeries | None) -> tuple[str, ...]:
     rates = _known(load.rates_per_second)
     return (
         load.server,
-        number(_rounded(sum(rates) / len(rates))) if rates else "",
-        number(_rounded(max(_known(load.peaks_per_second), default=None))),
-        number(_rounded(max(_known(load.ready_replicas), default=None))),
+        number(_round(sum(rates) / len(rates))) if rates else "",
+        number(_round(max(_known(load.peaks_per_second), default=None))),
+        number(_round(max(_known(load.ready_replicas), default=None))),
         *(_kept(values) for values in (load.latency_ms, load.first_token_ms, load.token_ms)),
     )
 
@@ -59,7 +59,7 @@ def _kept(values: MeasuredSeries) -> str:
     if not known:
         return ""
     kept = known[min(len(known) - 1, int(MOST_QUARTERS * len(known)))]
-    return f"{number(_rounded(kept))} ms" if math.isfinite(kept) else "above all buckets"
+    return f"{number(_round(kept))} ms" if math.isfinite(kept) else "above all buckets"
 
 
 def _finite(values: MeasuredSeries) -> MeasuredSeries:
@@ -71,7 +71,7 @@ def _known(values: MeasuredSeries) -> list[float]:
     return [value for value in values if value is not None]
 
 
-def _rounded(value: float | None) -> float | None:
+def _round(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.3g}")
 
 

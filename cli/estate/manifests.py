@@ -14,7 +14,7 @@ from cli.catalogue import manifest
 from cli.estate.assessment import Assessment
 from cli.estate.certified import summarize_campaigns, summarize_certified
 from cli.estate.sharing import summarize_sharing
-from cli.output import as_yaml, plain
+from cli.output import format_yaml, plain
 from clusters.bill import NodePrice
 from clusters.estate import OURS, ClusterWorkload, GpuNode, WorkloadName
 from clusters.measured import MeasuredLoads, MeasuredSeries
@@ -44,7 +44,7 @@ class PricedNode(NamedTuple):
         return "reserved" if is_covered else self.node.purchase or "onDemand"
 
 
-def as_manifests(found: Assessment, promises: Mapping[WorkloadName, WorkloadPromise]) -> str:
+def write_manifests(found: Assessment, promises: Mapping[WorkloadName, WorkloadPromise]) -> str:
     """Returns the file. What is a comment of it would be refused, and says what it lacks."""
     by_product = {product: sheet for sheet in read_sheets().values() for product in sheet.products}
     priced = [PricedNode(*each) for each in zip(found.estate.nodes, found.bill.nodes, strict=True)]
@@ -52,13 +52,13 @@ def as_manifests(found: Assessment, promises: Mapping[WorkloadName, WorkloadProm
     unknown = [each for each in priced if each.node.gpus and each.node.product not in by_product]
     names = _distinct([each.node.name for each in priced])
     documents = [*_gpu_types(known, by_product)]
-    documents += [as_yaml(_node(each, names, by_product[each.node.product].name)) for each in known]
+    documents += [format_yaml(_node(each, names, by_product[each.node.product].name)) for each in known]
     documents += [
         _comment(_node(each, names, "unknown"), f"no sheet of the catalogue is of {each.node.product or 'its GPUs'}")
         for each in unknown
     ]
     documents += _services(found.estate.workloads, promises, found.reading.loads if found.reading else None)
-    return _commented("\n".join((HEAD, *_levels(found)))) + "\n---\n".join(documents) + "\n"
+    return _comment_out("\n".join((HEAD, *_levels(found)))) + "\n---\n".join(documents) + "\n"
 
 
 def _levels(found: Assessment) -> Iterator[str]:
@@ -95,8 +95,8 @@ def _gpu_types(priced: Sequence[PricedNode], by_product: Mapping[str, Sheet]) ->
                 for (region, purchase), price in prices.items()
             ]
         unpriced = sum(each.price.nano_per_hour is None for each in members)
-        note = _commented(f"{unpriced} of its nodes have no known price: theirs is pricePerHour") if unpriced else ""
-        yield note + as_yaml(document)
+        note = _comment_out(f"{unpriced} of its nodes have no known price: theirs is pricePerHour") if unpriced else ""
+        yield note + format_yaml(document)
 
 
 def _node(each: PricedNode, names: Mapping[str, str], gpu_type: str) -> dict[str, Any]:
@@ -149,8 +149,8 @@ def _services(
             variant = _word(promise.variant) or "served"
             spec = {"variants": [{"name": variant, "accuracy": 1}]}
             declared = {"apiVersion": API_VERSION, "kind": "Model", "metadata": {"name": model}, "spec": spec}
-            yield _commented("its accuracy matters only beside other variants") + as_yaml(declared)
-        yield as_yaml(document)
+            yield _comment_out("its accuracy matters only beside other variants") + format_yaml(declared)
+        yield format_yaml(document)
 
 
 def _rates(loads: MeasuredLoads, name: WorkloadName) -> MeasuredSeries:
@@ -192,8 +192,8 @@ def _word(text: str) -> str:
 
 
 def _comment(document: Mapping[str, Any], reason: str) -> str:
-    return _commented(f"{reason}:\n{as_yaml(document)}").rstrip("\n")
+    return _comment_out(f"{reason}:\n{format_yaml(document)}").rstrip("\n")
 
 
-def _commented(text: str) -> str:
+def _comment_out(text: str) -> str:
     return "".join(f"# {plain(line)}\n" for line in text.split("\n"))

@@ -42,10 +42,10 @@ def show_sharing(bill: Bill, found: SharingEstimate) -> None:
 def summarize_sharing(bill: Bill, found: SharingEstimate) -> str:
     """Returns the interval as a sentence."""
     low, high = found.low_nano_per_hour, found.high_nano_per_hour
-    month = _between(low * HOURS_A_MONTH, high * HOURS_A_MONTH)
+    month = _spell_range(low * HOURS_A_MONTH, high * HOURS_A_MONTH)
     return (
         f"L1, an interval and not certified: {spell_range(low, high, bill)} could be saved where GPUs are shared:"
-        f" {_between(low, high)} {bill.currency} an hour, {month} a month."
+        f" {_spell_range(low, high)} {bill.currency} an hour, {month} a month."
     )
 
 
@@ -77,7 +77,7 @@ def stay_sentences(staying: Mapping[WorkloadName, str]) -> Iterator[str]:
         yield f"{name_some(names)} {'stays as it is' if len(names) == 1 else 'stay as they are'}: {reason}."
 
 
-def _between(low: int, high: int) -> str:
+def _spell_range(low: int, high: int) -> str:
     return money(low) if money(low) == money(high) else f"{money(low)} to {money(high)}"
 
 

@@ -22,7 +22,7 @@ def apply_profiles(client: ApiClient, profiles: Sequence[Mapping[str, Any]]) -> 
 
 
 def _predict_again(client: ApiClient) -> None:
-    from app.campaigns.predicted_profiles import predicted_profiles  # with numpy
+    from app.campaigns.predicted_profiles import predict_profiles  # with numpy
     from app.manifests.model import Manifest
 
     declared = [
@@ -31,7 +31,7 @@ def _predict_again(client: ApiClient) -> None:
         for page in client.pages(path, {})
         for item in page["items"]
     ]
-    found = predicted_profiles(declared, only_again=True)
+    found = predict_profiles(declared, only_again=True)
     if found is None:
         return
     before = {each.name: each.spec for each in declared if each.kind is Kind.PROFILE}

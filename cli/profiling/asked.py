@@ -10,7 +10,7 @@ from typing import Any
 
 from cli.arguments import not_negative
 from cli.exits import Failed
-from cli.output import as_yaml, number, plain, print_data, say, span
+from cli.output import format_yaml, number, plain, print_data, say, span
 
 MOST_SECONDS = 60.0  # least time at each setting, as campaigns allow
 LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
@@ -138,6 +138,6 @@ def show(args: argparse.Namespace, profiles: list[Any], measurements: int, secon
     }
     if print_data(answer, "json" if args.json else "text"):
         return
-    print("\n---\n".join(as_yaml(profile) for profile in profiles))
+    print("\n---\n".join(format_yaml(profile) for profile in profiles))
     missed = "" if error is None else f"; a measurement that the curve is not shown is missed by {100 * error:.2g} %"
     say(plain(f"{measurements} measurements in {span(seconds)}{missed}"))

@@ -24,7 +24,7 @@ def declare_model(client: ApiClient, wanted: ModelVariant, file: str) -> bool:
     variant = PurePosixPath(file).suffix.lstrip(".")
     if PurePosixPath(file).suffix not in SUFFIXES:
         raise Failed(f"--file {file}: a model's file ends with {' or '.join(SUFFIXES)}; declare others as a Model")
-    declared = _declared(client, wanted.model)
+    declared = _read_declared(client, wanted.model)
     if declared is not None:
         runtimes = [stated.get("runtime") or {} for stated in declared["variants"]]
         runs = [str((runtime.get("args") or {}).get("file", "")) for runtime in runtimes]
@@ -50,7 +50,7 @@ def withdraw_model(client: ApiClient, wanted: ModelVariant) -> None:
         say(f"model {wanted.model} is not declared any more")
 
 
-def _declared(client: ApiClient, model: str) -> dict[str, Any] | None:
+def _read_declared(client: ApiClient, model: str) -> dict[str, Any] | None:
     try:
         found: dict[str, Any] = client.get(f"/api/v1/models/{model}")["spec"]
     except ServerRefusal as refusal:

@@ -32,7 +32,7 @@ def has_measured_nothing(failure: Failed) -> bool:
 
 def run_campaign(client: ApiClient, args: argparse.Namespace, wanted: ModelVariant, place: GpuPlace) -> int:
     """Follows a campaign of this model on this node until it ends; prints the Profile, and applies it if asked to."""
-    campaign = _running(client, wanted, place, args.neighbours) or _asked(client, args, wanted, place)
+    campaign = _running(client, wanted, place, args.neighbours) or _ask(client, args, wanted, place)
     try:
         ended = _follow(client, campaign["id"])
     except KeyboardInterrupt:
@@ -87,7 +87,7 @@ def _running(
     return None
 
 
-def _asked(client: ApiClient, args: argparse.Namespace, wanted: ModelVariant, place: GpuPlace) -> dict[str, Any]:
+def _ask(client: ApiClient, args: argparse.Namespace, wanted: ModelVariant, place: GpuPlace) -> dict[str, Any]:
     given = {
         "variant": wanted.variant or None,
         "gpu": place.gpu,

@@ -13,7 +13,7 @@ from typing import Any
 from agents.contract.campaigns import CopySetting, MeasuredSetting
 from app.campaigns.limits import FULL_PERCENT
 from app.campaigns.profile import ProfileSubject, profile_of
-from app.campaigns.reports import Figures, ReportRefused, ToolReport, read_report, with_memory
+from app.campaigns.reports import Figures, ReportRefused, ToolReport, add_memory, read_report
 from cli.exits import Failed
 from cli.profiling.asked import batches_of, read_model, show
 from cli.profiling.at_url import ANY_CLOCK_MHZ, DEFAULT_VARIANT
@@ -38,7 +38,7 @@ def import_files(args: argparse.Namespace) -> list[dict[str, Any]]:
         found, written_at = _read(name, batch)
         figures, at = figures + found, max(at, written_at)
     sm_percent = args.sm_percent or FULL_PERCENT
-    measured = [_measured(index, found, sm_percent, at) for index, found in enumerate(with_memory(figures), 1)]
+    measured = [_make_setting(index, found, sm_percent, at) for index, found in enumerate(add_memory(figures), 1)]
     if not measured:
         raise Failed("the files state memory but no times; import metrics-model-inference.csv with them")
     twice = [batch for batch, times in Counter(found.setting.batch for found in measured).items() if times > 1]
@@ -72,7 +72,7 @@ def open_report(name: str, batch: int | None = None) -> ToolReport:
         raise Failed(f"{name} is not UTF-8 at byte {error.start}") from error
 
 
-def _measured(sequence: int, found: Figures, sm_percent: int, at: datetime) -> MeasuredSetting:
+def _make_setting(sequence: int, found: Figures, sm_percent: int, at: datetime) -> MeasuredSetting:
     return MeasuredSetting(
         sequence,
         CopySetting(found.batch, float(sm_percent), ANY_CLOCK_MHZ),

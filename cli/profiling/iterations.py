@@ -37,7 +37,7 @@ def import_token_times(args: argparse.Namespace) -> list[dict[str, Any]]:
     began = time.monotonic()
     sequences = args.batches[-1] if args.batches else DEFAULT_SEQUENCES
     limits = BatchingLimits(sequences, args.tokens_per_iteration or DEFAULT_TOKENS, UNBOUNDED_TOKENS)
-    measured = [_measured(report) for report in _read(args.files)]
+    measured = [_make_measurement(report) for report in _read(args.files)]
     found = fit(measured, limits)
     missed = left_out_error(measured, limits, found.model)
     wanted = read_model(args.model)
@@ -71,7 +71,7 @@ def _read(files: Sequence[str]) -> list[TokenReport]:
         raise Failed(str(refused)) from refused
 
 
-def _measured(report: TokenReport) -> Any:
+def _make_measurement(report: TokenReport) -> Any:
     from solvers.llm.sweeps.load import LoadTest, MeasuredLoad, TokenTimes
 
     load = LoadTest(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.manifests.numbers import finite_number
 from cli.exits import Failed
-from cli.output import as_yaml, plain, print_data, say
+from cli.output import format_yaml, plain, print_data, say
 
 if TYPE_CHECKING:
     from solvers.interference import Neighbour, SlowdownObservation
@@ -59,7 +59,7 @@ def neighbours(args: argparse.Namespace) -> list[dict[str, Any]]:
         )
     if not print_data({"gpuTypes": found}, "json" if args.json else "text"):
         for each in found:
-            print(as_yaml({each["gpuType"]: each["profiles"]}))
+            print(format_yaml({each["gpuType"]: each["profiles"]}))
             say(plain(_said(each)))
     return found
 

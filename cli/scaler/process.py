@@ -70,7 +70,7 @@ class ScalerProcess:
         )
         now = datetime.now(UTC)
         for job, every in jobs:
-            self._scheduler.add_job(self._guarded(job), "interval", seconds=every, next_run_time=now, id=job.__name__)
+            self._scheduler.add_job(self._guard(job), "interval", seconds=every, next_run_time=now, id=job.__name__)
         garbage.settle()
         self._scheduler.start()
 
@@ -115,7 +115,7 @@ class ScalerProcess:
     def _pause(self, seconds: float) -> None:
         self._ended.wait(seconds)
 
-    def _guarded(self, job: Callable[[], object]) -> Callable[[], None]:
+    def _guard(self, job: Callable[[], object]) -> Callable[[], None]:
         """Runs a job so that its failure ends no other job. While the database is away, jobs pause."""
 
         def run() -> None:

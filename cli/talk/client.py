@@ -100,19 +100,19 @@ class ApiClient:
         headers: Mapping[str, str] | None = None,
     ) -> ServerAnswer:
         """Returns the answer of a successful request; raises Failed for any other."""
-        answer = self._accepted(self.attempt(method, path, query, body, media, headers))
+        answer = self._accept(self.attempt(method, path, query, body, media, headers))
         if not isinstance(answer.json(), dict):
             raise self._no_gpuwright(answer, "JSON")
         return answer
 
     def text(self, path: str, query: Mapping[str, Any], media: str) -> str:
         """Returns the text at `path`, which must have this media type."""
-        answer = self._accepted(self.attempt("GET", path, query))
+        answer = self._accept(self.attempt("GET", path, query))
         if answer.headers.get("content-type", "").partition(";")[0] != media:
             raise self._no_gpuwright(answer, media)
         return answer.body.decode(errors="replace")
 
-    def _accepted(self, answer: ServerAnswer) -> ServerAnswer:
+    def _accept(self, answer: ServerAnswer) -> ServerAnswer:
         if answer.status >= 400:
             raise refusal(answer.status, answer.headers, answer.json(), self.connection)
         return answer

@@ -112,7 +112,7 @@ def resolve(args: argparse.Namespace, environment: Mapping[str, str] | None = No
         raise Failed(f"context {chosen!r} does not exist in {path}; known contexts: {known}")
     own = entry.get("server", "")
     server = (getattr(args, "server", None) or env.get("GPUWRIGHT_SERVER") or own or DEFAULT_SERVER).rstrip("/")
-    token, origin = _token(args, env, entry, name, path, same_server=not own or server == own.rstrip("/"))
+    token, origin = _find_token(args, env, entry, name, path, same_server=not own or server == own.rstrip("/"))
     return ServerContext(
         server=server,
         token=token,
@@ -125,7 +125,7 @@ def resolve(args: argparse.Namespace, environment: Mapping[str, str] | None = No
     )
 
 
-def _token(
+def _find_token(
     args: argparse.Namespace,
     env: Mapping[str, str],
     entry: Mapping[str, str],
@@ -135,29 +135,29 @@ def _token(
     same_server: bool,
 ) -> tuple[str, str]:
     if getattr(args, "token_file", None):
-        return token_from(args.token_file), f"the token of {args.token_file}"
+        return read_token(args.token_file), f"the token of {args.token_file}"
     if env.get("GPUWRIGHT_TOKEN"):
-        return checked(env["GPUWRIGHT_TOKEN"], "GPUWRIGHT_TOKEN"), "the token of GPUWRIGHT_TOKEN"
+        return check_token(env["GPUWRIGHT_TOKEN"], "GPUWRIGHT_TOKEN"), "the token of GPUWRIGHT_TOKEN"
     if not (entry.get("token") or entry.get("tokenFile")):
         return "", f"no token is configured in {path}" if not name else f"context {name} has no token"
     if not same_server:  # a token goes to the server it was given for, and to no other
         return "", f"the token of context {name} is for {entry['server']}, so it was not sent to another server"
     if entry.get("tokenFile"):
-        return token_from(entry["tokenFile"]), f"the token of context {name} ({entry['tokenFile']})"
-    return checked(entry["token"], f"context {name}"), f"the token of context {name} ({path})"
+        return read_token(entry["tokenFile"]), f"the token of context {name} ({entry['tokenFile']})"
+    return check_token(entry["token"], f"context {name}"), f"the token of context {name} ({path})"
 
 
-def token_from(file: str) -> str:
+def read_token(file: str) -> str:
     """Reads the token from a file that contains nothing else."""
     try:
-        return checked(Path(file).expanduser().read_text(encoding="utf-8"), file)
+        return check_token(Path(file).expanduser().read_text(encoding="utf-8"), file)
     except (OSError, UnicodeDecodeError) as error:
         lost = file.endswith("admin.token")
         step = "; `gpuwright up` on that folder makes a new one" if lost else ""
         raise Failed(f"cannot read the token file {file}: {reason(error)}{step}") from None
 
 
-def checked(text: str, where: str) -> str:
+def check_token(text: str, where: str) -> str:
     """`text` without surrounding white space, refused (not shown) when it cannot be a token."""
     token = text.strip()
     if not token or len(token) > 512 or not all("!" <= char <= "~" for char in token):

@@ -14,7 +14,7 @@ from cli.talk.client import ApiClient
 from cli.talk.refusals import ServerRefusal
 
 
-def named(first: str, others: Sequence[str]) -> list[tuple[Kind, str]]:
+def read_names(first: str, others: Sequence[str]) -> list[tuple[Kind, str]]:
     """Kind and name of each object meant by `service a b`, or by `service/a node/b` as `-o name` prints them."""
     if "/" not in first:
         return [(kind_of(first), name) for name in others]
@@ -43,7 +43,7 @@ def find(client: ApiClient, kind: Kind, text: str) -> dict[str, Any]:
     """Returns the object that is meant; without a tenant, the only one of that name the token can see."""
     tenant, name = split_name(kind, text, client.connection.tenant)
     if kind.tenanted and not tenant:
-        found = by_name(client, kind, name)
+        found = find_by_name(client, kind, name)
         if len(found) > 1:
             owners = ", ".join(f"{item['metadata']['tenant']}/{name}" for item in found)
             raise Failed(f"{kind} {name} is ambiguous: {owners}; use TENANT/NAME")
@@ -64,7 +64,7 @@ def find_all(client: ApiClient, kind: Kind, names: Sequence[str]) -> list[dict[s
     return [find(client, kind, name) for name in names]
 
 
-def by_name(client: ApiClient, kind: Kind, name: str) -> list[dict[str, Any]]:
+def find_by_name(client: ApiClient, kind: Kind, name: str) -> list[dict[str, Any]]:
     """Returns the objects of this name in all tenants."""
     query = {"fieldSelector": f"metadata.name={name}", "limit": 100}
     page: dict[str, Any] = client.get(f"/api/v1/{kind.plural}", query)
@@ -81,7 +81,9 @@ def tenant_of(args: argparse.Namespace, client: ApiClient) -> str:
     return "" if args.all_tenants else client.connection.tenant
 
 
-def listed(client: ApiClient, args: argparse.Namespace, kind: Kind, *, many: bool) -> Iterator[list[dict[str, Any]]]:
+def list_objects(
+    client: ApiClient, args: argparse.Namespace, kind: Kind, *, many: bool
+) -> Iterator[list[dict[str, Any]]]:
     """Yields the pages of one kind. Of several kinds, those that the token may not read are left out."""
     query = {
         "labelSelector": args.selector,

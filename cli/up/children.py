@@ -59,7 +59,7 @@ class Children:
         from simulation.real.ending import bind_command
 
         command = bind_command([sys.executable, "-m", *module], at_our_death)
-        process = _launched(command, log, environment, stdin)
+        process = _launch(command, log, environment, stdin)
         child = _Child(name, command, log, environment, stdin, process, time.monotonic())
         self._running.append(child)
         threading.Thread(target=self._keep, args=(child,), daemon=True).start()
@@ -92,11 +92,11 @@ class Children:
             with self._turn:
                 if self._ending.is_set():
                     return
-                child.process = _launched(child.command, child.log, child.environment, child.stdin)
+                child.process = _launch(child.command, child.log, child.environment, child.stdin)
                 child.began = time.monotonic()
 
 
-def _launched(command: Sequence[str], log: Path, environment: Mapping[str, str], stdin: str) -> subprocess.Popen[bytes]:
+def _launch(command: Sequence[str], log: Path, environment: Mapping[str, str], stdin: str) -> subprocess.Popen[bytes]:
     with log.open("ab") as file:
         process = subprocess.Popen(
             command,

@@ -78,10 +78,10 @@ def cores_node(cores: int | None, models: Path | None, allow_list: Path | None) 
     folder = (models or Path.cwd()).expanduser().resolve()
     if not folder.is_dir():
         raise Failed(f"--models {folder} is no folder")
-    return CoresNode(cores, folder, _checked(allow_list))
+    return CoresNode(cores, folder, _check(allow_list))
 
 
-def _checked(allow_list: Path | None) -> Path | None:
+def _check(allow_list: Path | None) -> Path | None:
     """Returns the file's full path; raises Failed with each of its faults."""
     if allow_list is None:
         return None
@@ -103,10 +103,10 @@ def declare_cores(database: Database, node: CoresNode) -> None:
     from app.manifests.model import Kind
     from simulation import world as worlds
 
-    declared = database.read(worlds.of_store)
+    declared = database.read(worlds.read_store)
     nodes = {found.name: found.spec for found in declared.manifests.values() if found.kind is Kind.NODE}
     if not nodes:
-        worlds.put(database, worlds.of_documents(node.documents()))
+        worlds.put(database, worlds.read_documents(node.documents()))
     elif set(nodes) != {NODE} or nodes[NODE].get("cpuCores") != node.cores:
         raise Failed("this data folder holds another fleet; name a new one with --data-dir")
 

@@ -60,7 +60,7 @@ def fleet_file(name: str = "fleet.yaml") -> Path:
     return packed if packed.exists() else folder.parent / "examples" / name
 
 
-def declared(
+def declare_fleet(
     database: Database,
     data_dir: Path,
     wanted: FleetSize,
@@ -77,23 +77,23 @@ def declared(
     path = data_dir / KEPT
     if path.exists():
         if planner:
-            known = database.read(worlds.of_store)
+            known = database.read(worlds.read_store)
             worlds.put(database, DeclaredFiles({policy.key: policy for policy in _policies(known, planner)}))
         return msgspec.json.decode(path.read_bytes(), type=DeclaredFleet)
-    if database.read(worlds.of_store).manifests:
+    if database.read(worlds.read_store).manifests:
         say(f"{data_dir} holds your own manifests, so no fleet is simulated there")
         return None
     if wanted.gpus or wanted.services:
         gpus, services = wanted.gpus or 100, wanted.services or 50
         say(f"declaring {gpus} GPUs and {services} services")
-        world = generated(gpus, services)
+        world = generate_fleet(gpus, services)
         made = DeclaredFleet(_names(world, "Node"))
     else:
         say("declaring the simulated fleet")
-        world = worlds.of_files(fleet_file("llm.yaml" if wanted.llm else "fleet.yaml"))
-        made = _with_real(world)
+        world = worlds.read_files(fleet_file("llm.yaml" if wanted.llm else "fleet.yaml"))
+        made = _add_real_node(world)
     if planner:
-        world = worlds.with_policy(world, {"planner": planner})
+        world = worlds.set_policy(world, {"planner": planner})
     physics = order.physics() if order else None
     if order and physics is not None:
         made = replace(made, truth=order.words, driver=_driver(world, made, order, physics, data_dir / MEMORY))
@@ -105,24 +105,24 @@ def declared(
 def _policies(world: DeclaredFiles, planner: str) -> list[Manifest]:
     """Returns the policy of a declared world with another planner."""
     from app.manifests.model import Kind
-    from simulation.world import with_policy
+    from simulation.world import set_policy
 
-    return with_policy(world, {"planner": planner}).of(Kind.POLICY)
+    return set_policy(world, {"planner": planner}).of(Kind.POLICY)
 
 
-def generated(gpus: int, services: int) -> DeclaredFiles:
+def generate_fleet(gpus: int, services: int) -> DeclaredFiles:
     """Returns a fleet of benchmark family A of this size, run by its planner."""
     from benchmarks.families import family
     from benchmarks.manifests import manifests
-    from simulation.world import of_documents
+    from simulation.world import read_documents
 
     problem = family("A", gpus, services, seed=0, load=LOAD_SHARE)
     documents = [document for document in manifests(problem) if document["kind"] != "Policy"]
     policy = {"apiVersion": "gpuwright/v1", "kind": "Policy", "metadata": {"name": "default"}, "spec": {"mode": "auto"}}
-    return of_documents([*documents, policy])
+    return read_documents([*documents, policy])
 
 
-def _with_real(world: DeclaredFiles) -> DeclaredFleet:
+def _add_real_node(world: DeclaredFiles) -> DeclaredFleet:
     """Returns the fleet with its node for a real agent and the requests to its services."""
     from app.manifests.model import Kind
 

@@ -132,7 +132,7 @@ def _join(args: argparse.Namespace) -> int:
         "memoryGib": args.memory_gib,
     }
     try:
-        joined = join(StateFolder(args.state_dir), args.server, _token(args), args.node, spec, args.ca_file)
+        joined = join(StateFolder(args.state_dir), args.server, _read_token(args), args.node, spec, args.ca_file)
     except LinkError as error:
         raise Failed(str(error), exits.REFUSED if error.status else exits.UNREACHABLE) from error
     except (OSError, ValueError) as error:
@@ -217,7 +217,7 @@ def _there(args: argparse.Namespace) -> str:
     return "" if args.state_dir == _state_dir() else f" --state-dir {args.state_dir}"
 
 
-def _token(args: argparse.Namespace) -> str:
+def _read_token(args: argparse.Namespace) -> str:
     if args.token_file:
         token, place = str(args.token_file.read_text()), str(args.token_file)
     elif "GPUWRIGHT_JOIN_TOKEN" in os.environ:

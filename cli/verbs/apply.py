@@ -14,7 +14,7 @@ from cli.kinds import kind_of, label
 from cli.output import colour, plain, print_data, say
 from cli.talk.client import FILES_MEDIA, ApiClient
 from cli.talk.contexts import resolve
-from cli.verbs.delete import confirmed
+from cli.verbs.delete import confirm
 
 EPILOG = """\
 Examples:
@@ -62,7 +62,7 @@ def ask_to_prune(answer: Mapping[str, Any]) -> None:
     """Asks before anything is deleted; `answer` is that of a dry run."""
     doomed = [change for change in answer["changes"] if change["action"] == "deleted"]
     named = [(kind_of(change["kind"]), str(change.get("tenant") or ""), str(change["name"])) for change in doomed]
-    if named and not confirmed(named):
+    if named and not confirm(named):
         raise Failed("nothing was applied or deleted", exits.NO)
 
 

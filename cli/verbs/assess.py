@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from cli import exits, sources
 from cli.arguments import add_file_arguments, completes, duration
 from cli.exits import Failed
-from cli.output import as_json, plain, say
+from cli.output import format_json, plain, say
 
 if TYPE_CHECKING:
     from cli.estate.assessment import Assessment
@@ -82,8 +82,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from cli.estate.assessment import Assessment, as_data, show
-    from cli.estate.manifests import as_manifests
+    from cli.estate.assessment import Assessment, show, write_data
+    from cli.estate.manifests import write_manifests
     from cli.estate.options import check_options
     from clusters.backtesting import run_backtest
     from clusters.bill import draw_bill
@@ -119,9 +119,9 @@ def run(args: argparse.Namespace) -> int:
     if args.output == "text":
         show(found)
     elif args.output == "json":
-        print(as_json(as_data(found)))
+        print(format_json(write_data(found)))
     else:
-        print(as_manifests(found, promises), end="")
+        print(write_manifests(found, promises), end="")
     return exits.OK
 
 
@@ -169,7 +169,7 @@ def _measure(
 
     if not args.prometheus:
         return None
-    server = PrometheusServer(args.prometheus, _token(args.prometheus_token_file), _pause)
+    server = PrometheusServer(args.prometheus, _read_token(args.prometheus_token_file), _pause)
     percentiles = {name: promise.slo["percentile"] for name, promise in promises.items() if promise.slo}
     try:
         return measure(estate, server, args.seconds or max(USUAL_SECONDS, args.backtest), time.time(), percentiles)
@@ -178,7 +178,7 @@ def _measure(
         raise Failed(f"Prometheus at {args.prometheus}: {failed}{remedy}", exits.UNREACHABLE) from None
 
 
-def _token(file: str | None) -> str:
+def _read_token(file: str | None) -> str:
     """Returns the token in a file; one that no header can carry is not repeated."""
     from clusters.plugin_tokens import ONLY_ONE, is_token
 

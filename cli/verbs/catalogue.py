@@ -11,9 +11,9 @@ from agents.contract.gpus import Sheet, read_sheets
 from app.manifests.numbers import finite_number
 from cli import exits
 from cli.arguments import add_connection_arguments
-from cli.catalogue import manifest, named
+from cli.catalogue import find_sheets, manifest
 from cli.exits import Failed
-from cli.output import OutputTable, as_json, as_yaml, gib, say
+from cli.output import OutputTable, format_json, format_yaml, gib, say
 from cli.talk.client import FILES_MEDIA, ApiClient
 from cli.talk.contexts import resolve
 from cli.verbs.apply import report
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
         return exits.OK
     if bool(args.names) == args.all:
         raise Failed("name the GPU types, or use --all; see: gpuwright catalogue list")
-    chosen = list(read_sheets().values()) if args.all else named(args.names)
+    chosen = list(read_sheets().values()) if args.all else find_sheets(args.names)
     prices = _prices(args.price, chosen)
     if args.action == "show":
         _show(chosen, prices, args.output)
@@ -122,9 +122,9 @@ def _text(sheet: Sheet, price_per_hour: float | None) -> str:
 
 def _print_manifests(manifests: Sequence[dict[str, Any]], output: str) -> None:
     if output == "json":
-        print(as_json(manifests if len(manifests) > 1 else manifests[0]))
+        print(format_json(manifests if len(manifests) > 1 else manifests[0]))
     else:
-        print("\n---\n".join(as_yaml(each) for each in manifests))
+        print("\n---\n".join(format_yaml(each) for each in manifests))
 
 
 def _apply(args: argparse.Namespace, chosen: Sequence[Sheet], prices: Mapping[str, float]) -> None:

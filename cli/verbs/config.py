@@ -13,7 +13,7 @@ from cli.arguments import completes
 from cli.exits import Failed
 from cli.output import OutputTable, plain, print_data, say
 from cli.talk.client import ApiClient
-from cli.talk.contexts import ServerContext, checked, config_path, load, remember, resolve, save, token_from
+from cli.talk.contexts import ServerContext, check_token, config_path, load, read_token, remember, resolve, save
 
 EPILOG = """\
 The file is $GPUWRIGHT_CONFIG, else ~/.config/gpuwright/config.json. GPUWRIGHT_CONTEXT, GPUWRIGHT_SERVER and
@@ -107,12 +107,12 @@ def change(args: argparse.Namespace, path: Path) -> int:
 
 def _set_token(args: argparse.Namespace, entry: dict[str, str]) -> None:
     if args.token_file:
-        token_from(args.token_file)
+        read_token(args.token_file)
         entry.pop("token", None)
         entry["tokenFile"] = str(Path(args.token_file).expanduser().resolve())
     if args.token_stdin:
         entry.pop("tokenFile", None)
-        entry["token"] = checked(sys.stdin.readline(), "stdin")
+        entry["token"] = check_token(sys.stdin.readline(), "stdin")
 
 
 def show(args: argparse.Namespace, config: dict[str, dict[str, dict[str, str]]]) -> int:

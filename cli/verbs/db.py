@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     from app.store.database.schema import SchemaError
 
     verbs = {
-        "migrate": _migrate, "check": _check, "backup": _backup, "restore": _restore, "leap": _leap, "token": _token,
+        "migrate": _migrate, "check": _check, "backup": _backup, "restore": _restore, "leap": _leap, "token": _mint,
         "grant-report": readers.run, "revoke-report": readers.run, "readers": readers.run,
         "carbon": readers.run,
     }  # fmt: skip
@@ -196,7 +196,7 @@ def _leap(args: argparse.Namespace, url: str) -> int:
     return exits.OK
 
 
-def _token(args: argparse.Namespace, url: str) -> int:
+def _mint(args: argparse.Namespace, url: str) -> int:
     """Makes an admin token; write access to the database suffices, and the label names the origin."""
     from app.store.database import schema
     from app.store.database.database import Database

@@ -16,7 +16,7 @@ from cli.output import number, plain, say
 from cli.talk.client import ApiClient
 from cli.talk.contexts import resolve
 from cli.talk.refusals import ServerRefusal
-from cli.talk.selection import absent, find, named, split_name
+from cli.talk.selection import absent, find, read_names, split_name
 
 EPILOG = """\
 It asks first, unless --yes is given; where there is no terminal to ask on, nothing is deleted without --yes.
@@ -47,7 +47,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     code = exits.OK
     with ApiClient(resolve(args)) as client:
-        targets = list(dict.fromkeys(from_files(client, args) if args.files else from_names(client, args)))
+        targets = list(
+            dict.fromkeys(read_targets_of_files(client, args) if args.files else read_targets_of_names(client, args))
+        )
         if not targets:
             return exits.OK
         if len(targets) > 1 and not args.ignore_not_found:
@@ -55,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
                 find(client, kind, f"{tenant}/{name}" if tenant else name)
         if args.force:
             show_costs(client, targets)
-        if not (args.yes or args.dry_run or confirmed(targets)):
+        if not (args.yes or args.dry_run or confirm(targets)):
             raise Failed("nothing was deleted", exits.NO)
         for kind, tenant, name in targets:
             query = {"dryRun": args.dry_run or None, "force": (args.force and kind is Kind.NODE) or None}
@@ -72,11 +74,11 @@ def run(args: argparse.Namespace) -> int:
     return code
 
 
-def from_names(client: ApiClient, args: argparse.Namespace) -> Iterator[tuple[Kind, str, str]]:
+def read_targets_of_names(client: ApiClient, args: argparse.Namespace) -> Iterator[tuple[Kind, str, str]]:
     """Yields the objects that KIND NAME... or KIND/NAME... means."""
     if not args.kind:
         raise Failed("nothing to delete was given: use KIND NAME or -f FILE")
-    targets = named(args.kind, args.names)
+    targets = read_names(args.kind, args.names)
     if not targets:
         raise Failed(f"a name is missing: gpuwright delete {args.kind} NAME")
     for kind, text in targets:
@@ -92,7 +94,7 @@ def from_names(client: ApiClient, args: argparse.Namespace) -> Iterator[tuple[Ki
         yield kind, tenant, name
 
 
-def from_files(client: ApiClient, args: argparse.Namespace) -> list[tuple[Kind, str, str]]:
+def read_targets_of_files(client: ApiClient, args: argparse.Namespace) -> list[tuple[Kind, str, str]]:
     """Returns the objects that the files name, referrers before what they refer to."""
     if args.kind:
         raise Failed("give KIND NAME or -f, not both")
@@ -150,7 +152,7 @@ def cost_line(cost: Mapping[str, Any]) -> str:
     return f"{instances} of {', '.join(owners)}, to which the plan sends {rate} requests a second"
 
 
-def confirmed(targets: list[tuple[Kind, str, str]]) -> bool:
+def confirm(targets: list[tuple[Kind, str, str]]) -> bool:
     """Asks on a terminal; fails where there is none."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise Failed("nothing was deleted: there is no terminal to ask on; give --yes")

@@ -10,10 +10,10 @@ from app.manifests.model import Kind
 from cli import exits
 from cli.arguments import add_connection_arguments, add_kind_argument, completes
 from cli.exits import Failed
-from cli.output import OutputTable, age, as_yaml, colour, labels, plain
+from cli.output import OutputTable, age, colour, format_yaml, labels, plain
 from cli.talk.client import ApiClient
 from cli.talk.contexts import resolve
-from cli.talk.selection import find, named
+from cli.talk.selection import find, read_names
 from cli.views.running import show_gpus, show_running, state_of
 
 ALARMS = ("InventoryMismatch", "Degraded")  # conditions that should not hold
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    targets = named(args.kind, args.names)
+    targets = read_names(args.kind, args.names)
     if not targets:
         raise Failed(f"describe needs a name; see: gpuwright get {args.kind}")
     with ApiClient(resolve(args)) as client:
@@ -68,13 +68,13 @@ def show(item: dict[str, Any]) -> None:
         if value not in ("", None):
             print(f"{heading + ':':<12}{plain(value)}")
     print("Spec:")
-    print(indented(as_yaml(item.get("spec", {}))))
+    print(indent_text(format_yaml(item.get("spec", {}))))
     status = dict(item.get("status") or {})
     conditions = status.pop("conditions", [])
     gpus = status.pop("gpus", [])
     if status:
         print("Status:")
-        print(indented(as_yaml(status)))
+        print(indent_text(format_yaml(status)))
     show_gpus(gpus)
     if conditions:
         print("Conditions:")
@@ -94,5 +94,5 @@ def show(item: dict[str, Any]) -> None:
             print(colour(f"{len(bad)} of {len(conditions)} conditions need attention", "red"))
 
 
-def indented(text: str) -> str:
+def indent_text(text: str) -> str:
     return "\n".join(f"  {line}" for line in text.splitlines())

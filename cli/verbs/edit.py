@@ -16,7 +16,7 @@ from cli import exits
 from cli.arguments import add_connection_arguments, add_kind_argument, completes
 from cli.exits import Failed
 from cli.kinds import kind_of, label, object_path
-from cli.output import as_yaml, plain, say
+from cli.output import format_yaml, plain, say
 from cli.talk.client import ApiClient
 from cli.talk.contexts import reason, resolve
 from cli.talk.refusals import ServerRefusal
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
         try:
             code = _edit(client, kind, item, path)
         except BaseException:
-            if bare(_read(path)) != as_yaml(writable(item)):
+            if bare(_read(path)) != format_yaml(writable(item)):
                 say(f"your edit is kept in {path}")
             else:
                 path.unlink(missing_ok=True)
@@ -69,7 +69,7 @@ def _edit(client: ApiClient, kind: Kind, item: dict[str, Any], path: Path) -> in
     metadata = item["metadata"]
     name = label(kind, metadata.get("tenant"), metadata["name"])
     target = object_path(kind.plural, metadata.get("tenant", ""), metadata["name"])
-    text = before = as_yaml(writable(item))
+    text = before = format_yaml(writable(item))
     remarks = [f"{name}, version {metadata['resourceVersion']}. An empty file changes nothing."]
     problem: ServerRefusal | None = None
     while True:
@@ -90,7 +90,7 @@ def _edit(client: ApiClient, kind: Kind, item: dict[str, Any], path: Path) -> in
             problem = refusal
             if refusal.status == 412:
                 item = client.get(target)
-                remarks = [CHANGED, as_yaml(writable(item))]
+                remarks = [CHANGED, format_yaml(writable(item))]
             elif refusal.code == exits.BAD_INPUT:
                 remarks = ["The server refused it:", refusal.message, *refusal.particulars]
             else:

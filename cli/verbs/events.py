@@ -8,7 +8,7 @@ from typing import Any
 
 from cli import exits
 from cli.arguments import add_connection_arguments, duration, whole
-from cli.output import OutputTable, about, age, print_data, say
+from cli.output import OutputTable, age, name_subject, print_data, say
 from cli.talk.client import ApiClient
 from cli.talk.contexts import resolve
 
@@ -68,7 +68,14 @@ def run(args: argparse.Namespace) -> int:
         if not items:
             say("no events found")
         OutputTable(["AGE", "TIMES", "SEVERITY", "REASON", "ABOUT", "MESSAGE"]).rows(
-            [age(event["lastAt"]), event["times"], event["severity"], event["reason"], about(event), event["message"]]
+            [
+                age(event["lastAt"]),
+                event["times"],
+                event["severity"],
+                event["reason"],
+                name_subject(event),
+                event["message"],
+            ]
             for event in reversed(items)
         )
     return exits.OK

@@ -17,7 +17,7 @@ from cli.output import OutputTable, number, plain, print_data
 from cli.patience import waiting
 from cli.talk.client import ApiClient
 from cli.talk.contexts import resolve
-from cli.talk.selection import by_name, find
+from cli.talk.selection import find, find_by_name
 
 EPILOG = """\
 Of a service or an instance: why this GPU, this batch, this share of its SMs, and why not cheaper (the runner-up and
@@ -78,7 +78,7 @@ def _understand(client: ApiClient, args: argparse.Namespace) -> None:
         _not_understood(args.what)
     tenant, name = (first, rest) if slash else (client.connection.tenant, first)
     for what, kind in (("service", Kind.SERVICE), ("job", Kind.JOB)):
-        owners = {item["metadata"]["tenant"] for item in by_name(client, kind, name)}
+        owners = {item["metadata"]["tenant"] for item in find_by_name(client, kind, name)}
         if tenant in owners or (owners and not tenant):
             args.what, args.name = what, args.what
             return

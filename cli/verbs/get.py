@@ -13,11 +13,11 @@ from cli import exits
 from cli.arguments import add_connection_arguments, add_kind_argument, add_selector_arguments, completes
 from cli.exits import Failed
 from cli.kinds import kinds_of
-from cli.output import OutputTable, as_json, as_yaml, plain, say
+from cli.output import OutputTable, format_json, format_yaml, plain, say
 from cli.talk.client import ApiClient
 from cli.talk.contexts import resolve
 from cli.talk.refusals import ServerRefusal
-from cli.talk.selection import find, listed, name_of, named, tenant_of
+from cli.talk.selection import find, list_objects, name_of, read_names, tenant_of
 from cli.views.columns import CORDON, columns
 
 EPILOG = """\
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if "/" in args.kind:  # get service/shop/search
-        targets = named(args.kind, args.names)
+        targets = read_names(args.kind, args.names)
         args.kind, args.names = ",".join({kind.plural: None for kind, _ in targets}), [name for _, name in targets]
     kinds = kinds_of(args.kind)
     if args.names and len(kinds) > 1:
@@ -68,18 +68,19 @@ def run(args: argparse.Namespace) -> int:
     with ApiClient(resolve(args)) as client:
         if args.names:
             items = [_shown(args, find(client, kinds[0], name)) for name in args.names]
-            show(args, kinds[0], _cordoned(client, args, kinds[0], [items]), single=len(items) == 1)
+            show(args, kinds[0], _add_cordons(client, args, kinds[0], [items]), single=len(items) == 1)
             return exits.OK
         shown = 0
         if args.output == "json":
-            every = (chunk for kind in kinds for chunk in listed(client, args, kind, many=len(kinds) > 1))
+            every = (chunk for kind in kinds for chunk in list_objects(client, args, kind, many=len(kinds) > 1))
             shown = show_json([_shown(args, item) for item in chunk] for chunk in every)
         else:
             for kind in kinds:
                 pages = (
-                    [_shown(args, item) for item in page] for page in listed(client, args, kind, many=len(kinds) > 1)
+                    [_shown(args, item) for item in page]
+                    for page in list_objects(client, args, kind, many=len(kinds) > 1)
                 )
-                shown += show(args, kind, _cordoned(client, args, kind, pages), several=shown > 0)
+                shown += show(args, kind, _add_cordons(client, args, kind, pages), several=shown > 0)
     if not shown and args.output in ("table", "wide"):
         what = "objects" if args.kind == "all" else ", ".join(kind.plural for kind in kinds)
         tenant = tenant_of(args, client)
@@ -91,7 +92,7 @@ def show(args: argparse.Namespace, kind: Kind, pages: Pages, *, single: bool = F
     """Print the objects as they come; how many there were."""
     if args.output == "json":
         items = [item for page in pages for item in page]
-        print(as_json(items[0] if single else items))
+        print(format_json(items[0] if single else items))
         return len(items)
     wanted = columns(kind, wide=args.output == "wide")
     if kind is Kind.NODE and args.output in ("table", "wide"):
@@ -106,7 +107,7 @@ def show(args: argparse.Namespace, kind: Kind, pages: Pages, *, single: bool = F
                 print(plain(name_of(item)))
         elif args.output == "yaml":
             for at, item in enumerate(page, start=shown):
-                print("---\n" * (several or at > 0) + as_yaml(item))
+                print("---\n" * (several or at > 0) + format_yaml(item))
         else:
             table.rows([[column.cell(item) for column in wanted] for item in page])
         shown += len(page)
@@ -121,7 +122,7 @@ def _shown(args: argparse.Namespace, item: dict[str, Any]) -> dict[str, Any]:
     return {"apiVersion": item["apiVersion"], "kind": item["kind"], "metadata": declared, "spec": item["spec"]}
 
 
-def _cordoned(client: ApiClient, args: argparse.Namespace, kind: Kind, pages: Pages) -> Pages:
+def _add_cordons(client: ApiClient, args: argparse.Namespace, kind: Kind, pages: Pages) -> Pages:
     """Adds to each node of a table what keeps plans off it, where the token may read that."""
     if kind is not Kind.NODE or args.output not in ("table", "wide"):
         return pages

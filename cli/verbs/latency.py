@@ -53,9 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.iteration is not None:
-        return token_latency.run(args, _given(args, BATCH_FLAGS))
+        return token_latency.run(args, _list_given(args, BATCH_FLAGS))
     faults = _missing(args, BATCH_FLAGS[:3]) + [
-        f"{flag} needs --iteration" for flag in _given(args, token_latency.FLAGS)
+        f"{flag} needs --iteration" for flag in _list_given(args, token_latency.FLAGS)
     ]
     args.burstiness = 1.0 if args.burstiness is None else args.burstiness
     faults = faults or _faults(args)
@@ -84,12 +84,12 @@ def run(args: argparse.Namespace) -> int:
     return exits.OK
 
 
-def _given(args: argparse.Namespace, flags: Sequence[str]) -> list[str]:
+def _list_given(args: argparse.Namespace, flags: Sequence[str]) -> list[str]:
     return [flag for flag in flags if getattr(args, flag[2:].replace("-", "_")) is not None]
 
 
 def _missing(args: argparse.Namespace, flags: Sequence[str]) -> list[str]:
-    given = _given(args, flags)
+    given = _list_given(args, flags)
     return [f"{flag} is missing" for flag in flags if flag not in given]
 
 

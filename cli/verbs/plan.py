@@ -9,7 +9,7 @@ from typing import Any
 from cli import exits
 from cli.arguments import add_connection_arguments, whole
 from cli.exits import Failed
-from cli.output import OutputTable, age, colour, number, plain, print_data, say, shortened
+from cli.output import OutputTable, age, colour, number, plain, print_data, say, shorten
 from cli.talk.client import ApiClient
 from cli.talk.contexts import resolve
 from cli.views.rollout import rollout_lines
@@ -89,25 +89,25 @@ def run(args: argparse.Namespace) -> int:
     with ApiClient(resolve(args)) as client:
         if args.action == "history":
             page = client.get("/api/v1/plans", {"limit": args.limit})
-            printed(args, page["items"], history(page["items"]))
+            print_value(args, page["items"], history(page["items"]))
             _say_held(client)
         elif args.action == "show":
             plan = client.get(f"/api/v1/plans/{args.generation or 'current'}")
             if args.json:
                 args.output = "json"
-            printed(args, plan, shown(plan))
+            print_value(args, plan, shown(plan))
         elif args.action == "resume" and args.fleet:
             if args.generation or args.message:
                 raise Failed("--fleet is about no single plan: it takes no PLAN and no message", exits.BAD_INPUT)
             answer = client.send("DELETE", "/api/v1/plans/hold").json()
-            printed(args, answer, ["the fleet is resumed: plans follow the policy's mode again"])
+            print_value(args, answer, ["the fleet is resumed: plans follow the policy's mode again"])
         elif args.action == "diff":
             generation = args.generation or client.get("/api/v1/plans/current")["generation"]
             diff = client.get(f"/api/v1/plans/{generation}/diff", {"against": args.against})
-            printed(args, diff, differences(diff))
+            print_value(args, diff, differences(diff))
         else:
             answer = submit(client, args)
-            printed(args, answer, [sentence(args.action, answer)])
+            print_value(args, answer, [sentence(args.action, answer)])
     return exits.OK
 
 
@@ -138,7 +138,7 @@ def sentence(action: str, answer: Mapping[str, Any]) -> str:
     return f"{name} {OUTCOMES[action]}"
 
 
-def printed(args: argparse.Namespace, value: Any, lines: Iterator[str] | list[str]) -> None:
+def print_value(args: argparse.Namespace, value: Any, lines: Iterator[str] | list[str]) -> None:
     """Prints the value as JSON or YAML if requested, else the lines."""
     if not print_data(value, args.output):
         for line in lines:
@@ -254,7 +254,7 @@ def differences(diff: Mapping[str, Any]) -> Iterator[str]:
 def _why_made(plan: Mapping[str, Any]) -> str:
     """Returns the message of a plan that only the planning period called for, and else the reason."""
     reason, message = plan.get("reason") or "", plan.get("message") or ""
-    return shortened(message, LONGEST_WHY) if message and reason in ("", "cycle") else reason
+    return shorten(message, LONGEST_WHY) if message and reason in ("", "cycle") else reason
 
 
 def _why(unserved: Mapping[str, Any]) -> str:

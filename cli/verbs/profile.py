@@ -110,7 +110,7 @@ def run(args: argparse.Namespace) -> int:
     wanted = read_model(args.subject)
     if args.files:
         raise Failed(f"{args.files[0]!r} is one word too many; see: gpuwright profile --help")
-    return _on_node(args, wanted) if form == "--on" else _at_url(args, wanted)
+    return _profile_node(args, wanted) if form == "--on" else _profile_url(args, wanted)
 
 
 def _form(args: argparse.Namespace) -> str:
@@ -136,7 +136,7 @@ def _refuse_others(args: argparse.Namespace, form: str) -> None:
             raise Failed(f"--{option} is for {forms}; {form} does not read it")
 
 
-def _on_node(args: argparse.Namespace, wanted: ModelVariant) -> int:
+def _profile_node(args: argparse.Namespace, wanted: ModelVariant) -> int:
     from cli.profiling import campaign
     from cli.profiling.brought import declare_model, withdraw_model
 
@@ -151,7 +151,7 @@ def _on_node(args: argparse.Namespace, wanted: ModelVariant) -> int:
             raise
 
 
-def _at_url(args: argparse.Namespace, wanted: ModelVariant) -> int:
+def _profile_url(args: argparse.Namespace, wanted: ModelVariant) -> int:
     from cli.profiling.at_url import measure_url
 
     made, journal = measure_url(args, wanted)

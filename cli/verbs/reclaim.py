@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
         answers = [ask(client, args, node) for node in args.nodes]
     if not print_data(answers, args.output):
         for node in args.nodes:
-            print(plain(f"{node} is not reclaimed" if args.withdraw else f"{node} {_given(args, node)}"))
+            print(plain(f"{node} is not reclaimed" if args.withdraw else f"{node} {_read_given(args, node)}"))
     return exits.OK
 
 
@@ -68,5 +68,5 @@ def ask(client: ApiClient, args: argparse.Namespace, node: str) -> Any:
     return client.send("POST", path, body=json.dumps(body).encode()).json()
 
 
-def _given(args: argparse.Namespace, node: str) -> str:
+def _read_given(args: argparse.Namespace, node: str) -> str:
     return f"goes in {span(args.seconds)}, and is being emptied; see: gpuwright describe node {node}"

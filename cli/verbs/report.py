@@ -16,7 +16,7 @@ from typing import Any
 from cli import exits
 from cli.arguments import UNITS, add_connection_arguments, completes
 from cli.exits import Failed
-from cli.output import OutputTable, as_json, number, plain, say
+from cli.output import OutputTable, format_json, number, plain, say
 from cli.talk.client import ApiClient
 from cli.talk.contexts import reason, resolve
 
@@ -96,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
             draw(report, DRAWN.get(args.name, ""), args.chart)
         say(f"drawn: {args.chart}")
     if args.output == "json":
-        _write(args.out, as_json(json.loads(answer)) + "\n")
+        _write(args.out, format_json(json.loads(answer)) + "\n")
     elif args.output == "parquet":
         from cli.views.parquet import write
 
@@ -140,7 +140,7 @@ def show(report: Mapping[str, Any]) -> None:
     """Prints a table, with the total last."""
     rows = flat(report)
     if not rows:
-        begins, ends = (to_the_second(report["window"][end]) for end in ("start", "end"))
+        begins, ends = (cut_to_seconds(report["window"][end]) for end in ("start", "end"))
         comes = COMES.get(report["report"], "")
         say(f"nothing from {begins} to {ends}" + (f"; {comes}" if comes else ""))
         return
@@ -155,7 +155,7 @@ def show(report: Mapping[str, Any]) -> None:
     )
 
 
-def to_the_second(moment: str) -> str:
+def cut_to_seconds(moment: str) -> str:
     """`2026-11-01T12:00:00.000Z` -> `2026-11-01T12:00:00Z`."""
     return re.sub(r"(:\d\d)\.\d+", r"\1", moment)
 

@@ -10,7 +10,7 @@ from typing import Any
 from cli import exits
 from cli.arguments import add_connection_arguments, whole
 from cli.exits import Failed
-from cli.output import OutputTable, age, number, print_data, say, shortened
+from cli.output import OutputTable, age, number, print_data, say, shorten
 from cli.talk.client import ApiClient
 from cli.talk.contexts import resolve
 
@@ -88,7 +88,7 @@ def show(plan: Mapping[str, Any]) -> None:
 
 def _cells(row: Mapping[str, Any]) -> Sequence[str]:
     name = "/".join((row["namespace"], row["kind"], row["name"]))
-    why = shortened(_explain(row), LONGEST_WHY)
+    why = shorten(_explain(row), LONGEST_WHY)
     counts = number(row["replicas"]), number(row["wanted"])
     return (name, row["service"], row["mode"], *counts, row["state"], why)
 

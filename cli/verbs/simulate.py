@@ -13,10 +13,10 @@ from app.manifests.model import Kind
 from cli import declared, exits
 from cli.arguments import add_file_arguments, completes, positive, whole
 from cli.exits import Failed
-from cli.load_file import RATES_COLUMNS, read_curves, read_trace, refuse_language_models, simulated_rates
+from cli.load_file import RATES_COLUMNS, read_curves, read_simulated_rates, read_trace, refuse_language_models
 from cli.output import OutputTable, number, say
 from cli.planner_argument import add_any_planner_argument
-from cli.quiet import ended_by_signals, quiet_log, quiet_stdout
+from cli.quiet import end_by_signals, quiet_log, quiet_stdout
 from cli.talk.contexts import reason
 from cli.truth import add_profiles_argument, add_truth_arguments, truth_order
 from cli.views.charts import refuse_without_matplotlib
@@ -114,7 +114,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(found.figures))
     else:
-        _show(found.figures, _promised(world))
+        _show(found.figures, _read_promised(world))
     for name, shares in found.figures["attainment"].items():
         if not shares["share"]:
             say(f"{name} was never served; `gpuwright solve` with the same files says why")
@@ -153,7 +153,7 @@ def _simulate(
         gap_cv=POISSON_CV if args.gap_cv is None else args.gap_cv,
     )  # fmt: skip
     try:
-        with quiet_log(), quiet_stdout(), ended_by_signals(), own_database("gpuwright-simulate-", say) as url:
+        with quiet_log(), quiet_stdout(), end_by_signals(), own_database("gpuwright-simulate-", say) as url:
             return simulate(url, order, say)
     except (PostgresError, OSError) as error:
         raise Failed(str(error), exits.INTERNAL) from error
@@ -180,16 +180,16 @@ def _load(
 ) -> tuple[Mapping[str, Shape], Mapping[str, PlayedRequests] | None]:
     """Returns the load of every service, by name or from a file, and its requests if that is a trace."""
     from simulation.measure import rates, requests
-    from simulation.measure.loads import named_load
+    from simulation.measure.loads import make_load
 
-    declared_rates = simulated_rates(world)
+    declared_rates = read_simulated_rates(world)
     if args.requests:
         trace = read_trace(args.requests, declared_rates)
         _check_times(trace, args)
-        return requests.as_shapes(trace, declared_rates), trace
+        return requests.make_shapes(trace, declared_rates), trace
     if args.rates:
-        return rates.as_shapes(read_curves(args.rates, declared_rates), declared_rates), None
-    return named_load(args.load, declared_rates, args.hours, args.seed), None
+        return rates.make_shapes(read_curves(args.rates, declared_rates), declared_rates), None
+    return make_load(args.load, declared_rates, args.hours, args.seed), None
 
 
 def _check_times(trace: Mapping[str, PlayedRequests], args: argparse.Namespace) -> None:
@@ -231,7 +231,7 @@ def _write(folder: Path, found: SimulationReport, title: str) -> None:
     say(f"written to {folder}: simulation.json, costs.csv, costs.svg")
 
 
-def _promised(world: DeclaredFiles) -> dict[str, float]:
+def _read_promised(world: DeclaredFiles) -> dict[str, float]:
     """Returns the percentile of each service's SLO."""
     slos: dict[str, Any] = {f"{item.tenant}/{item.name}": item.spec["slo"] for item in world.of(Kind.SERVICE)}
     return {name: float(slo["percentile"]) for name, slo in slos.items()}

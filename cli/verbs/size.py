@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from cli import declared, exits
 from cli.arguments import add_file_arguments, completes, whole
 from cli.exits import Failed
-from cli.load_file import RATES_COLUMNS, read_curves, refuse_language_models, simulated_rates
-from cli.output import OutputTable, as_yaml, number, plain, say
-from cli.quiet import ended_by_signals, quiet_log, quiet_stdout
+from cli.load_file import RATES_COLUMNS, read_curves, read_simulated_rates, refuse_language_models
+from cli.output import OutputTable, format_yaml, number, plain, say
+from cli.quiet import end_by_signals, quiet_log, quiet_stdout
 from cli.talk.contexts import reason
 from simulation.limits import MOST_HOURS, SIMULATIONS, WORK
 
@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
 def _order(args: argparse.Namespace) -> SizingOrder:
     world = declared.world(args)
     refuse_language_models(world, "size")
-    curves = read_curves(args.rates, simulated_rates(world))
+    curves = read_curves(args.rates, read_simulated_rates(world))
     from simulation.sizing.moments import trace_seconds
     from simulation.sizing.run import SizingOrder
 
@@ -96,7 +96,7 @@ def _size(args: argparse.Namespace, order: SizingOrder) -> SizingReport:
     before_compiling(lambda: say("compiling the planner's loops, this once: about a minute"))
     try:
         RentalMarket.of(order.declared)  # before a database is started for it
-        with quiet_log(), quiet_stdout(), ended_by_signals(), own_databases("gpuwright-size-") as databases:
+        with quiet_log(), quiet_stdout(), end_by_signals(), own_databases("gpuwright-size-") as databases:
             return size(databases, order, say)
     except RentalRefused as refused:
         raise Failed(str(refused)) from None
@@ -115,7 +115,7 @@ def _write(file: str, nodes: Collection[Manifest]) -> None:
         for node in nodes
     ]
     try:
-        Path(file).write_text("\n---\n".join(map(as_yaml, documents)) + "\n")
+        Path(file).write_text("\n---\n".join(map(format_yaml, documents)) + "\n")
     except OSError as error:
         raise Failed(f"cannot write {file}: {reason(error)}", exits.INTERNAL) from None
 
@@ -134,12 +134,12 @@ def _show(figures: Mapping[str, Any]) -> None:
         for name, shares in sorted(figures["attainment"].items())
     )
     print()
-    OutputTable(("TRIED", "AN HOUR", "TURNED AWAY", "KEPT", "WHY NOT")).rows(map(_tried, figures["tried"]))
+    OutputTable(("TRIED", "AN HOUR", "TURNED AWAY", "KEPT", "WHY NOT")).rows(map(_write_trial, figures["tried"]))
     print()
     print(_answer(figures))
 
 
-def _tried(trial: Mapping[str, Any]) -> tuple[str, ...]:
+def _write_trial(trial: Mapping[str, Any]) -> tuple[str, ...]:
     turned_away = number(trial["shedRequests"]) if trial["simulated"] else ""
     kept = "yes" if trial["kept"] else "no"
     return _gpus(trial["gpus"]), number(trial["costPerHour"]), turned_away, kept, trial["why"]

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from cli import exits
 from cli.arguments import add_connection_arguments, completes, duration
 from cli.exits import Failed
-from cli.output import OutputTable, age, as_json, plain, print_data, say, span
+from cli.output import OutputTable, age, format_json, plain, print_data, say, span
 from cli.talk.client import ApiClient
 from cli.talk.contexts import reason, resolve
 from cli.talk.refusals import ServerRefusal
@@ -95,7 +95,7 @@ def create(client: ApiClient, args: argparse.Namespace) -> int:
     file = reserve(args.out) if args.out else None
     try:
         path = "/api/v1/jointokens" if joining else "/api/v1/tokens"
-        body = as_json({key: value for key, value in wanted.items() if value is not None}).encode()
+        body = format_json({key: value for key, value in wanted.items() if value is not None}).encode()
         answer = client.send("POST", path, None, body).json()
         if file:
             file.write_text(answer["token"] + "\n", encoding="utf-8")
@@ -135,7 +135,7 @@ def show(client: ApiClient, args: argparse.Namespace) -> int:
             item.get("tenant") or "",
             item.get("node") or item.get("gateway") or "",
             item.get("label") or "",
-            until(item.get("expiresAt")),
+            spell_time_left(item.get("expiresAt")),
             age(item.get("lastUsedAt") or ""),
             state(item),
             age(item.get("createdAt") or ""),
@@ -148,10 +148,10 @@ def show(client: ApiClient, args: argparse.Namespace) -> int:
 def state(item: Mapping[str, Any]) -> str:
     """Returns whether a token is valid: an expired one is not, whatever else the server says of it."""
     state = item.get("state") or ("revoked" if item.get("revokedAt") else "valid")
-    return "expired" if state == "valid" and until(item.get("expiresAt")) == "expired" else str(state)
+    return "expired" if state == "valid" and spell_time_left(item.get("expiresAt")) == "expired" else str(state)
 
 
-def until(moment: str | None) -> str:
+def spell_time_left(moment: str | None) -> str:
     """`in 5d` or `expired`."""
     from cli.output import seconds_since
 

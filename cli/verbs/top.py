@@ -10,7 +10,7 @@ import time
 from cli import exits
 from cli.arguments import add_connection_arguments, positive
 from cli.exits import Failed
-from cli.output import COLOURS, as_json, coloured
+from cli.output import COLOURS, format_json, shows_colours
 from cli.talk.client import ApiClient
 from cli.talk.contexts import resolve
 from cli.views.frame import frame
@@ -40,11 +40,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.output == "json" and not args.once:
         raise Failed("-o json works only with --once")
-    paint = {name: f"\x1b[{code}m" for name, code in COLOURS.items()} if coloured(sys.stdout) else {}
+    paint = {name: f"\x1b[{code}m" for name, code in COLOURS.items()} if shows_colours(sys.stdout) else {}
     with ApiClient(resolve(args)) as client:
         if args.once or not sys.stdout.isatty():
             overview = client.get("/api/v1/overview")
-            print(as_json(overview) if args.output == "json" else "\n".join(frame(overview, None, paint)))
+            print(format_json(overview) if args.output == "json" else "\n".join(frame(overview, None, paint)))
             return exits.OK
         return _live(client, args.every, paint)
 

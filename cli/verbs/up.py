@@ -34,7 +34,7 @@ from cli.up.first_screen import (
     reachable,
 )
 from cli.up.first_service import await_served
-from cli.up.fleet import DeclaredFleet, FleetSize, declared, planning, running
+from cli.up.fleet import DeclaredFleet, FleetSize, declare_fleet, planning, running
 from cli.up.own_database import admin_token, connects_directly, console_link, migrate, own_database
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
     started = time.monotonic()
     data_dir: Path = args.data_dir.expanduser().resolve()
     contexts: list[LocalContext] = []
-    with _ended_by_signals() as serving, _report_interruption(data_dir, serving), _leave_at_the_end(contexts):
+    with _end_by_signals() as serving, _report_interruption(data_dir, serving), _leave_at_the_end(contexts):
         settings = settings_from(args)
         order = truth_order(args)
         _refuse_before_any_work(data_dir, settings)
@@ -176,7 +176,7 @@ def _fleet(
 
     database = Database(settings.database_url, pool_size=1, direct=settings.database_direct)
     try:
-        return declared(database, data_dir, wanted, say, order, planner)
+        return declare_fleet(database, data_dir, wanted, say, order, planner)
     finally:
         database.close()
 
@@ -206,7 +206,7 @@ def say(line: str) -> None:
 
 
 @contextlib.contextmanager
-def _ended_by_signals() -> Iterator[list[RunningServer]]:
+def _end_by_signals() -> Iterator[list[RunningServer]]:
     """SIGTERM and a closed terminal end us as Ctrl-C does, whether or not the server listens yet."""
     serving: list[RunningServer] = []
 

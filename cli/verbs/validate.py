@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     files = sources.read(args.files, recursive=args.recursive)
-    count, faults = judged(files, partial=args.partial)
+    count, faults = judge_files(files, partial=args.partial)
     if faults:
         some = "1 fault" if len(faults) == 1 else f"{len(faults)} faults"
         lines = [*map(str, faults)]
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     return exits.OK
 
 
-def judged(files: list[tuple[str, str]], *, partial: bool) -> tuple[int, list[ManifestFault]]:
+def judge_files(files: list[tuple[str, str]], *, partial: bool) -> tuple[int, list[ManifestFault]]:
     """Returns the number of manifests and their faults."""
     from app.manifests.faults import ManifestsRefused
     from app.manifests.offline import Input, load

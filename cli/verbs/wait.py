@@ -18,7 +18,7 @@ from cli.talk.client import ApiClient
 from cli.talk.contexts import resolve
 from cli.talk.following import follow
 from cli.talk.refusals import ServerRefusal
-from cli.talk.selection import absent, by_name, named, split_name
+from cli.talk.selection import absent, find_by_name, read_names, split_name
 
 EPILOG = """\
 What to wait for:
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     holds = test_of(args.wanted)
-    targets = named(args.kind, args.name)
+    targets = read_names(args.kind, args.name)
     if len(targets) != 1:
         raise Failed(f"wait takes one object, KIND NAME or KIND/NAME, not {len(targets)}")
     kind, args.name = targets[0]
@@ -109,7 +109,7 @@ def _now(client: ApiClient, kind: Kind, tenant: str, name: str) -> tuple[dict[st
     )
     items = page["items"]
     if len(items) > 1:
-        owners = ", ".join(f"{entry['metadata']['tenant']}/{name}" for entry in by_name(client, kind, name))
+        owners = ", ".join(f"{entry['metadata']['tenant']}/{name}" for entry in find_by_name(client, kind, name))
         raise Failed(f"{kind} {name} is ambiguous: {owners}; use TENANT/NAME")
     return (items[0] if items else None), int(page["metadata"]["resourceVersion"])
 
@@ -137,7 +137,7 @@ def test_of(wanted: str) -> Test:
     if path == "condition":
         kind, _, status = value.partition("=")
         return lambda item: condition(item, kind) == (status or "True").capitalize()
-    return lambda item: equal(at(item, path), value)
+    return lambda item: equal(read_value(item, path), value)
 
 
 def condition(item: Mapping[str, Any] | None, kind: str) -> str:
@@ -149,7 +149,7 @@ def condition(item: Mapping[str, Any] | None, kind: str) -> str:
     return "Unknown"
 
 
-def at(item: Any, path: str) -> Any:
+def read_value(item: Any, path: str) -> Any:
     """Returns the value at `status.gpus[0].healthy`; None where there is none."""
     value = item
     for part in path.strip("{}").lstrip(".").replace("[", ".").replace("]", "").split("."):
@@ -180,4 +180,4 @@ def state(wanted: str, item: Mapping[str, Any] | None) -> str:
     path, _, value = wanted.partition("=")
     if path == "condition":
         return condition(item, value.partition("=")[0])
-    return "still there" if wanted == "delete" else json.dumps(at(item, path))
+    return "still there" if wanted == "delete" else json.dumps(read_value(item, path))

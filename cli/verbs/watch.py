@@ -13,12 +13,12 @@ from cli import exits
 from cli.arguments import MOST_VERSION, add_connection_arguments, add_kind_argument, add_selector_arguments, whole
 from cli.exits import Failed
 from cli.kinds import kinds_of
-from cli.output import OutputTable, as_yaml, colour, plain, say
+from cli.output import OutputTable, colour, format_yaml, plain, say
 from cli.talk.client import ApiClient
 from cli.talk.contexts import resolve
 from cli.talk.following import WatchedChange, follow
 from cli.talk.refusals import ServerRefusal
-from cli.talk.selection import find, listed, name_of, tenant_of
+from cli.talk.selection import find, list_objects, name_of, tenant_of
 from cli.views.columns import TableColumn, columns
 
 EPILOG = """\
@@ -72,7 +72,7 @@ def follow_kinds(args: argparse.Namespace, kinds: Sequence[Kind]) -> int:
             first = client.get(f"/api/v1/{kinds[0].plural}", {"limit": 1})
             present: set[str] = set()
             for kind in kinds:
-                for page in listed(client, args, kind, many=len(kinds) > 1):
+                for page in list_objects(client, args, kind, many=len(kinds) > 1):
                     present.update(item["metadata"]["uid"] for item in page)
                     printer.show([("", item) for item in page if news.of("listed", item)])
             printer.show(news.gone(present))
@@ -144,7 +144,7 @@ class Printer:
                 print(json.dumps({"type": kind or "listed", "object": item}))
         elif self._output == "yaml":
             for _, item in rows:
-                print("---\n" + as_yaml(item))
+                print("---\n" + format_yaml(item))
         elif self._output == "name":
             for kind, item in rows:
                 print(plain(name_of(item)), colour(plain(kind or "listed"), COLOUR.get(kind, "dim")))

@@ -77,10 +77,10 @@ def run(args: argparse.Namespace) -> int:
         query = {
             "addGpu": args.add_gpu,
             "loseNode": args.lose_node,
-            "slo": [_of_tenant(client, change) for change in args.slo],
-            "rate": [_of_tenant(client, change) for change in args.rate],
+            "slo": [_add_tenant(client, change) for change in args.slo],
+            "rate": [_add_tenant(client, change) for change in args.rate],
             "planner": args.planner,
-            "priceSlo": [_of_tenant(client, change) for change in args.price_slo],
+            "priceSlo": [_add_tenant(client, change) for change in args.price_slo],
             "priceSlos": args.price_slos or None,
             "objective": args.objective or None,
             "seconds": args.seconds or (30 if args.objective else 20 if prices else 6),
@@ -97,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
     return exits.OK
 
 
-def _of_tenant(client: ApiClient, text: str) -> str:
+def _add_tenant(client: ApiClient, text: str) -> str:
     """`search=80ms` as `shop/search=80ms`: of the context's tenant, or of the only service of that name."""
     name, equals, value = text.partition("=")
     if "/" in name or not name:

@@ -41,7 +41,7 @@ def draw(report: Mapping[str, Any], figure: str, file: Path) -> None:
     if times == [""]:
         _bars(axes, values)
     else:
-        _over_time(axes, values, times, stacked=figure not in SHARES)
+        _draw_over_time(axes, values, times, stacked=figure not in SHARES)
     unit = f" ({report['currency']})" if "ost" in figure or figure == "saved" else ""
     axes.set_title(f"{report['report']}: {figure}{unit}, {report['timeZone']}", loc="left", fontsize=10)
     axes.spines[["top", "right"]].set_visible(False)
@@ -54,7 +54,7 @@ def _bars(axes: Any, values: Mapping[tuple[str, str], float]) -> None:
     axes.grid(visible=True, axis="x", alpha=0.3)
 
 
-def _over_time(axes: Any, values: Mapping[tuple[str, str], float], times: list[str], *, stacked: bool) -> None:
+def _draw_over_time(axes: Any, values: Mapping[tuple[str, str], float], times: list[str], *, stacked: bool) -> None:
     sums: dict[str, float] = {}
     for (name, _), value in values.items():
         sums[name] = sums.get(name, 0.0) + value

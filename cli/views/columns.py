@@ -43,7 +43,7 @@ def condition(kind: str) -> Callable[[Object], str]:
     return cell
 
 
-def reclaimed(item: Object) -> str:
+def read_reclaimed(item: Object) -> str:
     """Returns when the node's cloud takes it back."""
     deadline = item.get("status", {}).get("reclaimAt")
     return ahead(str(deadline)) if deadline else ""
@@ -59,7 +59,7 @@ def kept_off(item: Object) -> str:
     )
 
 
-def listed(value: object) -> str:
+def join_values(value: object) -> str:
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
@@ -124,7 +124,7 @@ def status_of(field: str) -> Callable[[Object], str]:
     return lambda item: str((item.get("status") or {}).get(field, ""))
 
 
-def routed_of_planned(item: Object) -> str:
+def spell_routed(item: Object) -> str:
     """Returns how many of a service's planned copies get requests, as the planner last wrote it."""
     copies = (item.get("status") or {}).get("copies")
     return f"{copies.get('routed')} of {copies.get('planned')}" if isinstance(copies, Mapping) else ""
@@ -163,11 +163,11 @@ BETWEEN: Mapping[Kind, tuple[TableColumn, ...]] = {
         TableColumn("PRIORITY", spec("priority", default="100")),
         TableColumn("ATTAINABLE", condition("SloAttainable")),
         TableColumn("PLANNED", condition("Planned")),
-        TableColumn("COPIES", routed_of_planned),
+        TableColumn("COPIES", spell_routed),
         TableColumn("IN SLO", condition("SloAttained")),
-        TableColumn("VARIANTS", spec("variants", listed), wide=True),
+        TableColumn("VARIANTS", spec("variants", join_values), wide=True),
         TableColumn("ACCURACY", spec("minAccuracy"), wide=True),
-        TableColumn("GPUTYPES", spec("gpuTypes", listed, default="any"), wide=True),
+        TableColumn("GPUTYPES", spec("gpuTypes", join_values, default="any"), wide=True),
         TableColumn("MIN", spec("minInstances", default="1"), wide=True),
         TableColumn("SPREAD", spec("availability.spread", default="gpu"), wide=True),
         TableColumn("SURVIVES", spec("availability.surviveNodes", default="0"), wide=True),
@@ -194,12 +194,12 @@ BETWEEN: Mapping[Kind, tuple[TableColumn, ...]] = {
         TableColumn("PURCHASE", spec("purchase", default="onDemand")),
         TableColumn("REPORTING", condition("Reporting")),
         TableColumn("HEALTHY", condition("GpusHealthy")),
-        TableColumn("RECLAIM", reclaimed),
+        TableColumn("RECLAIM", read_reclaimed),
         TableColumn("MISMATCH", condition("InventoryMismatch"), wide=True),
         TableColumn("CPU", spec("cpuCores"), wide=True),
         TableColumn("MEMORY", spec("memoryGib", gib), wide=True),
         TableColumn("CAP", spec("capW", watts), wide=True),
-        TableColumn("TEMPLATES", spec("templates", listed, default="all"), wide=True),
+        TableColumn("TEMPLATES", spec("templates", join_values, default="all"), wide=True),
     ),
     Kind.GPU_TYPE: (
         TableColumn("MEMORY", spec("memoryGib", gib)),
@@ -213,7 +213,7 @@ BETWEEN: Mapping[Kind, tuple[TableColumn, ...]] = {
     Kind.MODEL: (
         TableColumn("VARIANTS", spec("variants", names)),
         TableColumn("ACCURACY", spec("variants", accuracy)),
-        TableColumn("TENANTS", spec("tenants", listed, default="all")),
+        TableColumn("TENANTS", spec("tenants", join_values, default="all")),
     ),
     Kind.PROFILE: (
         TableColumn("MODEL", spec("model")),

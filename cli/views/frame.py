@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cli.output import about, age, plain, shortened, width
+from cli.output import age, name_subject, plain, shorten, width
 from solvers.planning.plan_fields import spell_changes
 
 Paint = Mapping[str, str]  # a name of a colour -> how it begins; empty: no colours
@@ -122,7 +122,7 @@ def _decisions(overview: Mapping[str, Any]) -> list[str]:
                 decision["lane"],
                 decision["state"],
                 spell_changes(decision["changes"]) or "nothing",
-                shortened(why, 80),
+                shorten(why, 80),
             ]
         )
     return _table(["DECISION", "AGE", "LANE", "STATE", "CHANGES", "WHY"], rows, [""] * len(rows), None, {}, "")
@@ -131,7 +131,9 @@ def _decisions(overview: Mapping[str, Any]) -> list[str]:
 def _troubles(overview: Mapping[str, Any]) -> list[str]:
     """Returns the latest alarms and warnings as a table."""
     alarms = [event for event in overview.get("events", ()) if event["severity"] != "info"][:TROUBLES]
-    rows = [[event["reason"], age(event["at"]), about(event), shortened(event["message"], 100)] for event in alarms]
+    rows = [
+        [event["reason"], age(event["at"]), name_subject(event), shorten(event["message"], 100)] for event in alarms
+    ]
     return ["", *_table(["EVENT", "AGE", "ABOUT", "MESSAGE"], rows, [""] * len(rows), None, {}, "")] if rows else []
 
 

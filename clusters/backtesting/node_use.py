@@ -56,7 +56,7 @@ class NodeUse:
             place = find_place(self._free, takers, pod.slots, Counter(), self._rules[pod.workload])
             self._fixed.update([place] if place else [])
         for name in self._replicas:
-            self._limit(name, max(self._on_node(name).values()))
+            self._limit(name, max(self._count_on_node(name).values()))
         self._may_empty = self._empty_nodes()
 
     @property
@@ -106,14 +106,14 @@ class NodeUse:
     def _is_paid(self, node: PackedNode) -> bool:
         return not node.may_go or bool(self._fixed[node.name] or self._here[node.name])
 
-    def _on_node(self, name: WorkloadName) -> Counter[str]:
+    def _count_on_node(self, name: WorkloadName) -> Counter[str]:
         return Counter(node for pods in self._replicas[name].values() for node in {node for node, _ in pods})
 
     def _choose_leaving(self, name: WorkloadName, most_per_node: int) -> str:
         replicas = self._replicas[name]
         if self._rules[name].is_in_order:
             return max(replicas, key=read_index)
-        on_node = self._on_node(name)
+        on_node = self._count_on_node(name)
 
         def order(replica: str) -> tuple[bool, int, str]:
             node = replicas[replica][0][0]
@@ -137,7 +137,7 @@ class NodeUse:
 
     def _spread(self, name: WorkloadName, most_per_node: int) -> None:
         """Moves replicas from nodes that hold more of them than the loss of a node allows."""
-        for node, count in self._on_node(name).items():
+        for node, count in self._count_on_node(name).items():
             crowded = sorted(replica for owner, replica in self._here[node] if owner == name)
             for replica in crowded[: max(0, count - most_per_node)] if self._rules[name].is_movable else ():
                 pods = self._remove(name, replica)
@@ -150,7 +150,7 @@ class NodeUse:
         """Finds room for all pods of a replica, or for none; no node is added or started instead of `without`."""
         while not without and replica in self._replicas[name]:
             replica += "-more"
-        rules, on_node, placed = self._rules[name], self._on_node(name), list[tuple[str, Slots]]()
+        rules, on_node, placed = self._rules[name], self._count_on_node(name), list[tuple[str, Slots]]()
         for slots in self._shapes[name]:
             place = self._find_paid(slots, on_node, rules, without)
             if place is None and not without:

@@ -59,13 +59,13 @@ def _read_plan(rooms: SharedRooms, posed: PosedProblem, plan: Plan) -> Certified
         nano_per_hour=saved,
         limit_nano_per_hour=limit,
         nodes=tuple(node.name for node in gone),
-        workloads=tuple(_planned(posed, plan)),
+        workloads=tuple(_list_planned(posed, plan)),
         staying=rooms.staying,
         method=certificate.method if certificate else "",
     )
 
 
-def _planned(posed: PosedProblem, plan: Plan) -> list[PlannedWorkload]:
+def _list_planned(posed: PosedProblem, plan: Plan) -> list[PlannedWorkload]:
     found = []
     for service, workload in posed.workloads.items():
         own = [instance for instance in plan.instances if instance.service == service]

@@ -70,7 +70,7 @@ def read_estate(objects: ClusterObjects) -> Estate:
     ties = find_ties(samples)
     workloads = []
     for name in sorted(held):
-        known = declared.get(name) or Declared.by_pods([item for _, item in held[name]])
+        known = declared.get(name) or Declared.count_pods([item for _, item in held[name]])
         rules = budgets.get(name.namespace, [])
         workloads.append(
             workload_of(owned[name], held[name], known, autoscalers.get(name), rules, places, is_tied=name in ties)

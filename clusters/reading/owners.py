@@ -60,9 +60,9 @@ class OwnerIndex:
             if known is None:
                 break
             item = known[1]
-        return self._completed(pod, found)
+        return self._complete(pod, found)
 
-    def _completed(self, pod: KubeObject, chain: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    def _complete(self, pod: KubeObject, chain: list[tuple[str, str]]) -> list[tuple[str, str]]:
         """Adds the owner that labels name where an owner on the way could not be read."""
         group = read_text(pod, "metadata", "labels", GROUP_LABEL)
         if group and all(kind != "LeaderWorkerSet" for kind, _ in chain):

@@ -51,7 +51,7 @@ class Declared:
     surge_below: int = 0
 
     @classmethod
-    def by_pods(cls, pods: Sequence[KubeObject]) -> Declared:
+    def count_pods(cls, pods: Sequence[KubeObject]) -> Declared:
         sample = min(pods, key=name_of)
         slots = read_slots(read_mapping(sample, "spec"))
         return cls(None, 1, 1, slots, (), (sample,), _ours(sample))
@@ -68,11 +68,11 @@ def read_declared(objects: ClusterObjects) -> dict[WorkloadName, Declared]:
             if kind == "Rollout" and not read_mapping(item, "spec", "template"):
                 continue  # it takes the pods of a Deployment, which its pods show
             names = tuple(f"{read_text(owner, 'kind')} {read_text(owner, 'name')}" for owner in owners)
-            found[WorkloadName(namespace_of(item), kind, name_of(item))] = _declared(item, kind, names)
+            found[WorkloadName(namespace_of(item), kind, name_of(item))] = _read_declared(item, kind, names)
     return found
 
 
-def _declared(item: KubeObject, kind: str, owners: tuple[str, ...]) -> Declared:
+def _read_declared(item: KubeObject, kind: str, owners: tuple[str, ...]) -> Declared:
     replicas = read_whole(item, "spec", "replicas")
     replicas = 1 if replicas is None else replicas
     if kind != GROUPED:

@@ -82,7 +82,7 @@ def draw_bounds(workload: ClusterWorkload, pods: Sequence[GpuPod], estate: Estat
     if autoscaler:
         floors.append((autoscaler.least, f"minReplicas of {autoscaler.kind} {autoscaler.name}"))
     least, reason = max(floors, key=lambda floor: floor[0])
-    together = max(_per_node(pods).values(), default=0)
+    together = max(_count_per_node(pods).values(), default=0)
     return ReplicaBounds(
         least=least,
         least_reason=reason,
@@ -102,7 +102,7 @@ def draw_rules(workload: ClusterWorkload, pods: Sequence[GpuPod], estate: Estate
     """Returns the rules of a workload; where anything is unclear, it stays as it is."""
     now, obstacle = len({pod.replica for pod in pods if pod.node}), find_obstacle(workload, pods, estate)
     is_movable = not obstacle and may_move(workload, now)
-    together = max(_per_node(pods).values(), default=0)
+    together = max(_count_per_node(pods).values(), default=0)
     autoscaler = workload.autoscaler
     if obstacle or isinstance(need, str):
         reason = obstacle or f"{need}"
@@ -154,7 +154,7 @@ def _peak_reason(need: LoadNeed, now: int) -> str:
 
 def may_move(workload: ClusterWorkload, now: int) -> bool:
     """Returns whether pods of a workload may end here and start elsewhere, if nothing else speaks against it."""
-    may_be_evicted = all(_allowed(budget, now * workload.pods_per_replica) for budget in workload.budgets)
+    may_be_evicted = all(_count_allowed(budget, now * workload.pods_per_replica) for budget in workload.budgets)
     return workload.name.kind in MOVABLE and not workload.is_tied and may_be_evicted
 
 
@@ -220,7 +220,7 @@ def _most_per_node(workload: ClusterWorkload) -> int | None:
     return min(caps, default=None)
 
 
-def _per_node(pods: Sequence[GpuPod]) -> dict[str, int]:
+def _count_per_node(pods: Sequence[GpuPod]) -> dict[str, int]:
     touched: dict[str, set[str]] = {}
     for pod in pods:
         if pod.node:
@@ -232,15 +232,15 @@ def budget_floors(workload: ClusterWorkload, now: int) -> Iterator[tuple[int, st
     """Gives the fewest replicas with which each budget lets a pod go, if it lets one go today."""
     size = workload.pods_per_replica
     for budget in workload.budgets:
-        if not _allowed(budget, now * size):
+        if not _count_allowed(budget, now * size):
             yield now, f"PodDisruptionBudget {budget.name} lets none go"
             continue
-        least = next(count for count in range(1, now + 1) if _allowed(budget, count * size))
+        least = next(count for count in range(1, now + 1) if _count_allowed(budget, count * size))
         if least > 1:
             yield least, f"PodDisruptionBudget {budget.name}"
 
 
-def _allowed(budget: DisruptionBudget, pods: int) -> int:
+def _count_allowed(budget: DisruptionBudget, pods: int) -> int:
     """Returns how many of so many pods may go at once; what cannot be read allows none."""
     if budget.max_unavailable:
         return min(pods, _pods_of(budget.max_unavailable, pods, otherwise=0))

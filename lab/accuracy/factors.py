@@ -18,7 +18,7 @@ from lab.accuracy.latency_tables import PARVAGPU, PARVAGPU_COLUMNS
 from lab.baselines.predictors import Predict
 from lab.data.csv_rows import read_rows
 from lab.data.missing_data import DataMissing
-from solvers.factors import FactorSample, learned
+from solvers.factors import FactorSample, learn_factors
 from solvers.interference.candidate import Floats
 
 SEEDS = 5
@@ -91,7 +91,7 @@ def _gavel(data: Path) -> list[FactorSample]:
 
 
 def _ours(samples: Sequence[FactorSample]) -> Predict:
-    return learned(samples, PAIR).learner.predict
+    return learn_factors(samples, PAIR).learner.predict
 
 
 def _split(samples: Sequence[FactorSample], seed: int) -> tuple[list[FactorSample], list[FactorSample]]:

@@ -17,11 +17,11 @@ from app.control.observe.drift.drift import CorrectionLaw
 from app.control.observe.drift.tuning import DriftTuning
 from app.control.observe.listener import ReportListener
 from app.manifests.offline import DeclaredFiles
-from simulation.fleet.history import Mark, attained_shares
+from simulation.fleet.history import Mark, count_attained_shares
 from simulation.fleet_truth import FleetTruth, SimulatedResident
 from simulation.measure.held import held_per_hour
-from simulation.measure.run import in_auto
-from simulation.run import Simulation, simulated
+from simulation.measure.run import set_auto
+from simulation.run import Simulation, open_simulation
 from simulation.shapes import noisy, steady
 from solvers.planning.problem import ProfileKey
 
@@ -86,8 +86,8 @@ def run_drift(database_url: str, order: DriftOrder, law: CorrectionLaw) -> dict[
     watched = WatchedLaw(law, [], {})
     names = [f"{key.tenant}/{key.name}" for key in order.world.manifests if key.kind == "Service"]
     shapes = {name: noisy(steady, NOISE_SHARE, f"{order.seed} {name}") for name in names}
-    world = in_auto(order.world)
-    with simulated(database_url, world, shapes, seed=order.seed, work=order.work) as simulation:
+    world = set_auto(order.world)
+    with open_simulation(database_url, world, shapes, seed=order.seed, work=order.work) as simulation:
         simulation.planner.loads = ReportListener(simulation.database, lambda: Drift(law=watched))
         simulation.fleet.patient = True
         simulation.advance(order.before_seconds / 2, TICK_SECONDS)
@@ -121,14 +121,14 @@ def _attainment(simulation: Simulation, since: float) -> dict[str, float]:
     percentiles = {name: service.percentile / 100 for name, service in simulation.fleet.truth.problem.services.items()}
     until, missed = 0.0, 0.0
     for first, last in _windows([mark for mark in marks if mark.at >= since]):
-        shares = attained_shares(first, last)
+        shares = count_attained_shares(first, last)
         short = [name for name, share in shares.items() if share < percentiles[name]]
         missed += len(short) * (last.at - first.at) / 60
         until = max(until, last.at - since) if short else until
     before = sum(
         share < percentiles[name]
         for first, last in _windows([mark for mark in marks if since / 2 <= mark.at <= since])
-        for name, share in attained_shares(first, last).items()
+        for name, share in count_attained_shares(first, last).items()
     )
     began = next(mark for mark in marks if mark.at >= since)
     late = sum(_late(marks[-1], name) - _late(began, name) for name in percentiles)

@@ -50,7 +50,7 @@ def measure(args: argparse.Namespace, say: Say) -> dict[str, Any]:
     from simulation.physical_truth import learn
     from simulation.truth import Physics
 
-    problem = build_problem(world.of_files(fleet_file()))
+    problem = build_problem(world.read_files(fleet_file()))
     rows = []
     for seed in range(args.seeds):
         physics = Physics(seed)

@@ -116,7 +116,7 @@ class _Comparison:
         from simulation.serving.arrivals import PlayedRequests
 
         self._requests, self._say = requests, say
-        self._world: DeclaredFiles = worlds.of_documents(documents)
+        self._world: DeclaredFiles = worlds.read_documents(documents)
         self._truth: FleetTruth = worlds.truth_of(self._world)
         played = {name: PlayedRequests(each.times, each.inputs, each.outputs) for name, each in requests.items()}
         self._order: ReplayOrder = ReplayOrder(played, 3600 * args.hours, args.seed)

@@ -20,12 +20,12 @@ from simulation.fleet.fleet import SimulatedFleet
 from simulation.fleet.history import CHANGES
 from simulation.measure.held import held_per_hour
 from simulation.measure.jobs import seconds_of_jobs
-from simulation.measure.run import in_auto
+from simulation.measure.run import set_auto
 from simulation.measure.working import energy_mj, gpu_use
-from simulation.run import Simulation, simulated
+from simulation.run import Simulation, open_simulation
 from simulation.serving.totals import Total
 from simulation.shapes import Shape
-from simulation.world import with_policy
+from simulation.world import set_policy
 from solvers.planners.names import JOINT
 
 TICK_SECONDS = 5.0
@@ -122,9 +122,9 @@ class EvaluationResult:
 def run_evaluation(order: EvaluationRun, database_url: str) -> EvaluationResult:
     """Runs the fleet on an empty, migrated database. The same order gives the same result."""
     policy: dict[str, JSON] = {"planner": order.planner, "cycleSeconds": CYCLE_SECONDS}
-    world = with_policy(in_auto(order.world), policy)
+    world = set_policy(set_auto(order.world), policy)
     work = WORK if order.planner == JOINT else 0  # without a bound
-    with simulated(database_url, world, order.shapes, seed=order.seed, work=work) as simulation:
+    with open_simulation(database_url, world, order.shapes, seed=order.seed, work=work) as simulation:
         return _measured(order, simulation)
 
 

@@ -20,7 +20,7 @@ from lab.baselines.predictors import Predict, forest, matrix
 from lab.evaluate.claims import EvaluationClaim, PaperMeasure
 from lab.evaluate.testbeds import testbed
 from simulation.fleet_truth import interpolate
-from solvers.factors import FactorLearner, FactorSample, learned
+from solvers.factors import FactorLearner, FactorSample, learn_factors
 from solvers.planners.names import JOINT, OLTUNES
 from solvers.planning.problem import Problem, Profile
 
@@ -103,7 +103,7 @@ def _papers(samples: Sequence[FactorSample]) -> Predict:
 
 
 def _ours(samples: Sequence[FactorSample]) -> Predict:
-    return learned(samples, ("model", "gpu type")).learner.predict
+    return learn_factors(samples, ("model", "gpu type")).learner.predict
 
 
 LEARNERS: Mapping[str, Train] = {MATRIX: matrix, FOREST: forest, OLTUNES: _papers, JOINT: _ours}

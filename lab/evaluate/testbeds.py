@@ -8,12 +8,12 @@ from pathlib import Path
 
 from app.manifests.model import Key, Kind, Manifest
 from app.manifests.offline import DeclaredFiles
-from simulation.world import of_files
+from simulation.world import read_files
 
 
 def testbed(name: str, rates: Mapping[str, float]) -> DeclaredFiles:
     """Returns a testbed with these services alone, at these declared rates."""
-    world = of_files(Path(__file__).parents[1] / "testbeds" / f"{name}.yaml")
+    world = read_files(Path(__file__).parents[1] / "testbeds" / f"{name}.yaml")
     manifests: dict[Key, Manifest] = {}
     for key, manifest in world.manifests.items():
         if key.kind is not Kind.SERVICE:

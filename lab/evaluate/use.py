@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from simulation.fleet.fleet import SimulatedFleet
-from simulation.measure.working import needed_share
+from simulation.measure.working import find_needed_share
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ def sm_use(fleet: SimulatedFleet) -> SmUse:
         serving = node.serving()
         used += len({gpu for copy in serving for gpu in copy.devices})
         for copy in serving:
-            share = node.work[copy.id].busy_share * needed_share(problem, node.name, copy)
+            share = node.work[copy.id].busy_share * find_needed_share(problem, node.name, copy)
             working += share * len(copy.devices)
     return SmUse(working, used, gpus)
 

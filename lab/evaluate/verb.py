@@ -13,7 +13,7 @@ from cli import exits
 from cli.arguments import completes, whole
 from cli.exits import Failed
 from cli.output import OutputTable, number, say
-from cli.quiet import ended_by_signals, quiet_log, quiet_stdout
+from cli.quiet import end_by_signals, quiet_log, quiet_stdout
 from lab.evaluate.evaluations import MEASURES, SystemEvaluation
 
 ALL = "all"
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     figures: dict[str, list[Any]] = {"claims": [], "runs": []}
     for system in systems:
         try:
-            with quiet_log(), quiet_stdout(), ended_by_signals():
+            with quiet_log(), quiet_stdout(), end_by_signals():
                 found = MEASURES[system](range(args.seeds), args.processes)
         except (PostgresError, OSError, RuntimeError) as error:
             raise Failed(str(error), exits.INTERNAL) from error

@@ -27,7 +27,7 @@ from lab.llm_fleet.servers import (
     shares_of,
 )
 from lab.llm_fleet.trace import TracedRequests
-from solvers.llm.served import served
+from solvers.llm.served import serve_stream
 from solvers.llm.streams import TokenStream
 from solvers.planning.fleet.token_shapes import BATCHES, carries
 from solvers.planning.language import TokenLengths, TokenPromise
@@ -145,7 +145,7 @@ def _through(pool: Sequence[ServerGroup], stream: TokenStream) -> tuple[Floats, 
         if not len(mine):
             continue
         part = TokenStream(stream.arrivals[mine], stream.inputs[mine], stream.outputs[mine], stream.cached[mine])
-        run = served(server.cost, server.limits, part, UNIT_RATE)
+        run = serve_stream(server.cost, server.limits, part, UNIT_RATE)
         assert run is not None  # nothing stops it early
         first[mine] = part.arrivals + run.ttft_ms
         last[mine] = first[mine] + np.where(part.outputs > 1, run.tpot_ms, 0.0) * (part.outputs - 1)

@@ -15,7 +15,7 @@ from lab.llm_fleet.catalogue import gpu_cost_per_hour
 from lab.llm_fleet.trace import TracedRequests
 from solvers.llm.iteration import BatchingLimits, IterationCost
 from solvers.llm.judged import IN_MEMORY_SHARE, SKIPPED_SHARE
-from solvers.llm.served import served
+from solvers.llm.served import serve_stream
 from solvers.planning.fleet.offers import read_offers
 from solvers.planning.fleet.token_shapes import TokenShape
 from solvers.planning.judge.whole import MOST_SEQUENCES, iterations, kv_tokens
@@ -105,7 +105,7 @@ class MixedServers:
         for group in self.groups:
             part = group.rate_per_second / planned
             rate = rate_per_second * part / group.count
-            run = served(group.server.cost, group.server.limits, trace.drawn(requests, SEED, group.weights), rate)
+            run = serve_stream(group.server.cost, group.server.limits, trace.drawn(requests, SEED, group.weights), rate)
             assert run is not None  # nothing stops it early
             counted += part * kept_counts(run.ttft_ms, run.tpot_ms, run.preempted, promise) / requests
         return shares_of(counted)

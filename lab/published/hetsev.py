@@ -20,7 +20,7 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.kernels import accepted_loads
+from benchmarks.kernels import fill_accepted_loads
 from lab.published.queues import fair_order
 from solvers import latency
 from solvers.planning.plan import Plan, Unserved
@@ -155,7 +155,7 @@ def _make_shapes(
     margin = 1 + policy.exec_margin
     loads = np.empty((1, *exec_ms.shape))
     rows = np.ascontiguousarray(latency.limits(service.percentile, batches, service.variation).loads[batches])
-    accepted_loads(rows, (service.slo_ms / (exec_ms * margin))[None], loads)
+    fill_accepted_loads(rows, (service.slo_ms / (exec_ms * margin))[None], loads)
     batch = np.array(batches)[:, None]
     rate = np.minimum(loads[0] / margin, policy.utilization) * batch * 1000 / exec_ms
     memory = np.array([profile.memory_gib[of] for of in batches])[:, None]

@@ -13,7 +13,7 @@ from lab.llm_fleet.catalogue import PROMPT_PARTS
 from lab.rag.catalogue import variant_of
 from lab.rag.trace import Floats, Integers, RagRequests
 from solvers.llm.iteration import BatchingLimits, IterationCost
-from solvers.llm.served import served
+from solvers.llm.served import serve_stream
 from solvers.llm.streams import TokenStream
 from solvers.planning.judge.whole import MOST_SEQUENCES, iterations, kv_tokens
 from solvers.planning.language import TokenPromise
@@ -88,7 +88,7 @@ def throughput(shape: ServerShape, requests: RagRequests) -> float:
     """Returns the requests a second that a server answers while there is always another one, however late."""
     chosen = np.random.default_rng(0).choice(len(requests.inputs), SATURATED_REQUESTS)
     arrivals = np.arange(1.0, SATURATED_REQUESTS + 1)
-    run = served(
+    run = serve_stream(
         shape.cost, shape.limits, _stream(arrivals, requests.inputs[chosen], requests.outputs[chosen]),
         SATURATED_PER_SECOND,
     )  # fmt: skip
@@ -102,7 +102,7 @@ def unlimited(candidates: Sequence[ServerShape], requests: RagRequests, promise:
     found = []
     for shape in candidates:
         stream = _stream(arrivals, requests.inputs, requests.outputs)
-        run = served(shape.cost, shape.limits, stream, 1 / ALONE_SECONDS)
+        run = serve_stream(shape.cost, shape.limits, stream, 1 / ALONE_SECONDS)
         assert run is not None  # nothing stops it early
         ttft = run.ttft_ms <= promise.ttft_ms
         tpot = np.isnan(run.tpot_ms) | (run.tpot_ms <= promise.tpot_ms)

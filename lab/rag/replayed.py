@@ -12,9 +12,9 @@ from simulation.fleet.fleet import SimulatedFleet
 from simulation.fleet.plan_execution import carry_out
 from simulation.fleet_truth import FleetTruth
 from simulation.limits import WARM_UP_MINUTES, WORK
-from simulation.measure.requests import as_shapes
-from simulation.measure.run import in_auto
-from simulation.run import simulated
+from simulation.measure.requests import make_shapes
+from simulation.measure.run import set_auto
+from simulation.run import open_simulation
 from simulation.serving.arrivals import PlayedRequests
 from solvers.planning.plan import Plan
 
@@ -41,10 +41,10 @@ def replay_online(
     database_url: str, world: DeclaredFiles, order: ReplayOrder, say: Say = lambda line: None
 ) -> dict[str, PromiseShares]:
     """Returns what requests get while the control plane runs the fleet, on an empty, migrated database."""
-    world, record, reported = in_auto(world), PromiseRecord(), 0.0
-    with simulated(database_url, world, seed=order.seed, work=order.work) as simulation:
+    world, record, reported = set_auto(world), PromiseRecord(), 0.0
+    with open_simulation(database_url, world, seed=order.seed, work=order.work) as simulation:
         fleet = simulation.fleet
-        fleet.shapes = as_shapes(order.requests, fleet.declared)
+        fleet.shapes = make_shapes(order.requests, fleet.declared)
         fleet.arrivals.trace, fleet.patient = order.requests, True
         for now in simulation.seconds(order.seconds, TICK_SECONDS):
             if now >= 60 * WARM_UP_MINUTES:
@@ -64,7 +64,7 @@ def replay_planned(
     A copy that starts serves from the tick on in which it is ready; a plan that never changes needs no shorter ticks.
     """
     clock, record = Clock(), PromiseRecord()
-    fleet = SimulatedFleet(truth, clock, as_shapes(order.requests, _declared(truth)), order.seed, patient=True)
+    fleet = SimulatedFleet(truth, clock, make_shapes(order.requests, _declared(truth)), order.seed, patient=True)
     fleet.arrivals.trace = order.requests
     generation, due = 0, 0.0
     while clock.seconds < order.seconds - 1e-9:

@@ -15,7 +15,7 @@ from lab.accuracy.llm.composed import MODELS as DENSE_MODELS
 from lab.data.missing_data import DataMissing
 from lab.rag import catalogue, fleets, operators, trace
 from lab.tests.test_llm_fleet import write_measured
-from simulation.world import of_documents
+from simulation.world import read_documents
 from solvers.llm.iteration import IterationCost, TokenLengths, TokenPromise
 from solvers.planning.problem import Problem
 
@@ -40,7 +40,7 @@ def write_recording(data: Path, hours: int = 1, an_hour: int = 60) -> None:
 
 
 def problem(costs: Mapping[str, catalogue.Costs], rate: float = 1.0, nodes: int = 2) -> Problem:
-    return build_problem(of_documents(catalogue.documents(costs, LENGTHS, rate, nodes)))
+    return build_problem(read_documents(catalogue.documents(costs, LENGTHS, rate, nodes)))
 
 
 def test_each_request_is_repeated_near_its_time_and_the_same_seed_repeats_it_alike(tmp_path: Path) -> None:

@@ -9,13 +9,13 @@ import pytest
 
 from lab.rag.replayed import ReplayOrder, replay_online, replay_planned
 from simulation.serving.arrivals import PlayedRequests
-from simulation.world import of_documents, truth_of
+from simulation.world import read_documents, truth_of
 from solvers.planning.plan import Plan
 from solvers.planning.solve import SolveBudget, solve
 from tests.simulation.worlds import chat, gpu_type, node, policy
 from tests.support.postgres import DatabaseServer
 
-WORLD = of_documents([gpu_type(), policy(pricing="gpu"), node("node-0"), node("node-1"), *chat()])
+WORLD = read_documents([gpu_type(), policy(pricing="gpu"), node("node-0"), node("node-1"), *chat()])
 
 
 def order(seconds: float) -> ReplayOrder:

@@ -36,10 +36,10 @@ from simulation.clock import Clock
 from simulation.fleet.fleet import SimulatedFleet
 from simulation.fleet.plan_execution import carry_out
 from simulation.limits import ProfilesName
-from simulation.measure.loads import named_load
+from simulation.measure.loads import make_load
 from simulation.measure.run import SimulationOrder, simulate
 from simulation.own_database import own_database
-from simulation.profiling import COMPLETE, SIXTEEN, profiled
+from simulation.profiling import COMPLETE, SIXTEEN, profile_world
 from simulation.truth import Physics
 from simulation.truth.family import DRAWS, draw_gpu, generator
 from simulation.truth.load import times
@@ -158,13 +158,13 @@ def plan_draws(
     file: Path, seeds: Sequence[int], seconds: int, work: int, quantile: float | None = None
 ) -> Iterator[dict[str, Any]]:
     """Yields a row for each draw, and their median and worst."""
-    world = worlds.of_files(file)
+    world = worlds.read_files(file)
     rows = []
     for seed in seeds:
         physics = Physics(seed)
-        complete = profiled(world, physics, COMPLETE)
+        complete = profile_world(world, physics, COMPLETE)
         knowing = [tried(lessened(complete, share), physics, seconds, work) for share in INTERFERENCE_SHARES]
-        measured = tried(counting_on(profiled(world, physics, SIXTEEN), quantile), physics, seconds, work)
+        measured = tried(counting_on(profile_world(world, physics, SIXTEEN), quantile), physics, seconds, work)
         tries = [one for one in [*knowing, measured] if not one["missed"] and not one["unserved"]]
         cheapest = {
             "complete": knowing[0]["cost"],
@@ -181,7 +181,7 @@ def plan_draws(
 
 def operate_draws(file: Path, seeds: Sequence[int], hours: float, load_seed: int) -> Iterator[dict[str, Any]]:
     """Yields a row for each draw, and the median and worst cost against that of complete profiles."""
-    world = worlds.of_files(file)
+    world = worlds.read_files(file)
     ratios = []
     for seed in seeds:
         measured, complete = (
@@ -195,7 +195,7 @@ def operate_draws(file: Path, seeds: Sequence[int], hours: float, load_seed: int
 def operated(world: DeclaredFiles, truth: TruthOrder, hours: float, load_seed: int) -> dict[str, Any]:
     """Returns what a fleet cost under a moving load, and by how many points services missed their SLO."""
     services = build_problem(world).services
-    shapes = named_load("moving", services, hours, load_seed)
+    shapes = make_load("moving", services, hours, load_seed)
     order = SimulationOrder(world, shapes, hours, load_seed, truth=truth, is_compared=False)
     with own_database("gpuwright-truths-", lambda line: None) as url:
         found = simulate(url, order).figures

@@ -21,7 +21,7 @@ def _limits(step: Found) -> Iterator[str]:
     yield from table(("environment", "sees", "client of MPS"), rows)
 
 
-def _killed(step: Found) -> Iterator[str]:
+def _kill(step: Found) -> Iterator[str]:
     yield "### One of two clients is killed while it computes\n"
     yield f"MPS was {', '.join(step['states'])}. The other copy: {step['other']}. The next copy: {step['next']}.\n"
 
@@ -82,6 +82,6 @@ PARTS: Mapping[str, Callable[[Found], Iterator[str]]] = {
     "hung": _hung,
     "full": _full,
     "limits": _limits,
-    "killed": _killed,
+    "killed": _kill,
     "fault": _fault,
 }

@@ -77,12 +77,12 @@ def hang_one_of_two(stand: Stand) -> dict[str, object]:
 
 
 def _hang(stand: Stand, other: WarmCopy, sequence: int, way: str) -> dict[str, object]:
-    used_gib = [_used_gib(stand)]
+    used_gib = [_read_used_gib(stand)]
     with start_warm(stand, "hung", sequence) as copy:
         pid, busy = _pid(copy), _keep_busy(stand, copy)
         os.kill(pid, signal.SIGSTOP)
         try:
-            used_gib.append(_used_gib(stand))
+            used_gib.append(_read_used_gib(stand))
             row: dict[str, object] = {
                 "states": watch_states(stand, HANG_WATCH_SECONDS),
                 "held_by": _holders(stand, pid),
@@ -94,12 +94,12 @@ def _hang(stand: Stand, other: WarmCopy, sequence: int, way: str) -> dict[str, o
             elif way == BY_THE_AGENT:
                 began = time.monotonic()
                 end_copy(copy.copy, copy.filled, stand.seat)
-                row["ending_seconds"] = _since(began)
+                row["ending_seconds"] = _count_since(began)
         finally:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         row |= _wait_until_free(stand, pid)
-        used_gib.append(_used_gib(stand))
+        used_gib.append(_read_used_gib(stand))
         busy.join()
     after = {"after": time_load(stand, other), "states_after": watch_states(stand, HANG_WATCH_SECONDS)}
     return row | {"used_gib": used_gib} | after
@@ -112,7 +112,11 @@ def _terminate(stand: Stand, pid: int) -> dict[str, object]:
         outcome = "confirmed" if stand.drivers.mps.terminate(stand.gpu.uuid, pid) else "not confirmed"
     except DeviceError as error:
         outcome = str(error)
-    return {"termination": outcome, "termination_seconds": _since(began), "held_after_it_by": _holders(stand, pid)}
+    return {
+        "termination": outcome,
+        "termination_seconds": _count_since(began),
+        "held_after_it_by": _holders(stand, pid),
+    }
 
 
 def _wait_until_free(stand: Stand, pid: int) -> dict[str, object]:
@@ -120,7 +124,7 @@ def _wait_until_free(stand: Stand, pid: int) -> dict[str, object]:
     began = time.monotonic()
     while (holders := _holders(stand, pid)) and time.monotonic() < began + FREE_SECONDS:
         time.sleep(PAUSE_SECONDS)
-    return {"free_after_seconds": _since(began), "still_held_by": holders}
+    return {"free_after_seconds": _count_since(began), "still_held_by": holders}
 
 
 def _holders(stand: Stand, pid: int) -> list[str]:
@@ -150,9 +154,9 @@ def _pid(copy: WarmCopy) -> int:
     return copy.copy.running.pid
 
 
-def _used_gib(stand: Stand) -> float:
+def _read_used_gib(stand: Stand) -> float:
     return round(stand.drivers.device.read(stand.gpu.uuid).memory_used_gib, 3)
 
 
-def _since(began: float) -> float:
+def _count_since(began: float) -> float:
     return round(time.monotonic() - began, 2)

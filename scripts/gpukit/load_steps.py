@@ -79,7 +79,7 @@ def run_alone(stand: Stand) -> dict[str, object]:
     rows = []
     for number, (load, percent) in enumerate(stand.time.take(product(_loads(stand), ALONE_PERCENTS))):
         task = stand.task(load, stand.args(load), percent, sequence=number + 1)
-        rows.append({"load": load} | _measured(stand, task))
+        rows.append({"load": load} | _measure(stand, task))
     return {"rows": rows}
 
 
@@ -160,7 +160,7 @@ def run_real_model(stand: Stand) -> dict[str, object]:
     settings = [(batch, percent) for batch in (1, 8, 32) for percent in (25.0, 50.0, 100.0)]
     rows = []
     for number, (batch, percent) in enumerate(stand.time.take(settings[:: 4 if stand.options.is_short else 1])):
-        rows.append(_measured(stand, stand.task("resnet50", args, percent, batch, sequence=number + 1)))
+        rows.append(_measure(stand, stand.task("resnet50", args, percent, batch, sequence=number + 1)))
     return {"model": "ResNet-50 of torchvision, random weights, TorchScript", "rows": rows}
 
 
@@ -181,7 +181,7 @@ def _loads(stand: Stand) -> tuple[str, ...]:
     return KERNELS[:2] if stand.options.is_short else KERNELS
 
 
-def _measured(stand: Stand, task: ProfilingTask) -> dict[str, object]:
+def _measure(stand: Stand, task: ProfilingTask) -> dict[str, object]:
     found = measure(task, stand.seat, lambda: "")
     return {
         "batch": task.setting.batch,

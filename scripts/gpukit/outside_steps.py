@@ -49,8 +49,8 @@ def lift_limits(stand: Stand) -> dict[str, object]:
     limits = stand.drivers.mps.environment(stand.gpu.uuid, QUARTER, 1.0)
     kinds = {
         "as given": limits,
-        "without its limit": _without(limits, LIMIT),
-        "without its daemon": _without(limits, PIPE),
+        "without its limit": _drop_variable(limits, LIMIT),
+        "without its daemon": _drop_variable(limits, PIPE),
     }
     rows = []
     for kind, environment in kinds.items():
@@ -59,7 +59,7 @@ def lift_limits(stand: Stand) -> dict[str, object]:
     return {"sm_percent": QUARTER, "of": stand.gpu.sm_count, "rows": rows}
 
 
-def _without(environment: Mapping[str, str], name: str) -> dict[str, str]:
+def _drop_variable(environment: Mapping[str, str], name: str) -> dict[str, str]:
     return {key: value for key, value in environment.items() if key != name}
 
 

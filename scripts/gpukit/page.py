@@ -119,7 +119,7 @@ def _section(recording: Recording, sender: str) -> Iterator[str]:
     yield f"Recorded {recording.at} in {recording.seconds} s; driver {recording.driver}, CUDA {cuda};"
     yield f"{recording.architecture}, {recording.kernel}, Python {recording.python};"
     yield f"gpuwright {recording.gpuwright}, commit {recording.commit}.\n"
-    changed = ", ".join(recording.changed_settings())
+    changed = ", ".join(recording.list_changed_settings())
     yield f"**These settings differed afterwards: {changed}.**\n" if changed else "Settings were as before.\n"
     if recording.processes_before:
         yield f"{recording.processes_before} processes of others were on the GPU.\n"

@@ -35,7 +35,7 @@ def run_profiler(stand: Stand) -> dict[str, object]:
     rows = [
         _row(curve, _measure(stand, setting, most + place)) for place, setting in enumerate(stand.time.take(chosen), 1)
     ]
-    return {"load": LOAD, "measurements": len(measured), "left_out_error": curve.error} | _judged(rows)
+    return {"load": LOAD, "measurements": len(measured), "left_out_error": curve.error} | _judge(rows)
 
 
 def _measure(stand: Stand, setting: Setting, sequence: int) -> Measurement:
@@ -57,7 +57,7 @@ def _row(curve: LatencyCurve, found: Measurement) -> dict[str, float]:
     }
 
 
-def _judged(rows: Sequence[dict[str, float]]) -> dict[str, object]:
+def _judge(rows: Sequence[dict[str, float]]) -> dict[str, object]:
     """Returns the mean error on what was not seen, and how many stayed below the quantile."""
     return {
         "error": fmean(abs(row["foretold_ms"] / row["latency_ms"] - 1) for row in rows),

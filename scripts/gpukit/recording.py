@@ -40,7 +40,7 @@ class Recording(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fiel
     settings_after: dict[str, int]
     steps: dict[str, StepRecord]
 
-    def changed_settings(self) -> list[str]:
+    def list_changed_settings(self) -> list[str]:
         """Returns the settings that differ after the run."""
         return [
             name

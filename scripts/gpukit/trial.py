@@ -173,7 +173,7 @@ def try_everything(out: Path, options: KitOptions, names: Collection[str]) -> in
     if trial.is_interrupted:
         return 130
     failed = [step for step in recording.steps.values() if step.outcome in ("failed", "overran")]
-    return 1 if failed or recording.changed_settings() else 0
+    return 1 if failed or recording.list_changed_settings() else 0
 
 
 def _pack(out: Path, recording: Recording) -> None:
@@ -181,7 +181,7 @@ def _pack(out: Path, recording: Recording) -> None:
     files = {archive.RECORDING: encode(recording), archive.EVIDENCE: render_recording(recording).encode()}
     whole = archive.write_archive(path, files)
     done = sum(step.outcome in ("done", "cut short") for step in recording.steps.values())
-    if changed := recording.changed_settings():
+    if changed := recording.list_changed_settings():
         print(f"these settings differ from before: {', '.join(changed)}")
     else:
         print("the GPU's settings are as before")

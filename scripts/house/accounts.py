@@ -46,9 +46,9 @@ READERS: Mapping[str, str] = {
     "solvers/planning/explain/applied.py": "looks at one instance at the time that it has",
 }
 LOADS = {
-    "solvers.latency": {"limits", "max_rate", "used_loads"},
+    "solvers.latency": {"limits", "max_rate", "limit_loads"},
     "solvers.latency.kernels": {"accepted_load", "needed_ratio"},
-    "solvers.latency.limits": {"limits", "used_loads"},
+    "solvers.latency.limits": {"limits", "limit_loads"},
     "solvers.latency.rates": {"max_rate"},
     "solvers.planning.fleet.grids": {"accepted_loads", "read_loads"},
 }

@@ -148,7 +148,7 @@ class SimulatedFleet:
         if self.patient and not ready and name not in self._begun:
             return
         begun = self._begun.setdefault(name, since) if self.patient else None
-        expected = self._expected(name, since, until, begun)
+        expected = self._count_expected(name, since, until, begun)
         known = self.arrivals.times(name, since, until, expected)
         whole = int(self._rng.poisson(expected)) if known is None else len(known)
         total.requests += whole
@@ -190,7 +190,7 @@ class SimulatedFleet:
         self.arrivals.note(name, times)
         return times
 
-    def _expected(self, name: str, since: float, until: float, begun: float | None) -> float:
+    def _count_expected(self, name: str, since: float, until: float, begun: float | None) -> float:
         """Returns how many requests are expected; fewer while the clients have only just begun."""
         expected = self.rate(name, (since + until) / 2) * (until - since)
         return expected if begun is None else expected * min(1.0, (until - begun) / RAMP_SECONDS)

@@ -68,7 +68,7 @@ class History:
     marks: list[Mark] = field(default_factory=list)
 
     def mark(self, fleet: SimulatedFleet) -> Mark:
-        made = Mark(fleet.clock.seconds, {name: _of(total) for name, total in fleet.services.items()})
+        made = Mark(fleet.clock.seconds, {name: _read_total(total) for name, total in fleet.services.items()})
         self.marks.append(made)
         return made
 
@@ -80,7 +80,7 @@ class History:
         return Counter(change.what for change in self.since(seconds))
 
 
-def attained_shares(before: Mark, after: Mark) -> dict[str, float]:
+def count_attained_shares(before: Mark, after: Mark) -> dict[str, float]:
     """Returns each service's share of requests within its SLO between two marks; 1 without requests."""
     found = {}
     for name in after.services:
@@ -89,5 +89,5 @@ def attained_shares(before: Mark, after: Mark) -> dict[str, float]:
     return found
 
 
-def _of(total: Total) -> tuple[int, int, int]:
+def _read_total(total: Total) -> tuple[int, int, int]:
     return (total.answered, total.within, total.errors)

@@ -28,7 +28,7 @@ from agents.runtime import Running
 from agents.seams.device import GpuReading
 from simulation.clock import Clock
 from simulation.fleet_truth import FleetTruth
-from simulation.serving.copies import CopyWork, moved_seconds
+from simulation.serving.copies import CopyWork, count_move_seconds
 from simulation.serving.token_copies import new_work
 from solvers.planning.problem import ProfileKey
 
@@ -251,10 +251,10 @@ class LightNode:
             case Stage.ROUTING if now >= copy.since + ROUTE_SECONDS and not self.gateway_away:
                 self._move(copy, Stage.READY)
                 self._established[copy.instance] = copy.wanted
-            case Stage.SWAPPING if now >= copy.since + JOB_SAVES_SECONDS + moved_seconds(copy):
+            case Stage.SWAPPING if now >= copy.since + JOB_SAVES_SECONDS + count_move_seconds(copy):
                 ended_at = max(self.date(), copy.started_at or self.date())
                 self._move(msgspec.structs.replace(copy, ended_at=ended_at), Stage.SWAPPED)
-            case Stage.RETURNING if now >= copy.since + moved_seconds(copy):
+            case Stage.RETURNING if now >= copy.since + count_move_seconds(copy):
                 self._move(copy, Stage.READY)
             case Stage.DRAINING if not (copy.served and self.gateway_away):
                 patience = DRAIN_SECONDS if copy.served else JOB_SAVES_SECONDS

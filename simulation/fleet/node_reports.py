@@ -105,7 +105,7 @@ class Speaker:
 
     def _copy(self, copy: NodeCopy, index: Mapping[str, int]) -> ReportedCopy:
         """Describes a copy without an address, so that no real gateway sends it requests."""
-        report = reporting.reported_copy(copy, index, "", copy.served and copy.stage is Stage.READY, None)
+        report = reporting.report_copy(copy, index, "", copy.served and copy.stage is Stage.READY, None)
         return msgspec.structs.replace(report, address="")
 
     def _gpu(self, minute: ReportMinute, number: int) -> GpuMinute:

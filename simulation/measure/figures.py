@@ -69,16 +69,16 @@ class RunSamples:
 def cost_figures(samples: RunSamples) -> dict[str, float]:
     """Returns costs as means over time: each moment holds until the next, the last until the end."""
     costs, fresh, until = samples.costs, samples.fresh, samples.ended
-    above = above_seconds(samples)
+    above = measure_above_seconds(samples)
     return {
-        "heldPerHour": _rounded(time_mean([(moment.at, moment.held) for moment in costs], until)),
-        "plannedPerHour": _rounded(time_mean([(moment.at, moment.planned) for moment in costs], until)),
-        "freshPerHour": _rounded(time_mean([(moment.at, moment.fresh) for moment in fresh], until)),
-        "boundPerHour": _rounded(time_mean([(moment.at, moment.bound) for moment in fresh], until)),
-        "freshInHindsightPerHour": _rounded(
+        "heldPerHour": _round(time_mean([(moment.at, moment.held) for moment in costs], until)),
+        "plannedPerHour": _round(time_mean([(moment.at, moment.planned) for moment in costs], until)),
+        "freshPerHour": _round(time_mean([(moment.at, moment.fresh) for moment in fresh], until)),
+        "boundPerHour": _round(time_mean([(moment.at, moment.bound) for moment in fresh], until)),
+        "freshInHindsightPerHour": _round(
             time_mean([(moment.at, moment.fresh_in_hindsight) for moment in fresh], until)
         ),
-        "boundInHindsightPerHour": _rounded(
+        "boundInHindsightPerHour": _round(
             time_mean([(moment.at, moment.bound_in_hindsight) for moment in fresh], until)
         ),
         "minutesAboveFresh125": round(fsum(above) / 60, 2),
@@ -123,7 +123,7 @@ def time_mean(points: Sequence[tuple[float, float]], until: float) -> float:
     return total / (until - points[0][0])
 
 
-def above_seconds(samples: RunSamples) -> list[float]:
+def measure_above_seconds(samples: RunSamples) -> list[float]:
     """Returns the durations in which the fleet was held above 1.25 times a fresh plan's cost without a break."""
     held = {moment.at: moment.held for moment in samples.costs}
     fresh = {moment.at: moment.fresh for moment in samples.fresh}
@@ -151,5 +151,5 @@ def _hourly_shares(samples: RunSamples, service: str) -> list[float]:
     return [after.since(before).attained_share for before, after in pairwise(counts)]
 
 
-def _rounded(value: float) -> float:
+def _round(value: float) -> float:
     return round(value, 6)

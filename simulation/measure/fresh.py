@@ -38,7 +38,7 @@ def cheapest(problem: Problem, found: Plan, known: Iterable[Plan]) -> FreshCost:
     assert certificate
     best = certificate.cost
     for other in known:
-        same = at_rates(bare, other)
+        same = set_rates(bare, other)
         verdict = judge_services(bare, same, keep) if same else None
         if same and verdict and verdict.is_right and verdict.cost.total < best.total:
             plan, best = same, verdict.cost
@@ -59,7 +59,7 @@ def serves_all(problem: Problem, plan: Plan) -> bool:
     return not unserved_rest(problem, plan.instances) and judge_services(problem, plan, keep).is_right
 
 
-def at_rates(problem: Problem, plan: Plan) -> Plan | None:
+def set_rates(problem: Problem, plan: Plan) -> Plan | None:
     """Returns the plan with each service at the problem's rate, divided as before; None if it lacks a service."""
     carried = dict.fromkeys(problem.services, 0.0)
     for instance in plan.instances:

@@ -31,7 +31,7 @@ def held_per_hour(fleet: SimulatedFleet, services: Collection[str] | None = None
     return price_of(fleet.truth.problem, shares)
 
 
-def planned_per_hour(problem: Problem, view: FleetView) -> float:
+def price_planned(problem: Problem, view: FleetView) -> float:
     """Returns the price of the GPUs on which the plan in force has an instance of a service."""
     shares: dict[Seat, list[tuple[float, float]]] = defaultdict(list)
     for name, wanted in view.target.items():

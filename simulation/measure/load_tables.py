@@ -39,7 +39,7 @@ def read_table(
     faults: list[str] = []
     is_empty = True
     try:
-        reader.fieldnames = _checked_header(reader.fieldnames or (), source, columns, optional)
+        reader.fieldnames = _check_header(reader.fieldnames or (), source, columns, optional)
         for row in reader:
             is_empty = False
             if None in row or None in row.values():
@@ -64,7 +64,7 @@ def unknown_service_fault(name: str, services: Collection[str]) -> str:
     declared = sorted(services)
     more = len(declared) - MOST_NAMES
     listed = ", ".join(declared[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
-    return f"service {_shortened(name)} is not declared in the manifests; declared: {listed}"
+    return f"service {_shorten(name)} is not declared in the manifests; declared: {listed}"
 
 
 def parse_number(text: str, most: float) -> float | None:
@@ -75,19 +75,19 @@ def parse_number(text: str, most: float) -> float | None:
 
 def number_fault(column: str, text: str, most: str) -> str:
     """Returns the fault of a text that is not a number from 0 to `most`."""
-    return f"{column} {_shortened(text)} is not allowed: a number from 0 to {most}"
+    return f"{column} {_shorten(text)} is not allowed: a number from 0 to {most}"
 
 
 def count_fault(column: str, text: str, most: str) -> str:
     """Returns the fault of a text that is not a whole number from 1 to `most`."""
-    return f"{column} {_shortened(text)} is not allowed: a whole number from 1 to {most}, or nothing"
+    return f"{column} {_shorten(text)} is not allowed: a whole number from 1 to {most}, or nothing"
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     return repr(text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}...")
 
 
-def _checked_header(
+def _check_header(
     given: Sequence[str], source: str, columns: tuple[str, ...], optional: tuple[str, ...]
 ) -> list[str]:  # fmt: skip
     """Returns the header's columns. Raises LoadRefused if it lacks one, or has another or one twice."""
@@ -100,5 +100,5 @@ def _checked_header(
     known = (*columns, *optional)
     strange = [name for place, name in enumerate(header) if name not in known or name in header[:place]]
     if strange:
-        raise LoadRefused([f"{source}:1: column {_shortened(strange[0])} is not expected there; {allowed}"])
+        raise LoadRefused([f"{source}:1: column {_shorten(strange[0])} is not expected there; {allowed}"])
     return header

@@ -15,7 +15,7 @@ PHASE_SPREAD_DAYS = 0.05  # services are at their lowest at most this long befor
 SPIKE_EVERY_SECONDS, FIRST_SPIKE_SECONDS = 3600.0, 900.0
 
 
-def named_load(load: LoadName, services: Iterable[str], hours: float, seed: int) -> dict[str, Shape]:
+def make_load(load: LoadName, services: Iterable[str], hours: float, seed: int) -> dict[str, Shape]:
     """Returns the shape of each service, with noise of its own."""
     names = sorted(services)
     match load:

@@ -38,7 +38,7 @@ def read_rates(text: str, source: str, services: Collection[str]) -> dict[str, R
     return curves
 
 
-def as_shapes(curves: Mapping[str, RateCurve], declared: Mapping[str, float]) -> dict[str, Shape]:
+def make_shapes(curves: Mapping[str, RateCurve], declared: Mapping[str, float]) -> dict[str, Shape]:
     """Returns each curve as factors of the declared rate; a service without a curve keeps its declared rate."""
     return {name: _shape(curve, declared[name]) for name, curve in curves.items()}
 

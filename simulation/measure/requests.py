@@ -31,17 +31,17 @@ def read_requests(text: str, source: str, services: Collection[str]) -> dict[str
     """Returns the requests to each service in order of time. Raises LoadRefused."""
     found: dict[str, list[Request]] = {}
     read_table(text, source, COLUMNS, TOKENS, lambda row: _take(row, services, found))
-    return {name: _sorted(requests) for name, requests in found.items()}
+    return {name: _sort(requests) for name, requests in found.items()}
 
 
-def _sorted(requests: list[Request]) -> PlayedRequests:
+def _sort(requests: list[Request]) -> PlayedRequests:
     times = np.array([seconds for seconds, _, _ in requests])
     order = np.argsort(times, kind="stable")
     tokens = np.array([(inputs, outputs) for _, inputs, outputs in requests], dtype=np.int64)[order]
     return PlayedRequests(times[order], tokens[:, 0].copy(), tokens[:, 1].copy())
 
 
-def as_shapes(requests: Mapping[str, PlayedRequests], declared: Mapping[str, float]) -> dict[str, Shape]:
+def make_shapes(requests: Mapping[str, PlayedRequests], declared: Mapping[str, float]) -> dict[str, Shape]:
     """Returns the rates of the trace as factors of declared rates; a service that it does not name has no load."""
     return {name: _shape(requests.get(name, NO_REQUESTS).times, rate) for name, rate in declared.items()}
 

@@ -12,7 +12,7 @@ from typing import Any
 from app.control.decide.last_question import CycleResult
 from app.control.domain.times import cycle_seconds, start_seconds
 from app.control.formulate.question import Question
-from app.garbage import settled
+from app.garbage import settle_for
 from app.manifests.model import JSON, Key, Kind, Manifest
 from app.manifests.offline import DeclaredFiles
 from app.store.plans import plan_reads
@@ -26,19 +26,19 @@ from simulation.measure.figures import (
     request_figures,
 )
 from simulation.measure.fresh import serves_all
-from simulation.measure.held import held_per_hour, is_waiting, planned_per_hour
+from simulation.measure.held import held_per_hour, is_waiting, price_planned
 from simulation.measure.jobs import job_figures
 from simulation.measure.peers import plan_static_peak, scale_by_hpa
 from simulation.measure.remembering_solver import RememberingSolver
 from simulation.measure.sampler import FreshSampler, SampleOrder
 from simulation.measure.working import FleetUse
-from simulation.run import Simulation, simulated
+from simulation.run import Simulation, open_simulation
 from simulation.serving.arrivals import PlayedRequests
 from simulation.serving.totals import Total
 from simulation.shapes import NOISE_SECONDS, Shape
 from simulation.spot import ReclaimRounds
 from simulation.truths import PLANNER, TruthOrder
-from simulation.world import with_policy
+from simulation.world import set_policy
 from solvers.planning.plan import Plan
 
 TICK_SECONDS = 2.0
@@ -76,7 +76,7 @@ class SimulationReport:
     samples: RunSamples
 
 
-def in_auto(world: DeclaredFiles) -> DeclaredFiles:
+def set_auto(world: DeclaredFiles) -> DeclaredFiles:
     """Returns the world with every decision carried out: mode auto for the policy and for every service."""
     manifests: dict[Key, Manifest] = {}
     for key, manifest in world.manifests.items():
@@ -86,7 +86,7 @@ def in_auto(world: DeclaredFiles) -> DeclaredFiles:
         if key.kind is Kind.SERVICE:
             spec.pop("mode", None)
         manifests[key] = replace(manifest, spec=spec)
-    return with_policy(DeclaredFiles(manifests), {"mode": "auto"})
+    return set_policy(DeclaredFiles(manifests), {"mode": "auto"})
 
 
 def simulate(database_url: str, order: SimulationOrder, say: Say = lambda line: None) -> SimulationReport:
@@ -95,13 +95,15 @@ def simulate(database_url: str, order: SimulationOrder, say: Say = lambda line: 
     physics = order.truth.physics()
     if order.truth.profiles != "declared":
         say("measuring profiles")
-    world = in_auto(order.truth.believed(order.world, physics))
+    world = set_auto(order.truth.make_believed(order.world, physics))
     if order.planner:
-        world = with_policy(world, {"planner": order.planner})
+        world = set_policy(world, {"planner": order.planner})
     with (
-        settled(),
+        settle_for(),
         FreshSampler(order.work, order.seed, len(os.sched_getaffinity(0))) as sampler,
-        simulated(database_url, world, order.shapes, seed=order.seed, work=order.work, physics=physics) as simulation,
+        open_simulation(
+            database_url, world, order.shapes, seed=order.seed, work=order.work, physics=physics
+        ) as simulation,
     ):
         simulation.fleet.arrivals.trace = order.requests
         simulation.fleet.arrivals.gap_cv = order.gap_cv
@@ -150,7 +152,7 @@ class _MeasuredRun:
                 view_at += VIEW_SECONDS
                 self._use.look()
                 view = self.simulation.planner.store.view()
-                planned = planned_per_hour(self.simulation.fleet.truth.problem, view)
+                planned = price_planned(self.simulation.fleet.truth.problem, view)
                 waiting = is_waiting(view)
             self._note_costs(now, planned, waiting)
             if now >= hour_at or not self.samples.counts:

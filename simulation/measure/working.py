@@ -47,7 +47,7 @@ def gpu_use(fleet: SimulatedFleet, *, with_jobs: bool = False) -> dict[tuple[str
     for node in fleet.nodes.values():
         for copy in node.serving():
             for gpu in copy.devices:
-                found[node.name, gpu] += node.work[copy.id].busy_share * needed_share(problem, node.name, copy)
+                found[node.name, gpu] += node.work[copy.id].busy_share * find_needed_share(problem, node.name, copy)
         for copy in node.alive() if with_jobs else ():
             if copy.stage is Stage.READY and not copy.served:
                 for gpu in copy.devices:
@@ -60,7 +60,7 @@ def energy_mj(fleet: SimulatedFleet) -> int:
     return sum(sum(node.energy_mj.values()) for node in fleet.nodes.values())
 
 
-def needed_share(problem: Problem, node: str, copy: NodeCopy) -> float:
+def find_needed_share(problem: Problem, node: str, copy: NodeCopy) -> float:
     """Returns the share of a GPU's SMs that a copy needs: an instance that is busy keeps no more of them at work than
     its batches need at the share on which they waste least."""
     wanted = copy.wanted

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from simulation.profiling.world import COMPLETE, SIXTEEN, ProfilingEffort, profiled
+from simulation.profiling.world import COMPLETE, SIXTEEN, ProfilingEffort, profile_world
 
-__all__ = ["COMPLETE", "SIXTEEN", "ProfilingEffort", "profiled"]
+__all__ = ["COMPLETE", "SIXTEEN", "ProfilingEffort", "profile_world"]

@@ -30,7 +30,7 @@ SIXTEEN = ProfilingEffort(16, 16, 0.9)
 COMPLETE = ProfilingEffort(None, 60, None)
 
 
-def profiled(world: DeclaredFiles, physics: Physics, effort: ProfilingEffort) -> DeclaredFiles:
+def profile_world(world: DeclaredFiles, physics: Physics, effort: ProfilingEffort) -> DeclaredFiles:
     """Returns the world with measured profiles of the models that its services use; the others are left out."""
     problem = build_problem(world)
     learn(physics, problem)
@@ -38,7 +38,7 @@ def profiled(world: DeclaredFiles, physics: Physics, effort: ProfilingEffort) ->
     wanted = [key for key in sorted(problem.profiles) if key[:2] in used]
     scalars: dict[ProfileKey, NeighbourScalars] = {}
     for gpu_type in sorted({key[2] for key in wanted}):
-        scalars |= _measured_beside(problem, physics, [key for key in wanted if key[2] == gpu_type], effort)
+        scalars |= _measure_beside(problem, physics, [key for key in wanted if key[2] == gpu_type], effort)
     manifests: dict[Key, Manifest] = {}
     for name, manifest in world.manifests.items():
         if name.kind is not Kind.PROFILE:
@@ -47,12 +47,12 @@ def profiled(world: DeclaredFiles, physics: Physics, effort: ProfilingEffort) ->
         spec: Mapping[str, Any] = manifest.spec
         key = (str(spec["model"]), str(spec["variant"]), str(spec["gpuType"]))
         if key in scalars:
-            figures = _measured(problem, physics, key, effort) | _written(scalars[key])
+            figures = _measure(problem, physics, key, effort) | _write(scalars[key])
             manifests[name] = replace(manifest, spec={**spec, **figures})
     return DeclaredFiles(manifests)
 
 
-def _measured(problem: Problem, physics: Physics, key: ProfileKey, effort: ProfilingEffort) -> dict[str, Any]:
+def _measure(problem: Problem, physics: Physics, key: ProfileKey, effort: ProfilingEffort) -> dict[str, Any]:
     latency_ms = problem.profiles[key].latency_ms
     clocks_mhz = problem.gpu_types[key[2]].clocks_mhz
     random = generator(physics.seed, "profiler", *key)
@@ -60,7 +60,7 @@ def _measured(problem: Problem, physics: Physics, key: ProfileKey, effort: Profi
     return figures_alone(known, latency_ms, clocks_mhz, effort.settings is not None)
 
 
-def _measured_beside(
+def _measure_beside(
     problem: Problem, physics: Physics, keys: list[ProfileKey], effort: ProfilingEffort
 ) -> dict[ProfileKey, NeighbourScalars]:
     batches: dict[LoadKey, list[int]] = {key: sorted(problem.profiles[key].latency_ms) for key in keys}
@@ -69,7 +69,7 @@ def _measured_beside(
     return dict(zip(keys, explain(groups, keys, effort.quantile).values(), strict=True))
 
 
-def _written(found: NeighbourScalars) -> dict[str, Any]:
+def _write(found: NeighbourScalars) -> dict[str, Any]:
     sensitivity: Any = found.sensitivity
     if found.most_sensitivity > found.sensitivity:
         sensitivity = {

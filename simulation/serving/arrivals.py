@@ -10,7 +10,7 @@ import numpy as np
 from simulation.limits import POISSON_CV
 from simulation.serving.batches import Floats, Ints
 from solvers.llm.iteration import TokenLengths
-from solvers.llm.streams import TokenStream, cached_tokens, stream_of
+from solvers.llm.streams import TokenStream, count_cached_tokens, stream_of
 
 FEWEST_DRAWN = 16
 NO_TIMES: Floats = np.zeros(0)
@@ -29,12 +29,12 @@ class PlayedRequests:
         return PlayedRequests(self.times[first:last], self.inputs[first:last], self.outputs[first:last])
 
 
-def traced_at(times: Floats) -> PlayedRequests:
+def make_requests_at(times: Floats) -> PlayedRequests:
     """Returns requests at these times, whose tokens are not given."""
     return PlayedRequests(times, np.zeros(len(times), dtype=np.int64), np.zeros(len(times), dtype=np.int64))
 
 
-NO_REQUESTS = traced_at(NO_TIMES)
+NO_REQUESTS = make_requests_at(NO_TIMES)
 
 
 class VaryingGaps:
@@ -95,7 +95,7 @@ class RequestTimes:
             given.inputs > 0, given.inputs, np.clip(drawn.inputs, 1, np.maximum(1, context - given.outputs))
         )
         outputs = np.where(given.outputs > 0, given.outputs, np.clip(drawn.outputs, 1, np.maximum(1, context - inputs)))
-        return TokenStream(times, inputs, outputs, cached_tokens(lengths, inputs))
+        return TokenStream(times, inputs, outputs, count_cached_tokens(lengths, inputs))
 
     def note(self, service: str, times: Floats) -> None:
         """Notes arrivals of this tick, so that gateways can count them."""

@@ -21,7 +21,7 @@ SAVE_SECONDS = 30.0  # between two saves of a job, as gpuwright-train has it
 DRAWS_PER_TICK = 16  # different times of a batch in one tick
 
 
-def moved_seconds(copy: NodeCopy) -> float:
+def count_move_seconds(copy: NodeCopy) -> float:
     """Returns how long a job's GPU memory takes to the host, or back."""
     return copy.wanted.memory_gib / SWAPPED_GIB_PER_SECOND
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from simulation.measure.fresh import at_rates, serves_all
+from simulation.measure.fresh import serves_all, set_rates
 from simulation.sizing.moments import LoadMoment
 from simulation.sizing.rental import Rental, RentalMarket
 from solvers.planning.judge.billing import PAID_SHARE, whole_price
@@ -75,7 +75,7 @@ class RentalPlanner:
             rental, forced = self._grown([first, *(moment for moment in self._moments if moment != first)], factor)
             if lacking := self.uncarried(rental, factor):  # GPUs are not all that may limit: the power budget does
                 raise LoadTooLarge(lacking)
-            found.append(self._trimmed(rental, factor))
+            found.append(self._trim(rental, factor))
             starts += [moment for moment in forced if moment not in starts][: MOST_STARTS - len(starts)]
         return min(found, key=lambda rental: (self._market.price(rental), rental.gpus, rental.counts))
 
@@ -84,11 +84,11 @@ class RentalPlanner:
         rental, forced = Rental(), []
         for moment in moments:
             if self._lacking(rental, moment, factor):
-                rental = self._with_addition(rental, moment, factor)
+                rental = self._add_cheapest(rental, moment, factor)
                 forced.append(moment)
         return rental, forced
 
-    def _with_addition(self, rental: Rental, moment: LoadMoment, factor: float) -> Rental:
+    def _add_cheapest(self, rental: Rental, moment: LoadMoment, factor: float) -> Rental:
         """Returns the rental with the cheapest addition that carries the moment."""
         rates = moment.times(factor)
         left = {name: most - rental.by_type.get(name, 0) for name, most in self._market.most.items()}
@@ -104,12 +104,12 @@ class RentalPlanner:
         certificate = plan.certificate
         if not rental.counts and certificate and certificate.bound is not None:
             self._note_bound(moment, factor, max(0.0, certificate.bound - _paid_per_hour(problem)))
-        names = _numbered(plan, problem, rental)
+        names = _number_gpus(plan, problem, rental)
         added = Counter(problem.nodes[name].gpu_type for name in names)
         self._know(Plan(tuple(replace(line, node=names.get(line.node, line.node)) for line in plan.instances)))
         return Rental.of({name: rental.by_type.get(name, 0) + added[name] for name in self._market.most})
 
-    def _trimmed(self, rental: Rental, factor: float) -> Rental:
+    def _trim(self, rental: Rental, factor: float) -> Rental:
         """Returns the rental with GPUs left out or changed for cheaper ones, as long as it carries every moment."""
         while True:
             cheaper = (other for other in self._neighbours(rental) if not self.uncarried(other, factor))
@@ -132,15 +132,15 @@ class RentalPlanner:
         """Returns the moment with what its plan leaves unserved on the rental, if anything."""
         question = (rental, moment.seconds, factor)
         if question not in self._answers:
-            self._answers[question] = self._planned(rental, moment, factor)
+            self._answers[question] = self._plan(rental, moment, factor)
         return self._answers[question]
 
-    def _planned(self, rental: Rental, moment: LoadMoment, factor: float) -> UncarriedMoment | None:
+    def _plan(self, rental: Rental, moment: LoadMoment, factor: float) -> UncarriedMoment | None:
         problem = self._market.problem(rental, moment.times(factor))
         if not problem.nodes:
             return UncarriedMoment(moment.seconds, _all_of(problem))
         for known in reversed(self._known):
-            scaled = at_rates(problem, known)
+            scaled = set_rates(problem, known)
             if scaled and serves_all(problem, scaled):
                 return None
         plan = find(problem, self._first, alone=True).plan
@@ -165,7 +165,7 @@ def _paid_per_hour(problem: Problem) -> float:
     return PAID_SHARE * sum(whole_price(node) for node in problem.nodes.values() if node.pricing == "paid")
 
 
-def _numbered(plan: Plan, problem: Problem, rental: Rental) -> dict[str, str]:
+def _number_gpus(plan: Plan, problem: Problem, rental: Rental) -> dict[str, str]:
     """Returns for each GPU that the plan adds to the rental the name that it has once it is rented."""
     used = {line.node for line in plan.instances}
     taken, names = Counter(rental.by_type), {}

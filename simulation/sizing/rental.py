@@ -75,7 +75,7 @@ class RentalMarket:
         market = RentalMarket(
             declared, most, {name: price_per_hour(specs[name], "default", "onDemand") for name in most}
         )
-        for node in market._rented(Rental.of(most)).values():
+        for node in market._rent(Rental.of(most)).values():
             if Key(Kind.NODE, "", node.name) in declared.manifests:
                 raise RentalRefused(f"Node {node.name} has a name that is kept for rented GPUs; give it another")
         return market
@@ -89,7 +89,7 @@ class RentalMarket:
 
     def nodes(self, rental: Rental) -> list[Manifest]:
         """Returns the rented GPUs as nodes of one GPU each."""
-        return [_manifest(node) for node in self._rented(rental).values()]
+        return [_manifest(node) for node in self._rent(rental).values()]
 
     def fleet(self, rental: Rental, rates: Mapping[str, float]) -> DeclaredFiles:
         """Returns the declared world with the rented GPUs, these rates, nothing more to rent, and without jobs."""
@@ -111,7 +111,7 @@ class RentalMarket:
         problem = bare_problem(build_problem(self.fleet(whole, rates)))
         priced = {
             node.name
-            for node in self._rented(whole).values()
+            for node in self._rent(whole).values()
             if int(node.name.rsplit("-", 1)[1]) > rental.by_type.get(node.gpu_type, 0)
         }
         nodes = {
@@ -164,7 +164,7 @@ class RentalMarket:
     def _empty(self) -> Problem:
         return build_problem(self.declared)
 
-    def _rented(self, rental: Rental) -> dict[str, Node]:
+    def _rent(self, rental: Rental) -> dict[str, Node]:
         return rentable_nodes(self._empty, rental.by_type, self.price_per_hour)
 
 

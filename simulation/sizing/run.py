@@ -58,7 +58,7 @@ def size(databases: EmptyDatabases, order: SizingOrder, say: Say = lambda line: 
     try:
         search.run()
     except LoadTooLarge as refused:
-        unserved = _unserved(refused.moment)
+        unserved = _write_unserved(refused.moment)
     figures: dict[str, Any] = {
         **figures_of(search),
         **({"unserved": unserved} if unserved else {}),
@@ -71,7 +71,7 @@ def size(databases: EmptyDatabases, order: SizingOrder, say: Say = lambda line: 
     return SizingReport(figures, tuple(market.nodes(Rental.of(figures["gpus"]))))
 
 
-def _unserved(moment: UncarriedMoment) -> list[dict[str, object]]:
+def _write_unserved(moment: UncarriedMoment) -> list[dict[str, object]]:
     return [
         {
             "service": entry.service,

@@ -79,9 +79,9 @@ class RentalSearch:
                 break
             if self.market.price(found) > price and found not in self.trials:
                 return found, step
-        return self._with_cheapest(rental), MOST_HEADROOM_STEPS
+        return self._add_cheapest(rental), MOST_HEADROOM_STEPS
 
-    def _with_cheapest(self, rental: Rental) -> Rental | None:
+    def _add_cheapest(self, rental: Rental) -> Rental | None:
         """Returns the rental with one more GPU, of the cheapest type that runs a service which it failed."""
         failed = set(self.trials[rental].missed) or set(self.trials[rental].services)
         usable = self.market.usable_by(failed)
@@ -140,7 +140,7 @@ def figures_of(search: RentalSearch) -> dict[str, Any]:
         "oneLessFails": search.one_less_fails,
         "moreHelps": search.more_helps,
         "shedAnyway": search.shed_anyway,
-        "tried": [_tried(trial, search.is_kept(trial)) for trial in search.trials.values()],
+        "tried": [_write_trial(trial, search.is_kept(trial)) for trial in search.trials.values()],
     }
 
 
@@ -148,7 +148,7 @@ def _nearest(trial: RentalTrial) -> tuple[float, float]:
     return trial.missed_requests, trial.price_per_hour
 
 
-def _tried(trial: RentalTrial, is_kept: bool) -> dict[str, object]:
+def _write_trial(trial: RentalTrial, is_kept: bool) -> dict[str, object]:
     return {
         "gpus": trial.rental.by_type,
         "costPerHour": round(trial.price_per_hour, 6),

@@ -95,7 +95,7 @@ class TraceSimulator:
 
     def try_rental(self, rental: Rental) -> RentalTrial:
         """Returns how the rental did."""
-        declared = {name: self._declared_rate(service) for name, service in self.services.items()}
+        declared = {name: self._find_declared_rate(service) for name, service in self.services.items()}
         shapes = {name: _shape(curve, declared[name]) for name, curve in self.curves.items()}
         seconds = 60 * WARM_UP_MINUTES + max(trace_seconds(self.curves), LEAST_TRACE_SECONDS)
         world = self.market.fleet(rental, declared)
@@ -104,7 +104,7 @@ class TraceSimulator:
             figures = simulate(url, order, self.say).figures
         return self._trial(rental, figures)
 
-    def _declared_rate(self, service: Service) -> float:
+    def _find_declared_rate(self, service: Service) -> float:
         """Returns the lowest rate of the trace: a planner keeps room for the declared rate in its first half hour."""
         curve = self.curves.get(service.name)
         if curve is None:

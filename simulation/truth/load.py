@@ -95,10 +95,10 @@ def times(load: PhysicalLoad, gpu: GpuPhysics, batch: float, sm_share: float, cl
 
 def total(gpu: GpuPhysics, host: float, launch: float, compute: float, move: float) -> float:
     """Joins the parts of a batch: the largest of launching, computing and moving hides most of the others."""
-    return host + _joined(launch, _joined(compute, move, gpu.overlap), gpu.run_ahead)
+    return host + _join(launch, _join(compute, move, gpu.overlap), gpu.run_ahead)
 
 
-def _joined(first: float, second: float, sharpness: float) -> float:
+def _join(first: float, second: float, sharpness: float) -> float:
     large, small = max(first, second), min(first, second)
     return float(large * (1 + (small / large) ** sharpness) ** (1 / sharpness))
 

@@ -49,7 +49,9 @@ class MeasuredShapes:
         """Returns the figures with a measured shape, at the scale of those known."""
         *model, gpu_type = key
         table = self._table("/".join(model), gpu_type)
-        shape = {batch: [(sm, _at(table, batch, sm)) for sm, _ in curve] for batch, curve in known.points.items()}
+        shape = {
+            batch: [(sm, _interpolate(table, batch, sm)) for sm, _ in curve] for batch, curve in known.points.items()
+        }
         ratios = [
             np.log(ms / of_shape)
             for batch, curve in known.points.items()
@@ -169,14 +171,14 @@ def _falling(table: Mapping[int, Sequence[tuple[float, float]]]) -> Table:
     return found
 
 
-def _at(table: Table, batch: float, percent: float) -> float:
+def _interpolate(table: Table, batch: float, percent: float) -> float:
     """Interpolates in logarithms; beyond the largest batch the time grows with the batch."""
     batches = sorted(table)
-    times = [_between(percent, *zip(*table[size], strict=True)) for size in batches]
+    times = [_interpolate_between(percent, *zip(*table[size], strict=True)) for size in batches]
     if batch > batches[-1]:
         return times[-1] * batch / batches[-1]
-    return _between(batch, batches, times)
+    return _interpolate_between(batch, batches, times)
 
 
-def _between(at: float, places: Sequence[float], values: Sequence[float]) -> float:
+def _interpolate_between(at: float, places: Sequence[float], values: Sequence[float]) -> float:
     return float(np.exp(np.interp(np.log(at), np.log(places), np.log(values))))

@@ -42,8 +42,8 @@ def paces(gpu: GpuPhysics, residents: Sequence[ActiveLoad], clock_share: float) 
     if len(residents) < 2:
         return states
     for _ in range(ROUNDS):
-        evicted = _evicted(gpu, residents, alone, states)
-        found = [_paced(gpu, residents, alone, states, evicted, place) for place in range(len(states))]
+        evicted = _count_evicted(gpu, residents, alone, states)
+        found = [_find_pace(gpu, residents, alone, states, evicted, place) for place in range(len(states))]
         states = [before.toward(after) for before, after in zip(states, found, strict=True)]
     return states
 
@@ -61,7 +61,7 @@ class Pace:
         )
 
 
-def _paced(
+def _find_pace(
     gpu: GpuPhysics,
     residents: Sequence[ActiveLoad],
     alone: Sequence[SharedTimes],
@@ -72,7 +72,7 @@ def _paced(
     """Returns the pace of the resident at this place, beside the others at theirs."""
     mine = alone[place]
     others = [number for number in range(len(states)) if number != place]
-    bandwidth = sum(pulled(alone[number], states[number], evicted[number]) for number in others)
+    bandwidth = sum(find_pulled_share(alone[number], states[number], evicted[number]) for number in others)
     launches = sum(
         (alone[number].launch + alone[number].host) / (alone[number].alone * states[number].slow) for number in others
     )
@@ -99,7 +99,7 @@ def _computing(
     asked = me.sm_share + sum(residents[number].sm_share for number in others)
     if asked <= 1 + 1e-9:
         return 1.0
-    busy = {number: min(1.0, occupied(alone[number], states[number])) for number in others}
+    busy = {number: min(1.0, find_occupied_share(alone[number], states[number])) for number in others}
     idle = 1.0
     for share in busy.values():
         idle *= 1 - share
@@ -116,17 +116,17 @@ def _computing(
     return float(mine.sms / (idle * mine.sms + any_busy * beside) * (1 + waiting))
 
 
-def occupied(alone: SharedTimes, state: Pace) -> float:
+def find_occupied_share(alone: SharedTimes, state: Pace) -> float:
     """Returns the part of the time in which it computes."""
     return alone.compute * state.compute / (alone.alone * state.slow)
 
 
-def pulled(alone: SharedTimes, state: Pace, evicted: float = 0.0) -> float:
+def find_pulled_share(alone: SharedTimes, state: Pace, evicted: float = 0.0) -> float:
     """Returns the share of the bandwidth that it uses, over time."""
     return alone.moved * (1 + evicted) / (alone.alone * state.slow)
 
 
-def _evicted(
+def _count_evicted(
     gpu: GpuPhysics, residents: Sequence[ActiveLoad], alone: Sequence[SharedTimes], states: Sequence[Pace]
 ) -> list[float]:
     """Returns how much more each moves, because others evict from L2 what it would use again."""
@@ -134,7 +134,7 @@ def _evicted(
     if sum(needs) <= 1:
         return [0.0] * len(needs)
     touched = [
-        need * (occupied(part, state) * part.sms + pulled(part, state))
+        need * (find_occupied_share(part, state) * part.sms + find_pulled_share(part, state))
         for need, part, state in zip(needs, alone, states, strict=True)
     ]
     found = []

@@ -12,7 +12,7 @@ import numpy as np
 from simulation.truth.family import DECLARED_ERROR_SHARE, draw_gpu, draw_traits, generator
 from simulation.truth.fitting import KnownFigures, LoadKey, fit_load
 from simulation.truth.load import GpuPhysics, PhysicalLoad, times
-from simulation.truth.neighbours import ActiveLoad, Pace, occupied, paces, pulled
+from simulation.truth.neighbours import ActiveLoad, Pace, find_occupied_share, find_pulled_share, paces
 
 MOST_KEPT = 200_000  # groups of neighbours whose paces are kept
 LEAST_CLOCK_SHARE = 0.15
@@ -146,7 +146,7 @@ class Physics:
         *model, gpu_type = key
         traits, gpu = draw_traits(self.seed, "/".join(model)), self.gpu(gpu_type)
         if self.reshape is None:
-            return fit_load(_deviated(self._known[key], self.seed, key), gpu, traits)
+            return fit_load(_deviate(self._known[key], self.seed, key), gpu, traits)
         shaped = self.reshape(key, self._known[key])
         load = fit_load(shaped, gpu, traits)
         return replace(load, beyond=Residuals.of(shaped, load, gpu))
@@ -154,7 +154,7 @@ class Physics:
     def _new_group(self, members: tuple[tuple[LoadKey, float, float], ...], clock_share: float) -> Group:
         gpu = self.gpu(members[0][0][-1])
         loads = [ActiveLoad(self.load(key), batch, percent / 100) for key, batch, percent in members]
-        clock_share = within_limit(gpu, loads, clock_share)
+        clock_share = find_clock_within_limit(gpu, loads, clock_share)
         states = paces(gpu, loads, clock_share)
         return Group(
             clock_share,
@@ -169,7 +169,7 @@ def _time_ms(gpu: GpuPhysics, load: ActiveLoad, state: Pace, clock_share: float)
     return alone_ms * state.slow * beyond
 
 
-def _deviated(known: KnownFigures, seed: int, key: LoadKey) -> KnownFigures:
+def _deviate(known: KnownFigures, seed: int, key: LoadKey) -> KnownFigures:
     """Returns what a declared figure really is in this draw: it was taken with other drivers and inputs."""
     *model, gpu_type = key
     of_model = generator(seed, "error", *model).normal(0.0, DECLARED_ERROR_SHARE)
@@ -183,12 +183,12 @@ def _deviated(known: KnownFigures, seed: int, key: LoadKey) -> KnownFigures:
 def busy_watts(gpu: GpuPhysics, resident: ActiveLoad, state: Pace, clock_share: float) -> float:
     """Returns what a busy load draws above idle. Computing follows the clock, moving does not."""
     alone = times(resident.load, gpu, resident.batch, resident.sm_share, clock_share)
-    computes = resident.load.compute_w * alone.sms * min(1.0, occupied(alone, state))
-    moves = resident.load.move_w * min(1.0, pulled(alone, state))
+    computes = resident.load.compute_w * alone.sms * min(1.0, find_occupied_share(alone, state))
+    moves = resident.load.move_w * min(1.0, find_pulled_share(alone, state))
     return float(computes * clock_share**gpu.power_exponent + moves)
 
 
-def within_limit(gpu: GpuPhysics, residents: Sequence[ActiveLoad], clock_share: float) -> float:
+def find_clock_within_limit(gpu: GpuPhysics, residents: Sequence[ActiveLoad], clock_share: float) -> float:
     """Returns the clock at which all of them together stay within the GPU's limit, at most the one asked for."""
     for _ in range(3):
         states = paces(gpu, residents, clock_share)

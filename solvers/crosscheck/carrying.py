@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import ceil
 
-from solvers.crosscheck.shapes import CheckedShape, carried_when_a_node_is_lost, most_carried
+from solvers.crosscheck.shapes import CheckedShape, most_carried, rate_when_a_node_is_lost
 from solvers.crosscheck.variables import PARTS, WHOLE_RATE, Slot, Variables, need
 from solvers.planning.problem import Policy, Service
 
@@ -50,10 +50,10 @@ class Carrying:
 
     def _limit(self, slot: Slot, around: Surroundings) -> None:
         model, (beside, unused) = self.variables.model, around
-        carried, surviving = self._carried(slot, around)
+        carried, surviving = self._read_served(slot, around)
         beyond = []
         for least, value, most in (
-            (beside, self._beside(slot), self._most_beside(slot)),
+            (beside, self._name_neighbours(slot), self._most_beside(slot)),
             (unused, 100 - sum(other.sm_percent() for other in self.variables.on(slot.place)), 100),
         ):
             if least > 0:  # so much or more of it: the limit holds
@@ -64,21 +64,21 @@ class Carrying:
         if slot.service.availability.survive_nodes:
             model.add(slot.surviving <= slot.total(surviving) + sum(beyond))
 
-    def _beside(self, slot: Slot) -> object:
+    def _name_neighbours(self, slot: Slot) -> object:
         return sum(other.pressure() for other in self.variables.on(slot.place) if other is not slot)
 
     def _most_beside(self, slot: Slot) -> int:
         others = [other for other in self.variables.on(slot.place) if other is not slot]
         return sum(max(need(shape.pressure) for shape in other.shapes) for other in others)
 
-    def _carried(self, slot: Slot, around: Surroundings) -> tuple[list[int], list[int]]:
+    def _read_served(self, slot: Slot, around: Surroundings) -> tuple[list[int], list[int]]:
         key = (slot.service.name, slot.node.name, around)
         if key not in self._values:
             policy, service = self.variables.problem.policy, slot.service
             beside, idle = around[0] / PARTS, idle_pressure(policy, around[1])
             self._values[key] = (
-                in_parts(slot, lambda shape: most_carried(policy, service, shape, beside, idle)),
-                in_parts(slot, lambda shape: carried_when_a_node_is_lost(shape, beside, idle)),
+                round_to_parts(slot, lambda shape: most_carried(policy, service, shape, beside, idle)),
+                round_to_parts(slot, lambda shape: rate_when_a_node_is_lost(shape, beside, idle)),
             )
         return self._values[key]
 
@@ -92,7 +92,7 @@ def idle_pressure(policy: Policy, unused_sm_percent: int) -> float:
     return policy.share_pressure * unused_sm_percent / 100 if policy.pricing == "share" else 0.0
 
 
-def in_parts(slot: Slot, rate_of: Callable[[CheckedShape], float]) -> list[int]:
+def round_to_parts(slot: Slot, rate_of: Callable[[CheckedShape], float]) -> list[int]:
     """Returns a rate of each shape in parts of the service's, rounded up; at most the whole rate."""
     return [parts_of(slot.service, rate_of(shape)) for shape in slot.shapes]
 

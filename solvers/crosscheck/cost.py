@@ -23,7 +23,7 @@ def minimize_cost(v: Variables) -> None:
             v.model.add_implication(slot.runs, is_used)
         v.model.add_bool_or([is_used.negated(), *(slot.runs for slot in v.on(place))])
     leave_little = sum(v.uncounted.values())  # at next to no price: only where something depends on it
-    v.model.minimize(sum([_resource(v), _idle_energy(v), _unserved(v), leave_little]))
+    v.model.minimize(sum([_resource(v), _idle_energy(v), _price_unserved(v), leave_little]))
 
 
 def _resource(v: Variables) -> Any:
@@ -63,7 +63,7 @@ def _idle_energy(v: Variables) -> Any:
     return sum(idle[place] * is_used for place, is_used in v.is_used.items())
 
 
-def _unserved(v: Variables) -> Any:
+def _price_unserved(v: Variables) -> Any:
     """unservedPrice x priority / 100 x max(unserved rate, 1), where there is any"""
     policy, costs = v.problem.policy, []
     for name, service in v.problem.services.items():

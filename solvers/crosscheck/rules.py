@@ -37,7 +37,7 @@ def clients_fit(v: Variables) -> None:
         v.model.add(sum(slot.runs for slot in v.on(place)) <= v.problem.policy.clients_per_gpu)
 
 
-def dedicated_alone(v: Variables) -> None:
+def keep_dedicated_alone(v: Variables) -> None:
     """a dedicated service there => no other service"""
     for place in v.is_used:
         for slot in v.on(place):
@@ -198,7 +198,7 @@ def mean_accuracy_kept(v: Variables) -> None:
             v.model.add(sum(reached) >= need(service.mean_accuracy) * sum(slot.rate for slot in slots))
 
 
-def within_limits(v: Variables) -> None:
+def keep_within_limits(v: Variables) -> None:
     """a tenant's share of GPUs <= limit.gpus, and their price <= limit.pricePerHour"""
     for tenant, limit in v.problem.limits.items():
         # Each share is added up twice, and a sum of this library must not be shared.
@@ -231,7 +231,7 @@ RULES = (
     memory_fits,
     same_model_fits,
     clients_fit,
-    dedicated_alone,
+    keep_dedicated_alone,
     tenants_apart,
     clocks_agree,
     watts_fit,
@@ -243,5 +243,5 @@ RULES = (
     survives_a_node,
     spot_within_share,
     mean_accuracy_kept,
-    within_limits,
+    keep_within_limits,
 )

@@ -76,8 +76,8 @@ def cross_check(problem: Problem, work: float = WORK) -> CrossCheck:
         spent = best.work + solver.response_proto.deterministic_time
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             return CrossCheck(best.bound, best.cost, best.plan, rounds, spent)
-        chosen = _chosen(v, solver)
-        plan, cost = _judged(problem, chosen)
+        chosen = _read_chosen(v, solver)
+        plan, cost = _judge(problem, chosen)
         free = UNCOUNTED * len(problem.services)  # counted by the model alone
         bound = max(best.bound, (solver.best_objective_bound - free) / MONEY)
         cost, plan = (cost, plan) if cost < best.cost else (best.cost, best.plan)
@@ -87,7 +87,7 @@ def cross_check(problem: Problem, work: float = WORK) -> CrossCheck:
     return best
 
 
-def _chosen(v: Variables, solver: CpSolver) -> Chosen:
+def _read_chosen(v: Variables, solver: CpSolver) -> Chosen:
     return [
         (slot, shape, solver.value(slot.rate))
         for slot in v.slots
@@ -96,11 +96,11 @@ def _chosen(v: Variables, solver: CpSolver) -> Chosen:
     ]
 
 
-def _beside(chosen: Chosen, slot: Slot) -> list[CheckedShape]:
+def _list_neighbours(chosen: Chosen, slot: Slot) -> list[CheckedShape]:
     return [shape for other, shape, _ in chosen if other.place == slot.place and other is not slot]
 
 
-def _unused(chosen: Chosen, slot: Slot) -> int:
+def _count_unused(chosen: Chosen, slot: Slot) -> int:
     return 100 - sum(shape.sm_percent for other, shape, _ in chosen if other.place == slot.place)
 
 
@@ -111,19 +111,19 @@ def _learn(problem: Problem, carrying: Carrying, chosen: Chosen) -> bool:
         true = _most(problem, chosen, slot, shape)
         is_checked_elsewhere = slot.service.availability.survive_nodes > 0
         if rate > parts_of(slot.service, true) or is_checked_elsewhere:
-            beside = sum(need(other.pressure) for other in _beside(chosen, slot))
-            unused = _unused(chosen, slot) if problem.policy.pricing == "share" else 0
+            beside = sum(need(other.pressure) for other in _list_neighbours(chosen, slot))
+            unused = _count_unused(chosen, slot) if problem.policy.pricing == "share" else 0
             is_new |= carrying.learn(kind_of(slot), (beside, unused))
     return is_new
 
 
 def _most(problem: Problem, chosen: Chosen, slot: Slot, shape: CheckedShape) -> float:
-    beside = fsum(other.pressure for other in _beside(chosen, slot))
-    idle = idle_pressure(problem.policy, _unused(chosen, slot))
+    beside = fsum(other.pressure for other in _list_neighbours(chosen, slot))
+    idle = idle_pressure(problem.policy, _count_unused(chosen, slot))
     return most_carried(problem.policy, slot.service, shape, beside, idle)
 
 
-def _judged(problem: Problem, chosen: Chosen) -> tuple[Plan | None, float]:
+def _judge(problem: Problem, chosen: Chosen) -> tuple[Plan | None, float]:
     """Returns the answer as a plan, with what its instances really carry, and its judged cost; None if it is wrong."""
     lines = [
         _line(problem, chosen, slot, shape, rate, number)
@@ -160,7 +160,8 @@ def _line(
 ) -> Instance:  # fmt: skip
     service, policy = slot.service, problem.policy
     exec_ms = shape.exec_ms(
-        fsum(other.pressure for other in _beside(chosen, slot)), idle_pressure(policy, _unused(chosen, slot))
+        fsum(other.pressure for other in _list_neighbours(chosen, slot)),
+        idle_pressure(policy, _count_unused(chosen, slot)),
     )
     judged_ms = exec_ms * (1 + policy.exec_margin)
     timeout = latency.timeout_for(

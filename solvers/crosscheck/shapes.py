@@ -85,15 +85,15 @@ def most_carried(
     judged_ms = exec_ms * (1 + policy.exec_margin)
     if not 0 < judged_ms <= service.slo_ms:
         return 0.0
-    within_slo = _within_slo(shape.batch, judged_ms, service.slo_ms, service.percentile, service.variation)
+    within_slo = _rate_within_slo(shape.batch, judged_ms, service.slo_ms, service.percentile, service.variation)
     return min(within_slo, policy.utilization * 1000 * shape.batch / exec_ms)
 
 
 @lru_cache(maxsize=1_000_000)
-def _within_slo(batch: int, judged_ms: float, slo_ms: float, percentile: float, variation: float) -> float:
+def _rate_within_slo(batch: int, judged_ms: float, slo_ms: float, percentile: float, variation: float) -> float:
     return latency.max_rate(batch, judged_ms, slo_ms, percentile, variation)[0]
 
 
-def carried_when_a_node_is_lost(shape: CheckedShape, beside: float, idle_pressure: float) -> float:
+def rate_when_a_node_is_lost(shape: CheckedShape, beside: float, idle_pressure: float) -> float:
     """Returns what the rule `survives_a_node` counts of an instance on another node."""
     return SURVIVING_UTILIZATION * shape.batch * 1000 / shape.exec_ms(beside, idle_pressure)

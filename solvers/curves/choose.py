@@ -41,7 +41,7 @@ def next_setting(
     highest = max(setting.clock_mhz for setting in (*settings, *measured))
     if len(measurements) >= LEAST_TO_COMPARE:
         curve = fit(measurements, highest)
-        if disputed := _disputed(measurements, curve, waiting, accuracy):
+        if disputed := _find_disputed(measurements, curve, waiting, accuracy):
             return disputed
         if accuracy > 0.0 and _accurate(measurements, curve, settings, accuracy):
             return None
@@ -52,7 +52,7 @@ def next_setting(
     return max(waiting, key=lambda setting: gain_of[setting])  # the first of equals
 
 
-def _disputed(
+def _find_disputed(
     measurements: Sequence[Measurement], curve: LatencyCurve, waiting: Sequence[Setting], accuracy: float
 ) -> Setting | None:
     """Returns the setting at which the best form and the usual one differ most; None if they are close everywhere.

@@ -66,7 +66,7 @@ class CurvePrediction:
         return result
 
 
-def stacked(of: Sequence[CurvePlaces]) -> CurvePlaces:
+def stack_places(of: Sequence[CurvePlaces]) -> CurvePlaces:
     """Returns equally many places of each as rows."""
     return CurvePlaces(*(np.array(rows) for rows in zip(*((at.batch, at.share, at.slowing) for at in of), strict=True)))
 

@@ -65,12 +65,12 @@ def interpolate(observed: Observations, at: CurvePlaces) -> Floats:
 def _local(bandwidth: float) -> Predict:
     def regress(observed: Observations, at: CurvePlaces) -> Floats:
         known = _points(observed.places)
-        return np.array([_at_one(known, observed.logarithms, point, bandwidth) for point in _points(at)])
+        return np.array([_fit_plane(known, observed.logarithms, point, bandwidth) for point in _points(at)])
 
     return regress
 
 
-def _at_one(known: Floats, values: Floats, point: Floats, bandwidth: float) -> float:
+def _fit_plane(known: Floats, values: Floats, point: Floats, bandwidth: float) -> float:
     """Fits a plane around a point, with weights that fall with the distance to it."""
     offsets = known - point
     weights = np.exp(-0.5 * (offsets**2).sum(axis=1) / bandwidth**2) + 1e-9

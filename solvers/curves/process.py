@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from solvers.curves.observations import CurvePlaces, CurvePrediction, Floats, Observations, stacked
+from solvers.curves.observations import CurvePlaces, CurvePrediction, Floats, Observations, stack_places
 from solvers.curves.shapes import Prior, Shape, Value
 from solvers.gaussian import GaussianFit, fit_gaussian, invert, matern
 
@@ -152,7 +152,7 @@ class _Stack:
 
 
 def _stack(shape: Shape, tasks: Sequence[FitTask]) -> _Stack:
-    at = stacked([task.observed.places for task in tasks])
+    at = stack_places([task.observed.places for task in tasks])
     priors = [shape.prior(task.observed) for task in tasks]
     noise = np.array([task.unexplained.noise**2 + task.observed.variance for task in tasks])
     return _Stack(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from solvers.factors.choice import LearnedFactors, learned
+from solvers.factors.choice import LearnedFactors, learn_factors
 from solvers.factors.machine import FactorLearner, FactorSample, LearningRates
 
-__all__ = ["FactorLearner", "FactorSample", "LearnedFactors", "LearningRates", "learned"]
+__all__ = ["FactorLearner", "FactorSample", "LearnedFactors", "LearningRates", "learn_factors"]

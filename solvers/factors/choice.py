@@ -27,7 +27,7 @@ class LearnedFactors:
     errors: tuple[float, ...] | None
 
 
-def learned(samples: Sequence[FactorSample], pair: tuple[str, str]) -> LearnedFactors:
+def learn_factors(samples: Sequence[FactorSample], pair: tuple[str, str]) -> LearnedFactors:
     """Learns these samples. `pair`: the two categories whose combinations may be unmeasured."""
     keys = [tuple(sample.categories[kind] for kind in pair) for sample in samples]
     pairs = sorted(set(keys))

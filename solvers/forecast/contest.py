@@ -78,7 +78,7 @@ class Contest:
         level = self.levels.logs[-1]
         points = level + self.points.gains(self.levels)
         if self.levels.is_silent:
-            return self._after_silence(rate, math.exp(level), points)
+            return self._forecast_silent(rate, math.exp(level), points)
         uppers = points + self.margins.now()
         weights = self._weights(self.losses / max(self.typical, 1e-6))
         upper = float((weights * uppers).sum()) + self.shift
@@ -107,7 +107,7 @@ class Contest:
         self.shift += LAST_STEP * self.mean_error * up
         self.mean_error += MEMORY * (abs(log_rate - stated.middle) - self.mean_error)
 
-    def _after_silence(self, rate: float, level: float, points: Floats) -> ExpectedRate:
+    def _forecast_silent(self, rate: float, level: float, points: Floats) -> ExpectedRate:
         """Forecasts a silent service: by how it came back before, or by its rate now, whichever lost less."""
         ordered = sorted(self.returns)
         back = level * ordered[min(len(ordered) - 1, math.ceil(self.quantile * (len(ordered) - 1)))]

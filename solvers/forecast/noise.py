@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from statistics import median
 
-from solvers.forecast.samples import Sample, mean_rate, seconds_of, since
+from solvers.forecast.samples import Sample, mean_rate, seconds_of, select_since
 from solvers.forecast.settings import ForecastTuning
 
 FEWEST = 8  # with fewer differences, a guess is better
@@ -22,7 +22,7 @@ def noise_share(samples: Sequence[Sample], settings: ForecastTuning) -> float:
     """
     if not samples:
         return GUESS
-    recent = _apart(since(samples, samples[-1].at - settings.noise_seconds), settings.independent_seconds)
+    recent = _apart(select_since(samples, samples[-1].at - settings.noise_seconds), settings.independent_seconds)
     rates = [sample.requests / sample.seconds for sample in recent]
     changes = [_share(here, there) for there, here in zip(rates, rates[2:], strict=False)]
     bends = [

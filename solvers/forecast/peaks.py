@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from solvers.forecast.noise import noise_share, surely_at_least
-from solvers.forecast.samples import Sample, mean_rate, since, usable, without_lone_leaps
+from solvers.forecast.samples import Sample, lower_lone_leaps, mean_rate, select_since, usable
 from solvers.forecast.settings import ForecastTuning
 
 Reason = Literal["declared", "held", "risen", "fallen", "silent", "outlook"]
@@ -57,8 +57,8 @@ def expect(
     if not known:
         return Forecast(max(declared, LEAST_RATE), declared, declared, "declared")
     reach = max(settings.swing_seconds + settings.smooth_seconds, *STEADY_SECONDS)
-    late = since(known, known[-1].at - reach)
-    calm = without_lone_leaps(late, settings.leap, settings.witness_seconds)
+    late = select_since(known, known[-1].at - reach)
+    calm = lower_lone_leaps(late, settings.leap, settings.witness_seconds)
     noise = noise_share(known, settings)
     is_moving = risen_seconds < settings.cooldown_seconds
     now, observed = calm[-1].at, calm[-1].rate_per_second
@@ -97,7 +97,7 @@ def expect_most(samples: Sequence[Sample], ahead_seconds: float, settings: Forec
     known = usable(samples)
     if not known:
         return 0.0
-    calm = without_lone_leaps(known, settings.leap, settings.witness_seconds)
+    calm = lower_lone_leaps(known, settings.leap, settings.witness_seconds)
     need = _need(calm, calm[-1].at, settings.recall_seconds, 0.0, settings)
     return need + _trend(calm, noise_share(known, settings), ahead_seconds, settings)
 
@@ -111,7 +111,7 @@ def _confident(
     only while it lasts.
     """
     low = pressing = 0.0
-    lasting = mean_rate(since(calm, now - settings.smooth_seconds))
+    lasting = mean_rate(select_since(calm, now - settings.smooth_seconds))
     for window, band, surprise in _windows(calm, now, is_moving, settings):
         least = surely_at_least(window, noise, surprise, settings.independent_seconds)
         if len(window) > 1:
@@ -129,9 +129,9 @@ def _windows(
     surprise = settings.moving_surprise if is_moving else settings.surprise
     yield calm[-1:], settings.sudden_band, surprise
     for seconds in SUDDEN_SECONDS:
-        yield since(calm, now - seconds), settings.sudden_band, surprise
+        yield select_since(calm, now - seconds), settings.sudden_band, surprise
     for seconds in STEADY_SECONDS:
-        window = since(calm, now - seconds)
+        window = select_since(calm, now - seconds)
         # Fewer requests scatter by more deviations than those of a normal distribution.
         is_counted = sum(sample.requests for sample in window) >= settings.fewest_counted
         yield window, settings.steady_band, min(surprise, settings.steady_surprise) if is_counted else surprise
@@ -154,14 +154,14 @@ def _need(
 def _headroom(calm: Sequence[Sample], settings: ForecastTuning) -> float:
     """Returns the share by which a plan exceeds the observed rate: more where so few requests arrive that counts tell
     little, as a rise is then noticed late."""
-    counted = mean_rate(since(calm, calm[-1].at - settings.count_seconds)) * settings.count_seconds
+    counted = mean_rate(select_since(calm, calm[-1].at - settings.count_seconds)) * settings.count_seconds
     return settings.rise_share + settings.count_doubt / math.sqrt(max(counted, settings.fewest_counted))
 
 
 def _peak(calm: Sequence[Sample], now: float, within_seconds: float, settings: ForecastTuning) -> float:
     """Returns the highest mean over `smooth_seconds` that ended within this time."""
     smooth_seconds, begin = settings.smooth_seconds, now - within_seconds
-    recent = since(calm, begin - smooth_seconds)
+    recent = select_since(calm, begin - smooth_seconds)
     highest = requests = seconds = 0.0
     oldest = iter(recent)
     first = next(oldest, None)
@@ -182,7 +182,9 @@ def _peak(calm: Sequence[Sample], now: float, within_seconds: float, settings: F
 def _trend(calm: Sequence[Sample], noise: float, ahead_seconds: float, settings: ForecastTuning) -> float:
     """Returns the rate's gain until then if its trend continues, 0 if noise explains the trend."""
     now, observed = calm[-1].at, calm[-1].rate_per_second
-    before = [sample for sample in since(calm, now - settings.trend_seconds - calm[-1].seconds) if sample.at < now]
+    before = [
+        sample for sample in select_since(calm, now - settings.trend_seconds - calm[-1].seconds) if sample.at < now
+    ]
     gained = observed - mean_rate(before)
     if not before or gained < settings.surprise * noise * observed:
         return 0.0
@@ -195,7 +197,7 @@ def _is_settled(
 ) -> bool:
     """Returns whether the plan may fall: the cool-down is almost fully observed, and no second fall follows soon."""
     cooldown = settings.cooldown_seconds
-    if sum(sample.seconds for sample in since(calm, now - cooldown)) < 0.8 * cooldown:
+    if sum(sample.seconds for sample in select_since(calm, now - cooldown)) < 0.8 * cooldown:
         return False
     later = _need(calm, now, recall, floor, settings, settings.smooth_seconds)
     return need <= later * (1 + settings.fall_band)

@@ -44,7 +44,7 @@ def usable(samples: Iterable[Sample]) -> list[Sample]:
     return [by_moment[at] for at in sorted(by_moment)]
 
 
-def without_lone_leaps(samples: Sequence[Sample], leap: float, witness_seconds: float) -> list[Sample]:
+def lower_lone_leaps(samples: Sequence[Sample], leap: float, witness_seconds: float) -> list[Sample]:
     """Lowers a short sample that leaps above both neighbours to their level: a single bad count is not a load.
 
     The newest sample has only one neighbour, so a sudden load counts from its second sample on; a gradual load counts
@@ -61,7 +61,7 @@ def without_lone_leaps(samples: Sequence[Sample], leap: float, witness_seconds: 
     return calm
 
 
-def since(samples: Sequence[Sample], moment: float) -> Sequence[Sample]:
+def select_since(samples: Sequence[Sample], moment: float) -> Sequence[Sample]:
     """Returns the samples that ended after this moment, of samples in order of time."""
     return samples[bisect_right(samples, moment, key=_AT) :]
 

@@ -106,7 +106,7 @@ class InterferenceModel:
         sample = _sample(self.observations)
         folds = _folds(families)
         out = [[any(family(model) in fold for model in each.run.models) for each in sample] for fold in folds]
-        return _blended(self.observations, sample, self.traits, self.candidates, out, len(families))
+        return _blend(self.observations, sample, self.traits, self.candidates, out, len(families))
 
     def choice(self, run: SharedRun) -> ChosenInterference:
         """Returns what predicts this run."""
@@ -196,7 +196,7 @@ def _left_out(
     return np.concatenate(found)
 
 
-def _blended(
+def _blend(
     observations: Sequence[SlowdownObservation],
     sample: Sequence[SlowdownObservation],
     traits: Traits,

@@ -121,7 +121,7 @@ def fit(observations: Sequence[SlowdownObservation], shape: FactorShape) -> Fitt
             options={"maxiter": rounds},
         )
         start = found.x
-        left = _predicted(start, layout, data)[0] - data.logs
+        left = _predict(start, layout, data)[0] - data.logs
         noise = max(LEAST_NOISE, float(np.sqrt((data.weights * left**2).mean())))
     return FittedFactors(layout, start)
 
@@ -162,7 +162,7 @@ def _forward(at: Conditions, sensitivities: Floats, pressures: Floats, exponents
     return ForwardPass(level, pressure, effect, effect ** exponents[level])
 
 
-def _predicted(x: Floats, layout: FactorLayout, data: FactorData) -> tuple[Floats, ForwardPass, ForwardPass | None]:
+def _predict(x: Floats, layout: FactorLayout, data: FactorData) -> tuple[Floats, ForwardPass, ForwardPass | None]:
     sensitivities, pressures = (np.exp(layout.factors(x, second)) for second in (0, 1))
     exponents = np.exp(x[layout.exponents_at : layout.exponents_at + len(layout.levels)])
     here = _forward(data.here, sensitivities, pressures, exponents)
@@ -176,7 +176,7 @@ def _predicted(x: Floats, layout: FactorLayout, data: FactorData) -> tuple[Float
 
 def _loss(x: Floats, layout: FactorLayout, data: FactorData, prior: Floats) -> tuple[float, Floats]:
     """Returns the sum of weighted squares with the prior, and its slopes."""
-    logs, here, there = _predicted(x, layout, data)
+    logs, here, there = _predict(x, layout, data)
     left = logs - data.logs
     slope = 2 * data.weights * left
     sensitivities, pressures = (np.exp(layout.factors(x, second)) for second in (0, 1))

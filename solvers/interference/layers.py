@@ -50,7 +50,7 @@ def predict_from_layers(known: Sequence[LayeredValues], layers: Mapping[str, int
     gaps = ((table[:, None] - table[None]) / spread) ** 2
     errors = [_left_out(gaps.mean(2), values, reach) for reach in REACHES]
     best = int(np.argmin([float(np.abs(each).mean()) for each in errors]))
-    expected = _weighted((((table - asked) / spread) ** 2).mean(1)[None], values, REACHES[best])[0]
+    expected = _weigh((((table - asked) / spread) ** 2).mean(1)[None], values, REACHES[best])[0]
     above = np.quantile(-errors[best], QUANTILE, axis=0)
     return PredictedValues(
         tuple(np.exp(expected).tolist()),
@@ -64,10 +64,10 @@ def _left_out(gaps: Floats, values: Floats, reach: float) -> Floats:
     """Returns predicted - measured logarithms of each job, from all others."""
     hidden = gaps.copy()
     np.fill_diagonal(hidden, np.inf)
-    return _weighted(hidden, values, reach) - values
+    return _weigh(hidden, values, reach) - values
 
 
-def _weighted(gaps: Floats, values: Floats, reach: float) -> Floats:
+def _weigh(gaps: Floats, values: Floats, reach: float) -> Floats:
     nearest = gaps.min(1, keepdims=True)
     weights = np.exp(-0.5 * (gaps - nearest) / reach**2)
     found: Floats = weights @ values / weights.sum(1, keepdims=True)

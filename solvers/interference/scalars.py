@@ -55,7 +55,7 @@ def pressure_and_sensitivity(observations: Sequence[SlowdownObservation]) -> dic
     if any(each.run.against is not None for each in observations):
         raise WrongObservation("pressures need slowdowns against the model alone")
     tables = _tables([each for each in observations if each.run.neighbours])
-    sensitivities, pressures = _in_turns(tables)
+    sensitivities, pressures = _fit_in_turns(tables)
     if len(pressures) and pressures.max() > 0:
         sensitivities, pressures = sensitivities * pressures.max(), pressures / pressures.max()
     sensitivity_spread, pressure_spread = _spreads(tables, sensitivities, pressures)
@@ -94,7 +94,7 @@ def _tables(observations: Sequence[SlowdownObservation]) -> ScalarTables:
     )
 
 
-def _in_turns(tables: ScalarTables) -> tuple[Floats, Floats]:
+def _fit_in_turns(tables: ScalarTables) -> tuple[Floats, Floats]:
     from scipy.optimize import nnls  # a fifth of a second, which only a fit needs
 
     sensitivities, pressures = np.ones(len(tables.models)), np.zeros(len(tables.sources))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from solvers.latency.bursts import burstiness_of, variation_of
-from solvers.latency.limits import LatencyTable, OutsideTheTable, limits, used_loads
+from solvers.latency.limits import LatencyTable, OutsideTheTable, limit_loads, limits
 from solvers.latency.rates import busy_fraction, latency_at, max_bursty_rate, max_rate, patient_timeouts, timeout_for
 
 __all__ = [
@@ -12,11 +12,11 @@ __all__ = [
     "burstiness_of",
     "busy_fraction",
     "latency_at",
+    "limit_loads",
     "limits",
     "max_bursty_rate",
     "max_rate",
     "patient_timeouts",
     "timeout_for",
-    "used_loads",
     "variation_of",
 ]

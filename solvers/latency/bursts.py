@@ -65,7 +65,7 @@ def encode(shares: Floats) -> NDArray[np.uint16]:
     return codes
 
 
-def accepted_shares(batch: int, variation: float, percentile: float, ratios: Floats) -> Floats:
+def find_accepted_shares(batch: int, variation: float, percentile: float, ratios: Floats) -> Floats:
     """Returns by SLO / exec the share of the load accepted from Poisson arrivals that is accepted with bursts.
 
     Beyond the heaviest weight of the table a burst's load is what decides, so that the share falls with it. Below two
@@ -74,19 +74,19 @@ def accepted_shares(batch: int, variation: float, percentile: float, ratios: Flo
     rest = rest_of(variation)
     heavier = min(rest / (1.0 - WEIGHTS[-1]), 1.0)
     weights = -np.log1p(-np.array(WEIGHTS))
-    logs = _between(table(), np.log(BATCHES), math.log(batch))
-    logs = _between(logs, weights, min(-math.log(rest), float(weights[-1])))
+    logs = _interpolate(table(), np.log(BATCHES), math.log(batch))
+    logs = _interpolate(logs, weights, min(-math.log(rest), float(weights[-1])))
     missing, at = -np.log(MISSING), -math.log(1.0 - max(percentile, LEAST_PERCENTILE) / 100.0)
     column = int(np.clip(np.searchsorted(missing, at) - 1, 0, len(missing) - 2))
     lowest = logs[:, column : column + 2].min(axis=1)
     place = np.clip(np.searchsorted(RATIOS, ratios) - 1, 0, len(RATIOS) - 2)
-    found = np.interp(np.log(ratios), np.log(RATIOS), _between(logs.T, missing, at))
+    found = np.interp(np.log(ratios), np.log(RATIOS), _interpolate(logs.T, missing, at))
     found = np.where(ratios < 2.0, np.minimum(lowest[place], lowest[place + 1]), found)
     shares: Floats = np.exp(found) * heavier * SURE
     return shares
 
 
-def _between(values: Floats, grid: Floats, at: float) -> Floats:
+def _interpolate(values: Floats, grid: Floats, at: float) -> Floats:
     """Returns the values at a place of the first axis, in a straight line between grid points."""
     cell = min(max(int(np.searchsorted(grid, at)) - 1, 0), len(grid) - 2)
     share = min(max((at - grid[cell]) / (grid[cell + 1] - grid[cell]), 0.0), 1.0)

@@ -87,7 +87,7 @@ def _bursty_row(plain: NDArray[np.float64], batch: int, variation: float, percen
     points = kernels.POINTS
     found = plain.copy()
     ratios, slopes, loads = (found[part * points : (part + 1) * points] for part in range(3))
-    shares = bursts.accepted_shares(batch, variation, percentile, np.clip(ratios, 1.0, kernels.LONGEST))
+    shares = bursts.find_accepted_shares(batch, variation, percentile, np.clip(ratios, 1.0, kernels.LONGEST))
     shares[:-1] = np.minimum(shares[:-1], shares[1:])
     slopes *= shares
     loads *= shares
@@ -136,7 +136,7 @@ def row(percentile: float, batch: int, prompt: bool = False, variation: float = 
     return (rows.prompt if prompt else rows.loads)[batch]
 
 
-def used_loads(rows: NDArray[np.float64], share: float, most: float) -> NDArray[np.float64]:
+def limit_loads(rows: NDArray[np.float64], share: float, most: float) -> NDArray[np.float64]:
     """Returns rows that accept this share of the load at every ratio, and never more than `most`."""
     if share == 1.0 and most == inf:
         return rows

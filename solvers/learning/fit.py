@@ -32,7 +32,7 @@ class CurveFit:
         prior = self.prior.whole_deviation**2 + self.prior.place_deviation**2
         if self._process is None:
             return 0.0, sqrt(prior)
-        shared = self._shared(batch, sm_percent)
+        shared = self._read_covariance(batch, sm_percent)
         return float(self._process.means(shared)[0]), float(self._process.deviations(prior, shared)[0])
 
     def margin_share(self, batch: int, sm_percent: int) -> float:
@@ -43,11 +43,13 @@ class CurveFit:
         """
         if self._process is None:
             return 0.0
-        moved = float((self._shared(batch, sm_percent) @ self._process.inverse).sum())  # by a margin that all have
+        moved = float(
+            (self._read_covariance(batch, sm_percent) @ self._process.inverse).sum()
+        )  # by a margin that all have
         whole = sqrt(self.prior.whole_deviation**2 + self.prior.place_deviation**2)
         return max(0.0, moved + self.at(batch, sm_percent)[1] / whole - 1.0)
 
-    def _shared(self, batch: int, sm_percent: int) -> Floats:
+    def _read_covariance(self, batch: int, sm_percent: int) -> Floats:
         """Returns the covariance of the factor there with each region's, as a row."""
         return np.array([[covariance(self.prior, region.place, (batch, sm_percent)) for region in self.regions]])
 
@@ -63,7 +65,7 @@ def fit_curve(
     prior = prior or PriorTuning()
     known = [region for region in regions if region.counts(tuning)]
     proved = _solve([region for region in known if region.is_proving], {}, now, tuning, prior)
-    shown = [region if region.is_proving else _at_least(region, proved) for region in known]
+    shown = [region if region.is_proving else _keep_at_least(region, proved) for region in known]
     kept = _slowest(_newest(shown), prior)
     return _solve(kept, _neighbours(kept, now, tuning, prior), now, tuning, prior)
 
@@ -95,7 +97,7 @@ def covariance(prior: PriorTuning, one: tuple[int, int], other: tuple[int, int])
     return prior.whole_deviation**2 + prior.place_deviation**2 * exp(-sms - batches)
 
 
-def _at_least(region: Region, proved: CurveFit) -> Region:
+def _keep_at_least(region: Region, proved: CurveFit) -> Region:
     return replace(region, mean=max(region.mean, min(0.0, proved.at(*region.place)[0])))
 
 

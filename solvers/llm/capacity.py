@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from solvers.llm.grid import LEAST_RATE_PER_SECOND, STEPS, largest, rate_of, step_of
 from solvers.llm.iteration import BatchingLimits, IterationCost, TokenLengths, TokenPromise
 from solvers.llm.judged import IN_MEMORY_SHARE, SKIPPED_SHARE
-from solvers.llm.looks import LONGEST_REQUESTS, ROUGH_REQUESTS, SHORT_REQUESTS, SURE_REQUESTS, look, planned_stream
-from solvers.llm.served import EarlyStop, ServedStream, served
+from solvers.llm.looks import LONGEST_REQUESTS, ROUGH_REQUESTS, SHORT_REQUESTS, SURE_REQUESTS, look, make_planned_stream
+from solvers.llm.served import EarlyStop, ServedStream, serve_stream
 
 SHORT_DEVIATIONS = 2.0  # more failing requests of the short stream are forgiven: it only finds where to look
 DEAR_STEPS = 4  # of the grid: where the room for doubt costs more, a longer stream is looked at
@@ -48,16 +48,16 @@ class _ServerLooks:
     kept_step: int = 0
 
     def excess(self, step: int) -> float:
-        return self._at(step)[0]
+        return self._look_at_step(step)[0]
 
     def doubtful_excess(self, step: int) -> float:
-        return self._at(step)[1]
+        return self._look_at_step(step)[1]
 
-    def hoped_excess(self, step: int) -> float:
+    def bound_excess(self, step: int) -> float:
         """Returns the excess beyond doubt of a longer stream that gets the same."""
-        return self._at(step)[2]
+        return self._look_at_step(step)[2]
 
-    def _at(self, step: int) -> tuple[float, ...]:
+    def _look_at_step(self, step: int) -> tuple[float, ...]:
         if step not in self.excesses:
             found = look(self.cost, self.limits, self.lengths, self.promise, self.requests, rate_of(step))
             doubtful = found.doubtful_excess(self.requests)
@@ -77,12 +77,12 @@ def capacity(cost: IterationCost, limits: BatchingLimits, lengths: TokenLengths,
     looks = _ServerLooks(cost, limits, lengths, promise, SURE_REQUESTS)
     if step:
         step = largest(looks.doubtful_excess, step, most)
-        if looks.hoped_excess(min(step + DEAR_STEPS, most)) <= 0:
-            step = largest(looks.hoped_excess, step + DEAR_STEPS, most)
+        if looks.bound_excess(min(step + DEAR_STEPS, most)) <= 0:
+            step = largest(looks.bound_excess, step + DEAR_STEPS, most)
             looks = _ServerLooks(cost, limits, lengths, promise, LONGEST_REQUESTS)
             step = largest(looks.doubtful_excess, step, most)
     if looks.kept is None:
-        return replace(at_rate(cost, limits, lengths, promise, LEAST_RATE_PER_SECOND), rate_per_second=0.0)
+        return replace(find_capacity(cost, limits, lengths, promise, LEAST_RATE_PER_SECOND), rate_per_second=0.0)
     return _figures(looks.kept, promise, rate_of(step))
 
 
@@ -92,11 +92,11 @@ def rough_rate(cost: IterationCost, limits: BatchingLimits, lengths: TokenLength
     return rate_of(step) if step else 0.0
 
 
-def at_rate(
+def find_capacity(
     cost: IterationCost, limits: BatchingLimits, lengths: TokenLengths, promise: TokenPromise, rate_per_second: float
 ) -> LlmCapacity:
     """Returns what requests get at this rate, at the promised percentile."""
-    run = served(cost, limits, planned_stream(lengths, SURE_REQUESTS), rate_per_second)
+    run = serve_stream(cost, limits, make_planned_stream(lengths, SURE_REQUESTS), rate_per_second)
     assert run is not None  # nothing stops it early
     return _figures(run, promise, rate_per_second)
 
@@ -115,11 +115,11 @@ def _rough_step(
     cost: IterationCost, limits: BatchingLimits, lengths: TokenLengths, promise: TokenPromise, most: int
 ) -> int:
     """Returns about the largest step of the grid that keeps the promise, from short streams."""
-    stream, low, high = planned_stream(lengths, SHORT_REQUESTS), 0, STEPS
+    stream, low, high = make_planned_stream(lengths, SHORT_REQUESTS), 0, STEPS
     stop = _stop(stream.outputs, promise)
     while high - low > 1:
         middle = (low + high) // 2
-        kept = middle <= most and served(cost, limits, stream, rate_of(middle), stop) is not None
+        kept = middle <= most and serve_stream(cost, limits, stream, rate_of(middle), stop) is not None
         low, high = (middle, high) if kept else (low, middle)
     if not low:
         return 0
@@ -139,7 +139,7 @@ def _stop(outputs: NDArray[np.int64], promise: TokenPromise) -> EarlyStop:
 
 def _stable_rate(cost: IterationCost, limits: BatchingLimits, lengths: TokenLengths) -> float:
     """Returns a rate that the server cannot exceed for long: each token takes its time, and a batch is limited."""
-    stream = planned_stream(lengths, ROUGH_REQUESTS)
+    stream = make_planned_stream(lengths, ROUGH_REQUESTS)
     computed = float((stream.inputs - stream.cached + stream.outputs - 1).mean())
     ms = cost.token_ms * computed + float(stream.outputs.mean()) * cost.base_ms / limits.sequences
     return 1000.0 / ms if ms > 0 else inf

@@ -55,14 +55,14 @@ def fit(
     if start is None:
         few = measured[:: -(-len(measured) // ROUGH_LOADS)]
         origin = ServerModel(START, limits, START_REQUEST_MS)
-        rough = [_fitted(few, replace(origin, late_iterations=late), origin, ROUGH, ROUGH_ROUNDS) for late in (0, 1)]
+        rough = [_fit(few, replace(origin, late_iterations=late), origin, ROUGH, ROUGH_ROUNDS) for late in (0, 1)]
         start = min(rough, key=lambda server: server.mean_error).model
     else:
         origin = start
-    return _fitted(measured, replace(start, limits=limits), origin, FINE, rounds)
+    return _fit(measured, replace(start, limits=limits), origin, FINE, rounds)
 
 
-def _fitted(
+def _fit(
     measured: Sequence[MeasuredLoad], start: ServerModel, origin: ServerModel, scale: float, rounds: int
 ) -> FittedServer:
     from scipy.optimize import least_squares

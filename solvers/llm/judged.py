@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from solvers.llm.iteration import BatchingLimits, IterationCost, TokenLengths, TokenPromise
-from solvers.llm.served import served
+from solvers.llm.served import serve_stream
 from solvers.llm.streams import stream
 
 REQUESTS = 100_000
@@ -78,7 +78,7 @@ def _verdict(
     seed: int,
     errors: float,
 ) -> TokenVerdict:
-    run = served(cost, limits, stream(lengths, requests, seed), rate_per_second)
+    run = serve_stream(cost, limits, stream(lengths, requests, seed), rate_per_second)
     assert run is not None  # nothing stops it early
     skipped = round(SKIPPED_SHARE * requests)
     ttft_ms, tpot_ms = run.ttft_ms[skipped:], run.tpot_ms[skipped:]

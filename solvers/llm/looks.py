@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from solvers.llm.iteration import BatchingLimits, IterationCost, TokenLengths, TokenPromise
 from solvers.llm.judged import AGAIN_REQUESTS, IN_MEMORY_SHARE, MOST_ERRORS, SKIPPED_SHARE
-from solvers.llm.served import ServedStream, served
+from solvers.llm.served import ServedStream, serve_stream
 from solvers.llm.streams import TokenStream, stream_of
 
 SHORT_REQUESTS, ROUGH_REQUESTS, SURE_REQUESTS, LONGEST_REQUESTS = 3_000, 30_000, 100_000, 1_000_000
@@ -74,7 +74,7 @@ def look(
     rate_per_second: float,
 ) -> Look:
     """Returns what so many requests get at this rate."""
-    run = served(cost, limits, planned_stream(lengths, requests), rate_per_second)
+    run = serve_stream(cost, limits, make_planned_stream(lengths, requests), rate_per_second)
     assert run is not None  # nothing stops it early
     skipped = round(SKIPPED_SHARE * requests)
     ttft_ms, tpot_ms = run.ttft_ms[skipped:], run.tpot_ms[skipped:]
@@ -82,13 +82,13 @@ def look(
     lost = (run.preempted[skipped:] > 0) | np.isinf(ttft_ms)
     return Look(
         run,
-        _missed(ttft_ms > promise.ttft_ms, None, most),
-        _missed(tpot_ms > promise.tpot_ms, ~np.isnan(tpot_ms), most),
-        _missed(lost, None, 1.0 - IN_MEMORY_SHARE),
+        _count_missed(ttft_ms > promise.ttft_ms, None, most),
+        _count_missed(tpot_ms > promise.tpot_ms, ~np.isnan(tpot_ms), most),
+        _count_missed(lost, None, 1.0 - IN_MEMORY_SHARE),
     )
 
 
-def _missed(missed: NDArray[np.bool_], counted: NDArray[np.bool_] | None, most: float) -> MissedShare:
+def _count_missed(missed: NDArray[np.bool_], counted: NDArray[np.bool_] | None, most: float) -> MissedShare:
     """Returns the share of the counted requests that miss; its error comes from blocks in order of arrival."""
     length = len(missed) // BLOCKS
     sums = np.array([np.count_nonzero(block) for block in missed[: BLOCKS * length].reshape(BLOCKS, length)])
@@ -102,7 +102,7 @@ def _missed(missed: NDArray[np.bool_], counted: NDArray[np.bool_] | None, most: 
     return MissedShare(float(sums.sum() / numbers.sum()), error, most)
 
 
-def planned_stream(lengths: TokenLengths, requests: int) -> TokenStream:
+def make_planned_stream(lengths: TokenLengths, requests: int) -> TokenStream:
     """Returns the planner's stream of so many requests, always the same."""
     return _short_stream(lengths, requests) if requests <= ROUGH_REQUESTS else _long_stream(lengths, requests)
 

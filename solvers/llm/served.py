@@ -48,7 +48,7 @@ class ServedStream:
         return int(self.preempted.sum())
 
 
-def served(
+def serve_stream(
     cost: IterationCost,
     limits: BatchingLimits,
     stream: TokenStream,
@@ -75,9 +75,9 @@ def served(
     tpot = np.where(tokens > 0, (last - first) / np.maximum(tokens, 1), np.nan)
     end = max(float(totals[2]), 1e-300)  # it is 0 if no request fits
     return ServedStream(
-        _with_too_long(first - served_part.arrivals * unit_ms, fits, inf),
-        _with_too_long(tpot, fits, inf),
-        _with_too_long(preempted, fits, 0),
+        _insert_too_long(first - served_part.arrivals * unit_ms, fits, inf),
+        _insert_too_long(tpot, fits, inf),
+        _insert_too_long(preempted, fits, 0),
         int(totals[0]), float(totals[1]), end, int(totals[3]), float(totals[4]) / end,
         int((~fits).sum()), float(totals[6]) / end, sqrt(max(0.0, totals[7] / end - (totals[6] / end) ** 2)),
     )  # fmt: skip
@@ -95,7 +95,7 @@ def _stops(stop: EarlyStop | None, stream: TokenStream, fits: NDArray[np.bool_])
     )
 
 
-def _with_too_long(values: NDArray[Value], fits: NDArray[np.bool_], value: float) -> NDArray[Value]:
+def _insert_too_long(values: NDArray[Value], fits: NDArray[np.bool_], value: float) -> NDArray[Value]:
     """Returns the values of all requests, this value for those that are too long for memory."""
     if fits.all():
         return values

@@ -48,10 +48,10 @@ def stream_of(
     """Returns requests of these lengths, rounded, at least 1 and at most what the context leaves."""
     inputs = np.minimum(_tokens(*lengths.input, input_normals), lengths.context_tokens - 1)
     outputs = np.minimum(_tokens(*lengths.output, output_normals), lengths.context_tokens - inputs)
-    return TokenStream(arrivals, inputs, outputs, cached_tokens(lengths, inputs))
+    return TokenStream(arrivals, inputs, outputs, count_cached_tokens(lengths, inputs))
 
 
-def cached_tokens(lengths: TokenLengths, inputs: NDArray[np.int64]) -> NDArray[np.int64]:
+def count_cached_tokens(lengths: TokenLengths, inputs: NDArray[np.int64]) -> NDArray[np.int64]:
     """Returns how many tokens of each input are there already."""
     cached: NDArray[np.int64] = np.minimum(np.floor(inputs * lengths.prefix_share).astype(np.int64), inputs - 1)
     return cached

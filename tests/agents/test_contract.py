@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from agents.contract import fields
 from agents.contract.assignments import AssignedInstance, Assignment, Frame
 from agents.contract.fields import CONTRACT
-from agents.contract.reports import Answer, GpuMinute, InstanceMinute, Report, misnamed
+from agents.contract.reports import Answer, GpuMinute, InstanceMinute, Report, find_misnamed
 from agents.keeper.copies import Stage
 from tests.agents import contract_1
 
@@ -203,9 +203,9 @@ def test_a_node_name_is_a_dns_label(name: str) -> None:
     ],
 )
 def test_an_instance_is_called_what_can_be_shown(wrong: InstanceMinute, message: str) -> None:
-    assert message in misnamed([wrong])
-    assert message in misnamed([wrong])  # being seen once makes nothing right
-    assert misnamed([InstanceMinute(id="a", gpu=0, service="s")]) == ""
+    assert message in find_misnamed([wrong])
+    assert message in find_misnamed([wrong])  # being seen once makes nothing right
+    assert find_misnamed([InstanceMinute(id="a", gpu=0, service="s")]) == ""
 
 
 @given(

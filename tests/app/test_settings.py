@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from app.settings import Settings, SettingsError, from_environment
+from app.settings import Settings, SettingsError, read_environment
 
 
 def test_an_empty_environment_gives_the_defaults() -> None:
-    assert from_environment({}) == Settings()
+    assert read_environment({}) == Settings()
 
 
 def test_each_type_is_read_from_its_variable() -> None:
-    found = from_environment(
+    found = read_environment(
         {
             "DATABASE_URL": "postgresql://db/x",
             "GPUWRIGHT_PORT": "0",
@@ -29,7 +29,7 @@ def test_each_type_is_read_from_its_variable() -> None:
 
 
 def test_the_command_line_wins_over_the_environment() -> None:
-    assert from_environment({"GPUWRIGHT_PORT": "1"}, port=2, host=None).port == 2
+    assert read_environment({"GPUWRIGHT_PORT": "1"}, port=2, host=None).port == 2
 
 
 @pytest.mark.parametrize(
@@ -53,5 +53,5 @@ def test_the_command_line_wins_over_the_environment() -> None:
 )
 def test_a_wrong_setting_is_refused_by_name(variable: str, value: str, says: str) -> None:
     with pytest.raises(SettingsError) as refused:
-        from_environment({variable: value})
+        read_environment({variable: value})
     assert says in str(refused.value)

@@ -11,7 +11,7 @@ import pytest
 from app.control.formulate.problem import build_problem
 from app.manifests.model import Kind
 from app.manifests.offline import DeclaredFiles, load
-from benchmarks.altered import with_moved_rates, with_pricing
+from benchmarks.altered import move_rates, set_pricing
 
 FLEET = Path(__file__).parents[2] / "examples" / "fleet.yaml"
 
@@ -24,18 +24,18 @@ def test_another_pricing_is_what_its_policy_would_declare(pricing: Literal["gpu"
         for key, manifest in declared.manifests.items()
     }
     problem = build_problem(declared)
-    assert with_pricing(problem, pricing) == build_problem(DeclaredFiles(again))
-    assert with_pricing(with_pricing(problem, "node"), pricing) == with_pricing(problem, pricing)
+    assert set_pricing(problem, pricing) == build_problem(DeclaredFiles(again))
+    assert set_pricing(set_pricing(problem, "node"), pricing) == set_pricing(problem, pricing)
 
 
 def test_moved_rates_are_the_same_for_a_seed_and_differ_by_service() -> None:
     problem = build_problem(load([FLEET]))
-    moved = with_moved_rates(problem, 3)
+    moved = move_rates(problem, 3)
     factors = {
         name: service.rate_per_second / problem.services[name].rate_per_second
         for name, service in moved.services.items()
     }
     assert all(0.7 <= factor <= 1.3 for factor in factors.values())
     assert len(set(factors.values())) == len(factors)
-    assert moved == with_moved_rates(problem, 3) != with_moved_rates(problem, 4)
+    assert moved == move_rates(problem, 3) != move_rates(problem, 4)
     assert moved.with_rates({name: s.rate_per_second for name, s in problem.services.items()}) == problem

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.rows import billed_blind, gap, gap_at, medians, row, summary
+from benchmarks.rows import bill_blind, gap, gap_at, medians, row, summary
 
 
 def told(
@@ -80,6 +80,6 @@ def test_medians_count_what_is_proved_and_what_breaks_a_rule_and_name_the_worst(
 
 def test_a_saving_is_of_what_the_blind_plan_costs_where_both_serve_everything() -> None:
     ours = row(told(cost=105.0), 500.0, 10.0)
-    found = billed_blind(ours, row(told(cost=140.0), 500.0, 10.0))
+    found = bill_blind(ours, row(told(cost=140.0), 500.0, 10.0))
     assert (found["blind_cost"], found["saving"]) == (140.0, pytest.approx(0.25))
-    assert billed_blind(ours, row(told(cost=140.0, unserved=1), 500.0, 10.0))["saving"] is None
+    assert bill_blind(ours, row(told(cost=140.0, unserved=1), 500.0, 10.0))["saving"] is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cli.output import OutputTable, age, as_json, as_yaml, gib, number, plain, shortened, span
+from cli.output import OutputTable, age, format_json, format_yaml, gib, number, plain, shorten, span
 from cli.views.columns import fastest
 
 
@@ -25,7 +25,7 @@ def test_what_could_steer_a_terminal_is_escaped(raw: str, shown: str) -> None:
 
 
 def test_json_and_yaml_are_ascii_for_any_label() -> None:
-    for text in (as_json({"a": "\x1b\u202eé"}), as_yaml({"a": "\x1b\u202eé"})):
+    for text in (format_json({"a": "\x1b\u202eé"}), format_yaml({"a": "\x1b\u202eé"})):
         assert text.isascii() and "\x1b" not in text
 
 
@@ -39,8 +39,8 @@ def test_ages_read_like_kubectls(seconds: float, text: str) -> None:
 
 
 def test_a_text_that_is_cut_shows_it() -> None:
-    assert shortened("1500.0 were planned for", 23) == "1500.0 were planned for"
-    assert shortened("1500.0 were planned for", 22) == "1500.0 were planned..."
+    assert shorten("1500.0 were planned for", 23) == "1500.0 were planned for"
+    assert shorten("1500.0 were planned for", 22) == "1500.0 were planned..."
 
 
 def test_an_age_counts_from_an_rfc_3339_moment() -> None:

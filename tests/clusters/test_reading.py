@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from cli.estate.assessment import Assessment, as_data
-from cli.estate.manifests import as_manifests
+from cli.estate.assessment import Assessment, write_data
+from cli.estate.manifests import write_manifests
 from clusters.amounts import read_amount, read_gib
 from clusters.bill import draw_bill
 from clusters.estate import ClusterWorkload, Estate, PodSpread, WorkloadName
@@ -380,8 +380,8 @@ def test_objects_of_a_wrong_shape_are_read_as_far_as_they_go() -> None:
         estate = read_estate(objects_of(items))
         bill = draw_bill(estate, read_examples(), None)
         found = Assessment(estate, bill)
-        json.dumps(as_data(found))
-        as_manifests(found, find_promises(estate))
+        json.dumps(write_data(found))
+        write_manifests(found, find_promises(estate))
         assert bill.nano_per_hour == sum(price.nano_per_hour or 0 for price in bill.nodes), seed
 
 

@@ -130,7 +130,7 @@ def test_a_run_that_is_stopped_restores_settings_and_writes_what_it_has(tmp_path
         printed = process.communicate()[0]
     assert process.returncode == 130, printed
     recording, _ = read_recording(tmp_path / "out")
-    assert recording.steps["clocks"].why == "it was interrupted" and recording.changed_settings() == []
+    assert recording.steps["clocks"].why == "it was interrupted" and recording.list_changed_settings() == []
     # The signal may come before or after the load has a compute mode of its own.
     assert [call for _, call, _ in state.history() if call.endswith("GpuLockedClocks")][-1] == "ResetGpuLockedClocks"
     assert read_settings(state) == before
@@ -148,7 +148,7 @@ def test_a_setting_that_is_not_as_before_is_named(tmp_path: Path) -> None:
         state.set(0, "power_limit_mw", 500_000)
         printed = process.communicate()[0]
     assert process.returncode == 1 and "these settings differ from before: power limit in mW" in printed
-    assert read_recording(tmp_path / "out")[0].changed_settings() == ["power limit in mW"]
+    assert read_recording(tmp_path / "out")[0].list_changed_settings() == ["power limit in mW"]
 
 
 def test_a_card_without_mps_is_read_and_the_rest_says_why_not(tmp_path: Path) -> None:

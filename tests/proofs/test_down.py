@@ -11,7 +11,7 @@ from sqlalchemy import text
 
 from app.http.metrics import REGISTRY
 from app.manifests.offline import DeclaredFiles
-from simulation.world import of_documents
+from simulation.world import read_documents
 from tests.proofs.campaign.down import DOWN_FAULTS, MOST_DOWN_SECONDS
 from tests.proofs.campaign.faults import CampaignTools
 from tests.proofs.campaign.invariants import Campaign
@@ -43,7 +43,7 @@ def world() -> DeclaredFiles:
     found = [gpu_type(), policy(), *(node(f"node-{number}", 1) for number in range(4))]
     for name in SERVICES:
         found += [model(name), profile(name, startSeconds=START_SECONDS), service(name, 60.0)]
-    return of_documents(found)
+    return read_documents(found)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 from app.manifests.model import Key, Kind
 from app.store.world import events, objects
 from app.store.world.events import EventFilter
-from simulation.world import of_documents
+from simulation.world import read_documents
 from tests.proofs.campaign.boards import boards_of, other_board
 from tests.proofs.campaign.faults import CampaignTools
 from tests.proofs.campaign.identity import IDENTITY_FAULTS
@@ -47,7 +47,7 @@ def one_node(database_url: str, folder: Path) -> Iterator[Campaign]:
     for name in SERVICES:
         spec = {"model": name, "slo": {"latencyMs": 120, "percentile": 98}, "ratePerSecond": 250.0}
         documents += [model(name), profile(name, startSeconds=10), document("Service", name, spec, "shop")]
-    with campaign_fleet(database_url, folder, 1, of_documents(documents)) as (simulation, gateway, disk):
+    with campaign_fleet(database_url, folder, 1, read_documents(documents)) as (simulation, gateway, disk):
         tools = CampaignTools(database_url, folder, gateway, disk, "shop", ())
         campaign = Campaign(simulation, 1, IDENTITY_FAULTS, 1.0, tools=tools)
         campaign.advance(90)

@@ -156,9 +156,9 @@ def test_case_20_a_page_of_a_tenants_plans_reads_no_others(database: Database) -
 
 def test_case_20_the_plan_in_force_is_found_among_those_that_are_only_shown(database: Database) -> None:
     with rows_read(database) as found:
-        assert database.read(plan_reads.in_force) == PLANS + 1
+        assert database.read(plan_reads.read_generation_in_force) == PLANS + 1
         database.read(lambda connection: plan_reads.page(connection, 2**62, 5, "t1"))
-        database.read(plans.proven_shapes)
+        database.read(plans.read_proven_shapes)
     assert found.total <= 30, found.rows
 
 
@@ -184,7 +184,7 @@ def test_case_20_a_plan_is_decoded_once_for_many_pages(database: Database, monke
 
 
 def test_the_sums_of_a_tenant_are_those_of_all_for_its_services(database: Database) -> None:
-    whole = database.read(loads.in_windows)
-    own = database.read(lambda connection: loads.in_windows(connection, "t7"))
+    whole = database.read(loads.count_in_windows)
+    own = database.read(lambda connection: loads.count_in_windows(connection, "t7"))
     assert own == {name: sums for name, sums in whole.items() if name.startswith("t7/")}
     assert whole["t7/s1"]["30d"][0] > 0

@@ -6,8 +6,8 @@ import pytest
 
 from agents.keeper.copies import Stage
 from app.manifests.offline import DeclaredFiles
-from simulation.run import simulated
-from simulation.world import of_documents
+from simulation.run import open_simulation
+from simulation.world import read_documents
 from tests.simulation.chaos import Chaos
 from tests.simulation.worlds import CALM_TICK_SECONDS, gpu_type, model, node, policy, profile, service
 from tests.support.soak import scaled
@@ -19,7 +19,7 @@ SEEDS = range(scaled(100, 1))
 
 def world() -> DeclaredFiles:
     names = ("a", "b", "c", "d")
-    return of_documents(
+    return read_documents(
         [
             gpu_type(),
             policy(mode="auto"),
@@ -58,7 +58,7 @@ def converged(chaos: Chaos) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_random_faults_break_nothing_that_must_hold_and_leave_nothing_behind(database_url: str, seed: int) -> None:
-    with simulated(database_url, world()) as simulation:
+    with open_simulation(database_url, world()) as simulation:
         chaos = Chaos(simulation, seed)
         chaos.advance(90, CALM_TICK_SECONDS)
         assert settled(chaos) == []

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from app.store.plans import corrections
-from simulation.fleet.history import attained_shares
-from simulation.run import simulated
+from simulation.fleet.history import count_attained_shares
+from simulation.run import open_simulation
 from simulation.shapes import steady
-from simulation.world import of_documents
+from simulation.world import read_documents
 from tests.simulation.worlds import all_noisy, gpu_type, model, node, policy, profile, service
 from tests.support.soak import scaled
 
@@ -24,7 +24,7 @@ def test_a_profile_that_promises_too_much_is_corrected_once_and_its_service_kept
     documents += [service("a", 120.0, slo_ms=60), service("b", 80.0, slo_ms=60)]
     shapes = all_noisy({"shop/a": steady, "shop/b": steady}, 0.02)
     wrong = {("a", "fp16", "v100-16gb"): TRUTH}
-    with simulated(database_url, of_documents(documents), shapes, wrong) as fleet:
+    with open_simulation(database_url, read_documents(documents), shapes, wrong) as fleet:
         factors = [1.0]
         for _ in fleet.seconds(LEARNT_SECONDS, 2.0):
             for row in fleet.database.read(corrections.read_all):
@@ -36,7 +36,7 @@ def test_a_profile_that_promises_too_much_is_corrected_once_and_its_service_kept
         before = fleet.history.mark(fleet.fleet)
         fleet.advance(float(scaled(3600, 60)), 2.0)
         after = fleet.history.mark(fleet.fleet)
-        assert min(attained_shares(before, after).values()) >= 0.98
+        assert min(count_attained_shares(before, after).values()) >= 0.98
         (row,) = fleet.database.read(corrections.read_all)
         assert row.latency_factor == factors[-1]
         assert (

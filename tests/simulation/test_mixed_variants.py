@@ -7,12 +7,12 @@ from math import sqrt
 import pytest
 
 from app.manifests.offline import DeclaredFiles
-from simulation.fleet.history import attained_shares
+from simulation.fleet.history import count_attained_shares
 from simulation.fleet.node import LightNode
-from simulation.run import simulated
+from simulation.run import open_simulation
 from simulation.serving.totals import Total
 from simulation.shapes import steady, wave
-from simulation.world import of_documents
+from simulation.world import read_documents
 from tests.simulation.test_node_loss import MADE_GOOD, THROUGH, lose
 from tests.simulation.worlds import SETTLING_TICK_SECONDS, all_noisy, gpu_type, model, node, policy, profile, service
 from tests.support.soak import scaled
@@ -35,7 +35,7 @@ def world() -> DeclaredFiles:
     small["metadata"]["name"], small["spec"]["variant"] = "a-small", "small"
     nodes = [node(f"node-{number}", gpus=1) for number in range(6)]
     asked = service("a", 900.0, meanAccuracy=PROMISE)
-    return of_documents([gpu_type(), policy(pricing="gpu"), *nodes, known, profile("a"), small, asked])
+    return read_documents([gpu_type(), policy(pricing="gpu"), *nodes, known, profile("a"), small, asked])
 
 
 def variants_of(node: LightNode) -> set[str]:
@@ -52,19 +52,19 @@ def mean(before: Total, after: Total) -> tuple[float, float]:
 
 @pytest.mark.parametrize("name", [*SHAPES][: scaled(2, 1)])
 def test_served_requests_have_the_promised_mean_accuracy(database_url: str, name: str) -> None:
-    with simulated(database_url, world(), all_noisy({NAME: SHAPES[name]}, 0.02)) as simulation:
+    with open_simulation(database_url, world(), all_noisy({NAME: SHAPES[name]}, 0.02)) as simulation:
         simulation.advance(300, SETTLING_TICK_SECONDS)
         mark, before = simulation.history.mark(simulation.fleet), simulation.fleet.services[NAME].copied()
         simulation.advance(SECONDS, TICK_SECONDS)
         found, deviation = mean(before, simulation.fleet.services[NAME])
         assert set().union(*map(variants_of, simulation.fleet.nodes.values())) == {"fp16", "small"}
         assert found >= PROMISE - 4 * deviation
-        assert min(attained_shares(mark, simulation.history.mark(simulation.fleet)).values()) >= 0.97
+        assert min(count_attained_shares(mark, simulation.history.mark(simulation.fleet)).values()) >= 0.97
 
 
 @pytest.mark.parametrize("variant", ["fp16", "small"][: scaled(2, 1)])
 def test_once_a_lost_node_is_made_good_the_promise_is_kept_again(database_url: str, variant: str) -> None:
-    with simulated(database_url, world(), all_noisy({NAME: steady}, 0.02)) as simulation:
+    with open_simulation(database_url, world(), all_noisy({NAME: steady}, 0.02)) as simulation:
         fleet = simulation.fleet
         simulation.advance(300, SETTLING_TICK_SECONDS)
         lose(simulation, min(name for name, at in fleet.nodes.items() if variant in variants_of(at)))

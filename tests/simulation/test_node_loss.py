@@ -7,9 +7,9 @@ import random
 import pytest
 
 from app.manifests.offline import DeclaredFiles
-from simulation.fleet.history import attained_shares
-from simulation.run import Simulation, simulated
-from simulation.world import of_documents
+from simulation.fleet.history import count_attained_shares
+from simulation.run import Simulation, open_simulation
+from simulation.world import read_documents
 from tests.simulation.worlds import SETTLING_TICK_SECONDS, gpu_type, model, node, policy, profile, service
 from tests.support.soak import scaled
 
@@ -29,7 +29,7 @@ def world(nodes: int = 6, gpus: int = 2, factor: float = 1.0, **availability: ob
         rate = factor * declared
         asked = service(name, rate, availability=availability) if availability else service(name, rate)
         documents += [model(name), profile(name), asked]
-    return of_documents(documents)
+    return read_documents(documents)
 
 
 def lose(simulation: Simulation, name: str) -> None:
@@ -52,7 +52,7 @@ def test_every_promise_is_kept_in_fleets_of_other_sizes(
 
 def least_kept(database_url: str, declared: DeclaredFiles, seed: int) -> float:
     """Returns the least share within its SLO of any service, from the loss of a node that served until all is good."""
-    with simulated(database_url, declared, seed=seed) as simulation:
+    with open_simulation(database_url, declared, seed=seed) as simulation:
         fleet, history = simulation.fleet, simulation.history
         simulation.advance(SETTLED, SETTLING_TICK_SECONDS)
         used = sorted(name for name, at in fleet.nodes.items() if at.serving())
@@ -60,14 +60,14 @@ def least_kept(database_url: str, declared: DeclaredFiles, seed: int) -> float:
         lose(simulation, random.Random(seed).choice(used))
         simulation.advance(MADE_GOOD, TICK)
         simulation.advance(THROUGH - MADE_GOOD, SETTLING_TICK_SECONDS)
-        return min(attained_shares(before, history.mark(fleet)).values())
+        return min(count_attained_shares(before, history.mark(fleet)).values())
 
 
 def test_the_price_of_surviving_a_node_is_at_most_twice_the_fleet(database_url: str) -> None:
     """Small services need a second copy each: 4.8 an hour instead of 2.4."""
     costs = {}
     for asked in ({}, {"surviveNodes": 1}):
-        with simulated(database_url, world(**asked)) as simulation:
+        with open_simulation(database_url, world(**asked)) as simulation:
             simulation.advance(SETTLED, 5.0)
             assert simulation.last is not None
             assert simulation.last.question is not None

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from simulation.profiling import SIXTEEN, profiled
-from simulation.run import simulated
+from simulation.profiling import SIXTEEN, profile_world
+from simulation.run import open_simulation
 from simulation.truth import Physics
-from simulation.world import of_documents, truth_of
+from simulation.world import read_documents, truth_of
 from tests.simulation.worlds import document, gpu_type, node, policy, profile, service, small
 
 KEY = ("a", "fp16", "v100-16gb")
@@ -25,7 +25,7 @@ def test_the_physics_stays_when_somebody_declares_other_profiles() -> None:
     physics = Physics(1)
     before = truth_of(small(), physics=physics).exec_ms(KEY, 8, 40, [])
     slower = [profile("a", speed=0.5) if one["kind"] == "Profile" else one for one in _one_service()]
-    after = truth_of(of_documents(slower), physics=physics)
+    after = truth_of(read_documents(slower), physics=physics)
     assert after.exec_ms(KEY, 8, 40, []) == before
     assert after.problem.profiles[KEY].latency_ms[8][0][1] == pytest.approx(192.0)
 
@@ -33,8 +33,8 @@ def test_the_physics_stays_when_somebody_declares_other_profiles() -> None:
 @pytest.mark.slow
 def test_services_keep_their_slo_on_profiles_that_were_measured(database_url: str) -> None:
     physics = Physics(4)
-    world = profiled(small(gpus=4), physics, SIXTEEN)
-    with simulated(database_url, world, physics=physics) as simulation:
+    world = profile_world(small(gpus=4), physics, SIXTEEN)
+    with open_simulation(database_url, world, physics=physics) as simulation:
         simulation.advance(120)
         before = {name: total.copied() for name, total in simulation.fleet.services.items()}
         simulation.advance(180)

@@ -11,8 +11,8 @@ from agents.talk.link import Link
 from app.manifests.model import Key, Kind
 from app.world.declare import delete
 from simulation.real.part import RealPart, RealSetup
-from simulation.run import simulated
-from simulation.world import ACTOR, of_store, put, truth_of
+from simulation.run import open_simulation
+from simulation.world import ACTOR, put, read_store, truth_of
 from tests.simulation.worlds import CALM_TICK_SECONDS, small
 from tests.support.server import RunningServer
 from tests.support.world import gpu_type, node
@@ -23,17 +23,17 @@ SPEC = {"gpuType": "v100-16gb", "gpus": 2, "cpuCores": 48, "memoryGib": 256}
 
 
 def test_a_simulated_node_that_is_declared_again_serves_again(database_url: str) -> None:
-    with simulated(database_url, small(gpus=2)) as simulation:
+    with open_simulation(database_url, small(gpus=2)) as simulation:
         simulation.advance(70, CALM_TICK_SECONDS)
         assert simulation.fleet.ready("shop/a")
         database = simulation.database
         key = Key(Kind.NODE, "", "node-0")
         database.write(lambda connection: delete(connection, ACTOR, key, force=True))
-        simulation.fleet.follow(truth_of(database.read(of_store)))
+        simulation.fleet.follow(truth_of(database.read(read_store)))
         simulation.advance(40, CALM_TICK_SECONDS)
         assert not simulation.fleet.ready("shop/a")
         put(database, small(gpus=2))
-        simulation.fleet.follow(truth_of(database.read(of_store)))
+        simulation.fleet.follow(truth_of(database.read(read_store)))
         simulation.advance(90, CALM_TICK_SECONDS)
         assert all(simulation.fleet.ready(name) for name in simulation.fleet.declared)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from simulation.fleet.history import attained_shares
-from simulation.run import simulated
+from simulation.fleet.history import count_attained_shares
+from simulation.run import open_simulation
 from simulation.shapes import spike, steady
 from tests.simulation.worlds import all_noisy, small
 from tests.support.soak import scaled
@@ -20,7 +20,7 @@ GIVEN_BACK = scaled(10, 1)  # seeds that are followed down, too
 @pytest.mark.parametrize("seed", range(scaled(10, 1)))
 def test_a_spike_is_served_and_no_other_service_pays_for_it(database_url: str, seed: int) -> None:
     shapes = all_noisy({"shop/a": spike(BEGINS), "shop/b": steady, "shop/c": steady}, 0.02, seed)
-    with simulated(database_url, small(gpus=12, pricing="gpu"), shapes, seed=seed) as simulation:
+    with open_simulation(database_url, small(gpus=12, pricing="gpu"), shapes, seed=seed) as simulation:
         fleet, history = simulation.fleet, simulation.history
         simulation.advance(BEGINS, CALM_TICK)
         usual, before = fleet.ready("shop/a"), history.mark(fleet)
@@ -28,11 +28,11 @@ def test_a_spike_is_served_and_no_other_service_pays_for_it(database_url: str, s
         for _ in range(12):
             simulation.advance(10)
             mark = history.mark(fleet)
-            if attained_shares(last, mark)["shop/a"] < 0.98:
+            if count_attained_shares(last, mark)["shop/a"] < 0.98:
                 enough_at = mark.at
             last = mark
         simulation.advance(ENDS - simulation.clock.seconds, CALM_TICK)
-        spiked = attained_shares(before, history.mark(fleet))
+        spiked = count_attained_shares(before, history.mark(fleet))
         assert spiked["shop/a"] >= 0.96
         assert min(spiked["shop/b"], spiked["shop/c"]) >= 0.98
         assert enough_at - BEGINS <= 60
@@ -42,4 +42,4 @@ def test_a_spike_is_served_and_no_other_service_pays_for_it(database_url: str, s
         after = history.mark(fleet)
         simulation.advance(2 * COOL_DOWN, CALM_TICK)
         assert fleet.ready("shop/a") == usual
-        assert min(attained_shares(after, history.mark(fleet)).values()) >= 0.98
+        assert min(count_attained_shares(after, history.mark(fleet)).values()) >= 0.98

@@ -15,10 +15,10 @@ from app.control.solve.inline import Inline
 from app.manifests.offline import DeclaredFiles
 from app.store.world import events
 from app.store.world.events import EventFilter
-from simulation.fleet.history import attained_shares
-from simulation.run import Simulation, simulated
+from simulation.fleet.history import count_attained_shares
+from simulation.run import Simulation, open_simulation
 from simulation.spot import NOTICE_SECONDS, ReclaimRounds, SpotCloud
-from simulation.world import of_documents
+from simulation.world import read_documents
 from tests.simulation.worlds import SETTLING_TICK_SECONDS, document, gpu_type, model, node, policy, profile, service
 from tests.support.soak import scaled
 
@@ -47,7 +47,7 @@ def world(
     documents += [node("own", own)] if own else []
     for name, rate in rates.items():
         documents += [model(name), profile(name, **more), service(name, rate)]
-    return of_documents([*documents, *([model("tune"), job()] if jobs else [])])
+    return read_documents([*documents, *([model("tune"), job()] if jobs else [])])
 
 
 def job() -> dict[str, Any]:
@@ -89,7 +89,7 @@ def told(simulation: Simulation, reason: Reason) -> list[tuple[str, str]]:
 def test_every_promise_is_kept_through_each_notice(database_url: str) -> None:
     """The node is empty before its machine goes; no service is ever without a copy, and its share within SLO holds."""
     draw = random.Random(7)
-    with simulated(database_url, world()) as simulation:
+    with open_simulation(database_url, world()) as simulation:
         settle(simulation)
         cloud = SpotCloud(simulation)
         for number in range(NOTICES):
@@ -101,7 +101,7 @@ def test_every_promise_is_kept_through_each_notice(database_url: str) -> None:
                 if name in [*cloud._due] and simulation.clock.seconds + 2 > cloud._due[name]:
                     assert simulation.fleet.nodes[name].serving() == [], (number, "it should be empty by now")
                 cloud.tick()
-            shares = attained_shares(before, simulation.history.mark(simulation.fleet))
+            shares = count_attained_shares(before, simulation.history.mark(simulation.fleet))
             assert min(shares.values()) >= PERCENTILE, (number, name, shares)
             cloud.give_back(name)
             simulation.advance(float(draw.randint(60, 120)))
@@ -109,7 +109,7 @@ def test_every_promise_is_kept_through_each_notice(database_url: str) -> None:
 
 @pytest.mark.slow
 def test_where_nothing_can_leave_each_service_is_named(database_url: str) -> None:
-    with simulated(database_url, world("spot-0", rates={"a": 300.0, "b": 200.0})) as simulation:
+    with open_simulation(database_url, world("spot-0", rates={"a": 300.0, "b": 200.0})) as simulation:
         settle(simulation)
         SpotCloud(simulation).give_notice("spot-0")
         simulation.advance(2)
@@ -118,7 +118,7 @@ def test_where_nothing_can_leave_each_service_is_named(database_url: str) -> Non
 
 @pytest.mark.slow
 def test_the_answer_comes_at_once_and_can_be_replayed(database_url: str) -> None:
-    with simulated(database_url, world()) as simulation:
+    with open_simulation(database_url, world()) as simulation:
         settle(simulation)
         name = busiest(simulation)
         leaving = {copy.instance for copy in simulation.fleet.nodes[name].serving()}
@@ -139,7 +139,7 @@ def test_the_answer_comes_at_once_and_can_be_replayed(database_url: str) -> None
 
 @pytest.mark.slow
 def test_a_plan_that_leaves_everything_on_the_node_serves_less_than_the_one_that_moves_it(database_url: str) -> None:
-    with simulated(database_url, world()) as simulation:
+    with open_simulation(database_url, world()) as simulation:
         settle(simulation)
         store = simulation.planner.store
         before = store.snapshot(lambda _: {})
@@ -156,7 +156,7 @@ def test_a_plan_that_leaves_everything_on_the_node_serves_less_than_the_one_that
 
 @pytest.mark.slow
 def test_copies_that_start_too_slowly_start_at_once_and_their_services_are_named(database_url: str) -> None:
-    with simulated(database_url, world(startSeconds=100)) as simulation:
+    with open_simulation(database_url, world(startSeconds=100)) as simulation:
         simulation.advance(370, SETTLING_TICK_SECONDS)
         simulation.advance(1)
         name = busiest(simulation)
@@ -177,7 +177,7 @@ def test_copies_that_start_too_slowly_start_at_once_and_their_services_are_named
 
 @pytest.mark.slow
 def test_without_room_as_much_moves_as_fits_and_the_rest_serves_to_the_end(database_url: str) -> None:
-    with simulated(database_url, world("spot-0", "spot-1", own=1)) as simulation:
+    with open_simulation(database_url, world("spot-0", "spot-1", own=1)) as simulation:
         settle(simulation)
         name = busiest(simulation)
         before, others = simulation.history.mark(simulation.fleet), serving_elsewhere(simulation, name)
@@ -186,7 +186,7 @@ def test_without_room_as_much_moves_as_fits_and_the_rest_serves_to_the_end(datab
         simulation.advance(NOTICE_SECONDS - 2)
         assert serving_elsewhere(simulation, name) > others, "what fits has moved"
         assert simulation.fleet.nodes[name].serving(), "something stays, for want of another place"
-        shares = attained_shares(before, simulation.history.mark(simulation.fleet))
+        shares = count_attained_shares(before, simulation.history.mark(simulation.fleet))
         assert min(shares.values()) >= PERCENTILE
         short = told(simulation, Reason.RECLAIM_SHORT)
         assert short
@@ -197,7 +197,7 @@ def test_without_room_as_much_moves_as_fits_and_the_rest_serves_to_the_end(datab
 
 @pytest.mark.slow
 def test_after_the_deadline_a_silent_node_is_gone_at_once(database_url: str) -> None:
-    with simulated(database_url, world(lost_after=900.0)) as simulation:
+    with open_simulation(database_url, world(lost_after=900.0)) as simulation:
         settle(simulation)
         name = busiest(simulation)
         cloud = SpotCloud(simulation)
@@ -210,7 +210,7 @@ def test_after_the_deadline_a_silent_node_is_gone_at_once(database_url: str) -> 
 
 @pytest.mark.slow
 def test_a_node_that_is_still_there_stays_empty_until_the_notice_is_withdrawn(database_url: str) -> None:
-    with simulated(database_url, world("spot-0", "spot-1", "spot-2", "spot-3")) as simulation:
+    with open_simulation(database_url, world("spot-0", "spot-1", "spot-2", "spot-3")) as simulation:
         settle(simulation)
         name = busiest(simulation)
         cloud = SpotCloud(simulation)
@@ -227,7 +227,9 @@ def test_a_node_that_is_still_there_stays_empty_until_the_notice_is_withdrawn(da
 
 @pytest.mark.slow
 def test_a_job_leaves_with_what_it_has_done_in_the_same_step_as_services(database_url: str) -> None:
-    with simulated(database_url, world("spot-0", "spot-1", "spot-2", rates={"a": 200.0}, jobs=True)) as simulation:
+    with open_simulation(
+        database_url, world("spot-0", "spot-1", "spot-2", rates={"a": 200.0}, jobs=True)
+    ) as simulation:
         settle(simulation)
         (name,) = job_nodes(simulation)
         cloud = SpotCloud(simulation)
@@ -252,7 +254,7 @@ def test_a_job_leaves_with_what_it_has_done_in_the_same_step_as_services(databas
 @pytest.mark.soak  # half an hour; its figures: tests/simulation/measure/test_run.py, in less
 def test_rounds_of_notices_reclaim_nodes_and_give_them_back(database_url: str) -> None:
     """Every four minutes one of five nodes goes and is back ten minutes later; the seed decides which."""
-    with simulated(database_url, world(rates={"a": 300.0, "b": 200.0, "c": 100.0})) as simulation:
+    with open_simulation(database_url, world(rates={"a": 300.0, "b": 200.0, "c": 100.0})) as simulation:
         rounds, gone = ReclaimRounds(simulation, 240.0, seed=3), set[str]()
         for now in simulation.seconds(1700, ROUNDS_TICK_SECONDS):
             rounds.tick()

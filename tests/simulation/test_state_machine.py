@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from simulation.run import simulated
+from simulation.run import open_simulation
 from tests.simulation.chaos import FAULTS, Chaos
 from tests.simulation.test_chaos import converged, settled, world
 from tests.simulation.worlds import CALM_TICK_SECONDS
@@ -32,7 +32,7 @@ def machine(server: DatabaseServer) -> type[RuleBasedStateMachine]:
         def begin(self, seed: int) -> None:
             url = server.create()
             self.stack.callback(server.drop, url)
-            self.chaos = Chaos(self.stack.enter_context(simulated(url, world())), seed)
+            self.chaos = Chaos(self.stack.enter_context(open_simulation(url, world())), seed)
             self.chaos.advance(90, CALM_TICK_SECONDS)
             assert settled(self.chaos) == []
 

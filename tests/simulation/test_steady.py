@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from simulation.fleet.history import attained_shares
-from simulation.run import Simulation, simulated
+from simulation.fleet.history import count_attained_shares
+from simulation.run import Simulation, open_simulation
 from simulation.shapes import steady
 from tests.simulation.worlds import all_noisy, small
 from tests.support.soak import SOAK, scaled
@@ -26,7 +26,7 @@ def settled(simulation: Simulation) -> float:
 @pytest.mark.parametrize(("noise", "most_per_hundred"), [(0.02, 0.0), (0.10, 1.0)])
 def test_a_steady_load_changes_nothing(database_url: str, noise: float, most_per_hundred: float) -> None:
     shapes = all_noisy(dict.fromkeys(SERVICES, steady), noise, seed=int(noise * 100))
-    with simulated(database_url, small(), shapes) as simulation:
+    with open_simulation(database_url, small(), shapes) as simulation:
         began = settled(simulation)
         mark = simulation.history.mark(simulation.fleet)
         simulation.advance(30 * CYCLES, TICK)
@@ -34,4 +34,4 @@ def test_a_steady_load_changes_nothing(database_url: str, noise: float, most_per
         assert len(changed) <= most_per_hundred * CYCLES / 100 * len(SERVICES)
         if noise <= 0.02:
             assert changed == []
-        assert min(attained_shares(mark, simulation.history.mark(simulation.fleet)).values()) >= 0.98
+        assert min(count_attained_shares(mark, simulation.history.mark(simulation.fleet)).values()) >= 0.98

@@ -11,9 +11,9 @@ from agents.keeper.copies import NodeCopy, Stage
 from app.control.jobs import rows
 from app.manifests.offline import DeclaredFiles
 from app.store.fleet import cordons
-from simulation.run import Simulation, simulated
+from simulation.run import Simulation, open_simulation
 from simulation.shapes import spike
-from simulation.world import of_documents
+from simulation.world import read_documents
 from tests.simulation.worlds import document, gpu_type, model, node, policy, profile, service
 
 pytestmark = pytest.mark.slow
@@ -28,7 +28,7 @@ INTERVALS = "SELECT started_at, ended_at FROM usage_interval WHERE job = 'tune' 
 
 
 def a_world(planner: str = "joint") -> DeclaredFiles:
-    return of_documents(
+    return read_documents(
         [
             gpu_type(), node("n1", gpus=1), policy(planner=planner, pricing="share"), model("a"), profile("a"),
             service("a", 60.0), document("Job", "tune", JOB, "lab"),
@@ -40,7 +40,7 @@ def a_world(planner: str = "joint") -> DeclaredFiles:
 def test_it_waits_in_host_memory_while_its_gpu_is_needed(database_url: str, planner: str) -> None:
     stages: list[Stage] = []
     units = 0.0
-    with simulated(
+    with open_simulation(
         database_url, a_world(planner), {"shop/a": spike(BEGINS, 4.5, 30.0, HOLD)}, seed=1, work=0
     ) as simulation:
         for _ in simulation.seconds(MOST_SECONDS, 2.0):
@@ -89,7 +89,9 @@ def test_it_waits_on_a_cordoned_node_and_leaves_one_that_is_drained(database_url
             lambda connection: cordons.put(connection, "n1", cordons.ALL_GPUS, mode, None, "ops", "")
         )
 
-    with simulated(database_url, a_world(), {"shop/a": spike(BEGINS, 4.5, 30.0, MOST_SECONDS)}, work=0) as simulation:
+    with open_simulation(
+        database_url, a_world(), {"shop/a": spike(BEGINS, 4.5, 30.0, MOST_SECONDS)}, work=0
+    ) as simulation:
         run_until(simulation, lambda: is_swapped(simulation))
         close(simulation, "cordon")
         simulation.advance(120, 2.0)
@@ -99,7 +101,7 @@ def test_it_waits_on_a_cordoned_node_and_leaves_one_that_is_drained(database_url
 
 
 def test_a_process_that_dies_in_host_memory_is_not_said_to_wait_there(database_url: str) -> None:
-    with simulated(database_url, a_world(), {"shop/a": spike(BEGINS, 4.5, 30.0, HOLD)}, work=0) as simulation:
+    with open_simulation(database_url, a_world(), {"shop/a": spike(BEGINS, 4.5, 30.0, HOLD)}, work=0) as simulation:
         run_until(simulation, lambda: is_swapped(simulation))
         (waiting,) = jobs_on(simulation)
         simulation.fleet.nodes["n1"].kill(waiting.id)

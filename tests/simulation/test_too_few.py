@@ -8,10 +8,10 @@ import pytest
 
 from app.store.fleet import endpoints
 from simulation.fleet.fleet import SimulatedFleet
-from simulation.fleet.history import attained_shares
-from simulation.run import Simulation, simulated
+from simulation.fleet.history import count_attained_shares
+from simulation.run import Simulation, open_simulation
 from simulation.shapes import spike
-from simulation.world import of_documents
+from simulation.world import read_documents
 from tests.simulation.worlds import document, gpu_type, model, node, policy, profile
 
 pytestmark = pytest.mark.slow
@@ -28,7 +28,7 @@ def service(name: str, rate: float, **more: Any) -> dict[str, Any]:
 
 def world(*services: dict[str, Any], nodes: int = 2, tenants: dict[str, float] | None = None) -> Any:
     models = sorted({service["spec"]["model"] for service in services})
-    return of_documents(
+    return read_documents(
         [
             gpu_type(),
             policy(sameModelPerGpu=4),
@@ -67,7 +67,9 @@ def changes_within(simulation: Simulation, seconds: float) -> list[Any]:
 def test_what_was_borrowed_is_back_within_ten_cycles_of_contention(database_url: str) -> None:
     """lab borrows the GPUs that shop leaves idle; then shop needs more than its guarantee."""
     declared = world(service("lab/x", 1500.0), service("shop/y", 60.0), tenants={"shop": 2.0, "lab": 1.0})
-    with simulated(database_url, declared, {"shop/y": spike(300.0, times=25.0, hold_seconds=10_000.0)}) as simulation:
+    with open_simulation(
+        database_url, declared, {"shop/y": spike(300.0, times=25.0, hold_seconds=10_000.0)}
+    ) as simulation:
         simulation.advance(300, TICK)
         assert gpus(simulation.fleet, "lab") > 2.0
         simulation.advance(10 * CYCLE, TICK)
@@ -90,7 +92,7 @@ def after_a_loss(simulation: Simulation) -> dict[str, float]:
     simulation.advance(120 + 6 * CYCLE, TICK)
     before = history.mark(fleet)
     simulation.advance(5 * CYCLE, TICK)
-    return attained_shares(before, history.mark(fleet))
+    return count_attained_shares(before, history.mark(fleet))
 
 
 LOST = (
@@ -101,7 +103,7 @@ LOST = (
 
 
 def test_half_the_nodes_lost_cost_only_what_weighs_least_and_nothing_moves_to_and_fro(database_url: str) -> None:
-    with simulated(database_url, world(*LOST, nodes=4)) as simulation:
+    with open_simulation(database_url, world(*LOST, nodes=4)) as simulation:
         found = after_a_loss(simulation)
         assert min(found["shop/vital"], found["shop/usual"]) >= 0.98
         limits = simulation.database.read(endpoints.read_limits)

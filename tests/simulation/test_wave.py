@@ -7,9 +7,9 @@ import math
 import pytest
 
 from app.manifests.offline import DeclaredFiles
-from simulation.fleet.history import AssignmentChange, History, attained_shares
-from simulation.run import simulated
-from simulation.world import of_documents, truth_of
+from simulation.fleet.history import AssignmentChange, History, count_attained_shares
+from simulation.run import open_simulation
+from simulation.world import read_documents, truth_of
 from solvers.latency import max_rate
 from tests.simulation.optimum import Day, PlanSequence, ServiceShape, optimum
 from tests.simulation.worlds import all_noisy, gpu_type, model, node, policy, service, steps
@@ -47,7 +47,7 @@ def world() -> DeclaredFiles:
         spec = {"model": name, "variant": "fp16", "gpuType": "v100-16gb", "latencyMs": latency, "memoryGib": {"8": 1.9}}
         profile = {"apiVersion": "gpuwright/v1", "kind": "Profile", "metadata": {"name": name}, "spec": spec}
         documents += [model(name), profile, service(name, min(wave(name)), slo_ms=SLO_MS)]
-    return of_documents(documents)
+    return read_documents(documents)
 
 
 def cheapest() -> PlanSequence:
@@ -68,7 +68,7 @@ def test_a_day_costs_no_more_than_half_again_the_churn_of_the_cheapest_course(da
     least = {name: min(wave(name)) for name in SM}
     shapes = {f"shop/{name}": steps([rate / least[name] for rate in wave(name)], STEP_SECONDS) for name in SM}
     assert 1 + truth_of(declared).problem.policy.exec_margin == MARGIN
-    with simulated(database_url, declared, all_noisy(shapes, 0.01)) as simulation:
+    with open_simulation(database_url, declared, all_noisy(shapes, 0.01)) as simulation:
         history: History = simulation.history
         simulation.advance(STEP_SECONDS, TICK)  # starts in the first hour are free, in both
         began, mark = simulation.clock.seconds, history.mark(simulation.fleet)
@@ -76,4 +76,4 @@ def test_a_day_costs_no_more_than_half_again_the_churn_of_the_cheapest_course(da
         best = cheapest()
         assert best.churn > 0
         assert churn(history.since(began)) <= 1.5 * best.churn
-        assert min(attained_shares(mark, history.mark(simulation.fleet)).values()) >= 0.98
+        assert min(count_attained_shares(mark, history.mark(simulation.fleet)).values()) >= 0.98

@@ -10,7 +10,7 @@ from app.manifests.offline import DeclaredFiles
 from app.store.database.database import Database
 from app.world.declare import delete
 from simulation.shapes import Shape, noisy
-from simulation.world import ACTOR, of_documents
+from simulation.world import ACTOR, read_documents
 from tests.support.soak import scaled
 
 V1 = "gpuwright/v1"
@@ -87,7 +87,7 @@ def small(gpus: int = 4, rates: tuple[float, ...] = (200.0, 150.0, 100.0), **rul
     documents += [node(f"node-{number}") for number in range(-(-gpus // 2))]
     for name, rate in zip(names, rates, strict=True):
         documents += [model(name), profile(name), service(name, rate)]
-    return of_documents(documents)
+    return read_documents(documents)
 
 
 def withdraw(database: Database, key: Key) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from simulation.run import Simulation, simulated
-from simulation.world import of_documents
+from simulation.run import Simulation, open_simulation
+from simulation.world import read_documents
 from tests.simulation.worlds import CALM_TICK_SECONDS, document, gpu_type, model, node, policy, profile, service
 from tests.support.postgres import DatabaseServer
 from tests.support.server import RunningServer, running_server
@@ -28,7 +28,7 @@ def planned_fleet(postgres: DatabaseServer, mode: str = "auto", seconds: float =
     """Services shop/a, b, c, and lab/x of another tenant, which nothing serves whole."""
     url = postgres.create()
     slo = {"latencyMs": 120, "percentile": 98}
-    world = of_documents(
+    world = read_documents(
         [
             gpu_type(),
             policy(mode=mode),
@@ -39,7 +39,7 @@ def planned_fleet(postgres: DatabaseServer, mode: str = "auto", seconds: float =
         ]
     )
     try:
-        with simulated(url, world) as simulation:
+        with open_simulation(url, world) as simulation:
             simulation.advance(seconds, CALM_TICK_SECONDS)
             postgres.stands_at(url, simulation.clock.now())  # or the server would take every node for lost
             rates = {"GPUWRIGHT_RATE_BURST": "100000", "GPUWRIGHT_SIGN_INS_PER_HOUR": "1e6"}

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from agents.devices.mps import grammar, processes
-from agents.devices.mps.daemon_reader import DaemonReader, DaemonStatus, malformed_answer
+from agents.devices.mps.daemon_reader import DaemonReader, DaemonStatus, make_malformed_error
 from agents.devices.mps.limits import client_environment
 from agents.devices.mps.program import PROGRAM, Program
 from agents.seams.device import DeviceError, MpsState, Trouble
@@ -111,7 +111,7 @@ class MpsControl:
             replies = self._program.ask(uuid, commands, time.monotonic() + self._terminate_seconds)
             outcomes = [grammar.parse_termination(reply) for reply in replies]
         except grammar.UnreadableMpsOutput as error:
-            raise malformed_answer(uuid, error) from error
+            raise make_malformed_error(uuid, error) from error
         return all(outcomes)
 
     def environment(self, uuid: str, sm_percent: float, memory_gib: float) -> dict[str, str]:

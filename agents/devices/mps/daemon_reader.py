@@ -50,7 +50,7 @@ class DaemonReader:
         try:
             return self._look(uuid, until)
         except grammar.UnreadableMpsOutput as error:
-            raise malformed_answer(uuid, error) from error
+            raise make_malformed_error(uuid, error) from error
 
     def _look(self, uuid: str, until: float) -> DaemonStatus:
         for _ in range(_TRIES):
@@ -87,5 +87,5 @@ class DaemonReader:
         return DaemonStatus(MpsState.IDLE, clients)
 
 
-def malformed_answer(uuid: str, error: grammar.UnreadableMpsOutput) -> DeviceError:
+def make_malformed_error(uuid: str, error: grammar.UnreadableMpsOutput) -> DeviceError:
     return DeviceError(Trouble.GARBLED, uuid, f"malformed answer of the MPS daemon: {error}")

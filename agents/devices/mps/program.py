@@ -40,7 +40,7 @@ class Program:
         pipe = self.pipe(uuid)
         if not pipe.is_dir():
             raise DeviceError(Trouble.DOWN, uuid, "no MPS daemon is running")
-        with self._bounded(uuid):
+        with self._bound_time(uuid):
             printed = run([self._program], commands.encode(), self._environment(uuid), seconds)
         if printed.status == 0:
             return printed.output
@@ -51,14 +51,14 @@ class Program:
     def launch(self, uuid: str, seconds: float) -> None:
         """Starts a daemon, which need not answer yet."""
         printed = self.logs(uuid) / "start.txt"
-        with self._bounded(uuid):
+        with self._bound_time(uuid):
             status = detach([self._program, "-d"], self._environment(uuid), printed, seconds)
         if status != 0:
             output = read_start(printed, 200).decode("ascii", "replace").strip()
             raise DeviceError(Trouble.DOWN, uuid, f"the MPS daemon does not start: {output or status}")
 
     @contextmanager
-    def _bounded(self, uuid: str) -> Iterator[None]:
+    def _bound_time(self, uuid: str) -> Iterator[None]:
         try:
             yield
         except TooLate:

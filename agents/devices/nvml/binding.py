@@ -81,7 +81,7 @@ class Binding:
         return self._workers[_EVENTS]
 
     def driver_version(self) -> str:
-        return str(self._of_driver("read the driver's version", pynvml.nvmlSystemGetDriverVersion))
+        return str(self._ask_driver("read the driver's version", pynvml.nvmlSystemGetDriverVersion))
 
     def slots(self) -> dict[str, NvmlSlot]:
         """Returns the last enumeration by UUID."""
@@ -108,11 +108,11 @@ class Binding:
         """Runs `function(handle, *arguments)` in the GPU's own thread."""
         try:
             try:
-                return self._called(self.slot(uuid), function, arguments)
+                return self._call(self.slot(uuid), function, arguments)
             except _Reopened:
                 with self._lock:  # until every GPU has its new handle
                     slot = self.slot(uuid)
-                return self._called(slot, function, arguments)
+                return self._call(slot, function, arguments)
         except pynvml.NVMLError as error:
             raise translate(error, uuid, what) from error
         except (DriverHangs, _Reopened):
@@ -140,11 +140,11 @@ class Binding:
 
     def close(self) -> None:
         with suppress(DeviceError):  # it hangs or is gone: the process exits without it
-            self._of_driver("close NVML", pynvml.nvmlShutdown)
+            self._ask_driver("close NVML", pynvml.nvmlShutdown)
         for worker in [self._driver, *self._workers.values()]:
             worker.stop()
 
-    def _called(self, slot: NvmlSlot, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    def _call(self, slot: NvmlSlot, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
         def job() -> Any:
             if slot.generation != self.generation:
                 raise _Reopened
@@ -153,11 +153,11 @@ class Binding:
         return slot.worker.do(job, self._deadline_seconds)
 
     def _open(self) -> None:
-        self._of_driver("open NVML", pynvml.nvmlInit)
+        self._ask_driver("open NVML", pynvml.nvmlInit)
         self.generation += 1
         self._opened_at = time.monotonic()
 
-    def _of_driver(self, what: str, function: Callable[[], Any]) -> Any:
+    def _ask_driver(self, what: str, function: Callable[[], Any]) -> Any:
         try:
             return self._driver.do(function, self._deadline_seconds)
         except pynvml.NVMLError as error:
@@ -167,7 +167,7 @@ class Binding:
 
     def _enumerate(self) -> bool:
         """Returns True if a known GPU, or an index that should have one, is missing."""
-        count = int(self._of_driver("count the GPUs", pynvml.nvmlDeviceGetCount))
+        count = int(self._ask_driver("count the GPUs", pynvml.nvmlDeviceGetCount))
         before = self._enumeration
         now = _Enumeration(troubles=dict(before.troubles))
         jobs: list[tuple[int, DriverCall | None]] = []
@@ -221,7 +221,7 @@ class Binding:
             until = time.monotonic() + self._deadline_seconds
             if not all(here.wait(max(0.0, until - time.monotonic())) for here in waiting):
                 return False
-            self._of_driver("close NVML", pynvml.nvmlShutdown)
+            self._ask_driver("close NVML", pynvml.nvmlShutdown)
             self._open()
             return True
         except (DriverHangs, DeviceError):

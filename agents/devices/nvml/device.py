@@ -46,7 +46,7 @@ class NvmlDevice:
 
     def gpus(self) -> tuple[GpuDevice, ...]:
         self._binding.enumerate()
-        answers = self._binding.together(self._probed)
+        answers = self._binding.together(self._probe)
         for uuid, answer in answers.items():
             if isinstance(answer, DeviceError):
                 log.warning("%s", answer)
@@ -90,8 +90,8 @@ class NvmlDevice:
             self.gpus()
         slot = self._binding.slot(uuid)
         if uuid not in self._gpus:  # it has a name and reported nothing else
-            self._gpus[uuid] = self._binding.call(uuid, "probe it", lambda handle: self._probed(slot))
+            self._gpus[uuid] = self._binding.call(uuid, "probe it", lambda handle: self._probe(slot))
         return self._gpus[uuid]
 
-    def _probed(self, slot: NvmlSlot) -> GpuDevice:
+    def _probe(self, slot: NvmlSlot) -> GpuDevice:
         return probe_gpu(slot, shutil.which(PROGRAM) is not None)

@@ -62,7 +62,7 @@ class Events:
         held, uuids, generation = self._set, self._uuids, self._of[0]
 
         def job() -> tuple[XidEvent, ...]:
-            return _drained(held, uuids, seconds) if generation == self._binding.generation else ()
+            return _drain(held, uuids, seconds) if generation == self._binding.generation else ()
 
         found: tuple[XidEvent, ...] = self._worker.do(job, seconds + self._binding.deadline_seconds)
         return found
@@ -96,7 +96,7 @@ def _register(handle: Any, whole_handle: Any, event_set: Any) -> None:
     pynvml.nvmlDeviceRegisterEvents(whole_handle, pynvml.nvmlEventTypeXidCriticalError, event_set)
 
 
-def _drained(event_set: Any, uuids: dict[int, list[str]], seconds: float) -> tuple[XidEvent, ...]:
+def _drain(event_set: Any, uuids: dict[int, list[str]], seconds: float) -> tuple[XidEvent, ...]:
     found: list[XidEvent] = []
     wait_ms = round(seconds * 1000)
     while True:

@@ -85,7 +85,7 @@ def list_processes(handle: Any) -> tuple[GpuProcess, ...]:
     return tuple(
         GpuProcess(pid, None if used is None else used / GIB)
         for pid, used in sorted(memory.items())
-        if _of_somebody(pid)
+        if _belongs_to_somebody(pid)
     )
 
 
@@ -106,7 +106,7 @@ def describe_holder(handle: Any) -> str:
     return f"process {holder} has it to itself, outside MPS" if holder else ""
 
 
-def _of_somebody(pid: int) -> bool:
+def _belongs_to_somebody(pid: int) -> bool:
     name = _read_name(pid)
     return bool(name) and not name.startswith(MPS_NAME)
 

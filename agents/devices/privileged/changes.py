@@ -85,17 +85,21 @@ class ReversibleChanges:
         whole = True
         # Each setting is restored even if another fails: a cap that stays must not leave the device exclusive too.
         if original.clock_locked:
-            whole = self._tried(uuid, "clock", lambda: self._board.reset_clock(uuid)) and whole
+            whole = self._try_to_put_back(uuid, "clock", lambda: self._board.reset_clock(uuid)) and whole
         if (power_mw := original.power_mw) is not None:
-            whole = self._tried(uuid, "power limit", lambda: self._board.set_power_mw(uuid, power_mw)) and whole
+            whole = (
+                self._try_to_put_back(uuid, "power limit", lambda: self._board.set_power_mw(uuid, power_mw)) and whole
+            )
         if (mode := original.compute_mode) is not None:
-            whole = self._tried(uuid, "compute mode", lambda: self._board.set_compute_mode(uuid, mode)) and whole
+            whole = (
+                self._try_to_put_back(uuid, "compute mode", lambda: self._board.set_compute_mode(uuid, mode)) and whole
+            )
         if whole:
             self._originals.forget(uuid)
             log.info("%s: the settings from before the first change are restored", uuid)
         return whole
 
-    def _tried(self, uuid: str, what: str, put_back: Callable[[], None]) -> bool:
+    def _try_to_put_back(self, uuid: str, what: str, put_back: Callable[[], None]) -> bool:
         try:
             put_back()
         except DeviceError as error:

@@ -143,7 +143,7 @@ def _exchange(path: Path, seconds: float, line: bytes) -> bytes:
             reply = b""
             with suppress(BlockingIOError, BrokenPipeError, ConnectionResetError):
                 connection.connect(str(path))  # BlockingIOError means that the queue is full
-                reply = _spoken(connection, line)
+                reply = _send_line(connection, line)
         if reply:
             return reply
         if time.monotonic() >= deadline:
@@ -151,7 +151,7 @@ def _exchange(path: Path, seconds: float, line: bytes) -> bytes:
         time.sleep(0.02)
 
 
-def _spoken(connection: socket.socket, line: bytes) -> bytes:
+def _send_line(connection: socket.socket, line: bytes) -> bytes:
     with suppress(BrokenPipeError, ConnectionResetError):  # refused before it was read; the answer is there already
         connection.sendall(line)
     reply = b""

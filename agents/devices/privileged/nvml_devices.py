@@ -19,8 +19,8 @@ class NvmlRootDevices(DirectWriter):
     def allowed(self, uuid: str) -> AllowedSettings:
         """Reads the limits once for each device, since they do not change."""
         if uuid not in self._allowed:
-            self._enumerated(uuid)
-            self._allowed[uuid] = self._binding.call(uuid, "read the supported settings", self._supported)
+            self._enumerate(uuid)
+            self._allowed[uuid] = self._binding.call(uuid, "read the supported settings", self._read_supported)
         return self._allowed[uuid]
 
     def power_mw(self, uuid: str) -> int:
@@ -30,7 +30,7 @@ class NvmlRootDevices(DirectWriter):
     def compute_mode(self, uuid: str) -> int:
         return int(self._binding.call(uuid, "read the compute mode", self._binding.nvml.nvmlDeviceGetComputeMode))
 
-    def _supported(self, handle: object) -> AllowedSettings:
+    def _read_supported(self, handle: object) -> AllowedSettings:
         nvml = self._binding.nvml
         memory_clocks = read_if_reported(nvml.nvmlDeviceGetSupportedMemoryClocks, handle) or ()
         clocks = {
@@ -41,7 +41,7 @@ class NvmlRootDevices(DirectWriter):
         low, high = read_if_reported(nvml.nvmlDeviceGetPowerManagementLimitConstraints, handle) or (0, 0)
         return AllowedSettings(frozenset(clocks), int(low), int(high))
 
-    def _enumerated(self, uuid: str) -> None:
+    def _enumerate(self, uuid: str) -> None:
         """Finds a device that came back, or that was missing when the helper started."""
         try:
             self._binding.slot(uuid)

@@ -59,7 +59,7 @@ class DriverConnections:
             idle = self._idle.pop() if self._idle else None
         if idle is not None:
             try:
-                return self._over(idle, request)
+                return self._send_over(idle, request)
             except TimeoutError:
                 raise
             except OSError:
@@ -71,9 +71,9 @@ class DriverConnections:
         except BaseException:
             connection.close()
             raise
-        return self._over(connection, request)
+        return self._send_over(connection, request)
 
-    def _over(self, connection: socket.socket, request: bytes) -> bytes:
+    def _send_over(self, connection: socket.socket, request: bytes) -> bytes:
         try:
             connection.sendall(request)
             answer = read_line(connection, LONGEST_ANSWER_BYTES, time.monotonic() + DEADLINE_SECONDS)

@@ -67,7 +67,7 @@ class SimulatedDevice:
                 Trouble.OUT_OF_RANGE, uuid, f"clock {mhz} MHz is not supported; clocks are {low} to {high}"
             )
         in_force = self._write(slot, replace(current_settings(slot.gpu), locked_mhz=mhz))
-        return _applied(uuid, "the SM clock", mhz, in_force.locked_mhz)
+        return _compare_applied(uuid, "the SM clock", mhz, in_force.locked_mhz)
 
     def cap_power(self, uuid: str, watts: float | None) -> Applied:
         slot = self._able(uuid, Ability.CAP_POWER)
@@ -77,7 +77,7 @@ class SimulatedDevice:
             raise DeviceError(Trouble.OUT_OF_RANGE, uuid, f"power limit {watts:g} W is outside {allowed}")
         wanted = kind.power_default_w if watts is None else watts
         in_force = self._write(slot, replace(current_settings(slot.gpu), cap_w=wanted))
-        applied = _applied(uuid, "the power limit", wanted, in_force.cap_w)
+        applied = _compare_applied(uuid, "the power limit", wanted, in_force.cap_w)
         return replace(applied, requested=watts)
 
     def exclusive(self, uuid: str, wanted: bool) -> Applied:
@@ -86,7 +86,7 @@ class SimulatedDevice:
         if wanted and slot.gpu.exclusive and strangers and not slot.daemon.clients():
             raise DeviceError(Trouble.FOREIGN, uuid, f"process {min(strangers)} has it to itself, outside MPS")
         in_force = self._write(slot, replace(current_settings(slot.gpu), exclusive=wanted))
-        return _applied(uuid, "the compute mode", float(wanted), float(in_force.exclusive))
+        return _compare_applied(uuid, "the compute mode", float(wanted), float(in_force.exclusive))
 
     def events(self, seconds: float) -> tuple[XidEvent, ...]:
         self._driver()
@@ -178,7 +178,7 @@ def spend(seconds: float, uuid: str, wait: Wait) -> None:
             raise DeviceError(Trouble.TIMEOUT, uuid, f"no answer within {DEADLINE_SECONDS:g} s")
 
 
-def _applied(uuid: str, what: str, wanted: float | None, found: float | None) -> Applied:
+def _compare_applied(uuid: str, what: str, wanted: float | None, found: float | None) -> Applied:
     if found != wanted:
         raise DeviceError(Trouble.NOT_APPLIED, uuid, f"{what} was set to {wanted}, but is {found}")
     return Applied(wanted, found)

@@ -72,7 +72,7 @@ class SimulatedGpu:
     def changed(self) -> None:
         """Applies a new load, lock or limit: a lower clock at once, the power limit after its reaction time."""
         target = self._target_mhz()
-        self._clock_mhz = max(target, min(self._clock_mhz, self._wanted_mhz()))
+        self._clock_mhz = max(target, min(self._clock_mhz, self._compute_wanted_mhz()))
         self._settles_at = math.inf if self._clock_mhz == target else self.now + THROTTLE_SECONDS
         self.peak_w = max(self.peak_w, self.power_w)
 
@@ -128,7 +128,7 @@ class SimulatedGpu:
         reasons = set(self.forced_reasons)
         if self.hot:
             reasons |= {"hw_slowdown", "hw_thermal"}
-        elif self._clock_mhz < self._wanted_mhz() and self._power_limit_mhz() < self._wanted_mhz():
+        elif self._clock_mhz < self._compute_wanted_mhz() and self._power_limit_mhz() < self._compute_wanted_mhz():
             reasons.add("power_cap")
         return frozenset(reasons)
 
@@ -151,14 +151,14 @@ class SimulatedGpu:
 
     # Internals.
 
-    def _wanted_mhz(self) -> int:
+    def _compute_wanted_mhz(self) -> int:
         wanted = self.locked_mhz
         if wanted is None:
             wanted = self.clocks_mhz[-1] if self.contexts else self.clocks_mhz[0]
         if self.hot or self.forced_reasons:
             return self.clocks_mhz[0]
         lost = self.clock_loss_per_day * (self.now - self.aged_since) / DAY_SECONDS
-        return min(wanted, self._supported(self.clocks_mhz[-1] * max(0.0, 1 - lost))) if lost > 0 else wanted
+        return min(wanted, self._round_to_supported(self.clocks_mhz[-1] * max(0.0, 1 - lost))) if lost > 0 else wanted
 
     def _power_limit_mhz(self) -> int:
         """Returns the highest clock at which this load stays within the power limit."""
@@ -166,12 +166,12 @@ class SimulatedGpu:
         if dynamic <= self.cap_w - self.kind.idle_w:
             return self.clocks_mhz[-1]
         part = max(0.0, self.cap_w - self.kind.idle_w) / dynamic
-        return self._supported(self.clocks_mhz[-1] * part ** (1 / POWER_EXPONENT))
+        return self._round_to_supported(self.clocks_mhz[-1] * part ** (1 / POWER_EXPONENT))
 
     def _target_mhz(self) -> int:
-        return min(self._wanted_mhz(), self._power_limit_mhz())
+        return min(self._compute_wanted_mhz(), self._power_limit_mhz())
 
-    def _supported(self, mhz: float) -> int:
+    def _round_to_supported(self, mhz: float) -> int:
         return self.clocks_mhz[max(0, bisect.bisect_right(self.clocks_mhz, mhz + 1e-9) - 1)]
 
     def _final_c(self) -> float:

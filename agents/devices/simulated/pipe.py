@@ -98,7 +98,7 @@ class _Client:
         clock: Callable[[], float],
         gone: Callable[[_Client], None],
     ) -> None:
-        self.peer = Peer(connection, LONGEST_LINE_BYTES, self._line, self._ended)
+        self.peer = Peer(connection, LONGEST_LINE_BYTES, self._line, self._end)
         self.informed = False  # informed of its end
         self._pid = peer_pid(connection)
         self._uuid = uuid
@@ -172,7 +172,7 @@ class _Client:
     def _say(self, words: dict[str, Any]) -> None:
         self.peer.say(json.dumps(words).encode())
 
-    def _ended(self) -> None:
+    def _end(self) -> None:
         self._gone(self)
         if self._context is not None:
             self._machine.at(self._uuid, self._clock())

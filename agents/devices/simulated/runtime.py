@@ -125,7 +125,7 @@ class SimulatedTalk:
         self._clock = clock
 
     def ask(self, port: int, probe: Probe, **values: float) -> CopyReply:
-        process = self._at(probe.port or port)
+        process = self._find_process(probe.port or port)
         if process is None:
             return SILENCE
         filled, behaviour, now = process.launch.filled, process.behaviour, self._machine.now
@@ -146,7 +146,7 @@ class SimulatedTalk:
         return CopyReply(False, 404)
 
     def served(self, port: int, filled: Filled) -> Served | None:
-        process = self._at((filled.metrics.port if filled.metrics else 0) or port)
+        process = self._find_process((filled.metrics.port if filled.metrics else 0) or port)
         if process is None or filled.metrics is None:
             return None
         context, age = process.context, self._machine.now - process.answers_at
@@ -160,7 +160,7 @@ class SimulatedTalk:
             steps=process.behaviour.steps_per_second * age or None,
         )
 
-    def _at(self, port: int) -> Process | None:
+    def _find_process(self, port: int) -> Process | None:
         """Returns the process that answers there now."""
         for process in reversed(list(self._machine.processes.values())):
             if process.launch.port == port and port and process.exited_at is None:

@@ -38,11 +38,11 @@ def observe(
     if was_reset(state, observed):
         state = note_reset(state, now, settings)
     fault = _fault(state, observed, settings)
-    state = _slowed(_read(state, observed), observed, now, settings)
+    state = _mark_slowed(_read(state, observed), observed, now, settings)
     for code in observed.xids:
         if meaning(code).weight is Weight.NOTED:
             state = replace(state, noted=code)
-    state = _fenced(state, fault, now, settings) if fault else _unfenced(state, now, settings)
+    state = _fence(state, fault, now, settings) if fault else _lift_fence(state, now, settings)
     return replace(state, at=now)
 
 
@@ -73,7 +73,7 @@ def back_off(state: HealthState, settings: HealthSettings) -> float:
 
 def _fault(state: HealthState, observed: GpuObservation, settings: HealthSettings) -> GpuFault | None:
     """Returns the gravest fault of this observation."""
-    found = [_of_xid(code) for code in observed.xids]
+    found = [_find_fault(code) for code in observed.xids]
     if not observed.present or observed.trouble is Trouble.LOST:
         found.append(GpuFault(HealthCause.LOST))
     if observed.mps in (MpsState.FAULT, MpsState.DOWN):
@@ -91,7 +91,7 @@ def _fault(state: HealthState, observed: GpuObservation, settings: HealthSetting
     return min(real, key=lambda fault: (not fault.needs, list(HealthCause).index(fault.cause)), default=None)
 
 
-def _of_xid(code: int) -> GpuFault | None:
+def _find_fault(code: int) -> GpuFault | None:
     weight = meaning(code).weight
     if weight in (Weight.APPLICATION, Weight.NOTED):
         return None
@@ -108,7 +108,7 @@ def _read(state: HealthState, observed: GpuObservation) -> HealthState:
     return replace(state, unread=0, ecc=ecc, energy_mj=energy_mj)
 
 
-def _slowed(state: HealthState, observed: GpuObservation, now: float, settings: HealthSettings) -> HealthState:
+def _mark_slowed(state: HealthState, observed: GpuObservation, now: float, settings: HealthSettings) -> HealthState:
     """Marks a GPU degraded after it was slowed down for a while, until it has run at full speed for longer."""
     if observed.reading is None:
         return state
@@ -125,7 +125,7 @@ def _slowed(state: HealthState, observed: GpuObservation, now: float, settings: 
 # The fence
 
 
-def _fenced(state: HealthState, fault: GpuFault, now: float, settings: HealthSettings) -> HealthState:
+def _fence(state: HealthState, fault: GpuFault, now: float, settings: HealthSettings) -> HealthState:
     """Begins or extends the fence; only a fault after it was lifted is a relapse."""
     if not state.cause:
         state = replace(state, relapses=state.relapses + 1)
@@ -134,7 +134,7 @@ def _fenced(state: HealthState, fault: GpuFault, now: float, settings: HealthSet
     return replace(state, ongoing=True, until=max(state.until, now + back_off(state, settings)))
 
 
-def _unfenced(state: HealthState, now: float, settings: HealthSettings) -> HealthState:
+def _lift_fence(state: HealthState, now: float, settings: HealthSettings) -> HealthState:
     """Lifts the fence once its time is over without a fault; good time reduces the relapses."""
     state = replace(state, ongoing=False)
     if state.cause:

@@ -22,7 +22,7 @@ _WORDS = {
 def verdict(state: HealthState, now: float) -> HealthVerdict:
     """Returns the verdict on a GPU."""
     if state.cause:
-        return _fenced(state, max(now, state.at))
+        return _judge_fenced(state, max(now, state.at))
     if state.slowed:
         return HealthVerdict("degraded", state.slowed, message=_WORDS[HealthCause(state.slowed)])
     if state.noted:
@@ -31,7 +31,7 @@ def verdict(state: HealthState, now: float) -> HealthVerdict:
     return HealthVerdict("ok")
 
 
-def _fenced(state: HealthState, now: float) -> HealthVerdict:
+def _judge_fenced(state: HealthState, now: float) -> HealthVerdict:
     """Returns failed while the fault lasts or needs a person; degraded during the back-off after it."""
     cause, advice = HealthCause(state.cause), ""
     if cause is HealthCause.XID:

@@ -42,11 +42,11 @@ def slower_by(clock_mhz: float, lower_mhz: float) -> float:
     return (clock_mhz / lower_mhz) ** 2
 
 
-def at_most(clocks_mhz: Sequence[int], mhz: float, otherwise: int) -> int:
+def find_highest_clock(clocks_mhz: Sequence[int], mhz: float, otherwise: int) -> int:
     """Returns the highest clock that is not above `mhz`."""
     return max((clock for clock in clocks_mhz if clock <= mhz), default=otherwise)
 
 
-def at_least(clocks_mhz: Sequence[int], mhz: float, otherwise: int) -> int:
+def find_lowest_clock(clocks_mhz: Sequence[int], mhz: float, otherwise: int) -> int:
     """Returns the lowest clock that is not below `mhz`."""
     return min((clock for clock in clocks_mhz if clock >= mhz), default=otherwise)

@@ -14,14 +14,14 @@ from agents.policy.power.estimates import (
     BATCH_EXPONENT,
     BUSIEST_SHARE,
     IDLE_SHARE,
-    at_least,
-    at_most,
     clock_that_fits,
     clock_with_room,
+    find_highest_clock,
+    find_lowest_clock,
     slower_by,
 )
 from agents.policy.power.knobs import OVER_CAP, OVER_SLO, Knob, age_knob, excursion, force_knob, return_knob
-from agents.policy.power.measurements import growth, has_watts, is_held_down, is_over, measured_at, ratio, watts
+from agents.policy.power.measurements import find_clock_of, growth, has_watts, is_held_down, is_over, ratio, watts
 from agents.policy.power.periods import GpuPeriod, InstancePeriod, PowerMove, PowerState
 from agents.policy.power.settings import PowerSettings
 
@@ -73,19 +73,21 @@ def less_power(state: PowerState, period: GpuPeriod, settings: PowerSettings) ->
     clock, peak, cap = state.clock, watts(period), period.cap_w or 0.0
     if clock and clock.value > clock.lowest:
         clocks = [mhz for mhz in period.clocks_mhz if clock.lowest <= mhz <= clock.highest]
-        at = measured_at(clock, period)
+        at = find_clock_of(clock, period)
         idle = period.idle_w if period.idle_w is not None else IDLE_SHARE * cap
         # After a step that did not suffice, aim lower.
         target = settings.alpha * LOWER_SHARE ** (state.over - 1) * cap
         # With the hardware limit at the cap the likely step is enough: if it does not suffice, the cap still holds.
         more = 1.0 if period.limited else growth(period)
         fits = clock_that_fits(at, max(cap, peak or 0.0), target, idle, more)
-        value = at_most(clocks, min(fits, clock.value - 1 if at <= clock.value else clock.value), clock.lowest)
+        value = find_highest_clock(
+            clocks, min(fits, clock.value - 1 if at <= clock.value else clock.value), clock.lowest
+        )
         if value != clock.value:
-            clock = _forced(clock, value, OVER_CAP, period, settings)
+            clock = _force(clock, value, OVER_CAP, period, settings)
         return replace(state, clock=clock, calm=0)
     batches = {
-        name: _forced(knob, max(knob.lowest, knob.value // 2), OVER_CAP, period, settings)
+        name: _force(knob, max(knob.lowest, knob.value // 2), OVER_CAP, period, settings)
         if knob.value > knob.lowest
         else knob
         for name, knob in state.batches.items()
@@ -106,16 +108,16 @@ def less_latency(
         if period.cap_w is not None and peak is not None:
             room = min(room, clock_with_room(clock.value, peak, settings.alpha * period.cap_w, period.idle_w or 0.0))
         needed = clock.value * max(ratio(instance) or 1.0 for instance in slow) / settings.beta
-        value = min(at_least(clocks, needed, clock.highest), at_most(clocks, room, clock.value))
+        value = min(find_lowest_clock(clocks, needed, clock.highest), find_highest_clock(clocks, room, clock.value))
         if value > clock.value:
-            return replace(state, clock=_forced(clock, value, OVER_SLO, period, settings), calm=0)
+            return replace(state, clock=_force(clock, value, OVER_SLO, period, settings), calm=0)
     batches = dict(state.batches)
     for instance in slow:
         knob = batches.get(instance.id)
         if knob and knob.age >= settings.late_periods:
             value = better_batch(instance, knob, has_watts(period, settings, 2**BATCH_EXPONENT))
             if value != knob.value:
-                batches[instance.id] = _forced(knob, value, OVER_SLO, period, settings)
+                batches[instance.id] = _force(knob, value, OVER_SLO, period, settings)
     return replace(state, batches=batches, calm=0)
 
 
@@ -169,7 +171,7 @@ def _clock_back(clock: Knob, period: GpuPeriod, settings: PowerSettings) -> int:
         room = float("inf")
         if period.cap_w is not None and peak is not None:
             room = clock_with_room(clock.value, peak, settings.alpha * period.cap_w, period.idle_w or 0.0)
-        return at_most(clocks, room, clock.value)
+        return find_highest_clock(clocks, room, clock.value)
     clocks = [mhz for mhz in period.clocks_mhz if clock.planned <= mhz <= clock.value]
     fitting = [
         lower
@@ -183,7 +185,7 @@ def _bears(instance: InstancePeriod, factor: float, settings: PowerSettings) -> 
     return (ratio(instance) or 0.0) * factor <= settings.beta and (instance.busy or 0.0) * factor**0.5 < BUSIEST_SHARE
 
 
-def _forced(knob: Knob, value: int, reason: str, period: GpuPeriod, settings: PowerSettings) -> Knob:
+def _force(knob: Knob, value: int, reason: str, period: GpuPeriod, settings: PowerSettings) -> Knob:
     return force_knob(knob, value, reason, period.at, settings.calm_periods, settings.longest_wait_periods)
 
 

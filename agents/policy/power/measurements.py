@@ -36,7 +36,7 @@ def is_slowed(period: GpuPeriod) -> bool:
     )  # fmt: skip
 
 
-def measured_at(clock: Knob, period: GpuPeriod) -> float:
+def find_clock_of(clock: Knob, period: GpuPeriod) -> float:
     """Returns the clock of the period, which differs from ours just after a start or when others have set it."""
     if is_slowed(period) and period.running_mhz is not None:
         return period.running_mhz

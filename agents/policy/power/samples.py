@@ -48,18 +48,18 @@ class Samples:
 
     def period(self) -> tuple[float, float] | None:
         """Returns peak and mean since the last period, or None if nothing was read, and begins the next."""
-        found = self._by_energy() or self._by_readings()
+        found = self._measure_by_energy() or self._measure_by_readings()
         self._start, self._peak_w, self._readings = self._energy, None, []
         return found
 
-    def _by_energy(self) -> tuple[float, float] | None:
+    def _measure_by_energy(self) -> tuple[float, float] | None:
         if self._peak_w is None or self._energy is None or self._start is None:
             return None
         seconds = self._energy[0] - self._start[0]
         mean = (self._energy[1] - self._start[1]) / 1000 / seconds
         return (self._peak_w, mean) if mean <= MOST_W else None
 
-    def _by_readings(self) -> tuple[float, float] | None:
+    def _measure_by_readings(self) -> tuple[float, float] | None:
         if not self._readings:
             return None
         settled = [watts for at, watts in self._readings if at >= self._moved_at + READING_SECONDS - 0.01]

@@ -65,7 +65,7 @@ class LlmServer:
         self.ready = False
         self._loop = loop
         self._busy = busy
-        self._requests = TokenScheduler(cost, settings.limits, self._preempted)
+        self._requests = TokenScheduler(cost, settings.limits, self._count_preempted)
         self._computing = False
         self._ended_at = float("-inf")  # the planned end of the last iteration
         self._number = 0
@@ -132,7 +132,7 @@ class LlmServer:
             return
         try:
             asked = read_request(request.body, chat, self.settings.model)
-            wanted = self._wanted(asked)
+            wanted = self._count_wanted(asked)
         except RequestRefused as refused:
             self._refuse(connection, refused.status, str(refused))
             return
@@ -155,7 +155,7 @@ class LlmServer:
             return "the queue is full"
         return "too many tokens wait" if most and self._requests.waiting_tokens >= most else ""
 
-    def _wanted(self, asked: CompletionRequest) -> int:
+    def _count_wanted(self, asked: CompletionRequest) -> int:
         """Returns how many tokens the answer gets; raises RequestRefused for more than the model can hold."""
         most = min(self.settings.context, self.settings.limits.kv_tokens) - asked.prompt_tokens
         wanted = asked.max_tokens or min(self.settings.answer_tokens, most)
@@ -189,9 +189,9 @@ class LlmServer:
         self.figures.iterations += 1
         self.figures.busy_seconds += seconds
         self._busy(seconds)
-        self._loop.call_at(self._ended_at, self._computed, iteration)
+        self._loop.call_at(self._ended_at, self._finish_iteration, iteration)
 
-    def _computed(self, iteration: Iteration) -> None:
+    def _finish_iteration(self, iteration: Iteration) -> None:
         now = self._loop.time()
         self._computing = False
         before = {id(request): request.last_at for request in iteration.decoding}
@@ -230,7 +230,7 @@ class LlmServer:
             body = answer.wording.whole(request.given, answer.reason, usage)
             answer.connection.answer(200, body, close=self.draining)
 
-    def _preempted(self) -> None:
+    def _count_preempted(self) -> None:
         self.figures.preemptions += 1
 
     def _lost(self, connection: HttpConnection) -> None:

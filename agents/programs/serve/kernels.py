@@ -52,10 +52,10 @@ class KernelModel:
         driver.do("cuMemsetD32_v2", self._buffer, ctypes.c_uint(0), ctypes.c_size_t(kernel.buffer_bytes // WORD_BYTES))
 
     def predict(self, bodies: list[bytes]) -> Answers:
-        return predict_batch(bodies, parse_inputs, self._computed, int, lambda count: b"%d" % count)
+        return predict_batch(bodies, parse_inputs, self._compute, int, lambda count: b"%d" % count)
 
     def warm(self, batch: int) -> None:
-        self._computed([None] * batch)
+        self._compute([None] * batch)
 
     def example(self) -> object:
         return {"inputs": []}
@@ -66,7 +66,7 @@ class KernelModel:
     def memory_gib(self) -> float:
         return self._kernel.buffer_bytes / 2**30
 
-    def _computed(self, samples: list[Any]) -> list[Any]:
+    def _compute(self, samples: list[Any]) -> list[Any]:
         """Runs the load once for each sample, and waits for the end."""
         kernel, words = self._kernel, ctypes.c_uint(self._kernel.buffer_bytes // WORD_BYTES - 1)
         rounds = ctypes.c_uint(kernel.rounds)

@@ -36,7 +36,7 @@ class OnnxModel:
         self._answers_numbers = all(each.type != TEXT for each in outputs)
 
     def predict(self, bodies: list[bytes]) -> Answers:
-        return predict_batch(bodies, self._sample, self._computed, _list_numbers, _copy_numbers)
+        return predict_batch(bodies, self._sample, self._compute, _list_numbers, _copy_numbers)
 
     def _takes_raw(self) -> bool:
         is_fixed = all(isinstance(size, int) for _, shape in self._inputs.values() for size in shape[1:])
@@ -75,11 +75,11 @@ class OnnxModel:
                 )
         return sample
 
-    def _computed(self, samples: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    def _compute(self, samples: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """Computes samples of one shape in one run, and samples of different shapes one by one."""
         shapes = {tuple(each.shape for each in sample.values()) for sample in samples}
         if len(shapes) > 1:
-            return [self._computed([sample])[0] for sample in samples]
+            return [self._compute([sample])[0] for sample in samples]
         feed = {name: self._numpy.stack([sample[name] for sample in samples]) for name in self._inputs}
         results = self._session.run(self._outputs, feed)
         return [
@@ -88,7 +88,7 @@ class OnnxModel:
         ]
 
     def warm(self, batch: int) -> None:
-        self._computed([self._zeros()] * batch)
+        self._compute([self._zeros()] * batch)
 
     def example(self) -> object:
         zeros = self._zeros()

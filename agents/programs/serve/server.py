@@ -179,7 +179,7 @@ class ModelServer:
         if self._warming:
             warming, self._warming = self._warming, []
             self._executing = []
-            self._backend.warm(self._waiting.batch, lambda answers: self._warmed(warming, now, answers))
+            self._backend.warm(self._waiting.batch, lambda answers: self._finish_warming(warming, now, answers))
             return
         starts = self._waiting.starts_at(now)
         if starts is None:
@@ -189,9 +189,9 @@ class ModelServer:
         else:
             batch = self._executing = self._waiting.take()
             bodies = [pending.body for pending in batch]
-            self._backend.run(bodies, self._waiting.batch, lambda answers: self._computed(batch, now, answers))
+            self._backend.run(bodies, self._waiting.batch, lambda answers: self._finish_batch(batch, now, answers))
 
-    def _computed(self, batch: list[QueuedRequest], began: float, answers: Answers | Exception) -> None:
+    def _finish_batch(self, batch: list[QueuedRequest], began: float, answers: Answers | Exception) -> None:
         now = self._loop.time()
         self.figures.batch(len(batch), now - began)
         self._executing = None
@@ -210,7 +210,7 @@ class ModelServer:
                 pending.client.answer(200, answer, self.draining, kind=RAW if isinstance(answer, RawBody) else JSON)
         self._pump()
 
-    def _warmed(self, warming: list[HttpConnection], began: float, answers: Answers | Exception) -> None:
+    def _finish_warming(self, warming: list[HttpConnection], began: float, answers: Answers | Exception) -> None:
         self._executing = None
         seconds = self._loop.time() - began
         self.figures.busy_seconds += seconds

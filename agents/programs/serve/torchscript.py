@@ -24,7 +24,7 @@ class TorchModel:
         self._bytes = FLOAT_BYTES * prod(self._shape)
 
     def predict(self, bodies: list[bytes]) -> Answers:
-        return predict_batch(bodies, self._sample, self._computed, lambda row: row.tolist(), _copy_numbers)
+        return predict_batch(bodies, self._sample, self._compute, lambda row: row.tolist(), _copy_numbers)
 
     def _sample(self, body: bytes) -> Any:
         if isinstance(body, RawBody):
@@ -40,13 +40,13 @@ class TorchModel:
             raise BadInput(f"inputs has the shape {list(tensor.shape)}, not {list(self._shape)}")
         return tensor
 
-    def _computed(self, samples: list[Any]) -> Any:
+    def _compute(self, samples: list[Any]) -> Any:
         with self._torch.inference_mode():
             output = self._model(self._torch.stack(samples).to(self._device))
         return (output if isinstance(output, self._torch.Tensor) else output[0]).cpu()
 
     def warm(self, batch: int) -> None:
-        self._computed([self._torch.zeros(self._shape)] * batch)
+        self._compute([self._torch.zeros(self._shape)] * batch)
 
     def example(self) -> object:
         return RawBody(bytes(self._bytes))

@@ -22,13 +22,13 @@ def examine(options: AgentOptions) -> Diagnosis:
     """Runs every check within twice CHECK_SECONDS: first the driver, then the rest in parallel."""
     facts: list[gpus.DriverFacts] = []
     simulated = options.device == "simulated"
-    first = [_simulated(options)] if simulated else run([("driver", partial(_look, facts))], CHECK_SECONDS)
+    first = [_explain_simulated(options)] if simulated else run([("driver", partial(_look, facts))], CHECK_SECONDS)
     has_gpu = simulated or bool(facts and facts[0].count)
-    of_gpus = _of_gpus(facts[0], options) if facts and facts[0].gpus else []
-    return Diagnosis((*first, *run([*of_gpus, *_of_machine(options, simulated)], CHECK_SECONDS)), has_gpu)
+    of_gpus = _list_gpu_checks(facts[0], options) if facts and facts[0].gpus else []
+    return Diagnosis((*first, *run([*of_gpus, *_list_machine_checks(options, simulated)], CHECK_SECONDS)), has_gpu)
 
 
-def _of_gpus(facts: gpus.DriverFacts, options: AgentOptions) -> list[tuple[str, Check]]:
+def _list_gpu_checks(facts: gpus.DriverFacts, options: AgentOptions) -> list[tuple[str, Check]]:
     helper = Path(options.helper) if options.helper else None
     return [
         ("compute mode", partial(gpus.compute_modes, facts, options.folder)),
@@ -39,12 +39,12 @@ def _of_gpus(facts: gpus.DriverFacts, options: AgentOptions) -> list[tuple[str, 
     ]
 
 
-def _of_machine(options: AgentOptions, simulated: bool) -> list[tuple[str, Check]]:
+def _list_machine_checks(options: AgentOptions, simulated: bool) -> list[tuple[str, Check]]:
     docker = options.runtime == "docker"
     pipes = options.folder / "simulated" / "mps" if simulated else options.folder / "mps"
     return [
         ("mps folder", partial(mps.folder, pipes)),
-        ("shared memory", machine.shared_memory),
+        ("shared memory", machine.check_shared_memory),
         ("cgroups", machine.cgroups),
         ("state folder", partial(machine.state_folder, options.folder)),
         ("credential", partial(machine.credential, options.folder)),
@@ -57,7 +57,7 @@ def _of_machine(options: AgentOptions, simulated: bool) -> list[tuple[str, Check
     ]
 
 
-def _simulated(options: AgentOptions) -> DoctorFinding:
+def _explain_simulated(options: AgentOptions) -> DoctorFinding:
     text = f"not checked: {options.simulated_gpus} simulated {options.simulated_kind} GPUs are used instead"
     return ok("driver", text)
 

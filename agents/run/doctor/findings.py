@@ -59,9 +59,9 @@ class Diagnosis:
         lines: list[str] = []
         for finding in self.findings:
             head = f"{finding.level.value:4}  {finding.check:{width}}  "
-            lines += _wrapped(finding.found, head)
+            lines += _wrap(finding.found, head)
             if finding.advice:
-                lines += _wrapped(finding.advice, " " * (len(head) - 2) + "> ")
+                lines += _wrap(finding.advice, " " * (len(head) - 2) + "> ")
         return "\n".join([*lines, "", self.verdict])
 
     def json(self) -> str:
@@ -87,10 +87,10 @@ def fail(check: str, found: str, advice: str) -> DoctorFinding:
     return DoctorFinding(check, Level.FAIL, found, advice)
 
 
-def listed(items: Iterable[object]) -> str:
+def join_items(items: Iterable[object]) -> str:
     return ", ".join(str(thing) for thing in items) or "none"
 
 
-def _wrapped(text: str, head: str) -> list[str]:
+def _wrap(text: str, head: str) -> list[str]:
     lines = textwrap.wrap(text, 110 - len(head), break_long_words=False, break_on_hyphens=False) or [""]
     return [head + lines[0], *(" " * len(head) + line for line in lines[1:])]

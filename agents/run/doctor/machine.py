@@ -15,7 +15,7 @@ import msgspec
 
 from agents.keeper.ports import FIRST_PORT, LAST_PORT
 from agents.node.state_folder import StateFolder
-from agents.run.doctor.findings import DoctorFinding, fail, listed, ok, warn
+from agents.run.doctor.findings import DoctorFinding, fail, join_items, ok, warn
 from agents.runtime.cgroups import Cgroups
 from agents.templates.form import TemplateForm
 from agents.templates.reading import TemplateError, read
@@ -25,7 +25,7 @@ LEAST_DISK_MIB = 256
 PORTS_TRIED = 200
 
 
-def shared_memory(folder: Path = Path("/dev/shm")) -> Iterator[DoctorFinding]:  # noqa: S108  tested, not used
+def check_shared_memory(folder: Path = Path("/dev/shm")) -> Iterator[DoctorFinding]:  # noqa: S108  tested, not used
     """Checks /dev/shm, through which MPS and model servers pass data; containers often have only 64 MiB."""
     try:
         tempfile.TemporaryFile(dir=folder).close()
@@ -115,7 +115,7 @@ def cgroups() -> Iterator[DoctorFinding]:
     """Checks for cgroups: with one for each copy, no child process can escape; without, copies carry marks only."""
     groups = Cgroups(Path(f"doctor-{os.getpid()}"))  # a name that no agent uses
     made, _ = groups.make("try")
-    groups.entered("try")
+    groups.mark_entered("try")
     groups.tidy()
     if made:
         yield ok("cgroups", "each copy gets its own cgroup")
@@ -137,10 +137,10 @@ def templates(folder: Path | None, models: Path, docker: bool) -> Iterator[Docto
     runnable = [name for name, lack in lacks.items() if not lack]
     if not runnable:
         advice = "Install the program of one of them, or write a template (docs/templates.md)."
-        yield fail("templates", f"none of {listed(known)} can run here", advice)
+        yield fail("templates", f"none of {join_items(known)} can run here", advice)
         return
     missing = [f"{name} ({lack})" for name, lack in lacks.items() if lack]
-    yield ok("templates", f"can run {listed(runnable)}" + (f"; cannot: {listed(missing)}" if missing else ""))
+    yield ok("templates", f"can run {join_items(runnable)}" + (f"; cannot: {join_items(missing)}" if missing else ""))
 
 
 def _lack(form: TemplateForm, docker: bool) -> str:

@@ -11,7 +11,7 @@ from agents.devices.mps import processes
 from agents.devices.mps.control import MpsControl
 from agents.devices.mps.grammar import LONGEST_SOCKET_PATH_BYTES
 from agents.devices.mps.program import PROGRAM, has_newer_protocol
-from agents.run.doctor.findings import DoctorFinding, fail, listed, ok, warn
+from agents.run.doctor.findings import DoctorFinding, fail, join_items, ok, warn
 from agents.run.doctor.gpus import DEADLINE_SECONDS, DriverFacts
 from agents.run.doctor.machine import is_there, nearest
 from agents.seams.device import DeviceError, MpsState, Trouble
@@ -60,7 +60,7 @@ def daemons(facts: DriverFacts, pipes: Path) -> Iterator[DoctorFinding]:
         name = f"mps daemon {gpu.index}"
         if others := control.find_foreign(gpu.uuid):
             advice = "Stop it (echo quit | nvidia-cuda-mps-control, in its pipe directory): a GPU has one owner of MPS."
-            shown = listed(map(processes.describe, others))
+            shown = join_items(map(processes.describe, others))
             yield fail(name, f"MPS runs that this agent did not start, so nothing is started here: {shown}", advice)
             continue
         try:
@@ -79,7 +79,7 @@ def daemons(facts: DriverFacts, pipes: Path) -> Iterator[DoctorFinding]:
         else:
             yield ok(name, f"answers; {look.state.value}, {len(look.all_clients())} clients")
     if idle:
-        yield ok("mps daemon", f"not running yet for GPU {listed(idle)}: the agent starts them")
+        yield ok("mps daemon", f"not running yet for GPU {join_items(idle)}: the agent starts them")
 
 
 def users() -> Iterator[DoctorFinding]:
@@ -87,7 +87,7 @@ def users() -> Iterator[DoctorFinding]:
     owners = {pid: processes.owner_uid(pid) for pid in processes.all_processes()}
     others = {pid: uid for pid, uid in owners.items() if uid not in (None, os.geteuid())}
     if others:
-        text = listed(f"process {pid} of user {uid}" for pid, uid in sorted(others.items()))
+        text = join_items(f"process {pid} of user {uid}" for pid, uid in sorted(others.items()))
         advice = "Stop it (echo quit | nvidia-cuda-mps-control): clients of another user wait forever."
         yield fail("mps user", f"MPS runs as another user: {text}", advice)
     elif os.geteuid() == 0:

@@ -67,7 +67,7 @@ def gateway(address: str, folder: Path, token_file: str) -> Iterator[DoctorFindi
             except RoutesAway as error:
                 raise OSError(str(error)) from error
         else:
-            _connected(address).close()
+            _connect(address).close()
     except (OSError, ValueError) as error:
         advice = "Start gpuwright-gateway.service next to HAProxy, and set --gateway and --gateway-token-file."
         text = f"no sidecar serves this node at {address}: {getattr(error, 'strerror', None) or error}"
@@ -81,7 +81,7 @@ def docker(wanted: bool) -> Iterator[DoctorFinding]:
     if not wanted:
         return
     try:
-        _connected(str(DOCKER_SOCKET)).close()
+        _connect(str(DOCKER_SOCKET)).close()
         advice = "Every user who may use Docker has root rights on this machine, including the agent (SECURITY.md)."
         yield warn("docker", f"the engine answers at {DOCKER_SOCKET}", advice)
     except OSError as error:
@@ -132,7 +132,7 @@ def _clock(date: str, began: float, ended: float) -> Iterator[DoctorFinding]:
         yield ok("clock", "agrees with the control plane's clock")
 
 
-def _connected(address: str) -> socket.socket:
+def _connect(address: str) -> socket.socket:
     """Connects to a Unix socket's path, or to host:port, with or without http:// before it."""
     address = address.removeprefix("unix:")
     if address.startswith("/"):

@@ -10,7 +10,7 @@ from app.campaigns.reports.genai_perf import read_genai_perf
 from app.campaigns.reports.mlperf import MARK, read_mlperf
 from app.campaigns.reports.triton import read_triton
 
-__all__ = ["Figures", "ReportRefused", "ToolReport", "read_report", "with_memory"]
+__all__ = ["Figures", "ReportRefused", "ToolReport", "add_memory", "read_report"]
 
 
 def read_report(report: ToolReport) -> list[Figures]:
@@ -21,7 +21,7 @@ def read_report(report: ToolReport) -> list[Figures]:
     return read_mlperf(report) if MARK in text[:1000] else read_triton(report)
 
 
-def with_memory(figures: Sequence[Figures]) -> list[Figures]:
+def add_memory(figures: Sequence[Figures]) -> list[Figures]:
     """Returns the figures that have a latency, with the memory that a file of GPUs alone states of their batch."""
     memory: dict[int, float] = {}
     for found in figures:

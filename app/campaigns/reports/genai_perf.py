@@ -7,7 +7,7 @@ latency is the time until each has its last token.
 from __future__ import annotations
 
 from app.campaigns.reports.figures import Figures, ToolReport, batch_of, number
-from app.campaigns.reports.load_tools import read_object, stated_loads, unit_ms
+from app.campaigns.reports.load_tools import find_stated_loads, read_object, unit_ms
 
 
 def read_genai_perf(report: ToolReport) -> list[Figures]:
@@ -33,7 +33,7 @@ def read_genai_perf(report: ToolReport) -> list[Figures]:
 
 def _batch(report: ToolReport, document: dict[str, object]) -> int:
     """Returns the concurrency, where any version of the tool writes it, or what the user states."""
-    for place in stated_loads(document):
+    for place in find_stated_loads(document):
         if place.get("concurrency") is not None:
             return batch_of(report, "concurrency", place["concurrency"])
     if report.batch is None:

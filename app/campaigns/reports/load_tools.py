@@ -27,7 +27,7 @@ def unit_ms(report: ToolReport, field: str, statistics: dict[str, object]) -> fl
     return UNITS_MS[unit]
 
 
-def stated_loads(document: dict[str, object]) -> Iterator[dict[str, object]]:
+def find_stated_loads(document: dict[str, object]) -> Iterator[dict[str, object]]:
     """Yields the places where any version of genai-perf or AIPerf writes its concurrency or its request rate."""
     settings = document.get("input_config")
     if not isinstance(settings, dict):

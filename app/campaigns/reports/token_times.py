@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from app.campaigns.reports.figures import ToolReport, number
-from app.campaigns.reports.load_tools import read_object, stated_loads, unit_ms
+from app.campaigns.reports.load_tools import find_stated_loads, read_object, unit_ms
 
 LARGEST = 1e9
 
@@ -38,15 +38,15 @@ def read_token_times(report: ToolReport) -> TokenReport:
 
 
 def _vllm(report: ToolReport, document: dict[str, object]) -> TokenReport:
-    requests = _above(report, document, "completed")
+    requests = _read_positive(report, document, "completed")
     prompts, answers = (
-        _tokens(report, f"{name} of a request", _above(report, document, name) / requests)
+        _tokens(report, f"{name} of a request", _read_positive(report, document, name) / requests)
         for name in ("total_input_tokens", "total_output_tokens")
     )
-    ttft_ms, tpot_ms = (_above(report, document, name) for name in ("mean_ttft_ms", "mean_tpot_ms"))
+    ttft_ms, tpot_ms = (_read_positive(report, document, name) for name in ("mean_ttft_ms", "mean_tpot_ms"))
     means = TokenReport(ttft_ms, tpot_ms, prompts, answers)
     if document.get("request_rate") not in (None, "inf", float("inf")):
-        return _at_rate(report, means, document, _above(report, document, "duration"))
+        return _add_rate(report, means, document, _read_positive(report, document, "duration"))
     if document.get("max_concurrency") is None:
         raise report.refused("it has neither a request_rate nor a max_concurrency; measure with one of them")
     return replace(means, concurrency=_whole(report, document, "max_concurrency"))
@@ -59,17 +59,17 @@ def _genai_perf(report: ToolReport, document: dict[str, object]) -> TokenReport:
         for name in ("input_sequence_length", "output_sequence_length")
     )
     means = TokenReport(ttft_ms, tpot_ms, prompts, answers)
-    for place in stated_loads(document):
+    for place in find_stated_loads(document):
         if place.get("request_rate") is not None:
             seconds = _mean(report, document, "request_count") / _mean(report, document, "request_throughput")
-            return _at_rate(report, means, place, seconds)
+            return _add_rate(report, means, place, seconds)
         if place.get("concurrency") is not None:
             return replace(means, concurrency=_whole(report, place, "concurrency"))
     raise report.refused("it does not say its concurrency or its request_rate (input_config)")
 
 
-def _at_rate(report: ToolReport, means: TokenReport, place: dict[str, object], seconds: float) -> TokenReport:
-    rate = _above(report, place, "request_rate")
+def _add_rate(report: ToolReport, means: TokenReport, place: dict[str, object], seconds: float) -> TokenReport:
+    rate = _read_positive(report, place, "request_rate")
     if rate * seconds < 1:
         raise report.refused(f"request_rate {rate:g} for {seconds:g} s is not one request")
     return replace(means, rate_per_second=rate, seconds=seconds)
@@ -84,7 +84,7 @@ def _mean(report: ToolReport, document: dict[str, object], name: str) -> float:
     statistics = document.get(name)
     if not isinstance(statistics, dict) or "avg" not in statistics:
         raise report.refused(f"it has no {name}.avg; a run with streaming states it")
-    return _above(report, statistics, "avg")
+    return _read_positive(report, statistics, "avg")
 
 
 def _tokens(report: ToolReport, field: str, mean: float) -> float:
@@ -94,13 +94,13 @@ def _tokens(report: ToolReport, field: str, mean: float) -> float:
 
 
 def _whole(report: ToolReport, place: dict[str, object], field: str) -> int:
-    found = _above(report, place, field)
+    found = _read_positive(report, place, field)
     if found != int(found):
         raise report.refused(f"{field} is {found:g}; allowed is a whole number above 0")
     return int(found)
 
 
-def _above(report: ToolReport, place: dict[str, object], field: str) -> float:
+def _read_positive(report: ToolReport, place: dict[str, object], field: str) -> float:
     found = number(report, field, place.get(field))
     if not 0 < found <= LARGEST:
         raise report.refused(f"{field} is {found:g}; allowed is a number above 0 and up to {LARGEST:g}")

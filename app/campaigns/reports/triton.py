@@ -68,7 +68,7 @@ def _perf_analyzer(report: ToolReport, rows: Sequence[Row]) -> Figures:
     load = next(name for name in LOADS if name in rows[0])
     row = min(rows, key=lambda row: number(report, load, row[load]))
     latency_ms, source = _latency(report, row, COMPUTE_US, AVERAGE_US, 1e-3)
-    memory = max(_by_gpu(report, MEMORY_BYTES, row), default=0.0) / 2**30
+    memory = max(_read_by_gpu(report, MEMORY_BYTES, row), default=0.0) / 2**30
     return Figures(report.batch, latency_ms, source=source, memory_gib=memory)
 
 
@@ -77,7 +77,7 @@ def _model_analyzer(report: ToolReport, rows: Sequence[Row]) -> list[Figures]:
     if len(models) > 1:
         raise report.refused(f"it is about several models: {', '.join(models[:5])}; import one model at a time")
     lowest: dict[int, Row] = {}
-    for row in _of_one_configuration(rows):
+    for row in _select_configuration(rows):
         batch = batch_of(report, "Batch", row["Batch"])
         best = lowest.get(batch)
         if best is None or _load(report, row) < _load(report, best):
@@ -88,12 +88,12 @@ def _model_analyzer(report: ToolReport, rows: Sequence[Row]) -> list[Figures]:
         if RATE_MA not in row and MEMORY_MB in row:
             found.append(Figures(batch, memory_gib=memory))
             continue
-        latency_ms, source = _closed_loop(report, batch, row) or _latency(report, row, COMPUTE_MS, AVERAGE_MS, 1.0)
+        latency_ms, source = _read_closed_loop(report, batch, row) or _latency(report, row, COMPUTE_MS, AVERAGE_MS, 1.0)
         found.append(Figures(batch, latency_ms, source=source, memory_gib=memory))
     return found
 
 
-def _of_one_configuration(rows: Sequence[Row]) -> list[Row]:
+def _select_configuration(rows: Sequence[Row]) -> list[Row]:
     """Returns the rows of the configuration with the most batches; of equals the first, which meets the goal best."""
     batches: dict[str, set[str]] = {}
     for row in rows:
@@ -102,7 +102,7 @@ def _of_one_configuration(rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if row.get(CONFIGURATION, "") == chosen]
 
 
-def _closed_loop(report: ToolReport, batch: int, row: Row) -> tuple[float, str] | None:
+def _read_closed_loop(report: ToolReport, batch: int, row: Row) -> tuple[float, str] | None:
     """Returns the mean latency that a concurrency and its throughput have; None where a column states a time."""
     if row.get(COMPUTE_MS[1]) or row.get(AVERAGE_MS) or not row.get(LOADS[0]) or not row.get(RATE_MA):
         return None
@@ -132,7 +132,7 @@ def _latency(
     return found, source
 
 
-def _by_gpu(report: ToolReport, field: str, row: Row) -> list[float]:
+def _read_by_gpu(report: ToolReport, field: str, row: Row) -> list[float]:
     """Reads `GPU-1f..:0.93;GPU-2a..:0.1;`, as perf_analyzer writes a value for each GPU."""
     text = row.get(field, "")
     return [number(report, field, value) for value in re.findall(r":([^:;]+)(?:;|$)", text)]

@@ -42,7 +42,7 @@ def fleet_charts(found: FleetPoints, currency: str = "") -> list[TimeChart]:
     """Returns the charts of the page Fleet."""
     if found.tenant:
         own = {point.begins: point for point in found.own}
-        return [attained_chart(found.begins, found.step, values_at(found.begins, own, lambda point: point.attained))]
+        return [draw_attained(found.begins, found.step, values_at(found.begins, own, lambda point: point.attained))]
     by_step = {point.begins: point for point in found.points}
 
     def values(read: Callable[[FleetPoint], float | None]) -> Values:
@@ -50,7 +50,7 @@ def fleet_charts(found: FleetPoints, currency: str = "") -> list[TimeChart]:
 
     return [
         _cost_chart(found, values, currency),
-        attained_chart(found.begins, found.step, values(lambda point: point.attained)),
+        draw_attained(found.begins, found.step, values(lambda point: point.attained)),
         TimeChart(
             "busy", "GPUs busy", "% of time", found.begins, found.step,
             [TimeSeries("Busy", values(lambda point: point.busy), "t0")], top=100.0, write=percent, scale=100.0,
@@ -65,7 +65,7 @@ def fleet_charts(found: FleetPoints, currency: str = "") -> list[TimeChart]:
     ]  # fmt: skip
 
 
-def attained_chart(
+def draw_attained(
     begins: Sequence[datetime], step: timedelta, attained: Values, promised: float | None = None
 ) -> TimeChart:  # fmt: skip
     """Returns the chart of answers within their SLO; `promised` is a service's share, where there is one."""

@@ -24,7 +24,7 @@ def read_fleet_charts(
     step = span.load_step if tenant else span.step
     begins = span.begins(now, step)
     if tenant:
-        own = load_points.of_tenant(connection, tenant, begins[0], now, step)
+        own = load_points.read_tenant_points(connection, tenant, begins[0], now, step)
         return fleet_charts(FleetPoints(begins, step, own=own, tenant=tenant))
     points = fleet_minutes.points(connection, begins[0], now, step)
     changes = change_points.points(connection, begins[0], now, step)
@@ -37,13 +37,13 @@ def read_service_charts(
     """Returns the charts of a service, tenant/name, that the caller may see."""
     begins = span.begins(now, span.load_step)
     tenant, _, name = service.partition("/")
-    points = load_points.of_service(connection, tenant, name, begins[0], now, span.load_step)
+    points = load_points.read_service_points(connection, tenant, name, begins[0], now, span.load_step)
     return service_charts(begins, span.load_step, points, percentile)
 
 
 def read_money_charts(connection: Connection, now: datetime, tenant: str, currency: str) -> Sequence[TimeChart]:
     """Returns the trend of the last 30 days; a tenant's has only its own services and jobs."""
     days = days_until(now.astimezone(UTC))
-    by_tenant = [] if tenant else cost_days.by_tenant(connection, days[0], days[-1], NAMED)
-    by_work = cost_days.by_work(connection, days[0], days[-1], NAMED, tenant)
+    by_tenant = [] if tenant else cost_days.sum_by_tenant(connection, days[0], days[-1], NAMED)
+    by_work = cost_days.sum_by_work(connection, days[0], days[-1], NAMED, tenant)
     return money_charts(days, by_tenant, by_work, currency)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from app.console.charts.drawing import TimeChart, TimeSeries
-from app.console.charts.fleet import attained_chart, values_at
+from app.console.charts.fleet import draw_attained, values_at
 from app.store.fleet.load_points import LoadPoint
 
 
@@ -23,5 +23,5 @@ def service_charts(
                 TimeSeries("Planned for", values_at(begins, by_step, lambda point: point.planned), "t1"),
             ],
         ),
-        attained_chart(begins, step, values_at(begins, by_step, lambda point: point.attained), percentile / 100),
+        draw_attained(begins, step, values_at(begins, by_step, lambda point: point.attained), percentile / 100),
     ]  # fmt: skip

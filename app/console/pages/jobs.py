@@ -26,7 +26,7 @@ def jobs_page(request: Request, ctx: Ctx, who: Viewer) -> Response:
     after = (query.page - 1) * PAGE_ROWS
 
     def read(connection: Connection) -> tuple[datetime, list[tuple[str, dict[str, object]]]]:
-        found = job_list.listed(connection, tenant, PAGE_ROWS + 1, after, query.phase, query.find, query.name)
+        found = job_list.list_jobs(connection, tenant, PAGE_ROWS + 1, after, query.phase, query.find, query.name)
         return clock.moment(connection), found
 
     at, found = ctx.database.read(read)

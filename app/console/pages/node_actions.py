@@ -15,7 +15,7 @@ from app.console.confirm import Confirmation, confirm_drain
 from app.console.data import read_planned
 from app.console.forms import change, form_token, read_form, read_message
 from app.console.links import node_link
-from app.console.page_answer import show, to_page
+from app.console.page_answer import redirect, show
 from app.console.pages.node import show_node
 from app.console.refusals import unknown_name
 from app.console.visitor import Viewer
@@ -38,11 +38,11 @@ def confirm(request: Request, ctx: Ctx, who: Viewer, name: str, verb: str) -> Re
     if verb not in VERBS:
         raise HttpProblem("not-found", f"There is no page {verb[:40]} of a node.")
     if verb != "drain" or not may(who, Noun.CORDON, AccessVerb.WRITE):
-        return to_page(node_link(name))
+        return redirect(node_link(name))
     given = request.query_params
 
     def read(connection: Connection) -> tuple[datetime, Confirmation]:
-        found = fleet_map.named_nodes(connection, [name])
+        found = fleet_map.read_named_nodes(connection, [name])
         if not found:
             raise unknown_name("node")
         gpu, gpus = _gpu(given.get("gpu", "").strip()), found[0].gpus
@@ -84,7 +84,7 @@ def act(request: Request, ctx: Ctx, who: Viewer, name: str, verb: str) -> Respon
             raise
         return show_node(request, ctx, who, name, problem)
     gpu = fields.get("gpu", "")
-    return to_page(f"{node_link(name)}?done={verb}{f'&gpu={gpu}' if gpu else ''}")
+    return redirect(f"{node_link(name)}?done={verb}{f'&gpu={gpu}' if gpu else ''}")
 
 
 def _gpu(text: str) -> int | None:

@@ -54,7 +54,7 @@ def show_plan(
     request: Request, ctx: Ctx, who: Viewer, generation: int, refused: HttpProblem | None = None
 ) -> Response:  # fmt: skip
     """Shows the plan, with what may be done with it; `refused` says why the last attempt was not made."""
-    tenant, against = shown_tenant(who), _given(request.query_params.get("against", ""))
+    tenant, against = shown_tenant(who), _read_given(request.query_params.get("against", ""))
     found = ctx.database.read(lambda connection: read_page(connection, tenant, generation, against))
     writes = may(who, Noun.PLAN, AccessVerb.WRITE)
     done = request.query_params.get("done", "") if writes and request.method == "GET" else ""
@@ -81,7 +81,7 @@ def read_page(connection: Connection, tenant: str, generation: int, against: int
         difference = read_difference(connection, generation, against, tenant)
     except HttpProblem:
         difference = None
-    in_force = plan_reads.in_force(connection)
+    in_force = plan_reads.read_generation_in_force(connection)
     about = EventFilter(kind="Plan", name=f"p{generation}")
     is_base_kept = bool(row["base"]) and plan_reads.read_head(connection, row["base"]) is not None
     return PlanPage(
@@ -98,11 +98,11 @@ def read_page(connection: Connection, tenant: str, generation: int, against: int
 
 def read_plan_number(text: str) -> int:
     """Returns the number of a plan; an unknown plan for what is no number."""
-    number = _given(text)
+    number = _read_given(text)
     if not number:
         raise unknown_name("plan")
     return number
 
 
-def _given(text: str) -> int | None:
+def _read_given(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 18 else None

@@ -10,7 +10,7 @@ from app.api.requests import Ctx
 from app.console.confirm import confirm_plan
 from app.console.forms import change, form_token, read_form, read_message
 from app.console.links import plan_link
-from app.console.page_answer import show, shown_tenant, to_page
+from app.console.page_answer import redirect, show, shown_tenant
 from app.console.pages.plan import read_page, read_plan_number, show_plan
 from app.console.plan_page import CONFIRMED
 from app.console.visitor import Viewer
@@ -29,10 +29,10 @@ def confirm(request: Request, ctx: Ctx, who: Viewer, generation: str, verb: str)
         raise HttpProblem("not-found", f"There is no page {verb[:40]} of a plan.")
     number = read_plan_number(generation)
     if verb not in CONFIRMED or not may(who, Noun.PLAN, AccessVerb.WRITE):
-        return to_page(plan_link(number))
+        return redirect(plan_link(number))
     found = ctx.database.read(lambda connection: read_page(connection, shown_tenant(who), number, None))
     if verb not in (form.verb for form in found.forms):
-        return to_page(plan_link(number))
+        return redirect(plan_link(number))
     ask = confirm_plan(verb, found.plan, found.difference, found.in_force, ctx.settings.currency)
     return show(request, who, "confirm.html", found.at, ask=ask, form=form_token(who), most=0)
 
@@ -46,8 +46,8 @@ def roll_back(request: Request, ctx: Ctx, who: Viewer, generation: str) -> Respo
     try:
         change(request, who, lambda connection, by: plan_actions.ask_rollback(connection, by, number, to))
     except HttpProblem as problem:
-        return _refused(request, ctx, who, number, problem)
-    return to_page(f"{plan_link(number)}?done=rollback")
+        return _show_refusal(request, ctx, who, number, problem)
+    return redirect(f"{plan_link(number)}?done=rollback")
 
 
 @router.post("/plans/{generation}/{verb}")
@@ -61,11 +61,11 @@ def act(request: Request, ctx: Ctx, who: Viewer, generation: str, verb: str) -> 
     try:
         change(request, who, lambda connection, by: plan_actions.move(connection, by, number, action, message))
     except HttpProblem as problem:
-        return _refused(request, ctx, who, number, problem)
-    return to_page(f"{plan_link(number)}?done={verb}")
+        return _show_refusal(request, ctx, who, number, problem)
+    return redirect(f"{plan_link(number)}?done={verb}")
 
 
-def _refused(request: Request, ctx: Ctx, who: Viewer, generation: int, problem: HttpProblem) -> Response:
+def _show_refusal(request: Request, ctx: Ctx, who: Viewer, generation: int, problem: HttpProblem) -> Response:
     if problem.status not in SHOWN_AGAIN:
         raise problem
     return show_plan(request, ctx, who, generation, problem)

@@ -14,7 +14,7 @@ from app.api.plan_wire import PlanHeadWire
 from app.api.requests import Ctx
 from app.console import plan_page
 from app.console.forms import change, form_token, read_form
-from app.console.page_answer import show, shown_tenant, to_page
+from app.console.page_answer import redirect, show, shown_tenant
 from app.console.page_request import read_text
 from app.console.visitor import Viewer
 from app.problem import HttpProblem
@@ -58,7 +58,7 @@ def plans_page(request: Request, ctx: Ctx, who: Viewer) -> Response:
 @router.get("/plans/resume")
 def back_to_plans(_who: Viewer) -> Response:
     """Leads to the list from the address that a refused form leaves in the browser."""
-    return to_page("/plans")
+    return redirect("/plans")
 
 
 @router.post("/plans/resume")
@@ -71,7 +71,7 @@ def resume_fleet(request: Request, ctx: Ctx, who: Viewer) -> Response:
         if problem.status != 409:
             raise
         return _show(request, ctx, who, problem)
-    return to_page("/plans?done=resume-fleet")
+    return redirect("/plans?done=resume-fleet")
 
 
 def _show(request: Request, ctx: Ctx, who: Viewer, refused: HttpProblem | None = None) -> Response:
@@ -100,7 +100,7 @@ def _read(connection: Connection, tenant: str, before: int) -> PlanList:
         at=clock.moment(connection),
         rows=shown,
         older=shown[-1]["generation"] if len(rows) > PAGE_ROWS else 0,
-        in_force=plan_reads.in_force(connection),
+        in_force=plan_reads.read_generation_in_force(connection),
         waiting=0 if tenant else plan_reads.newest_waiting(connection),
         hold=None if tenant else approval_hold.find(connection),
         leader=None if tenant else lease.current(connection),

@@ -135,7 +135,7 @@ def _history(connection: Connection, service: OverviewServiceWire, tenant: str, 
     shares = TokenShares()
     if service["tpotMs"]:
         window = loads.WINDOWS[overview.SLO_WINDOW]
-        shares = token_shares(loads.token_answers(connection, tenant, name, window), service["sloMs"])
+        shares = token_shares(loads.read_token_answers(connection, tenant, name, window), service["sloMs"])
     plans: list[HistoryPlan] = [
         {**(plan := plan_wire.head(row, own)), "why": why_planned(plan), "moment": row["at"]}
         for row in plan_reads.page_of_service(connection, tenant, name, MOST_PLANS)

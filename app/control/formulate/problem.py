@@ -30,7 +30,7 @@ from app.control.formulate.language import iteration_costs, llm_size, token_serv
 from app.control.formulate.objective import by_share, counts_shares, priced
 from app.control.formulate.own_runtimes import encoded_job_runtimes, encoded_runtimes, job_runtime_name, runtime_name
 from app.control.formulate.predicted_demands import complete_jobs
-from app.manifests.attainable import admitted_variants
+from app.manifests.attainable import list_admitted_variants
 from app.manifests.caps import gpu_caps_w
 from app.manifests.fleet import PolicySpec
 from app.manifests.language import TOKENS_PER_ITERATION
@@ -204,7 +204,7 @@ def _service(manifest: Manifest, model_specs: Mapping[str, Spec]) -> Service:
         name=qualified_name(manifest),
         tenant=manifest.tenant,
         model=model_of(spec),
-        variants=tuple(admitted_variants(spec, model_specs[model_of(spec)])),
+        variants=tuple(list_admitted_variants(spec, model_specs[model_of(spec)])),
         slo_ms=slo_latency_ms(spec),
         percentile=slo_percentile(spec),
         rate_per_second=rate_per_second(spec),

@@ -37,7 +37,7 @@ class WorldCache:
             known = {}
             rows = observed.world(connection)
         else:
-            gone = observed.deleted_objects(connection, self._version)
+            gone = observed.list_deleted_objects(connection, self._version)
             known = {key: item for key, item in self._known.items() if key not in gone}
             rows = observed.world(connection, self._version)
         before = self._known

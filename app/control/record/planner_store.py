@@ -216,11 +216,11 @@ class PlannerStore:
 
     def moment(self) -> datetime:
         """Returns the database's time, or the simulation's."""
-        return self.database.simulated_moment() or self.database.read(clock.moment)
+        return self.database.read_simulated_moment() or self.database.read(clock.moment)
 
     def proven_shapes(self) -> frozenset[str]:
         """Returns the shapes whose first instance passed its trial."""
-        return self.database.read(plans.proven_shapes)
+        return self.database.read(plans.read_proven_shapes)
 
     def _must_lead(self, connection: Connection) -> None:
         """Raises Deposed if another planner has taken the lease; it stays ours until the transaction ends."""

@@ -76,7 +76,7 @@ class SolverProcess:
     def _ask(self, order: object, seconds: float) -> object:
         process = self._started()
         with process.within(seconds):
-            process.send_pickled(self._kept.pickled(order))
+            process.send_pickled(self._kept.pickle_order(order))
             return process.receive()
 
     def _started(self) -> WorkerProcess:

@@ -91,7 +91,7 @@ class SloReader:
     def read(self, database: Database, now: datetime, problem: Problem) -> Mapping[str, SloStatus]:
         if self._at is None or now >= self._at + READ_AGAIN_AFTER:
             percentiles = {name: service.percentile for name, service in problem.services.items()}
-            self._known, self._at = assess_all(database.read(loads.in_windows), percentiles), now
+            self._known, self._at = assess_all(database.read(loads.count_in_windows), percentiles), now
         return self._known
 
 

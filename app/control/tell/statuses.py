@@ -18,7 +18,7 @@ from app.store.database import clock, lease, versions
 from app.store.database.database import Database
 from app.store.world import events, objects
 from app.store.world.objects import StoredObject
-from app.world.conditions import ConditionFields, ObjectCondition, with_condition
+from app.world.conditions import ConditionFields, ObjectCondition, set_condition
 from app.world.decisions import Action, ObjectDecision
 from app.world.write import Actor, write
 
@@ -101,7 +101,7 @@ def write_statuses(connection: Connection, epoch: int, statements: Statements) -
     for key, before in stored.items():
         after = before
         for statement in statements[key].statements:
-            after = with_condition(after, statement, now)
+            after = set_condition(after, statement, now)
             if isinstance(statement, Statement):
                 found += _find_events(before, statement)
         status = _merged(after.status, statements[key])

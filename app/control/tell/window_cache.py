@@ -51,7 +51,7 @@ class WindowCache:
         if begun < self._resting_until:
             raise Unavailable("the loads of services could not be summed in time; try again later")
         try:
-            sums = database.read(lambda connection: loads.in_windows(connection, tenant))
+            sums = database.read(lambda connection: loads.count_in_windows(connection, tenant))
         except Unavailable:
             self._resting_until = time.monotonic() + _cache_seconds(begun)
             raise

@@ -87,7 +87,7 @@ def find(connection: Connection, token_id: str) -> JoinTokenRow | None:
     return JoinTokenRow(*row) if row else None
 
 
-def for_use(connection: Connection, token_id: str) -> JoinTokenRow | None:
+def lock_for_use(connection: Connection, token_id: str) -> JoinTokenRow | None:
     """Returns the join token, locked until the transaction ends, so that it is used once."""
     row = connection.execute(FOR_USE, {"id": token_id}).one_or_none()
     return JoinTokenRow(*row) if row else None

@@ -113,7 +113,7 @@ def take_up(connection: Connection, elder: str, token_id: str) -> datetime | Non
     return ends
 
 
-def replaced_token(connection: Connection, token_id: str) -> ReplacedToken | None:
+def read_replaced_token(connection: Connection, token_id: str) -> ReplacedToken | None:
     """Returns the token if its successor replaced it."""
     row = connection.execute(SPENT, {"id": token_id}).one_or_none()
     return ReplacedToken(*row) if row else None

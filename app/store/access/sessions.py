@@ -98,7 +98,7 @@ def open_for(
 ) -> SessionRow | None:
     """Opens a session for the holder of a token; None if the token has ended or may not read."""
     values = {"parent": parent, "id": session_id, "secret_hash": secret_hash, "seconds": seconds, "label": SESSION}
-    return _opened(connection, connection.execute(OPEN, values).one_or_none())
+    return _open(connection, connection.execute(OPEN, values).one_or_none())
 
 
 def store_link(connection: Connection, parent: str, link_id: str, secret_hash: bytes, seconds: float) -> bool:
@@ -115,10 +115,10 @@ def redeem(
         "link": link_id, "link_hash": link_hash, "id": session_id, "secret_hash": secret_hash, "seconds": seconds,
         "label": SESSION,
     }  # fmt: skip
-    return _opened(connection, connection.execute(REDEEM, values).one_or_none())
+    return _open(connection, connection.execute(REDEEM, values).one_or_none())
 
 
-def _opened(connection: Connection, row: Row[Any] | None) -> SessionRow | None:
+def _open(connection: Connection, row: Row[Any] | None) -> SessionRow | None:
     """Returns the new session, and ends the oldest sessions of its token that are too many."""
     if row is None:
         return None

@@ -91,7 +91,7 @@ def _read(connection: Connection, archive: tarfile.TarFile, file: Path) -> Conte
     contents = Contents(header["schema"], header["takenAt"])
     pieces = Pieces(archive)
     for name, columns in tables.items():
-        contents.tables[name] = _copied_in(connection, name, columns, pieces.of(name))
+        contents.tables[name] = _copy_in(connection, name, columns, pieces.of(name))
     manifest = pieces.manifest()
     found = {name: {"rows": table.rows, "sha256": table.sha256} for name, table in contents.tables.items()}
     if manifest["tables"] != found:
@@ -112,7 +112,7 @@ def _refuse_filled(connection: Connection, tables: list[str]) -> None:
             )
 
 
-def _copied_in(connection: Connection, table: str, columns: list[str], pieces: Iterator[bytes]) -> ArchivedTable:
+def _copy_in(connection: Connection, table: str, columns: list[str], pieces: Iterator[bytes]) -> ArchivedTable:
     query = sql.SQL("COPY {} ({}) FROM STDIN").format(sql.Identifier(table), identifiers(columns))
     digest = hashlib.sha256()
     result = ArchivedTable()

@@ -69,7 +69,7 @@ def _write(connection: Connection, out: io.BufferedWriter) -> Contents:
         for name, columns in tables.items():
             contents.tables[name] = ArchivedTable()
             digest = hashlib.sha256()
-            for number, piece in enumerate(_copied_out(connection, name, columns)):
+            for number, piece in enumerate(_copy_out(connection, name, columns)):
                 digest.update(piece)
                 contents.tables[name].bytes += len(piece)
                 # COPY text escapes newlines in values, so each newline ends a row.
@@ -84,7 +84,7 @@ def _write(connection: Connection, out: io.BufferedWriter) -> Contents:
     return contents
 
 
-def _copied_out(connection: Connection, table: str, columns: list[str]) -> Iterator[bytes]:
+def _copy_out(connection: Connection, table: str, columns: list[str]) -> Iterator[bytes]:
     """Yields the rows as COPY text, in pieces of whole rows."""
     query = sql.SQL("COPY (SELECT {} FROM {}) TO STDOUT").format(identifiers(columns), sql.Identifier(table))
     held: list[bytes] = []

@@ -95,23 +95,23 @@ class Database:
 
     def read(self, fn: Callable[[Connection], T]) -> T:
         """Runs `fn` on one consistent snapshot, again if the connection was stale."""
-        return self._retried(lambda: self._read_once(fn))
+        return self._retry(lambda: self._read_once(fn))
 
     def write(self, fn: Callable[[Connection], T], *, repeatable: bool = False) -> T:
         """Runs `fn` in one transaction: all of it or nothing, once.
 
         A `repeatable` function finds what it did before, and runs again when the outcome of its COMMIT is unknown.
         """
-        return self._retried(lambda: self._write_once(fn, repeatable))
+        return self._retry(lambda: self._write_once(fn, repeatable))
 
     def repeatable(self, fn: Callable[[Connection], T]) -> T:
         """Runs `fn`, a single statement in autocommit mode; doing it twice equals doing it once.
 
         It takes a single round trip, for what is done a hundred times a second.
         """
-        return self._retried(lambda: self._repeatable_once(fn))
+        return self._retry(lambda: self._repeatable_once(fn))
 
-    def simulated_moment(self) -> datetime | None:
+    def read_simulated_moment(self) -> datetime | None:
         """Returns the simulation's time; None where the database's clock counts."""
         return self._moment() if self._moment else None
 
@@ -171,11 +171,11 @@ class Database:
                 if not _lost(error):
                     raise
                 connection.invalidate()
-                if repeatable or (identity and not self._committed(*identity)):
+                if repeatable or (identity and not self._has_committed(*identity)):
                     raise _NotApplied from error
             return result
 
-    def _committed(self, xid: str, checkpoint: str) -> bool:
+    def _has_committed(self, xid: str, checkpoint: str) -> bool:
         """Returns True if a transaction whose COMMIT got no answer took effect.
 
         Postgres forgets the ids of transactions lost in a crash and assigns them again, so after a recovery
@@ -197,7 +197,7 @@ class Database:
             time.sleep(0.1)
         raise OutcomeUnknown("the connection to the database was lost at COMMIT; its outcome is unknown")
 
-    def _retried(self, once: Callable[[], T]) -> T:
+    def _retry(self, once: Callable[[], T]) -> T:
         for attempt in range(ATTEMPTS):
             last = attempt == ATTEMPTS - 1
             try:

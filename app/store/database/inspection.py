@@ -35,7 +35,7 @@ class DatabaseFinding:
 def inspect(url: str, listen_url: str) -> list[DatabaseFinding]:
     """Returns all findings about the database at `url`; raises psycopg.OperationalError if it is unreachable."""
     with _connect(url) as connection:
-        pooled = _pooled(connection)
+        pooled = _is_pooled(connection)
         findings = [
             _server_version(connection),
             _schema_version(connection),
@@ -102,7 +102,7 @@ def _round_trip(connection: psycopg.Connection[TupleRow]) -> DatabaseFinding:
     return DatabaseFinding("round trip", f"{median:.1f} ms", "note" if advice else "ok", advice)
 
 
-def _pooled(connection: psycopg.Connection[TupleRow]) -> bool:
+def _is_pooled(connection: psycopg.Connection[TupleRow]) -> bool:
     """Finds a pooler: it invents the process number that it sends at connection time, where Postgres sends its own."""
     return bool(connection.info.backend_pid != _value(connection, "SELECT pg_backend_pid()"))
 

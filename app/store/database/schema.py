@@ -56,13 +56,13 @@ class SchemaError(Exception):
     """The database has another schema than this gpuwright needs; the message names the command to run."""
 
 
-def _shipped() -> tuple[str, ...]:
+def _list_shipped() -> tuple[str, ...]:
     """Returns the versions of this installation, oldest first, by file name: loading alembic takes 0.3 s."""
     folder = files("migrations").joinpath("versions")
     return tuple(sorted(entry.name[:4] for entry in folder.iterdir() if entry.name[:4].isdigit()))
 
 
-VERSIONS = _shipped()
+VERSIONS = _list_shipped()
 KNOWN = VERSIONS[-1]  # the version that a server works with
 
 
@@ -137,7 +137,7 @@ def migrate(url: str, target: str = "head", *, back: bool = True) -> list[str]:
     passed: list[str] = []
     try:
         while True:
-            step = _in_turn(engine, lambda connection: _step(connection, target, back=back))
+            step = _take_turn(engine, lambda connection: _step(connection, target, back=back))
             if step is None:
                 return passed
             passed.append(step)
@@ -145,7 +145,7 @@ def migrate(url: str, target: str = "head", *, back: bool = True) -> list[str]:
         engine.dispose()
 
 
-def _in_turn(engine: Engine, step: Callable[[Connection], str | None]) -> str | None:
+def _take_turn(engine: Engine, step: Callable[[Connection], str | None]) -> str | None:
     """Runs the step once no other process changes the schema; logs which processes it waits for."""
     for _ in range(WAITS):
         try:

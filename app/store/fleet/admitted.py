@@ -32,6 +32,6 @@ class ReportedAllowList:
     node: str
 
 
-def reported_allow_lists(connection: Connection) -> list[ReportedAllowList]:
+def list_reported_allow_lists(connection: Connection) -> list[ReportedAllowList]:
     """Returns the distinct allow-lists of nodes that have reported, the longest first."""
     return [ReportedAllowList(row.admitted, row.nodes, row.node) for row in connection.execute(ADMITTED)]

@@ -61,19 +61,19 @@ def read(connection: Connection, generation: int) -> Announced:
     """Returns all of it, with the state of a plan."""
     row = connection.execute(READ, {"node": "", "generation": generation}).one()
     return Announced(
-        silence=_decoded(row.silence, dict[str, float], {}),
-        held=_decoded(row.held, list[HeldGpu], []),
-        cordons=_decoded(row.cordons, list[Cordon], []),
-        jobs=_decoded(row.jobs, list[JobRow], []),
+        silence=_decode(row.silence, dict[str, float], {}),
+        held=_decode(row.held, list[HeldGpu], []),
+        cordons=_decode(row.cordons, list[Cordon], []),
+        jobs=_decode(row.jobs, list[JobRow], []),
         limits={
             limit.service: GatewayLimit(limit.queue_limit, limit.shed_share, limit.retry_after_seconds, limit.in_time)
-            for limit in _decoded(row.limits, list[_Limit], [])
+            for limit in _decode(row.limits, list[_Limit], [])
         },
-        idle=_decoded(row.idle, dict[str, float], {}),
-        money=_decoded(row.money, dict[str, Any], {}),
+        idle=_decode(row.idle, dict[str, float], {}),
+        money=_decode(row.money, dict[str, Any], {}),
         plan_state=row.state,
     )
 
 
-def _decoded(found: str | None, kind: Any, nothing: Any) -> Any:
+def _decode(found: str | None, kind: Any, nothing: Any) -> Any:
     return nothing if found is None else msgspec.json.decode(found, type=kind)

@@ -96,7 +96,7 @@ def newer_than(connection: Connection, after: int, bodies_of: Collection[str]) -
     return [(row.node, row.version, row.body) for row in found]
 
 
-def of_node(connection: Connection, node: str) -> tuple[int, str] | None:
+def read_assignment(connection: Connection, node: str) -> tuple[int, str] | None:
     """Returns the node's assignment and its version."""
     row = connection.execute(OF_NODE, {"node": node}).one_or_none()
     return (row.version, row.body) if row else None

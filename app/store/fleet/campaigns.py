@@ -233,7 +233,7 @@ def measurements(connection: Connection, campaign_id: str) -> list[MeasuredSetti
     return [msgspec.convert(row.measured, MeasuredSetting) for row in rows]
 
 
-def measured_together(connection: Connection, gpu_type: str, asked_at: datetime) -> list[MeasuredSetting]:
+def read_measured_together(connection: Connection, gpu_type: str, asked_at: datetime) -> list[MeasuredSetting]:
     """Returns the newest measurements beside neighbours on a GPU type, of campaigns asked for until then."""
     values = {"gpu_type": gpu_type, "asked_at": asked_at, "limit": MOST_MEASURED_TOGETHER}
     return [msgspec.convert(row.measured, MeasuredSetting) for row in connection.execute(MEASURED_TOGETHER, values)]

@@ -121,7 +121,7 @@ class CopiesOfNode:
     services: Mapping[str, str] = field(default_factory=dict)  # tenant/name, by instance
 
 
-def of_nodes(connection: Connection, nodes: Collection[str]) -> list[CopiesOfNode]:
+def read_copies(connection: Connection, nodes: Collection[str]) -> list[CopiesOfNode]:
     """Returns what these nodes have reported, and what they were assigned."""
     rows = connection.execute(NODES, {"nodes": sorted(nodes), "lately": LATELY})
     return [CopiesOfNode(row.node, row.detail, row.body, row.lately or {}) for row in rows]

@@ -49,7 +49,7 @@ def nodes(connection: Connection) -> list[MapNode]:
     return [MapNode(*row) for row in connection.execute(NODES)]
 
 
-def named_nodes(connection: Connection, names: Collection[str]) -> list[MapNode]:
+def read_named_nodes(connection: Connection, names: Collection[str]) -> list[MapNode]:
     """Returns the declared nodes of these names."""
     return [MapNode(*row) for row in connection.execute(NAMED_NODES, {"names": list(names)})] if names else []
 

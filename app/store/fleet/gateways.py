@@ -59,7 +59,7 @@ class InForce:
     endpoints: int
 
 
-def in_force(connection: Connection) -> list[InForce]:
+def read_in_force(connection: Connection) -> list[InForce]:
     """Returns what each gateway that is not forgotten has in force."""
     return [InForce(*row) for row in connection.execute(IN_FORCE)]
 

@@ -42,7 +42,7 @@ OF_SERVICE = statement("load_points_of_service", _POINTS.format(of_service="AND 
 OF_TENANT = statement("load_points_of_tenant", _POINTS.format(of_service=""))
 
 
-def of_service(
+def read_service_points(
     connection: Connection, tenant: str, service: str, since: datetime, until: datetime, step: timedelta
 ) -> list[LoadPoint]:
     """Returns a point for each step of this time of which something is known, the oldest first."""
@@ -50,7 +50,7 @@ def of_service(
     return [LoadPoint(*row) for row in connection.execute(OF_SERVICE, values)]
 
 
-def of_tenant(
+def read_tenant_points(
     connection: Connection, tenant: str, since: datetime, until: datetime, step: timedelta
 ) -> list[LoadPoint]:
     """Returns the points of all services of a tenant together; their rates say little, as services differ."""

@@ -222,13 +222,13 @@ def answers_within(connection: Connection, within: timedelta, tenant: str = "") 
     ]
 
 
-def token_answers(connection: Connection, tenant: str, service: str, within: timedelta) -> list[TokenAnswers]:
+def read_token_answers(connection: Connection, tenant: str, service: str, within: timedelta) -> list[TokenAnswers]:
     """Returns the buckets of a service of a language model within a window of at most two hours."""
     rows = connection.execute(TOKEN_ANSWERS, {"tenant": tenant, "service": service, "within": within})
     return [TokenAnswers(*row) for row in rows]
 
 
-def in_windows(connection: Connection, tenant: str = "") -> WindowSums:
+def count_in_windows(connection: Connection, tenant: str = "") -> WindowSums:
     """Returns answers, errors and slow answers by service, all or a tenant's, and window."""
     rows = connection.execute(SPENT_OF_TENANT, {"tenant": tenant}) if tenant else connection.execute(SPENT)
     by_age: dict[str, list[Sums]] = {}
@@ -236,10 +236,10 @@ def in_windows(connection: Connection, tenant: str = "") -> WindowSums:
         if age is not None:
             ages = by_age.setdefault(service, [(0.0, 0.0, 0.0)] * len(WINDOWS))
             ages[age] = (float(answers), float(errors), float(slow))
-    return {service: dict(zip(WINDOWS, accumulate(ages, _added), strict=True)) for service, ages in by_age.items()}
+    return {service: dict(zip(WINDOWS, accumulate(ages, _add), strict=True)) for service, ages in by_age.items()}
 
 
-def _added(sums: Sums, more: Sums) -> Sums:
+def _add(sums: Sums, more: Sums) -> Sums:
     return sums[0] + more[0], sums[1] + more[1], sums[2] + more[2]
 
 

@@ -147,7 +147,7 @@ def _wait_seconds(left: float) -> float:
     return min(LONGEST_LOG_WAIT_SECONDS, max(0.0, float(left) - ANSWER_SECONDS))
 
 
-def since(connection: Connection, after: int) -> list[DueLog]:
+def read_since(connection: Connection, after: int) -> list[DueLog]:
     """Returns the requests stored after a version of the stream that are still to be answered."""
     return [
         DueLog(row.node, row.version, LogWanted(row.id, row.instance, row.begins, _wait_seconds(row.seconds)))
@@ -163,7 +163,7 @@ def keep(connection: Connection, node: str, text: LogText) -> bool:
     return bool(found.rowcount)
 
 
-def answered(connection: Connection, ids: Collection[str]) -> list[LogPart]:
+def read_answered(connection: Connection, ids: Collection[str]) -> list[LogPart]:
     """Returns the requests with the answers so far."""
     return [
         LogPart(row.node, row.instance, row.begins, row.ends, row.body, row.is_answered)

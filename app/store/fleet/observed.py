@@ -65,7 +65,7 @@ def world(connection: Connection, after: int = -1) -> list[tuple[str, str, str, 
     return [tuple(row) for row in connection.execute(WORLD, {"after": after})]
 
 
-def deleted_objects(connection: Connection, after: int) -> set[tuple[str, str, str]]:
+def list_deleted_objects(connection: Connection, after: int) -> set[tuple[str, str, str]]:
     """Returns the objects deleted after that version, even if declared again: kind, tenant, name."""
     return {tuple(row) for row in connection.execute(GONE, {"after": after})}
 

@@ -125,8 +125,8 @@ def read_step(connection: Connection, assigned: int, since: datetime, asked: New
     return StepReading(
         **_common(row),
         epoch=row.epoch or 0,
-        details=_listed(row.details, ReportedDetail),
-        received=_listed(row.received, ReceivedReport),
+        details=_decode_list(row.details, ReportedDetail),
+        received=_decode_list(row.received, ReceivedReport),
         news=load_news.news_of(row),
     )
 
@@ -136,8 +136,8 @@ def read_cycle(connection: Connection, assigned: int) -> CycleReading:
     row = _row(connection, CYCLE, assigned=assigned)
     return CycleReading(
         **_common(row),
-        nodes=_listed(row.nodes, ObservedNode),
-        corrections=_listed(row.corrections, CorrectionOfProfile),
+        nodes=_decode_list(row.nodes, ObservedNode),
+        corrections=_decode_list(row.corrections, CorrectionOfProfile),
         proposal=row.proposal or 0,
     )
 
@@ -153,12 +153,12 @@ def _common(row: Row[Any]) -> dict[str, Any]:
         "object_version": row.object_version,
         "object_floor": row.object_floor,
         "plan": None if row.generation is None else plans.plan_of(row),
-        "assignments": _listed(row.assignments, AssignedBody),
-        "cordons": _listed(row.cordons, Cordon),
-        "jobs": _listed(row.jobs, JobRow),
+        "assignments": _decode_list(row.assignments, AssignedBody),
+        "cordons": _decode_list(row.cordons, Cordon),
+        "jobs": _decode_list(row.jobs, JobRow),
         "is_held": row.is_held,
     }
 
 
-def _listed(found: str | None, kind: Any) -> list[Any]:
+def _decode_list(found: str | None, kind: Any) -> list[Any]:
     return msgspec.json.decode(found, type=list[kind]) if found else []

@@ -55,7 +55,7 @@ def put(
     return is_new
 
 
-def in_force(connection: Connection, node: str) -> Cordon | None:
+def read_in_force(connection: Connection, node: str) -> Cordon | None:
     """Returns a node's notice in force: the one with the earliest deadline."""
     return next((found for found in cordons.list_cordons(connection, node) if found.mode == cordons.RECLAIM), None)
 
@@ -80,6 +80,6 @@ def forget(connection: Connection, node: str) -> None:
     connection.execute(FORGET, {"node": node})
 
 
-def reported(connection: Connection) -> dict[str, datetime]:
+def read_reported(connection: Connection) -> dict[str, datetime]:
     """Returns the deadlines that nodes have reported themselves, also those that were withdrawn."""
     return {row.node: row.deadline for row in connection.execute(REPORTED)}

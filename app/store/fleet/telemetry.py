@@ -172,7 +172,7 @@ def days_due(connection: Connection) -> list[datetime]:
     return list(connection.execute(DUE_DAYS, {"finished": FINISHED}).scalars())
 
 
-def finished_reports(connection: Connection, limit: int) -> list[MinuteReport]:
+def lock_finished_reports(connection: Connection, limit: int) -> list[MinuteReport]:
     """Returns the reports of past minutes, locked until the transaction ends."""
     rows = connection.execute(FINISHED_REPORTS, {"finished": FINISHED, "quiet": QUIET, "limit": limit})
     return [MinuteReport(*row) for row in rows]
@@ -186,7 +186,7 @@ def expand(connection: Connection, reports: str) -> None:
     connection.execute(EXPAND, {"reports": reports, "most_power_w": MOST_POWER_W})
 
 
-def assigned_lately(connection: Connection, reported: Collection[tuple[str, str]]) -> set[tuple[str, str]]:
+def find_assigned_lately(connection: Connection, reported: Collection[tuple[str, str]]) -> set[tuple[str, str]]:
     """Returns which of the (node, instance) were assigned while their minutes could still be reported."""
     pairs = {"nodes": [node for node, _ in reported], "instances": [instance for _, instance in reported]}
     return {(row.node, row.instance) for row in connection.execute(ASSIGNED, pairs)}

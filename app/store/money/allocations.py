@@ -82,7 +82,7 @@ WRITTEN = statement(
 _KEYS = "node, gpu, owned, tenant, service, job, model, kind, evidence"
 
 
-def _rolled_up(table: str, period: str) -> str:
+def _select_rolled_up(table: str, period: str) -> str:
     return f"""
         INSERT INTO {table} AS known ({period}, gpu_type, region, purchase, {_KEYS}, gpu_microseconds, nano, energy_mj)
         SELECT date_trunc('{period}', slice, 'UTC'), max(gpu_type), max(region), max(purchase), {_KEYS},
@@ -112,8 +112,8 @@ WRITE = statement(
         SELECT slice, gpu_type, region, purchase, {_KEYS}, gpu_microseconds, nano, energy_mj, instance,
                :correction, (SELECT moment())
         FROM line
-    ), hours AS ({_rolled_up("cost_hour", "hour")})
-    {_rolled_up("cost_day", "day")}
+    ), hours AS ({_select_rolled_up("cost_hour", "hour")})
+    {_select_rolled_up("cost_day", "day")}
     """,
 )
 ADVANCE = statement(
@@ -196,7 +196,7 @@ def months_due(connection: Connection) -> list[datetime]:
     ]  # fmt: skip
 
 
-def written(connection: Connection, node: str, start: int, stop: int) -> list[Any]:
+def read_written(connection: Connection, node: str, start: int, stop: int) -> list[Any]:
     """Returns what was written of the node's slices so far, with its counter-entries."""
     return list(connection.execute(WRITTEN, {"node": node, "start": start, "stop": stop}))
 

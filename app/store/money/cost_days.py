@@ -40,13 +40,13 @@ BY_WORK = statement("cost_days_by_work", _BY_WORK.format(of_tenant=""))
 BY_WORK_OF_TENANT = statement("cost_days_by_work_of_tenant", _BY_WORK.format(of_tenant=_OF_TENANT))
 
 
-def by_tenant(connection: Connection, since: datetime, until: datetime, most: int) -> list[DayCost]:
+def sum_by_tenant(connection: Connection, since: datetime, until: datetime, most: int) -> list[DayCost]:
     """Returns the cost of these days by tenant, the oldest first."""
     rows = connection.execute(BY_TENANT, {"since": since, "until": until, "most": most})
     return [DayCost(*row) for row in rows]
 
 
-def by_work(connection: Connection, since: datetime, until: datetime, most: int, tenant: str) -> list[DayCost]:
+def sum_by_work(connection: Connection, since: datetime, until: datetime, most: int, tenant: str) -> list[DayCost]:
     """Returns the cost of these days by service and job, the oldest first; all, or a tenant's."""
     values = {"since": since, "until": until, "most": most, "tenant": tenant}
     return [DayCost(*row) for row in connection.execute(BY_WORK_OF_TENANT if tenant else BY_WORK, values)]

@@ -151,6 +151,6 @@ def purchase_ways(connection: Connection, gpu_types: Collection[str]) -> set[tup
     return {(*row,) for row in connection.execute(WAYS, {"of": sorted(gpu_types)})}
 
 
-def unowned_nodes(connection: Connection) -> list[str]:
+def list_unowned_nodes(connection: Connection) -> list[str]:
     """Returns declared nodes without a GPU that is paid for: they were declared before there was a ledger."""
     return list(connection.execute(NOT_OWNED).scalars())

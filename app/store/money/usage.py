@@ -131,7 +131,7 @@ def overlapping(connection: Connection, node: str, start: int, stop: int, limit:
     return list(connection.execute(OVERLAPPING, given))
 
 
-def owned_gpus(connection: Connection, node: str, start: int, stop: int) -> list[Any]:
+def list_owned_gpus(connection: Connection, node: str, start: int, stop: int) -> list[Any]:
     """Returns the GPUs of the node that were paid for in the time."""
     return list(connection.execute(OWNED, {"node": node, "start": start, "stop": stop}))
 

@@ -104,7 +104,7 @@ def read_head(connection: Connection, generation: int) -> dict[str, Any] | None:
     return dict(row._mapping) if row else None
 
 
-def in_force(connection: Connection) -> int:
+def read_generation_in_force(connection: Connection) -> int:
     """Returns the generation of the plan in force; 0 if there is none."""
     return int(connection.execute(NEWEST_IN_FORCE).scalar() or 0)
 

@@ -136,7 +136,7 @@ def record(connection: Connection, epoch: int, draft: PlanDraft) -> int | None:
     generation = lease.next_generation(connection, epoch)
     if generation is None:
         return None
-    current = in_force(connection)
+    current = read_plan_in_force(connection)
     if (current.generation if current else 0) != draft.base:
         raise Overtaken(f"plan {current.generation if current else 0} is in force, and not plan {draft.base}")
     if current and current.is_unwanted and draft.lane != "rollback":
@@ -168,20 +168,20 @@ def record(connection: Connection, epoch: int, draft: PlanDraft) -> int | None:
             "services": list(draft.services),
         },
     )
-    connection.execute(SUPERSEDE, {"generation": generation, "states": _ended_by(draft.state)})
+    connection.execute(SUPERSEDE, {"generation": generation, "states": _list_ended_states(draft.state)})
     versions.lock(connection, STREAM)
     versions.advance(connection, STREAM, generation)
     return generation
 
 
-def _ended_by(state: str) -> list[str]:
+def _list_ended_states(state: str) -> list[str]:
     """Returns the states that a new plan ends; an advisory plan ends none."""
     if state in IN_FORCE:
         return ["proposed", "rolling", "paused"]
     return ["proposed"] if state == "proposed" else []
 
 
-def in_force(connection: Connection) -> PlanInForce | None:
+def read_plan_in_force(connection: Connection) -> PlanInForce | None:
     """Returns the plan in force; the desired state is in pieces."""
     row = connection.execute(NEWEST).one_or_none()
     return None if row is None else plan_of(row)
@@ -219,7 +219,7 @@ def settle(
     return bool(connection.execute(SETTLE, values).rowcount)
 
 
-def proven_shapes(connection: Connection) -> frozenset[str]:
+def read_proven_shapes(connection: Connection) -> frozenset[str]:
     """Returns the shapes whose first instance passed its trial."""
     return frozenset(connection.scalars(PROVEN))
 

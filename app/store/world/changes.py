@@ -94,7 +94,7 @@ def record(connection: Connection, changes: Sequence[tuple[str, StoredObject, li
         connection.execute(INSERT, {"rows": msgspec.json.encode(rows).decode()})
 
 
-def after(
+def read_changes_after(
     connection: Connection, version: int, upto: int, kinds: Sequence[Kind], tenant: str, limit: int
 ) -> list[ObjectChange]:
     """Returns the changes in (version, upto] of these kinds that concern `tenant` (empty: every tenant)."""

@@ -35,7 +35,7 @@ KINDS = statement(
 )
 
 
-def listed(
+def list_jobs(
     connection: Connection, tenant: str, most: int, after: int = 0, phase: str = "", find: str = "", name: str = ""
 ) -> list[tuple[str, dict[str, Any]]]:
     """Returns jobs (tenant/name) with their status; filtered by phase, by a part of the name or by the whole name."""

@@ -193,7 +193,7 @@ CAPPED_NODES = statement(
 )
 
 
-def _stored(row: Row[Any]) -> StoredObject:
+def _read_row(row: Row[Any]) -> StoredObject:
     return StoredObject(
         uid=row.uid,
         kind=Kind(row.kind),
@@ -212,7 +212,7 @@ def _stored(row: Row[Any]) -> StoredObject:
 
 def get(connection: Connection, key: Key) -> StoredObject | None:
     row = connection.execute(GET, {"kind": key.kind, "tenant": key.tenant, "name": key.name}).one_or_none()
-    return _stored(row) if row else None
+    return _read_row(row) if row else None
 
 
 def get_many(connection: Connection, keys: Iterable[Key]) -> dict[Key, StoredObject]:
@@ -228,7 +228,7 @@ def get_many(connection: Connection, keys: Iterable[Key]) -> dict[Key, StoredObj
             "names": [key.name for key in wanted],
         },
     )
-    return {stored.key: stored for stored in map(_stored, rows)}
+    return {stored.key: stored for stored in map(_read_row, rows)}
 
 
 def page(connection: Connection, selection: Selection, after: tuple[str, str], limit: int) -> list[StoredObject]:
@@ -244,7 +244,7 @@ def page(connection: Connection, selection: Selection, after: tuple[str, str], l
         "limit": limit,
     }
     sql = page_statement(selection)
-    return [_stored(row) for row in connection.execute(sql, {name: parameters[name] for name in sql._bindparams})]
+    return [_read_row(row) for row in connection.execute(sql, {name: parameters[name] for name in sql._bindparams})]
 
 
 def names(connection: Connection, kind: Kind, admitting: str) -> list[str]:
@@ -252,14 +252,14 @@ def names(connection: Connection, kind: Kind, admitting: str) -> list[str]:
     return list(connection.scalars(NAMES, {"kind": kind, "admitting": admitting}))
 
 
-def of_models(connection: Connection, kind: Kind, models: Iterable[str]) -> list[StoredObject]:
+def read_objects_of_models(connection: Connection, kind: Kind, models: Iterable[str]) -> list[StoredObject]:
     """Returns the services, or the profiles, that refer to one of the models."""
-    return [_stored(row) for row in connection.execute(OF_MODELS, {"kind": kind, "models": sorted(models)})]
+    return [_read_row(row) for row in connection.execute(OF_MODELS, {"kind": kind, "models": sorted(models)})]
 
 
-def capped_nodes(connection: Connection, gpu_types: Sequence[str]) -> list[StoredObject]:
+def read_capped_nodes(connection: Connection, gpu_types: Sequence[str]) -> list[StoredObject]:
     """Returns the nodes of these GPU types that state capW."""
-    return [_stored(row) for row in connection.execute(CAPPED_NODES, {"gpu_types": list(gpu_types)})]
+    return [_read_row(row) for row in connection.execute(CAPPED_NODES, {"gpu_types": list(gpu_types)})]
 
 
 def count_of_tenants(connection: Connection, tenants: Sequence[str]) -> dict[str, int]:

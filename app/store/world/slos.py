@@ -32,6 +32,6 @@ def slos(connection: Connection, tenant: str = "") -> list[tuple[str, dict[str, 
     return [(name, promise) for name, promise in rows]
 
 
-def unserved(connection: Connection, since: timedelta = timedelta()) -> list[str]:
+def list_unserved(connection: Connection, since: timedelta = timedelta()) -> list[str]:
     """Returns the services of which plans have left requests unserved for so long."""
     return [name for (name,) in connection.execute(UNSERVED, {"since": since})]

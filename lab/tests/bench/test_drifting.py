@@ -7,7 +7,7 @@ import pytest
 from app.control.observe.drift import update_correction
 from lab.bench.drifting import DriftOrder, TruthFactor, run_drift
 from simulation.run import Simulation
-from simulation.world import of_documents
+from simulation.world import read_documents
 from tests.simulation.worlds import gpu_type, model, node, policy, profile, service
 
 AGAIN_SECONDS = 1200.0  # by then SLOs hold again, wherever the copies have gone meanwhile
@@ -24,7 +24,7 @@ def test_gpus_that_turn_slower_in_one_range_are_corrected_there_and_slos_hold_ag
         middle = shares[(len(shares) - 1) // 2]
         return lambda key, sm_percent: 1.2 if sm_percent <= middle else 1.0
 
-    order = DriftOrder(of_documents(documents), choose, 1200.0, 7200.0, 0, work=10)
+    order = DriftOrder(read_documents(documents), choose, 1200.0, 7200.0, 0, work=10)
     found = run_drift(database_url, order, update_correction)
     assert found["false_steps"] == 0
     assert found["slo_again_seconds"] <= AGAIN_SECONDS

@@ -9,9 +9,9 @@ import pytest
 
 from lab.evaluate import testbeds
 from lab.evaluate.mudi import RATES
-from simulation.measure.run import in_auto
-from simulation.run import Simulation, simulated
-from simulation.world import with_policy
+from simulation.measure.run import set_auto
+from simulation.run import Simulation, open_simulation
+from simulation.world import set_policy
 from solvers.planners.names import HETSEV, MUDI
 
 pytestmark = pytest.mark.slow
@@ -30,9 +30,9 @@ def trials_of(simulation: Simulation) -> set[tuple[str, int]]:
 
 
 def test_batches_beside_trainings_are_tried_live_and_their_minutes_are_recorded(database_url: str) -> None:
-    world = in_auto(testbeds.testbed("mudi", {name: rate * LOW_SHARE for name, rate in RATES.items()}))
+    world = set_auto(testbeds.testbed("mudi", {name: rate * LOW_SHARE for name, rate in RATES.items()}))
     ran, tried = set[tuple[str, int]](), set[tuple[str, int]]()
-    with simulated(database_url, with_policy(world, {"planner": MUDI}), seed=0, work=0) as simulation:
+    with open_simulation(database_url, set_policy(world, {"planner": MUDI}), seed=0, work=0) as simulation:
         for _ in simulation.seconds(60 * MINUTES, 2.0):
             ran |= {
                 (wanted.id, int(wanted.batch.planned))
@@ -50,8 +50,8 @@ def test_batches_beside_trainings_are_tried_live_and_their_minutes_are_recorded(
 
 
 def test_planners_that_try_nothing_are_not_asked_again_for_a_new_minute(database_url: str) -> None:
-    world = in_auto(testbeds.testbed("mudi", RATES))
-    with simulated(database_url, with_policy(world, {"planner": HETSEV}), seed=0, work=0) as simulation:
+    world = set_auto(testbeds.testbed("mudi", RATES))
+    with open_simulation(database_url, set_policy(world, {"planner": HETSEV}), seed=0, work=0) as simulation:
         simulation.advance(240, 2.0)
         assert simulation.last
         assert simulation.last.snapshot

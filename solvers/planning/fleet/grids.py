@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from solvers.compiled import njit
-from solvers.latency import limits, max_rate, used_loads
+from solvers.latency import limit_loads, limits, max_rate
 from solvers.latency.kernels import accepted_load
 from solvers.planning.judge.readings import value_at
 from solvers.planning.problem import Curve, Policy, Profile, Service
@@ -68,7 +68,7 @@ read_grid = Kept(ProfileGrid.of)
 def read_loads(service: Service, policy: Policy, batches: Ints) -> Floats:
     """Returns the loads that each of these batches accepts under the service's percentile, by SLO / exec."""
     rows, used = limits(service.percentile, batches.tolist(), service.variation).loads, service.used_load
-    return np.ascontiguousarray(used_loads(rows[batches], used.share, used.most * (1 + policy.exec_margin)))
+    return np.ascontiguousarray(limit_loads(rows[batches], used.share, used.most * (1 + policy.exec_margin)))
 
 
 @njit("void(float64[:, ::1], int64[::1], float64[::1], float64[::1])")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from solvers.llm.capacity import LlmCapacity, at_rate, capacity, rough_rate
+from solvers.llm.capacity import LlmCapacity, capacity, find_capacity, rough_rate
 from solvers.llm.iteration import BatchingLimits, IterationCost, TokenLengths, TokenPromise
 from solvers.planning.fleet.token_services import TokenFacts, busy_w
 from solvers.planning.judge.tolerances import at_most
@@ -117,7 +117,7 @@ def predicted(problem: Problem, service: Service, instance: Instance) -> Instanc
     server = _server(problem, service, instance)
     if server is None:
         return instance
-    found = at_rate(*server, instance.rate_per_second)
+    found = find_capacity(*server, instance.rate_per_second)
     return replace(instance, latency_ms=found.ttft_ms, tpot_ms=found.tpot_ms)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agents.admission.filling import CONNECT, OWN, entry_names, fill_own, refused_command
+from agents.admission.filling import CONNECT, OWN, check_command, entry_names, fill_own
 from agents.admission.reading import read_allow_list
 from agents.templates import Confined, Filled, Probe
 from agents.templates.filling import ArgumentRefused, Builtin
@@ -126,9 +126,9 @@ def test_a_command_that_saves_is_refused_where_its_script_is_open_to_others(tmp_
     script.touch(mode=0o644)
     path.write_text(path.read_text().replace("admit:", f"admit:\n  save: {{argv: ['{{python}}', {script}]}}"))
     listed = read_allow_list(path)
-    assert refused_command(listed, ("{python}", str(script)), "process") is None
+    assert check_command(listed, ("{python}", str(script)), "process") is None
     script.chmod(0o646)
-    refused = refused_command(listed, ("{python}", str(script)), "process")
+    refused = check_command(listed, ("{python}", str(script)), "process")
     assert refused is not None and refused.field == "checkpoint.command"
     assert "save.py is writable by others" in refused.message
     assert entry_names(listed.startable_by("process")) == "files, save"

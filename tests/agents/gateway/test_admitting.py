@@ -21,7 +21,7 @@ from agents.gateway.admitting import (
     read_shipped_rules,
     render_expressions,
 )
-from agents.gateway.desired import MOST_OPEN, Desired, declare, follow, with_slots
+from agents.gateway.desired import MOST_OPEN, Desired, declare, follow, give_slots
 from agents.gateway.parsing import ServerLoad, parse_loads
 from agents.gateway.queue_guard import QueueGuard
 from agents.gateway.wire import DeclaredRoutes, RouteSpec
@@ -308,7 +308,7 @@ def test_what_waits_delays_a_copy_of_another_kind_no_longer_than_it_can_wait() -
     def load(queued: int) -> dict[tuple[str, str], ServerLoad]:
         return {("gw-0001", "BACKEND"): ServerLoad(9, queued), ("gw-0002", "BACKEND"): ServerLoad(9, 9)}
 
-    desired = declare(with_slots(Desired(), ()), "n", DeclaredRoutes(1, (spec("a", ("GET /a",)),), {}))
+    desired = declare(give_slots(Desired(), ()), "n", DeclaredRoutes(1, (spec("a", ("GET /a",)),), {}))
     wanted = {"gw-0001": {each.name: each for each in desired.servers()}}
     for queued, now, is_held in ((1, 100.0, True), (1, 110.9, True), (1, 111.1, False), (0, 100.1, False)):
         guard = QueueGuard()
@@ -327,7 +327,7 @@ def test_what_waits_delays_a_copy_of_another_kind_no_longer_than_it_can_wait() -
 def test_a_node_that_changes_what_its_copies_admit_again_and_again_delays_no_copy_of_another_node() -> None:
     guard = QueueGuard()
     full = {("gw-0001", "BACKEND"): ServerLoad(9, 1)}
-    desired = declare(with_slots(Desired(), ()), "n", DeclaredRoutes(1, (spec("a", ("GET /a",)),), {}))
+    desired = declare(give_slots(Desired(), ()), "n", DeclaredRoutes(1, (spec("a", ("GET /a",)),), {}))
     wanted = {"gw-0001": {each.name: each for each in desired.servers()}}
     held = []
     for seconds in range(0, 60, 5):

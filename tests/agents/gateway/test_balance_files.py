@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from agents.gateway.configuration import MOST_COPIES, list_copies
-from agents.gateway.desired import Desired, declare, follow, with_slots
+from agents.gateway.desired import Desired, declare, follow, give_slots
 from agents.gateway.haproxy import Haproxy
 from agents.gateway.master_socket import MasterSocket
 from agents.gateway.sidecar import Sidecar
@@ -27,7 +27,7 @@ def test_requests_that_time_out_are_in_flight_no_longer(tmp_path: Path, copies: 
     with closing(gateway), ThreadPoolExecutor(4) as pool:
         routes = (RouteSpec("c0", SERVICE, f"127.0.0.1:{copies.ports[0]}"),)
         desired = declare(follow(Desired(), {}, {SERVICE: PROMISES}), "node-1", DeclaredRoutes(1, routes))
-        Haproxy(MasterSocket(gateway.master), gateway.state, gateway.requests).write(with_slots(desired, idle=()))
+        Haproxy(MasterSocket(gateway.master), gateway.state, gateway.requests).write(give_slots(desired, idle=()))
         path = gateway.state / "gpuwright.cfg"
         text = path.read_text().replace("timeout server 600s", "timeout server 8s").replace("maxconn 512", "maxconn 2")
         path.write_text(text.replace("timeout queue 10s", "timeout queue 500ms"))
@@ -49,7 +49,7 @@ def test_without_lua_requests_go_by_open_requests(tmp_path: Path, copies: Copies
     with closing(gateway), ThreadPoolExecutor(4) as pool:
         routes = tuple(RouteSpec(f"c{at}", SERVICE, f"127.0.0.1:{copies.ports[at]}") for at in range(2))
         desired = declare(follow(Desired(), {}, {SERVICE: PROMISES}), "node-1", DeclaredRoutes(1, routes))
-        Haproxy(MasterSocket(gateway.master), gateway.state, gateway.requests).write(with_slots(desired, idle=()))
+        Haproxy(MasterSocket(gateway.master), gateway.state, gateway.requests).write(give_slots(desired, idle=()))
         path = gateway.state / "gpuwright.cfg"
         path.write_text(path.read_text().replace("feature(LUA)", "feature(OBSOLETE_LINKER)"))
         gateway.start_haproxy()
@@ -66,7 +66,7 @@ def test_a_service_of_very_many_copies_goes_by_open_requests() -> None:
     def listed(count: int, name: str = "c") -> dict[str, str]:
         routes = tuple(RouteSpec(f"{name}{at}", SERVICE, f"10.0.0.1:{1000 + at}") for at in range(count))
         desired = declare(follow(Desired(), {}, {SERVICE: PROMISES}), "node-1", DeclaredRoutes(1, routes))
-        return list_copies(with_slots(desired, idle=()))
+        return list_copies(give_slots(desired, idle=()))
 
     assert listed(2) == {SERVICE: "node-1:c0=256=512,node-1:c1=256=512"}
     assert listed(MOST_COPIES).keys() == {SERVICE}

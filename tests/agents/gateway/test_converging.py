@@ -10,7 +10,7 @@ import pytest
 from agents.contract.paths import build_table, hash_rules
 from agents.gateway import haproxy as rooms
 from agents.gateway.configuration import COPIES, GENERATED, KEYS, LIMITS, PATHS, SERVICES
-from agents.gateway.desired import Desired, HaproxyServer, declare, follow, with_slots
+from agents.gateway.desired import Desired, HaproxyServer, declare, follow, give_slots
 from agents.gateway.haproxy import Haproxy, NotApplied, ServersRefused
 from agents.gateway.master_socket import HaproxyAway, MasterSocket, WorkerGone
 from agents.gateway.parsing import HaproxyGarbled
@@ -29,7 +29,7 @@ def route(name: str, port: int = 80, drained: bool = False, weight: float = 1.0,
 
 def said(*routes: RouteSpec, limits: dict[str, ServiceLimit] | None = None) -> Desired:
     state = declare(Desired(), "n", DeclaredRoutes(1, routes, ANY_TABLE))
-    return with_slots(follow(state, {}, limits or {}), idle=())
+    return give_slots(follow(state, {}, limits or {}), idle=())
 
 
 class Site:
@@ -90,7 +90,7 @@ def test_a_copy_is_added_before_its_service_is_found_and_drained_after_no_reques
         f"set server {server} weight 0",
     ]
     assert not observed.servers["n:a"].ready
-    site.haproxy.converge(with_slots(Desired(slots={"x/y": 1}), ()))
+    site.haproxy.converge(give_slots(Desired(slots={"x/y": 1}), ()))
     changed = site.remote.changed()
     services = [each for each in changed if SERVICES in each]
     assert services == [f"del map {folder / SERVICES} {SERVICE}", f"add map {folder / SERVICES} x/y gw-0001"]
@@ -276,7 +276,7 @@ def test_a_copy_of_another_kind_gets_no_request_that_waits(site: Site) -> None:
 
     def of(*names: int) -> Desired:
         routes = tuple(RouteSpec("ab"[at], SERVICE, f"10.0.0.1:8{at}", paths=hash_rules(kinds[at])) for at in names)
-        return with_slots(declare(Desired(), "n", DeclaredRoutes(1, routes, build_table(kinds))), idle=())
+        return give_slots(declare(Desired(), "n", DeclaredRoutes(1, routes, build_table(kinds))), idle=())
 
     assert site.haproxy.converge(of(0)).unfinished == 0
     site.remote.now.waiting[BACKEND] = 5

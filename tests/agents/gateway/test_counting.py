@@ -10,7 +10,7 @@ import pytest
 
 from agents.contract.fields import LATENCY_EDGES_MS
 from agents.contract.gateways import LengthTotals, TokenTotals
-from agents.gateway.desired import Desired, declare, servers_by_name, with_slots
+from agents.gateway.desired import Desired, declare, give_slots, servers_by_name
 from agents.gateway.receiver import Receiver
 from agents.gateway.requests import KEPT_SECONDS, GatewayPromise, Tallies
 from agents.gateway.wire import DeclaredRoutes, RouteSpec
@@ -19,7 +19,7 @@ from tests.support.haproxy import Copies, Gateway, get, insist
 from tests.support.load import steady_load
 from tests.support.patience import until
 
-KNOWN = with_slots(
+KNOWN = give_slots(
     declare(Desired(), "node-1", DeclaredRoutes(1, (RouteSpec("c/1", "shop/search", "127.0.0.1:9001"),))), idle=()
 )
 SERVER = b"node-1:c_2f1"
@@ -151,7 +151,7 @@ def test_each_answer_is_counted_once_wherever_it_belongs() -> None:
 def test_of_many_copies_that_are_gone_the_first_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agents.gateway.requests.MOST_GONE_COPIES", 2)
     routes = tuple(RouteSpec(name, "shop/search", "127.0.0.1:9001") for name in "abcd")
-    state = with_slots(declare(Desired(), "n", DeclaredRoutes(1, routes)), idle=())
+    state = give_slots(declare(Desired(), "n", DeclaredRoutes(1, routes)), idle=())
     servers = servers_by_name(state.servers())
     known = Tallies()
     known.track(servers, state.slots, 0, {})
@@ -187,8 +187,8 @@ def test_every_line_that_was_sent_is_counted_or_lost(tmp_path: Path) -> None:
         haproxy.connect((host, int(port)))
         for _ in range(sent):
             haproxy.send(LINE)
-    until(lambda: known.lines + receiver.overflowed() == sent, "all are read or lost")
-    assert receiver.overflowed() > 0
+    until(lambda: known.lines + receiver.count_overflowed() == sent, "all are read or lost")
+    assert receiver.count_overflowed() > 0
     assert counted(known)[0] == ("c/1", known.lines, 0, known.lines)
     receiver.close()
 

@@ -21,8 +21,8 @@ from agents.gateway.desired import (
     Stale,
     declare,
     follow,
+    give_slots,
     server_name,
-    with_slots,
 )
 from agents.gateway.parsing import ServerState
 from agents.gateway.wire import DeclaredRoutes, RouteSpec, ServiceLimit
@@ -36,7 +36,7 @@ def route(copy: str, service: str = "a/b", weight: float = 1, drained: bool = Fa
 
 
 def said(*routes: RouteSpec, sequence: int = 1, source: str = "node-1", before: Desired | None = None) -> Desired:
-    return with_slots(declare(before or Desired(), source, DeclaredRoutes(sequence, routes)), idle=())
+    return give_slots(declare(before or Desired(), source, DeclaredRoutes(sequence, routes)), idle=())
 
 
 def weights(state: Desired) -> dict[str, int]:
@@ -84,16 +84,16 @@ def test_addresses_are_read_in_both_families() -> None:
 def test_a_slot_changes_hands_only_when_none_is_free_and_nothing_is_in_it() -> None:
     full = said(*(route(f"c{index}", f"a/s{index:03d}") for index in range(FIRST_SLOTS)))
     emptied = declare(full, "node-1", DeclaredRoutes(2, (route("new", "a/new"),)))
-    assert with_slots(emptied, idle=()).slot_count == 2 * FIRST_SLOTS
-    reused = with_slots(emptied, idle={7, 9})
+    assert give_slots(emptied, idle=()).slot_count == 2 * FIRST_SLOTS
+    reused = give_slots(emptied, idle={7, 9})
     assert (reused.slot_count, reused.slots["a/new"], "a/s006" in reused.slots) == (FIRST_SLOTS, 7, False)
-    assert with_slots(declare(full, "node-1", DeclaredRoutes(2)), idle={7}).slots == full.slots
+    assert give_slots(declare(full, "node-1", DeclaredRoutes(2)), idle={7}).slots == full.slots
 
 
 def test_no_two_services_share_a_slot_however_many_language_models_there_are() -> None:
     models = {f"lab/m{at:02d}": ServiceLimit(tpot_ms=50.0, by_prefix=at % 2 == 0) for at in range(24)}
     others = said(*(route(f"c{index}", f"a/s{index:03d}") for index in range(20)))
-    slots = with_slots(follow(others, {}, models), idle=()).slots
+    slots = give_slots(follow(others, {}, models), idle=()).slots
     assert len(slots) == len({*slots.values()}) == 44
     assert sum(balance_of(slots[name]) is Balance.PREFIX for name in models) == 8
     assert sum(balance_of(slots[name]) is Balance.LEAST_TOKENS for name in models) == 8, "the rest has what is left"
@@ -128,8 +128,8 @@ def test_a_refusal_is_kept_as_long_as_its_route_is_declared_and_leaves_out_no_ot
 def test_a_node_that_declares_nothing_is_spoken_for_and_its_weights_count_from_one_to_256() -> None:
     elsewhere = RouteSpec("f", "a/b", "127.0.0.2:9001", 1e-9)
     followed = {f"{FOLLOWED}node-1": DeclaredRoutes(0, (elsewhere, route("g", weight=1e9)))}
-    assert weights(with_slots(follow(said(route("x")), followed, {}), idle=())) == {"node-1:x": 256}
-    state = with_slots(follow(declare(Desired(), "node-1", DeclaredRoutes(1)), followed, {}), idle=())
+    assert weights(give_slots(follow(said(route("x")), followed, {}), idle=())) == {"node-1:x": 256}
+    state = give_slots(follow(declare(Desired(), "node-1", DeclaredRoutes(1)), followed, {}), idle=())
     assert weights(state) == {"_node-1:f": 1, "_node-1:g": 256}
     assert {server.most_open for server in replace(state, most_open={"_node-1:f": 7}).servers()} == {7, 512}
     assert {server.most_open for server in replace(state, most_open={"_node-1:f": 999}).servers()} == {512}
@@ -232,7 +232,7 @@ def test_each_slot_has_the_rule_of_its_place_and_all_it_needs() -> None:
     assert places == [[Balance.IN_TURN] * 2] * 48 + [[Balance.LEAST_TOKENS] * 2] * 8 + [[Balance.PREFIX] * 2] * 8
     limits = {"a/prefix": ServiceLimit(tpot_ms=1.0, by_prefix=True), "a/tokens": ServiceLimit(tpot_ms=1.0)}
     routes = (route("p", "a/prefix"), route("q", "a/prefix"), route("t", "a/tokens"), route("x", "a/z"))
-    state = with_slots(follow(declare(Desired(), "n", DeclaredRoutes(1, routes)), {}, limits), idle=())
+    state = give_slots(follow(declare(Desired(), "n", DeclaredRoutes(1, routes)), {}, limits), idle=())
     _, *backends = configuration.render_generated(state, Path("/f"), "127.0.0.1:1").split("\nbackend gw-0")
     assert len(backends) == FIRST_SLOTS
     for slot, text in enumerate(backends, 1):

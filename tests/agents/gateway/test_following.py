@@ -16,7 +16,7 @@ from agents.contract.gateways import EndpointCopy, Endpoints, ServiceEndpoints
 from agents.contract.paths import hash_rules
 from agents.gateway import state_file
 from agents.gateway.configuration import LIMITS
-from agents.gateway.desired import Desired, declare, follow, with_slots
+from agents.gateway.desired import Desired, declare, follow, give_slots
 from agents.gateway.following import follow_endpoints
 from agents.gateway.master_socket import HaproxyAway, MasterSocket
 from agents.gateway.parsing import parse_loads
@@ -37,7 +37,7 @@ def told(*copies: EndpointCopy, service: str = "shop/search", **limit: float) ->
 
 def following(*copies: EndpointCopy, before: Desired | None = None) -> Desired:
     wanted = follow_endpoints(told(*copies), loopback=True)
-    return with_slots(follow(before or Desired(), wanted.sources, wanted.limits), idle=())
+    return give_slots(follow(before or Desired(), wanted.sources, wanted.limits), idle=())
 
 
 def names(state: Desired) -> list[str]:
@@ -113,7 +113,7 @@ def test_a_node_is_followed_with_the_paths_of_its_own_copies() -> None:
 
 def test_what_is_followed_is_kept_on_disk(tmp_path: Path) -> None:
     wanted = follow_endpoints(told(copy("a"), shed_share=0.25, queue_limit=7, retry_after_seconds=9), loopback=False)
-    state = with_slots(follow(Desired(), wanted.sources, wanted.limits), idle=())
+    state = give_slots(follow(Desired(), wanted.sources, wanted.limits), idle=())
     assert state.limits == {"shop/search": ServiceLimit(7, 0.25, 9)}
     state_file.keep(tmp_path / "desired.json", state)
     assert state_file.read(tmp_path / "desired.json") == state

@@ -414,11 +414,11 @@ def test_lines_that_do_not_fit_are_lost_and_counted(monkeypatch: pytest.MonkeyPa
     with receiver.lock, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as haproxy:
         for _ in range(200):
             haproxy.sendto(b"x", (host, int(port)))
-    until(lambda: tallies.lines + receiver.overflowed() == 200, "all are read or lost")
-    assert receiver.overflowed() > 0
-    assert other.overflowed() == 0
+    until(lambda: tallies.lines + receiver.count_overflowed() == 200, "all are read or lost")
+    assert receiver.count_overflowed() > 0
+    assert other.count_overflowed() == 0
     named = Receiver(str(tmp_path / "lines"), Tallies())
-    assert (named.overflowed(), named.address) == (0, str(tmp_path / "lines"))
+    assert (named.count_overflowed(), named.address) == (0, str(tmp_path / "lines"))
     for each in (receiver, other, named):
         each.close()
         assert not each._thread.is_alive()

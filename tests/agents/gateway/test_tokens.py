@@ -17,7 +17,7 @@ import pytest
 
 from agents.contract.gateways import EndpointCopy, Endpoints, LengthTotals, ServiceEndpoints, TokenTotals
 from agents.gateway.balances import Balance, balance_of
-from agents.gateway.desired import Desired, follow, with_slots
+from agents.gateway.desired import Desired, follow, give_slots
 from agents.gateway.following import follow_endpoints
 from agents.gateway.parsing import parse_loads
 from agents.gateway.prometheus import metrics
@@ -102,12 +102,12 @@ def test_a_base_of_before_counts_requests_without_tokens() -> None:
 
 def test_a_language_model_gets_a_backend_that_goes_by_open_requests() -> None:
     limits = {"lab/chat": ServiceLimit(64, slo_ms=1000.0, tpot_ms=50.0), "shop/search": ServiceLimit(64, slo_ms=80.0)}
-    slots = with_slots(follow(Desired(), {}, limits), idle=()).slots
+    slots = give_slots(follow(Desired(), {}, limits), idle=()).slots
     assert (balance_of(slots["lab/chat"]), balance_of(slots["shop/search"])) == (Balance.LEAST_TOKENS, Balance.IN_TURN)
-    before = with_slots(follow(Desired(), {}, {"lab/chat": ServiceLimit(64, slo_ms=80.0)}), idle=())
-    assert balance_of(with_slots(follow(before, {}, limits), idle=()).slots["lab/chat"]) is Balance.LEAST_TOKENS
+    before = give_slots(follow(Desired(), {}, {"lab/chat": ServiceLimit(64, slo_ms=80.0)}), idle=())
+    assert balance_of(give_slots(follow(before, {}, limits), idle=()).slots["lab/chat"]) is Balance.LEAST_TOKENS
     alike = {"lab/chat": ServiceLimit(64, slo_ms=1000.0, tpot_ms=50.0, by_prefix=True)}
-    assert balance_of(with_slots(follow(before, {}, alike), idle=()).slots["lab/chat"]) is Balance.PREFIX
+    assert balance_of(give_slots(follow(before, {}, alike), idle=()).slots["lab/chat"]) is Balance.PREFIX
 
 
 @pytest.fixture(scope="module")

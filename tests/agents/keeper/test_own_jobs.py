@@ -240,13 +240,13 @@ def test_what_a_job_prints_is_read_from_one_process_to_the_next_and_after_its_en
         node.offer(assigned(1, trainer(1, args=None, terms=JobTerms())))
         until(lambda: held(node).get("tune-1") == "job_done", "its third process is done")
         until(lambda: not node.keeper.copies(), "the last process is gone")
-        last = node.printed(LogWanted("a", "tune-1"))
+        last = node.read_printed(LogWanted("a", "tune-1"))
         assert last.text == "run 1\nrun 2\nrun 3\n"
-        first = f"{node.keeper.logged_copies('tune-1')[0]}@0"
+        first = f"{node.keeper.list_logged_copies('tune-1')[0]}@0"
         read = []
         for _ in range(3):
-            found = node.printed(LogWanted("b", "tune-1", first))
+            found = node.read_printed(LogWanted("b", "tune-1", first))
             read.append(found.text)
             first = found.ends
         assert read == ["run 1\n", "run 2\n", "run 3\n"]
-        assert node.printed(LogWanted("c", "tune-1", first)).text == ""
+        assert node.read_printed(LogWanted("c", "tune-1", first)).text == ""

@@ -89,7 +89,7 @@ def test_while_the_gateway_is_away_nothing_it_said_counts() -> None:
     assert desk.routes.in_force(DRAINING) is None
     assert not desk.routes.drained(DRAINING)
     assert not desk.routes.drained(copy(Stage.DRAINING, "b"))
-    assert not desk.routes.forgotten(copy(Stage.READY, "never"))
+    assert not desk.routes.is_forgotten(copy(Stage.READY, "never"))
 
 
 def test_a_gateway_that_is_back_is_told_again() -> None:
@@ -127,9 +127,9 @@ def test_what_does_not_change_is_said_again_every_few_seconds() -> None:
 def test_a_route_is_forgotten_when_the_gateway_has_acknowledged_all_without_it() -> None:
     desk = Desk()
     desk.say(READY, copy(Stage.ENDING, "b"))
-    assert not desk.routes.forgotten(copy(Stage.ENDING, "b"))
+    assert not desk.routes.is_forgotten(copy(Stage.ENDING, "b"))
     desk.say(READY)
-    assert desk.routes.forgotten(copy(Stage.ENDING, "b"))
+    assert desk.routes.is_forgotten(copy(Stage.ENDING, "b"))
 
 
 def test_case_8_a_drain_that_the_gateway_does_not_know_of_has_not_closed_the_copy() -> None:

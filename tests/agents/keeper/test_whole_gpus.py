@@ -82,7 +82,7 @@ def test_its_usage_is_of_each_gpu_and_the_last_interval_has_its_name() -> None:
         ("chat-1.1.1@1", 1, B),
         ("chat-1.1.1", 0, A),
     ]
-    assert {reporting.on_first_gpu(interval.id) for interval in found} == {copy.id}
+    assert {reporting.name_first_gpu_usage(interval.id) for interval in found} == {copy.id}
     assert reporting.usage(copy, {A: 0}) == found, "a device that is gone has the index that it was assigned by"
 
 

@@ -8,8 +8,8 @@ import msgspec
 
 from agents.contract.fields import LATENCY_EDGES_MS
 from agents.keeper.copies import NodeCopy, Stage
-from agents.node.copy_counters import as_promised
-from agents.node.report_minute import CopyTotals, ReportMinute, within
+from agents.node.copy_counters import count_as_promised
+from agents.node.report_minute import CopyTotals, ReportMinute, count_within
 from agents.runtime import Running
 from agents.seams.traffic import Counters, Served, TokensServed
 from tests.support.nodes import served
@@ -40,14 +40,14 @@ def test_a_copy_that_began_again_counts_from_zero() -> None:
 
 def test_without_a_gateway_a_copys_own_figures_are_compared_with_the_promise() -> None:
     whole = Counters(10, 0, (0,) * 40 + (10,))
-    counted = as_promised(Served(whole, tokens=TokensServed(100, 50, FIRST, PACE)), LATENCY_EDGES_MS[20])
+    counted = count_as_promised(Served(whole, tokens=TokensServed(100, 50, FIRST, PACE)), LATENCY_EDGES_MS[20])
     assert (counted.requests, counted.latency_counts, counted.paced, counted.pace_late) == (10, FIRST, 10, 1)
     other = msgspec.structs.replace(CHAT.wanted, tpot_ms=0.0)
-    assert as_promised(Served(whole, tokens=TokensServed(100, 50, FIRST, PACE)), other.tpot_ms) == whole
+    assert count_as_promised(Served(whole, tokens=TokensServed(100, 50, FIRST, PACE)), other.tpot_ms) == whole
 
 
 def test_inside_a_bucket_counts_are_spread_evenly() -> None:
     low, high = LATENCY_EDGES_MS[19], LATENCY_EDGES_MS[20]
-    assert within(PACE, (low + high) / 2) == 4.5
-    assert within(PACE, LATENCY_EDGES_MS[21]) == 10
-    assert within(PACE, 1e9) == 10
+    assert count_within(PACE, (low + high) / 2) == 4.5
+    assert count_within(PACE, LATENCY_EDGES_MS[21]) == 10
+    assert count_within(PACE, 1e9) == 10

@@ -18,7 +18,7 @@ from agents.node.report_minute import ReportMinute
 from agents.prometheus.reading import MOST_LINES
 from agents.runtime import Running
 from agents.talk.copy_client import TcpCopyClient
-from agents.talk.scraping import served_of
+from agents.talk.scraping import read_served
 from agents.templates.reading import read
 from tests.agents.talk.test_copy_client import copy_that, ok, says, says_nothing
 
@@ -45,7 +45,7 @@ def copy_at(port: int, name: str = "liar") -> NodeCopy:
 
 
 def test_case_17_a_report_with_lies_of_a_copy_is_still_taken() -> None:
-    served = served_of("gpuwright", LIES)
+    served = read_served("gpuwright", LIES)
     assert served is not None
     assert served.batch_mean == math.inf
     minute = InstanceMinute(
@@ -68,7 +68,7 @@ def test_case_17_a_report_with_lies_of_a_copy_is_still_taken() -> None:
 
 @pytest.mark.parametrize("line", [b"\n", b"gpuwright_serve_queue 1\n"])
 def test_a_flood_of_lines_is_cut(line: bytes) -> None:
-    served = served_of("gpuwright", line * (MOST_LINES * 5))
+    served = read_served("gpuwright", line * (MOST_LINES * 5))
     assert served is not None
     assert (served.queue or 0) <= MOST_LINES
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from agents.contract.fields import LATENCY_EDGES_MS
 from agents.prometheus.reading import LARGEST_VALUE, MOST_SAMPLES, histogram, read
 from agents.seams.traffic import Served
-from agents.talk.scraping import served_of
+from agents.talk.scraping import read_served
 
 VLLM = b"""# HELP vllm:e2e_request_latency_seconds Histogram of e2e request latency in seconds.
 # TYPE vllm:e2e_request_latency_seconds histogram
@@ -44,7 +44,7 @@ nv_gpu_memory_used_bytes{gpu_uuid="GPU-1"} 9e9
 
 
 def scraped(kind: str, text: bytes) -> Served:
-    served = served_of(kind, text)
+    served = read_served(kind, text)
     assert served is not None
     return served
 
@@ -71,7 +71,7 @@ def test_triton_is_read_over_all_versions() -> None:
 
 
 def test_another_kind_is_not_read() -> None:
-    assert served_of("other", TRITON) is None
+    assert read_served("other", TRITON) is None
 
 
 def test_an_empty_scrape_means_unknown() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from agents.contract.fields import LATENCY_EDGES_MS
 from agents.seams.traffic import Served
-from agents.talk.scraping import served_of
+from agents.talk.scraping import read_served
 
 VLLM = b"""# TYPE vllm:prompt_tokens_total counter
 vllm:prompt_tokens_total{engine="0",model_name="org/m"} 12000.0
@@ -55,7 +55,7 @@ tgi_request_mean_time_per_token_duration_bucket{le="+Inf"} 47
 
 
 def scraped(kind: str, text: bytes) -> Served:
-    served = served_of(kind, text)
+    served = read_served(kind, text)
     assert served is not None and served.tokens is not None
     assert served.dropped == 0
     return served
@@ -117,5 +117,5 @@ def test_no_latency_looks_shorter_than_it_was() -> None:
 
 def test_a_server_that_counts_no_tokens_yet_has_none() -> None:
     for kind in ("vllm", "sglang", "tgi"):
-        served = served_of(kind, b"")
+        served = read_served(kind, b"")
         assert served is not None and served.tokens is None

@@ -10,7 +10,7 @@ from app.manifests.model import Key, Kind
 from app.store.database import clock
 from app.store.database.database import Database
 from app.store.world import objects
-from app.world.conditions import ObjectCondition, with_condition
+from app.world.conditions import ObjectCondition, set_condition
 from tests.support.server import RunningServer
 from tests.support.world import gpu_type, manifest, model, node, profile, service
 
@@ -114,7 +114,7 @@ def _set_not_degraded(connection: Connection) -> None:
     stored = objects.get(connection, key)
     assert stored is not None
     good = ObjectCondition("Degraded", "False", "AllPlanned", "the service has the capacity that it needs")
-    objects.update_status(connection, [with_condition(stored, good, clock.now(connection))])
+    objects.update_status(connection, [set_condition(stored, good, clock.now(connection))])
 
 
 def test_a_rate_that_the_whole_fleet_cannot_carry_is_warned_of(server: RunningServer) -> None:

@@ -214,7 +214,7 @@ def test_case_25_a_withdrawn_instance_is_routed_for_a_day(server: RunningServer,
             database.write(lambda connection, sql=sql: connection.exec_driver_sql(sql))  # type: ignore[misc]
 
     withdraw(hours=23)
-    assert database.read(lambda c: endpoints.of_nodes(c, ["node-7"]))[0].services == {"i-7": "lab/classify"}
+    assert database.read(lambda c: endpoints.read_copies(c, ["node-7"]))[0].services == {"i-7": "lab/classify"}
     withdraw(hours=25)
     until(lambda: "lab/classify" not in services(), "a day later it is not routed")
 

@@ -15,8 +15,8 @@ from app.control.domain.ports import Meanwhile, just_wait
 from app.control.solve.inline import Inline
 from app.manifests.offline import DeclaredFiles
 from app.store.fleet import cordons
-from simulation.run import Simulation, simulated
-from simulation.world import of_documents, put
+from simulation.run import Simulation, open_simulation
+from simulation.world import put, read_documents
 from solvers.planning.problem import Problem
 from tests.app.api.test_isolation import routes
 from tests.simulation.worlds import CALM_TICK_SECONDS, Document, document, gpu_type, node, policy
@@ -60,7 +60,7 @@ def documents(rate: float) -> DeclaredFiles:
         speeds = {"v100-16gb": {"stepsPerSecond": {"20": 1.1, "100": 3.4}, "memoryGib": 9}}
         job = {"type": "training", "steps": 200_000, "profiles": speeds}
         declared.append(document("Job", f"{tenant}-job", job, tenant))
-    return of_documents(declared)
+    return read_documents(declared)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class SharedFleet:
 @pytest.fixture(scope="module")
 def fleet(postgres: DatabaseServer) -> Iterator[SharedFleet]:
     url = postgres.create()
-    with simulated(url, documents(60.0)) as simulation:
+    with open_simulation(url, documents(60.0)) as simulation:
         simulation.advance(70, CALM_TICK_SECONDS)
         drain(simulation)
         simulation.advance(40, CALM_TICK_SECONDS)

@@ -12,8 +12,8 @@ from agents.contract.assignments import AssignedInstance
 from app.store.database.database import Database
 from app.store.fleet import assignments, loads
 from app.store.fleet.loads import LoadBucket
-from simulation.run import Simulation, simulated
-from simulation.world import of_documents
+from simulation.run import Simulation, open_simulation
+from simulation.world import read_documents
 from tests.app.campaigns.running import ask, asked, declare_model
 from tests.app.campaigns.test_requests import told
 from tests.simulation import worlds
@@ -92,7 +92,7 @@ def test_few_requests_and_other_services_stop_no_campaign(serving: RunningServer
 
 
 def on_gpu(simulation: Simulation, node_name: str, gpu: int) -> list[str]:
-    stored = simulation.database.read(lambda connection: assignments.of_node(connection, node_name))
+    stored = simulation.database.read(lambda connection: assignments.read_assignment(connection, node_name))
     assert stored is not None
     return [line["service"] for line in msgspec.json.decode(stored[1]).get("instances", []) if line["gpu"] == gpu]
 
@@ -102,8 +102,8 @@ def test_plans_leave_the_gpu_of_a_campaign_empty_and_serve_all_that_they_did(pos
     names = {"a": 50.0, "b": 40.0}
     services = [worlds.service(name, rate) for name, rate in names.items()]
     known = [document for name in names for document in (worlds.model(name), worlds.profile(name))]
-    world = of_documents([worlds.gpu_type(), worlds.policy(mode="auto"), worlds.node("node-0"), *known, *services])
-    with simulated(url, world) as simulation:
+    world = read_documents([worlds.gpu_type(), worlds.policy(mode="auto"), worlds.node("node-0"), *known, *services])
+    with open_simulation(url, world) as simulation:
         simulation.advance(240, worlds.CALM_TICK_SECONDS)
         postgres.stands_at(url, simulation.clock.now())
         with running_server(url, GPUWRIGHT_DATABASE_DIRECT="1") as server:

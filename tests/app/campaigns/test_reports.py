@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.campaigns.reports import Figures, ReportRefused, ToolReport, read_report, with_memory
+from app.campaigns.reports import Figures, ReportRefused, ToolReport, add_memory, read_report
 
 PERF_ANALYZER = """\
 Concurrency,Inferences/Second,Client Send,Network+Server Send/Recv,Server Queue,Server Compute Input,\
@@ -142,10 +142,10 @@ def test_of_several_request_rates_the_lowest_counts() -> None:
 
 
 def test_a_file_of_gpus_adds_their_memory() -> None:
-    one, eight = with_memory([*figures(INFERENCE), *figures(GPUS)])
+    one, eight = add_memory([*figures(INFERENCE), *figures(GPUS)])
     assert (one.latency_ms, eight.latency_ms) == (8.0, 16.0)
     assert [one.memory_gib, eight.memory_gib] == [pytest.approx(1500e6 / 2**30), pytest.approx(2000e6 / 2**30)]
-    assert with_memory(figures(GPUS)) == []
+    assert add_memory(figures(GPUS)) == []
 
 
 def test_of_aiperf_and_vllm_the_concurrency_is_the_batch() -> None:

@@ -156,10 +156,10 @@ def test_a_form_whose_session_ends_while_it_trickles_in_changes_nothing(server: 
 
 def _own_proof(cookie: str) -> str:
     """The token that the session's forms would carry, made from its cookie as the server does it."""
-    from app.sessions import FORM_PREFIX, hashed
+    from app.sessions import FORM_PREFIX, hash_part
 
     secret = cookie.partition("=")[2].split("_", 2)[2]
-    return form_token(Principal("s", Scope.VIEWER, form_key=hashed(FORM_PREFIX, secret)))
+    return form_token(Principal("s", Scope.VIEWER, form_key=hash_part(FORM_PREFIX, secret)))
 
 
 def test_each_page_carries_another_text_of_the_same_proof(server: RunningServer, operator: str) -> None:

@@ -13,8 +13,8 @@ from app.control.answer.replay import record_of, replay
 from app.control.domain.failures import FIRST_DELAY, RecentFailures, group_failures, read_failures, retry_delay
 from app.control.solve.inline import Inline
 from app.store.plans import plan_reads, plans
-from simulation.run import Simulation, simulated
-from simulation.world import of_documents, of_store, put, truth_of
+from simulation.run import Simulation, open_simulation
+from simulation.world import put, read_documents, read_store, truth_of
 from tests.simulation.worlds import CALM_TICK_SECONDS, Document, gpu_type, model, node, policy, profile, service
 
 pytestmark = pytest.mark.slow
@@ -34,8 +34,8 @@ def rows(simulation: Simulation, sql: str) -> list[Any]:
 @contextmanager
 def settled(database_url: str, *documents: Document) -> Iterator[Simulation]:
     """A fleet in which everything of the world serves."""
-    with simulated(
-        database_url, of_documents([gpu_type(), gpu_type(BIG), policy(pricing="gpu"), *documents])
+    with open_simulation(
+        database_url, read_documents([gpu_type(), gpu_type(BIG), policy(pricing="gpu"), *documents])
     ) as simulation:
         simulation.advance(SETTLED_SECONDS, CALM_TICK_SECONDS)
         assert all(simulation.fleet.ready(name) for name in simulation.fleet.declared)
@@ -43,8 +43,8 @@ def settled(database_url: str, *documents: Document) -> Iterator[Simulation]:
 
 
 def declare(simulation: Simulation, *documents: Document) -> None:
-    put(simulation.database, of_documents([gpu_type(), gpu_type(BIG), *documents]))
-    simulation.fleet.follow(truth_of(simulation.database.read(of_store)))
+    put(simulation.database, read_documents([gpu_type(), gpu_type(BIG), *documents]))
+    simulation.fleet.follow(truth_of(simulation.database.read(read_store)))
 
 
 def assigned_places(simulation: Simulation, name: str) -> set[Place]:
@@ -55,7 +55,7 @@ def assigned_places(simulation: Simulation, name: str) -> set[Place]:
 
 
 def failures(simulation: Simulation) -> dict[str, RecentFailures]:
-    plan = simulation.database.read(plans.in_force)
+    plan = simulation.database.read(plans.read_plan_in_force)
     found = group_failures(read_failures(plan.progress), simulation.clock.now()) if plan else ()
     return {each.owner: each for each in found}
 

@@ -74,7 +74,7 @@ def test_after_a_rollback_a_copy_that_is_down_stays_until_a_person_resumes_the_f
     with settled(database_url, *fleet) as simulation:
         withdraw(simulation.database, Key(Kind.SERVICE, "shop", "c"))
         simulation.advance(30)
-        unwanted = simulation.database.read(plan_reads.in_force)
+        unwanted = simulation.database.read(plan_reads.read_generation_in_force)
         simulation.database.write(lambda c: plan_reads.store_request(c, unwanted, "rollback", "a person"))
         simulation.advance(35)
         assert told(simulation, "rolled_back")

@@ -13,7 +13,7 @@ from app.control.formulate.formulate import formulate
 from app.control.solve.inline import Inline
 from app.control.solve.orders import Solve, solved
 from app.store.plans import plan_reads
-from simulation.run import Simulation, simulated
+from simulation.run import Simulation, open_simulation
 from simulation.shapes import steady
 from tests.simulation.worlds import all_noisy, small, steps
 
@@ -45,7 +45,7 @@ def knowledge_in(record: Record) -> Any:
 def test_hetsev_runs_a_fleet_adds_what_a_lasting_load_needs_and_is_replayed(database_url: str) -> None:
     world = small(gpus=6, rates=(200.0, 150.0), planner="hetsev", cycleSeconds=15)
     shapes = {"shop/a": steps([1.0, 3.0], RISES_AT), "shop/b": steps([1.0, 1.0], RISES_AT)}
-    with simulated(database_url, world, all_noisy(shapes, 0.01)) as simulation:
+    with open_simulation(database_url, world, all_noisy(shapes, 0.01)) as simulation:
         simulation.planner.solver = Inline()  # with bounds, as live
         simulation.advance(RISES_AT, 2.0)
         before, cycles = running(simulation), simulation.cycles
@@ -73,7 +73,7 @@ def test_hetsev_runs_a_fleet_adds_what_a_lasting_load_needs_and_is_replayed(data
 def test_mudi_runs_a_fleet_resizes_in_place_as_the_load_rises_and_is_replayed(database_url: str) -> None:
     world = small(gpus=4, rates=(60.0, 50.0), planner="mudi", cycleSeconds=15)
     shapes = {"shop/a": steps([1.0, 3.0], RISES_AT), "shop/b": steps([1.0, 1.0], RISES_AT)}
-    with simulated(database_url, world, all_noisy(shapes, 0.01)) as simulation:
+    with open_simulation(database_url, world, all_noisy(shapes, 0.01)) as simulation:
         simulation.advance(RISES_AT, 2.0)
         before = shares(simulation)
         assert len({place for place, _ in before}) == len(before) == 2
@@ -94,7 +94,7 @@ def test_mudi_runs_a_fleet_resizes_in_place_as_the_load_rises_and_is_replayed(da
 def test_morak_runs_a_fleet_keeps_its_shares_adds_instances_and_is_replayed(database_url: str) -> None:
     world = small(gpus=4, rates=(60.0, 50.0), planner="morak", cycleSeconds=30)
     shapes = {"shop/a": steps([1.0, 6.0], RISEN_AT), "shop/b": steps([1.0, 1.0], RISEN_AT)}
-    with simulated(database_url, world, all_noisy(shapes, 0.01)) as simulation:
+    with open_simulation(database_url, world, all_noisy(shapes, 0.01)) as simulation:
         simulation.advance(RISEN_AT, 5.0)
         before = shares(simulation)
         assert len({place for place, _ in before}) < len(before)  # services share a GPU
@@ -125,7 +125,7 @@ def test_morak_runs_a_fleet_keeps_its_shares_adds_instances_and_is_replayed(data
 def test_inss_runs_a_fleet_keeps_what_runs_as_the_load_rises_and_is_replayed(database_url: str) -> None:
     world = small(gpus=4, rates=(60.0, 50.0), planner="inss", cycleSeconds=15)
     shapes = {"shop/a": steps([1.0, 6.0], RISES_AT), "shop/b": steps([1.0, 1.0], RISES_AT)}
-    with simulated(database_url, world, all_noisy(shapes, 0.01)) as simulation:
+    with open_simulation(database_url, world, all_noisy(shapes, 0.01)) as simulation:
         simulation.advance(RISES_AT, 2.0)
         before = running(simulation)
         assert before
@@ -143,7 +143,7 @@ def test_inss_runs_a_fleet_keeps_what_runs_as_the_load_rises_and_is_replayed(dat
 def test_oltunes_runs_a_fleet_adds_instances_as_the_load_rises_and_is_replayed(database_url: str) -> None:
     world = small(gpus=4, rates=(60.0, 50.0), planner="oltunes", cycleSeconds=15)
     shapes = {"shop/a": steps([1.0, 8.0], RISES_AT), "shop/b": steps([1.0, 1.0], RISES_AT)}
-    with simulated(database_url, world, all_noisy(shapes, 0.01)) as simulation:
+    with open_simulation(database_url, world, all_noisy(shapes, 0.01)) as simulation:
         simulation.advance(RISES_AT, 2.0)
         before = running(simulation)
         assert before
@@ -165,7 +165,7 @@ def test_oltunes_runs_a_fleet_adds_instances_as_the_load_rises_and_is_replayed(d
 
 def test_a_refused_plan_names_the_planner_and_its_rule(database_url: str) -> None:
     world = small(gpus=2, rates=(50.0,), planner="hetsev", powerBudgetW=82)
-    with simulated(database_url, world, {"shop/a": steady}) as simulation:
+    with open_simulation(database_url, world, {"shop/a": steady}) as simulation:
         simulation.advance(10.0, 2.0)
         assert simulation.last
         assert simulation.last.outcome is SolveOutcome.WRONG

@@ -11,7 +11,7 @@ from sqlalchemy import text
 from app.control.domain.decision import PlanState
 from app.store.plans import plan_reads
 from app.store.plans.plans import Overtaken
-from simulation.run import Simulation, simulated
+from simulation.run import Simulation, open_simulation
 from tests.simulation.worlds import CALM_TICK_SECONDS, small
 
 pytestmark = pytest.mark.slow
@@ -40,7 +40,7 @@ def rolling(simulation: Simulation) -> int:
 
 def test_a_paused_plan_stays_in_force_while_load_rises_and_a_node_is_lost(database_url: str) -> None:
     shapes = {"shop/a": lambda seconds: 4.0 if seconds > 40 else 1.0}
-    with simulated(database_url, small(gpus=6), shapes) as simulation:
+    with open_simulation(database_url, small(gpus=6), shapes) as simulation:
         generation = rolling(simulation)
         given = rows(simulation, "SELECT node, generation FROM assignment ORDER BY node")
         simulation.post.silence(["node-0"])
@@ -64,7 +64,7 @@ def test_a_paused_plan_stays_in_force_while_load_rises_and_a_node_is_lost(databa
 def test_after_a_pause_the_fast_lane_answers_before_the_next_cycle(database_url: str) -> None:
     load = [1.0]
     shapes = {"shop/a": lambda seconds: load[-1]}
-    with simulated(database_url, small(gpus=6), shapes) as simulation:
+    with open_simulation(database_url, small(gpus=6), shapes) as simulation:
         generation = rolling(simulation)
         load.append(1.5)
         simulation.advance(30)
@@ -87,14 +87,14 @@ def test_after_a_pause_the_fast_lane_answers_before_the_next_cycle(database_url:
 
 
 def test_a_decision_made_before_the_pause_is_not_recorded_after_it(database_url: str) -> None:
-    with simulated(database_url, small(gpus=4)) as simulation:
+    with open_simulation(database_url, small(gpus=4)) as simulation:
         made = None
         for _ in simulation.seconds(60):
             made = simulation.last if simulation.last and simulation.last.decision else made
             if made:
                 break
         assert made and made.snapshot and made.decision
-        generation = simulation.database.read(plan_reads.in_force)
+        generation = simulation.database.read(plan_reads.read_generation_in_force)
         change(simulation, generation, PlanState.ROLLING, PlanState.PAUSED)
         store, snapshot = simulation.planner.store, replace(made.snapshot, target=generation)
         with pytest.raises(Overtaken, match=f"a person has paused plan {generation}"):
@@ -103,7 +103,7 @@ def test_a_decision_made_before_the_pause_is_not_recorded_after_it(database_url:
 
 
 def test_the_time_of_a_rollout_begins_again_when_it_is_resumed(database_url: str) -> None:
-    with simulated(database_url, small(gpus=4)) as simulation:
+    with open_simulation(database_url, small(gpus=4)) as simulation:
         generation = rolling(simulation)
         simulation.advance(30)
         resumed_at = simulation.clock.now()

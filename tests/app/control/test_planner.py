@@ -21,8 +21,8 @@ from app.control.record.records import read_plan
 from app.control.solve.inline import Inline
 from app.manifests.model import Key, Kind
 from app.store.plans import plan_reads
-from simulation.run import Simulation, simulated
-from simulation.world import of_documents, put
+from simulation.run import Simulation, open_simulation
+from simulation.world import put, read_documents
 from tests.simulation.worlds import (
     CALM_TICK_SECONDS,
     document,
@@ -40,7 +40,7 @@ pytestmark = pytest.mark.slow
 
 @contextmanager
 def fleet(url: str, mode: str = "auto", rate: float = 200.0, nodes: int = 2) -> Iterator[Simulation]:
-    world = of_documents(
+    world = read_documents(
         [
             gpu_type(),
             policy(mode=mode),
@@ -50,7 +50,7 @@ def fleet(url: str, mode: str = "auto", rate: float = 200.0, nodes: int = 2) -> 
             service("b", rate / 2),
         ]
     )
-    with simulated(url, world) as made:
+    with open_simulation(url, world) as made:
         yield made
 
 
@@ -119,7 +119,7 @@ def test_case_2_a_replaced_leader_answers_no_request_and_forgets_no_plan(databas
         simulation.advance(60, CALM_TICK_SECONDS)
         old, new = simulation.planner, another(simulation)
         simulation.plans = False
-        generation = simulation.database.read(plan_reads.in_force)
+        generation = simulation.database.read(plan_reads.read_generation_in_force)
         simulation.database.write(lambda c: plan_reads.store_request(c, generation, "rollback", "an operator"))
         simulation.advance(31)
         assert new.lead()
@@ -193,7 +193,7 @@ def test_a_service_declared_in_advisory_mode_is_shown_while_the_others_are_serve
     documents = [gpu_type(), policy(mode="auto"), node("node-0"), model("a"), profile("a"), model("b"), profile("b")]
     slo = {"latencyMs": 120, "percentile": 98}
     shown = document("Service", "b", {"model": "b", "slo": slo, "ratePerSecond": 50, "mode": "advisory"}, "shop")
-    with simulated(database_url, of_documents([*documents, service("a", 100.0), shown])) as simulation:
+    with open_simulation(database_url, read_documents([*documents, service("a", 100.0), shown])) as simulation:
         simulation.advance(90, CALM_TICK_SECONDS)
         assert simulation.fleet.ready("shop/a") >= 1
         assert simulation.fleet.ready("shop/b") == 0
@@ -207,7 +207,7 @@ def _assigned(simulation: Simulation) -> Any:
 def test_while_a_plan_is_rolled_out_the_next_one_makes_only_what_is_needed(database_url: str) -> None:
     with fleet(database_url, nodes=4) as simulation:
         simulation.advance(4)
-        put(simulation.database, of_documents([gpu_type(), model("a"), profile("a"), service("a", 600.0)]))
+        put(simulation.database, read_documents([gpu_type(), model("a"), profile("a"), service("a", 600.0)]))
         found = simulation.planner.cycle(Reason.CYCLE)
         assert found
         assert found.generation

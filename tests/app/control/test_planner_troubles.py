@@ -25,7 +25,7 @@ from app.manifests.model import Key, Kind
 from app.store.database.database import Unavailable
 from app.store.fleet import cordons
 from app.store.plans import plan_reads
-from simulation.run import WORK, Simulation, simulated
+from simulation.run import WORK, Simulation, open_simulation
 from simulation.shapes import spike
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Instance
@@ -55,7 +55,7 @@ def delete(simulation: Simulation, service: str) -> None:
 
 
 def newest(simulation: Simulation) -> int:
-    return simulation.database.read(plan_reads.in_force)
+    return simulation.database.read(plan_reads.read_generation_in_force)
 
 
 def services_told(simulation: Simulation) -> set[str]:
@@ -65,7 +65,7 @@ def services_told(simulation: Simulation) -> set[str]:
 
 @pytest.mark.slow
 def test_a_drain_without_room_takes_nothing_down_and_refuses_no_request_at_any_load(database_url: str) -> None:
-    with simulated(database_url, small(gpus=4), FOUR_TIMES) as simulation:
+    with open_simulation(database_url, small(gpus=4), FOUR_TIMES) as simulation:
         simulation.advance(80, CALM_TICK_SECONDS)
         ready = {name: simulation.fleet.ready(name) for name in ("shop/a", "shop/b", "shop/c")}
         close(simulation, "drain")
@@ -77,7 +77,7 @@ def test_a_drain_without_room_takes_nothing_down_and_refuses_no_request_at_any_l
 
 @pytest.mark.slow
 def test_a_quick_step_that_breaks_a_rule_is_never_assigned(database_url: str) -> None:
-    with simulated(database_url, small(gpus=4), FOUR_TIMES) as simulation:
+    with open_simulation(database_url, small(gpus=4), FOUR_TIMES) as simulation:
         solver = Failing()
         store = PlannerStore(simulation.database, "another", 30.0)
         simulation.planner = Planner(store, solver, ReportListener(simulation.database), CycleBudget(work=WORK))
@@ -93,7 +93,7 @@ def test_a_quick_step_that_breaks_a_rule_is_never_assigned(database_url: str) ->
 
 @pytest.mark.slow
 def test_a_service_that_is_deleted_goes_from_cordoned_nodes_too(database_url: str) -> None:
-    with simulated(database_url, small(gpus=4)) as simulation:
+    with open_simulation(database_url, small(gpus=4)) as simulation:
         simulation.advance(80, CALM_TICK_SECONDS)
         close(simulation, "cordon")
         simulation.advance(35)
@@ -104,7 +104,7 @@ def test_a_service_that_is_deleted_goes_from_cordoned_nodes_too(database_url: st
 
 @pytest.mark.slow
 def test_a_rollback_is_not_lost_to_a_plan_that_something_else_calls_for(database_url: str) -> None:
-    with simulated(database_url, small(gpus=4)) as simulation:
+    with open_simulation(database_url, small(gpus=4)) as simulation:
         simulation.advance(45, CALM_TICK_SECONDS)
         first = newest(simulation)
         delete(simulation, "c")
@@ -142,7 +142,7 @@ class Flaky:
 
 @pytest.mark.slow
 def test_a_new_leader_acts_only_once_it_knows_what_was_asked_before(database_url: str) -> None:
-    with simulated(database_url, small(gpus=12), {"shop/a": spike(60.0, hold_seconds=3600.0)}) as simulation:
+    with open_simulation(database_url, small(gpus=12), {"shop/a": spike(60.0, hold_seconds=3600.0)}) as simulation:
         simulation.advance(300, CALM_TICK_SECONDS)
         planned = _planned_rate(simulation)
         assert planned > 600
@@ -174,7 +174,7 @@ def test_a_notice_whose_answer_failed_is_answered_once_the_database_is_back(
         assert isinstance(answer, LaneResult)
         return answer
 
-    with simulated(database_url, small(gpus=2)) as simulation:
+    with open_simulation(database_url, small(gpus=2)) as simulation:
         simulation.advance(30)
         simulation.plans = False
         planner = simulation.planner
@@ -199,7 +199,7 @@ def _planned_rate(simulation: Simulation) -> float:
 
 @pytest.mark.slow
 def test_case_18_a_database_whose_clock_is_set_back_an_hour_counts_at_once(database_url: str) -> None:
-    with simulated(database_url, small(gpus=12), {"shop/a": spike(120.0)}) as simulation:
+    with open_simulation(database_url, small(gpus=12), {"shop/a": spike(120.0)}) as simulation:
         simulation.advance(100, CALM_TICK_SECONDS)
         usual = simulation.fleet.ready("shop/a")
         _set_back(simulation)
@@ -209,7 +209,7 @@ def test_case_18_a_database_whose_clock_is_set_back_an_hour_counts_at_once(datab
 
 @pytest.mark.slow
 def test_case_18_no_planner_waits_for_a_lease_renewed_in_the_future(database_url: str) -> None:
-    with simulated(database_url, small(gpus=2)) as simulation:
+    with open_simulation(database_url, small(gpus=2)) as simulation:
         simulation.advance(10)
         _set_back(simulation)
         database = simulation.database

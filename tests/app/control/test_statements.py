@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import event
 
 from app.manifests.model import Key, Kind
-from simulation.run import Simulation, simulated
+from simulation.run import Simulation, open_simulation
 from simulation.world import put
 from tests.simulation.worlds import CALM_TICK_SECONDS, small, withdraw
 
@@ -39,7 +39,7 @@ def counted(simulation: Simulation) -> Iterator[Counter[str]]:
 
 
 def test_a_quiet_second_asks_once_for_the_fleet_together_with_the_news_of_loads(database_url: str) -> None:
-    with simulated(database_url, small()) as simulation:
+    with open_simulation(database_url, small()) as simulation:
         simulation.advance(90)
         with counted(simulation) as found:
             simulation.advance(60)
@@ -52,7 +52,7 @@ def test_a_quiet_second_asks_once_for_the_fleet_together_with_the_news_of_loads(
 
 
 def test_a_second_of_a_fleet_in_which_plans_roll_out_costs_few_statements_too(database_url: str) -> None:
-    with simulated(database_url, small()) as simulation, counted(simulation) as found:
+    with open_simulation(database_url, small()) as simulation, counted(simulation) as found:
         simulation.advance(60)
         withdraw(simulation.database, Key(Kind.SERVICE, "shop", "a"))
         simulation.advance(60)
@@ -63,7 +63,7 @@ def test_a_second_of_a_fleet_in_which_plans_roll_out_costs_few_statements_too(da
 
 
 def test_five_seconds_in_one_tick_cost_few_statements_too(database_url: str) -> None:
-    with simulated(database_url, small()) as simulation, counted(simulation) as found:
+    with open_simulation(database_url, small()) as simulation, counted(simulation) as found:
         simulation.advance(90, CALM_TICK_SECONDS)
         withdraw(simulation.database, Key(Kind.SERVICE, "shop", "b"))
         simulation.advance(120, CALM_TICK_SECONDS)
@@ -72,7 +72,7 @@ def test_five_seconds_in_one_tick_cost_few_statements_too(database_url: str) -> 
 
 
 def test_what_a_planner_writes_into_statuses_does_not_make_it_read_the_world_again(database_url: str) -> None:
-    with simulated(database_url, small()) as simulation, counted(simulation) as found:
+    with open_simulation(database_url, small()) as simulation, counted(simulation) as found:
         simulation.advance(90, CALM_TICK_SECONDS)
         assert found["update_object_statuses"] >= 2, "of its own, and of the devices that nodes report"
         assert found["declared_world"] == 1 and not found["objects_gone_since"], found
@@ -81,7 +81,7 @@ def test_what_a_planner_writes_into_statuses_does_not_make_it_read_the_world_aga
 def test_a_planner_that_was_replaced_steps_down_at_its_next_step_though_it_has_nothing_to_write(
     database_url: str,
 ) -> None:
-    with simulated(database_url, small()) as simulation:
+    with open_simulation(database_url, small()) as simulation:
         simulation.advance(90)
         planner = simulation.planner
         assert planner.store.epoch == 1

@@ -10,7 +10,7 @@ from sqlalchemy import text
 from app.control.domain.failures import read_failures
 from app.manifests.model import Key, Kind
 from app.store.plans import plans
-from simulation.run import Simulation, simulated
+from simulation.run import Simulation, open_simulation
 from tests.simulation.worlds import CALM_TICK_SECONDS, small, withdraw
 
 pytestmark = pytest.mark.slow
@@ -39,12 +39,12 @@ def stop(simulation: Simulation) -> int:
 
 
 def resting(simulation: Simulation) -> list[str]:
-    plan = simulation.database.read(plans.in_force)
+    plan = simulation.database.read(plans.read_plan_in_force)
     return [failure.owner for failure in read_failures(plan.progress)] if plan else []
 
 
 def test_a_stopped_plan_is_complete_once_nothing_else_is_wanted(database_url: str) -> None:
-    with simulated(database_url, small(gpus=4)) as simulation:
+    with open_simulation(database_url, small(gpus=4)) as simulation:
         generation = stop(simulation)
         given = rows(simulation, "SELECT node, version FROM assignment ORDER BY node")
         simulation.advance(65, CALM_TICK_SECONDS)
@@ -57,7 +57,7 @@ def test_a_stopped_plan_is_complete_once_nothing_else_is_wanted(database_url: st
 
 
 def test_a_plan_stays_stopped_while_a_service_whose_step_failed_has_yet_to_change(database_url: str) -> None:
-    with simulated(database_url, small(gpus=4)) as simulation:
+    with open_simulation(database_url, small(gpus=4)) as simulation:
         generation = stop(simulation)
         withdraw(simulation.database, Key(Kind.SERVICE, "shop", "a"))
         simulation.advance(35)
@@ -71,7 +71,7 @@ def test_a_plan_stays_stopped_while_a_service_whose_step_failed_has_yet_to_chang
 
 def test_a_plan_stays_stopped_while_load_is_unserved(database_url: str) -> None:
     load = [1.0]
-    with simulated(database_url, small(gpus=2), {"shop/a": lambda seconds: load[-1]}) as simulation:
+    with open_simulation(database_url, small(gpus=2), {"shop/a": lambda seconds: load[-1]}) as simulation:
         simulation.advance(SETTLED_SECONDS, CALM_TICK_SECONDS)
         load.append(40.0)
         simulation.advance(300, CALM_TICK_SECONDS)

@@ -25,15 +25,15 @@ def test_orders_come_back_equal_whatever_was_sent_before(problems: list[Problem]
     kept = KeptObjects(Problem)
     for problem in problems:
         order = Solve(problem, 1.0, None)
-        assert pickle.loads(kept.pickled(order)) == order
+        assert pickle.loads(kept.pickle_order(order)) == order
 
 
 @pytest.mark.slow
 def test_orders_about_one_plan_send_it_once() -> None:
     problem = random_problem(0)
     plan, kept = solve(problem, SolveBudget(None, 2, 0)), KeptObjects(Problem, Plan)
-    first = kept.pickled(FindBatches(problem, plan, (), 1, 0))
-    second = kept.pickled(MakeBatches(problem, plan, ()))
+    first = kept.pickle_order(FindBatches(problem, plan, (), 1, 0))
+    second = kept.pickle_order(MakeBatches(problem, plan, ()))
     got: list[Any] = [pickle.loads(first), pickle.loads(second)]
     assert len(second) < len(first) / 10
     assert got[1].problem is got[0].problem
@@ -43,4 +43,6 @@ def test_orders_about_one_plan_send_it_once() -> None:
 def test_an_equal_object_that_is_another_one_is_sent_itself() -> None:
     problem, kept = random_problem(0), KeptObjects(Problem)
     other = replace(problem)
-    assert len(kept.pickled([problem])) == len(kept.pickled([other])) > len(kept.pickled([other, problem]))
+    assert (
+        len(kept.pickle_order([problem])) == len(kept.pickle_order([other])) > len(kept.pickle_order([other, problem]))
+    )

@@ -8,7 +8,7 @@ import pytest
 
 from app.manifests.model import Key, Kind
 from app.problem import HttpProblem
-from app.world.declare import merge, merged
+from app.world.declare import merge, merge_patch
 
 KEY = Key(Kind.TENANT, "", "shop")
 WIRE = {
@@ -45,7 +45,7 @@ def test_a_value_merges_as_the_rfc_says(target: Any, change: Any, result: Any) -
 
 
 def test_a_patch_leaves_what_it_does_not_name() -> None:
-    manifest = merged(WIRE, {"spec": {"limit": {"gpus": 8}}}, KEY)
+    manifest = merge_patch(WIRE, {"spec": {"limit": {"gpus": 8}}}, KEY)
     assert manifest.spec == {"limit": {"gpus": 8, "pricePerHour": 20}}
     assert manifest.labels == {"team": "a"}
 
@@ -55,6 +55,6 @@ def test_a_patch_leaves_what_it_does_not_name() -> None:
 )
 def test_a_patch_that_makes_something_else_or_something_wrong_is_refused(change: Any) -> None:
     with pytest.raises(HttpProblem) as refused:
-        merged(WIRE, change, KEY)
+        merge_patch(WIRE, change, KEY)
     assert refused.value.slug == "invalid"
     assert refused.value.faults

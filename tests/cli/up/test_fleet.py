@@ -13,7 +13,7 @@ import pytest
 from app.manifests.model import Kind
 from app.store.database.database import Database
 from cli.up.first_service import spell_waiting
-from cli.up.fleet import DeclaredFleet, FleetSize, declared, fleet_file, generated
+from cli.up.fleet import DeclaredFleet, FleetSize, declare_fleet, fleet_file, generate_fleet
 from simulation import world as worlds
 from simulation.real.load_generator import LoadSource
 from tests.simulation.worlds import small
@@ -26,7 +26,7 @@ def said_nothing(line: str) -> None:
 
 
 def test_the_fleet_has_sixteen_gpus_twelve_services_and_two_jobs() -> None:
-    world = worlds.of_files(fleet_file())
+    world = worlds.read_files(fleet_file())
     gpus = [int(str(one.spec["gpus"])) for one in world.of(Kind.NODE)]
     assert (sum(gpus), len(world.of(Kind.GPU_TYPE))) == (16, 3)
     assert (len(world.of(Kind.SERVICE)), len(world.of(Kind.JOB))) == (12, 2)
@@ -36,25 +36,25 @@ def test_the_fleet_has_sixteen_gpus_twelve_services_and_two_jobs() -> None:
 def test_it_is_declared_once_and_found_again(database_url: str, tmp_path: Path) -> None:
     database = Database(database_url, pool_size=1, direct=True)
     said: list[str] = []
-    first = declared(database, tmp_path, FleetSize(), said.append)
+    first = declare_fleet(database, tmp_path, FleetSize(), said.append)
     assert first is not None
     assert said == ["declaring the simulated fleet"]
     assert sorted(first.nodes) == ["a100-1", "l4-1", "t4-1", "t4-2"]
     assert first.real_node == "t4-2"
     assert sorted(first.real_services) == ["media/archive-search", "media/captions"]
     assert all(words.count("=") == 2 for words in first.load)
-    assert declared(database, tmp_path, FleetSize(), said_nothing) == first
+    assert declare_fleet(database, tmp_path, FleetSize(), said_nothing) == first
     database.close()
 
 
 def test_a_fleet_of_language_models_streams_to_four_services_of_a_real_node(database_url: str, tmp_path: Path) -> None:
     database = Database(database_url, pool_size=1, direct=True)
-    made = declared(database, tmp_path, FleetSize(llm=True), lambda line: None)
+    made = declare_fleet(database, tmp_path, FleetSize(llm=True), lambda line: None)
     assert made is not None
     assert (made.real_node, made.real_kind, len(made.real_services)) == ("h100-1", "h100-80gb", 4)
     sources = [LoadSource.of(words) for words in made.load]
     assert {(source.path, source.lengths is not None) for source in sources} == {("/v1/completions", True)}
-    world = database.read(worlds.of_store)
+    world = database.read(worlds.read_store)
     assert (len(world.of(Kind.SERVICE)), len(world.of(Kind.JOB))) == (12, 2)
     database.close()
 
@@ -63,18 +63,18 @@ def test_a_world_of_ones_own_is_left_alone(database_url: str, tmp_path: Path) ->
     database = Database(database_url, pool_size=1, direct=True)
     worlds.put(database, small())
     said: list[str] = []
-    assert declared(database, tmp_path, FleetSize(), said.append) is None
+    assert declare_fleet(database, tmp_path, FleetSize(), said.append) is None
     assert "your own manifests" in said[0]
     database.close()
 
 
 @pytest.mark.slow
 def test_a_larger_fleet_is_generated_with_room_for_load_that_moves(database_url: str, tmp_path: Path) -> None:
-    world = generated(20, 6)
+    world = generate_fleet(20, 6)
     assert len(world.of(Kind.SERVICE)) == 6
     assert world.of(Kind.POLICY)[0].spec["mode"] == "auto"
     database = Database(database_url, pool_size=1, direct=True)
-    made = declared(database, tmp_path, FleetSize(20, 6), lambda line: None)
+    made = declare_fleet(database, tmp_path, FleetSize(20, 6), lambda line: None)
     assert made == DeclaredFleet(tuple(one.name for one in world.of(Kind.NODE)))
     database.close()
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from cli.main import main
-from simulation.run import simulated
-from simulation.world import of_files
+from simulation.run import open_simulation
+from simulation.world import read_files
 from tests.cli.conftest import Run
 from tests.cli.offline import ROOT
 from tests.support.server import RunningServer
@@ -18,7 +18,7 @@ from tests.support.server import RunningServer
 @pytest.fixture(scope="module")
 def generation(server: RunningServer) -> int:
     """A plan for the quickstart's fleet, whose nodes have reported."""
-    with simulated(server.database_url, of_files(ROOT / "examples" / "quickstart.yaml")) as simulation:
+    with open_simulation(server.database_url, read_files(ROOT / "examples" / "quickstart.yaml")) as simulation:
         for _ in simulation.seconds(90):
             if simulation.last and simulation.last.generation:
                 return simulation.last.generation

@@ -12,7 +12,7 @@ from app.control.formulate.problem import build_problem
 from app.manifests.model import Kind
 from cli.main import main
 from cli.verbs import size
-from simulation.world import of_documents, of_files
+from simulation.world import read_documents, read_files
 from solvers.planning.judge import judge
 from solvers.planning.solve import SolveBudget, find
 from tests.cli.offline import process
@@ -90,10 +90,10 @@ def test_one_gpu_less_of_each_type_is_refused_by_judge_or_simulation(answered: A
 @pytest.mark.slow
 def test_the_rented_nodes_are_written_as_manifests_that_complete_the_fleet(answered: Answered, tmp_path: Path) -> None:
     (tmp_path / "fleet.json").write_text(json.dumps(documents()))
-    fleet = of_files(tmp_path / "fleet.json", answered.nodes)
+    fleet = read_files(tmp_path / "fleet.json", answered.nodes)
     rented = [str(node.spec["gpuType"]) for node in fleet.of(Kind.NODE)]
     assert {name: rented.count(name) for name in set(rented)} == answered.figures["gpus"]
-    assert fleet.manifests.keys() > of_documents(documents()).manifests.keys()
+    assert fleet.manifests.keys() > read_documents(documents()).manifests.keys()
 
 
 @pytest.mark.slow

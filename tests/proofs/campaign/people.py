@@ -9,7 +9,7 @@ from typing import Any
 from app.manifests.model import Kind, Manifest
 from app.store.fleet import cordons
 from app.world.declare import declare
-from simulation.world import ACTOR, of_store
+from simulation.world import ACTOR, read_store
 from tests.proofs.campaign.down import DownFaults
 from tests.proofs.campaign.node import CampaignNode
 from tests.proofs.campaign.world import VARIANTS
@@ -65,7 +65,7 @@ class PeopleFaults(DownFaults):
 
     def _pick_service(self) -> tuple[str, str]:
         if not self.declared:
-            services = self.simulation.database.read(of_store).of(Kind.SERVICE)
+            services = self.simulation.database.read(read_store).of(Kind.SERVICE)
             self.declared = {(manifest.tenant, manifest.name): dict(manifest.spec) for manifest in services}
         return self.rng.choice(sorted(self.declared))
 

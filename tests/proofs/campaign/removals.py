@@ -88,7 +88,7 @@ def _route_acknowledgement(stack: ExitStack, url: str) -> None:
     """A route counts as in force, and as gone, as soon as it is declared."""
     stack.enter_context(patch.object(GatewayRoutes, "in_force", lambda self, copy: RouteState(copy.id, copy.rising, 0)))
     stack.enter_context(patch.object(GatewayRoutes, "drained", lambda self, copy: True))
-    stack.enter_context(patch.object(GatewayRoutes, "forgotten", lambda self, copy: True))
+    stack.enter_context(patch.object(GatewayRoutes, "is_forgotten", lambda self, copy: True))
 
 
 def _sixty_seconds(stack: ExitStack, url: str) -> None:

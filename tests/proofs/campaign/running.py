@@ -94,6 +94,6 @@ def recover(campaign: Campaign, cycles: int = RECOVERY_CYCLES) -> None:
 
 def rests(simulation: Simulation) -> bool:
     """Returns whether a service or job waits for the retry of a step that failed."""
-    now, plan = simulation.clock.now(), simulation.database.read(plans.in_force)
+    now, plan = simulation.clock.now(), simulation.database.read(plans.read_plan_in_force)
     failures = group_failures(read_failures(plan.progress), now) if plan else ()
     return any(now < found.last_at + retry_delay(found.times) for found in failures)

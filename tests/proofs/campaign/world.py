@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from app.manifests.offline import DeclaredFiles
-from simulation.run import Simulation, simulated
-from simulation.world import of_documents
+from simulation.run import Simulation, open_simulation
+from simulation.world import read_documents
 from tests.proofs.campaign.disk import PowerSafeDisk, in_use
 from tests.proofs.campaign.gateway import CampaignGateway
 from tests.proofs.campaign.node import CampaignNode
@@ -49,7 +49,7 @@ def _model_of_two(name: str) -> list[dict[str, Any]]:
 
 
 def world() -> DeclaredFiles:
-    return of_documents(documents())
+    return read_documents(documents())
 
 
 @contextmanager
@@ -66,6 +66,6 @@ def campaign_fleet(
 
     with (
         in_use(disk),
-        simulated(database_url, declared or world(), seed=seed, make_nodes=make_nodes) as simulation,
+        open_simulation(database_url, declared or world(), seed=seed, make_nodes=make_nodes) as simulation,
     ):
         yield simulation, gateway, disk

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from simulation.fleet.history import attained_shares
+from simulation.fleet.history import count_attained_shares
 from simulation.fleet.whole import WholeNode
-from simulation.run import simulated
+from simulation.run import open_simulation
 from simulation.shapes import steady
 from tests.simulation.worlds import all_noisy, small
 from tests.support.soak import SOAK
@@ -19,7 +19,7 @@ SECONDS = 3600.0 if SOAK else 120.0
 @pytest.mark.slow
 def test_an_hour_of_steady_load_changes_nothing_and_clocks_are_at_plan(database_url: str, tmp_path: Path) -> None:
     shapes = all_noisy(dict.fromkeys(("shop/a", "shop/b", "shop/c"), steady), 0.02)
-    with simulated(database_url, small(), shapes, whole=tmp_path) as simulation:
+    with open_simulation(database_url, small(), shapes, whole=tmp_path) as simulation:
         simulation.advance(240)
         began, mark = simulation.clock.seconds, simulation.history.mark(simulation.fleet)
         assert all(simulation.fleet.ready(name) for name in simulation.fleet.services)
@@ -28,7 +28,7 @@ def test_an_hour_of_steady_load_changes_nothing_and_clocks_are_at_plan(database_
                 assert isinstance(node, WholeNode)
                 assert node.agent.watch.power.excursions == ()
         assert simulation.history.since(began) == []
-        assert min(attained_shares(mark, simulation.history.mark(simulation.fleet)).values()) >= 0.98
+        assert min(count_attained_shares(mark, simulation.history.mark(simulation.fleet)).values()) >= 0.98
         assigned = [node for node in simulation.fleet.nodes.values() if node.memory.assignment]
         assert assigned
         for node in assigned:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from app.control.formulate.problem import build_problem
-from simulation.measure.fresh import FreshCost, at_rates, bare_problem, cheapest, search_fresh, serves_all
+from simulation.measure.fresh import FreshCost, bare_problem, cheapest, search_fresh, serves_all, set_rates
 from solvers.planning.plan import Plan
 from solvers.planning.problem import Problem
 from solvers.planning.solve import SolveBudget, find
@@ -42,7 +42,7 @@ def test_a_cheaper_plan_that_is_known_counts_and_a_wrong_one_does_not() -> None:
     assert found_beside([crowded]).per_hour == found_beside(()).per_hour
     # At half the rates, the plan for the whole rates is right, too, and may be the best that is known.
     half = bare_problem(PROBLEM, {name: rate / 4 for name, rate in DOUBLE.items()})
-    smaller = at_rates(half, plan)
+    smaller = set_rates(half, plan)
     assert smaller
     assert serves_all(half, smaller)
     assert found_beside([plan], half).per_hour <= plan.certificate.cost.total  # type: ignore[union-attr]
@@ -51,14 +51,14 @@ def test_a_cheaper_plan_that_is_known_counts_and_a_wrong_one_does_not() -> None:
 @pytest.mark.slow
 def test_a_plan_at_other_rates_divides_each_service_as_before() -> None:
     plan = solved()
-    doubled = at_rates(bare_problem(PROBLEM, DOUBLE), plan)
+    doubled = set_rates(bare_problem(PROBLEM, DOUBLE), plan)
     assert doubled
     assert [line.rate_per_second for line in doubled.instances] == pytest.approx(
         [2 * line.rate_per_second for line in plan.instances]
     )
     services = {line.service for line in plan.instances}
     without = Plan(tuple(line for line in plan.instances if line.service != min(services)))
-    assert at_rates(PROBLEM, without) is None
+    assert set_rates(PROBLEM, without) is None
     assert not serves_all(PROBLEM, without)
 
 

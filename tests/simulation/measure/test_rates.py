@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from simulation.measure.load_tables import LoadRefused
-from simulation.measure.rates import as_shapes, read_rates
+from simulation.measure.rates import make_shapes, read_rates
 
 SERVICES = {"shop/a": 50.0, "shop/b": 10.0}
 HEADER = "seconds,service,ratePerSecond\n"
@@ -20,7 +20,7 @@ def faults_of(text: str) -> tuple[str, ...]:
 def test_rates_are_linear_between_rows_and_stay_beyond_them() -> None:
     curves = read_rates(HEADER + "60,shop/a,100\n120,shop/a,200\n120,shop/b,0\n", "r.csv", SERVICES)
     assert [curves["shop/a"].at(seconds) for seconds in (0, 60, 90, 120, 999)] == [100, 100, 150, 200, 200]
-    shapes = as_shapes(curves, SERVICES)
+    shapes = make_shapes(curves, SERVICES)
     assert (shapes["shop/a"](90), shapes["shop/b"](0)) == (3.0, 0.0)
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from simulation.measure.load_tables import LoadRefused
-from simulation.measure.requests import as_shapes, read_requests
-from simulation.serving.arrivals import PlayedRequests, RequestTimes, traced_at
+from simulation.measure.requests import make_shapes, read_requests
+from simulation.serving.arrivals import PlayedRequests, RequestTimes, make_requests_at
 from solvers.llm.iteration import TokenLengths
 
 SERVICES = {"shop/a": 2.0, "shop/b": 10.0}
@@ -38,7 +38,7 @@ def test_lengths_that_are_drawn_leave_room_in_the_context_for_those_of_the_trace
 
 
 def test_the_rate_of_a_trace_is_that_of_the_requests_around() -> None:
-    shapes = as_shapes({"shop/a": traced_at(np.arange(0.0, 600.0, 0.25))}, SERVICES)
+    shapes = make_shapes({"shop/a": make_requests_at(np.arange(0.0, 600.0, 0.25))}, SERVICES)
     assert shapes["shop/a"](300.0) == pytest.approx(4.0 / SERVICES["shop/a"], rel=0.02)
     assert shapes["shop/a"](900.0) == shapes["shop/b"](300.0) == 0.0
 

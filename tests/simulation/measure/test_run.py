@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from simulation.measure.loads import named_load
-from simulation.measure.requests import as_shapes
-from simulation.measure.run import SimulationOrder, SimulationReport, in_auto, simulate
-from simulation.serving.arrivals import traced_at
+from simulation.measure.loads import make_load
+from simulation.measure.requests import make_shapes
+from simulation.measure.run import SimulationOrder, SimulationReport, set_auto, simulate
+from simulation.serving.arrivals import make_requests_at
 from simulation.truths import PLANNER, TruthOrder
-from simulation.world import of_documents
+from simulation.world import read_documents
 from tests.simulation.worlds import document, gpu_type, model, node, policy, profile, service
 from tests.support.postgres import DatabaseServer
 
@@ -28,8 +28,8 @@ OF_THE_MACHINE = {"seconds", "requestsPerSecondPerCore"}
 def order(truth: TruthOrder = PLANNER) -> SimulationOrder:
     documents = [gpu_type(), policy(mode="advisory"), node("node-0"), model("a"), profile("a")]
     documents += [model("b"), profile("b")]
-    world = of_documents([*documents, service("a", 60.0), service("b", 30.0, mode="approve")])
-    return SimulationOrder(world, named_load("moving", ("shop/a", "shop/b"), 0.1, 3), 0.1, 3, 2, 10.0, truth=truth)
+    world = read_documents([*documents, service("a", 60.0), service("b", 30.0, mode="approve")])
+    return SimulationOrder(world, make_load("moving", ("shop/a", "shop/b"), 0.1, 3), 0.1, 3, 2, 10.0, truth=truth)
 
 
 def run(postgres: DatabaseServer, truth: TruthOrder = PLANNER, is_compared: bool = True) -> SimulationReport:
@@ -69,11 +69,11 @@ def test_a_trace_is_played_request_by_request_and_a_job_is_done(postgres: Databa
     speeds = {"v100-16gb": {"stepsPerSecond": {"50": 2.0, "100": 2.0}, "memoryGib": 2}}
     job = document("Job", "tune", {"type": "training", "steps": 200, "profiles": speeds}, "shop")
     documents = [gpu_type(), policy(), node("node-0"), model("a"), profile("a"), service("a", 20.0)]
-    world = of_documents([*documents, model("b"), profile("b"), service("b", 5.0), job])
+    world = read_documents([*documents, model("b"), profile("b"), service("b", 5.0), job])
     times = np.repeat(np.arange(0.05, 600.0, 0.1), 2)
-    trace = {"shop/a": traced_at(times)}
+    trace = {"shop/a": make_requests_at(times)}
     asked = SimulationOrder(
-        world, as_shapes(trace, {"shop/a": 20.0, "shop/b": 5.0}), 1 / 6, 3, 2, 10.0, is_compared=False, requests=trace
+        world, make_shapes(trace, {"shop/a": 20.0, "shop/b": 5.0}), 1 / 6, 3, 2, 10.0, is_compared=False, requests=trace
     )
     url = postgres.create()
     try:
@@ -103,8 +103,8 @@ def test_a_run_without_comparison_has_the_same_figures_of_its_own(
 def test_spot_nodes_are_reclaimed_as_ordered(postgres: DatabaseServer) -> None:
     url, spot = postgres.create(), node("node-1")
     documents = [gpu_type(), policy(), node("node-0"), spot | {"spec": spot["spec"] | {"purchase": "spot"}}]
-    world = of_documents([*documents, model("a"), profile("a"), service("a", 60.0)])
-    shapes = named_load("steady", ("shop/a",), 0.1, 3)
+    world = read_documents([*documents, model("a"), profile("a"), service("a", 60.0)])
+    shapes = make_load("steady", ("shop/a",), 0.1, 3)
     asked = replace(order(), world=world, shapes=shapes, hours=0.2, reclaim_every_seconds=180.0)
     try:
         assert simulate(url, asked).figures["reclaims"] == {"notices": 1, "emptied": 1, "short": 0}
@@ -121,9 +121,9 @@ def test_a_made_truth_on_measured_profiles_is_reported_and_served(postgres: Data
 
 
 def test_every_decision_of_a_simulated_world_is_carried_out() -> None:
-    simulated = in_auto(order().world)
+    simulated = set_auto(order().world)
     specs = {manifest.kind: manifest.spec for manifest in simulated.manifests.values()}
     assert specs["Policy"]["mode"] == "auto"  # type: ignore[index]
     assert not any("mode" in manifest.spec for manifest in simulated.manifests.values() if manifest.kind == "Service")
-    without = of_documents([gpu_type(), node("node-0")])
-    assert [key.kind for key in in_auto(without).manifests if key.kind == "Policy"] == ["Policy"]
+    without = read_documents([gpu_type(), node("node-0")])
+    assert [key.kind for key in set_auto(without).manifests if key.kind == "Policy"] == ["Policy"]

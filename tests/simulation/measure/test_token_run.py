@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simulation.measure.requests import as_shapes
+from simulation.measure.requests import make_shapes
 from simulation.measure.run import SimulationOrder, simulate
 from simulation.serving.arrivals import PlayedRequests
 from simulation.shapes import Shape, steady
-from simulation.world import of_documents
+from simulation.world import read_documents
 from tests.simulation.worlds import chat, gpu_type, model, node, policy, profile, service
 from tests.support.postgres import DatabaseServer
 
@@ -24,7 +24,7 @@ OF_THE_MACHINE = {"seconds", "requestsPerSecondPerCore"}
 
 def order(shapes: Mapping[str, Shape], hours: float) -> SimulationOrder:
     documents = [gpu_type(), policy(pricing="gpu"), node("node-0"), node("node-1"), node("node-2")]
-    world = of_documents([*documents, model("a"), profile("a"), service("a", 60.0), *chat()])
+    world = read_documents([*documents, model("a"), profile("a"), service("a", 60.0), *chat()])
     return SimulationOrder(world, shapes, hours, 3, 2, 5.0, is_compared=False)
 
 
@@ -56,7 +56,7 @@ def test_a_trace_gives_the_tokens_of_its_requests_and_the_same_seed_the_same_fig
     times = np.arange(0.05, 540.0, 0.5)
     inputs = np.where(np.arange(len(times)) % 4 == 0, 4096, 50)
     trace = {"shop/chat": PlayedRequests(times, inputs, np.zeros(len(times), dtype=np.int64))}
-    asked = replace(order(as_shapes(trace, {"shop/chat": 3.0, "shop/a": 60.0}), 0.15), requests=trace)
+    asked = replace(order(make_shapes(trace, {"shop/chat": 3.0, "shop/a": 60.0}), 0.15), requests=trace)
     found = run(postgres, asked)
     assert found["attainment"]["shop/chat"]["share"] == 0.75
     assert run(postgres, asked) == found

@@ -9,7 +9,7 @@ from app.control.formulate.problem import build_problem
 from app.manifests.model import Kind
 from app.manifests.uncertain import MEAN_QUANTILE, Q90
 from simulation.physical_truth import learn
-from simulation.profiling import COMPLETE, SIXTEEN, profiled
+from simulation.profiling import COMPLETE, SIXTEEN, profile_world
 from simulation.profiling.alone import measure_alone
 from simulation.profiling.beside import measure_groups
 from simulation.truth import LoadKey, Physics
@@ -32,7 +32,7 @@ def test_at_most_sixteen_settings_are_measured_and_some_at_a_lower_clock() -> No
 
 def test_measured_profiles_are_near_the_truth_and_their_upper_quantile_covers_it() -> None:
     made = Physics(2)
-    world = profiled(small(), made, SIXTEEN)
+    world = profile_world(small(), made, SIXTEEN)
     for quantile, least in ((MEAN_QUANTILE, -0.1), (Q90, -0.03)):
         profile = build_problem(world, quantile).profiles[KEY]
         errors = [
@@ -46,7 +46,7 @@ def test_measured_profiles_are_near_the_truth_and_their_upper_quantile_covers_it
 
 def test_complete_profiles_have_every_time() -> None:
     made = Physics(2)
-    profile = build_problem(profiled(small(), made, COMPLETE)).profiles[KEY]
+    profile = build_problem(profile_world(small(), made, COMPLETE)).profiles[KEY]
     for batch, curve in profile.latency_ms.items():
         for percent, ms in curve:
             assert abs(ms / made.alone_ms(KEY, batch, percent) - 1) < 1e-3
@@ -67,7 +67,7 @@ def test_a_power_limit_is_no_slowdown_by_neighbours() -> None:
 
 def test_only_profiles_change_and_those_that_no_service_uses_are_left_out() -> None:
     world = small()
-    found = profiled(world, Physics(0), SIXTEEN)
+    found = profile_world(world, Physics(0), SIXTEEN)
     others = {key: one for key, one in world.manifests.items() if key.kind is not Kind.PROFILE}
     assert {key: one for key, one in found.manifests.items() if key.kind is not Kind.PROFILE} == others
     assert {key for key in found.manifests if key.kind is Kind.PROFILE} <= set(world.manifests)

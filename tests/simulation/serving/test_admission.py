@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simulation.run import simulated
+from simulation.run import open_simulation
 from simulation.serving.admission import NO_LIMIT
 from simulation.serving.batches import assign_arrivals
 from simulation.shapes import spike
@@ -16,7 +16,7 @@ OPEN = 60  # requests at once that wait at eight copies, at most, at the rates b
 
 @pytest.mark.slow
 def test_no_request_is_turned_away_while_the_service_has_fewer_than_its_gateway_admits(database_url: str) -> None:
-    with simulated(database_url, small(gpus=12, rates=(2000.0, 150.0, 100.0)), {}, seed=1) as simulation:
+    with open_simulation(database_url, small(gpus=12, rates=(2000.0, 150.0, 100.0)), {}, seed=1) as simulation:
         fleet = simulation.fleet
         simulation.advance(180, CALM_TICK_SECONDS)
         assert fleet.ready("shop/a") >= 6
@@ -38,7 +38,7 @@ def test_no_request_is_turned_away_while_the_service_has_fewer_than_its_gateway_
 def test_in_an_overload_no_copy_gets_more_than_it_answers_in_time(database_url: str) -> None:
     """Four times the load of a fleet without spare GPUs: what is admitted is in time, and copies have enough to do."""
     shapes = {"shop/a": spike(300.0, times=4.0, hold_seconds=10_000.0)}
-    with simulated(database_url, small(gpus=4, rates=(600.0, 150.0, 100.0)), shapes, seed=2) as simulation:
+    with open_simulation(database_url, small(gpus=4, rates=(600.0, 150.0, 100.0)), shapes, seed=2) as simulation:
         fleet = simulation.fleet
         simulation.advance(420, CALM_TICK_SECONDS)
         before, excess = fleet.services["shop/a"].copied(), list[int]()

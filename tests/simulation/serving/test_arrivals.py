@@ -7,8 +7,8 @@ import pytest
 
 from agents.gateway.bursts import BurstMeter
 from simulation.fleet.gateway import Gateway
-from simulation.fleet.history import attained_shares
-from simulation.run import Simulation, simulated
+from simulation.fleet.history import count_attained_shares
+from simulation.run import Simulation, open_simulation
 from simulation.serving.arrivals import VaryingGaps
 from simulation.serving.batches import Floats
 from tests.simulation.worlds import CALM_TICK_SECONDS, small
@@ -58,7 +58,7 @@ def test_a_load_without_requests_draws_none_and_goes_on_where_it_was() -> None:
 
 @pytest.mark.slow
 def test_what_a_tick_counts_is_what_single_requests_count(database_url: str) -> None:
-    with simulated(database_url, small(gpus=2, rates=(200.0,)), seed=3) as simulation:
+    with open_simulation(database_url, small(gpus=2, rates=(200.0,)), seed=3) as simulation:
         simulation.fleet.arrivals.gap_cv = 3.0
         single = BurstMeter(SLO_MS)
         for _ in simulation.seconds(120, CALM_TICK_SECONDS):
@@ -74,14 +74,14 @@ def attained(postgres: DatabaseServer, gap_cv: float, *, counts_windows: bool) -
     """Returns the share within the SLO once plans are settled, the variation that is planned for, and the run."""
     url = postgres.create()
     try:
-        with simulated(url, small(gpus=4, rates=(200.0,)), seed=1) as simulation:
+        with open_simulation(url, small(gpus=4, rates=(200.0,)), seed=1) as simulation:
             if not counts_windows:
                 simulation.gateway = GatewayWithoutWindows(simulation.fleet, simulation.database)
             simulation.fleet.arrivals.gap_cv = gap_cv
             simulation.advance(SETTLED_SECONDS, CALM_TICK_SECONDS)
             mark = simulation.history.mark(simulation.fleet)
             simulation.advance(300, CALM_TICK_SECONDS)
-            shares = attained_shares(mark, simulation.history.mark(simulation.fleet))
+            shares = count_attained_shares(mark, simulation.history.mark(simulation.fleet))
             assert simulation.last and simulation.last.question
             variation = simulation.last.question.problem.services["shop/a"].variation
             return shares["shop/a"], variation, simulation

@@ -16,7 +16,7 @@ from simulation.fleet.plan_execution import carry_out
 from simulation.fleet_truth import FleetTruth
 from simulation.serving import tokens as of
 from simulation.serving.token_copies import TokenServer, TokenWork, spread
-from simulation.world import of_documents
+from simulation.world import read_documents
 from solvers.llm.iteration import BatchingLimits, IterationCost, TokenLengths, TokenPromise
 from solvers.llm.judged import holds
 from solvers.llm.streams import TokenStream, stream
@@ -163,7 +163,7 @@ def test_requests_that_no_longer_fit_a_server_with_less_memory_are_errors() -> N
 
 def redeclared(fleet: SimulatedFleet, clock: Clock, *documents: Document) -> None:
     """Declares the world of `fleet` again, with these documents, and goes on for two minutes."""
-    fleet.follow(FleetTruth(build_problem(of_documents([gpu_type(), policy(), node("node-0"), *documents]))))
+    fleet.follow(FleetTruth(build_problem(read_documents([gpu_type(), policy(), node("node-0"), *documents]))))
     for _ in range(120):
         clock.advance(1.0)
         fleet.tick()
@@ -172,7 +172,7 @@ def redeclared(fleet: SimulatedFleet, clock: Clock, *documents: Document) -> Non
 @pytest.mark.slow
 def test_a_copy_outlives_what_is_declared_of_its_model() -> None:
     """Its profile leaves no memory for tokens, and then its service promises no times of tokens any more."""
-    problem, clock = build_problem(of_documents([gpu_type(), policy(), node("node-0"), *chat([1])])), Clock()
+    problem, clock = build_problem(read_documents([gpu_type(), policy(), node("node-0"), *chat([1])])), Clock()
     fleet = SimulatedFleet(FleetTruth(problem), clock, seed=4)
     carry_out(fleet, solve(problem, SolveBudget(seconds=None, work=2)))
     redeclared(fleet, clock, *chat([1]))
@@ -190,7 +190,7 @@ def test_a_copy_outlives_what_is_declared_of_its_model() -> None:
 @pytest.mark.slow
 def test_streams_on_several_gpus_end_before_their_copy_does() -> None:
     """A fleet of one server on two GPUs: while its copies drain, new requests find none, and open ones are answered."""
-    problem = build_problem(of_documents([gpu_type(), policy(), node("node-0"), *chat([2])]))
+    problem = build_problem(read_documents([gpu_type(), policy(), node("node-0"), *chat([2])]))
     plan = solve(problem, SolveBudget(seconds=None, work=2))
     (line,) = plan.instances
     assert line.degree == 2

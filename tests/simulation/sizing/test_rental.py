@@ -6,7 +6,7 @@ import pytest
 
 from app.manifests.model import Kind
 from simulation.sizing.rental import Rental, RentalMarket, RentalRefused
-from simulation.world import of_documents
+from simulation.world import read_documents
 from tests.simulation.sizing.worlds import documents, rentable, world
 from tests.simulation.worlds import document, gpu_type, node, service
 
@@ -22,7 +22,7 @@ def test_a_rental_has_only_types_with_gpus_and_names_them() -> None:
 def test_a_rental_costs_what_on_demand_costs_in_the_default_region() -> None:
     prices = [{"perHour": 0.7}, {"region": "eu", "perHour": 0.1}, {"purchase": "spot", "perHour": 0.2}]
     priced = rentable(gpu_type("small", 1.0), 5, prices=prices)
-    market = RentalMarket.of(of_documents([priced, *documents()[1:]]))
+    market = RentalMarket.of(read_documents([priced, *documents()[1:]]))
     assert market.price(Rental.of({"small": 2, "big": 1})) == pytest.approx(2 * 0.7 + 2.5)
     assert market.dearest_first(Rental.of({"small": 2, "big": 1})) == ["big", "small"]
 
@@ -31,7 +31,7 @@ def test_the_fleet_has_its_own_nodes_the_rented_ones_and_no_job_or_state() -> No
     speed = {"small": {"stepsPerSecond": {"100": 1.0}, "memoryGib": 1}}
     job = document("Job", "learn", {"type": "training", "steps": 10, "profiles": speed}, "shop")
     state = document("State", "now", {"running": []})
-    fleet = RentalMarket.of(of_documents([*documents(owned=2), job, state])).fleet(
+    fleet = RentalMarket.of(read_documents([*documents(owned=2), job, state])).fleet(
         Rental.of({"small": 1, "big": 2}), {"shop/a": 40.0}
     )
     assert sorted(manifest.name for manifest in fleet.of(Kind.NODE)) == [
@@ -44,7 +44,7 @@ def test_the_fleet_has_its_own_nodes_the_rented_ones_and_no_job_or_state() -> No
 
 
 def test_a_rented_gpu_has_its_part_of_the_host_of_the_cheapest_declared_node() -> None:
-    market = RentalMarket.of(of_documents([*documents(), node("mine", 4, "big")]))
+    market = RentalMarket.of(read_documents([*documents(), node("mine", 4, "big")]))
     (rented,) = market.nodes(Rental.of({"big": 1}))
     assert (rented.spec["cpuCores"], rented.spec["memoryGib"]) == (12, 64)
 
@@ -56,12 +56,12 @@ def test_where_nothing_is_rentable_the_refusal_names_the_field() -> None:
 
 def test_a_declared_node_may_not_have_the_name_of_a_rented_one() -> None:
     with pytest.raises(RentalRefused, match="Node rent-big-1 has a name that is kept for rented GPUs"):
-        RentalMarket.of(of_documents([*documents(), node("rent-big-1", 1, "big")]))
+        RentalMarket.of(read_documents([*documents(), node("rent-big-1", 1, "big")]))
 
 
 def test_only_types_with_a_profile_that_the_service_admits_are_usable_by_it() -> None:
     market = RentalMarket.of(
-        of_documents([*documents(), rentable(gpu_type("odd"), 1), service("c", 3.0, of="a", gpuTypes=["big"])])
+        read_documents([*documents(), rentable(gpu_type("odd"), 1), service("c", 3.0, of="a", gpuTypes=["big"])])
     )
     assert market.usable_by(["shop/a"]) == ["big", "small"]
     assert market.usable_by(["shop/c"]) == ["big"]

@@ -7,7 +7,7 @@ from typing import Any
 
 from app.manifests.offline import DeclaredFiles
 from simulation.measure.rates import RateCurve, read_rates
-from simulation.world import of_documents
+from simulation.world import read_documents
 from tests.simulation.worlds import Document, document, gpu_type, model, node, policy, profile, service
 
 HEADER = "seconds,service,ratePerSecond\n"
@@ -35,7 +35,7 @@ def documents(small: int = 2, big: int = 2, owned: int = 0) -> list[Document]:
 
 
 def world(**given: int) -> DeclaredFiles:
-    return of_documents(documents(**given))
+    return read_documents(documents(**given))
 
 
 def curves(rows: str = ROWS) -> dict[str, RateCurve]:
@@ -47,4 +47,4 @@ def fleet_of(counts: Mapping[str, int], rates: Mapping[str, float], owned: int =
     found = [entry for entry in documents(owned=owned) if entry["kind"] != "Service"]
     found += [node(f"mine-{kind}-{number}", 1, kind) for kind, count in counts.items() for number in range(count)]
     found += [service(name.partition("/")[2], rate) for name, rate in rates.items()]
-    return of_documents([document("Tenant", "shop", {}), *found])
+    return read_documents([document("Tenant", "shop", {}), *found])

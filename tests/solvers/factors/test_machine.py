@@ -8,7 +8,7 @@ from math import log
 import numpy as np
 import pytest
 
-from solvers.factors import FactorLearner, FactorSample, LearningRates, learned
+from solvers.factors import FactorLearner, FactorSample, LearningRates, learn_factors
 
 COMPUTE = {f"m{at}": 0.1 + 0.15 * at for at in range(6)}  # share of its time that compute takes
 SPEED = {"t4": (1.0, 1.0), "v100": (1.9, 2.8), "a100": (3.4, 5.0), "l4": (2.0, 0.95)}  # compute, bandwidth
@@ -34,7 +34,7 @@ def error(learner: FactorLearner) -> float:
 
 
 def test_pairs_never_measured_are_predicted_by_both_targets() -> None:
-    found = learned(KNOWN, ("model", "gpu type"))
+    found = learn_factors(KNOWN, ("model", "gpu type"))
     assert error(found.learner) < 0.15
     assert found.errors is not None
     assert max(found.errors) < 0.5  # learned from fewer pairs

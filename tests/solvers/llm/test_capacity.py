@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 
 import pytest
 
-from solvers.llm.capacity import LlmCapacity, at_rate, capacity
+from solvers.llm.capacity import LlmCapacity, capacity, find_capacity
 from solvers.llm.iteration import BatchingLimits, IterationCost, TokenLengths, TokenPromise
 from solvers.llm.judged import holds
 from tests.solvers.llm.drawn import TokenQuestion, question
@@ -80,7 +80,7 @@ def test_the_same_question_has_the_same_answer_and_a_prefix_cache_raises_it() ->
 
 def test_a_server_at_half_its_rate_runs_fewer_requests_and_keeps_its_promise_with_room() -> None:
     answer = capacity(COST, LIMITS, LENGTHS, PROMISE)
-    half = at_rate(COST, LIMITS, LENGTHS, PROMISE, answer.rate_per_second / 2)
+    half = find_capacity(COST, LIMITS, LENGTHS, PROMISE, answer.rate_per_second / 2)
     assert half.mean_sequences < answer.mean_sequences / 2
     assert half.tpot_ms < answer.tpot_ms
 

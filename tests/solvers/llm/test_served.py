@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from solvers.llm.iteration import BatchingLimits, IterationCost, TokenPromise
-from solvers.llm.served import EarlyStop, served
+from solvers.llm.served import EarlyStop, serve_stream
 from solvers.llm.streams import TokenStream, stream
 from tests.solvers.llm.drawn import question
 from tests.solvers.llm.reference import simulate
@@ -42,7 +42,7 @@ def test_both_simulations_agree_on_every_request_of_200_random_servers() -> None
             cost, limits, (requests.arrivals * 1000.0 / rate).tolist(), requests.inputs.tolist(),
             requests.outputs.tolist(), requests.cached.tolist(),
         )  # fmt: skip
-        run = served(cost, limits, requests, rate)
+        run = serve_stream(cost, limits, requests, rate)
         assert run is not None
         ttft = np.array([request.ttft_ms for request in reference.requests])
         tpot = np.array([request.tpot_ms for request in reference.requests])
@@ -64,29 +64,32 @@ def test_an_early_stop_comes_exactly_when_more_requests_fail_than_it_admits(seed
     cost, limits, lengths, promise = question(seed)
     requests = stream(lengths, 2000, 0)
     rate = 1000.0 / (lengths.output_mean * cost.base_ms / limits.sequences + lengths.input_mean * cost.token_ms)
-    run = served(cost, limits, requests, rate)
+    run = serve_stream(cost, limits, requests, rate)
     assert run is not None
     late = int((run.ttft_ms[100:] > promise.ttft_ms).sum())
     slow = int((run.tpot_ms[100:] > promise.tpot_ms).sum())
     lost = int(((run.preempted > 0) | np.isinf(run.ttft_ms))[100:].sum())
     for number, most in ((late, "late"), (slow, "slow"), (lost, "lost")):
         admitted = {"late": 1e9, "slow": 1e9, "lost": 1e9}
-        assert served(cost, limits, requests, rate, EarlyStop(promise, 100, **admitted | {most: number})) is not None
+        assert (
+            serve_stream(cost, limits, requests, rate, EarlyStop(promise, 100, **admitted | {most: number})) is not None
+        )
         if number:
             assert (
-                served(cost, limits, requests, rate, EarlyStop(promise, 100, **admitted | {most: number - 1})) is None
+                serve_stream(cost, limits, requests, rate, EarlyStop(promise, 100, **admitted | {most: number - 1}))
+                is None
             )
 
 
 def test_more_requests_than_the_compiled_loop_can_number_are_refused() -> None:
     empty = np.zeros(1 << 21, dtype=np.int8)
     with pytest.raises(ValueError, match="2097152 requests are too many"):
-        served(IterationCost(1.0, 0.1), BatchingLimits(1, 1, 10), TokenStream(empty, empty, empty, empty), 1.0)  # type: ignore[arg-type]
+        serve_stream(IterationCost(1.0, 0.1), BatchingLimits(1, 1, 10), TokenStream(empty, empty, empty, empty), 1.0)  # type: ignore[arg-type]
 
 
 def test_a_promise_counts_only_requests_after_the_first() -> None:
     requests = TokenStream(np.arange(1.0, 5.0), *(np.full(4, value, dtype=np.int64) for value in (10, 2, 0)))
     cost, limits = IterationCost(10.0, 0.0), BatchingLimits(4, 100, 1000)
     never = TokenPromise(1.0, 1.0, 50.0)
-    assert served(cost, limits, requests, 1.0, EarlyStop(never, 4, 0, 0, 0)) is not None
-    assert served(cost, limits, requests, 1.0, EarlyStop(never, 3, 0, 1, 0)) is None
+    assert serve_stream(cost, limits, requests, 1.0, EarlyStop(never, 4, 0, 0, 0)) is not None
+    assert serve_stream(cost, limits, requests, 1.0, EarlyStop(never, 3, 0, 1, 0)) is None

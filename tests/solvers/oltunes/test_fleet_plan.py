@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -186,7 +186,7 @@ def test_a_larger_batch_leaves_jobs_their_memory() -> None:
     problem = replace(problem_of(rate=90.0, gpus=1), jobs=jobs, state=RunningState(NOON, (), placed))
     draft = plan(problem, {}, PlannerBudget())
     assert {line.service for line in draft.instances} == set(problem.services)
-    held: Counter[Place] = Counter()
+    held: dict[Place, float] = defaultdict(float)
     for line in draft.instances:
         held[line.place] += line.memory_gib
     assert max(held.values()) <= 10.0

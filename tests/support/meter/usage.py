@@ -56,7 +56,9 @@ class ProcessTree(Usage):
 
     def seconds(self) -> float:
         ours = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-        return sum(used.ru_utime + used.ru_stime for used in ours) + sum(map(_tree_seconds, proc.children(os.getpid())))
+        return sum(used.ru_utime + used.ru_stime for used in ours) + sum(
+            map(_tree_seconds, proc.list_children(os.getpid()))
+        )
 
 
 def usage_of_this_process() -> Usage:
@@ -79,6 +81,6 @@ def _folder(mount: Path, place: str) -> Path:
 def _tree_seconds(pid: int) -> float:
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return sum(map(int, fields[11:15])) / TICKS_PER_SECOND + sum(map(_tree_seconds, proc.children(pid)))
+        return sum(map(int, fields[11:15])) / TICKS_PER_SECOND + sum(map(_tree_seconds, proc.list_children(pid)))
     except OSError:
         return 0.0  # it has just ended

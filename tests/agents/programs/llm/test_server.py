@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from agents.talk.scraping import served_of
+from agents.talk.scraping import read_served
 from tests.agents.programs.serve.running import Copy, clients, serving
 from tests.support.patience import patience, until
 
@@ -147,7 +147,7 @@ def test_its_metrics_are_read_as_those_of_vllm() -> None:
     with serving(*FAST, "--prefix-share", "0.5", program="llm") as running:
         ask(running, {"prompt": [1] * 10, "max_tokens": 5})
         ask(running, {"prompt": [1] * 10, "max_tokens": 1})
-        served = served_of("vllm", running.ask("GET", "/metrics").body)
+        served = read_served("vllm", running.ask("GET", "/metrics").body)
         assert served is not None and served.tokens is not None
         assert (served.counters.requests, served.counters.errors, served.dropped) == (2, 0, 0)
         assert (served.tokens.tokens_in, served.tokens.tokens_out) == (20, 6)

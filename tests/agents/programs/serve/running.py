@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agents.seams.traffic import Served
-from agents.talk.scraping import served_of
+from agents.talk.scraping import read_served
 from tests.support.patience import patience, until
 
 PATH = "/v1/models/model:infer"
@@ -68,7 +68,7 @@ class Copy:
         return self.ask("POST", PATH, body)
 
     def served(self) -> Served:
-        served = served_of("gpuwright", self.ask("GET", "/metrics").body)
+        served = read_served("gpuwright", self.ask("GET", "/metrics").body)
         assert served is not None
         return served
 

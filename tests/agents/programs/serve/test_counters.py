@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agents.contract.fields import LATENCY_EDGES_MS
 from agents.programs.serve.counters import EDGES_MS, ServerCounters
-from agents.talk.scraping import served_of
+from agents.talk.scraping import read_served
 
 
 def test_the_edges_are_those_of_the_contract() -> None:
@@ -17,7 +17,7 @@ def test_what_is_counted_is_read_back_bucket_by_bucket() -> None:
         figures.answered(seconds)
     figures.failed(rejected=True)
     figures.batch(6, 0.5)
-    served = served_of("gpuwright", figures.text({"queue": 3, "sm_count": None, "memory_bytes": 2**30}).encode())
+    served = read_served("gpuwright", figures.text({"queue": 3, "sm_count": None, "memory_bytes": 2**30}).encode())
     assert served is not None
     assert served.counters.requests == 7
     assert served.counters.errors == 1

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from agents.runtime import proc
-from agents.talk.scraping import served_of
+from agents.talk.scraping import read_served
 from tests.support.patience import patience, until
 
 Start = Callable[..., subprocess.Popen[str]]
@@ -159,7 +159,7 @@ def test_under_mps_it_steps_by_its_share_holds_its_memory_and_says_what_it_sees(
             print('{"smCount": 24}', file=words, flush=True)
             output = first_line(process)
             assert output.startswith("step 0 at 30 % of the SMs")
-            served = served_of("gpuwright", page(output.split()[-1], "metrics"))
+            served = read_served("gpuwright", page(output.split()[-1], "metrics"))
             assert served is not None
             assert (served.sm_count, served.memory_gib) == (24, 1.5)
             assert json.loads(words.readline()) == {"busy": 1.0}

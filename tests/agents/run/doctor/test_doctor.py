@@ -181,8 +181,8 @@ def test_a_template_whose_program_is_missing_is_named(tmp_path: Path) -> None:
 
 
 def test_a_missing_folder_for_shared_memory_is_reported(tmp_path: Path) -> None:
-    assert levels(machine.shared_memory(tmp_path)) == ["ok"]
-    assert levels(machine.shared_memory(tmp_path / "none")) == ["fail"]
+    assert levels(machine.check_shared_memory(tmp_path)) == ["ok"]
+    assert levels(machine.check_shared_memory(tmp_path / "none")) == ["fail"]
 
 
 def test_an_address_that_is_not_of_this_machine_has_no_free_port() -> None:

@@ -19,7 +19,7 @@ from app.control.domain.events import Reason
 from app.control.domain.failures import RecentFailures, group_failures, read_failures
 from app.http.metrics import REGISTRY
 from app.store.plans import plans
-from simulation.run import Simulation, simulated
+from simulation.run import Simulation, open_simulation
 from tests.simulation.worlds import small
 
 pytestmark = pytest.mark.slow
@@ -39,10 +39,10 @@ def delay_starts(simulation: Simulation, service: str) -> None:
 
 def test_a_late_copy_starts_once_more_then_its_service_rests_and_the_others_serve(database_url: str) -> None:
     failures: Sequence[RecentFailures] = []
-    with simulated(database_url, small(gpus=4)) as simulation:
+    with open_simulation(database_url, small(gpus=4)) as simulation:
         for _ in simulation.seconds(480, 3.0):
             delay_starts(simulation, "a")
-            plan = simulation.database.read(plans.in_force)
+            plan = simulation.database.read(plans.read_plan_in_force)
             failures = group_failures(read_failures(plan.progress), simulation.clock.now()) if plan else ()
             if failures:
                 break
@@ -100,7 +100,7 @@ def with_a_blocked_move(desired: Desired, service: str, place: tuple[str, int]) 
 
 
 def test_changes_that_block_each_other_raise_an_alarm_and_are_left_out(database_url: str) -> None:
-    with simulated(database_url, small(gpus=4)) as simulation:
+    with open_simulation(database_url, small(gpus=4)) as simulation:
         decision = settled(simulation)
         view, ready = simulation.planner.store.view(), simulation.fleet.ready("shop/a")
         place = next(
@@ -142,7 +142,7 @@ def with_smaller_batches(desired: Desired, service: str) -> dict[str, NodeDesire
 
 
 def test_a_node_that_reports_and_applies_no_assignment_does_not_hold_up_full_cycles(database_url: str) -> None:
-    with simulated(database_url, small(gpus=4)) as simulation:
+    with open_simulation(database_url, small(gpus=4)) as simulation:
         decision = settled(simulation)
         for node in simulation.fleet.nodes.values():
             node.offer = lambda offered: AssignmentVerdict.UNSOUND  # type: ignore[method-assign]
@@ -172,7 +172,7 @@ def without_service(desired: Desired, service: str) -> dict[str, NodeDesired]:
 
 
 def test_a_rollout_rests_while_no_node_reports_and_what_leaves_has_all_its_time_afterwards(database_url: str) -> None:
-    with simulated(database_url, small(gpus=4)) as simulation:
+    with open_simulation(database_url, small(gpus=4)) as simulation:
         decision = settled(simulation)
         assert simulation.fleet.ready("shop/c")
         made = roll_out(simulation, decision, without_service(simulation.planner.store.view().target, "c"))

@@ -23,7 +23,7 @@ from app.control.rollout.changes import InstanceChange, changes
 from app.control.rollout.rules_of import rules_of
 from app.control.solve.inline import Inline
 from app.manifests.model import Kind
-from simulation.world import of_files
+from simulation.world import read_files
 from solvers.planning.batches.batch import Batch, GroupRow
 from solvers.planning.plan import Plan, Unserved
 from solvers.planning.problem import Instance, Problem
@@ -67,7 +67,7 @@ class OutOfTime(Inline):
 
 
 def fleet() -> Snapshot:
-    world = of_files(FLEET)
+    world = read_files(FLEET)
     declared = tuple(
         DeclaredObject(item.kind, item.tenant, item.name, item.spec)
         for item in world.manifests.values()

@@ -21,8 +21,8 @@ from app.control.planner import Planner
 from app.control.record.planner_store import PlannerStore
 from app.control.solve.process import SolverProcess
 from app.control.solve.solver import Solver
-from simulation.fleet.history import attained_shares
-from simulation.run import WORK, Simulation, simulated
+from simulation.fleet.history import count_attained_shares
+from simulation.run import WORK, Simulation, open_simulation
 from simulation.shapes import spike
 from solvers.hetsev.fleet import METHOD
 from solvers.planning.plan import Plan
@@ -85,7 +85,7 @@ def troubled(database_url: str, fault: str) -> Iterator[Simulation]:
     """A fleet whose load rises after the processes of its solver have begun to fail."""
     solver = Troubled(grace_seconds=60.0)
     try:
-        with simulated(database_url, small(gpus=12, pricing="gpu"), RISES) as simulation:
+        with open_simulation(database_url, small(gpus=12, pricing="gpu"), RISES) as simulation:
             store = PlannerStore(simulation.database, "another", 30.0)
             budget = CycleBudget(seconds=10.0, work=WORK)
             simulation.planner = Planner(store, solver, ReportListener(simulation.database), budget)
@@ -127,4 +127,4 @@ def test_case_19_a_rising_load_is_served_by_what_the_greedy_adds(database_url: s
         assert kept <= places(simulation)
         settled = history.mark(fleet)
         simulation.advance(60, CALM_TICK_SECONDS)
-        assert min(attained_shares(settled, history.mark(fleet)).values()) >= 0.98
+        assert min(count_attained_shares(settled, history.mark(fleet)).values()) >= 0.98

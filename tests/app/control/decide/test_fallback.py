@@ -17,7 +17,7 @@ from app.control.observe.listener import ReportListener
 from app.control.planner import Planner
 from app.control.record.planner_store import PlannerStore
 from app.control.solve.inline import Inline
-from simulation.run import WORK, Simulation, simulated
+from simulation.run import WORK, Simulation, open_simulation
 from simulation.shapes import spike
 from solvers.hetsev.fleet import METHOD
 from tests.simulation.chaos import Failing
@@ -35,7 +35,7 @@ BY_GREEDY = f"method = '{METHOD.replace(chr(39), chr(39) * 2)}'"
 @contextmanager
 def failing(database_url: str, outcome: SolveOutcome) -> Iterator[Simulation]:
     """A fleet whose load rises after its solver has begun to fail."""
-    with simulated(database_url, small(gpus=12), RISES) as simulation:
+    with open_simulation(database_url, small(gpus=12), RISES) as simulation:
         solver = Failing()
         store = PlannerStore(simulation.database, "another", 30.0)
         simulation.planner = Planner(store, solver, ReportListener(simulation.database), CycleBudget(work=WORK))
@@ -93,7 +93,7 @@ def test_the_plan_says_how_it_was_made_and_can_be_replayed(database_url: str) ->
 
 
 def test_a_first_plan_does_not_wait_for_a_solver_that_compiles_which_is_asked_again_at_once(database_url: str) -> None:
-    with simulated(database_url, small(gpus=12)) as simulation:
+    with open_simulation(database_url, small(gpus=12)) as simulation:
         solver = Failing()
         solver.outcomes = [SolveOutcome.COMPILING] * MANY
         store = PlannerStore(simulation.database, "another", 30.0)

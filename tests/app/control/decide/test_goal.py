@@ -19,7 +19,7 @@ from app.control.domain.snapshot import DeclaredObject, ExpectedLoad, Snapshot
 from app.control.formulate.formulate import formulate
 from app.control.formulate.question import Question
 from app.manifests.model import Kind
-from simulation.world import of_files
+from simulation.world import read_files
 from solvers.planning.plan import Changes
 from solvers.planning.problem import PlacedJob
 from tests.app.control.decide.conftest import under_loads, wanted_in
@@ -158,7 +158,7 @@ def test_what_is_needed_for_another_reason_than_cost_does_not_wait(
 
 @pytest.mark.slow
 def test_a_cheaper_plan_does_not_come_sooner_because_a_job_moves_too(full: Snapshot) -> None:
-    job = next(item for item in of_files(FLEET).of(Kind.JOB) if item.name == "finetune-tagger")
+    job = next(item for item in read_files(FLEET).of(Kind.JOB) if item.name == "finetune-tagger")
     declared = DeclaredObject(job.kind, job.tenant, job.name, job.spec)
     snapshot = replace(full, declared=(*full.declared, declared))
     question = formulate(snapshot)

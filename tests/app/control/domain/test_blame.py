@@ -17,8 +17,8 @@ from app.control.domain.snapshot import DeclaredObject
 from app.control.solve.inline import Inline
 from app.manifests.model import JSON, Key, Kind
 from app.manifests.offline import DeclaredFiles
-from simulation.run import Simulation, simulated
-from simulation.world import of_documents, put
+from simulation.run import Simulation, open_simulation
+from simulation.world import put, read_documents
 from solvers.planning.problem import Problem
 from tests.simulation.worlds import CALM_TICK_SECONDS, gpu_type, model, node, policy, profile, service, withdraw
 
@@ -43,7 +43,7 @@ class Dies(Inline):
 
 def world(*services: dict[str, Any]) -> DeclaredFiles:
     models = [manifest for name in ("a", "b") for manifest in (model(name), profile(name))]
-    return of_documents([gpu_type(), policy(), node("node-0"), *models, *services])
+    return read_documents([gpu_type(), policy(), node("node-0"), *models, *services])
 
 
 def rows(simulation: Simulation, sql: str) -> list[Any]:
@@ -54,7 +54,7 @@ def rows(simulation: Simulation, sql: str) -> list[Any]:
 def test_a_service_that_crashes_the_solver_is_named_and_the_last_plan_stays_in_force_until_it_is_gone(
     database_url: str,
 ) -> None:
-    with simulated(database_url, world(service("a", 200.0))) as simulation:
+    with open_simulation(database_url, world(service("a", 200.0))) as simulation:
         simulation.planner.solver = Dies()
         simulation.advance(60, CALM_TICK_SECONDS)
         before, ready = rows(simulation, "SELECT max(generation) FROM plan"), simulation.fleet.ready("shop/a")

@@ -25,9 +25,9 @@ from app.control.record.records import RecordedPlan, read_plan
 from app.control.solve.inline import Inline
 from app.control.solve.versions import versions
 from app.store.plans import plan_reads
-from simulation.run import Simulation, simulated
+from simulation.run import Simulation, open_simulation
 from simulation.shapes import spike
-from simulation.world import of_documents
+from simulation.world import read_documents
 from solvers.planning.judge import judge
 from solvers.planning.search.promise import keep
 from tests.app.control.decide.test_several_gpus import FILE, planned
@@ -184,7 +184,7 @@ def test_a_fleet_answers_both_before_the_next_cycle_is_due(database_url: str) ->
         if document["kind"] == "Policy":
             document["spec"]["mode"] = "auto"
     shapes = {PHOTOS: spike(64.0, 1.7, 1.0), SUMMARIES: spike(94.0, 4.0, 1.0)}
-    with simulated(database_url, of_documents(documents), shapes) as simulation:
+    with open_simulation(database_url, read_documents(documents), shapes) as simulation:
         _serve_tokens_by_batches(simulation)
         simulation.advance(63, CALM_TICK_SECONDS)
         simulation.advance(7)
@@ -197,7 +197,7 @@ def test_a_fleet_answers_both_before_the_next_cycle_is_due(database_url: str) ->
 
 
 def _in_force(simulation: Simulation) -> RecordedPlan:
-    generation = simulation.database.read(plan_reads.in_force)
+    generation = simulation.database.read(plan_reads.read_generation_in_force)
     recorded = simulation.database.read(lambda connection: read_plan(connection, generation))
     assert recorded
     return recorded

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from app.control.domain.events import Reason
-from simulation.run import Simulation, simulated
-from simulation.world import of_documents, put
+from simulation.run import Simulation, open_simulation
+from simulation.world import put, read_documents
 from tests.simulation.worlds import document, gpu_type, model, node, policy, profile, service
 
 FLEET = [gpu_type(), policy(), node("node-0"), model("a"), profile("a")]
@@ -20,12 +20,12 @@ def job(name: str) -> dict[str, Any]:
 
 
 def declared(simulation: Simulation, *more: dict[str, Any]) -> None:
-    put(simulation.database, of_documents([*FLEET, service("a", 100.0), *more]))
+    put(simulation.database, read_documents([*FLEET, service("a", 100.0), *more]))
 
 
 @pytest.mark.slow
 def test_jobs_are_gathered_and_a_service_is_not(database_url: str) -> None:
-    with simulated(database_url, of_documents([*FLEET, service("a", 100.0)])) as simulation:
+    with open_simulation(database_url, read_documents([*FLEET, service("a", 100.0)])) as simulation:
         simulation.advance(60)
         planner = simulation.planner
         assert not planner.world_moved()

@@ -10,7 +10,7 @@ from sqlalchemy import text
 from app.control.observe.drift import Drift
 from app.control.observe.drift.correct import ProfileCorrection
 from app.store.database.database import Unavailable
-from simulation.run import Simulation, simulated
+from simulation.run import Simulation, open_simulation
 from tests.simulation.worlds import small
 from tests.support.postgres import DatabaseServer
 
@@ -26,7 +26,7 @@ def kept(simulation: Simulation) -> list[tuple[str, float]]:
 def test_buckets_that_the_database_did_not_take_are_kept_with_the_next(
     postgres: DatabaseServer, database_url: str
 ) -> None:
-    with simulated(database_url, small(gpus=2)) as simulation:
+    with open_simulation(database_url, small(gpus=2)) as simulation:
         simulation.advance(90)
         before, loads = kept(simulation), simulation.planner.loads
         simulation.plans = False
@@ -53,7 +53,7 @@ def test_buckets_that_the_database_did_not_take_are_kept_with_the_next(
 def test_a_correction_that_the_database_did_not_take_is_recorded_with_the_next_ones(
     postgres: DatabaseServer, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with simulated(database_url, small(gpus=2)) as simulation:
+    with open_simulation(database_url, small(gpus=2)) as simulation:
         simulation.advance(30)
         base = simulation.planner._lane.base
         assert base

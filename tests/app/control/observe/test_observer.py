@@ -65,7 +65,7 @@ def test_failures_and_suspects_outlive_the_plan_whose_steps_failed(database_url:
     assert stopped.suspects == ("shop/a",)
     generation = record(1)
     before_its_first_step = look()
-    inherited = database.read(plans.in_force)
+    inherited = database.read(plans.read_plan_in_force)
     assert inherited
     settle(generation, begin(msgspec.convert(inherited.progress, RolloutState), {}, {}, rules()))
     for now in (before_its_first_step, look()):

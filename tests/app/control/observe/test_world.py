@@ -15,7 +15,7 @@ from app.store.database import versions
 from app.store.database.database import Database
 from app.store.fleet import observed
 from app.store.world import changes
-from simulation.world import of_documents, put
+from simulation.world import put, read_documents
 from tests.app.control.as_manifests import manifests
 from tests.simulation.worlds import withdraw
 from tests.solvers.planning.small_world import problem
@@ -30,7 +30,7 @@ def documents() -> list[dict[str, Any]]:
 @pytest.fixture
 def database(database_url: str) -> Iterator[Database]:
     found = Database(database_url, pool_size=2, direct=True)
-    put(found, of_documents(documents()))
+    put(found, read_documents(documents()))
     yield found
     found.close()
 
@@ -55,7 +55,7 @@ def test_while_nothing_is_declared_otherwise_the_very_same_world_is_read(databas
 def test_a_new_version_that_changes_no_spec_is_no_other_world(database: Database) -> None:
     world = WorldCache()
     before = database.read(world.read)
-    put(database, of_documents(documents()))
+    put(database, read_documents(documents()))
     database.write(lambda c: versions.advance(c, "object", versions.lock(c, "object") + 1))
     assert database.read(world.read) is before
 
@@ -79,7 +79,7 @@ def test_of_a_changed_world_all_that_did_not_change_stays_the_same_object(databa
     declared = documents()
     changed = next(manifest for manifest in declared if manifest["kind"] == "Service")
     changed["spec"]["ratePerSecond"] *= 2
-    put(database, of_documents(declared))
+    put(database, read_documents(declared))
     after = database.read(world.read)
     assert after == whole(database)
     new = [item for item in after if before[item.kind, item.name] is not item]
@@ -91,9 +91,9 @@ def test_what_is_deleted_is_gone_and_what_is_declared_again_is_there(database: D
     database.read(world.read)
     withdraw(database, key)
     assert database.read(world.read) == whole(database)
-    put(database, of_documents(documents()))
+    put(database, read_documents(documents()))
     withdraw(database, key)
-    put(database, of_documents(documents()))
+    put(database, read_documents(documents()))
     assert database.read(world.read) == whole(database)
 
 

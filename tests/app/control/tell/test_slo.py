@@ -73,7 +73,7 @@ def test_windows_reach_as_far_as_they_say(database: Database) -> None:
     ]  # fmt: skip
     database.repeatable(lambda connection: loads.keep(connection, buckets))
     for _ in range(2):  # as they came, and with old hours rolled up
-        found = assess_all(database.read(loads.in_windows), {"shop/search": 98.0, "shop/new": 98.0})
+        found = assess_all(database.read(loads.count_in_windows), {"shop/search": 98.0, "shop/new": 98.0})
         late = {name: 1 - share for name, share in found["shop/search"].attainment.items()}
         assert late == {
             "5m": pytest.approx(0.01), "30m": pytest.approx(0.015), "1h": pytest.approx(7 / 300),

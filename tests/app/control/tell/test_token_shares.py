@@ -58,5 +58,7 @@ def test_only_the_services_own_buckets_within_the_window_count(database: Databas
 
     buckets = [bucket(1, "chat", 10), bucket(20, "chat", 30), bucket(40, "chat", 100), bucket(1, "other", 100)]
     database.repeatable(lambda connection: loads.keep(connection, buckets))
-    found = database.read(lambda connection: loads.token_answers(connection, "shop", "chat", timedelta(minutes=30)))
+    found = database.read(
+        lambda connection: loads.read_token_answers(connection, "shop", "chat", timedelta(minutes=30))
+    )
     assert token_shares(found, TTFT_MS) == TokenShares(0.8, 0.95)

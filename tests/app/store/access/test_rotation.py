@@ -61,7 +61,7 @@ def test_a_turn_from_the_asking_to_the_end_of_the_elder(database: Database) -> N
     again = database.write(lambda c: rotation.take_up(c, "elder", "heard"))
     assert again is not None and again <= ends, "a second first use gives no more time"
     assert succeed(database, "elder", "third") == "heard"
-    assert database.read(lambda c: rotation.replaced_token(c, "elder")) is None, "its time is not over"
+    assert database.read(lambda c: rotation.read_replaced_token(c, "elder")) is None, "its time is not over"
     heard = database.read(lambda c: tokens.find_live(c, "heard"))
     assert heard is not None and not heard.fresh
 

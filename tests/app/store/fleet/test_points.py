@@ -93,14 +93,14 @@ def test_a_service_has_its_rate_and_planned_rate_before_and_after_its_buckets_be
 ) -> None:
     loads.keep(connection, [bucket(0 * MINUTE), bucket(10 * MINUTE, requests=300.0), bucket(4 * HOUR)])
     loads.keep(connection, [bucket(10 * MINUTE, "other"), bucket(10 * MINUTE, tenant="lab")])
-    before = load_points.of_service(connection, "shop", "search", NOON - 24 * HOUR, NOON, HOUR)
+    before = load_points.read_service_points(connection, "shop", "search", NOON - 24 * HOUR, NOON, HOUR)
     assert before == [
         LoadPoint(NOON - 5 * HOUR, 10.0, 12.0, 0.95),  # it ended at 8:00
         LoadPoint(NOON - HOUR, 20.0, 12.0, 0.95),
     ]
     roll_up(connection)
-    assert load_points.of_service(connection, "shop", "search", NOON - 24 * HOUR, NOON, HOUR) == before
-    fine = load_points.of_service(connection, "shop", "search", NOON - HOUR, NOON, MINUTE)
+    assert load_points.read_service_points(connection, "shop", "search", NOON - 24 * HOUR, NOON, HOUR) == before
+    fine = load_points.read_service_points(connection, "shop", "search", NOON - HOUR, NOON, MINUTE)
     assert [point.begins for point in fine] == [NOON - 11 * MINUTE, NOON - MINUTE]
 
 
@@ -113,7 +113,7 @@ def test_what_is_added_to_an_hour_later_counts_in_its_planned_rate(connection: C
     for minutes, planned in ((0, 120.0), (1, 360.0)):
         loads.keep(connection, [bucket(4 * HOUR + minutes * MINUTE, planned=planned)])
         roll_up(connection)
-    [point] = load_points.of_service(connection, "shop", "search", NOON - 24 * HOUR, NOON, HOUR)
+    [point] = load_points.read_service_points(connection, "shop", "search", NOON - 24 * HOUR, NOON, HOUR)
     assert (point.rate, point.planned) == (10.0, 24.0)
 
 
@@ -122,7 +122,7 @@ def test_an_hour_with_a_bucket_without_a_planned_rate_has_none(connection: Conne
     roll_up(connection)
     loads.keep(connection, [bucket(4 * HOUR + 2 * MINUTE)])
     roll_up(connection)
-    [point] = load_points.of_service(connection, "shop", "search", NOON - 24 * HOUR, NOON, HOUR)
+    [point] = load_points.read_service_points(connection, "shop", "search", NOON - 24 * HOUR, NOON, HOUR)
     assert (point.rate, point.planned) == (10.0, None)
 
 
@@ -170,12 +170,12 @@ def test_the_days_of_money_name_the_most_expensive_and_sum_up_the_others(connect
                 {"day": day, "tenant": tenant, "service": service, "kind": kind, "nano": cost * 10**9},
             )
     first = today - timedelta(days=29)
-    found = cost_days.by_tenant(connection, first, today, 2)
+    found = cost_days.sum_by_tenant(connection, first, today, 2)
     assert [line for line in found if line.day == today] == [
         DayCost(today, "", 3.0), DayCost(today, "__idle__", 4.0), DayCost(today, "shop", 8.0)
     ]  # fmt: skip
     assert {line.day for line in found} == {today, today - timedelta(days=1)}
-    works = cost_days.by_work(connection, today, today, 9, "")
+    works = cost_days.sum_by_work(connection, today, today, 9, "")
     assert {line.name for line in works} == {"shop/search", "shop/chat", "lab/x", "__idle__", "__unallocated__"}
-    own = cost_days.by_work(connection, first, today, 1, "shop")
+    own = cost_days.sum_by_work(connection, first, today, 1, "shop")
     assert [(line.name, line.cost) for line in own if line.day == today] == [("", 3.0), ("shop/search", 5.0)]

@@ -75,7 +75,7 @@ def test_a_plan_that_follows_from_another_than_the_one_in_force_is_not_recorded(
         record(database, drafted(base=0))
     second = record(database, drafted(base=first or 0, body=b"another"))
     assert second == (first or 0) + 1
-    found = database.read(plans.in_force)
+    found = database.read(plans.read_plan_in_force)
     assert found is not None
     assert (found.generation, found.body) == (second, pieces.content_hash(b"another"))
 
@@ -85,14 +85,14 @@ def test_an_old_epoch_records_nothing(database: Database) -> None:
     database.write(lambda c: lease.take(c, "b", 10.0))
     assert record(database, drafted(), epoch=1) is None
     assert not database.write(lambda c: plans.record_cycle(c, 1, "solved"))
-    assert database.read(plans.in_force) is None
+    assert database.read(plans.read_plan_in_force) is None
     assert count(database) == 0
 
 
 def test_what_is_only_shown_ends_no_rollout(database: Database) -> None:
     first = record(database, drafted()) or 0
     record(database, drafted(base=first, state="advisory"))
-    found = database.read(plans.in_force)
+    found = database.read(plans.read_plan_in_force)
     assert found is not None
     assert (found.generation, found.state) == (first, "rolling")
 
@@ -104,6 +104,6 @@ def test_old_plans_go_and_the_one_in_force_stays(database: Database, time: Time)
     assert database.write(lambda c: retention.forget(c, 30.0, 1e12, 100)) > 0
     assert database.read(lambda c: plans.read_row(c, first)) is None
     assert database.read(lambda c: plans.read_row(c, second)) is not None
-    found = database.read(plans.in_force)
+    found = database.read(plans.read_plan_in_force)
     assert found is not None
     assert found.body == pieces.content_hash(b"newer")

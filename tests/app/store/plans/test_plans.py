@@ -134,9 +134,9 @@ def exercise(database: Database) -> None:
         database.read(lambda c, s=selection: objects.page(c, s, ("tenant-3", "Service-9"), 101))  # type: ignore[misc]
     database.read(lambda c: objects.get(c, Key(Kind.SERVICE, "tenant-1", "Service-1")))
     database.read(lambda c: objects.names(c, Kind.MODEL, "tenant-1"))
-    database.read(lambda c: objects.capped_nodes(c, ["a100", "planned"]))
-    database.read(lambda c: changes.after(c, ROWS - 50, ROWS, [Kind.SERVICE], "tenant-7", 500))
-    database.read(lambda c: changes.after(c, 0, ROWS, [Kind.SERVICE, Kind.JOB], "", 500))
+    database.read(lambda c: objects.read_capped_nodes(c, ["a100", "planned"]))
+    database.read(lambda c: changes.read_changes_after(c, ROWS - 50, ROWS, [Kind.SERVICE], "tenant-7", 500))
+    database.read(lambda c: changes.read_changes_after(c, 0, ROWS, [Kind.SERVICE, Kind.JOB], "", 500))
     database.read(versions.current)
     database.read(lambda c: audit.page(c, 2**62, 101))
     database.read(lambda c: tokens.find_live(c, "t7"))
@@ -177,14 +177,14 @@ def credentials(connection: Connection) -> None:
     assert rotation.make_room(connection, "t9") is None
     rotation.set_successor(connection, "t9", "y")
     assert rotation.take_up(connection, "t9", "y") is not None
-    assert rotation.replaced_token(connection, "t9") is None
+    assert rotation.read_replaced_token(connection, "t9") is None
     rotation.forget(connection, 100)
     tokens.revoke(connection, "x")
     tokens.revoke_of_nodes(connection, ["node-7"])
     tokens.touch(connection, [("t7", datetime.now(UTC)), ("t8", datetime.now(UTC))])
     join_tokens.insert(connection, token_id="x", secret_hash=b"", node="", created_by="t", expires_in_seconds=1)
     join_tokens.find(connection, "x")
-    join_tokens.for_use(connection, "x")
+    join_tokens.lock_for_use(connection, "x")
     join_tokens.use(connection, "x", "node-7")
     join_tokens.page(connection, "t7", 101)
     join_tokens.revoke(connection, "t7")

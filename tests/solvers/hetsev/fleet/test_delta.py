@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from app.control.formulate.problem import build_problem
 from cli.up.fleet import fleet_file
-from simulation.world import of_files
+from simulation.world import read_files
 from solvers.hetsev.fleet import METHOD, FleetDelta, add_missing
 from solvers.planning.availability import Availability
 from solvers.planning.judge import judge
@@ -54,7 +54,7 @@ def risen(problem: Problem, seed: int) -> dict[str, float]:
 
 @pytest.mark.slow
 def test_alone_it_serves_the_whole_fleet_that_up_declares() -> None:
-    plan = add_missing(build_problem(of_files(fleet_file())))
+    plan = add_missing(build_problem(read_files(fleet_file())))
 
     assert plan.unserved == ()
 

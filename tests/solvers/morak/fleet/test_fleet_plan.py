@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from app.control.formulate.problem import build_problem
-from simulation.world import of_files
+from simulation.world import read_files
 from solvers.morak.fleet import plan
 from solvers.morak.fleet.items import MorakItems
 from solvers.morak.power import share_at_knee
@@ -25,7 +25,7 @@ from solvers.planning.problem import GpuType, Instance, Knowledge, PlacedJob, Pr
 from tests.solvers.hetsev.fleet.fleets import fleet
 
 NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
-TESTBED = build_problem(of_files(Path(__file__).parents[4] / "lab" / "testbeds" / "morak.yaml"))
+TESTBED = build_problem(read_files(Path(__file__).parents[4] / "lab" / "testbeds" / "morak.yaml"))
 KINDS = {name: replace(kind, max_w=115.0) for name, kind in TESTBED.gpu_types.items()}  # a cap that binds
 PAPER = replace(TESTBED, gpu_types=KINDS)
 FEW = PlannerBudget(work=20)
@@ -164,7 +164,7 @@ def test_shares_come_from_knees_and_measurements(kind: GpuType) -> None:
 
 
 def test_a_job_runs_on_where_no_service_has_a_profile() -> None:
-    problem = build_problem(of_files(Path(__file__).parents[4] / "lab" / "testbeds" / "mudi.yaml"))
+    problem = build_problem(read_files(Path(__file__).parents[4] / "lab" / "testbeds" / "mudi.yaml"))
     job = next(iter(problem.jobs.values()))
     node = next(node for node in problem.nodes.values() if node.gpu_type in job.profiles)
     sm_percent = job.profiles[node.gpu_type].units_per_second[0][0]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from benchmarks.altered import with_moved_rates
+from benchmarks.altered import move_rates
 from benchmarks.families import family
 from solvers.planning.finish import finish_services
 from solvers.planning.judge import judge
@@ -46,7 +46,7 @@ def moved() -> Problem:
     """A fleet whose rates have all moved beside its plan."""
     problem = family("A", 24, 12, seed=3, load=0.6)
     plan = plan_without_bound(problem, 20)
-    return replace(with_moved_rates(problem, 1), state=RunningState(None, plan.instances))
+    return replace(move_rates(problem, 1), state=RunningState(None, plan.instances))
 
 
 @pytest.mark.slow
@@ -55,7 +55,7 @@ def moved() -> Problem:
 def test_what_is_found_costs_no_more_than_what_runs_or_its_repair(fleet: Problem, seed: int, minutes: float) -> None:
     running = solve(fleet, SolveBudget(None, 0)).instances
     assume(running)
-    moved = replace(with_moved_rates(fleet, seed), state=RunningState(None, running))
+    moved = replace(move_rates(fleet, seed), state=RunningState(None, running))
     moved = replace(moved, policy=replace(moved.policy, horizon_minutes=minutes))
     found = value(moved, find(moved, SolveBudget(None, 3, seed), alone=True).plan)
     mended = repaired(tables(moved))

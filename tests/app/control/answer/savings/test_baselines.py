@@ -22,7 +22,7 @@ from app.control.answer.savings.baselines import (
 )
 from app.control.answer.savings.market import open_market
 from app.control.formulate.problem import build_problem
-from simulation.world import of_documents
+from simulation.world import read_documents
 from solvers.latency import max_rate
 from solvers.planning.judge import judge
 from solvers.planning.plan import Plan
@@ -41,7 +41,7 @@ def fleet(pricing: str = "gpu") -> Problem:
     d = service("d", RATES["lab/d"], minInstances=2)
     d["metadata"]["tenant"] = "lab"
     return build_problem(
-        of_documents(
+        read_documents(
             [
                 gpu_type(), OLD, policy(pricing=pricing), node("n-1", 8), node("n-2", 8, "t4-8gb"),
                 *(model(name) for name in "abcd"), *(profile(name) for name in "abcd"),

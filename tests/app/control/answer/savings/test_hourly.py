@@ -14,7 +14,7 @@ from app.control.domain.leading import Deposed
 from app.store.database.database import Database
 from app.store.money import savings
 from app.store.money.savings import Due
-from simulation.run import Simulation, simulated
+from simulation.run import Simulation, open_simulation
 from tests.simulation.worlds import small
 from tests.support.postgres import DatabaseServer
 
@@ -25,7 +25,7 @@ HOUR = datetime(2026, 11, 20, 10, tzinfo=UTC)
 def simulation(postgres: DatabaseServer) -> Iterator[Simulation]:
     """A fleet that has been planned, and then left alone until its second hour has settled."""
     url = postgres.create()
-    with simulated(url, small()) as found:
+    with open_simulation(url, small()) as found:
         found.advance(40)
         found.clock.seconds += 7200 + 180
         found.planner.lead()
